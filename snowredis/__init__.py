@@ -1,0 +1,115 @@
+"""64-bit, time-ordered, never-repeated ids for a fleet of processes that agree through Redis.
+
+    import snowredis
+
+    ids = snowredis.connect("redis://localhost:6379/0", pool="orders")
+    ids.next_id()
+
+Importing it connects to nothing, starts nothing, reads no environment, and loads the rest on first use.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from snowredis.errors import (
+    ClockMovedBack,
+    ClockSkewed,
+    ConfigError,
+    GeneratorClosed,
+    InvalidId,
+    LayoutError,
+    LayoutMismatch,
+    LeaseExpired,
+    LeaseLost,
+    PoolExhausted,
+    PoolNotFound,
+    SnowredisError,
+    StoreReadOnly,
+    StoreRefused,
+    StoreUnavailable,
+)
+
+if TYPE_CHECKING:
+    from snowredis import embedded, testing
+    from snowredis.api import close, connect, next_id, next_ids
+    from snowredis.core.layout import Layout, Parts
+    from snowredis.core.presets import layouts
+    from snowredis.core.text import encode, parse
+    from snowredis.lease.inspect import PoolInfo, WorkerInfo
+    from snowredis.monitor.pool import WorkerPool
+    from snowredis.runtime.generator import Generator
+    from snowredis.runtime.keeper import Lease
+
+__version__ = "0.1.0"
+
+# public name -> where it lives; loaded at the first use
+_HOMES = {
+    "Generator": "snowredis.runtime.generator",
+    "Layout": "snowredis.core.layout",
+    "Lease": "snowredis.runtime.keeper",
+    "Parts": "snowredis.core.layout",
+    "PoolInfo": "snowredis.lease.inspect",
+    "WorkerInfo": "snowredis.lease.inspect",
+    "WorkerPool": "snowredis.monitor.pool",
+    "close": "snowredis.api",
+    "connect": "snowredis.api",
+    "encode": "snowredis.core.text",
+    "layouts": "snowredis.core.presets",
+    "next_id": "snowredis.api",
+    "next_ids": "snowredis.api",
+    "parse": "snowredis.core.text",
+}
+_MODULES = ("embedded", "testing")
+
+__all__ = [
+    "ClockMovedBack",
+    "ClockSkewed",
+    "ConfigError",
+    "Generator",
+    "GeneratorClosed",
+    "InvalidId",
+    "Layout",
+    "LayoutError",
+    "LayoutMismatch",
+    "Lease",
+    "LeaseExpired",
+    "LeaseLost",
+    "Parts",
+    "PoolExhausted",
+    "PoolInfo",
+    "PoolNotFound",
+    "SnowredisError",
+    "StoreReadOnly",
+    "StoreRefused",
+    "StoreUnavailable",
+    "WorkerInfo",
+    "WorkerPool",
+    "__version__",
+    "close",
+    "connect",
+    "embedded",
+    "encode",
+    "layouts",
+    "next_id",
+    "next_ids",
+    "parse",
+    "testing",
+]
+
+
+def __getattr__(name: str) -> Any:
+    import importlib
+
+    if name in _HOMES:
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+    elif name in _MODULES:
+        value = importlib.import_module(f"snowredis.{name}")
+    else:
+        raise AttributeError(f"module 'snowredis' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

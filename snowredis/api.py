@@ -1,0 +1,252 @@
+"""connect(), and the one generator of this process that snowredis.next_id() uses.
+
+The only place that reads SNOWREDIS_* variables, and only when it has to.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from snowredis.core.lanes import ClockRules
+from snowredis.core.layout import Layout
+from snowredis.core.presets import resolve_layout
+from snowredis.errors import ConfigError, LayoutError
+from snowredis.lease.model import PoolConfig, Store
+from snowredis.runtime.clock import SYSTEM, Clock
+from snowredis.runtime.generator import Generator, log
+
+if TYPE_CHECKING:
+    import redis
+
+    from snowredis.testing import MemoryPool
+
+DEFAULT_URL = "redis://localhost:6379/0"
+# a fleet needs longer than a few weeks to move to another layout
+END_WARNING_MS = 365 * 24 * 3600 * 1000
+
+
+def connect(
+    url: str | redis.Redis | MemoryPool = DEFAULT_URL,
+    *,
+    pool: str = "default",
+    layout: Layout | str | None = None,
+    datacenter: int = 0,
+    ttl: float = 30.0,
+    max_clock_lead: float | None = None,
+    redis_skew: float | None = None,
+    failover_slack: float = 0.0,
+    guard_rollbacks: bool = False,
+    label: str = "",
+    clock_policy: str = "backup",
+    clock_tolerance_ms: int = 10,
+    max_wait_ms: int = 5_000,
+    overflow: str = "wait",
+    max_ahead_ms: int = 1_000,
+    sequence_start: str = "zero",
+    sequence_start_bound: int | None = None,
+    claim_timeout: float = 0.0,
+    clock: Clock | None = None,
+) -> Generator:
+    """Make a generator of ids. Nothing is claimed before the first id, or claim().
+
+    Args:
+        url: redis://, rediss://, unix:// or embedded:// (a Redis of this machine, for development); a redis-py
+            client; or a pool of snowredis.testing.
+        pool: which set of worker ids; everybody who must not repeat each other's ids uses the same one.
+        layout: how the 63 bits are cut: a Layout, the name of a preset, or its text form.
+        datacenter: value of the layout's datacenter bits; the same for everybody in the pool.
+        ttl: seconds after which a worker that was not heard of is taken for dead; also the length of a reservation.
+        max_clock_lead: seconds by which this host's clock may run ahead of Redis'; default ttl / 12.
+        redis_skew: seconds by which two Redis servers' clocks may differ; default ttl / 12.
+        failover_slack: seconds for which a deposed master may go on answering; 15 under Sentinel or Cluster.
+        guard_rollbacks: also suspect a Redis in which nothing happened for a ttl, as after a memory snapshot.
+        label: what this process is, for people who look at the pool; up to 100 characters.
+        clock_policy: "backup", "wait", "raise" or "ahead": what to do when the clock goes back.
+        clock_tolerance_ms: how far back is waited out under "backup".
+        max_wait_ms: the same under "wait".
+        overflow: "wait" for the next tick when a tick's sequence is used up, or "ahead": borrow ticks.
+        max_ahead_ms: how far ids may run ahead of the clock, for both "ahead".
+        sequence_start: "zero", "random" or "continue": the first sequence of a tick.
+        sequence_start_bound: that first sequence stays below it; default an eighth of the sequences.
+        claim_timeout: seconds for which a full pool is asked again.
+        clock: for tests: snowredis.testing.ManualClock.
+
+    Raises:
+        ConfigError, LayoutError: a setting, or a combination, that cannot work. Redis is not asked yet.
+    """
+    chosen = resolve_layout(layout)
+    rules = ClockRules(
+        policy=clock_policy,
+        tolerance_ms=clock_tolerance_ms,
+        max_wait_ms=max_wait_ms,
+        max_ahead_ms=max_ahead_ms,
+        overflow=overflow,
+    )
+    config = PoolConfig(
+        name=pool,
+        layout=chosen,
+        datacenter=datacenter,
+        ttl_ms=_ms("ttl", ttl),
+        max_clock_lead_ms=-1 if max_clock_lead is None else _ms("max_clock_lead", max_clock_lead),
+        redis_skew_ms=-1 if redis_skew is None else _ms("redis_skew", redis_skew),
+        failover_slack_ms=_ms("failover_slack", failover_slack),
+    )
+    if not isinstance(label, str):
+        raise ConfigError(f"label must be a str, not {label!r}")
+    if (
+        isinstance(claim_timeout, bool)
+        or not isinstance(claim_timeout, int | float)
+        or not claim_timeout >= 0
+    ):
+        raise ConfigError(f"claim_timeout must be seconds, 0 or more, not {claim_timeout!r}")
+    store = _store(url, config, guard_rollbacks)
+    used_clock = clock or getattr(url, "clock", None) or SYSTEM
+    _check_end(chosen, used_clock.time_ns() // 1_000_000)
+    return Generator(
+        store,
+        clock=used_clock,
+        rules=rules,
+        sequence_start=sequence_start,
+        sequence_start_bound=sequence_start_bound,
+        claim_timeout=claim_timeout,
+        label=label,
+    )
+
+
+def _store(url: Any, config: PoolConfig, guard_rollbacks: bool) -> Store:
+    if hasattr(url, "memory_store"):
+        store: Store = url.memory_store(config)
+        return store
+    from snowredis.lease.redis_store import RedisStore
+
+    if not isinstance(url, str):
+        return RedisStore(url, config, guard_rollbacks=guard_rollbacks)
+    if not url.startswith("embedded:"):
+        return RedisStore.from_url(url, config, guard_rollbacks=guard_rollbacks)
+    from snowredis import embedded
+
+    server = embedded.join(url)
+    made = RedisStore.from_url(server.url, config, guard_rollbacks=guard_rollbacks)
+    if server.fresh:
+        # nobody of an earlier server's life is left, so a pool that is absent is new
+        made.create(time.time_ns() // 1_000_000)
+    return made
+
+
+def _ms(option: str, seconds: float) -> int:
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < 1e6:
+        raise ConfigError(f"{option} must be seconds, 0 or more, not {seconds!r}")
+    return round(seconds * 1000)
+
+
+def _check_end(layout: Layout, now_ms: int) -> None:
+    if now_ms >= layout.end_ms:
+        raise LayoutError(
+            f"the layout's {layout.timestamp_bits} timestamp bits are used up since {layout.end}; no id can be made. "
+            "Choose a layout with more timestamp bits or a later epoch."
+        )
+    if layout.end_ms - now_ms < END_WARNING_MS:
+        log.warning(
+            "the layout's timestamp bits last only until %s: plan to move to another layout", layout.end
+        )
+
+
+# --- the generator of this process -----------------------------------------------------------------
+
+# variable -> option of connect(), and how its text is read
+_VARIABLES: Mapping[str, tuple[str, type]] = {
+    "SNOWREDIS_POOL": ("pool", str),
+    "SNOWREDIS_LAYOUT": ("layout", str),
+    "SNOWREDIS_DATACENTER": ("datacenter", int),
+    "SNOWREDIS_TTL": ("ttl", float),
+    "SNOWREDIS_MAX_CLOCK_LEAD": ("max_clock_lead", float),
+    "SNOWREDIS_REDIS_SKEW": ("redis_skew", float),
+    "SNOWREDIS_FAILOVER_SLACK": ("failover_slack", float),
+    "SNOWREDIS_GUARD_ROLLBACKS": ("guard_rollbacks", bool),
+    "SNOWREDIS_LABEL": ("label", str),
+    "SNOWREDIS_CLOCK_POLICY": ("clock_policy", str),
+    "SNOWREDIS_CLOCK_TOLERANCE_MS": ("clock_tolerance_ms", int),
+    "SNOWREDIS_MAX_WAIT_MS": ("max_wait_ms", int),
+    "SNOWREDIS_OVERFLOW": ("overflow", str),
+    "SNOWREDIS_MAX_AHEAD_MS": ("max_ahead_ms", int),
+    "SNOWREDIS_SEQUENCE_START": ("sequence_start", str),
+    "SNOWREDIS_SEQUENCE_START_BOUND": ("sequence_start_bound", int),
+    "SNOWREDIS_CLAIM_TIMEOUT": ("claim_timeout", float),
+}
+_BOOLS = {
+    "1": True,
+    "true": True,
+    "yes": True,
+    "on": True,
+    "0": False,
+    "false": False,
+    "no": False,
+    "off": False,
+}
+
+
+def settings_from(environment: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
+    """The URL and the options of connect() that SNOWREDIS_* variables say.
+
+    Raises ConfigError for a variable that is unknown or has no such value.
+    """
+    options: dict[str, Any] = {}
+    url = DEFAULT_URL
+    for name, text in environment.items():
+        if not name.startswith("SNOWREDIS_") or name in ("SNOWREDIS_EMBEDDED", "SNOWREDIS_PYTHON"):
+            continue
+        if name == "SNOWREDIS_URL":
+            url = text
+        elif name in _VARIABLES:
+            option, kind = _VARIABLES[name]
+            try:
+                options[option] = _BOOLS[text.lower()] if kind is bool else kind(text)
+            except (ValueError, KeyError):
+                raise ConfigError(f"{name}={text!r} is no {kind.__name__}") from None
+        else:
+            known = ", ".join(["SNOWREDIS_URL", *_VARIABLES])
+            raise ConfigError(f"{name} is no setting; these are: {known}")
+    return url, options
+
+
+_default: Generator | None = None
+_default_lock = threading.RLock()
+
+
+def default() -> Generator:
+    """The one generator of this process, made at the first use from SNOWREDIS_* variables."""
+    global _default
+    generator = _default
+    if generator is None:
+        with _default_lock:
+            if _default is None:
+                url, options = settings_from(os.environ)
+                _default = connect(url, **options)
+            generator = _default
+    return generator
+
+
+def next_id() -> int:
+    """Make one id with the generator of this process. See Generator.next_id()."""
+    generator = _default
+    if generator is None:
+        generator = default()
+    return generator.next_id()
+
+
+def next_ids(count: int) -> list[int]:
+    """Make *count* ids with the generator of this process. See Generator.next_ids()."""
+    return default().next_ids(count)
+
+
+def close() -> None:
+    """Give the worker id of this process' generator back. The next next_id() makes a new generator."""
+    global _default
+    with _default_lock:
+        generator, _default = _default, None
+    if generator is not None:
+        generator.close()

@@ -1,0 +1,242 @@
+"""Layouts by name, and layouts as text.
+
+Pure, and nothing is built at import: a preset becomes a Layout when it is first asked for.
+The text form that layout_spec() writes is stored in Redis as the signature of a pool, so
+it must stay the same for the same layout, release after release.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TypedDict
+
+from snowredis.core.layout import Layout, shown
+from snowredis.errors import ConfigError
+
+__all__ = ["layout_spec", "layouts", "preset_source", "resolve_layout"]
+
+
+class _Fields(TypedDict, total=False):
+    timestamp_bits: int
+    datacenter_bits: int
+    backup_bits: int
+    worker_bits: int
+    sequence_bits: int
+    tick_ms: int
+    epoch_ms: int
+    worker_last: bool
+
+
+def _cut(timestamp: int, datacenter: int, backup: int, worker: int, sequence: int) -> _Fields:
+    return {
+        "timestamp_bits": timestamp,
+        "datacenter_bits": datacenter,
+        "backup_bits": backup,
+        "worker_bits": worker,
+        "sequence_bits": sequence,
+    }
+
+
+# name -> the layout's arguments, and where they come from
+_PRESETS: dict[str, tuple[_Fields, str]] = {
+    "default": (
+        {},
+        "snowredis' own: 1,024 workers, 1,024 ids a ms each, four namespaces for clocks that go back, "
+        "since 2025-01-01T00:00:00Z.",
+    ),
+    "twitter": (
+        {**_cut(41, 5, 0, 5, 12), "epoch_ms": 1288834974657},
+        "Twitter Snowflake (2010), twitter-archive/snowflake, IdWorker.scala: datacenter above worker, "
+        "twepoch 1288834974657.",
+    ),
+    "jd": (
+        {**_cut(41, 0, 0, 10, 12), "epoch_ms": 1422720000000},
+        "JD logistics' article on its Snowflake variant: 10 machine bits; the epoch is 2015-02-01 in China "
+        "time; its example, id 4198401, is tick 1, machine 1, sequence 1.",
+    ),
+    "jd-seconds": (
+        {**_cut(31, 0, 0, 22, 10), "tick_ms": 1000, "epoch_ms": 1422720000000},
+        "JD logistics' article, its form for many machines: 31 bits of 1 s, 22 machine, 10 sequence; "
+        "the epoch is that of its other form.",
+    ),
+    "leaf": (
+        {**_cut(41, 0, 0, 10, 12), "epoch_ms": 1288834974657},
+        "Meituan Leaf, snowflake mode (2017), Meituan-Dianping/Leaf, SnowflakeIDGenImpl.java: Twitter's "
+        "epoch, one worker field of 10 bits.",
+    ),
+    # The zone of the JVM decides there: Calendar.getInstance() is set to 2016-11-01 00:00. China's midnight
+    # is the one number that ShardingSphere's own manual gives (COSID_SNOWFLAKE, default of epoch).
+    "shardingsphere": (
+        {**_cut(41, 0, 0, 10, 12), "epoch_ms": 1477929600000},
+        "Apache ShardingSphere (2016), SnowflakeKeyGenerateAlgorithm.java: since 2016-11-01 00:00 in the "
+        "time zone of the JVM; here China's. For a JVM in UTC replace epoch_ms by 1477958400000.",
+    ),
+    # 1463673600000 is midnight of 2016-05-20 in China: the constant of DefaultUidGenerator.java, and its
+    # documented end, 2024-11-20 21:24:16, fits China time only.
+    "uid-generator": (
+        {**_cut(28, 0, 0, 22, 13), "tick_ms": 1000, "epoch_ms": 1463673600000},
+        "Baidu uid-generator (2017), DefaultUidGenerator.java: epoch 2016-05-20 in China time, as its "
+        "constant 1463673600000 says. It ran out on 2024-11-20T13:24:16Z: for reading old ids only.",
+    ),
+    "sonyflake": (
+        {
+            **_cut(39, 0, 0, 16, 8),
+            "tick_ms": 10,
+            "epoch_ms": 1409529600000,
+            "worker_last": True,
+        },
+        "Sonyflake (2014), sony/sonyflake, sonyflake.go: 39 bits of 10 ms, 8 sequence, 16 machine at the "
+        "bottom, since 2014-09-01T00:00:00Z.",
+    ),
+    "discord": (
+        {**_cut(41, 5, 0, 5, 12), "epoch_ms": 1420070400000},
+        "Discord's API reference, 'Snowflakes' (2015): worker is datacenter here, process is worker. Discord "
+        "has 42 bits of time in 64 unsigned bits; the 41 that fit in 63 read its ids right until 2084-09-06.",
+    ),
+    "instagram": (
+        {**_cut(40, 0, 0, 13, 10), "epoch_ms": 1314220021721},
+        "Instagram Engineering, 'Sharding & IDs at Instagram' (2012): shard is worker here. Instagram has 41 "
+        "bits of time and uses the sign bit; the 40 that fit in 63 read its ids right until 2046-06-27.",
+    ),
+    # 2**53 is where JavaScript's numbers get gaps. Ticks of 10 ms leave room for 128 workers and 25,600 ids/s
+    # each; with 1 ms a timestamp that lasts decades would leave 12 bits for everything else.
+    "js-safe": (
+        _cut(37, 0, 1, 7, 8) | {"tick_ms": 10},
+        "snowredis' own, after CosId's SafeJavaScriptSnowflakeId: 53 bits, so every id is a safe integer in "
+        "JavaScript; 128 workers, two namespaces, 43.6 years of 10 ms, until 2068.",
+    ),
+    # The article's 37 ms + 20 + 16 is 73 bits, and 37 bits of 1 ms last 4.4 years. Kept: 20 bits of server,
+    # so that shards can be merged, and 16 of sequence, so that a server can make a burst. The tick pays.
+    "game": (
+        _cut(27, 0, 0, 20, 16) | {"tick_ms": 10_000},
+        "snowredis' own, after an article on game servers that proposes 37 ms / 20 / 16, which is 73 bits: "
+        "27 bits of 10 s, 42.5 years; 1,048,576 servers, 65,536 ids at once each, 6,553 a second on average.",
+    ),
+}
+
+
+class _Presets(Mapping[str, Layout]):
+    """The presets by name: read-only; each is built when it is first asked for."""
+
+    __slots__ = ("_built",)
+
+    def __init__(self) -> None:
+        self._built: dict[str, Layout] = {}
+
+    def __getitem__(self, name: str) -> Layout:
+        built = self._built.get(name)
+        if built is None:
+            if name not in _PRESETS:
+                raise KeyError(f"no layout is named {shown(name)}; there are {', '.join(_PRESETS)}")
+            # setdefault: two threads that come here at once still get one object
+            built = self._built.setdefault(name, Layout(**_PRESETS[name][0]))
+        return built
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_PRESETS)
+
+    def __len__(self) -> int:
+        return len(_PRESETS)
+
+    def __contains__(self, name: object) -> bool:
+        return name in _PRESETS
+
+    def __repr__(self) -> str:
+        return f"<layouts: {', '.join(_PRESETS)}>"
+
+
+layouts: Mapping[str, Layout] = _Presets()
+
+
+def preset_source(name: str) -> str:
+    """Say where the preset *name* comes from, in a sentence or two; KeyError if there is none."""
+    return _PRESETS[name][1]
+
+
+def resolve_layout(layout: Layout | str | None) -> Layout:
+    """Turn what a setting says into a Layout.
+
+    Args:
+        layout: a Layout, which is returned as it is; None, for the default; a preset's name;
+            or a spec: five widths ``timestamp/datacenter/backup/worker/sequence``, then, in any
+            order and each optional, ``;tick_ms=``, ``;epoch_ms=`` and ``;worker_last=`` (0 or 1):
+            ``41/0/2/10/10;tick_ms=1;epoch_ms=1735689600000``.
+
+    Raises:
+        ConfigError: no such name (the nearest is named), or a spec that cannot be read.
+        LayoutError: a spec whose widths, tick or epoch cannot work.
+    """
+    if layout is None:
+        return layouts["default"]
+    if isinstance(layout, Layout):
+        return layout
+    if not isinstance(layout, str):
+        raise ConfigError(
+            f"a layout is a Layout, a preset's name or a spec, not {type(layout).__name__} {shown(layout)}. "
+            f"It was not used; pass one of {', '.join(layouts)}, or a Layout(...)."
+        )
+    if layout in layouts:
+        return layouts[layout]
+    if "/" in layout:
+        return _from_spec(layout)
+    from difflib import get_close_matches  # not at import: only this error needs it
+
+    near = get_close_matches(layout.lower(), layouts, n=1, cutoff=0.5)
+    raise ConfigError(
+        f"no layout is named {shown(layout)}. Nothing was used in its place; "
+        f"{f'did you mean {near[0]!r}? There' if near else 'there'} are {', '.join(layouts)}, "
+        f"or give the widths, such as 41/0/2/10/10;tick_ms=1."
+    )
+
+
+def layout_spec(layout: Layout) -> str:
+    """Write a layout as its full text, which resolve_layout() reads; one text per layout."""
+    return (
+        f"{layout.timestamp_bits}/{layout.datacenter_bits}/{layout.backup_bits}/{layout.worker_bits}/"
+        f"{layout.sequence_bits};tick_ms={layout.tick_ms};epoch_ms={layout.epoch_ms};"
+        f"worker_last={int(layout.worker_last)}"
+    )
+
+
+def _from_spec(spec: str) -> Layout:
+    head, *options = spec.split(";")
+    widths = head.split("/")
+    if len(widths) != 5:
+        raise _unreadable(
+            spec, f"there must be 5 widths (timestamp/datacenter/backup/worker/sequence), not {len(widths)}"
+        )
+    fields = _cut(*(_number(spec, width) for width in widths))
+    seen = set()
+    for option in options:
+        key, equals, text = option.partition("=")
+        key = key.strip()
+        if not equals or key not in ("tick_ms", "epoch_ms", "worker_last"):
+            raise _unreadable(spec, f"{shown(option)} is none of tick_ms=, epoch_ms=, worker_last=")
+        if key in seen:
+            raise _unreadable(spec, f"{key} stands there twice")
+        seen.add(key)
+        value = _number(spec, text)
+        if key == "tick_ms":
+            fields["tick_ms"] = value
+        elif key == "epoch_ms":
+            fields["epoch_ms"] = value
+        elif value in (0, 1):
+            fields["worker_last"] = bool(value)
+        else:
+            raise _unreadable(spec, f"worker_last is {value}, not 0 or 1")
+    return Layout(**fields)
+
+
+def _number(spec: str, text: str) -> int:
+    digits = text.strip()
+    # isdigit() alone lets other scripts' digits through; 20 digits are past 2**63
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 20):
+        raise _unreadable(spec, f"{shown(text)} is no number of at most 19 digits")
+    return int(digits)
+
+
+def _unreadable(spec: str, why: str) -> ConfigError:
+    return ConfigError(
+        f"layout {shown(spec)} cannot be read: {why}. It was not used; write it such as "
+        f"41/0/2/10/10;tick_ms=1;epoch_ms=1735689600000;worker_last=0."
+    )

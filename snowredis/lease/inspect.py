@@ -1,0 +1,246 @@
+"""Read a pool for monitoring: plain read commands, no script, nothing written.
+
+What comes out of Redis here is what any process put in: hosts and labels are untrusted text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from snowredis.core.layout import Layout
+from snowredis.core.presets import resolve_layout
+from snowredis.errors import ConfigError, PoolNotFound, StoreUnavailable
+from snowredis.lease.redis_store import address, translated
+from snowredis.lease.scripts import pool_keys
+
+_RECORD = re.compile(
+    r"(?P<token>[0-9a-f]*)\|(?P<incarnation>[0-9a-f-]*)\|(?P<tip>[0-9a-f]*)\|(?P<until>\d+)\|(?P<lease_end>\d+)\|"
+    r"(?P<lanes>[\d,]*)\|(?P<claimed>\d+)\|(?P<renewed>\d+)\|(?P<stats>[\d,-]*)\|(?P<owner>.*)",
+    re.DOTALL,
+)
+# records asked for in one command
+_PAGE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerInfo:
+    """One worker id and who has it, as of one look at Redis. Times are ms on the Redis clock.
+
+    Attributes:
+        worker: the worker id.
+        alive: whether its lease has not ended.
+        host, pid, label: who says to hold it; untrusted text.
+        claimed_ms, renewed_ms, lease_end_ms: since when, last heartbeat, until when.
+        lease_left_ms: how long the lease lasts; 0 when it ended.
+        reserved_until_ms: the end of its reservation, on its own clock.
+        ids_made, ids_per_second: as of its last heartbeat, since its claim and since the heartbeat before.
+        clock_offset_ms: its clock less that of Redis.
+        namespace: the backup bits in use.
+        clock_backs: how often its clock went back.
+        token_hash: names the claim.
+    """
+
+    worker: int
+    alive: bool
+    host: str
+    pid: int
+    label: str
+    claimed_ms: int
+    renewed_ms: int
+    lease_end_ms: int
+    lease_left_ms: int
+    reserved_until_ms: int
+    ids_made: int
+    ids_per_second: int
+    clock_offset_ms: int
+    namespace: int
+    clock_backs: int
+    token_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class PoolInfo:
+    """A pool as of one look at Redis. Times are ms on the Redis clock."""
+
+    name: str
+    layout: Layout
+    signature: str
+    now_ms: int
+    created_ms: int
+    floor_ms: int
+    incarnation: str
+    version: int
+    capacity: int
+    used: int
+    free: int
+    peak: int
+    claims: int
+    releases: int
+    expired: int
+    adopted: int
+    lost: int
+    alarms: int
+    alarm: str
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The signature's parts by name: layout, datacenter, ttl_ms, …"""
+        return settings_of(self.signature)
+
+
+def settings_of(signature: str) -> dict[str, str]:
+    return dict(part.split("=", 1) for part in signature.split(" ") if "=" in part)
+
+
+def list_pools(client: Any) -> list[str]:
+    """The names of all pools in this Redis. Scans its keys: for people, not for loops."""
+    with translated(address(client)):
+        names = {
+            match.group(1)
+            for key in client.scan_iter(match="snowredis:{*}", count=1000)
+            if (match := re.fullmatch(r"snowredis:\{(.+)\}", _text(key)))
+        }
+    return sorted(names)
+
+
+def read_pool(client: Any, name: str) -> PoolInfo:
+    """The pool's own state. Raises PoolNotFound, StoreUnavailable."""
+    pool, leases, _ = pool_keys(name)
+    fields = [
+        "signature",
+        "created",
+        "floor",
+        "incarnation",
+        "version",
+        "peak",
+        "claims",
+        "releases",
+        "expired",
+        "adopted",
+        "lost",
+        "alarms",
+        "alarm",
+    ]
+    with translated(address(client)):
+        now_ms = _now_ms(client)
+        values = [_text(value or b"") for value in client.hmget(pool, fields)]
+        used = int(client.zcount(leases, f"({now_ms}", "+inf"))
+    value = dict(zip(fields, values, strict=True))
+    if not value["signature"]:
+        raise PoolNotFound(name)
+
+    def number(field: str) -> int:
+        return int(value[field] or 0)
+
+    try:
+        layout = resolve_layout(settings_of(value["signature"])["layout"])
+    except (KeyError, ConfigError, ValueError) as error:
+        raise StoreUnavailable(
+            address(client), f"pool {name!r} has a signature that is none: {error}"
+        ) from error
+    return PoolInfo(
+        name=name,
+        layout=layout,
+        signature=value["signature"],
+        now_ms=now_ms,
+        created_ms=number("created"),
+        floor_ms=number("floor"),
+        incarnation=value["incarnation"],
+        version=number("version"),
+        capacity=layout.workers,
+        used=used,
+        free=layout.workers - used,
+        peak=number("peak"),
+        claims=number("claims"),
+        releases=number("releases"),
+        expired=number("expired"),
+        adopted=number("adopted"),
+        lost=number("lost"),
+        alarms=number("alarms"),
+        alarm=value["alarm"],
+    )
+
+
+def read_workers(client: Any, name: str, *, alive_only: bool = True) -> list[WorkerInfo]:
+    """Who holds which worker id, by worker id. With *alive_only* false also those whose lease ended.
+
+    Raises PoolNotFound, StoreUnavailable.
+    """
+    pool, leases, _ = pool_keys(name)
+    with translated(address(client)):
+        now_ms = _now_ms(client)
+        known, records = client.hmget(pool, ["signature", "records"])
+        if not known:
+            raise PoolNotFound(name)
+        if int(client.zcard(leases)) != int(records or 0):
+            # the index was lost and no claim has rebuilt it yet
+            rows = list(_scan_records(client, pool))
+        else:
+            low = f"({now_ms}" if alive_only else "-inf"
+            workers = [int(_text(worker)) for worker in client.zrangebyscore(leases, low, "+inf")]
+            rows = list(_get_records(client, pool, workers))
+    infos = [info for worker, text in rows if (info := parse_record(worker, text, now_ms)) is not None]
+    return sorted((info for info in infos if info.alive or not alive_only), key=lambda info: info.worker)
+
+
+def parse_record(worker: int, text: str, now_ms: int) -> WorkerInfo | None:
+    """Read what common.lua's pack_record() wrote; None for what is no record."""
+    match = _RECORD.fullmatch(text)
+    if match is None:
+        return None
+    try:
+        owner = json.loads(match["owner"] or "{}")
+    except ValueError:
+        owner = {}
+    if not isinstance(owner, dict):
+        owner = {}
+    stats = [int(number) for number in match["stats"].split(",") if number.strip("-")]
+    made, rate, offset, namespace, clock_backs = (stats + [0] * 5)[:5]
+    lease_end_ms = int(match["lease_end"])
+    pid = owner.get("pid", 0)
+    return WorkerInfo(
+        worker=worker,
+        alive=bool(match["token"]) and lease_end_ms > now_ms,
+        host=str(owner.get("host", "")),
+        pid=pid if isinstance(pid, int) else 0,
+        label=str(owner.get("label", "")),
+        claimed_ms=int(match["claimed"]),
+        renewed_ms=int(match["renewed"]),
+        lease_end_ms=lease_end_ms,
+        lease_left_ms=max(0, lease_end_ms - now_ms),
+        reserved_until_ms=int(match["until"]),
+        ids_made=made,
+        ids_per_second=rate,
+        clock_offset_ms=offset,
+        namespace=namespace,
+        clock_backs=clock_backs,
+        token_hash=match["token"],
+    )
+
+
+def _get_records(client: Any, pool: str, workers: list[int]) -> Iterator[tuple[int, str]]:
+    for start in range(0, len(workers), _PAGE):
+        page = workers[start : start + _PAGE]
+        for worker, text in zip(page, client.hmget(pool, [f"w:{worker}" for worker in page]), strict=True):
+            if text is not None:
+                yield worker, _text(text)
+
+
+def _scan_records(client: Any, pool: str) -> Iterator[tuple[int, str]]:
+    for field, text in client.hscan_iter(pool, match="w:*", count=_PAGE):
+        worker = _text(field)[2:]
+        if worker.isdecimal():
+            yield int(worker), _text(text)
+
+
+def _now_ms(client: Any) -> int:
+    seconds, micros = client.time()
+    return int(seconds) * 1000 + int(micros) // 1000
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

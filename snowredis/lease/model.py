@@ -1,0 +1,181 @@
+"""The nouns of the protocol: a pool's settings, what a claim answers, what monitoring reads.
+
+Pure data: no Redis, no clock, no lock. All times are milliseconds since 1970.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from snowredis.core.layout import Layout
+from snowredis.core.presets import layout_spec
+from snowredis.errors import ConfigError, LayoutMismatch, PoolExhausted
+
+POOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+# heartbeats per ttl: five may be lost before a living worker's lease ends
+HEARTBEATS_PER_TTL = 6
+# a lease end further away than this is a typing error (ms instead of s)
+MAX_TTL_MS = 24 * 3600 * 1000
+# what an event costs is about 250 bytes: 20,000 of them 5 MB
+DEFAULT_MAX_EVENTS = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolConfig:
+    """The constants of a pool. Two processes of one pool must have the same.
+
+    ``max_clock_lead_ms`` and ``redis_skew_ms`` default to a twelfth of the ttl.
+    """
+
+    name: str
+    layout: Layout = field(default_factory=Layout)
+    datacenter: int = 0
+    ttl_ms: int = 30_000
+    max_clock_lead_ms: int = -1
+    redis_skew_ms: int = -1
+    failover_slack_ms: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not POOL_NAME.fullmatch(self.name):
+            raise ConfigError(
+                f"{self.name!r} is no pool name: 1 to 64 letters, digits, '_', '.' or '-' make one. "
+                "Choose a name such as 'orders'."
+            )
+        for option in ("ttl_ms", "max_clock_lead_ms", "redis_skew_ms", "failover_slack_ms"):
+            value = getattr(self, option)
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise ConfigError(f"{option} must be a whole number of milliseconds, not {value!r}")
+            if value > MAX_TTL_MS or (
+                value < 0 and (value != -1 or option in ("ttl_ms", "failover_slack_ms"))
+            ):
+                raise ConfigError(
+                    f"{option}={value} is out of range: 0 to {MAX_TTL_MS} ms (a day) can be used"
+                )
+        if not 0 <= self.datacenter < self.layout.datacenters:
+            raise ConfigError(
+                f"datacenter={self.datacenter} does not fit {self.layout.datacenter_bits} datacenter bits: 0 to "
+                f"{self.layout.datacenters - 1} can be used. Give another number, or a layout with datacenter bits."
+            )
+        for option in ("max_clock_lead_ms", "redis_skew_ms"):
+            if getattr(self, option) == -1:
+                object.__setattr__(self, option, self.ttl_ms // 12)
+        needed = self.max_clock_lead_ms + self.redis_skew_ms + self.failover_slack_ms + self.heartbeat_ms
+        if self.ttl_ms < 100 or self.ttl_ms <= needed:
+            raise ConfigError(
+                f"ttl {self.ttl_ms} ms is too short: it must be 100 ms at least, and more than max_clock_lead "
+                f"{self.max_clock_lead_ms} + redis_skew {self.redis_skew_ms} + failover_slack {self.failover_slack_ms} "
+                f"+ one heartbeat {self.heartbeat_ms} = {needed} ms, or a living holder could not be told from a dead "
+                f"one after a failover. Raise ttl to {max(100, 2 * needed)} ms, or lower the others."
+            )
+
+    @property
+    def heartbeat_ms(self) -> int:
+        """Time between two renewals."""
+        return max(1, self.ttl_ms // HEARTBEATS_PER_TTL)
+
+    @property
+    def floor_ms(self) -> int:
+        """How long a newcomer waits after Redis may have forgotten something."""
+        return self.ttl_ms + self.max_clock_lead_ms + self.redis_skew_ms + self.failover_slack_ms
+
+    @property
+    def signature(self) -> str:
+        """One line that says all this; stored in the pool and compared by every script."""
+        return (
+            f"layout={layout_spec(self.layout)} datacenter={self.datacenter} ttl_ms={self.ttl_ms} "
+            f"max_clock_lead_ms={self.max_clock_lead_ms} redis_skew_ms={self.redis_skew_ms} "
+            f"failover_slack_ms={self.failover_slack_ms}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The newest state of a pool that this client saw; shows a pool that went back in time (R10)."""
+
+    incarnation: str = ""
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What every script answers."""
+
+    status: str
+    redis_ms: int
+    incarnation: str
+    version: int
+    floor_ms: int
+    alarm: str
+    rest: tuple[str, ...]
+
+    @property
+    def seen(self) -> Seen:
+        return Seen(self.incarnation, self.version)
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRequest:
+    token: str
+    caller_ms: int
+    fit_ms: int
+    wait_ms: int
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
+class RenewRequest:
+    worker: int
+    token: str
+    tip: str
+    next_tip: str
+    caller_ms: int
+    held_until_ms: int
+    held_lanes_ms: tuple[int, ...]
+    stats: str
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseRequest:
+    worker: int
+    token: str
+    tip: str
+    sent: str
+    caller_ms: int
+    marks_ms: tuple[int, ...] | None
+    stats: str
+
+
+class Store(Protocol):
+    """Where a pool lives. Each call is one atomic step; a call may be repeated if its answer was lost.
+
+    Errors: StoreUnavailable and its kinds, LayoutMismatch, ConfigError for arguments the store refused.
+    """
+
+    @property
+    def where(self) -> str:
+        """The address, without password, for messages."""
+
+    @property
+    def config(self) -> PoolConfig: ...
+
+    def claim(self, request: ClaimRequest, seen: Seen) -> Answer: ...
+
+    def renew(self, request: RenewRequest, seen: Seen) -> Answer: ...
+
+    def release(self, request: ReleaseRequest, seen: Seen) -> Answer: ...
+
+    def create(self, caller_ms: int) -> Answer: ...
+
+    def close(self) -> None: ...
+
+
+def check_status(answer: Answer, config: PoolConfig) -> Answer:
+    """Raise what an answer means, where it means an error at every caller's."""
+    if answer.status == "signature":
+        raise LayoutMismatch(config.name, answer.rest[0], config.signature)
+    if answer.status == "exhausted":
+        raise PoolExhausted(config.name, config.layout.workers, int(answer.rest[0]))
+    return answer

@@ -1,0 +1,151 @@
+"""The Lua scripts as a Store: builds their arguments, reads their answers.
+
+Knows no client: a subclass says how a script is run (on Redis, or in a simulation).
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from importlib import resources
+
+from snowredis.errors import StoreUnavailable
+from snowredis.lease.model import (
+    DEFAULT_MAX_EVENTS,
+    Answer,
+    ClaimRequest,
+    PoolConfig,
+    ReleaseRequest,
+    RenewRequest,
+    Seen,
+)
+
+SCRIPTS = ("claim", "renew", "release", "create")
+
+
+class Script:
+    """One script with the common part in front, and the SHA1 that Redis knows it by."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.source = read_lua("common") + "\n" + read_lua(name)
+        self.sha = hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
+
+
+def read_lua(name: str) -> str:
+    return resources.files(__package__).joinpath("lua", f"{name}.lua").read_text("utf-8")
+
+
+@functools.cache
+def load(name: str) -> Script:
+    return Script(name)
+
+
+def pool_keys(pool: str) -> tuple[str, str, str]:
+    """The keys of a pool: hash, index, events; one hash tag, so one Redis Cluster slot."""
+    key = f"snowredis:{{{pool}}}"
+    return key, f"{key}:leases", f"{key}:events"
+
+
+class ScriptStore(ABC):
+    """Runs the protocol through the scripts."""
+
+    def __init__(
+        self,
+        config: PoolConfig,
+        *,
+        guard_rollbacks: bool = False,
+        max_events: int = DEFAULT_MAX_EVENTS,
+        random_bytes: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        self._config = config
+        self._random_bytes = random_bytes
+        self._constants = (
+            config.signature,
+            config.ttl_ms,
+            config.max_clock_lead_ms,
+            config.redis_skew_ms,
+            config.failover_slack_ms,
+            int(guard_rollbacks),
+        )
+        self._max_events = max_events
+        self._keys = pool_keys(config.name)
+
+    @property
+    def config(self) -> PoolConfig:
+        return self._config
+
+    @property
+    @abstractmethod
+    def where(self) -> str: ...
+
+    @abstractmethod
+    def run(self, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> Sequence[bytes | str]:
+        """Run *script* once, atomically. Raises StoreUnavailable and its kinds."""
+
+    def _call(self, name: str, seen: Seen, caller_ms: int, *args: str | int) -> Answer:
+        nonce = self._random_bytes(16).hex()
+        common = (*self._constants, seen.incarnation, seen.version, nonce, caller_ms, self._max_events)
+        reply = self.run(load(name), self._keys, (*common, *args))
+        texts = [item.decode("utf-8", "replace") if isinstance(item, bytes) else item for item in reply]
+        try:
+            if texts[0] == "signature":
+                return Answer("signature", 0, "", 0, 0, "", (texts[1],))
+            status, redis_ms, incarnation, version, floor_ms, alarm, *rest = texts
+            return Answer(status, int(redis_ms), incarnation, int(version), int(floor_ms), alarm, tuple(rest))
+        except (ValueError, IndexError, TypeError) as error:
+            raise StoreUnavailable(
+                self.where, f"it gave an answer that no script gives: {texts!r}"
+            ) from error
+
+    def claim(self, request: ClaimRequest, seen: Seen) -> Answer:
+        layout = self._config.layout
+        return self._call(
+            "claim",
+            seen,
+            request.caller_ms,
+            request.token,
+            layout.workers,
+            layout.namespaces,
+            request.fit_ms,
+            request.wait_ms,
+            request.owner,
+        )
+
+    def renew(self, request: RenewRequest, seen: Seen) -> Answer:
+        return self._call(
+            "renew",
+            seen,
+            request.caller_ms,
+            request.worker,
+            request.token,
+            request.tip,
+            request.next_tip,
+            request.held_until_ms,
+            ",".join(map(str, request.held_lanes_ms)),
+            request.stats,
+            request.owner,
+        )
+
+    def release(self, request: ReleaseRequest, seen: Seen) -> Answer:
+        marks = "" if request.marks_ms is None else ",".join(map(str, request.marks_ms))
+        return self._call(
+            "release",
+            seen,
+            request.caller_ms,
+            request.worker,
+            request.token,
+            request.tip,
+            request.sent,
+            marks,
+            request.stats,
+        )
+
+    def create(self, caller_ms: int) -> Answer:
+        return self._call("create", Seen(), caller_ms)
+
+    @abstractmethod
+    def close(self) -> None: ...

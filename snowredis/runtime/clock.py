@@ -1,0 +1,40 @@
+"""The clocks: what the time is, and how to wait. The only module that reads them for ids."""
+
+from __future__ import annotations
+
+import time as _time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What the generator needs of a clock.
+
+    background: whether time passes by itself, so that a heartbeat thread makes sense.
+    """
+
+    background: bool
+
+    def time(self) -> float:
+        """Wall clock, s since 1970; may jump."""
+
+    def time_ns(self) -> int:
+        """Wall clock, ns since 1970; may jump."""
+
+    def monotonic(self) -> float:
+        """Seconds since some moment; never goes back."""
+
+    def sleep(self, seconds: float) -> None:
+        """Wait; may wake early."""
+
+
+class SystemClock:
+    """The clocks of the operating system."""
+
+    background = True
+    time = staticmethod(_time.time)
+    time_ns = staticmethod(_time.time_ns)
+    monotonic = staticmethod(_time.monotonic)
+    sleep = staticmethod(_time.sleep)
+
+
+SYSTEM = SystemClock()

@@ -1,0 +1,74 @@
+"""Find out that this process is a copy of another, before it makes one id of the other's.
+
+Two ways, for two kinds of fork. Python's own (os.fork, multiprocessing, uWSGI) run a hook in the
+child. A fork in C that bypasses Python is found by a page of memory that the kernel gives to
+children as zeros (MADV_WIPEONFORK, Linux 4.14); ``alive`` reads it for the price of a truth test.
+Where there is no such page, the pid is compared whenever a tick begins.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from typing import Any, Protocol
+
+# <bits/mman-linux.h>; Python's mmap names it from 3.13 on only
+MADV_WIPEONFORK = 18
+
+
+class Forkable(Protocol):
+    def after_fork(self) -> None:
+        """Make a child's copy harmless: new locks, no lease, no ids left. Must not block or raise."""
+
+
+class ForkGuard:
+    """One for the process. ``generation`` changes in every child; ``alive`` is false in one that nobody told."""
+
+    def __init__(self) -> None:
+        self.generation = 0
+        self.alive: Any = True
+        self._page: Any = None
+        self._pid = 0
+        self._members: weakref.WeakSet[Forkable] = weakref.WeakSet()
+        self._lock = threading.Lock()
+
+    def watch(self, member: Forkable) -> None:
+        """Tell *member* about every fork from now on."""
+        with self._lock:
+            if not self._pid:
+                self._start()
+            self._members.add(member)
+
+    def _start(self) -> None:
+        self._pid = os.getpid()
+        os.register_at_fork(after_in_child=self.recover)
+        try:
+            import ctypes
+            import mmap
+
+            page = mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            page.madvise(MADV_WIPEONFORK)
+        except (ImportError, AttributeError, OSError, ValueError):
+            return
+        page[0] = 1
+        # a ctypes object is true while its memory is not zero: a check without a call
+        self._page, self.alive = page, ctypes.c_ubyte.from_buffer(page)
+
+    def check(self) -> None:
+        """If this is a child that nobody told, make it harmless now. Called before each tick, network or exit."""
+        if not self.alive or (self._page is None and os.getpid() != self._pid):
+            self.recover()
+
+    def recover(self) -> None:
+        """Runs in the child, in its only thread."""
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+        self.generation += 1
+        if self._page is not None:
+            self._page[0] = 1
+        for member in list(self._members):
+            member.after_fork()
+
+
+GUARD = ForkGuard()

@@ -1,0 +1,348 @@
+"""Keep one lease: claim it, renew it along its chain, replace it when it is lost, give it back.
+
+Makes no ids. Blocks only on the store, and one caller at a time; whoever only reads takes
+``held``, an immutable value that is replaced as a whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from snowredis.errors import ClockMovedBack, LeaseExpired, SnowredisError, StoreUnavailable
+from snowredis.lease.model import (
+    Answer,
+    ClaimRequest,
+    ReleaseRequest,
+    RenewRequest,
+    Seen,
+    Store,
+    check_status,
+)
+from snowredis.runtime.clock import Clock
+from snowredis.runtime.fork import GUARD
+
+log = logging.getLogger("snowredis")
+log.addHandler(logging.NullHandler())
+
+# how soon an answer that did not come is asked for again; a renewal has 5/6 of a ttl for it
+RETRY_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right of this process to one worker id.
+
+    Attributes:
+        pool, worker: whose, and which.
+        token_hash: names the claim without giving it away; hex.
+        until: the first tick that is not reserved any more.
+        until_ms: the same in ms since 1970.
+        opens: for each lane (namespace) the first tick that was free when it was claimed.
+        incarnation: of the pool, when it was last renewed.
+        renewals: how many there have been.
+    """
+
+    pool: str
+    worker: int
+    token_hash: str
+    until: int
+    until_ms: int
+    opens: tuple[int, ...]
+    incarnation: str
+    renewals: int
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A lease with what must stay secret and what only the keeper needs."""
+
+    serial: int
+    token: str
+    tip: str
+    sent: str
+    lanes_ms: tuple[int, ...]
+    lease: Lease
+
+
+class Keeper:
+    """One per generator."""
+
+    def __init__(self, store: Store, clock: Clock, label: str, random_bytes: Callable[[int], bytes]) -> None:
+        self._store = store
+        self._clock = clock
+        self._label = label
+        self._random_bytes = random_bytes
+        self._config = store.config
+        self._lock = threading.RLock()
+        self._busy = False
+        self._serial = 0
+        self._claim_token = ""
+        self._owner = ""
+        self.held: Held | None = None
+        self.seen = Seen()
+        # of the newest answer: the floor, and the Redis clock against ours
+        self.floor_ms = 0
+        self.offset_ms = 0
+        self.lost_count = 0
+        # the worker id that was lost and not replaced yet
+        self.lost_worker: int | None = None
+        self.last_error: Exception | None = None
+        self._redis_at = (0, clock.monotonic())
+        self._renewed_at_s = -1e9
+        self._tried_at_s = -1e9
+
+    @property
+    def store(self) -> Store:
+        return self._store
+
+    def after_fork(self) -> None:
+        """In the child: nothing of the parent's lease is left, and no lock is held."""
+        self._lock = threading.RLock()
+        self._busy = False
+        self.held = None
+        self._claim_token = self._owner = ""
+
+    @contextlib.contextmanager
+    def _exclusively(self) -> Iterator[None]:
+        """One conversation with the store at a time.
+
+        A signal handler or finalizer that comes in on the same thread in the middle of one is
+        refused: to wait would be for ever, and to talk in between could mix up the answers.
+        """
+        lock = self._lock
+        with lock:
+            if self._busy:
+                raise StoreUnavailable(
+                    self._store.where,
+                    "a signal handler or finalizer asked for an id while this very thread was talking to Redis",
+                )
+            self._busy = True
+            try:
+                yield
+            finally:
+                # a fork in between gave the child a new lock and cleared the flag for it
+                if lock is self._lock:
+                    self._busy = False
+
+    def _now_ms(self) -> int:
+        return self._clock.time_ns() // 1_000_000
+
+    def _learn(self, answer: Answer, asked_ms: int) -> Answer:
+        check_status(answer, self._config)
+        self.seen = answer.seen
+        self.floor_ms = answer.floor_ms
+        self.offset_ms = (asked_ms + self._now_ms()) // 2 - answer.redis_ms
+        self._redis_at = (answer.redis_ms, self._clock.monotonic())
+        if answer.alarm:
+            log.critical("pool %s: ALARM: %s (ms since 1970)", self._config.name, answer.alarm)
+        return answer
+
+    def _who(self) -> str:
+        if not self._owner:
+            who = {"host": socket.gethostname()[:100], "pid": os.getpid(), "label": self._label[:100]}
+            self._owner = json.dumps(who, separators=(",", ":"))
+        return self._owner
+
+    def claim(self, *, wait_ms: int, replace_lease: Held | None = None) -> Answer | None:
+        """Lease a worker id, unless there is a lease other than *replace_lease* by now.
+
+        Returns:
+            None when ``held`` is set; the answer "settling" when the pool asks for patience.
+
+        Raises:
+            PoolExhausted, LayoutMismatch, StoreUnavailable; ClockMovedBack when every free worker id
+            was used at later times than this host's clock shows.
+        """
+        with self._exclusively():
+            if self.held is not replace_lease:
+                return None
+            generation = GUARD.generation
+            # R6: made here, so after any fork; R5: kept until it is answered
+            self._claim_token = self._claim_token or self._random_bytes(16).hex()
+            token, asked_ms = self._claim_token, self._now_ms()
+            layout = self._config.layout
+            request = ClaimRequest(
+                token=token,
+                caller_ms=asked_ms,
+                fit_ms=max(0, layout.ms_at(layout.tick_at(asked_ms))),
+                wait_ms=wait_ms,
+                owner=self._who(),
+            )
+            answer = self._ask_twice(lambda: self._store.claim(request, self.seen))
+            GUARD.check()
+            if GUARD.generation != generation:
+                # this is a child now, and the answer was its parent's
+                return None
+            self._learn(answer, asked_ms)
+            if answer.status == "settling":
+                return answer
+            self._claim_token = ""
+            self.last_error = None
+            if answer.status == "behind":
+                raise ClockMovedBack(int(answer.rest[0]), "backup")
+            worker, until_ms, lanes = int(answer.rest[0]), int(answer.rest[1]), answer.rest[2]
+            lanes_ms = tuple(map(int, lanes.split(",")))
+            self._serial += 1
+            lease = Lease(
+                pool=self._config.name,
+                worker=worker,
+                token_hash=_hash(token),
+                until=layout.first_tick_from(until_ms),
+                until_ms=until_ms,
+                opens=tuple(max(0, layout.first_tick_from(ms)) for ms in lanes_ms),
+                incarnation=answer.incarnation,
+                renewals=0,
+            )
+            self._renewed_at_s = self._clock.monotonic()
+            self.lost_worker = None
+            self.held = Held(self._serial, token, "", "", lanes_ms, lease)
+        log.info("pool %s: claimed worker id %d", self._config.name, worker)
+        return None
+
+    def _ask_twice(self, ask: Callable[[], Answer]) -> Answer:
+        """A connection that went stale while idle shows only when it is used: a second attempt gets a new one."""
+        try:
+            return ask()
+        except StoreUnavailable as error:
+            if type(error) is not StoreUnavailable:
+                raise
+            return ask()
+
+    def renew(self, stats: str) -> bool:
+        """Extend the lease by one ttl from now.
+
+        Returns:
+            False when the lease turned out to be lost (``held`` is None then), or there is none.
+
+        Raises:
+            StoreUnavailable and its kinds: nothing changed; call again, the same renewal is repeated.
+        """
+        with self._exclusively():
+            held = self.held
+            if held is None:
+                return False
+            generation = GUARD.generation
+            if not held.sent:
+                held = replace(held, sent=self._random_bytes(8).hex())
+                self.held = held
+            asked_ms = self._now_ms()
+            request = RenewRequest(
+                worker=held.lease.worker,
+                token=held.token,
+                tip=held.tip,
+                next_tip=held.sent,
+                caller_ms=asked_ms,
+                held_until_ms=held.lease.until_ms,
+                held_lanes_ms=held.lanes_ms,
+                stats=stats,
+                owner=self._who(),
+            )
+            self._tried_at_s = self._clock.monotonic()
+            try:
+                answer = self._store.renew(request, self.seen)
+            except SnowredisError as error:
+                self.last_error = error
+                raise
+            GUARD.check()
+            if GUARD.generation != generation:
+                return False
+            self._learn(answer, asked_ms)
+            self.last_error = None
+            if answer.status == "lost":
+                self.held = None
+                self.lost_count += 1
+                self.lost_worker = held.lease.worker
+                log.warning(
+                    "pool %s: lost worker id %d: %s; claiming another",
+                    self._config.name,
+                    held.lease.worker,
+                    answer.rest[0],
+                )
+                return False
+            until_ms = max(int(answer.rest[0]), held.lease.until_ms)
+            lease = replace(
+                held.lease,
+                until=self._config.layout.first_tick_from(until_ms),
+                until_ms=until_ms,
+                incarnation=answer.incarnation,
+                renewals=held.lease.renewals + 1,
+            )
+            self._renewed_at_s = self._clock.monotonic()
+            self.held = replace(held, tip=held.sent, sent="", lease=lease)
+            if answer.rest[1] == "1":
+                log.warning(
+                    "pool %s: Redis lost its state; worker id %d goes on", self._config.name, lease.worker
+                )
+            return True
+
+    def renew_in_need(self, stats: str) -> bool:
+        """Renew from within next_id(): the reservation ran out. At most one attempt each RETRY_S.
+
+        Raises:
+            LeaseExpired: Redis does not answer, or did not a moment ago.
+        """
+        held = self.held
+        if held is None:
+            return False
+        try:
+            if self.last_error is not None and self._clock.monotonic() - self._tried_at_s < RETRY_S:
+                raise self.last_error
+            return self.renew(stats)
+        except StoreUnavailable as error:
+            raise LeaseExpired(self._config.name, held.lease.worker, str(error)) from error
+
+    def just_renewed(self) -> bool:
+        """Whether a renewal was answered so recently that another would change nothing."""
+        return self._clock.monotonic() - self._renewed_at_s < min(0.2, self._config.heartbeat_ms / 2000)
+
+    def clock_offset_ms(self) -> int:
+        """How far this host's clock is ahead of Redis' now."""
+        redis_ms, at_s = self._redis_at
+        return self._now_ms() - redis_ms - int((self._clock.monotonic() - at_s) * 1000)
+
+    def abandon(self) -> None:
+        """Nobody uses the generator any more and nobody closed it."""
+        held = self.held
+        if held is not None:
+            self.release(held, None)
+        self._store.close()
+
+    def release(self, held: Held, marks_ms: tuple[int, ...] | None, stats: str = "0,0,0,0,0") -> None:
+        """Give *held* back. Blocks for one round trip; never raises."""
+        try:
+            with self._exclusively():
+                newest = self.held if self.held and self.held.serial == held.serial else held
+                if newest is self.held:
+                    self.held = None
+                asked_ms = self._now_ms()
+                request = ReleaseRequest(
+                    worker=newest.lease.worker,
+                    token=newest.token,
+                    tip=newest.tip,
+                    sent=newest.sent,
+                    caller_ms=asked_ms,
+                    marks_ms=marks_ms,
+                    stats=stats,
+                )
+                self._learn(self._store.release(request, self.seen), asked_ms)
+            log.info("pool %s: released worker id %d", self._config.name, held.lease.worker)
+        except Exception as error:  # noqa: BLE001 - whoever stops is not to be stopped by it
+            log.warning(
+                "pool %s: could not release worker id %d, it is free again when its lease ends: %s",
+                self._config.name,
+                held.lease.worker,
+                error,
+            )
+
+
+def _hash(token: str) -> str:
+    import hashlib
+
+    return hashlib.sha1(token.encode(), usedforsecurity=False).hexdigest()

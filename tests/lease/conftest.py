@@ -1,0 +1,84 @@
+"""The three places that a pool can live in, behind one fixture."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from snowredis.core.layout import Layout
+from snowredis.lease.memory_store import MemoryStore
+from snowredis.lease.model import PoolConfig, Store
+from snowredis.testing import ManualClock
+from tests.support.holder import Holder
+from tests.support.servers import RedisServer, redis_server
+
+SMALL = Layout(timestamp_bits=41, backup_bits=1, worker_bits=2, sequence_bits=10)
+# real servers cannot be told that time passed: long enough for a call, short enough to wait for
+TTL_MS = 240
+CONFIG = PoolConfig(name="contract", layout=SMALL, ttl_ms=TTL_MS)
+
+
+@dataclass
+class Place:
+    """A store and its time."""
+
+    store: Store
+    now_ms: Callable[[], int]
+    elapse: Callable[[int], None]
+    wipe: Callable[[], object]
+    config: PoolConfig
+
+    def holder(self) -> Holder:
+        return Holder(self.store, self.now_ms)
+
+    def created(self) -> Place:
+        assert self.store.create(self.now_ms()).status == "ok"
+        return self
+
+
+def wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def really_wait(ms: int) -> None:
+    time.sleep(ms / 1000)
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    with redis_server(tmp_path_factory.mktemp("r")) as running:
+        yield running
+
+
+@pytest.fixture
+def own_server(tmp_path: Path) -> Iterator[RedisServer]:
+    with redis_server(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture(params=["memory", "fakeredis", "redis"])
+def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+    if request.param == "memory":
+        clock = ManualClock()
+        memory = MemoryStore(CONFIG, clock.server_time_ms, new=False)
+        yield Place(memory, clock.server_time_ms, clock.advance, memory.wipe, CONFIG)
+        return
+    from snowredis.lease.redis_store import RedisStore
+
+    config = replace(CONFIG, name=f"p{wall_ms()}")
+    if request.param == "fakeredis":
+        fakeredis = pytest.importorskip("fakeredis")
+        from snowredis.lease.fake import install_info
+
+        install_info()
+        client = fakeredis.FakeRedis()
+        yield Place(RedisStore(client, config), wall_ms, really_wait, client.flushall, config)
+        return
+    running: RedisServer = request.getfixturevalue("server")
+    store = RedisStore.from_url(running.url, config)
+    yield Place(store, wall_ms, really_wait, running.client().flushall, config)
+    store.close()

@@ -1,0 +1,273 @@
+"""What every store promises, on memory, on fakeredis and on a real redis-server."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from snowredis.errors import LayoutMismatch
+from snowredis.lease.model import check_status
+from tests.lease.conftest import TTL_MS, Place
+from tests.support.holder import Holder, fresh_hex
+
+LEAD_MS = SKEW_MS = TTL_MS // 12
+# clocks are read before and after a call
+SLACK_MS = 40
+
+
+@pytest.fixture
+def pool(place: Place) -> Place:
+    return place.created()
+
+
+def test_every_claim_gets_a_worker_id_of_its_own_until_the_pool_is_full(pool: Place) -> None:
+    holders = [pool.holder().claim() for _ in range(4)]
+    assert [holder.worker for holder in holders] == [0, 1, 2, 3]
+    answer = pool.holder().ask_claim()
+    assert answer.status == "exhausted"
+    assert 0 < int(answer.rest[0]) <= TTL_MS
+
+
+def test_claims_at_the_same_time_never_share_a_worker_id(pool: Place) -> None:
+    holders = [pool.holder() for _ in range(4)]
+    threads = [threading.Thread(target=holder.claim) for holder in holders]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(holder.worker for holder in holders) == [0, 1, 2, 3]
+
+
+def test_a_reservation_reaches_one_ttl_beyond_the_callers_clock(pool: Place) -> None:
+    before = pool.now_ms()
+    holder = pool.holder().claim()
+    assert before + TTL_MS <= holder.until_ms <= pool.now_ms() + TTL_MS
+    assert holder.lanes_ms == (0, 0)
+
+
+def test_a_clock_that_runs_ahead_is_capped(pool: Place) -> None:
+    holder = pool.holder().claim(ahead_ms=10**9)
+    assert holder.until_ms <= pool.now_ms() + LEAD_MS + TTL_MS
+    answer = holder.ask_renew(ahead_ms=10**9)
+    assert answer.status == "ok"
+    assert holder.until_ms <= pool.now_ms() + LEAD_MS + TTL_MS
+
+
+def test_the_same_claim_again_answers_the_same_lease(pool: Place) -> None:
+    first = pool.holder().claim()
+    again = Holder(pool.store, pool.now_ms, token=first.token).claim()
+    assert (again.worker, again.lanes_ms) == (first.worker, first.lanes_ms)
+    assert again.until_ms >= first.until_ms
+    assert pool.holder().claim().worker != first.worker
+
+
+def test_a_claim_that_was_renewed_already_is_not_answered_again(pool: Place) -> None:
+    first = pool.holder().claim()
+    first.ask_renew()
+    late = Holder(pool.store, pool.now_ms, token=first.token).claim()
+    assert late.worker != first.worker
+
+
+def test_a_renewal_extends_the_reservation(pool: Place) -> None:
+    holder = pool.holder().claim()
+    until = holder.until_ms
+    pool.elapse(30)
+    assert holder.ask_renew().status == "ok"
+    assert until + 30 <= holder.until_ms <= pool.now_ms() + TTL_MS
+
+
+def test_a_renewal_never_shortens_the_reservation(pool: Place) -> None:
+    holder = pool.holder().claim()
+    until = holder.until_ms
+    assert holder.ask_renew(ahead_ms=-10_000).status == "ok"
+    assert holder.until_ms == until
+
+
+def test_a_repeated_renewal_answers_as_before(pool: Place) -> None:
+    holder = pool.holder().claim()
+    twin = Holder(pool.store, pool.now_ms, holder.token, "", holder.worker, holder.until_ms, holder.lanes_ms)
+    tip = fresh_hex()
+    assert holder.ask_renew(tip).status == "ok"
+    assert twin.ask_renew(tip).status == "ok"
+    assert holder.ask_renew().status == "ok"
+
+
+def test_of_two_clones_the_slower_is_refused(pool: Place) -> None:
+    holder = pool.holder().claim()
+    holder.ask_renew()
+    clone = Holder(
+        pool.store, pool.now_ms, holder.token, holder.tip, holder.worker, holder.until_ms, holder.lanes_ms
+    )
+    assert holder.ask_renew().status == "ok"
+    answer = clone.ask_renew()
+    assert answer.status == "lost"
+    assert "another process" in answer.rest[0]
+    assert holder.ask_renew().status == "ok"
+
+
+def test_an_expired_lease_goes_to_the_next_claim_above_its_mark(pool: Place) -> None:
+    dead = [pool.holder().claim() for _ in range(4)]
+    pool.elapse(TTL_MS + SLACK_MS)
+    heir = pool.holder().claim()
+    assert heir.worker == 0
+    assert min(heir.lanes_ms) >= dead[0].until_ms
+
+
+def test_an_expired_lease_is_never_renewed_once_somebody_else_has_it(pool: Place) -> None:
+    dead = [pool.holder().claim() for _ in range(4)]
+    pool.elapse(TTL_MS + SLACK_MS)
+    pool.holder().claim()
+    answer = dead[0].ask_renew()
+    assert answer.status == "lost"
+    assert "another process" in answer.rest[0]
+
+
+def test_an_expired_lease_that_nobody_took_goes_on(pool: Place) -> None:
+    holder = pool.holder().claim()
+    pool.elapse(TTL_MS + SLACK_MS)
+    assert holder.ask_renew().status == "ok"
+    assert holder.until_ms > pool.now_ms()
+
+
+def test_a_released_worker_id_is_free_at_once_from_what_was_used(pool: Place) -> None:
+    holders = [pool.holder().claim() for _ in range(4)]
+    used = pool.now_ms() - 5
+    assert holders[2].release(used, 0) == "ok"
+    heir = pool.holder().claim()
+    assert heir.worker == 2
+    assert heir.lanes_ms == (used, 0)
+
+
+def test_a_release_that_does_not_know_what_was_used_keeps_the_whole_reservation(pool: Place) -> None:
+    holders = [pool.holder().claim() for _ in range(4)]
+    assert holders[1].release(unknown=True) == "ok"
+    heir = pool.holder().claim()
+    assert heir.worker == 1
+    assert min(heir.lanes_ms) >= holders[1].until_ms
+
+
+def test_only_the_holder_can_release(pool: Place) -> None:
+    holder = pool.holder().claim()
+    holder.ask_renew()
+    thief = Holder(pool.store, pool.now_ms, fresh_hex(), holder.tip, holder.worker, lanes_ms=(0, 0))
+    assert thief.release() == "gone"
+    assert holder.release(tip=fresh_hex()) == "gone"
+    assert holder.ask_renew().status == "ok"
+    assert holder.release() == "ok"
+    assert holder.release() == "gone"
+    assert holder.ask_renew().status == "lost"
+
+
+def test_the_worker_id_that_was_free_the_longest_is_taken_first(pool: Place) -> None:
+    holders = [pool.holder().claim() for _ in range(3)]
+    for index in (1, 0):
+        holders[index].release()
+        pool.elapse(3)
+    assert [pool.holder().claim().worker for _ in range(3)] == [1, 0, 3]
+
+
+def test_a_caller_with_a_clock_behind_gets_a_lane_that_fits_it(pool: Place) -> None:
+    used = pool.now_ms()
+    holders = [pool.holder().claim() for _ in range(2)]
+    holders[0].release(used, used)
+    holders[1].release(used, 0)
+    fitting = pool.holder().claim(ahead_ms=-3_600_000, wait_ms=0)
+    assert fitting.worker == 1
+    assert pool.holder().claim(ahead_ms=-3_600_000, wait_ms=0).worker == 2
+
+
+def test_a_caller_whose_clock_is_behind_all_lanes_is_told_by_how_much(pool: Place) -> None:
+    holders = [pool.holder().claim() for _ in range(4)]
+    used = pool.now_ms()
+    for holder in holders:
+        holder.release(used, used)
+    answer = pool.holder().ask_claim(ahead_ms=-5_000, wait_ms=1_000)
+    assert answer.status == "behind"
+    assert 4_000 < int(answer.rest[0]) <= 5_000 + SLACK_MS
+    assert pool.holder().claim(ahead_ms=-5_000, wait_ms=6_000).lanes_ms == (used, used)
+
+
+def test_a_pool_is_created_once(place: Place) -> None:
+    assert place.store.create(place.now_ms()).status == "ok"
+    assert place.store.create(place.now_ms()).status == "exists"
+
+
+def test_a_pool_that_nobody_created_makes_newcomers_wait_for_its_floor(place: Place) -> None:
+    began = place.now_ms()
+    answer = place.holder().ask_claim()
+    assert answer.status == "settling"
+    assert 0 < int(answer.rest[0]) <= LEAD_MS + SKEW_MS
+    place.elapse(LEAD_MS + SKEW_MS + SLACK_MS)
+    holder = place.holder().claim()
+    assert began + TTL_MS + LEAD_MS + SKEW_MS <= min(holder.lanes_ms)
+    assert max(holder.lanes_ms) <= place.now_ms() + TTL_MS + LEAD_MS + SKEW_MS
+
+
+def test_after_a_wipe_living_holders_go_on_and_newcomers_wait(pool: Place) -> None:
+    holders = [pool.holder().claim() for _ in range(3)]
+    pool.wipe()
+    assert pool.holder().ask_claim().status == "settling"
+    for holder in holders[:2]:
+        before = holder.until_ms
+        answer = holder.ask_renew()
+        assert (answer.status, answer.rest[1]) == ("ok", "1")
+        assert holder.until_ms >= before
+    pool.elapse(LEAD_MS + SKEW_MS + SLACK_MS)
+    for holder in holders[:2]:
+        assert holder.ask_renew().status == "ok"
+    newcomers = [pool.holder().claim() for _ in range(2)]
+    assert {newcomer.worker for newcomer in newcomers} == {2, 3}
+    assert min(newcomers[0].lanes_ms) >= max(holder.until_ms for holder in holders[2:])
+
+
+def test_after_a_wipe_a_holder_is_refused_when_its_worker_id_was_given_away(pool: Place) -> None:
+    holder = pool.holder().claim()
+    pool.wipe()
+    pool.holder().ask_claim()
+    pool.elapse(LEAD_MS + SKEW_MS + SLACK_MS)
+    heir = pool.holder().claim()
+    assert heir.worker == holder.worker
+    assert holder.ask_renew().status == "lost"
+    assert min(heir.lanes_ms) >= holder.until_ms
+
+
+def test_after_a_wipe_a_holder_whose_time_is_nearly_up_is_refused(pool: Place) -> None:
+    holder = pool.holder().claim()
+    pool.wipe()
+    pool.elapse(TTL_MS - LEAD_MS - SKEW_MS + 5)
+    answer = holder.ask_renew()
+    assert answer.status == "lost"
+    assert "too old" in answer.rest[0]
+
+
+def test_an_adopted_holder_releases_as_before(pool: Place) -> None:
+    holder = pool.holder().claim()
+    pool.wipe()
+    assert holder.ask_renew().rest[1] == "1"
+    used = pool.now_ms()
+    assert holder.release(used, 0) == "ok"
+
+
+def test_the_version_only_grows(pool: Place) -> None:
+    holder = pool.holder().claim()
+    versions = [holder.seen.version]
+    for _ in range(3):
+        holder.ask_renew()
+        versions.append(holder.seen.version)
+    assert versions == sorted(set(versions))
+
+
+def test_another_layout_or_ttl_is_refused_and_both_are_named(pool: Place) -> None:
+    from dataclasses import replace
+
+    from snowredis.lease.memory_store import MemoryStore
+    from snowredis.lease.redis_store import RedisStore
+
+    if isinstance(pool.store, MemoryStore):
+        pytest.skip("snowredis.testing checks this when it hands the store out")
+    assert isinstance(pool.store, RedisStore)
+    other = replace(pool.config, ttl_ms=TTL_MS * 2, max_clock_lead_ms=20, redis_skew_ms=20)
+    stranger = Holder(RedisStore(pool.store._client, other), pool.now_ms)
+    with pytest.raises(LayoutMismatch, match=f"ttl_ms={TTL_MS} .*ttl_ms={TTL_MS * 2} "):
+        check_status(stranger.ask_claim(), other)

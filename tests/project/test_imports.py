@@ -1,0 +1,182 @@
+"""Imports point one way only: core, lease, runtime, and what people touch on top."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MODULES = sorted((ROOT / "snowredis").rglob("*.py"))
+
+# layer -> the layers that it may import, besides itself. "snowredis" is the package's own __init__
+MAY_IMPORT = {
+    "errors": set(),
+    "core": {"errors"},
+    "lease": {"errors", "core"},
+    "embedded": {"errors", "lease.fake"},
+    "runtime": {"errors", "core", "lease"},
+    "monitor": {"errors", "core", "lease", "embedded"},
+    "api": {"errors", "core", "lease", "embedded", "runtime", "testing"},
+    "testing": {"errors", "core", "lease", "embedded", "runtime", "api"},
+    "snowredis": {"errors", "core", "lease", "embedded", "runtime", "monitor", "api", "testing"},
+}
+EVERYTHING = {*MAY_IMPORT}
+MAY_IMPORT |= {
+    "integrations": EVERYTHING,
+    "web": EVERYTHING,
+    "cli": {*EVERYTHING, "web"},
+}
+NOT_IN_CORE = {"socket", "threading", "asyncio", "logging", "time", "redis"}
+# every other module imports it where it is used: that takes 0.15 s
+IMPORTS_REDIS = "snowredis.lease.redis_store"
+
+
+class Import(NamedTuple):
+    module: str  # absolute, "snowredis.core.layout"
+    line: int
+    lazy: bool  # inside a function
+
+
+def imports_of(source: str, module: str, is_package: bool = False) -> Iterator[Import]:
+    """Every import of a module, however deep it stands, but for those under `if TYPE_CHECKING`."""
+
+    def walk(node: ast.AST, lazy: bool) -> Iterator[Import]:
+        children = ast.iter_child_nodes(node)
+        match node:
+            case ast.If(test=ast.Name("TYPE_CHECKING") | ast.Attribute(attr="TYPE_CHECKING")):
+                children = iter(node.orelse)
+            case ast.Import():
+                for alias in node.names:
+                    yield Import(alias.name, node.lineno, lazy)
+            case ast.ImportFrom():
+                base = node.module or ""
+                if node.level:
+                    parents = module.split(".")[: None if is_package else -1]
+                    parents = parents[: len(parents) - node.level + 1]
+                    base = ".".join([*parents, base] if base else parents)
+                # `from snowredis import errors` imports a module, `from snowredis import connect` the package
+                for alias in node.names:
+                    inner = ROOT.joinpath(*base.split("."), alias.name)
+                    found = inner.is_dir() or inner.with_suffix(".py").exists()
+                    yield Import(f"{base}.{alias.name}" if found else base, node.lineno, lazy)
+        inside = lazy or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        for child in children:
+            yield from walk(child, inside)
+
+    yield from walk(ast.parse(source), lazy=False)
+
+
+def layer_of(module: str) -> str:
+    return (module.split(".") + ["snowredis"])[1]
+
+
+def wrong_imports(source: str, module: str, is_package: bool = False) -> list[str]:
+    layer = layer_of(module)
+    wrong = []
+    for found in imports_of(source, module, is_package):
+        top = found.module.partition(".")[0]
+        if top == "snowredis":
+            inner = found.module.removeprefix("snowredis.")
+            may = MAY_IMPORT[layer] | {layer}
+            right = any(inner == allowed or inner.startswith(f"{allowed}.") for allowed in may)
+        elif layer == "core":
+            right = top not in NOT_IN_CORE
+        else:
+            right = top != "redis" or found.lazy or module == IMPORTS_REDIS
+        if not right:
+            wrong.append(f"{module}:{found.line} imports {found.module}")
+    return wrong
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def test_the_package_is_where_this_test_looks_for_it() -> None:
+    assert {"snowredis", "snowredis.errors", "snowredis.core", IMPORTS_REDIS} <= set(
+        map(module_name, MODULES)
+    )
+
+
+@pytest.mark.parametrize("path", MODULES, ids=module_name)
+def test_no_import_points_back(path: Path) -> None:
+    assert wrong_imports(path.read_text(), module_name(path), path.name == "__init__.py") == []
+
+
+@pytest.mark.parametrize(
+    ("source", "module"),
+    [
+        ("import snowredis.lease", "snowredis.core.layout"),
+        ("from snowredis.lease.model import Store", "snowredis.core.layout"),
+        ("from ..lease import model", "snowredis.core.layout"),
+        ("from .. import lease", "snowredis.core.layout"),
+        ("from snowredis import connect", "snowredis.core.layout"),
+        ("def f():\n    import time", "snowredis.core.layout"),
+        ("class C:\n    import redis.client", "snowredis.core.layout"),
+        ("if TYPE_CHECKING:\n    pass\nelse:\n    import socket", "snowredis.core.layout"),
+        ("from snowredis.core import layout", "snowredis.errors"),
+        ("from snowredis.runtime.generator import Generator", "snowredis.lease.model"),
+        ("from snowredis import embedded", "snowredis.lease.redis_store"),
+        ("try:\n    from snowredis.cli import main\nexcept ImportError: pass", "snowredis.runtime.clock"),
+        ("async def f():\n    from snowredis import monitor", "snowredis.runtime.clock"),
+        ("from snowredis.runtime import clock", "snowredis.monitor.pool"),
+        ("from snowredis.cli import main", "snowredis.web.app"),
+        ("from snowredis.lease import model", "snowredis.embedded.home"),
+        ("import redis", "snowredis.runtime.clock"),
+        ("try:\n    from redis.client import Redis\nexcept ImportError: pass", "snowredis.cli.main"),
+    ],
+)
+def test_the_check_sees_an_import_that_points_back(source: str, module: str) -> None:
+    assert len(wrong_imports(source, module)) == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "module"),
+    [
+        ("from snowredis.core.layout import Layout", "snowredis.core.presets"),
+        ("from .layout import Layout\nfrom ..errors import LayoutError", "snowredis.core.presets"),
+        ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import redis", "snowredis.core.layout"),
+        ("if typing.TYPE_CHECKING:\n    from snowredis.cli import main", "snowredis.core.layout"),
+        ("import redis", IMPORTS_REDIS),
+        ("def f():\n    import redis", "snowredis.cli.main"),
+        ("from snowredis.lease.fake import install_info", "snowredis.embedded.supervisor"),
+    ],
+)
+def test_the_check_lets_an_import_that_points_down_pass(source: str, module: str) -> None:
+    assert wrong_imports(source, module) == []
+
+
+def test_a_relative_import_in_a_package_starts_at_the_package() -> None:
+    assert [
+        found.module for found in imports_of("from .layout import Layout", "snowredis.core", is_package=True)
+    ] == ["snowredis.core.layout"]
+
+
+def test_importing_snowredis_loads_nothing_heavy_and_starts_no_thread() -> None:
+    heavy = {
+        "redis",
+        "asyncio",
+        "rich",
+        "ctypes",
+        "ssl",
+        "subprocess",
+        "multiprocessing",
+        "fakeredis",
+        "starlette",
+    }
+    script = (
+        "import sys, threading; before = set(sys.modules); import snowredis; "
+        "assert threading.active_count() == 1; "
+        f"print(*sorted({heavy} & (set(sys.modules) - before)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (done.stdout.split(), done.stderr) == ([], "")

@@ -1,0 +1,106 @@
+"""The wheel holds all that the library needs, and works from anywhere."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from snowredis import embedded
+from snowredis.errors import StoreUnavailable
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(*command: str | Path, cwd: Path, **environment: str) -> str:
+    done = subprocess.run(
+        list(map(str, command)),
+        cwd=cwd,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | environment,
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def setuptools_is_recent() -> bool:
+    """Whether the build needs no download: pyproject.toml asks for 77 or later."""
+    if importlib.util.find_spec("setuptools") is None:
+        return False
+    from importlib.metadata import version
+
+    return int(version("setuptools").partition(".")[0]) >= 77
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from a copy, so that no file of the checkout is touched and none of an older build gets in."""
+    tree = tmp_path_factory.mktemp("tree")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tree)
+    shutil.copytree(ROOT / "snowredis", tree / "snowredis", ignore=shutil.ignore_patterns("__pycache__"))
+    isolation = ["--no-build-isolation"] if setuptools_is_recent() else []
+    run(sys.executable, "-m", "pip", "wheel", "--no-deps", *isolation, "-w", tree / "dist", tree, cwd=tree)
+    (built,) = (tree / "dist").glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment of its own with the wheel; its dependencies are those of the one that runs the tests."""
+    home = tmp_path_factory.mktemp("venv")
+    run(sys.executable, "-m", "venv", "--without-pip", home, cwd=home)
+    python = home / "bin" / "python"
+    (site,) = home.glob("lib/python*/site-packages")
+    run(sys.executable, "-m", "pip", "install", "--no-deps", "--target", site, wheel, cwd=home)
+    # behind the wheel; .pth files in there, such as that of an editable install, are not read
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return python
+
+
+def test_the_wheel_holds_every_module_every_script_and_the_type_marker(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    source = ROOT / "snowredis"
+    wanted = {*source.rglob("*.py"), *source.glob("lease/lua/*.lua"), source / "py.typed"}
+    assert len(list(source.glob("lease/lua/*.lua"))) > 0
+    assert {path.relative_to(ROOT).as_posix() for path in wanted} - names == set()
+
+
+def test_the_wheel_holds_nothing_but_the_package(wheel: Path) -> None:
+    tops = {name.partition("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"snowredis"}
+
+
+def test_the_installed_package_is_the_one_that_gets_imported(python: Path, tmp_path: Path) -> None:
+    where = run(python, "-c", "import snowredis; print(snowredis.__file__)", cwd=tmp_path)
+    assert Path(where.strip()).is_relative_to(python.parents[1])
+
+
+def test_the_installed_package_makes_ids(python: Path, tmp_path: Path) -> None:
+    try:
+        embedded.find_server()
+    except StoreUnavailable as error:
+        pytest.skip(str(error))
+    script = """
+import sys, snowredis
+with snowredis.connect(f"embedded://{sys.argv[1]}", pool="wheel") as ids:
+    made = [ids.next_id(), *ids.next_ids(1000), ids.next_id()]
+assert made == sorted(set(made)), made
+print(len(made))
+snowredis.embedded.stop(sys.argv[1])
+"""
+    assert run(python, "-c", script, tmp_path / "h", cwd=tmp_path) == "1002\n"
+
+
+def test_the_command_line_starts_from_the_wheel(python: Path, tmp_path: Path) -> None:
+    command = "import sys; from snowredis.cli import main; sys.exit(main(['--help']))"
+    assert "generate" in run(python, "-c", command, cwd=tmp_path)

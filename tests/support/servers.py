@@ -1,0 +1,86 @@
+"""A private redis-server in a directory of the test, and what can be done to it."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+PROGRAM = shutil.which("redis-server") or shutil.which("valkey-server")
+# a busy machine starts a server within a second
+START_LIMIT_S = 10.0
+
+
+class RedisServer:
+    """One server process on a unix socket; it keeps its state in *directory* only when told to save."""
+
+    def __init__(self, directory: Path, *options: str) -> None:
+        self.directory = directory
+        self.socket = directory / "redis.sock"
+        self._options = options
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"unix://{self.socket}"
+
+    def client(self) -> redis.Redis:
+        return redis.Redis.from_url(self.url, decode_responses=True)
+
+    def start(self) -> None:
+        assert PROGRAM is not None
+        arguments = ["--port", "0", "--unixsocket", str(self.socket), "--dir", str(self.directory)]
+        with (self.directory / "redis.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [PROGRAM, *arguments, "--save", "", "--appendonly", "no", *self._options],
+                stdout=log,
+                stderr=log,
+            )
+        deadline = time.monotonic() + START_LIMIT_S
+        while True:
+            try:
+                self.client().ping()
+                return
+            except (redis.ConnectionError, redis.BusyLoadingError):
+                assert self._process.poll() is None, (self.directory / "redis.log").read_text()
+                assert time.monotonic() < deadline, "redis-server does not answer"
+                time.sleep(0.01)
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(number)
+            if number not in (signal.SIGSTOP, signal.SIGCONT):
+                self._process.wait(10)
+                self._process = None
+                self.socket.unlink(missing_ok=True)
+
+    def save(self) -> None:
+        """Write the snapshot that the next start() reads."""
+        self.client().save()
+
+    def restart(self) -> None:
+        """Kill -9 and start: what was not saved is gone."""
+        self.kill()
+        self.start()
+
+
+@contextlib.contextmanager
+def redis_server(directory: Path, *options: str) -> Iterator[RedisServer]:
+    if PROGRAM is None:
+        pytest.skip("no redis-server or valkey-server on PATH")
+    server = RedisServer(directory, *options)
+    server.start()
+    try:
+        yield server
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            server.kill(signal.SIGCONT)
+        server.kill()
