@@ -6,7 +6,6 @@ The only place that reads SNOWREDIS_* variables, and only when it has to.
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -213,26 +212,23 @@ def settings_from(environment: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
     return url, options
 
 
-_default: Generator | None = None
-_default_lock = threading.RLock()
+# at most one entry; a dict because setdefault() is atomic, and needs no lock that a fork could leave locked
+_default: dict[str, Generator] = {}
 
 
 def default() -> Generator:
     """The one generator of this process, made at the first use from SNOWREDIS_* variables."""
-    global _default
-    generator = _default
+    generator = _default.get("generator")
     if generator is None:
-        with _default_lock:
-            if _default is None:
-                url, options = settings_from(os.environ)
-                _default = connect(url, **options)
-            generator = _default
+        url, options = settings_from(os.environ)
+        # of two threads that come here together one's generator is kept; the other's has claimed nothing
+        generator = _default.setdefault("generator", connect(url, **options))
     return generator
 
 
 def next_id() -> int:
     """Make one id with the generator of this process. See Generator.next_id()."""
-    generator = _default
+    generator = _default.get("generator")
     if generator is None:
         generator = default()
     return generator.next_id()
@@ -245,8 +241,6 @@ def next_ids(count: int) -> list[int]:
 
 def close() -> None:
     """Give the worker id of this process' generator back. The next next_id() makes a new generator."""
-    global _default
-    with _default_lock:
-        generator, _default = _default, None
+    generator = _default.pop("generator", None)
     if generator is not None:
         generator.close()

@@ -139,7 +139,9 @@ def parse_any(text: str, *, layout: Layout | str | None = None) -> list[tuple[st
         except InvalidId:
             continue
         exact = encode(an_id, form, layout=layout) == text
-        readings.append((form, an_id, exact or form == "decimal" or (form == "hex" and text[1:2] in "xX")))
+        readings.append(
+            (form, an_id, exact or form == "decimal" or (form == "hex" and text[:2] in ("0x", "0X")))
+        )
     if not readings:
         if "_" in text:
             parse(text, "friendly", layout=layout)  # raises, and says more

@@ -67,7 +67,7 @@ def start(directory: str | Path | None = None, *, linger_s: float = LINGER_S) ->
         StoreUnavailable: there is nothing to start, or it did not start or answer in time.
 
     Blocks:
-        about 0.2 s to start, 5 ms to join; at most 50 s.
+        about 0.1 s to start, 1 ms to join; a minute or so if a server or another starter hangs.
     """
     home = Home.make(directory)
     with home.start_lock():
@@ -119,7 +119,7 @@ def stop(directory: str | Path | None = None) -> None:
         StoreUnavailable: it could not be ended.
 
     Blocks:
-        until it has ended, some 10 ms; at most 50 s.
+        until it has ended, some 10 ms; a minute or so if it hangs.
     """
     import contextlib
     import signal

@@ -18,10 +18,13 @@ from snowredis.lease.redis_store import address, translated
 from snowredis.lease.scripts import pool_keys
 
 _RECORD = re.compile(
-    r"(?P<token>[0-9a-f]*)\|(?P<incarnation>[0-9a-f-]*)\|(?P<tip>[0-9a-f]*)\|(?P<until>\d+)\|(?P<lease_end>\d+)\|"
-    r"(?P<lanes>[\d,]*)\|(?P<claimed>\d+)\|(?P<renewed>\d+)\|(?P<stats>[\d,-]*)\|(?P<owner>.*)",
-    re.DOTALL,
+    r"(?P<token>[0-9a-f]*)\|(?P<incarnation>[0-9a-f-]*)\|(?P<tip>[0-9a-f]*)\|(?P<until>\d{1,14})\|"
+    r"(?P<lease_end>\d{1,14})\|(?P<lanes>[\d,]*)\|(?P<claimed>\d{1,14})\|(?P<renewed>\d{1,14})\|"
+    r"(?P<stats>[\d,-]*)\|(?P<owner>.*)",
+    re.DOTALL | re.ASCII,
 )
+# scripts check only which characters stats are made of
+_STAT = re.compile(r"-?\d{1,18}", re.ASCII)
 # records asked for in one command
 _PAGE = 500
 
@@ -128,7 +131,10 @@ def read_pool(client: Any, name: str) -> PoolInfo:
     with translated(address(client)):
         now_ms = _now_ms(client)
         values = [_text(value or b"") for value in client.hmget(pool, fields)]
-        used = int(client.zcount(leases, f"({now_ms}", "+inf"))
+        if _index_is_whole(client, leases, client.hget(pool, "records")):
+            used = int(client.zcount(leases, f"({now_ms}", "+inf"))
+        else:
+            used = len(read_workers(client, name)) if values[0] else 0
     value = dict(zip(fields, values, strict=True))
     if not value["signature"]:
         raise PoolNotFound(name)
@@ -176,13 +182,12 @@ def read_workers(client: Any, name: str, *, alive_only: bool = True) -> list[Wor
         known, records = client.hmget(pool, ["signature", "records"])
         if not known:
             raise PoolNotFound(name)
-        if int(client.zcard(leases)) != int(records or 0):
-            # the index was lost and no claim has rebuilt it yet
-            rows = list(_scan_records(client, pool))
-        else:
+        if _index_is_whole(client, leases, records):
             low = f"({now_ms}" if alive_only else "-inf"
-            workers = [int(_text(worker)) for worker in client.zrangebyscore(leases, low, "+inf")]
-            rows = list(_get_records(client, pool, workers))
+            members = [_text(worker) for worker in client.zrangebyscore(leases, low, "+inf")]
+            rows = list(_get_records(client, pool, [int(worker) for worker in members if _is_worker(worker)]))
+        else:
+            rows = list(_scan_records(client, pool))
     infos = [info for worker, text in rows if (info := parse_record(worker, text, now_ms)) is not None]
     return sorted((info for info in infos if info.alive or not alive_only), key=lambda info: info.worker)
 
@@ -194,20 +199,20 @@ def parse_record(worker: int, text: str, now_ms: int) -> WorkerInfo | None:
         return None
     try:
         owner = json.loads(match["owner"] or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         owner = {}
     if not isinstance(owner, dict):
         owner = {}
-    stats = [int(number) for number in match["stats"].split(",") if number.strip("-")]
+    stats = [int(number) if _STAT.fullmatch(number) else 0 for number in match["stats"].split(",")]
     made, rate, offset, namespace, clock_backs = (stats + [0] * 5)[:5]
     lease_end_ms = int(match["lease_end"])
     pid = owner.get("pid", 0)
     return WorkerInfo(
         worker=worker,
         alive=bool(match["token"]) and lease_end_ms > now_ms,
-        host=str(owner.get("host", "")),
-        pid=pid if isinstance(pid, int) else 0,
-        label=str(owner.get("label", "")),
+        host=_printable(owner.get("host", "")),
+        pid=pid if type(pid) is int else 0,
+        label=_printable(owner.get("label", "")),
         claimed_ms=int(match["claimed"]),
         renewed_ms=int(match["renewed"]),
         lease_end_ms=lease_end_ms,
@@ -233,8 +238,22 @@ def _get_records(client: Any, pool: str, workers: list[int]) -> Iterator[tuple[i
 def _scan_records(client: Any, pool: str) -> Iterator[tuple[int, str]]:
     for field, text in client.hscan_iter(pool, match="w:*", count=_PAGE):
         worker = _text(field)[2:]
-        if worker.isdecimal():
+        if _is_worker(worker):
             yield int(worker), _text(text)
+
+
+def _index_is_whole(client: Any, leases: str, records: bytes | str | None) -> bool:
+    """Whether the index can be used; false if it was lost and no claim has rebuilt it yet."""
+    return int(client.zcard(leases)) == int(records or 0)
+
+
+def _is_worker(text: str) -> bool:
+    return re.fullmatch(r"0|[1-9]\d{0,6}", text, re.ASCII) is not None
+
+
+def _printable(value: object) -> str:
+    """Text that can be encoded: JSON can spell half a character."""
+    return str(value).encode("utf-8", "replace").decode()
 
 
 def _now_ms(client: Any) -> int:

@@ -7,6 +7,7 @@ clock reading and hold the heartbeat up; the caller's own loop repeats.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -21,22 +22,30 @@ from snowredis.lease.scripts import Script, ScriptStore
 
 # a script takes microseconds and a round trip under a millisecond: a second says that something is wrong
 SOCKET_TIMEOUT_S = 1.0
+# the last two: a script may be run, but not a command in it; of Redis 6.2 and 7.0, and of 7.2
+_REFUSALS = ("NOPERM", "NOAUTH", "WRONGPASS", "The user executing the script can't", "ACL failure in script")
 
 
 def connect_client(url: str) -> redis.Redis:
     """A client for *url* that answers or fails within a second, and never repeats a command by itself."""
     try:
-        return redis.Redis.from_url(
+        client = redis.Redis.from_url(
             url,
             socket_timeout=SOCKET_TIMEOUT_S,
             socket_connect_timeout=SOCKET_TIMEOUT_S,
             retry=Retry(NoBackoff(), 0),
         )
-    except ValueError as error:
+        # does not connect; an option that there is not would show only at the first command
+        pool = client.connection_pool
+        pool.connection_class(**pool.connection_kwargs)
+    except (ValueError, TypeError) as error:
+        # what "/" or "#" cuts off a password stands in the error's text: neither that nor the error is shown
+        reason = str(error) if redacted(url) == url else "it cannot be read"
         raise ConfigError(
-            f"{redacted(url)!r} is no Redis URL: {error}. "
-            "Write redis://host:6379/0, rediss://…, unix:///path/to.sock or embedded://."
-        ) from error
+            f"{redacted(url)!r} is no Redis URL: {reason}. Write redis://host:6379/0, rediss://…, "
+            "unix:///path/to.sock or embedded://, and special characters of a password as %2F, %23, %40."
+        ) from None
+    return client
 
 
 def without_retries(client: Any) -> Any:
@@ -44,8 +53,14 @@ def without_retries(client: Any) -> Any:
     if type(client) is not redis.Redis or type(client.connection_pool) is not redis.ConnectionPool:
         return client
     pool = client.connection_pool
+    # what the other pool noted for itself, for its own connections, is made anew
+    kept = {
+        name: value
+        for name, value in pool.connection_kwargs.items()
+        if not name.startswith("orig_") and name != "maint_notifications_pool_handler"
+    }
     settings = {
-        **pool.connection_kwargs,
+        **kept,
         "socket_timeout": SOCKET_TIMEOUT_S,
         "socket_connect_timeout": SOCKET_TIMEOUT_S,
         "retry": Retry(NoBackoff(), 0),
@@ -60,6 +75,7 @@ def without_retries(client: Any) -> Any:
 
 def redacted(url: str) -> str:
     """*url* without its password."""
+    url = re.sub(r"(?<=[?&]password=)[^&#]*", "***", url)
     head, at, tail = url.rpartition("@")
     scheme, slashes, credentials = head.partition("//")
     if not at or ":" not in credentials:
@@ -90,7 +106,7 @@ def translated(where: str) -> Iterator[None]:
         text = str(error)
         if "SNOWREDIS bad argument" in text:
             raise ConfigError(f"the script refused {text.rpartition(' ')[2]}: it is out of range") from error
-        if "NOPERM" in text or "NOAUTH" in text or "WRONGPASS" in text:
+        if any(mark in text for mark in _REFUSALS):
             raise StoreRefused(where, text) from error
         if "READONLY" in text or "can't write against a read only replica" in text.lower():
             raise StoreReadOnly(where, text) from error

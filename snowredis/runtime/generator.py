@@ -41,7 +41,7 @@ from snowredis.errors import (
 from snowredis.lease.model import Store
 from snowredis.runtime.clock import SYSTEM, Clock
 from snowredis.runtime.exit import EXIT
-from snowredis.runtime.fork import GUARD
+from snowredis.runtime.fork import GUARD, ForkGuard
 from snowredis.runtime.heartbeat import Heartbeat
 from snowredis.runtime.keeper import RETRY_S, Held, Keeper, Lease
 
@@ -136,6 +136,7 @@ class Generator:
         "_config",
         "_continue_at",
         "_claim_timeout_s",
+        "_guard",
         "_heartbeat",
         "_ids_made",
         "_keeper",
@@ -143,6 +144,7 @@ class Generator:
         "_lock",
         "_noted",
         "_random",
+        "_random_bytes",
         "_replace_again_s",
         "_rules",
         "_sequence_bound",
@@ -167,7 +169,8 @@ class Generator:
         sequence_start_bound: int | None = None,
         claim_timeout: float = 0.0,
         label: str = "",
-        random_bytes: Callable[[int], bytes] | None = None,
+        random_bytes: Callable[[int], bytes] = os.urandom,
+        guard: ForkGuard = GUARD,
     ) -> None:
         self._config = store.config
         layout = self._config.layout
@@ -181,12 +184,14 @@ class Generator:
             raise ConfigError(
                 f"sequence_start_bound={bound} is out of range: 1 to {layout.sequences} (the ids of one tick)"
             )
-        self._keeper = Keeper(store, clock, label, random_bytes or os.urandom)
+        self._guard = guard
+        self._keeper = Keeper(store, clock, label, random_bytes, guard)
         self._clock = clock
         self._rules = rules or ClockRules()
         self._sequence_start, self._sequence_bound = sequence_start, bound
         self._claim_timeout_s = claim_timeout
-        self._random = random.Random(int.from_bytes((random_bytes or os.urandom)(8), "big"))
+        self._random_bytes = random_bytes
+        self._random = random.Random(random_bytes(8))
         self._lock = threading.RLock()
         self._block: Block = SEALED
         self._state = NO_STATE
@@ -197,7 +202,7 @@ class Generator:
         self._last_rate = (clock.monotonic(), 0)
         self._replace_again_s = -1e9
         self._noted: Lanes | None = None
-        GUARD.watch(self)
+        guard.watch(self)
         EXIT.watch(self)
 
     # --- ids ---------------------------------------------------------------------------------------
@@ -230,7 +235,7 @@ class Generator:
                 f"next_ids({count!r}): a whole number from 1 to {MAX_BATCH} can be asked for at once"
             )
         while True:
-            generation = GUARD.generation
+            generation = self._guard.generation
             batch: list[int] = []
             while len(batch) < count:
                 part = self._take(count - len(batch))
@@ -238,7 +243,7 @@ class Generator:
                     # the clock went back and another namespace is in use: what was taken before would not be in order
                     batch.clear()
                 batch += part
-            if GUARD.generation == generation:
+            if self._guard.generation == generation:
                 return batch
 
     def _take(self, count: int) -> list[int]:
@@ -266,13 +271,13 @@ class Generator:
         """
         view = _as_int64(buffer)
         filled = 0
-        generation = GUARD.generation
+        generation = self._guard.generation
         last = -1
         while filled < len(view):
             part = array("q", self._take(min(len(view) - filled, MAX_BATCH)))
-            if GUARD.generation != generation:
+            if self._guard.generation != generation:
                 # forked in between: what is there so far is the parent's
-                generation, filled, last = GUARD.generation, 0, -1
+                generation, filled, last = self._guard.generation, 0, -1
                 continue
             if part[0] < last:
                 filled = 0
@@ -309,7 +314,7 @@ class Generator:
     def lease(self) -> Lease | None:
         """The lease that is held now; None before the first id, after close() and in a forked child."""
         held = self._keeper.held
-        GUARD.check()
+        self._guard.check()
         return held.lease if held is not None and held is self._keeper.held else None
 
     @property
@@ -333,7 +338,7 @@ class Generator:
         Raises:
             As next_id().
         """
-        GUARD.check()
+        self._guard.check()
         self._next_slow(only_claim=True)
         held = self._keeper.held
         if held is None:
@@ -345,15 +350,15 @@ class Generator:
     def _next_slow(self, *, only_claim: bool = False) -> int:
         deadline = _Deadlines(self)
         while True:
-            GUARD.check()
-            generation = GUARD.generation
+            self._guard.check()
+            generation = self._guard.generation
             if self._closed:
                 self._give_back()
                 raise GeneratorClosed(self.pool)
             an_id, decision = self._advance(only_claim)
             if decision is None:
                 # checked last: in a child that a signal handler forked just now, this id is its parent's
-                if GUARD.generation == generation:
+                if self._guard.generation == generation:
                     return an_id
                 continue
             if isinstance(decision, Wait):
@@ -386,7 +391,8 @@ class Generator:
             lanes = state.lanes if state.serial == held.serial else Lanes.fresh(held.lease.opens)
             layout = self._config.layout
             now_ns = self._clock.time_ns()
-            now_ms = now_ns / 1e6 - layout.epoch_ms
+            # in this order: since 1970 a float would round to a quarter of a microsecond
+            now_ms = (now_ns - layout.epoch_ms * 1_000_000) / 1e6
             if now_ms < 0:
                 raise LayoutError(
                     f"the clock of this host shows a time {-now_ms:.0f} ms before the layout's epoch; no id was made. "
@@ -394,8 +400,10 @@ class Generator:
                 )
             if state.serial == held.serial and state.from_tick <= now_ms // layout.tick_ms <= state.tick:
                 # another thread was here first, or a long tick goes on
-                self._block = (block[0], self._window_end_s(state.tick, now_ns), block[2], block[3])
                 for an_id in block[2]:
+                    window_end_s = self._window_end_s(state.tick, now_ns)
+                    if self._block is block:
+                        self._block = (block[0], window_end_s, block[2], block[3])
                     return an_id, None
             decision = decide(lanes, now_ms, held.lease.until, layout.tick_ms, self._rules)
             if isinstance(decision, Emit) and not only_claim:
@@ -429,7 +437,7 @@ class Generator:
         ids = iter(range(low, low + size * step, step))
         # a borrowed tick begins ahead of the clock; its block is current from the clock's tick on
         from_tick = min(tick, layout.tick_at(now_ns // 1_000_000))
-        new_block = (layout.ms_at(from_tick) / 1000, self._window_end_s(tick, now_ns), ids, GUARD.alive)
+        new_block = (layout.ms_at(from_tick) / 1000, self._window_end_s(tick, now_ns), ids, self._guard.alive)
         new_state = State(held.serial, lanes.using(lane, tick), from_tick, tick, first, size)
         made = max(0, state.size - left)
         if self._block is not block or self._keeper.held is not held:
@@ -523,7 +531,7 @@ class Generator:
         Returns:
             seconds until it should be called again.
         """
-        GUARD.check()
+        self._guard.check()
         try:
             if self._keeper.held is not None:
                 if self._keeper.renew(self._stats()):
@@ -587,7 +595,7 @@ class Generator:
             one round trip to Redis; about 2 s at the most when it does not answer. The worker id is then free
             again when its lease ends.
         """
-        GUARD.check()
+        self._guard.check()
         self._closed = True
         heartbeat, self._heartbeat = self._heartbeat, None
         if heartbeat is not None:
@@ -603,7 +611,7 @@ class Generator:
         exhaust(ids)
         self._heartbeat = None
         self._ids_made = self._clock_backs = 0
-        self._random.seed()
+        self._random.seed(self._random_bytes(8))
         self._keeper.after_fork()
 
     def __enter__(self) -> Self:

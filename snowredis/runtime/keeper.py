@@ -26,7 +26,7 @@ from snowredis.lease.model import (
     check_status,
 )
 from snowredis.runtime.clock import Clock
-from snowredis.runtime.fork import GUARD
+from snowredis.runtime.fork import ForkGuard
 
 log = logging.getLogger("snowredis")
 log.addHandler(logging.NullHandler())
@@ -74,10 +74,13 @@ class Held:
 class Keeper:
     """One per generator."""
 
-    def __init__(self, store: Store, clock: Clock, label: str, random_bytes: Callable[[int], bytes]) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, label: str, random_bytes: Callable[[int], bytes], guard: ForkGuard
+    ) -> None:
         self._store = store
         self._clock = clock
         self._label = label
+        self._guard = guard
         self._random_bytes = random_bytes
         self._config = store.config
         self._lock = threading.RLock()
@@ -163,7 +166,7 @@ class Keeper:
         with self._exclusively():
             if self.held is not replace_lease:
                 return None
-            generation = GUARD.generation
+            generation = self._guard.generation
             # R6: made here, so after any fork; R5: kept until it is answered
             self._claim_token = self._claim_token or self._random_bytes(16).hex()
             token, asked_ms = self._claim_token, self._now_ms()
@@ -176,8 +179,8 @@ class Keeper:
                 owner=self._who(),
             )
             answer = self._ask_twice(lambda: self._store.claim(request, self.seen))
-            GUARD.check()
-            if GUARD.generation != generation:
+            self._guard.check()
+            if self._guard.generation != generation:
                 # this is a child now, and the answer was its parent's
                 return None
             self._learn(answer, asked_ms)
@@ -228,7 +231,7 @@ class Keeper:
             held = self.held
             if held is None:
                 return False
-            generation = GUARD.generation
+            generation = self._guard.generation
             if not held.sent:
                 held = replace(held, sent=self._random_bytes(8).hex())
                 self.held = held
@@ -250,8 +253,8 @@ class Keeper:
             except SnowredisError as error:
                 self.last_error = error
                 raise
-            GUARD.check()
-            if GUARD.generation != generation:
+            self._guard.check()
+            if self._guard.generation != generation:
                 return False
             self._learn(answer, asked_ms)
             self.last_error = None

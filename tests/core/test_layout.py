@@ -249,6 +249,8 @@ def test_times_past_the_year_9999_are_refused_and_an_end_there_is_none() -> None
         LayoutError, match=rf"{parts.timestamp_ms} ms .* past the year 9999.*use timestamp_ms"
     ):
         _ = parts.time
+    with pytest.raises(LayoutError):
+        utc_from_ms(253402300800000)
     assert utc_from_ms(253402300799999) == datetime(9999, 12, 31, 23, 59, 59, 999000, tzinfo=UTC)
 
 
@@ -429,6 +431,7 @@ def test_a_window_without_a_time_zone_or_of_another_type_or_back_to_front_is_ref
 def test_the_signature_says_widths_tick_epoch_and_order() -> None:
     assert str(Layout()) == "41/0/2/10/10 tick 1 ms epoch 2025-01-01T00:00:00Z"
     assert str(layouts["twitter"]) == "41/5/0/5/12 tick 1 ms epoch 2010-11-04T01:42:54.657Z"
+    assert str(Layout(epoch_ms=EPOCH + 700)) == "41/0/2/10/10 tick 1 ms epoch 2025-01-01T00:00:00.700Z"
     assert str(layouts["sonyflake"]) == "39/0/0/16/8 tick 10 ms epoch 2014-09-01T00:00:00Z worker-last"
 
 

@@ -255,7 +255,7 @@ def test_a_spec_whose_bits_do_not_fit_is_refused_by_the_layout_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "near"), [("Twitter", "twitter"), ("sonyflak", "sonyflake"), ("jdseconds", "jd-seconds")]
+    ("wrong", "near"), [("TWITTER", "twitter"), ("sonyflak", "sonyflake"), ("jdseconds", "jd-seconds")]
 )
 def test_an_unknown_name_is_refused_with_the_nearest_and_all_names(wrong: Any, near: str) -> None:
     with pytest.raises(ConfigError) as caught:

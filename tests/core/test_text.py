@@ -289,6 +289,7 @@ def test_what_encode_wrote_is_among_the_readings_and_no_reading_comes_twice(form
         ("0000000000000017", ["decimal", "hex"]),
         ("037c1e1c6ed04405", ["hex"]),
         ("0x17", ["hex", "base62", "base32", "base36"]),
+        ("0x123456789", ["hex", "base62", "base32", "base36"]),  # exactly so base62 would write an id too
         ("0IY510Qs3cL", ["base62", "base32", "base36"]),
         ("1aopd2DR3zt", ["base62", "base58", "base32", "base36"]),
         ("01woimw2o8z5x", ["base36", "base32"]),

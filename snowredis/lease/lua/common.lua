@@ -17,6 +17,9 @@
 --
 -- Times are ms since 1970; they stay exact in Lua's doubles, and tostring() keeps their 13 digits.
 
+-- the most that tostring() writes without an exponent
+local YEAR_5138 = 1e14 - 1
+
 local bad
 local function int(name, text, low, high)
   if type(text) ~= 'string' or #text > 15 or not string.find(text, '^%-?%d+$') then
@@ -37,13 +40,12 @@ end
 local function ints(name, text, count)
   local list = {}
   for item in string.gmatch(str(name, text, '^[%d,]*$', 1100), '[^,]+') do
-    list[#list + 1] = int(name, item, 0, 1e14)
+    list[#list + 1] = int(name, item, 0, YEAR_5138)
   end
   if #list ~= count then bad = bad or name end
   return list
 end
 
-local YEAR_5138 = 1e14
 local signature = str('signature', ARGV[1], '^[%w ./;=_-]+$', 400)
 local ttl = int('ttl_ms', ARGV[2], 1, 864e5)
 local lead = int('lead_ms', ARGV[3], 0, 864e5)
@@ -51,6 +53,8 @@ local skew = int('skew_ms', ARGV[4], 0, 864e5)
 local slack = int('slack_ms', ARGV[5], 0, 864e5)
 local guard = int('guard', ARGV[6], 0, 1) == 1
 local seen_incarnation = str('incarnation', ARGV[7], '^[%x-]*$', 64)
+-- bounded, because the next incarnation is numbered above it and has to be readable, too
+if seen_incarnation ~= '' then int('incarnation', string.match(seen_incarnation, '^(%d+)%-%x+$'), 0, 9e13) end
 local seen_version = int('version', ARGV[8], 0, YEAR_5138)
 local nonce = str('nonce', ARGV[9], '^%x+$', 64)
 local caller_ms = int('caller_ms', ARGV[10], 0, YEAR_5138)
@@ -107,7 +111,8 @@ local function open_pool()
   elseif v[4] ~= run_id then
     why, lost_at = 'another server process', now
     -- alone, and the pool is there: whatever was lost was lost before this server started
-    if slack == 0 then lost_at = now - uptime * 1000 end
+    -- (uptime is the difference of two times that were cut to seconds, so it may say one too many)
+    if slack == 0 then lost_at = math.min(now, now - (uptime - 1) * 1000) end
   elseif seen_raised > pool_raised or (seen_incarnation == pool.incarnation and seen_version > pool.version) then
     why, lost_at = 'the pool is older than what a client saw', now
     pool.alarm = 'ids may have been repeated between ' .. last .. ' and ' .. now

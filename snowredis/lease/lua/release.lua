@@ -41,10 +41,10 @@ if marks ~= '' then
   end
   r['until'] = 0
 end
+redis.call('ZADD', KEYS[2], now, worker)
 event('released', worker, r.owner, used_from, used_until, stats)
 count('releases')
 r.token, r.tip, r.owner, r.lease_end, r.stats = '', '', '', now, stats
 redis.call('HDEL', KEYS[1], 't:' .. token_hash)
-redis.call('ZADD', KEYS[2], now, worker)
 commit(pool, 'w:' .. worker, pack_record(r))
 return answer(pool, 'ok')

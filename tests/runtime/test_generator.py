@@ -1,0 +1,573 @@
+"""The generator on a manual clock and a pool in memory: no thread, no sleep, no Redis."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from array import array
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import snowredis
+from snowredis.core.layout import Layout
+from snowredis.lease.model import PoolConfig
+from snowredis.testing import ManualClock, MemoryPool, memory_pool
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def pool(clock: ManualClock) -> MemoryPool:
+    return memory_pool(clock=clock)
+
+
+TWO_WORKERS = Layout(worker_bits=1)
+
+
+def test_nothing_is_claimed_before_the_first_id(pool: MemoryPool) -> None:
+    ids = pool.connect()
+    assert ids.lease is None
+    ids.next_id()
+    assert ids.lease is not None
+    assert ids.lease.worker == 0
+
+
+def test_claim_claims_now_and_only_once(pool: MemoryPool) -> None:
+    ids = pool.connect()
+    lease = ids.claim()
+    assert ids.claim() == lease
+    assert ids.lease == lease
+
+
+def test_ids_say_when_and_by_whom_they_were_made(pool: MemoryPool, clock: ManualClock) -> None:
+    first, second = pool.connect(), pool.connect()
+    first.next_id()
+    clock.advance(5)
+    parts = second.decode(second.next_id())
+    assert (parts.worker, parts.backup, parts.sequence) == (1, 0, 0)
+    assert parts.timestamp_ms == clock.time_ns() // 1_000_000
+
+
+def test_ids_of_one_tick_count_up_and_then_the_next_tick_begins(pool: MemoryPool, clock: ManualClock) -> None:
+    ids = pool.connect()
+    made = [ids.next_id() for _ in range(1500)]
+    assert made == sorted(set(made))
+    sequences = [ids.decode(an_id).sequence for an_id in made]
+    assert sequences == [*range(1024), *range(476)]
+
+
+def test_iterating_makes_ids(pool: MemoryPool) -> None:
+    ids = pool.connect()
+    assert next(ids) < next(iter(ids))
+
+
+@pytest.mark.parametrize("preset", ["twitter", "jd", "jd-seconds", "sonyflake", "discord", "js-safe", "game"])
+def test_every_preset_makes_ids_that_decode_to_their_worker(
+    pool: MemoryPool, clock: ManualClock, preset: str
+) -> None:
+    layout = snowredis.layouts[preset]
+    datacenter = layout.datacenters - 1
+    ids = [pool.connect(layout=preset, datacenter=datacenter) for _ in range(3)]
+    made: list[int] = []
+    for _ in range(5):
+        for worker, generator in enumerate(ids):
+            batch = generator.next_ids(5)
+            assert {layout.decode(i).worker for i in batch} == {worker}
+            assert {layout.decode(i).datacenter for i in batch} == {datacenter}
+            made += batch
+        clock.advance(layout.tick_ms)
+    assert len(set(made)) == len(made)
+
+
+def test_the_first_id_of_a_layout_that_begins_now_is_not_zero(clock: ManualClock) -> None:
+    layout = Layout(epoch_ms=clock.time_ns() // 1_000_000)
+    assert memory_pool(clock=clock).connect(layout=layout).next_id() == 1
+
+
+# --- batches ---------------------------------------------------------------------------------------
+
+
+def test_a_batch_is_strictly_increasing_and_continues_after_single_ids(pool: MemoryPool) -> None:
+    ids = pool.connect()
+    before = ids.next_id()
+    batch = ids.next_ids(5_000)
+    after = ids.next_id()
+    assert len(batch) == 5_000
+    assert [before, *batch, after] == sorted({before, *batch, after})
+
+
+@pytest.mark.parametrize("count", [0, -1, 1_000_001, 2.0, True, "7", None])
+def test_a_batch_of_no_possible_size_is_refused(pool: MemoryPool, count: Any) -> None:
+    with pytest.raises(snowredis.ConfigError, match="1000000"):
+        pool.connect().next_ids(count)
+
+
+def test_fill_writes_into_every_kind_of_int64_buffer(pool: MemoryPool) -> None:
+    ids = pool.connect()
+    numbers = array("q", bytes(8 * 3000))
+    ids.fill(numbers)
+    raw = bytearray(8 * 100)
+    ids.fill(raw)
+    ids.fill(memoryview(numbers)[:0])
+    both = [*numbers, *array("q", bytes(raw))]
+    assert both == sorted(set(both))
+
+
+@pytest.mark.parametrize(
+    "buffer",
+    [bytes(16), bytearray(9), array("d", [0.0]), array("i", [0, 0]), [1, 2], memoryview(bytearray(32))[::2]],
+)
+def test_fill_refuses_what_it_cannot_fill(pool: MemoryPool, buffer: Any) -> None:
+    with pytest.raises(snowredis.ConfigError, match=r"fill\(\) needs"):
+        pool.connect().fill(buffer)
+
+
+def test_a_batch_is_in_order_even_if_the_clock_goes_back_within_it(clock: ManualClock) -> None:
+    class StepsBack(ManualClock):
+        sleeps = 0
+
+        def sleep(self, seconds: float) -> None:
+            super().sleep(seconds)
+            self.sleeps += 1
+            if self.sleeps in (3, 7):
+                self.step(-1000)
+
+    stepping = StepsBack()
+    ids = memory_pool(clock=stepping).connect()
+    batch = ids.next_ids(10_000)
+    assert len(batch) == 10_000
+    assert batch == sorted(set(batch))
+    assert {ids.decode(i).backup for i in batch} == {2}
+
+
+# --- the clock -------------------------------------------------------------------------------------
+
+
+def test_a_small_step_back_is_waited_out(pool: MemoryPool, clock: ManualClock) -> None:
+    ids = pool.connect()
+    first = ids.next_id()
+    clock.step(-8)
+    second = ids.next_id()
+    assert second > first
+    assert ids.decode(second).backup == 0
+
+
+def test_larger_steps_back_use_up_the_namespaces_and_then_another_worker_id(
+    pool: MemoryPool, clock: ManualClock
+) -> None:
+    ids = pool.connect(layout=TWO_WORKERS)
+    made = []
+    seen = []
+    for _ in range(8):
+        an_id = ids.next_id()
+        parts = ids.decode(an_id)
+        made.append(an_id)
+        seen.append((parts.worker, parts.backup))
+        clock.step(-1000)
+        clock.advance(10)
+    assert seen == [(w, b) for w in (0, 1) for b in range(4)]
+    # every lane of the pool was used at later times
+    with pytest.raises(snowredis.ClockMovedBack):
+        ids.next_id()
+    assert len(set(made)) == len(made)
+
+
+def test_when_nothing_fits_the_distance_is_named(pool: MemoryPool, clock: ManualClock) -> None:
+    ids = pool.connect(layout=Layout(worker_bits=0, backup_bits=0))
+    ids.next_id()
+    clock.step(-5_000)
+    with pytest.raises(snowredis.ClockMovedBack) as caught:
+        ids.next_id()
+    assert 4_990 <= caught.value.behind_ms <= 5_000
+    clock.advance(5_001)
+    assert ids.next_id() > 0
+
+
+def test_a_clock_that_catches_up_again_stays_in_its_namespace(pool: MemoryPool, clock: ManualClock) -> None:
+    ids = pool.connect()
+    made = [ids.next_id()]
+    clock.step(-1000)
+    made.append(ids.next_id())
+    clock.step(+1000)
+    clock.advance(1)
+    made += [ids.next_id() for _ in range(3000)]
+    assert {ids.decode(i).backup for i in made[1:]} == {1}
+    assert len(set(made)) == len(made)
+
+
+def test_raise_policy_raises_at_the_smallest_step_back(pool: MemoryPool, clock: ManualClock) -> None:
+    ids = pool.connect(clock_policy="raise")
+    ids.next_id()
+    clock.step(-2)
+    with pytest.raises(snowredis.ClockMovedBack, match="2 ms behind"):
+        ids.next_id()
+
+
+def test_wait_policy_waits(pool: MemoryPool, clock: ManualClock) -> None:
+    ids = pool.connect(clock_policy="wait", max_wait_ms=2_000)
+    first = ids.next_id()
+    clock.step(-1_900)
+    assert ids.next_id() > first
+    clock.step(-3_000)
+    with pytest.raises(snowredis.ClockMovedBack):
+        ids.next_id()
+
+
+def test_ahead_policy_goes_on_ahead_of_the_clock(pool: MemoryPool, clock: ManualClock) -> None:
+    ids = pool.connect(clock_policy="ahead", max_ahead_ms=500)
+    first = ids.next_id()
+    clock.step(-400)
+    before = clock.monotonic()
+    made = ids.next_ids(3000)
+    assert made[0] > first
+    assert clock.monotonic() - before < 0.01
+
+
+def test_overflow_ahead_borrows_and_pays_back(pool: MemoryPool, clock: ManualClock) -> None:
+    ids = pool.connect(overflow="ahead", max_ahead_ms=20)
+    before = clock.monotonic()
+    made = ids.next_ids(1024 * 20)
+    assert clock.monotonic() == before
+    made += ids.next_ids(1024 * 10)
+    assert clock.monotonic() >= before + 0.0089
+    clock.advance(100)
+    made += ids.next_ids(10)
+    assert made == sorted(set(made))
+    assert ids.decode(made[-1]).timestamp_ms == clock.time_ns() // 1_000_000
+
+
+def test_a_clock_that_jumps_far_ahead_is_starved_and_recovers(pool: MemoryPool, clock: ManualClock) -> None:
+    ids = pool.connect()
+    before = ids.next_id()
+    clock.step(3_600_000)
+    with pytest.raises(snowredis.ClockSkewed) as caught:
+        ids.next_id()
+    assert caught.value.offset_ms == pytest.approx(3_600_000, abs=100)
+    clock.step(-3_600_000)
+    assert ids.next_id() > before
+
+
+def test_a_clock_behind_redis_is_harmless(pool: MemoryPool, clock: ManualClock) -> None:
+    clock.step(-3_600_000)
+    ids = pool.connect()
+    assert ids.decode(ids.next_id()).timestamp_ms == clock.time_ns() // 1_000_000
+    clock.advance(40_000)
+    assert ids.next_id() > 0
+
+
+def test_a_clock_before_the_epoch_is_refused(pool: MemoryPool, clock: ManualClock) -> None:
+    ids = pool.connect()
+    clock.step(-40 * 365 * 86_400_000)
+    with pytest.raises(snowredis.LayoutError, match="before the layout's epoch"):
+        ids.next_id()
+
+
+def test_a_layout_that_has_ended_is_refused_at_once(pool: MemoryPool) -> None:
+    with pytest.raises(snowredis.LayoutError, match="used up since 2024"):
+        pool.connect(layout="uid-generator")
+
+
+def test_a_layout_that_ends_soon_is_warned_about(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    layout = Layout(timestamp_bits=35)
+    late = ManualClock(layout.end_ms - 1000)
+    memory_pool(clock=late).connect(layout=layout)
+    assert "last only until" in caplog.text
+
+
+def test_a_long_tick_is_not_left_before_it_ends_and_steps_of_the_clock_are_seen_in_it(
+    pool: MemoryPool, clock: ManualClock
+) -> None:
+    ids = pool.connect(layout="game")
+    first = ids.decode(ids.next_id())
+    clock.advance(first.timestamp_ms + 10_000 - clock.time_ns() // 1_000_000)
+    made = []
+    for _ in range(9):
+        made += ids.next_ids(3)
+        clock.advance(1_000)
+    parts = [ids.decode(i) for i in made]
+    assert {p.tick for p in parts} == {first.tick + 1}
+    assert [p.sequence for p in parts] == list(range(27))
+
+
+# --- sequences -------------------------------------------------------------------------------------
+
+
+def starts(ids: snowredis.Generator, clock: ManualClock, ticks: int = 200) -> list[int]:
+    found = []
+    for _ in range(ticks):
+        clock.advance(1)
+        found.append(ids.decode(ids.next_id()).sequence)
+    return found
+
+
+def test_sequences_start_at_zero_unless_told_otherwise(pool: MemoryPool, clock: ManualClock) -> None:
+    assert set(starts(pool.connect(), clock)) == {0}
+
+
+def test_random_starts_spread_below_their_bound(pool: MemoryPool, clock: ManualClock) -> None:
+    found = starts(pool.connect(sequence_start="random", sequence_start_bound=16), clock, 400)
+    assert set(found) == set(range(16))
+
+
+def test_continued_starts_make_low_load_ids_count_round(pool: MemoryPool, clock: ManualClock) -> None:
+    found = starts(pool.connect(sequence_start="continue", sequence_start_bound=4), clock, 12)
+    assert found == [0, 1, 2, 3] * 3
+
+
+@pytest.mark.parametrize("start", ["random", "continue"])
+def test_no_id_repeats_with_other_starts_at_the_ceiling(pool: MemoryPool, start: str) -> None:
+    ids = pool.connect(sequence_start=start)
+    batch = ids.next_ids(20_000)
+    assert batch == sorted(set(batch))
+
+
+# --- leases ----------------------------------------------------------------------------------------
+
+
+def test_the_reservation_is_renewed_inside_next_id_when_it_runs_out(
+    pool: MemoryPool, clock: ManualClock
+) -> None:
+    ids = pool.connect()
+    made = []
+    for _ in range(50):
+        made.append(ids.next_id())
+        clock.advance(7_000)
+    assert {ids.decode(i).worker for i in made} == {0}
+    assert len(set(made)) == 50
+
+
+def test_a_lost_lease_is_replaced_silently(pool: MemoryPool, clock: ManualClock) -> None:
+    sleeper, other = pool.connect(layout=TWO_WORKERS), pool.connect(layout=TWO_WORKERS)
+    made = [sleeper.next_id(), other.next_id()]
+    other.close()
+    clock.advance(60_000)
+    thieves = [pool.connect(layout=TWO_WORKERS) for _ in range(2)]
+    made += [thief.next_id() for thief in thieves]
+    assert sorted(thief.lease.worker for thief in thieves if thief.lease) == [0, 1]
+    thieves[1].close()
+    clock.advance(1)
+    made.append(sleeper.next_id())
+    assert sleeper.lease is not None
+    assert thieves[0].lease is not None
+    assert sleeper.lease.worker != thieves[0].lease.worker
+    assert len(set(made)) == len(made)
+
+
+def test_a_lost_lease_that_cannot_be_replaced_says_why(pool: MemoryPool, clock: ManualClock) -> None:
+    one = Layout(worker_bits=0)
+    sleeper = pool.connect(layout=one)
+    sleeper.next_id()
+    clock.advance(60_000)
+    thief = pool.connect(layout=one)
+    thief.next_id()
+    with pytest.raises(snowredis.LeaseLost, match="all 1 worker ids"):
+        sleeper.next_id()
+    thief.close()
+    clock.advance(1)
+    assert sleeper.next_id() > 0
+
+
+def test_a_full_pool_says_so_and_asks_again_as_long_as_told(pool: MemoryPool, clock: ManualClock) -> None:
+    one = Layout(worker_bits=0)
+    first = pool.connect(layout=one)
+    first.next_id()
+    with pytest.raises(snowredis.PoolExhausted, match="next lease ends in 30000 ms"):
+        pool.connect(layout=one).next_id()
+    patient = pool.connect(layout=one, claim_timeout=40)
+    assert patient.next_id() > 0
+
+
+def test_a_paused_holder_never_repeats_what_its_heir_made(pool: MemoryPool, clock: ManualClock) -> None:
+    one = Layout(worker_bits=0, backup_bits=0)
+    paused = pool.connect(layout=one)
+    made = [paused.next_id()]
+    clock.advance(31_000)
+    heir = pool.connect(layout=one)
+    made += heir.next_ids(2000)
+    with pytest.raises(snowredis.LeaseExpired):
+        paused.next_id()
+    clock.step(-31_000)
+    with pytest.raises(snowredis.SnowredisError):
+        paused.next_id()
+    assert len(set(made)) == len(made)
+
+
+def test_the_next_holder_of_a_released_worker_id_starts_above_what_was_used(
+    pool: MemoryPool, clock: ManualClock
+) -> None:
+    one = Layout(worker_bits=0)
+    made = []
+    for _ in range(20):
+        ids = pool.connect(layout=one)
+        made += ids.next_ids(10)
+        ids.close()
+    assert made == sorted(set(made))
+
+
+def test_a_pool_that_may_have_been_forgotten_makes_the_first_worker_wait_and_says_so(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    began = clock.monotonic()
+    ids = memory_pool(clock=clock, new=False).connect(pool="orders")
+    ids.next_id()
+    assert clock.monotonic() - began == pytest.approx(35, abs=0.5)
+    assert "snowredis pool create orders" in caplog.text
+
+
+def test_after_a_wipe_a_living_holder_goes_on_without_a_pause(pool: MemoryPool, clock: ManualClock) -> None:
+    ids = pool.connect()
+    made = [ids.next_id()]
+    pool.memory_store(PoolConfig(name="test")).wipe()
+    began = clock.monotonic()
+    assert ids.beat() > 0
+    clock.advance(1)
+    made += [ids.next_id() for _ in range(100)]
+    assert clock.monotonic() - began < 0.01
+    assert {ids.decode(i).worker for i in made} == {0}
+    assert len(set(made)) == len(made)
+
+
+# --- the end ---------------------------------------------------------------------------------------
+
+
+def test_a_closed_generator_refuses_and_closing_twice_is_fine(pool: MemoryPool) -> None:
+    with pool.connect(pool="orders") as ids:
+        ids.next_id()
+    ids.close()
+    assert ids.closed
+    assert ids.lease is None
+    with pytest.raises(snowredis.GeneratorClosed, match="orders"):
+        ids.next_id()
+    with pytest.raises(snowredis.GeneratorClosed):
+        ids.next_ids(3)
+
+
+def test_closing_seals_an_iterator_that_a_thread_has_read_already(pool: MemoryPool) -> None:
+    ids = pool.connect()
+    ids.next_id()
+    running = ids._block[2]
+    ids.close()
+    assert next(running, None) is None
+
+
+def test_generators_refuse_to_be_copied(pool: MemoryPool) -> None:
+    ids = pool.connect()
+    for attempt in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="two copies would make the same ids"):
+            attempt(ids)
+
+
+def test_repr_says_pool_and_worker(pool: MemoryPool) -> None:
+    ids = pool.connect(pool="orders")
+    assert "no worker id yet" in repr(ids)
+    ids.next_id()
+    assert "worker 0" in repr(ids)
+    ids.close()
+    assert "closed" in repr(ids)
+
+
+def test_a_forked_copy_has_nothing_of_its_parents(pool: MemoryPool) -> None:
+    ids = pool.connect()
+    first = ids.next_id()
+    running = ids._block[2]
+    ids.after_fork()
+    assert next(running, None) is None
+    assert ids.lease is None
+    second = ids.next_id()
+    assert ids.decode(second).worker == 1
+    assert ids.decode(first).worker == 0
+
+
+# --- settings --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("ttl", 0, "too short"),
+        ("ttl", -1, "ttl must be seconds"),
+        ("ttl", "30", "ttl must be seconds"),
+        ("ttl", 1e9, "ttl must be seconds"),
+        ("ttl", float("nan"), "ttl must be seconds"),
+        ("max_clock_lead", 25, "ttl 30000 ms is too short"),
+        ("failover_slack", 20, "Raise ttl to"),
+        ("pool", "a b", "no pool name"),
+        ("pool", "", "no pool name"),
+        ("pool", "x" * 65, "no pool name"),
+        ("layout", "twiter", "twitter"),
+        ("datacenter", 1, "0 datacenter bits"),
+        ("clock_policy", "hope", "backup, wait, raise, ahead"),
+        ("overflow", "drop", "wait, ahead"),
+        ("sequence_start", "one", "zero, random, continue"),
+        ("sequence_start_bound", 0, "1 to 1024"),
+        ("sequence_start_bound", 5000, "1 to 1024"),
+        ("clock_tolerance_ms", -1, "0 or more"),
+        ("claim_timeout", -1, "claim_timeout"),
+        ("label", 7, "label must be a str"),
+    ],
+)
+def test_a_wrong_setting_is_refused_with_its_name_and_what_would_do(
+    pool: MemoryPool, option: str, value: Any, said: str
+) -> None:
+    options = {option: value}
+    with pytest.raises((snowredis.ConfigError, snowredis.LayoutError), match=said):
+        snowredis.connect(pool, **options)  # type: ignore[arg-type]
+
+
+def test_another_layout_in_the_same_pool_is_refused_saying_both(pool: MemoryPool) -> None:
+    pool.connect(pool="p")
+    with pytest.raises(snowredis.LayoutMismatch, match=r"41/0/2/10/10.*41/5/0/5/12"):
+        pool.connect(pool="p", layout="twitter")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    steps=st.lists(
+        st.one_of(
+            st.tuples(st.just("advance"), st.integers(0, 40_000)),
+            st.tuples(st.just("step"), st.integers(-60_000, 5_000)),
+            st.tuples(st.just("make"), st.integers(1, 3_000)),
+            st.tuples(st.just("close"), st.just(0)),
+            st.tuples(st.just("wipe"), st.just(0)),
+        ),
+        max_size=30,
+    ),
+    policy=st.sampled_from(["backup", "wait", "raise", "ahead"]),
+    overflow=st.sampled_from(["wait", "ahead"]),
+    layout=st.sampled_from(
+        [Layout(worker_bits=1), Layout(worker_bits=1, tick_ms=10, backup_bits=1), Layout(worker_bits=2)]
+    ),
+)
+def test_three_processes_never_make_one_id_whatever_happens(
+    steps: list[tuple[str, int]], policy: str, overflow: str, layout: Layout
+) -> None:
+    clock = ManualClock()
+    pool = memory_pool(clock=clock)
+    options: dict[str, Any] = {"layout": layout, "clock_policy": policy, "overflow": overflow}
+    fleet = [pool.connect(**options) for _ in range(3)]
+    made: list[int] = []
+    for number, (what, amount) in enumerate(steps):
+        turn = number % 3
+        if what == "advance":
+            clock.advance(amount)
+        elif what == "step":
+            clock.step(amount)
+        elif what == "wipe":
+            pool.memory_store(PoolConfig(name="test", layout=layout)).wipe()
+        elif what == "close":
+            fleet[turn].close()
+            fleet[turn] = pool.connect(**options)
+        else:
+            try:
+                made += fleet[turn].next_ids(amount)
+            except snowredis.SnowredisError:
+                continue
+    assert len(set(made)) == len(made)
