@@ -18,7 +18,7 @@ from snowredis.lease.redis_store import address, translated
 from snowredis.lease.scripts import pool_keys
 
 _RECORD = re.compile(
-    r"(?P<token>[0-9a-f]*)\|(?P<incarnation>[0-9a-f-]*)\|(?P<tip>[0-9a-f]*)\|(?P<until>\d{1,14})\|"
+    r"(?P<token>[\da-fA-F]*)\|(?P<incarnation>[\da-fA-F-]*)\|(?P<tip>[\da-fA-F]*)\|(?P<until>\d{1,14})\|"
     r"(?P<lease_end>\d{1,14})\|(?P<lanes>[\d,]*)\|(?P<claimed>\d{1,14})\|(?P<renewed>\d{1,14})\|"
     r"(?P<stats>[\d,-]*)\|(?P<owner>.*)",
     re.DOTALL | re.ASCII,
@@ -187,7 +187,8 @@ def read_workers(client: Any, name: str, *, alive_only: bool = True) -> list[Wor
             members = [_text(worker) for worker in client.zrangebyscore(leases, low, "+inf")]
             rows = list(_get_records(client, pool, [int(worker) for worker in members if _is_worker(worker)]))
         else:
-            rows = list(_scan_records(client, pool))
+            # a scan may come by the same record twice
+            rows = list(dict(_scan_records(client, pool)).items())
     infos = [info for worker, text in rows if (info := parse_record(worker, text, now_ms)) is not None]
     return sorted((info for info in infos if info.alive or not alive_only), key=lambda info: info.worker)
 
@@ -252,8 +253,8 @@ def _is_worker(text: str) -> bool:
 
 
 def _printable(value: object) -> str:
-    """Text that can be encoded: JSON can spell half a character."""
-    return str(value).encode("utf-8", "replace").decode()
+    """Text that can be encoded, since JSON can spell half a character; nothing if it is no text."""
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
 
 
 def _now_ms(client: Any) -> int:

@@ -53,6 +53,8 @@ class PoolConfig:
                 raise ConfigError(
                     f"{option}={value} is out of range: 0 to {MAX_TTL_MS} ms (a day) can be used"
                 )
+        if isinstance(self.datacenter, bool) or not isinstance(self.datacenter, int):
+            raise ConfigError(f"datacenter must be a whole number, not {self.datacenter!r}")
         if not 0 <= self.datacenter < self.layout.datacenters:
             raise ConfigError(
                 f"datacenter={self.datacenter} does not fit {self.layout.datacenter_bits} datacenter bits: 0 to "

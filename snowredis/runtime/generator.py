@@ -43,7 +43,7 @@ from snowredis.runtime.clock import SYSTEM, Clock
 from snowredis.runtime.exit import EXIT
 from snowredis.runtime.fork import GUARD, ForkGuard
 from snowredis.runtime.heartbeat import Heartbeat
-from snowredis.runtime.keeper import RETRY_S, Held, Keeper, Lease
+from snowredis.runtime.keeper import RETRY_S, Claimed, Held, Keeper, Lease
 
 log = logging.getLogger("snowredis")
 
@@ -440,17 +440,32 @@ class Generator:
         new_block = (layout.ms_at(from_tick) / 1000, self._window_end_s(tick, now_ns), ids, self._guard.alive)
         new_state = State(held.serial, lanes.using(lane, tick), from_tick, tick, first, size)
         made = max(0, state.size - left)
-        if self._block is not block or self._keeper.held is not held:
+        if not self._swap(block, state, held, new_block, new_state, made):
             return 0
-        # no call and no backward jump from the test to here: nothing can come in between
-        self._block = new_block
-        self._state = new_state
-        self._ids_made += made
         an_id = next(ids, 0)
         if state.serial == held.serial and state.lanes.current != lane:
             behind_ms = layout.ms_at(state.tick) - now_ns // 1_000_000
             self._note_clock_back(behind_ms, f"using namespace {lane}")
         return an_id
+
+    def _swap(
+        self, block: Block, state: State, held: Held | None, new_block: Block, new_state: State, made: int
+    ) -> bool:
+        """Replace block and state together, unless something came in since they were read.
+
+        From the test to the last store there is no call and no backward jump: no signal handler, and under
+        the GIL no thread, can come in between. Free-threaded builds hold the lock.
+        """
+        if (
+            self._block is not block
+            or self._state is not state
+            or (held is not None and self._keeper.held is not held)
+        ):
+            return False
+        self._block = new_block
+        self._state = new_state
+        self._ids_made += made
+        return True
 
     def _window_end_s(self, tick: int, now_ns: int) -> float:
         """When the slow path has to look again: at the end of the tick, and now and then in a long one."""
@@ -478,25 +493,28 @@ class Generator:
     def _replace(self, behind_ms: int) -> None:
         """The clock went back beyond every lane: claim a worker id whose lanes fit, then give this one back."""
         held, now_s = self._keeper.held, self._clock.monotonic()
-        settling, cause = None, None
+        if held is None:
+            return
+        claimed, cause = Claimed(), None
         if now_s < self._replace_again_s:
             # refused a moment ago, and Redis is not to be asked for every id
             raise ClockMovedBack(behind_ms, self._rules.policy)
         try:
-            settling = self._keeper.claim(wait_ms=0, replace_lease=held)
+            claimed = self._keeper.claim(wait_ms=0, instead_of=held.serial)
         except (PoolExhausted, ClockMovedBack, StoreUnavailable) as error:
             cause = error
-        if settling is not None or cause is not None:
+        if claimed.settling_ms or cause is not None:
             self._note_clock_back(behind_ms, "refusing ids")
             self._replace_again_s = now_s + RETRY_S
             raise ClockMovedBack(behind_ms, self._rules.policy) from cause
-        self._note_clock_back(behind_ms, "using another worker id")
-        if held is not None and self._keeper.held is not held:
+        old = claimed.replaced
+        if old is not None:
+            self._note_clock_back(behind_ms, "using another worker id")
             with self._lock:
-                marks = self._marks(held)
-                if self._state.serial == held.serial:
+                if self._state.serial == old.serial:
                     self._seal()
-            self._keeper.release(held, marks, self._stats())
+                marks = self._marks(old)
+            self._keeper.release(old, marks, self._stats())
 
     def _note_clock_back(self, behind_ms: float, what: str) -> None:
         """Count and log it, once for each place that the clock came from."""
@@ -539,9 +557,8 @@ class Generator:
                 with self._lock:
                     self._seal()
             if not self._closed:
-                settling = self._keeper.claim(wait_ms=self._config.floor_ms)
-                if settling is None:
-                    return self._beat_after_s()
+                settling_ms = self._keeper.claim(wait_ms=self._config.floor_ms).settling_ms
+                return settling_ms / 1000 or self._beat_after_s()
         except SnowredisError as error:
             if not isinstance(error, StoreUnavailable) or self._keeper.last_error is error:
                 log.warning("pool %s: heartbeat failed, trying again: %s", self.pool, error)
@@ -563,14 +580,20 @@ class Generator:
 
     def _seal(self) -> None:
         """No more ids from the current block, not even for a thread that has read it already."""
-        made, ids = self.ids_made, self._block[2]
-        # what the lanes were used for must stay known: a release may have to be repeated
-        self._block, self._state = SEALED, self._state._replace(from_tick=0, tick=-1, size=0)
-        self._ids_made = made
-        exhaust(ids)
+        while True:
+            block, state = self._block, self._state
+            made = max(0, state.size - operator.length_hint(block[2]))
+            # what the lanes were used for must stay known
+            sealed = state._replace(from_tick=0, tick=-1, size=0)
+            if self._swap(block, state, None, SEALED, sealed, made):
+                exhaust(block[2])
+                return
 
     def _marks(self, held: Held) -> tuple[int, ...] | None:
-        """R7: for each lane of *held* the ms from which it is unused; None if unknown. Under the lock."""
+        """For each lane of *held*, which must not be in use any more, the ms from which it is unused.
+
+        None if that is unknown. Under the lock.
+        """
         state, layout = self._state, self._config.layout
         if state.serial > held.serial:
             return None
@@ -581,10 +604,12 @@ class Generator:
         return tuple(layout.ms_at(opens) if used else 0 for opens, used in pairs)
 
     def _give_back(self) -> None:
+        # R7, in this order: from here on nothing is published for this lease; what was, is sealed; then
+        # what was used is read; then it is said
         with self._lock:
-            held = self._keeper.held
-            marks = self._marks(held) if held is not None else None
+            held = self._keeper.detach()
             self._seal()
+            marks = self._marks(held) if held is not None else None
         if held is not None:
             self._keeper.release(held, marks, self._stats())
 
@@ -662,7 +687,7 @@ class _Deadlines:
         ids = self._generator
         waited_s = self._waited_s()
         try:
-            settling = ids._keeper.claim(wait_ms=ids._config.floor_ms)
+            settling_ms = ids._keeper.claim(wait_ms=ids._config.floor_ms).settling_ms
         except (PoolExhausted, StoreUnavailable) as error:
             if isinstance(error, PoolExhausted) and waited_s < ids._claim_timeout_s:
                 ids._sleep(max(0.01, min(RETRY_S, error.next_expiry_ms / 1000)))
@@ -672,13 +697,13 @@ class _Deadlines:
             raise
         except ClockMovedBack as error:
             raise ClockSkewed(-error.behind_ms, ids._config.floor_ms) from error
-        if settling is None:
+        if not settling_ms:
             ids._start_heartbeat()
             return
         self._tell(ids._keeper.floor_ms - ids._clock.time_ns() // 1_000_000)
         if waited_s > 2 * ids._config.floor_ms / 1000 + 1:
             raise LeaseExpired(ids.pool, -1, "Redis keeps losing its state")
-        ids._sleep(max(0.001, int(settling.rest[0]) / 1000))
+        ids._sleep(settling_ms / 1000)
 
     def wait_for_opening(self, ms: float) -> None:
         ids = self._generator

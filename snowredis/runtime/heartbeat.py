@@ -8,6 +8,8 @@ import weakref
 from collections.abc import Callable
 from typing import Protocol
 
+from snowredis.runtime.exit import EXIT
+
 log = logging.getLogger("snowredis")
 
 
@@ -32,16 +34,24 @@ class Heartbeat:
         except RuntimeError as error:
             log.warning("no heartbeat thread (%s): leases are renewed only while ids are made", error)
             return False
+        EXIT.hold(self)
         return True
 
     def stop(self) -> None:
         """Ask the thread to end; does not wait for it."""
         self._stopped.set()
+        EXIT.drop(self)
+
+    def close(self) -> None:
+        """At exit: if the generator was dropped since the last beat, nobody else gives its lease back."""
+        if self._ref() is None:
+            self._gone()
 
     def _run(self, delay_s: float) -> None:
         while not self._stopped.wait(delay_s):
             beating = self._ref()
             if beating is None:
+                EXIT.drop(self)
                 self._gone()
                 return
             delay_s = beating.beat()

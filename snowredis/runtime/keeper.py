@@ -14,6 +14,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from snowredis.errors import ClockMovedBack, LeaseExpired, SnowredisError, StoreUnavailable
 from snowredis.lease.model import (
@@ -69,6 +70,13 @@ class Held:
     sent: str
     lanes_ms: tuple[int, ...]
     lease: Lease
+
+
+class Claimed(NamedTuple):
+    """What Keeper.claim() did."""
+
+    settling_ms: int = 0
+    replaced: Held | None = None
 
 
 class Keeper:
@@ -153,19 +161,21 @@ class Keeper:
             self._owner = json.dumps(who, separators=(",", ":"))
         return self._owner
 
-    def claim(self, *, wait_ms: int, replace_lease: Held | None = None) -> Answer | None:
-        """Lease a worker id, unless there is a lease other than *replace_lease* by now.
+    def claim(self, *, wait_ms: int, instead_of: int = 0) -> Claimed:
+        """Lease a worker id, unless there is a lease by now whose serial is not *instead_of*.
 
         Returns:
-            None when ``held`` is set; the answer "settling" when the pool asks for patience.
+            settling_ms: 0 when ``held`` is set, else how long the pool asks to wait before the next attempt.
+            replaced: the lease that was held until now and is to be released; nothing is made with it any more.
 
         Raises:
             PoolExhausted, LayoutMismatch, StoreUnavailable; ClockMovedBack when every free worker id
             was used at later times than this host's clock shows.
         """
         with self._exclusively():
-            if self.held is not replace_lease:
-                return None
+            replaced = self.held
+            if replaced is not None and replaced.serial != instead_of:
+                return Claimed()
             generation = self._guard.generation
             # R6: made here, so after any fork; R5: kept until it is answered
             self._claim_token = self._claim_token or self._random_bytes(16).hex()
@@ -182,10 +192,10 @@ class Keeper:
             self._guard.check()
             if self._guard.generation != generation:
                 # this is a child now, and the answer was its parent's
-                return None
+                return Claimed()
             self._learn(answer, asked_ms)
             if answer.status == "settling":
-                return answer
+                return Claimed(settling_ms=max(1, int(answer.rest[0])))
             self._claim_token = ""
             self.last_error = None
             if answer.status == "behind":
@@ -207,7 +217,7 @@ class Keeper:
             self.lost_worker = None
             self.held = Held(self._serial, token, "", "", lanes_ms, lease)
         log.info("pool %s: claimed worker id %d", self._config.name, worker)
-        return None
+        return Claimed(replaced=replaced)
 
     def _ask_twice(self, ask: Callable[[], Answer]) -> Answer:
         """A connection that went stale while idle shows only when it is used: a second attempt gets a new one."""
@@ -312,24 +322,34 @@ class Keeper:
 
     def abandon(self) -> None:
         """Nobody uses the generator any more and nobody closed it."""
-        held = self.held
+        held = self.detach()
         if held is not None:
             self.release(held, None)
         self._store.close()
 
-    def release(self, held: Held, marks_ms: tuple[int, ...] | None, stats: str = "0,0,0,0,0") -> None:
-        """Give *held* back. Blocks for one round trip; never raises."""
+    def detach(self) -> Held | None:
+        """Take the lease away from whoever makes ids with it, so that it can be released.
+
+        None if there is none, or if this very thread is in the middle of a conversation with the store: whoever
+        had begun that has to look again when it is over.
+        """
         try:
             with self._exclusively():
-                newest = self.held if self.held and self.held.serial == held.serial else held
-                if newest is self.held:
-                    self.held = None
+                held, self.held = self.held, None
+                return held
+        except StoreUnavailable:
+            return None
+
+    def release(self, held: Held, marks_ms: tuple[int, ...] | None, stats: str = "0,0,0,0,0") -> None:
+        """Give *held*, detached or replaced before, back. Blocks for one round trip; never raises."""
+        try:
+            with self._exclusively():
                 asked_ms = self._now_ms()
                 request = ReleaseRequest(
-                    worker=newest.lease.worker,
-                    token=newest.token,
-                    tip=newest.tip,
-                    sent=newest.sent,
+                    worker=held.lease.worker,
+                    token=held.token,
+                    tip=held.tip,
+                    sent=held.sent,
                     caller_ms=asked_ms,
                     marks_ms=marks_ms,
                     stats=stats,

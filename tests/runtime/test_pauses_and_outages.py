@@ -1,0 +1,361 @@
+"""Real processes that stop, real servers that go away: what is promised then, and how errors read."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+from array import array
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import snowredis
+from snowredis.core.layout import Layout
+from tests.runtime.conftest import eventually, make_pool
+from tests.support.programs import run, start
+from tests.support.servers import RedisServer
+
+# makes ids as fast as it can; each batch is in the file before it counts as made
+WRITER = """
+    import array, signal, sys, snowredis
+    url, pool, path, ttl, spec = sys.argv[1:6]
+    ids = snowredis.connect(url, pool=pool, ttl=float(ttl), layout=spec)
+    stopped = []
+    signal.signal(signal.SIGTERM, lambda *_: stopped.append(1))
+    with open(path, "ab", buffering=0) as file:
+        while not stopped:
+            try:
+                batch = ids.next_ids(200)
+            except snowredis.LeaseExpired:
+                continue
+            file.write(array.array("q", batch).tobytes())
+    ids.close()
+"""
+
+
+def ids_in(path: Path) -> array[int]:
+    ids = array("q")
+    data = path.read_bytes() if path.exists() else b""
+    ids.frombytes(data[: len(data) // 8 * 8])
+    return ids
+
+
+def worker_of(path: Path, layout: Layout) -> set[int]:
+    return {layout.decode(an_id).worker for an_id in ids_in(path)}
+
+
+def test_a_process_stopped_beyond_its_ttl_repeats_no_id_of_its_heir(
+    own_server: RedisServer, tmp_path: Path
+) -> None:
+    # one worker id, so that the heir gets the very same
+    spec = "41/0/0/0/12"
+    name = make_pool(own_server, layout=spec, ttl_ms=1000)
+    layout = Layout(backup_bits=0, worker_bits=0, sequence_bits=12)
+    first, second = tmp_path / "first", tmp_path / "second"
+    paused = start(WRITER, own_server.url, name, str(first), "1", spec)
+    heir = None
+    try:
+        eventually(lambda: len(ids_in(first)) > 1000)
+        paused.send_signal(signal.SIGSTOP)
+        stopped_at = len(ids_in(first))
+        eventually(lambda: not snowredis.WorkerPool(own_server.url, name).workers())
+        heir = start(WRITER, own_server.url, name, str(second), "1", spec)
+        eventually(lambda: len(ids_in(second)) > 1000)
+        paused.send_signal(signal.SIGCONT)
+        time.sleep(0.5)
+        heir.terminate()
+        assert heir.wait(10) == 0
+        # the heir gave the worker id back, so the first takes it up again
+        eventually(lambda: len(ids_in(first)) > stopped_at + 1000)
+    finally:
+        for process in filter(None, (paused, heir)):
+            process.send_signal(signal.SIGCONT)
+            process.terminate()
+            process.communicate(timeout=10)
+    everything = ids_in(first) + ids_in(second)
+    assert len(set(everything)) == len(everything)
+    assert all(0 <= layout.decode(an_id).sequence < 4096 for an_id in everything)
+
+
+def test_kill_minus_nine_frees_the_worker_id_after_one_ttl(own_server: RedisServer, tmp_path: Path) -> None:
+    name = make_pool(own_server, ttl_ms=1000)
+    pool = snowredis.WorkerPool(own_server.url, name)
+    process = start(WRITER, own_server.url, name, str(tmp_path / "ids"), "1", "default")
+    eventually(lambda: len(ids_in(tmp_path / "ids")) > 1000)
+    process.kill()
+    process.communicate()
+    killed_at = time.monotonic()
+    assert len(pool.workers()) == 1
+    eventually(lambda: not pool.workers())
+    assert time.monotonic() - killed_at < 1.5
+    with snowredis.connect(own_server.url, pool=name, ttl=1) as heir:
+        made = heir.next_id()
+    assert heir.decode(made).worker == 0
+    assert made not in set(ids_in(tmp_path / "ids"))
+
+
+def test_a_redis_that_is_away_is_ridden_out_and_then_said(own_server: RedisServer) -> None:
+    name = make_pool(own_server, ttl_ms=1500)
+    with snowredis.connect(own_server.url, pool=name, ttl=1.5) as ids:
+        made = [ids.next_id()]
+        own_server.kill()
+        gone_at = time.monotonic()
+
+        def make_for_ten_seconds() -> None:
+            while time.monotonic() - gone_at < 10:
+                made.append(ids.next_id())
+                time.sleep(0.001)
+
+        with pytest.raises(snowredis.LeaseExpired, match="works again as soon as Redis answers"):
+            make_for_ten_seconds()
+        assert 1.0 < time.monotonic() - gone_at < 4
+        own_server.start()
+        # it comes back empty: the reservation is over, so this is a newcomer and waits for the floor
+        eventually(lambda: made.append(ids.next_id()) or True if _can(ids) else False)
+    assert len(set(made)) == len(made)
+
+
+def _can(ids: snowredis.Generator) -> bool:
+    try:
+        ids.next_id()
+    except snowredis.SnowredisError:
+        return False
+    return True
+
+
+def test_a_short_outage_is_not_noticed_by_whoever_makes_ids(own_server: RedisServer) -> None:
+    name = make_pool(own_server, ttl_ms=4000)
+    made: list[int] = []
+    with snowredis.connect(own_server.url, pool=name, ttl=4) as ids:
+        first = ids.claim()
+        own_server.save()
+        own_server.kill()
+        deadline = time.monotonic() + 1
+        while time.monotonic() < deadline:
+            made.append(ids.next_id())
+            time.sleep(0.001)
+        own_server.start()
+        # restored from a snapshot: another run id, and the living holder is taken up again
+        eventually(lambda: ids.lease is not None and ids.lease.incarnation != first.incarnation)
+        made += ids.next_ids(1000)
+        assert ids.lease is not None
+        assert ids.lease.worker == first.worker
+    assert len(set(made)) == len(made)
+
+
+def test_a_stopped_redis_blocks_nobody_for_long(own_server: RedisServer) -> None:
+    name = make_pool(own_server, ttl_ms=2000)
+    ids = snowredis.connect(own_server.url, pool=name, ttl=2)
+    ids.next_id()
+    own_server.kill(signal.SIGSTOP)
+    took_s = [0.0]
+
+    def make_for_ten_seconds() -> None:
+        while sum(took_s) < 10:
+            before = time.monotonic()
+            ids.next_id()
+            time.sleep(0.002)
+            took_s.append(time.monotonic() - before)
+
+    with pytest.raises(snowredis.LeaseExpired):
+        make_for_ten_seconds()
+    with pytest.raises(snowredis.LeaseExpired):
+        ids.next_id()
+    own_server.kill(signal.SIGCONT)
+    eventually(lambda: _can(ids))
+    ids.close()
+    # one round trip that is cut off after a second
+    assert max(took_s) < 3
+
+
+# --- errors ----------------------------------------------------------------------------------------
+
+
+def free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        port: int = listening.getsockname()[1]
+        return port
+
+
+def test_an_unreachable_redis_is_said_within_seconds() -> None:
+    url = f"redis://127.0.0.1:{free_port()}/0"
+    began = time.monotonic()
+    with pytest.raises(snowredis.StoreUnavailable, match="Check that it runs"):
+        snowredis.connect(url, pool="p").next_id()
+    assert time.monotonic() - began < 5
+
+
+def test_a_redis_that_accepts_and_never_answers_is_said_within_seconds() -> None:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        url = f"redis://127.0.0.1:{listening.getsockname()[1]}/0"
+        began = time.monotonic()
+        with pytest.raises(snowredis.StoreUnavailable, match=r"(?i)time"):
+            snowredis.connect(url, pool="p").next_id()
+        assert time.monotonic() - began < 8
+
+
+def test_wrong_credentials_are_said(tmp_path: Path) -> None:
+    from tests.support.servers import redis_server
+
+    with redis_server(tmp_path) as server:
+        server.client().config_set("requirepass", "right")
+        with pytest.raises(snowredis.StoreRefused, match="Check user and password"):
+            snowredis.connect(server.url, pool="p").next_id()
+        wrong = f"unix://:wr0ng@{server.socket}"
+        with pytest.raises(snowredis.StoreRefused) as caught:
+            snowredis.connect(wrong, pool="p").next_id()
+        assert "wr0ng" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["", "localhost", "http://x", "redis//x", "memcached://x", "redis://h:port/0"]
+)
+def test_what_is_no_redis_url_is_refused(url: str) -> None:
+    with pytest.raises(snowredis.ConfigError, match="is no Redis URL"):
+        snowredis.connect(url)
+
+
+def test_the_environment_configures_the_generator_of_the_process(
+    server: RedisServer, new_pool: Callable[..., str]
+) -> None:
+    name = new_pool(layout="twitter", ttl_ms=9_000)
+    environment = {
+        **os.environ,
+        "SNOWREDIS_URL": server.url,
+        "SNOWREDIS_POOL": name,
+        "SNOWREDIS_LAYOUT": "twitter",
+        "SNOWREDIS_TTL": "9",
+        "SNOWREDIS_LABEL": "from the environment",
+    }
+    program = """
+        import snowredis
+        first = snowredis.next_id()
+        assert first < snowredis.next_ids(3)[0]
+        import sys
+        from snowredis.api import default
+        assert snowredis.WorkerPool(sys.argv[1], sys.argv[2]).workers()[0].label == "from the environment"
+        snowredis.close()
+        assert snowredis.next_id() > first
+    """
+    process = start(program, server.url, name, env=environment)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 0, errors
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("SNOWREDIS_TTL", "soon", "SNOWREDIS_TTL='soon' is no float"),
+        ("SNOWREDIS_POOOL", "x", "is no setting"),
+    ],
+)
+def test_a_wrong_variable_is_named(variable: str, value: str, said: str) -> None:
+    from snowredis.api import settings_from
+
+    with pytest.raises(snowredis.ConfigError, match=said):
+        settings_from({variable: value})
+
+
+# --- the end ---------------------------------------------------------------------------------------
+
+
+def test_interpreter_exit_gives_the_worker_id_back(server: RedisServer, new_pool: Callable[..., str]) -> None:
+    name = new_pool()
+    program = "import sys, snowredis; ids = snowredis.connect(sys.argv[1], pool=sys.argv[2]); ids.next_id(){}"
+    for ending in ("", "; sys.exit(0)", "; del ids"):
+        run(program.format(ending), server.url, name)
+        assert snowredis.WorkerPool(server.url, name).workers() == []
+    process = start(program.format("; raise RuntimeError"), server.url, name)
+    process.communicate(timeout=20)
+    assert snowredis.WorkerPool(server.url, name).workers() == []
+
+
+def test_exit_is_not_held_up_by_a_redis_that_is_away(own_server: RedisServer) -> None:
+    name = make_pool(own_server)
+    process = start(
+        """
+        import sys, snowredis
+        all = [snowredis.connect(sys.argv[1], pool=sys.argv[2]) for _ in range(20)]
+        for ids in all:
+            ids.next_id()
+        print("ready", flush=True)
+        sys.stdin.readline()
+        """,
+        own_server.url,
+        name,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    own_server.kill(signal.SIGSTOP)
+    began = time.monotonic()
+    process.communicate("\n", timeout=30)
+    assert process.returncode == 0
+    assert time.monotonic() - began < 10
+
+
+def test_a_generator_that_was_dropped_gives_its_worker_id_back_at_the_next_heartbeat(
+    own_server: RedisServer,
+) -> None:
+    name = make_pool(own_server, ttl_ms=1200)
+    pool = snowredis.WorkerPool(own_server.url, name)
+    ids = snowredis.connect(own_server.url, pool=name, ttl=1.2)
+    ids.next_id()
+    assert len(pool.workers()) == 1
+    del ids
+    eventually(lambda: not pool.workers(), 2)
+
+
+def test_the_heartbeat_keeps_an_idle_lease_alive(own_server: RedisServer) -> None:
+    name = make_pool(own_server, ttl_ms=600)
+    with snowredis.connect(own_server.url, pool=name, ttl=0.6) as ids:
+        first = ids.claim()
+        time.sleep(2)
+        lease = ids.lease
+        assert lease is not None
+        assert lease.worker == first.worker
+        assert lease.renewals >= 5
+        assert ids.next_id() > 0
+
+
+def test_a_heartbeat_that_is_held_up_is_made_up_for_inside_next_id(own_server: RedisServer) -> None:
+    name = make_pool(own_server, ttl_ms=600)
+    with snowredis.connect(own_server.url, pool=name, ttl=0.6) as ids:
+        first = ids.claim()
+        # nothing else gets the GIL meanwhile
+        held = threading.Event()
+        ids._heartbeat.stop()  # type: ignore[union-attr]
+        time.sleep(1.0)
+        held.set()
+        assert ids.next_id() > 0
+        lease = ids.lease
+        assert lease is not None
+        assert lease.worker == first.worker
+
+
+def test_asyncio_gets_ids_without_being_blocked(server: RedisServer, new_pool: Callable[..., str]) -> None:
+    import asyncio
+
+    async def main() -> list[int]:
+        with snowredis.connect(server.url, pool=new_pool()) as ids:
+            return list(await asyncio.gather(*(ids.anext_id() for _ in range(3000))))
+
+    made = asyncio.run(main())
+    assert len(set(made)) == 3000
+
+
+def test_a_read_only_replica_is_said(own_server: RedisServer, tmp_path: Path) -> None:
+    from tests.support.servers import redis_server
+
+    (tmp_path / "replica").mkdir()
+    port = free_port()
+    with redis_server(tmp_path / "replica") as replica:
+        replica.client().execute_command("REPLICAOF", "127.0.0.1", str(port))
+        with pytest.raises(snowredis.StoreUnavailable, match=r"to the master|LOADING|MASTERDOWN"):
+            snowredis.connect(replica.url, pool="p").next_id()

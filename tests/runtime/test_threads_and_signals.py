@@ -1,0 +1,172 @@
+"""Threads, signal handlers and finalizers that all want ids at once."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import snowredis
+from snowredis.runtime import generator as generator_module
+from snowredis.testing import memory_pool
+from tests.support.programs import run
+from tests.support.servers import RedisServer
+
+
+@pytest.fixture(params=["lock-free", "locked"])
+def ids(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A generator on the system's clock; "locked" is what free-threaded builds use."""
+    locked = request.param == "locked"
+    monkeypatch.setattr(generator_module, "FREE_THREADED", locked)
+
+    class Chosen(generator_module.Generator):
+        __slots__ = ()
+        next_id = generator_module.make_next_id(time.time, locked=locked)
+
+    from snowredis.lease.model import PoolConfig
+
+    pool = memory_pool()
+    made = Chosen(pool.memory_store(PoolConfig(name="threads")))
+    yield made
+    made.close()
+
+
+def test_threads_never_get_the_same_id(ids: Any) -> None:
+    found: list[list[int]] = []
+
+    def work() -> None:
+        mine = [ids.next_id() for _ in range(20_000)]
+        mine += ids.next_ids(5_000)
+        mine += [ids.next_id() for _ in range(5_000)]
+        found.append(mine)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert all(mine == sorted(mine) for mine in found)
+    everything = [an_id for mine in found for an_id in mine]
+    assert len(everything) == len(set(everything)) == 120_000
+
+
+def test_a_signal_handler_that_makes_ids_never_repeats_one_and_never_blocks(ids: Any) -> None:
+    in_handler: list[int] = []
+    ids.claim()
+
+    def handle(number: int, frame: object) -> None:
+        in_handler.extend((ids.next_id(), *ids.next_ids(3)))
+
+    before = signal.signal(signal.SIGALRM, handle)
+    signal.setitimer(signal.ITIMER_REAL, 0.0001, 0.0001)
+    made: list[int] = []
+    try:
+        while len(in_handler) < 4_000:
+            made += [ids.next_id() for _ in range(500)]
+            made += ids.next_ids(100)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    everything = made + in_handler
+    assert len(set(everything)) == len(everything)
+
+
+def test_a_finalizer_that_makes_ids_never_repeats_one(ids: Any) -> None:
+    in_finalizer: list[int] = []
+
+    class Row:
+        def __init__(self) -> None:
+            self.me = self
+
+        def __del__(self) -> None:
+            in_finalizer.append(ids.next_id())
+
+    made = []
+    for _ in range(20_000):
+        Row()
+        made.append(ids.next_id())
+    gc.collect()
+    everything = made + in_finalizer
+    assert len(in_finalizer) == 20_000
+    assert len(set(everything)) == len(everything)
+
+
+def test_a_handler_that_comes_in_while_its_thread_claims_gets_an_id_or_a_clear_error(
+    server: RedisServer, new_pool: Callable[..., str]
+) -> None:
+    output = run(
+        """
+        import signal, sys, snowredis
+        made, refused = [], 0
+
+        def handle(number, frame):
+            global refused
+            try:
+                made.append(ids.next_id())
+            except snowredis.StoreUnavailable as error:
+                assert "signal handler" in str(error), error
+                refused += 1
+            except snowredis.GeneratorClosed:
+                refused += 1
+
+        ids = snowredis.connect(sys.argv[1], pool=sys.argv[2], layout="shardingsphere")
+        signal.signal(signal.SIGALRM, handle)
+        signal.setitimer(signal.ITIMER_REAL, 0.0002, 0.0003)
+        for _ in range(150):
+            ids = snowredis.connect(sys.argv[1], pool=sys.argv[2], layout="shardingsphere")
+            made += [ids.next_id() for _ in range(50)]
+            ids.close()
+            ids = snowredis.connect(sys.argv[1], pool=sys.argv[2], layout="shardingsphere")
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        assert len(set(made)) == len(made)
+        print(len(made), refused)
+        """,
+        server.url,
+        new_pool(layout="shardingsphere"),
+    )
+    made, _ = map(int, output.split())
+    assert made >= 7500
+
+
+def test_sigterm_in_the_middle_of_work_gives_the_worker_id_back(
+    server: RedisServer, new_pool: Callable[..., str]
+) -> None:
+    from tests.support.programs import start
+
+    name = new_pool()
+    process = start(
+        """
+        import signal, sys, snowredis
+        ids = snowredis.connect(sys.argv[1], pool=sys.argv[2])
+
+        def stop(number, frame):
+            ids.close()
+            sys.exit(0)
+
+        signal.signal(signal.SIGTERM, stop)
+        ids.next_id()
+        print("ready", flush=True)
+        while True:
+            ids.next_id()
+        """,
+        server.url,
+        name,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(0.05)
+    process.terminate()
+    process.communicate(timeout=10)
+    assert process.returncode == 0
+    assert snowredis.WorkerPool(server.url, name).workers() == []

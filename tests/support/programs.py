@@ -1,0 +1,34 @@
+"""Small programs run as processes of their own, and their output."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+
+
+def start(source: str, *arguments: str, **options: Any) -> subprocess.Popen[str]:
+    """Run *source* as a Python program; stdout and stderr are text pipes."""
+    program = textwrap.dedent(source)
+    return subprocess.Popen(
+        [sys.executable, "-X", "faulthandler", "-c", program, *arguments],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+def run(source: str, *arguments: str, timeout_s: float = 60) -> str:
+    """Run *source* to its end and return what it printed; it must exit with 0 and say nothing on stderr."""
+    process = start(source, *arguments)
+    output, errors = process.communicate(timeout=timeout_s)
+    assert process.returncode == 0, errors
+    assert not errors, errors
+    return output
