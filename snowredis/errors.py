@@ -162,10 +162,10 @@ class StoreUnavailable(SnowredisError):
 
     def __init__(self, where: str, reason: str) -> None:
         super().__init__(where, reason)
-        self.where, self.reason = where, reason
+        self.where, self.reason = where, reason.rstrip(".")
 
     def __str__(self) -> str:
-        return f"Redis at {self.where} is not available: {self.reason}. Check that it runs and that the URL is right."
+        return f"Redis at {self.where} cannot be used: {self.reason}. Check that it runs and that the URL is right."
 
 
 class StoreReadOnly(StoreUnavailable):

@@ -140,7 +140,12 @@ def read_pool(client: Any, name: str) -> PoolInfo:
         raise PoolNotFound(name)
 
     def number(field: str) -> int:
-        return int(value[field] or 0)
+        text = value[field] or "0"
+        if not (text.isascii() and text.isdecimal() and len(text) < 16):
+            raise StoreUnavailable(
+                address(client), f"pool {name!r} has a {field} that is no number: {text[:20]!r}"
+            )
+        return int(text)
 
     try:
         layout = resolve_layout(settings_of(value["signature"])["layout"])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from snowredis.embedded import FRESH_KEY
+from snowredis.embedded import FRESH_KEY, resolve
 from snowredis.errors import ConfigError
 from snowredis.lease.inspect import PoolInfo, WorkerInfo, list_pools, read_pool, read_workers
-from snowredis.lease.model import POOL_NAME, PoolConfig
+from snowredis.lease.model import POOL_NAME, PoolConfig, check_status
 from snowredis.lease.redis_store import RedisStore, address, connect_client, translated, without_retries
 from snowredis.lease.scripts import pool_keys
 
@@ -16,7 +16,7 @@ class WorkerPool:
     """A pool in one Redis.
 
     Args:
-        url: redis://, rediss:// or unix://, or a redis-py client.
+        url: redis://, rediss://, unix:// or embedded://, or a redis-py client.
         name: the pool's name.
 
     Every method blocks for a few round trips and raises StoreUnavailable and its kinds.
@@ -25,7 +25,7 @@ class WorkerPool:
     def __init__(self, url: Any, name: str = "default") -> None:
         if not isinstance(name, str) or not POOL_NAME.fullmatch(name):
             raise ConfigError(f"{name!r} is no pool name: 1 to 64 letters, digits, '_', '.' or '-' make one")
-        self._client = connect_client(url) if isinstance(url, str) else without_retries(url)
+        self._client = connect_client(resolve(url)) if isinstance(url, str) else without_retries(url)
         self.name = name
 
     @property
@@ -57,16 +57,14 @@ class WorkerPool:
         Raises:
             LayoutMismatch: there is one with other settings.
         """
-        from snowredis.lease.model import check_status
-
         answer = check_status(RedisStore(self._client, config).create(caller_ms), config)
         return answer.status == "ok"
 
     def delete(self, *, force: bool = False) -> int:
         """Remove the pool and all that is known of it.
 
-        Living generators lose their leases at the next heartbeat; a pool of this name that comes back by
-        itself makes newcomers wait for its floor, so no id is repeated.
+        Living generators bring it back with their next heartbeat, and keep their worker ids; newcomers then
+        wait for its floor, so no id is repeated.
 
         Returns:
             How many workers were alive.

@@ -34,6 +34,8 @@ log.addHandler(logging.NullHandler())
 
 # how soon an answer that did not come is asked for again; a renewal has 5/6 of a ttl for it
 RETRY_S = 0.5
+# longer than any conversation: a claim asks twice, and connects within a second and reads within another
+LOCK_LIMIT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +127,17 @@ class Keeper:
         """One conversation with the store at a time.
 
         A signal handler or finalizer that comes in on the same thread in the middle of one is
-        refused: to wait would be for ever, and to talk in between could mix up the answers.
+        refused: to wait would be for ever, and to talk in between could mix up the answers. The wait
+        for another thread is bounded: a handler may come in where its thread holds the generator's
+        lock, and a finalizer in the other thread may wait for that one.
         """
         lock = self._lock
-        with lock:
+        if not lock.acquire(timeout=LOCK_LIMIT_S):
+            raise StoreUnavailable(
+                self._store.where,
+                f"another thread has been talking to Redis for over {LOCK_LIMIT_S:.0f} s",
+            )
+        try:
             if self._busy:
                 raise StoreUnavailable(
                     self._store.where,
@@ -141,6 +150,8 @@ class Keeper:
                 # a fork in between gave the child a new lock and cleared the flag for it
                 if lock is self._lock:
                     self._busy = False
+        finally:
+            lock.release()
 
     def _now_ms(self) -> int:
         return self._clock.time_ns() // 1_000_000

@@ -1,0 +1,29 @@
+# Type:     python examples/quickstart.py
+# You see:  three ids, what one of them is made of, how fast a million more are made, and who holds
+#           which worker id. It brings its own Redis (embedded://), which ends a moment after it; with
+#           one of yours write redis://localhost:6379/0 instead, and everything else stays the same.
+
+import time
+
+import snowredis
+
+URL = snowredis.embedded.resolve("embedded://")
+
+with snowredis.connect("embedded://", pool="quickstart", label="quickstart") as ids:
+    print("three ids:", *(ids.next_id() for _ in range(3)))
+
+    an_id = ids.next_id()
+    parts = ids.decode(an_id)
+    print(f"{an_id} was made at {parts.time:%Y-%m-%d %H:%M:%S.%f} UTC by worker id {parts.worker}")
+    print("as text:", snowredis.encode(an_id, "base62"), "or", snowredis.encode(an_id, "friendly"))
+
+    began = time.perf_counter()
+    many = ids.next_ids(1_000_000)
+    print(f"{len(many):,} more in {time.perf_counter() - began:.2f} s")
+    assert len(set(many)) == len(many)
+
+    for worker in snowredis.WorkerPool(URL, "quickstart").workers():
+        left = worker.lease_left_ms / 1000
+        print(f"worker id {worker.worker}: {worker.label}, pid {worker.pid}, lease ends in {left:.1f} s")
+
+print("the worker id was given back:", snowredis.WorkerPool(URL, "quickstart").workers() == [])

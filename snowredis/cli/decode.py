@@ -1,0 +1,177 @@
+"""`decode`: take ids apart, whatever form they are written in. Needs no Redis and imports none."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from snowredis.cli.boxes import bits_of, draw
+from snowredis.cli.exits import ExitCode
+from snowredis.cli.layouts import name_of
+from snowredis.cli.options import FORMS, Commands, Parser, add_command, layout_text
+from snowredis.cli.output import Line, duration, pairs, printable, write
+
+if TYPE_CHECKING:
+    from snowredis.core.layout import Layout
+
+# ids further ahead of the clock are a less plausible reading of a text than others
+_AHEAD_MS = 86_400_000
+
+
+def add_to(commands: Commands[Parser]) -> None:
+    parser = add_command(
+        commands,
+        "decode",
+        summary="take ids apart",
+        about=(
+            "Ids may be numbers or texts of any form. A text that can be read in several forms is taken for the "
+            "most plausible one; the others are named."
+        ),
+        examples=[
+            ("snowredis decode 249736970576592896", "time, fields and bits"),
+            ("snowredis decode 0IRnTPj9V9k --format base62", "say which form it is"),
+            ("snowredis decode --layout twitter 1541815603606036480", "an id of another system"),
+            ("snowredis generate -n 3 | snowredis decode - --json", "one JSON object a line"),
+        ],
+        run=_decode,
+    )
+    parser.add_argument(
+        "ids", nargs="+", metavar="ID", help="number or text; - reads them from standard input"
+    )
+    parser.add_argument(
+        "--format", choices=FORMS, metavar="FORM", help=f"the form that they have: {', '.join(FORMS)}"
+    )
+    parser.add_argument(
+        "--layout", metavar="L", help="name or spec (default: SNOWREDIS_LAYOUT, else 'default')"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object a line; ids are strings in it")
+
+
+def _decode(args: argparse.Namespace) -> int:
+    from snowredis.cli import complain
+    from snowredis.core.presets import resolve_layout
+    from snowredis.errors import SnowredisError
+
+    layout, code, first = resolve_layout(layout_text(args)), ExitCode.OK, True
+    for text in _texts(args.ids):
+        try:
+            readings = _readings(text, args.format, layout)
+        except SnowredisError as error:
+            # the other ids may be good
+            complain(error)
+            code = ExitCode.BAD_INPUT
+            continue
+        if args.json:
+            print(json.dumps(_as_json(text, readings, layout)))
+        else:
+            if not first:
+                print()
+            write(_as_lines(text, readings, layout))
+        first = False
+    return code
+
+
+def _texts(arguments: list[str]) -> Iterator[str]:
+    for argument in arguments:
+        if argument != "-":
+            yield argument
+            continue
+        for line in sys.stdin:
+            yield from line.split()
+
+
+def _readings(text: str, form: str | None, layout: Layout) -> list[tuple[str, int]]:
+    """What *text* can be, as (form, id), the most plausible first. Raises InvalidId if it is no id of *layout*."""
+    from snowredis.core.text import parse, parse_any
+    from snowredis.errors import InvalidId
+
+    if form:
+        an_id = parse(text.strip(), form, layout=layout)
+        layout.decode(an_id)
+        return [(form, an_id)]
+
+    now_ms = _now_ms()
+
+    def doubt(reading: tuple[str, int]) -> int:
+        """What parse_any() cannot know: whether such an id can have been made by now."""
+        an_id = reading[1]
+        if an_id >> layout.total_bits:
+            return 2
+        return int(layout.decode(an_id).timestamp_ms > now_ms + _AHEAD_MS)
+
+    readings = parse_any(text, layout=layout)
+    first = readings[0][0]
+    if first != "decimal" and text.strip()[:2] not in ("0x", "0X"):
+        readings.sort(key=doubt)
+    possible = [(form, an_id) for form, an_id in readings if not an_id >> layout.total_bits]
+    if not possible:
+        layout.decode(readings[0][1])
+        raise InvalidId(f"{text} is no id of the layout {layout}")
+    return possible
+
+
+def _as_lines(text: str, readings: list[tuple[str, int]], layout: Layout) -> list[Line]:
+    from snowredis.core.presets import layout_spec
+
+    form, an_id = readings[0]
+    parts, name = layout.decode(an_id), name_of(layout)
+    head: Line = [(str(an_id), "strong")]
+    if text.strip() != str(an_id):
+        head = [(printable(text.strip(), 60), ""), (" is ", "dim"), *head]
+    rows: list[tuple[str, str | Line]] = [
+        ("read as", form),
+        ("time", [(time_of(parts.timestamp_ms), "note"), (f"  {_ago(parts.timestamp_ms)}", "dim")]),
+        ("unix ms", str(parts.timestamp_ms)),
+        ("layout", f"{name}  {layout_spec(layout).partition(';')[0]}" if name else str(layout)),
+    ]
+    if parts.timestamp_ms > _now_ms() + _AHEAD_MS:
+        rows.append(("but", [("it lies in the future: was it made with another --layout?", "warn")]))
+    for other, other_id in readings[1:]:
+        time_ms = layout.decode(other_id).timestamp_ms
+        rows.append((f"or {other}", [(f"{other_id}  {time_of(time_ms)}  {_ago(time_ms)}", "dim")]))
+    return [head, *pairs(rows), *([("  ", ""), *line] for line in draw(layout, an_id))]
+
+
+def _as_json(text: str, readings: list[tuple[str, int]], layout: Layout) -> dict[str, Any]:
+    from snowredis.core.presets import layout_spec
+
+    form, an_id = readings[0]
+    parts = layout.decode(an_id)
+    return {
+        "id": str(an_id),
+        "text": text,
+        "form": form,
+        "time": time_of(parts.timestamp_ms),
+        "timestamp_ms": parts.timestamp_ms,
+        "tick": parts.tick,
+        "datacenter": parts.datacenter,
+        "backup": parts.backup,
+        "worker": parts.worker,
+        "sequence": parts.sequence,
+        "bits": bits_of(layout, an_id),
+        "layout": layout_spec(layout),
+        "other_readings": [{"form": other, "id": str(other_id)} for other, other_id in readings[1:]],
+    }
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def time_of(time_ms: int) -> str:
+    from snowredis.core.layout import YEAR_10000_MS, utc_from_ms
+
+    if time_ms >= YEAR_10000_MS:
+        return "past the year 9999"
+    moment: datetime = utc_from_ms(time_ms)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _ago(time_ms: int) -> str:
+    ms = _now_ms() - time_ms
+    return f"{duration(ms)} ago" if ms >= 0 else f"in {duration(-ms)}"

@@ -1,0 +1,162 @@
+"""How the demo looks: a frame for a live display, a status line for a plain one, and the verdict."""
+
+from __future__ import annotations
+
+from snowredis.cli.demo.check import Verdict
+from snowredis.cli.demo.fleet import Member
+from snowredis.cli.demo.story import Look, Story
+from snowredis.cli.output import Cell, Column, Line, duration, encodable, offset, pairs, printable, table
+
+# lines of the story that are to be seen whatever the fleet's size; less where the terminal is lower than usual
+_LEAST_STORY, _LOW_STORY, _LOW_HEIGHT = 8, 4, 24
+
+
+def frame(story: Story, server: str, note: str, width: int, height: int) -> list[Line]:
+    """All there is to see, in *height* lines."""
+    members = _in_order(story.fleet.members)
+    lines = [*_head(story, server), []]
+    # besides: the table's head, an empty line, and the note with one above it
+    room = max(1, height - len(lines) - 4 - (_LOW_STORY if height < _LOW_HEIGHT else _LEAST_STORY))
+    shown = members if len(members) <= room else members[: max(1, room - 1)]
+    lines += _table(story, shown, width)
+    if len(shown) < len(members):
+        lines.append([(f"… and {len(members) - len(shown)} more", "dim")])
+    lines.append([])
+    rest = height - len(lines) - 2
+    lines += story_lines(story)[-rest:] if rest > 0 else []
+    lines += [[]] * (height - len(lines) - 1)
+    return [*lines, [(note, "dim")]]
+
+
+def story_lines(story: Story) -> list[Line]:
+    return [[(f"{told.at_s:6.1f} s  ", "dim"), (told.text, told.style)] for told in story.lines]
+
+
+def status(story: Story) -> str:
+    """The fleet in a short line."""
+    running = sum(member.running for member in story.fleet.members)
+    made, rate = _totals(story)
+    info = story.look.info
+    return (
+        f"{story.now_s:6.1f} s    {running} processes, {info.used} worker ids leased, "
+        f"{made:,} ids, {rate:,} a second"
+    )
+
+
+def verdict_lines(story: Story, verdict: Verdict) -> list[Line]:
+    """What came out, for people."""
+    since_s, until_s = story.making_s
+    rate = round(verdict.ids / (until_s - since_s)) if until_s > since_s else 0
+    members = story.fleet.members
+    held = {worker for member in members for worker in member.workers}
+    rows: list[tuple[str, str | Line]] = [
+        (
+            "ids",
+            [(f"{verdict.ids:,}", "strong"), (f" by {len(members)} processes on {len(held)} worker ids", "")],
+        ),
+        (
+            "speed",
+            f"{rate:,} a second for {duration((until_s - since_s) * 1000)}; paced, to leave the CPU to others",
+        ),
+        ("duplicates", _count(verdict.duplicates, "every id was compared with every other")),
+        ("wrong worker", _count(verdict.strangers, "every id decodes to the worker id of its process")),
+    ]
+    lines = pairs(rows)
+    lines += [[(f"  {printable(example, 200)}", "bad")] for example in verdict.examples]
+    return lines
+
+
+def _count(number: int, what: str) -> Line:
+    return [(f"{number:,}", "bad" if number else "good"), (f"  {what}", "dim")]
+
+
+def _head(story: Story, server: str) -> list[Line]:
+    made, rate = _totals(story)
+    info = story.look.info
+    return [
+        [("snowredis demo", "strong"), (f"  on its own {server}", "dim")],
+        [
+            (f"{story.now_s:.1f} s", "strong"),
+            (f" of {story.plan.seconds:g} s   ", "dim"),
+            (f"{info.used} worker ids leased   {made:,} ids   {rate:,} ids/s", ""),
+        ],
+    ]
+
+
+def _totals(story: Story) -> tuple[int, int]:
+    members = story.fleet.members
+    return sum(member.made for member in members), sum(member.rate() for member in members if member.running)
+
+
+def _in_order(members: list[Member]) -> list[Member]:
+    """By worker id, so that a newcomer stands below the one whose worker id it has."""
+    return sorted(members, key=lambda member: (member.worker is None, member.worker or 0, member.number))
+
+
+# --- the table -------------------------------------------------------------------------------------
+
+
+def _table(story: Story, members: list[Member], width: int) -> list[Line]:
+    wide = width >= 100
+    bar = 16 if wide else 8
+    columns = [
+        Column("worker id" if wide else "worker", right=True),
+        Column("pid", right=True, least=7),
+        Column("state", least=8),
+        Column("lease left", least=bar + 6),
+        Column("heartbeat", right=True),
+        Column("clock", right=True, least=8),
+        Column("namespace" if wide else "ns", right=True),
+        Column("ids/s", right=True, least=6),
+        Column("ids", right=True, least=10 if wide else 9),
+    ]
+    rows = [_row(story, member, bar) for member in members]
+    return table(columns, rows, width, gap=2 if wide else 1)
+
+
+def _row(story: Story, member: Member, bar: int) -> list[Cell]:
+    look = story.look
+    record = look.of(member)
+    alive = member.running and record is not None and record.alive
+    state, style = _state(member, record is not None)
+    beat = clock = ""
+    if alive and record is not None:
+        beat = duration(max(0, look.info.now_ms - record.renewed_ms))
+        clock = offset(record.clock_offset_ms)
+    quiet = "" if member.running else "dim"
+    return [
+        ("-" if member.worker is None else str(member.worker), "strong" if member.running else "dim"),
+        (str(member.pid), quiet),
+        (state, style),
+        _lease(story, look, member, bar),
+        (beat, quiet),
+        (clock, "warn" if clock.startswith("-") and len(clock) > 6 else quiet),
+        (str(member.namespace), "note" if member.namespace else quiet),
+        (f"{member.rate():,}" if member.running else "", quiet),
+        (f"{member.made:,}", quiet),
+    ]
+
+
+def _state(member: Member, has_record: bool) -> tuple[str, str]:
+    if member.killed:
+        return "killed", "bad"
+    if not member.running:
+        return ("ended", "dim") if member.closed else ("failed", "bad")
+    if member.asked_to_end:
+        return "ending", "warn"
+    return ("alive", "good") if member.workers and has_record else ("starting", "dim")
+
+
+def _lease(story: Story, look: Look, member: Member, bar: int) -> Cell:
+    """What is left, as a bar and in seconds."""
+    left_ms = look.lease_left_ms(member)
+    if not left_ms:
+        taken = any(
+            other.worker == member.worker and other.running and other is not member
+            for other in story.fleet.members
+        )
+        return ("" if member.worker is None else "taken over" if taken else "free"), "dim"
+    part = min(1.0, left_ms / 1000 / story.plan.ttl_s)
+    full = ("━" if encodable("━") else "=") * round(part * bar)
+    style = "bad" if member.killed else "good" if part > 0.5 else "warn"
+    return f"{full:<{bar}} {duration(left_ms)}", style

@@ -1,0 +1,140 @@
+"""One process of the demo's fleet: makes ids at a steady rate, and writes each into a file before it counts.
+
+Started by fleet.py as ``python -m snowredis.cli.demo.worker URL POOL TTL_S RATE PATH LABEL``.
+Says on stdout what happens to it, a line each:
+
+    claimed WORKER_ID      before the first id of that worker id is written
+    namespace NUMBER       the last id came from another namespace than those before
+    trouble TEXT           no id could be made; it tries again
+    closed                 it gave its worker id back
+
+Is told on stdin to set its clock (``step MS``). Ends on SIGTERM, and when stdin ends, so that it cannot
+outlive whoever started it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import select
+import signal
+import sys
+import time
+from array import array
+from pathlib import Path
+
+import snowredis
+from snowredis.errors import SnowredisError
+from snowredis.runtime.clock import SYSTEM
+
+# often enough for a number that moves smoothly on a screen, seldom enough to need no CPU to speak of
+_BATCHES_PER_S = 50
+# an error is not repeated faster than a person reads
+_RETRY_S = 0.25
+
+
+class StepClock:
+    """The system's clock, with a wall clock that can be set."""
+
+    background = True
+
+    def __init__(self) -> None:
+        self._offset_ns = 0
+
+    def step(self, ms: int) -> None:
+        """Set the wall clock *ms* ahead, or back if negative."""
+        self._offset_ns += ms * 1_000_000
+
+    def time(self) -> float:
+        return SYSTEM.time() + self._offset_ns / 1e9
+
+    def time_ns(self) -> int:
+        return SYSTEM.time_ns() + self._offset_ns
+
+    def monotonic(self) -> float:
+        return SYSTEM.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        SYSTEM.sleep(seconds)
+
+
+class Orders:
+    """What the outside wants of this process: SIGTERM, and lines on stdin."""
+
+    def __init__(self, clock: StepClock) -> None:
+        self._clock = clock
+        self._rest = b""
+        self.ended = False
+        signal.signal(signal.SIGTERM, self._end)
+        # Ctrl-C is for whoever started this
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def _end(self, _number: int, _frame: object) -> None:
+        self.ended = True
+
+    def wait(self, seconds: float) -> None:
+        """Obey what comes in that time."""
+        ready, _, _ = select.select([0], [], [], max(0.0, seconds))
+        if not ready:
+            return
+        # not sys.stdin: a line in its buffer would not be seen by select()
+        data = os.read(0, 4096)
+        self.ended = self.ended or not data
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            word, _, number = line.partition(b" ")
+            if word == b"step":
+                self._clock.step(int(number))
+
+
+def report(word: str, *values: object) -> None:
+    # whoever listened may be gone: then stdin has ended, too
+    with contextlib.suppress(BrokenPipeError):
+        print(word, *values, flush=True)
+
+
+def record(file: io.FileIO, batch: array[int]) -> None:
+    """Hand *batch* to the kernel: from then on no kill -9 can hide it."""
+    data = memoryview(batch).cast("B")
+    while data:
+        data = data[file.write(data) or 0 :]
+
+
+def make_ids(ids: snowredis.Generator, orders: Orders, file: io.FileIO, rate: int) -> None:
+    batch = array("q", bytes(8 * max(1, rate // _BATCHES_PER_S)))
+    worker, namespace = -1, 0
+    next_s = time.monotonic()
+    while not orders.ended:
+        try:
+            ids.fill(batch)
+        except SnowredisError as error:
+            report("trouble", error)
+            orders.wait(_RETRY_S)
+            continue
+        lease = ids.lease
+        if lease is not None and lease.worker != worker:
+            worker = lease.worker
+            report("claimed", worker)
+        record(file, batch)
+        if (backup := ids.decode(batch[-1]).backup) != namespace:
+            namespace = backup
+            report("namespace", namespace)
+        # a process that was held up does not catch up in a rush
+        next_s = max(next_s + 1 / _BATCHES_PER_S, time.monotonic() - 1)
+        orders.wait(next_s - time.monotonic())
+
+
+def main(url: str, pool: str, ttl_s: str, rate: str, path: str, label: str) -> None:
+    clock = StepClock()
+    orders = Orders(clock)
+    with (
+        Path(path).open("ab", buffering=0) as file,
+        snowredis.connect(url, pool=pool, ttl=float(ttl_s), label=label, clock=clock) as ids,
+    ):
+        make_ids(ids, orders, file, int(rate))
+    report("closed")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

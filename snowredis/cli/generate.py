@@ -1,0 +1,109 @@
+"""`generate`: make ids, one a line. Claims a worker id for that, and gives it back however it ends."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from snowredis.cli.exits import ExitCode, ended_like_ctrl_c
+from snowredis.cli.options import (
+    FORMS,
+    Commands,
+    Parser,
+    add_command,
+    add_pool_settings,
+    add_redis,
+    open_pool,
+    positive,
+    settings,
+)
+from snowredis.cli.output import printable
+
+# made and written at once: a few ms of the default layout
+_BATCH = 8192
+
+
+def add_to(commands: Commands[Parser]) -> None:
+    parser = add_command(
+        commands,
+        "generate",
+        summary="make ids, one a line",
+        about=(
+            "Claims a worker id in Redis and gives it back at the end. Settings that neither an option nor a "
+            "SNOWREDIS_* variable gives are the pool's own."
+        ),
+        examples=[
+            ("snowredis generate", "one id"),
+            ("snowredis generate -n 1000000 --pool orders | head", "as many as are read"),
+            ("snowredis generate --url embedded:// --format base62", "needs no Redis"),
+        ],
+        run=_generate,
+    )
+    parser.add_argument(
+        "-n", dest="count", type=positive, default=1, metavar="N", help="how many (default: 1)"
+    )
+    parser.add_argument("--format", choices=FORMS, default="decimal", metavar="FORM", help=", ".join(FORMS))
+    add_redis(parser)
+    add_pool_settings(parser, all_of_them=False)
+    parser.add_argument("--label", help="what `snowredis workers` shows for it (default: snowredis generate)")
+
+
+def _generate(args: argparse.Namespace) -> int:
+    from snowredis.api import connect
+    from snowredis.core.text import encode
+
+    url, options = settings(args)
+    options = {"label": "snowredis generate"} | _settings_of_pool(url, options) | options
+    with ended_like_ctrl_c(), _warnings_on_stderr(), connect(url, **options) as ids:
+        left = args.count
+        while left:
+            batch = ids.next_ids(min(left, _BATCH))
+            left -= len(batch)
+            texts = (
+                map(str, batch)
+                if args.format == "decimal"
+                else (encode(an_id, args.format, layout=ids.layout) for an_id in batch)
+            )
+            sys.stdout.write("\n".join(texts) + "\n")
+        # a reader that has gone shows here at the latest, while the lease can still be given back
+        sys.stdout.flush()
+    return ExitCode.OK
+
+
+def _settings_of_pool(url: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The constants of the pool, as options of connect(); none if there is no such pool yet."""
+    from snowredis.errors import PoolNotFound
+
+    try:
+        with open_pool(url, options.get("pool", "default")) as pool:
+            stored = pool.info().settings
+    except PoolNotFound:
+        return {}
+    found: dict[str, Any] = {"layout": stored["layout"]}
+    if stored.get("datacenter", "").isdecimal():
+        found["datacenter"] = int(stored["datacenter"])
+    for name in ("ttl", "max_clock_lead", "redis_skew", "failover_slack"):
+        if stored.get(f"{name}_ms", "").isdecimal():
+            found[name] = int(stored[f"{name}_ms"]) / 1000
+    return found
+
+
+@contextlib.contextmanager
+def _warnings_on_stderr() -> Iterator[None]:
+    """Let the library's warnings be read: a first start waits half a minute, and says so in one."""
+    import logging
+
+    class Printable(logging.Formatter):
+        def format(self, record: logging.LogRecord) -> str:
+            return f"snowredis: {record.levelname.lower()}: {printable(record.getMessage(), 4000)}"
+
+    log, handler = logging.getLogger("snowredis"), logging.StreamHandler()
+    handler.setFormatter(Printable())
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)

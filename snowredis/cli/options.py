@@ -1,0 +1,188 @@
+"""What the commands' options have in common, and what SNOWREDIS_* variables say where one is missing.
+
+Imports neither redis nor asyncio by itself; open_pool() does when it is called.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from snowredis.cli.exits import CommandError, ExitCode
+from snowredis.cli.output import MAX_FOREIGN, printable
+from snowredis.errors import PoolNotFound
+
+if TYPE_CHECKING:
+    from snowredis.monitor.pool import WorkerPool
+
+# as core.text.FORMS, which is not imported for --help; a test compares them
+FORMS = ("decimal", "base62", "base58", "base36", "base32", "hex", "friendly")
+# of connect() and of PoolConfig: named the same here
+SETTINGS = (
+    "pool",
+    "layout",
+    "datacenter",
+    "ttl",
+    "max_clock_lead",
+    "redis_skew",
+    "failover_slack",
+    "label",
+)
+# pools named in an error message
+_MAX_NAMED = 12
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong as every other error is said: in one paragraph."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(ExitCode.USAGE, f"snowredis: error: {printable(message)}. See: {self.prog} --help\n")
+
+
+class _Help(argparse.HelpFormatter):
+    """Fills paragraphs to the terminal's width; leaves a list of examples as it is."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if text.startswith("examples:"):
+            return text
+        fill = super()._fill_text
+        return "\n\n".join(fill(part, width, indent) for part in text.split("\n\n"))
+
+
+Commands = argparse._SubParsersAction  # typing only: what add_subparsers() returns
+
+
+def add_command(
+    commands: Commands[Parser],
+    name: str,
+    *,
+    summary: str,
+    about: str = "",
+    examples: Sequence[tuple[str, str]],
+    run: Callable[[argparse.Namespace], int] | None = None,
+) -> Parser:
+    """Add a command; its help ends with *examples*, pairs of a command line and what it does."""
+    widest = max(len(line) for line, _ in examples)
+    epilog = "\n".join(["examples:", *(f"  {line:<{widest}}  {what}".rstrip() for line, what in examples)])
+    parser = commands.add_parser(
+        name,
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}." + (f"\n\n{about}" if about else ""),
+        epilog=epilog,
+        formatter_class=_Help,
+        allow_abbrev=False,
+    )
+    # `pool` without a word after it is a question, too
+    parser.set_defaults(run=run or (lambda _: _ask_for_more(parser)))
+    return parser
+
+
+def _ask_for_more(parser: Parser) -> int:
+    parser.print_help(sys.stderr)
+    return ExitCode.USAGE
+
+
+def add_redis(parser: Parser, *, pool: bool = True) -> None:
+    """Add --url, and --pool."""
+    parser.add_argument(
+        "--url",
+        help="redis://, rediss://, unix:// or embedded:// (default: SNOWREDIS_URL, else redis://localhost:6379/0)",
+    )
+    if pool:
+        parser.add_argument("--pool", metavar="NAME", help="default: SNOWREDIS_POOL, else 'default'")
+
+
+def add_pool_settings(parser: Parser, *, all_of_them: bool) -> None:
+    """Add what a pool is made with; --layout and --ttl at least."""
+    parser.add_argument("--layout", metavar="L", help="name or spec, see: snowredis layout")
+    parser.add_argument("--ttl", type=seconds, metavar="S", help="seconds a lease lasts (default: 30)")
+    if all_of_them:
+        for option, text in (
+            ("--max-clock-lead", "seconds a host's clock may be ahead of Redis' (default: ttl / 12)"),
+            ("--redis-skew", "seconds two Redis servers' clocks may differ (default: ttl / 12)"),
+            ("--failover-slack", "15 under Sentinel or Cluster (default: 0)"),
+        ):
+            parser.add_argument(option, type=seconds, metavar="S", help=text)
+        parser.add_argument(
+            "--datacenter", type=natural, metavar="N", help="the layout's datacenter (default: 0)"
+        )
+
+
+def natural(text: str) -> int:
+    """0 or more."""
+    if not (text.isascii() and text.isdigit() and len(text) < 20):
+        raise argparse.ArgumentTypeError(f"{printable(text, 40)!r} is no whole number of 0 or more")
+    return int(text)
+
+
+def positive(text: str) -> int:
+    """1 or more."""
+    number = natural(text)
+    if not number:
+        raise argparse.ArgumentTypeError("0 is too few")
+    return number
+
+
+def seconds(text: str) -> float:
+    """0 or more, fractions allowed."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < 1e6:
+        raise argparse.ArgumentTypeError(f"{printable(text, 40)!r} is no number of seconds")
+    return number
+
+
+def settings(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
+    """The URL and the options of connect(): from the command line, else from SNOWREDIS_* variables."""
+    from snowredis.api import settings_from
+
+    url, options = settings_from(os.environ)
+    if args.url is not None:
+        url = args.url
+    given = {name: getattr(args, name, None) for name in SETTINGS}
+    return url, options | {name: value for name, value in given.items() if value is not None}
+
+
+def layout_text(args: argparse.Namespace) -> str | None:
+    """The layout of commands that need no Redis, nor the rest of the library that settings() loads."""
+    text: str | None = args.layout
+    return os.environ.get("SNOWREDIS_LAYOUT") if text is None else text
+
+
+@contextlib.contextmanager
+def open_pool(url: str, name: str) -> Iterator[WorkerPool]:
+    """A pool to look at or to change."""
+    from snowredis import embedded
+    from snowredis.monitor.pool import WorkerPool
+
+    pool = WorkerPool(embedded.resolve(url), name)
+    try:
+        yield pool
+    finally:
+        pool.close()
+
+
+@contextlib.contextmanager
+def open_known_pool(url: str, name: str) -> Iterator[WorkerPool]:
+    """The same; if it turns out not to exist, the error says which pools do."""
+    with open_pool(url, name) as pool:
+        try:
+            yield pool
+        except PoolNotFound as error:
+            raise CommandError(ExitCode.POOL_NOT_FOUND, f"{error}. {_which_exist(pool)}") from error
+
+
+def _which_exist(pool: WorkerPool) -> str:
+    names = [printable(name, MAX_FOREIGN) for name in pool.pools()]
+    if not names:
+        return f"There is no pool at all at {pool.where}."
+    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+    return (
+        f"At {pool.where} there {'is' if len(names) == 1 else 'are'}: {', '.join(names[:_MAX_NAMED])}{more}."
+    )

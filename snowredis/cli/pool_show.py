@@ -1,0 +1,131 @@
+"""`pool show`: one pool in full, or all pools of a Redis in a table. Only reads."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from snowredis.cli.exits import ExitCode
+from snowredis.cli.layouts import name_of
+from snowredis.cli.options import open_known_pool, open_pool, settings
+from snowredis.cli.output import (
+    MAX_FOREIGN,
+    Cell,
+    Column,
+    Line,
+    duration,
+    pairs,
+    printable,
+    table,
+    terminal_width,
+    write,
+)
+from snowredis.cli.workers import pool_as_json
+
+if TYPE_CHECKING:
+    from snowredis.lease.inspect import PoolInfo
+
+Row = tuple[str, str | Line]
+# as options of connect(); in a pool's settings with _ms behind
+DURATIONS = ("ttl", "max_clock_lead", "redis_skew", "failover_slack")
+
+
+def show(args: argparse.Namespace) -> int:
+    url, _ = settings(args)
+    if args.pool is None:
+        return _show_all(url, as_json=args.json)
+    with open_known_pool(url, args.pool) as pool:
+        info, where = pool.info(), pool.where
+    if args.json:
+        print(json.dumps(pool_as_json(info)))
+    else:
+        head: Line = [("pool ", "dim"), (info.name, "strong"), (f" at {where}", "dim")]
+        write([head, *pairs([*settings_rows(info), *_state(info)])])
+    return ExitCode.OK
+
+
+def settings_rows(info: PoolInfo) -> list[Row]:
+    stored = info.settings
+    name = name_of(info.layout)
+    layout: Line = [(f"{name}  " if name else "", "strong"), (str(info.layout), "")]
+    spans: list[Row] = [
+        (option.replace("_", " "), _seconds(stored.get(f"{option}_ms", ""))) for option in DURATIONS
+    ]
+    return [("layout", layout), ("datacenter", printable(stored.get("datacenter", "0"))), *spans]
+
+
+def _seconds(ms: str) -> str:
+    return f"{int(ms) / 1000:g} s" if ms.isdecimal() else "?"
+
+
+def _state(info: PoolInfo) -> list[Row]:
+    from snowredis.cli.decode import time_of
+
+    floor = (
+        f"passed {duration(info.now_ms - info.floor_ms)} ago" if info.floor_ms else "none: made by a person"
+    )
+    if info.floor_ms > info.now_ms:
+        floor = f"new workers wait {duration(info.floor_ms - info.now_ms)}"
+    counts = ("claims", "releases", "expired", "adopted", "lost")
+    alarm: Line = (
+        [(f"{info.alarms:,}, the last: {printable(info.alarm, 200)}", "bad")] if info.alarms else [("0", "")]
+    )
+    return [
+        (
+            "worker ids",
+            f"{info.used:,} of {info.capacity:,} leased, {info.free:,} free, peak {info.peak:,}",
+        ),
+        ("floor", floor),
+        ("counted", ", ".join(f"{name} {getattr(info, name):,}" for name in counts)),
+        ("alarms", alarm),
+        ("made", f"{time_of(info.created_ms)}" if info.created_ms else "?"),
+        ("incarnation", f"{printable(info.incarnation, 100)}, version {info.version:,}"),
+    ]
+
+
+def _show_all(url: str, *, as_json: bool) -> int:
+    from snowredis.errors import SnowredisError
+
+    infos: list[PoolInfo] = []
+    broken: list[tuple[str, str]] = []
+    with open_pool(url, "default") as found:
+        where = found.where
+        for name in found.pools():
+            try:
+                with open_pool(url, name) as pool:
+                    infos.append(pool.info())
+            except SnowredisError as error:
+                # keys of another program may look like a pool; the real ones are shown all the same
+                broken.append((name, str(error)))
+    if as_json:
+        print(json.dumps([pool_as_json(info) for info in infos]))
+    elif infos or broken:
+        write([[("pools at ", "dim"), (where, "")], [], *_all(infos)])
+    else:
+        print(f"there is no pool at {where}; make one with: snowredis pool create NAME")
+    for name, why in broken:
+        print(f"{printable(name, MAX_FOREIGN)}: {printable(why, 200)}", file=sys.stderr)
+    return ExitCode.OK
+
+
+def _all(infos: list[PoolInfo]) -> list[Line]:
+    columns = [Column("pool", shrinks=True), Column("leased", right=True), Column("of", right=True)]
+    columns += [Column("peak", right=True), Column("claims", right=True), Column("expired", right=True)]
+    columns += [Column("alarms", right=True), Column("ttl", right=True), Column("layout", shrinks=True)]
+    rows: list[list[Cell]] = [
+        [
+            (info.name, "strong"),
+            (f"{info.used:,}", "warn" if info.free == 0 else "good" if info.used else ""),
+            f"{info.capacity:,}",
+            f"{info.peak:,}",
+            f"{info.claims:,}",
+            f"{info.expired:,}",
+            (f"{info.alarms:,}", "bad" if info.alarms else ""),
+            _seconds(info.settings.get("ttl_ms", "")),
+            name_of(info.layout) or str(info.layout),
+        ]
+        for info in infos
+    ]
+    return table(columns, rows, terminal_width())

@@ -1,0 +1,118 @@
+"""A redis-server of the tests' own, and the command run in this process or in another."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import redis
+
+from snowredis.cli import main
+
+
+@dataclass(frozen=True)
+class Result:
+    code: int
+    out: str
+    err: str
+
+
+Cli = Callable[..., Result]
+
+
+@pytest.fixture(scope="session")
+def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    program = shutil.which("redis-server", path="/usr/bin") or shutil.which("redis-server")
+    if program is None:
+        pytest.skip("no redis-server on PATH")
+    directory = tmp_path_factory.mktemp("r")
+    socket = directory / "s"
+    server = subprocess.Popen(
+        [program, "--port", "0", "--unixsocket", str(socket), "--save", "", "--appendonly", "no"]
+        + ["--dir", str(directory)],
+        stdout=subprocess.DEVNULL,
+    )
+    url = f"unix://{socket}"
+    try:
+        client = redis.Redis.from_url(url)
+        deadline_s = time.monotonic() + 10
+        while True:
+            try:
+                client.ping()
+                break
+            except redis.RedisError:
+                if time.monotonic() > deadline_s:
+                    raise
+                time.sleep(0.01)
+        client.close()
+        yield url
+    finally:
+        server.terminate()
+        server.wait(10)
+
+
+@pytest.fixture
+def client(server_url: str) -> Iterator[redis.Redis]:
+    client = redis.Redis.from_url(server_url, decode_responses=True)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def pool_name() -> str:
+    """A pool that no other test uses."""
+    return f"p-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the user's own settings are must not matter."""
+    for name in list(os.environ):
+        if name.startswith("SNOWREDIS_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+@pytest.fixture
+def offline(capsys: pytest.CaptureFixture[str]) -> Cli:
+    """The command in this process; any Redis it asks for is missing."""
+
+    def run(*argv: str) -> Result:
+        code = main(argv)
+        out, err = capsys.readouterr()
+        return Result(code, out, err)
+
+    return run
+
+
+@pytest.fixture
+def cli(offline: Cli, server_url: str, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """The command in this process, on the tests' server."""
+    monkeypatch.setenv("SNOWREDIS_URL", server_url)
+    return offline
+
+
+@pytest.fixture
+def command() -> Callable[..., list[str]]:
+    """The command line of the command in a process of its own."""
+    return lambda *argv: [sys.executable, "-P", "-m", "snowredis.cli", *argv]
+
+
+@pytest.fixture
+def process_environment(server_url: str) -> dict[str, str]:
+    packages = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
+    return os.environ | {"PYTHONPATH": packages, "SNOWREDIS_URL": server_url, "TERM": "xterm-256color"}
+
+
+@pytest.fixture
+def short_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory whose path leaves room for that of a socket in it."""
+    return tmp_path_factory.mktemp("d")

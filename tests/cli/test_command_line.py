@@ -1,0 +1,301 @@
+"""The command as a whole: help, exit codes, error messages, what it imports."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+
+import snowredis
+from snowredis import errors
+from snowredis.cli import build_parser, layouts, main
+from snowredis.cli.exits import CommandError, ExitCode, code_of
+
+Cli = Callable[..., Any]
+AN_ID = "249736970576592896"
+
+
+def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for child in action.choices.values():
+                yield from parsers(child)
+
+
+COMMANDS = list(parsers(build_parser()))[1:]
+
+
+@pytest.mark.parametrize("parser", COMMANDS, ids=lambda parser: parser.prog)
+def test_every_command_has_examples_that_parse(parser: argparse.ArgumentParser) -> None:
+    title, *examples = (parser.epilog or "").splitlines()
+    assert title == "examples:"
+    assert examples
+    for example in examples:
+        line = re.split(r" {2,}", example.strip())[0]
+        # each is about its own command, at the beginning or behind a pipe
+        assert parser.prog in line
+        for part in line.split("|"):
+            program, *argv = shlex.split(part)
+            if program == "snowredis":
+                assert callable(build_parser().parse_args(argv).run)
+
+
+@pytest.mark.parametrize("parser", COMMANDS, ids=lambda parser: parser.prog)
+def test_help_fits_into_80_columns(parser: argparse.ArgumentParser, offline: Cli) -> None:
+    result = offline(*parser.prog.split()[1:], "--help")
+    assert result.code == ExitCode.OK
+    assert result.out.startswith("usage: snowredis ")
+    assert max(map(len, result.out.splitlines())) <= 80
+
+
+def test_the_help_names_every_command_and_every_exit_code(offline: Cli) -> None:
+    text = offline("--help").out
+    for parser in COMMANDS:
+        assert parser.prog.split()[1] in text
+    for code in ExitCode:
+        assert str(code.value) in text
+
+
+def test_version(offline: Cli) -> None:
+    assert offline("--version").out == f"snowredis {snowredis.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["--help"],
+        ["decode", AN_ID],
+        ["layout"],
+        ["layout", "twitter"],
+        ["demo", "--help"],
+        ["pool", "--help"],
+    ],
+)
+def test_what_needs_no_redis_imports_none(argv: list[str]) -> None:
+    script = (
+        "import sys; from snowredis.cli import main; code = main(sys.argv[1:]); "
+        "heavy = {'redis', 'rich', 'asyncio'} & set(sys.modules); "
+        "sys.exit(f'imported {heavy}' if heavy else code)"
+    )
+    packages = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
+    done = subprocess.run(
+        [sys.executable, "-c", script, *argv],
+        env=os.environ | {"PYTHONPATH": packages},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout
+
+
+# --- exit codes ------------------------------------------------------------------------------------
+
+
+def test_0_for_what_worked(offline: Cli) -> None:
+    assert offline("decode", AN_ID).code == 0
+
+
+def test_1_for_what_nobody_thought_of(offline: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("of\nall\x1b[31m things")
+
+    monkeypatch.setattr(layouts, "_presets", fail)
+    result = offline("layout")
+    assert result.code == 1
+    assert result.err.startswith(r"snowredis: error: unexpected ZeroDivisionError: of all\x1b[31m things")
+    assert result.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        [],
+        ["pool"],
+        ["no-such-command"],
+        ["decode"],
+        ["generate", "-n", "0"],
+        ["generate", "-n", "٣"],
+        ["generate", "--format", "base99"],
+        ["generate", "--ttl", "nan"],
+        ["generate", "--ttl", "soon"],
+        ["workers", "--watch", "-1"],
+        ["layout", "--epoch", "yesterday"],
+        ["layout", "--worker-bits", "-1"],
+        ["demo", "--seconds", "1"],
+        ["demo", "--workers", "1"],
+        ["pool", "create"],
+    ],
+    ids=" ".join,
+)
+def test_2_for_a_line_that_makes_no_sense(argv: list[str], offline: Cli) -> None:
+    result = offline(*argv)
+    assert result.code == 2
+    assert result.out == ""
+    assert result.err
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["decode", "no id!"],
+        ["decode", AN_ID, "--layout", "nothing-like-it"],
+        ["decode", AN_ID, "--layout", "20/0/0/10/10"],
+        ["layout", "37/0/0/20/16"],
+        ["layout", "--timestamp-bits", "99"],
+        ["generate", "--url", "http://localhost"],
+        ["generate", "--pool", "two words"],
+        ["generate", "--ttl", "0.01"],
+        ["workers", "--url", "embedded:nowhere"],
+    ],
+    ids=" ".join,
+)
+def test_3_for_input_that_cannot_be_used(argv: list[str], cli: Cli) -> None:
+    result = cli(*argv)
+    assert result.code == 3
+    assert result.out == ""
+    assert result.err.startswith("snowredis: error: ")
+    assert result.err.count("\n") == 1
+
+
+def test_3_for_a_variable_that_is_no_setting(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SNOWREDIS_TLL", "30")
+    result = cli("workers")
+    assert result.code == ExitCode.BAD_INPUT
+    assert "SNOWREDIS_TLL is no setting" in result.err
+
+
+@pytest.mark.parametrize(
+    "argv", [["generate"], ["workers"], ["pool", "show"], ["pool", "create", "x"]], ids=" ".join
+)
+def test_4_if_redis_does_not_answer(argv: list[str], offline: Cli) -> None:
+    result = offline(*argv, "--url", "redis://user:secret@127.0.0.1:1/0")
+    assert result.code == 4
+    assert "127.0.0.1:1" in result.err
+    assert "secret" not in result.err
+
+
+@pytest.mark.parametrize(
+    "argv", [["workers", "--pool"], ["pool", "show"], ["pool", "delete", "--yes"]], ids=" ".join
+)
+def test_5_for_a_pool_that_is_not_there_with_those_that_are(
+    argv: list[str], cli: Cli, pool_name: str
+) -> None:
+    cli("pool", "create", pool_name)
+    result = cli(*argv, "nope")
+    assert result.code == 5
+    assert "'nope'" in result.err
+    assert pool_name in result.err
+
+
+def test_6_for_other_settings_than_the_pool_has(cli: Cli, pool_name: str) -> None:
+    cli("pool", "create", pool_name)
+    for argv in (
+        ["generate", "--pool", pool_name, "--layout", "twitter"],
+        ["pool", "create", pool_name, "--ttl", "9"],
+    ):
+        result = cli(*argv)
+        assert result.code == 6
+        assert pool_name in result.err
+
+
+def test_7_for_a_pool_that_is_full(cli: Cli, pool_name: str, server_url: str) -> None:
+    cli("pool", "create", pool_name, "--layout", "41/0/0/0/10")
+    with snowredis.connect(server_url, pool=pool_name, layout="41/0/0/0/10") as holder:
+        holder.claim()
+        result = cli("generate", "--pool", pool_name)
+    assert result.code == 7
+    assert "1 worker ids" in result.err
+
+
+def test_8_for_a_clock_that_cannot_be_used(cli: Cli, pool_name: str, client: redis.Redis) -> None:
+    cli("pool", "create", pool_name, "--layout", "41/0/0/0/10")
+    cli("generate", "--pool", pool_name)
+    # as if this worker id had been used by a host whose clock is an hour ahead
+    key = f"snowredis:{{{pool_name}}}"
+    record = str(client.hget(key, "w:0")).split("|")
+    record[5] = str(int(client.time()[0]) * 1000 + 3_600_000)
+    client.hset(key, "w:0", "|".join(record))
+    result = cli("generate", "--pool", pool_name)
+    assert result.code == 8
+    assert "behind the clock of Redis" in result.err
+
+
+def test_130_after_ctrl_c_and_the_worker_id_is_given_back(
+    cli: Cli, command: Callable[..., list[str]], process_environment: dict[str, str], pool_name: str
+) -> None:
+    cli("pool", "create", pool_name)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        process = subprocess.Popen(
+            command("generate", "-n", "1000000000", "--pool", pool_name),
+            env=process_environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        with process:
+            assert process.stdout
+            assert process.stderr
+            assert process.stdout.readline()
+            process.send_signal(number)
+            process.stdout.read()
+            assert process.stderr.read() == b"\nsnowredis: interrupted\n"
+        assert process.returncode == 130
+        assert "no worker is alive" in cli("workers", "--pool", pool_name).out
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.ConfigError("x"), 3),
+        (errors.LayoutError("x"), 3),
+        (errors.InvalidId("x"), 3),
+        (errors.StoreUnavailable("here", "x"), 4),
+        (errors.StoreReadOnly("here", "x"), 4),
+        (errors.StoreRefused("here", "x"), 4),
+        (errors.PoolNotFound("p"), 5),
+        (errors.LayoutMismatch("p", "a", "b"), 6),
+        (errors.PoolExhausted("p", 1, 1), 7),
+        (errors.LeaseExpired("p", 1, "x"), 8),
+        (errors.LeaseLost("p", 1, "x"), 8),
+        (errors.ClockMovedBack(1, "raise"), 8),
+        (errors.ClockSkewed(1, 1), 8),
+        (errors.GeneratorClosed("p"), 8),
+        (CommandError(ExitCode.POOL_NOT_FOUND, "x"), 5),
+        (OSError("x"), 1),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else str(value),
+)
+def test_every_error_has_its_exit_code(error: Exception, code: int) -> None:
+    assert code_of(error) == code
+
+
+def test_no_error_of_the_library_is_without_an_exit_code() -> None:
+    def kinds(kind: type[Exception]) -> Iterator[type[Exception]]:
+        for child in kind.__subclasses__():
+            yield child
+            yield from kinds(child)
+
+    for kind in kinds(errors.SnowredisError):
+        if kind.__module__ == "snowredis.errors":
+            # never called: only the kind counts
+            assert code_of(kind.__new__(kind)) != ExitCode.ERROR, kind
+
+
+def test_an_encoding_that_knows_no_ellipsis_ends_no_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
+    assert main(["decode", AN_ID]) == 0
+    sys.stdout.flush()
+    shown = raw.getvalue().decode("ascii")
+    assert "+-+" in shown
+    assert "?" not in shown

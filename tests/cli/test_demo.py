@@ -1,0 +1,229 @@
+"""`demo`: its checker, its look, and one run of the whole."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from array import array
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from snowredis.cli.demo import check
+from snowredis.cli.demo.check import Recorded
+from snowredis.cli.demo.fleet import Fleet, Member
+from snowredis.cli.demo.story import Look, Plan, Story
+from snowredis.cli.demo.view import frame, status, verdict_lines
+from snowredis.cli.demo.worker import StepClock
+from snowredis.cli.output import plain
+from snowredis.core.layout import Layout
+from snowredis.lease.inspect import PoolInfo, WorkerInfo
+from snowredis.runtime.clock import Clock
+
+LAYOUT = Layout()
+
+
+def recorded(directory: Path, name: str, ids: list[int], workers: set[int], torn: bytes = b"") -> Recorded:
+    path = directory / name
+    path.write_bytes(array("q", ids).tobytes() + torn)
+    return Recorded(name, path, frozenset(workers))
+
+
+def ids_of(worker: int, ticks: range) -> list[int]:
+    return [
+        LAYOUT.compose(tick=tick, worker=worker, sequence=sequence) for tick in ticks for sequence in range(3)
+    ]
+
+
+# --- the checker -----------------------------------------------------------------------------------
+
+
+def test_ids_that_all_differ_are_good(tmp_path: Path) -> None:
+    files = [recorded(tmp_path, f"f{worker}", ids_of(worker, range(100)), {worker}) for worker in range(3)]
+    verdict = check.check([*files, recorded(tmp_path, "empty", [], set())], LAYOUT)
+    assert verdict.good
+    assert verdict.ids == 900
+
+
+def test_an_id_that_two_processes_made_is_found_and_named(tmp_path: Path) -> None:
+    ids = ids_of(1, range(50))
+    files = [
+        recorded(tmp_path, "one", ids, {1}),
+        recorded(tmp_path, "two", [*ids_of(1, range(60, 70)), ids[30]], {1}),
+    ]
+    verdict = check.check(files, LAYOUT)
+    assert (verdict.duplicates, verdict.strangers, verdict.good) == (1, 0, False)
+    assert verdict.examples == [f"{ids[30]} was made by one and by two"]
+
+
+def test_an_id_that_one_process_made_twice_is_found(tmp_path: Path) -> None:
+    ids = ids_of(1, range(50))
+    for again in ([*ids, ids[-1]], [*ids, ids[0]], [ids[0], *ids]):
+        assert check.check([recorded(tmp_path, "f", again, {1})], LAYOUT).duplicates == 1
+
+
+def test_an_id_of_a_worker_id_that_its_process_never_had_is_found(tmp_path: Path) -> None:
+    verdict = check.check(
+        [recorded(tmp_path, "f", ids_of(1, range(5)) + ids_of(2, range(5, 6)), {1})], LAYOUT
+    )
+    assert (verdict.duplicates, verdict.strangers, verdict.good) == (0, 3, False)
+
+
+def test_half_an_id_that_a_killed_process_left_is_not_counted(tmp_path: Path) -> None:
+    assert check.check([recorded(tmp_path, "f", ids_of(1, range(5)), {1}, b"\x01\x02\x03")], LAYOUT).ids == 15
+
+
+@given(st.lists(st.lists(st.integers(0, 60), max_size=40), max_size=4))
+def test_the_checker_counts_as_a_counter_does(files: list[list[int]]) -> None:
+    before, check._WINDOW = check._WINDOW, 7
+    try:
+        with TemporaryDirectory() as directory:
+            written = [recorded(Path(directory), f"{at}", ids, {0}) for at, ids in enumerate(files)]
+            verdict = check.check(written, LAYOUT)
+    finally:
+        check._WINDOW = before
+    counted = Counter(an_id for ids in files for an_id in ids)
+    assert verdict.ids == sum(counted.values())
+    assert verdict.duplicates == sum(counted.values()) - len(counted)
+
+
+# --- the parts -------------------------------------------------------------------------------------
+
+
+def test_a_clock_that_is_set_back_still_runs() -> None:
+    clock: Clock = StepClock()
+    assert isinstance(clock, StepClock)
+    before = time.time_ns()
+    clock.step(-5_000)
+    assert before - 5_000_000_000 <= clock.time_ns() <= time.time_ns() - 5_000_000_000
+    assert abs(clock.time() - (time.time() - 5)) < 1
+    assert clock.monotonic() <= time.monotonic()
+
+
+def a_story(tmp_path: Path, size: int) -> Story:
+    """In the middle of it, of processes that do nothing."""
+    fleet = Fleet(tmp_path, "unix:///nowhere", "demo", 4.0, 1000)
+    records: dict[int, WorkerInfo] = {}
+    for number in range(size):
+        path = tmp_path / f"ids-{number}"
+        path.write_bytes(bytes(8 * 123_456))
+        process = subprocess.Popen(["sleep", "60"], text=True)
+        fleet.members.append(Member(number + 1, process, path, workers=[number], namespace=number % 3))
+        records[number] = WorkerInfo(
+            worker=number, alive=True, host="h", pid=process.pid, label="", claimed_ms=0, renewed_ms=0,
+            lease_end_ms=3400, lease_left_ms=3400, reserved_until_ms=0, ids_made=1, ids_per_second=1,
+            clock_offset_ms=-5000, namespace=0, clock_backs=1, token_hash="x",
+        )  # fmt: skip
+    info = PoolInfo(
+        name="demo", layout=LAYOUT, signature="", now_ms=0, created_ms=0, floor_ms=0, incarnation="", version=1,
+        capacity=1024, used=size, free=1024 - size, peak=size, claims=size, releases=0, expired=0, adopted=0,
+        lost=0, alarms=0, alarm="",
+    )  # fmt: skip
+    story = Story(fleet, Plan(20.0, size), time.monotonic() - 12, Look(time.monotonic(), info, records))
+    for number in range(10):
+        story.tell(f"line {number} of the story")
+    return story
+
+
+@pytest.mark.parametrize(("width", "height", "size"), [(80, 24, 5), (80, 24, 20), (120, 40, 12), (60, 12, 5)])
+def test_a_frame_fills_the_screen_and_no_more(width: int, height: int, size: int, tmp_path: Path) -> None:
+    story = a_story(tmp_path, size)
+    try:
+        lines = [
+            plain(line)
+            for line in frame(story, "redis-server 7.0.15 (/usr/bin/redis-server)", "note", width, height)
+        ]
+        assert len(lines) == height
+        assert lines[-1] == "note"
+        assert "line 9 of the story" in "\n".join(lines)
+        if width >= 80:
+            assert max(map(len, lines)) <= width
+        assert ("… and" in "\n".join(lines)) == (size == 20 or height == 12)
+        assert f"{size} processes" in status(story)
+    finally:
+        for member in story.fleet.members:
+            member.process.kill()
+            member.process.wait()
+
+
+def test_the_verdict_shows_what_is_wrong(tmp_path: Path) -> None:
+    story = a_story(tmp_path, 0)
+    bad = check.Verdict(ids=10, duplicates=1, strangers=2, examples=["7 was made by pid 1 and by pid 2"])
+    shown = "\n".join(plain(line) for line in verdict_lines(story, bad))
+    assert "duplicates    1" in shown
+    assert "wrong worker  2" in shown
+    assert "7 was made by pid 1 and by pid 2" in shown
+
+
+# --- the whole -------------------------------------------------------------------------------------
+
+
+def start(command: list[str], directory: Path) -> subprocess.Popen[str]:
+    if shutil.which("redis-server") is None:
+        pytest.importorskip("fakeredis")
+    packages = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
+    environment = os.environ | {"PYTHONPATH": packages, "TMPDIR": str(directory)}
+    return subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def left_behind(directory: Path) -> list[str]:
+    """Files, and processes that have one of them on their command line."""
+    found = [str(path) for path in directory.iterdir()]
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        found += [line] if str(directory) in line else []
+    return found
+
+
+@pytest.mark.timeout(100)
+def test_a_whole_demo_makes_no_id_twice_and_leaves_nothing_behind(
+    command: Callable[..., list[str]], short_directory: Path
+) -> None:
+    process = start(command("demo", "--seconds", "6", "--workers", "3", "--plain"), short_directory)
+    out, err = process.communicate()
+    assert err == ""
+    assert process.returncode == 0, out
+    for part in (
+        "snowredis demo on its own ",
+        "they claimed worker ids 0, 1 and 2",
+        "kill -9 worker 1 ",
+        "clock of worker 2 set back by 5.0 s",
+        "it goes on in namespace 1",
+        "worker id 1 is free again",
+        "it claimed worker id 1, the dead one's",
+        "no worker id is leased any more",
+        "duplicates    0  ",
+        "wrong worker  0  ",
+    ):
+        assert part in out, out
+    assert max(map(len, out.splitlines())) <= 100
+    assert left_behind(short_directory) == []
+
+
+@pytest.mark.timeout(60)
+def test_ctrl_c_ends_a_demo_and_leaves_nothing_behind(
+    command: Callable[..., list[str]], short_directory: Path
+) -> None:
+    process = start(command("demo", "--plain"), short_directory)
+    assert process.stdout
+    for line in process.stdout:
+        if "they claimed" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate()
+    assert (process.returncode, err) == (130, "\nsnowredis: interrupted\n")
+    assert left_behind(short_directory) == []

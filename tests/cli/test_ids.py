@@ -1,0 +1,222 @@
+"""`generate` and `decode`."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import snowredis
+from snowredis.cli import decode, options
+from snowredis.core.text import FORMS
+
+Cli = Callable[..., Any]
+LAYOUT = snowredis.layouts["default"]
+# 2026-11-21T03:25:33.674Z, by worker id 5 in namespace 1
+AN_ID = LAYOUT.compose(tick=59541933674, backup=1, worker=5, sequence=7)
+
+
+def json_lines(text: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.fixture(autouse=True)
+def today(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which reading is plausible depends on the date: it is a week after AN_ID."""
+    monkeypatch.setattr(decode, "_now_ms", lambda: LAYOUT.ms_at(59541933674) + 7 * 86_400_000)
+
+
+def test_the_forms_are_those_of_the_library() -> None:
+    assert options.FORMS == FORMS
+
+
+# --- decode ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_id_in_any_form_is_recognised(form: str, offline: Cli) -> None:
+    result = offline("decode", snowredis.encode(AN_ID, form))
+    assert result.code == 0
+    assert str(AN_ID) in result.out.splitlines()[0]
+    assert "2026-11-21T03:25:33.674Z  7.0 days ago" in result.out
+    assert result.out.split("read as", 1)[1].split()[0] == form
+    for label in (
+        "timestamp 59541933674",
+        "backup 1",
+        "worker 5",
+        "sequence 7",
+        "│01│0000000101│0000000111│",
+    ):
+        assert label in result.out
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_json_says_the_same_with_ids_as_strings(form: str, offline: Cli) -> None:
+    text = snowredis.encode(AN_ID, form)
+    (found,) = json_lines(offline("decode", text, "--json").out)
+    assert (found["id"], found["form"], found["text"]) == (str(AN_ID), form, text)
+    assert (found["worker"], found["backup"], found["sequence"]) == (5, 1, 7)
+    assert found["time"] == "2026-11-21T03:25:33.674Z"
+    others = found["other_readings"]
+    assert isinstance(others, list)
+    assert all(isinstance(other["id"], str) for other in others)
+
+
+def test_a_text_of_several_forms_says_what_else_it_could_be(offline: Cli) -> None:
+    # as base62 it would be of 2035; ids are not made ahead of time
+    text = snowredis.encode(AN_ID, "base58")
+    lines = offline("decode", text).out.splitlines()
+    assert lines[0] == f"{text} is {AN_ID}"
+    (other,) = [line for line in lines if line.strip().startswith("or base62")]
+    assert str(snowredis.parse(text, "base62")) in other
+    assert "in 8." in other
+
+
+def test_digits_are_decimal_even_where_that_lies_in_the_future(offline: Cli) -> None:
+    result = offline("decode", str(LAYOUT.compose(tick=10**12)))
+    assert "read as  decimal" in result.out
+    assert "it lies in the future" in result.out
+
+
+def test_the_form_can_be_said(offline: Cli) -> None:
+    text = snowredis.encode(AN_ID, "base58")
+    assert snowredis.parse(text, "base62") != AN_ID
+    assert str(snowredis.parse(text, "base62")) in offline("decode", text, "--format", "base62").out
+
+
+def test_readings_that_the_layout_has_no_bits_for_do_not_count(offline: Cli) -> None:
+    text = snowredis.encode(2**52 + 5, "base36")
+    (found,) = json_lines(offline("decode", text, "--layout", "js-safe", "--json").out)
+    assert found["form"] == "base36"
+    result = offline("decode", str(2**60), "--layout", "js-safe")
+    assert result.code == 3
+    assert "only 53" in result.err
+
+
+def test_several_ids_and_standard_input(offline: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"  {AN_ID + 1}\n\n{AN_ID + 2} {AN_ID + 3}\n"))
+    found = json_lines(offline("decode", str(AN_ID), "-", str(AN_ID + 4), "--json").out)
+    assert [line["id"] for line in found] == [str(AN_ID + more) for more in range(5)]
+
+
+def test_a_bad_id_does_not_keep_the_others_from_being_read(offline: Cli) -> None:
+    result = offline("decode", str(AN_ID), "bad\x1b[31m!", str(AN_ID + 1))
+    assert result.code == 3
+    assert str(AN_ID + 1) in result.out
+    assert result.err.startswith("snowredis: error: ")
+    assert "\x1b" not in result.err
+
+
+def test_the_layout_may_come_from_the_environment(offline: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SNOWREDIS_LAYOUT", "twitter")
+    result = offline("decode", "1541815603606036480")
+    assert "2022-06-28T16:07:40.105Z" in result.out
+    assert "twitter  41/5/0/5/12" in result.out
+    assert "default  41/" in offline("decode", str(AN_ID), "--layout", "default").out
+
+
+def test_a_time_past_the_year_9999_is_no_error(offline: Cli) -> None:
+    result = offline("decode", str(2**62), "--layout", "63/0/0/0/0;tick_ms=60000")
+    assert result.code == 0
+    assert "past the year 9999" in result.out
+
+
+@pytest.mark.parametrize("name", snowredis.layouts)
+def test_the_boxes_of_every_preset_fit_into_80_columns(name: str, offline: Cli) -> None:
+    layout = snowredis.layouts[name]
+    an_id = layout.compose(
+        tick=layout.max_tick,
+        datacenter=layout.datacenters - 1,
+        backup=layout.namespaces - 1,
+        worker=layout.workers - 1,
+        sequence=layout.sequences - 1,
+    )
+    shown = offline("decode", str(an_id), "--layout", name).out.splitlines()
+    (bits,) = [line for line in shown if "│" in line and set(line) <= set(" │01")][:1]
+    assert bits.replace("│", "").strip() == f"{an_id:064b}"
+    for label, width in layout.fields:
+        assert not width or any(f"{label} {(1 << width) - 1}" in line for line in shown)
+    assert max(map(len, shown)) <= 80
+
+
+# --- generate --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_ids_are_made_in_any_form(form: str, cli: Cli, pool_name: str) -> None:
+    cli("pool", "create", pool_name)
+    result = cli("generate", "-n", "3", "--format", form, "--pool", pool_name)
+    assert (result.code, result.err) == (0, "")
+    made = [snowredis.parse(text, form) for text in result.out.split()]
+    assert made == sorted(set(made))
+    assert len(made) == 3
+
+
+def test_settings_that_are_not_said_are_the_pools_own(cli: Cli, pool_name: str) -> None:
+    cli(
+        "pool",
+        "create",
+        pool_name,
+        "--layout",
+        "twitter",
+        "--datacenter",
+        "3",
+        "--ttl",
+        "7",
+        "--redis-skew",
+        "1",
+    )
+    result = cli("generate", "--pool", pool_name)
+    assert result.code == 0
+    assert snowredis.layouts["twitter"].decode(int(result.out)).datacenter == 3
+
+
+def test_settings_come_from_the_environment(
+    cli: Cli, pool_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SNOWREDIS_POOL", pool_name)
+    monkeypatch.setenv("SNOWREDIS_TTL", "7")
+    assert cli("pool", "create", pool_name).code == 0
+    assert cli("pool", "create", pool_name, "--ttl", "7").code == 0
+    assert cli("generate").code == 0
+    assert cli("generate", "--ttl", "8").code == 6
+
+
+def test_more_than_one_batch_and_the_worker_id_is_given_back(cli: Cli, pool_name: str) -> None:
+    cli("pool", "create", pool_name)
+    made = list(map(int, cli("generate", "-n", "20000", "--pool", pool_name).out.split()))
+    assert made == sorted(set(made))
+    assert len(made) == 20000
+    assert "no worker is alive" in cli("workers", "--pool", pool_name).out
+
+
+def test_a_first_start_says_why_it_waits(cli: Cli, pool_name: str) -> None:
+    result = cli("generate", "--pool", pool_name, "--ttl", "1")
+    assert result.code == 0
+    assert result.err.startswith("snowredis: warning: pool ")
+    assert f"snowredis pool create {pool_name}" in result.err
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(
+    cli: Cli, command: Callable[..., list[str]], process_environment: dict[str, str], pool_name: str
+) -> None:
+    cli("pool", "create", pool_name)
+    process = subprocess.Popen(
+        command("generate", "-n", "1000000", "--pool", pool_name),
+        env=process_environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    with process:
+        assert process.stdout
+        assert process.stderr
+        assert process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 0
+    assert "no worker is alive" in cli("workers", "--pool", pool_name).out

@@ -1,0 +1,73 @@
+"""`layout`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import snowredis
+
+Cli = Callable[..., Any]
+
+
+def test_without_arguments_it_shows_every_preset_in_80_columns(offline: Cli) -> None:
+    result = offline("layout")
+    assert result.code == 0
+    rows = {line.split()[0]: line for line in result.out.splitlines() if line}
+    assert set(snowredis.layouts) <= set(rows)
+    assert "2024-11-20" in rows["uid-generator"]
+    assert max(map(len, result.out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("name", snowredis.layouts)
+def test_a_preset_in_full_says_where_it_comes_from(name: str, offline: Cli) -> None:
+    result = offline("layout", name)
+    assert result.code == 0
+    assert snowredis.layouts[name].describe() in result.out
+    assert "source " in result.out
+
+
+def test_a_spec_and_the_same_by_options(offline: Cli) -> None:
+    spec = "39/0/0/16/8;tick_ms=10;epoch_ms=1767225600000;worker_last=1"
+    options = (
+        "--timestamp-bits 39 --backup-bits 0 --worker-bits 16 --sequence-bits 8 --tick-ms 10 --worker-last"
+    )
+    by_spec = offline("layout", spec)
+    assert by_spec.code == 0
+    for epoch in ("2026-01-01", "2026-01-01T01:00:00+01:00", "1767225600000"):
+        assert offline("layout", *options.split(), "--epoch", epoch).out == by_spec.out
+
+
+def test_options_change_a_named_layout(offline: Cli) -> None:
+    (changed,) = [json.loads(offline("layout", "twitter", "--epoch", "2020-01-01", "--json").out)]
+    assert changed["name"] is None
+    assert (changed["datacenter_bits"], changed["epoch_ms"]) == (5, 1577836800000)
+
+
+def test_json_has_one_layout_or_all(offline: Cli) -> None:
+    everything = json.loads(offline("layout", "--json").out)
+    assert [layout["name"] for layout in everything] == list(snowredis.layouts)
+    one = json.loads(offline("layout", "game", "--json").out)
+    assert one in everything
+    assert one["workers"] == 1048576
+
+
+def test_a_layout_that_cannot_be_is_refused_with_the_reason(offline: Cli) -> None:
+    result = offline(
+        "layout",
+        "--timestamp-bits",
+        "37",
+        "--backup-bits",
+        "0",
+        "--worker-bits",
+        "20",
+        "--sequence-bits",
+        "16",
+    )
+    assert result.code == 3
+    assert "73 bits do not fit in 63" in result.err
+    assert "4.4 years" in result.err
+    assert "did you mean 'twitter'" in offline("layout", "twiter").err

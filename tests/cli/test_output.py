@@ -1,0 +1,104 @@
+"""Lines, tables and numbers; foreign text made harmless."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from snowredis.cli import output
+from snowredis.cli.output import Column
+
+anything = st.text(st.characters(), max_size=60)
+
+
+@given(anything, st.none() | st.integers(1, 30))
+def test_printable_text_moves_no_cursor_and_keeps_its_width(text: str, limit: int | None) -> None:
+    shown = output.printable(text, limit)
+    assert all(char == " " or unicodedata.category(char)[0] not in "CZ" for char in shown)
+    if limit is not None:
+        assert output.width_of(shown) <= limit
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain text, ünïcode 日本", "plain text, ünïcode 日本"),
+        ("\x1b[31m", r"\x1b[31m"),
+        ("\x9b", r"\x9b"),
+        ("a\nb\tc\x00", r"a\x0ab\x09c\x00"),
+        ("\u202e\u200b\ufeff", r"\u202e\u200b\ufeff"),
+        ("\ud800", r"\ud800"),
+        ("\U000e0041", r"\U000e0041"),
+    ],
+)
+def test_control_characters_are_shown_as_escapes(text: str, shown: str) -> None:
+    assert output.printable(text) == shown
+
+
+@given(st.lists(st.tuples(anything, anything), max_size=6), st.integers(20, 60))
+def test_the_lines_of_a_table_stand_below_each_other(rows: list[tuple[str, str]], width: int) -> None:
+    columns = [Column("left", shrinks=True), Column("right", right=True, shrinks=True)]
+    cells = [[output.printable(cell) for cell in row] for row in rows]
+    lines = [output.plain(line) for line in output.table(columns, cells, width)]
+    assert len({output.width_of(line) for line in lines}) == 1
+    assert output.width_of(lines[0]) <= width
+
+
+def test_only_columns_that_may_are_cut_the_widest_first() -> None:
+    columns = [Column("id"), Column("host", shrinks=True), Column("label", shrinks=True)]
+    lines = output.table(columns, [["1234567890", "h" * 30, "l" * 10]], 36)
+    assert output.plain(lines[1]) == f"1234567890  {'h' * 11}…  {'l' * 10}"
+
+
+def test_a_column_takes_no_less_than_it_says() -> None:
+    lines = output.table([Column("n", right=True, least=5), Column("x")], [["1", "y"]])
+    assert [output.plain(line) for line in lines] == ["    n  x", "    1  y"]
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"),
+    [(0, "0"), (999, "999"), (1000, "1.00 k"), (12_345, "12.3 k"), (99_960, "100 k"), (999_499, "999 k")]
+    + [(999_500, "1.00 M"), (4_500_000, "4.50 M"), (7_123_456_789, "7.12 G"), (10**13, "10000 G")],
+)
+def test_counts_are_short(number: int, shown: str) -> None:
+    assert output.compact(number) == shown
+
+
+@pytest.mark.parametrize(
+    ("ms", "shown"),
+    [(0, "0.0 s"), (3_440, "3.4 s"), (59_900, "59.9 s"), (60_000, "1.0 min"), (3_600_000, "1.0 h")]
+    + [(47 * 3_600_000, "47.0 h"), (72 * 3_600_000, "3.0 days"), (365.25 * 86_400_000 * 3, "3.0 years")],
+)
+def test_durations_are_short(ms: float, shown: str) -> None:
+    assert output.duration(ms) == shown
+
+
+@pytest.mark.parametrize(
+    ("ms", "shown"),
+    [(0, "+0 ms"), (12, "+12 ms"), (-5_001, "-5001 ms"), (60_000, "+1.0 min"), (-60_000, "-1.0 min")],
+)
+def test_clock_offsets_have_a_sign(ms: int, shown: str) -> None:
+    assert output.offset(ms) == shown
+
+
+def test_colours_are_codes_around_the_same_text() -> None:
+    line: output.Line = [("plain ", ""), ("good", "good"), (" dim", "dim")]
+    assert output.coloured(line) == "plain \x1b[32mgood\x1b[0m\x1b[2m dim\x1b[0m"
+    assert output.plain(output.cropped(line, 8)) == "plain g…"
+
+
+def test_no_colour_where_it_is_not_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal:
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert output.wants_colour(Terminal())  # type: ignore[arg-type]
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not output.wants_colour(Terminal())  # type: ignore[arg-type]
+    monkeypatch.setenv("TERM", "dumb")
+    assert not output.is_terminal(Terminal())  # type: ignore[arg-type]

@@ -1,0 +1,287 @@
+"""`workers` and `pool`."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+
+import snowredis
+from snowredis.cli import pool_show, workers
+from snowredis.core.presets import resolve_layout
+
+Cli = Callable[..., Any]
+# sets the title, colours, hides what follows, moves the cursor, ends the line, turns the text round, is wide
+HOSTILE = [
+    "\x1b]0;owned\x07",
+    "\x1b[31mred",
+    "\x1b[8m",
+    "\x9b2J",
+    "two\nlines\r",
+    "\u202egnp.exe",
+    "日本語" * 30,
+    "[bold red]markup[/]",
+    "[link=http://example.com]here[/link]",
+    "x" * 100,
+]
+
+
+@pytest.fixture
+def fleet(cli: Cli, pool_name: str, server_url: str) -> Iterator[list[snowredis.Generator]]:
+    """Three living workers."""
+    cli("pool", "create", pool_name)
+    made = [snowredis.connect(server_url, pool=pool_name, label=f"web {number}") for number in range(3)]
+    for ids in made:
+        ids.claim()
+    yield made
+    for ids in made:
+        ids.close()
+
+
+# --- workers ---------------------------------------------------------------------------------------
+
+
+def test_the_table_shows_who_is_alive(cli: Cli, pool_name: str, fleet: list[snowredis.Generator]) -> None:
+    result = cli("workers", "--pool", pool_name)
+    assert result.code == 0
+    head, use, empty, titles, *rows = result.out.splitlines()
+    assert pool_name in head
+    assert use.startswith("3 of 1,024 worker ids leased  1,021 free  peak 3")
+    assert (empty, titles.split()[0]) == ("", "worker")
+    assert [row.split()[0] for row in rows] == ["0", "1", "2"]
+    assert all(str(os.getpid()) in row and "web" in row for row in rows)
+
+
+def test_all_shows_free_worker_ids_too(cli: Cli, pool_name: str, fleet: list[snowredis.Generator]) -> None:
+    fleet[1].close()
+    assert len(cli("workers", "--pool", pool_name).out.splitlines()) == 4 + 2
+    assert [line.split()[1] for line in cli("workers", "--pool", pool_name, "--all").out.splitlines()[4:]][
+        1
+    ] == "free"
+
+
+def test_json_is_one_object(cli: Cli, pool_name: str, fleet: list[snowredis.Generator]) -> None:
+    found = json.loads(cli("workers", "--pool", pool_name, "--json").out)
+    assert found["pool"]["name"] == pool_name
+    assert found["pool"]["settings"]["ttl_ms"] == "30000"
+    assert [worker["label"] for worker in found["workers"]] == ["web 0", "web 1", "web 2"]
+    assert all(worker["heartbeat_age_ms"] >= 0 for worker in found["workers"])
+
+
+def hostile(client: redis.Redis, pool: str) -> None:
+    """Records as any process with access could write them: connect() would not."""
+    key = f"snowredis:{{{pool}}}"
+    for worker, text in enumerate(HOSTILE):
+        record = str(client.hget(key, "w:0")).split("|")
+        record[9] = json.dumps({"host": text, "pid": "1; rm", "label": text})
+        client.hset(key, f"w:{worker + 1}", "|".join(record))
+        client.zadd(f"{key}:leases", {str(worker + 1): float(record[4])})
+    client.hset(key, mapping={"records": 3 + len(HOSTILE) - 2, "alarms": 1, "alarm": "\x1b[31malarm"})
+
+
+def harmless(text: str) -> bool:
+    return all(char == "\n" or char.isprintable() for char in text)
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+def test_hostile_hosts_and_labels_do_nothing_to_a_terminal(
+    columns: int,
+    cli: Cli,
+    pool_name: str,
+    fleet: list[snowredis.Generator],
+    client: redis.Redis,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hostile(client, pool_name)
+    monkeypatch.setattr(workers, "terminal_width", lambda: columns)
+    for argv in (["workers", "--pool", pool_name], ["pool", "show", pool_name], ["pool", "show"]):
+        result = cli(*argv)
+        assert result.code == 0
+        assert harmless(result.out)
+        assert harmless(result.err)
+    shown = cli("workers", "--pool", pool_name).out.splitlines()
+    assert len(shown) == 4 + 1 + len(HOSTILE)
+    assert any("[bold" in line for line in shown)
+    # json.dumps escapes what a terminal would obey; nothing is cut
+    exact = cli("workers", "--pool", pool_name, "--json").out
+    assert harmless(exact)
+    assert json.loads(exact)["workers"][1]["label"] == HOSTILE[0]
+
+
+def test_without_a_terminal_watch_prints_one_object_after_the_other(
+    cli: Cli, pool_name: str, fleet: list[snowredis.Generator], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = iter(range(3))
+
+    def stop(_: float) -> None:
+        if next(looks) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("time.sleep", stop)
+    result = cli("workers", "--pool", pool_name, "--watch", "--json")
+    assert result.code == 130
+    assert [len(json.loads(line)["workers"]) for line in result.out.splitlines()] == [3, 3, 3]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_on_a_terminal_watch_draws_in_its_place_and_leaves_the_last_state(
+    cli: Cli,
+    pool_name: str,
+    fleet: list[snowredis.Generator],
+    client: redis.Redis,
+    command: Callable[..., list[str]],
+    process_environment: dict[str, str],
+) -> None:
+    pytest.importorskip("rich")
+    hostile(client, pool_name)
+    leader, follower = pty.openpty()
+    process = subprocess.Popen(
+        command("workers", "--pool", pool_name, "--watch", "0.1"),
+        env=process_environment | {"LINES": "40", "COLUMNS": "80"},
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+        start_new_session=True,
+    )
+    os.close(follower)
+    seen = b""
+    try:
+        # three frames
+        while seen.count(b"worker ids leased") < 3:
+            seen += os.read(leader, 65536)
+        process.send_signal(signal.SIGINT)
+        while True:
+            try:
+                seen += os.read(leader, 65536)
+            except OSError:  # its end of the terminal is closed
+                break
+    finally:
+        process.kill()
+        assert process.wait(10) == 130
+        os.close(leader)
+    drawn, left = seen.split(b"\x1b[?1049l")
+    assert b"\x1b[?1049h" in drawn
+    assert b"worker ids leased" in left
+    for text in (b"]0;owned\x07", b"\x1b[8m", "\x9b2J".encode(), "\u202e".encode()):
+        assert text not in seen
+    assert b"[bold" in left
+
+
+# --- pool ------------------------------------------------------------------------------------------
+
+
+def test_a_pool_is_made_once(cli: Cli, pool_name: str) -> None:
+    first = cli("pool", "create", pool_name, "--layout", "game", "--ttl", "60", "--failover-slack", "15")
+    assert first.code == 0
+    assert "was made" in first.out
+    assert "game  27/0/0/20/16" in first.out
+    again = cli("pool", "create", pool_name, "--layout", "game", "--ttl", "60", "--failover-slack", "15")
+    assert again.code == 0
+    assert "nothing was changed" in again.out
+
+
+def test_constants_that_cannot_work_are_refused(cli: Cli, pool_name: str) -> None:
+    result = cli("pool", "create", pool_name, "--ttl", "10", "--max-clock-lead", "9")
+    assert result.code == 3
+    assert "too short" in result.err
+    assert cli("pool", "show", pool_name).code == 5
+
+
+def test_show_tells_one_pool_in_full_and_all_in_a_table(
+    cli: Cli, pool_name: str, fleet: list[snowredis.Generator]
+) -> None:
+    one = cli("pool", "show", pool_name).out
+    for part in ("default  41/0/2/10/10", "30 s", "3 of 1,024 leased", "claims 3", "none: made by a person"):
+        assert part in one
+    table = cli("pool", "show").out
+    (row,) = [line for line in table.splitlines() if line.startswith(pool_name)]
+    assert row.split()[1:3] == ["3", "1,024"]
+
+
+def test_show_as_json(cli: Cli, pool_name: str) -> None:
+    cli("pool", "create", pool_name, "--layout", "sonyflake")
+    one = json.loads(cli("pool", "show", pool_name, "--json").out)
+    assert (one["name"], one["capacity"]) == (pool_name, 65536)
+    assert resolve_layout(one["layout"]) == snowredis.layouts["sonyflake"]
+    assert pool_name in [pool["name"] for pool in json.loads(cli("pool", "show", "--json").out)]
+
+
+def test_keys_that_only_look_like_a_pool_do_not_hide_the_others(
+    cli: Cli, pool_name: str, client: redis.Redis
+) -> None:
+    cli("pool", "create", pool_name)
+    keys = ["snowredis:{two words\x1b[31m}", f"snowredis:{{{pool_name}-other}}"]
+    for key in keys:
+        client.set(key, "somebody else's")
+    try:
+        result = cli("pool", "show")
+    finally:
+        client.delete(*keys)
+    assert result.code == 0
+    assert pool_name in result.out
+    assert result.err.count("\n") == 2
+    assert "\x1b" not in result.err
+
+
+def test_a_redis_without_pools_says_how_to_make_one(cli: Cli, server_url: str) -> None:
+    empty = f"{server_url}?db=9"
+    assert "make one with: snowredis pool create" in cli("pool", "show", "--url", empty).out
+    assert "There is no pool at all" in cli("workers", "--url", empty).err
+
+
+def test_delete_refuses_while_workers_are_alive(
+    cli: Cli, pool_name: str, fleet: list[snowredis.Generator]
+) -> None:
+    refused = cli("pool", "delete", pool_name, "--yes")
+    assert refused.code == 3
+    assert "3 living workers" in refused.err
+    forced = cli("pool", "delete", pool_name, "--yes", "--force")
+    assert forced.code == 0
+    assert "3 living workers lose their leases" in forced.out
+    assert cli("pool", "show", pool_name).code == 5
+
+
+def test_delete_wants_yes_where_nobody_can_be_asked(
+    cli: Cli, pool_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli("pool", "create", pool_name)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+    refused = cli("pool", "delete", pool_name)
+    assert refused.code == 2
+    assert "--yes" in refused.err
+    assert cli("pool", "show", pool_name).code == 0
+
+
+@pytest.mark.parametrize(
+    ("answer", "deleted"), [("y", True), (" YES ", True), ("", False), ("n", False), (None, False)]
+)
+def test_delete_asks_at_a_terminal(
+    answer: str | None, deleted: bool, cli: Cli, pool_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    cli("pool", "create", pool_name)
+    monkeypatch.setattr(sys, "stdin", Terminal("" if answer is None else f"{answer}\n"))
+    result = cli("pool", "delete", pool_name)
+    assert f"delete pool {pool_name}" in result.out
+    assert result.code == (0 if deleted else 1)
+    assert cli("pool", "show", pool_name).code == (5 if deleted else 0)
+
+
+def test_the_durations_are_those_of_the_library() -> None:
+    from snowredis.lease.model import PoolConfig
+
+    assert {f"{name}_ms" for name in pool_show.DURATIONS} == {
+        name for name in PoolConfig.__dataclass_fields__ if name.endswith("_ms")
+    }

@@ -1,0 +1,301 @@
+"""The headers of the Lua scripts say what the scripts do: keys, arguments, answers, and no globals.
+
+Read with a tokenizer, so that comments and strings cannot mislead; which globals a script touches
+stands in its byte code, for every path and not only for those that some call takes.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass
+from importlib import resources
+
+import pytest
+
+from snowredis.lease.scripts import SCRIPTS, load, read_lua
+
+# what Redis 6.2 gives to scripts, as far as it is needed here
+GLOBALS_READ = {
+    *("KEYS", "ARGV", "redis", "string", "math", "table"),
+    *("tonumber", "tostring", "type", "ipairs"),
+}
+COMMANDS_WITHOUT_A_KEY = {"TIME", "INFO"}
+# documented type -> the function that checks it
+CHECKED_BY = {"int": "int", "0": "int", "string": "str", "hex": "str", "ints": "str"}
+
+_TOKEN = re.compile(
+    r"""(?P<comment>--[^\n]*)|(?P<space>\s+)|'(?P<string>(?:[^'\\\n]|\\.)*)'"""
+    r"""|(?P<word>[A-Za-z_]\w*)|(?P<number>\d+(?:\.\d+)?(?:e\d+)?)|(?P<sign>\.\.\.?|[~=<>]=|[^\w\s'"])"""
+)
+
+
+@dataclass(frozen=True)
+class Argument:
+    index: int
+    name: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class Header:
+    """What stands above a script's first line of code."""
+
+    name: str
+    keys: dict[int, str]
+    arguments: list[Argument]
+    statuses: set[str]
+    cost: str
+
+
+def header_of(source: str) -> Header:
+    lines = []
+    for line in source.splitlines():
+        if not line.startswith("--"):
+            break
+        lines.append(line[2:].strip())
+    text = "\n".join(lines)
+    returns = re.search(r"^Returns (.*?)(?=^Cost|\Z)", text, re.MULTILINE | re.DOTALL)
+    cost = re.search(r"^Cost +(\S.*)$", text, re.MULTILINE)
+    return Header(
+        name=lines[0].partition(":")[0] if lines else "",
+        keys={int(index): name for index, name in re.findall(r"^KEYS\[(\d+)\] (\w+)", text, re.MULTILINE)},
+        arguments=[
+            Argument(int(index), name, kind)
+            for index, name, kind in re.findall(r"^ARGV\[(\d+)\] (\w+) +(\w+)", text, re.MULTILINE)
+        ],
+        statuses=set(re.findall(r"(?:^|\|) *([a-z]+),", returns.group(1))) if returns else set(),
+        cost=cost.group(1) if cost else "",
+    )
+
+
+def tokens_of(source: str) -> list[str]:
+    """The code of *source*: strings as "'text", everything else as it stands."""
+    tokens, place = [], 0
+    while place < len(source):
+        match = _TOKEN.match(source, place)
+        assert match is not None, f"no token at {source[place : place + 20]!r}"
+        place = match.end()
+        if match.lastgroup == "string":
+            tokens.append("'" + match["string"])
+        elif match.lastgroup not in ("comment", "space"):
+            tokens.append(match.group())
+    return tokens
+
+
+def windows(tokens: list[str], *pattern: str) -> list[list[str]]:
+    """Where *pattern* occurs; an empty text in it stands for any token."""
+    size = len(pattern)
+    found = (tokens[place : place + size] for place in range(len(tokens) - size + 1))
+    return [window for window in found if all(map(lambda want, is_: want in ("", is_), pattern, window))]
+
+
+def problems(name: str, source: str, common: str) -> list[str]:
+    """What is wrong with script *name*, or with the common part if that is its name."""
+    header, shared = header_of(source), header_of(common)
+    tokens = tokens_of(source)
+    is_common = name == "common"
+    wrong = []
+    if header.name != name:
+        wrong.append(f"the header is that of {header.name!r}")
+    if not is_common and "KEYS, ARGV[1..11] as in common" not in source:
+        wrong.append("the header does not say that the common arguments come first")
+
+    # arguments: contiguous, each read exactly where it is checked, under its own name, as its own type
+    first = 1 if is_common else len(shared.arguments) + 1
+    indices = [argument.index for argument in header.arguments]
+    if indices != list(range(first, first + len(indices))):
+        wrong.append(f"the arguments are numbered {indices}, not from {first} on")
+    checked = windows(tokens, "", "(", "", ",", "ARGV", "[", "", "]")
+    found = {(window[6], window[2], window[0]) for window in checked}
+    documented = {(str(a.index), f"'{a.name}", CHECKED_BY.get(a.kind, a.kind)) for a in header.arguments}
+    wrong += [f"ARGV[{index}] is read as {how} {what}" for index, what, how in sorted(found - documented)]
+    wrong += [f"ARGV[{index}] is not read as {how} {what}" for index, what, how in sorted(documented - found)]
+    if tokens.count("ARGV") != len(documented):
+        wrong.append(f"ARGV is read {tokens.count('ARGV')} times for {len(documented)} arguments")
+
+    # keys: documented, and the first argument of every command
+    if is_common and sorted(shared.keys) != list(range(1, len(shared.keys) + 1)):
+        wrong.append(f"the keys are numbered {sorted(shared.keys)}")
+    used = windows(tokens, "KEYS", "[", "", "]")
+    wrong += [f"KEYS[{w[2]}] is not documented" for w in used if w[2] not in map(str, shared.keys)]
+    if tokens.count("KEYS") != len(used):
+        wrong.append("KEYS is read without a number")
+    for how in ("call", "pcall"):
+        for window in windows(tokens, "redis", ".", how, "(", "", "", ""):
+            if window[4][1:] not in COMMANDS_WITHOUT_A_KEY and window[5:] != [",", "KEYS"]:
+                wrong.append(f"{window[4][1:]} is not given a key of KEYS")
+            if not window[4].startswith("'"):
+                wrong.append(f"the command {window[4]} is computed")
+
+    # answers
+    if not is_common:
+        statuses = {window[4][1:] for window in windows(tokens, "answer", "(", "pool", ",", "")}
+        statuses |= {window[2][1:] for window in windows(tokens, "return", "{", "")}
+        if statuses != header.statuses:
+            wrong.append(f"answers {sorted(statuses)}, documented are {sorted(header.statuses)}")
+        if not header.cost.startswith("O("):
+            wrong.append("the cost is not documented")
+        if not windows(tokens, "if", "bad", "then", "return", "refuse"):
+            wrong.append("what is refused is not answered")
+    return wrong
+
+
+# --- globals, from the byte code of Lua 5.1 (lundump.c, lopcodes.h) -----------------------------------
+
+OP_GETGLOBAL, OP_SETGLOBAL = 5, 7
+
+
+class Bytecode:
+    """Reads what string.dump() wrote on a 64-bit little-endian machine."""
+
+    def __init__(self, dump: bytes) -> None:
+        # version 5.1, little-endian, int of 4 bytes, size_t of 8, instructions of 4, numbers of 8
+        assert dump[:12] == b"\x1bLua\x51\x00\x01\x04\x08\x04\x08\x00", dump[:12]
+        self._dump, self._place = dump, 12
+        self.read: set[str] = set()
+        self.written: set[str] = set()
+        self._function()
+
+    def _take(self, form: str) -> int:
+        value: int = struct.unpack_from("<" + form, self._dump, self._place)[0]
+        self._place += struct.calcsize("<" + form)
+        return value
+
+    def _text(self) -> str:
+        size = self._take("Q")
+        self._place += size
+        return self._dump[self._place - size : self._place - 1].decode("latin-1") if size else ""
+
+    def _function(self) -> None:
+        self._text()
+        self._place += 2 * 4 + 4
+        code = [self._take("I") for _ in range(self._take("I"))]
+        constants = [self._constant() for _ in range(self._take("I"))]
+        for word in code:
+            if word & 0x3F in (OP_GETGLOBAL, OP_SETGLOBAL):
+                names = self.read if word & 0x3F == OP_GETGLOBAL else self.written
+                names.add(str(constants[word >> 14]))
+        for _ in range(self._take("I")):
+            self._function()
+        # for debuggers: lines, names of locals and of upvalues
+        for _ in range(self._take("I")):
+            self._take("I")
+        for _ in range(self._take("I")):
+            self._text()
+            self._place += 8
+        for _ in range(self._take("I")):
+            self._text()
+
+    def _constant(self) -> object:
+        kind = self._take("B")
+        if kind == 4:
+            return self._text()
+        if kind == 0:
+            return None
+        return self._take("d" if kind == 3 else "B")
+
+
+def globals_of(source: str) -> Bytecode:
+    lua51 = pytest.importorskip("lupa.lua51")
+    runtime = lua51.LuaRuntime(encoding=None)
+    dump = runtime.eval(b"function(source) return string.dump(assert(loadstring(source))) end")
+    return Bytecode(dump(source.encode()))
+
+
+# --- the tests ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["common", *SCRIPTS])
+def test_a_header_says_what_the_script_does(name: str) -> None:
+    assert problems(name, read_lua(name), read_lua("common")) == []
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_script_writes_no_global_and_reads_only_what_redis_gives(name: str) -> None:
+    found = globals_of(load(name).source)
+    assert found.written == set()
+    assert found.read <= GLOBALS_READ
+    assert {"KEYS", "ARGV", "redis"} <= found.read
+
+
+def test_every_lua_file_is_a_script_and_every_script_a_file() -> None:
+    files = {
+        entry.name.removesuffix(".lua")
+        for entry in resources.files("snowredis.lease").joinpath("lua").iterdir()
+        if entry.name.endswith(".lua")
+    }
+    assert files == {"common", *SCRIPTS}
+
+
+def test_every_documented_key_and_argument_is_found() -> None:
+    common = header_of(read_lua("common"))
+    assert common.keys == {1: "pool", 2: "leases", 3: "events"}
+    assert [argument.name for argument in common.arguments][:2] == ["signature", "ttl_ms"]
+    claim = header_of(read_lua("claim"))
+    assert (claim.arguments[0].index, claim.arguments[-1].index) == (12, 17)
+    assert claim.statuses == {"ok", "signature", "settling", "exhausted", "behind"}
+
+
+DOCTORED = [
+    # header
+    ("claim", "-- claim:", "-- take:", "header is that of 'take'"),
+    ("claim", "ARGV[15] fit_ms      int", "ARGV[15] fit          int", "ARGV[15] is read as int 'fit_ms"),
+    ("claim", "ARGV[15] fit_ms      int", "ARGV[15] fit_ms      hex", "ARGV[15] is not read as str 'fit_ms"),
+    ("claim", "-- ARGV[17] owner ", "-- ARGV[18] owner ", "are numbered [12, 13, 14, 15, 16, 18]"),
+    ("claim", "-- ARGV[16] wait_ms", "-- wait_ms", "ARGV[16] is read as int 'wait_ms"),
+    ("claim", "KEYS, ARGV[1..11] as in common", "as in common", "common arguments come first"),
+    (
+        "claim",
+        "       | settling, common",
+        "       | common",
+        "answers ['behind', 'exhausted', 'ok', 'settling'",
+    ),
+    ("claim", "-- Cost    O(log pool)", "--", "the cost is not documented"),
+    ("common", "-- KEYS[3] events", "-- events", "KEYS[3] is not documented"),
+    # body
+    ("claim", "int('fit_ms', ARGV[15]", "int('fit', ARGV[15]", "ARGV[15] is read as int 'fit"),
+    ("claim", "ARGV[16], 0", "ARGV[15], 0", "ARGV[15] is read as int 'wait_ms"),
+    ("claim", "local owner = str('owner', ARGV[17],", "local owner = f('{}',", "ARGV[17] is not read"),
+    ("claim", "if bad then return refuse() end", "", "what is refused is not answered"),
+    ("claim", "return answer(pool, 'settling', '1')", "return answer(pool, 'busy')", "'busy'"),
+    ("claim", "'ZADD', KEYS[2], r.lease_end", "'ZADD', 'leases', r.lease_end", "ZADD is not given a key"),
+    ("claim", "local token_hash = sha(token)", "local n = #ARGV", "ARGV is read 7 times for 6"),
+    ("release", "redis.call('HDEL', KEYS[1]", "redis.call('HDEL', KEYS[4]", "KEYS[4] is not documented"),
+    ("release", "redis.call('HDEL', KEYS[1]", "redis.call('HDEL', unpack(KEYS)", "KEYS is read without"),
+    ("release", "redis.call('HDEL', KEYS[1]", "redis.call(what, KEYS[1]", "the command what is computed"),
+]
+
+
+@pytest.mark.parametrize(("name", "old", "new", "problem"), DOCTORED)
+def test_the_check_sees_a_header_or_a_body_that_was_doctored(
+    name: str, old: str, new: str, problem: str
+) -> None:
+    source = read_lua(name)
+    assert old in source
+    doctored = source.replace(old, new)
+    found = problems(name, doctored, doctored if name == "common" else read_lua("common"))
+    assert any(problem in text for text in found), found
+
+
+def test_the_check_is_not_misled_by_comments_and_strings() -> None:
+    source = read_lua("create")
+    harmless = source + "\n-- ARGV[12], KEYS[9], redis.call('GET', 'x')\nlocal text = 'ARGV[13] -- KEYS[8]'\n"
+    assert problems("create", harmless, read_lua("common")) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("leaked = 1", "leaked"),
+        ("local function f() return function() leaked = 1 end end", "leaked"),
+        ("if false then leaked = 1 end", "leaked"),
+        ("function leaked() end", "leaked"),
+    ],
+)
+def test_the_check_sees_a_global_wherever_it_is_written(line: str, name: str) -> None:
+    assert globals_of(line + "\n" + load("create").source).written == {name}
+
+
+def test_the_check_sees_a_misspelt_name() -> None:
+    assert not globals_of("local function f() return tonumbr('1') end").read <= GLOBALS_READ

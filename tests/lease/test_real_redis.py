@@ -1,0 +1,1061 @@
+"""What only a real server can show: loss, rollback, tampering, refusals, several processes at once.
+
+The rules (R1, R3, …) are those of the Lua scripts. Tests that only add a pool of their own share one
+server; those that kill, configure or fill one have it for themselves. One file, since they all
+look at the same few things: what is stored, which events were written, what a holder was answered.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from snowredis import WorkerPool
+from snowredis.core.layout import Layout
+from snowredis.errors import (
+    ConfigError,
+    LayoutMismatch,
+    PoolNotFound,
+    StoreReadOnly,
+    StoreRefused,
+    StoreUnavailable,
+)
+from snowredis.lease.model import Answer, PoolConfig, RenewRequest, Seen, check_status
+from snowredis.lease.redis_store import RedisStore
+from snowredis.lease.scripts import SCRIPTS, Script, load, pool_keys, read_lua
+from tests.lease.conftest import really_wait, wall_ms
+from tests.support.holder import Holder, fresh_hex
+from tests.support.servers import RedisServer, redis_server
+
+ROOT = Path(__file__).parents[2]
+LAYOUT = Layout(timestamp_bits=41, backup_bits=1, worker_bits=4, sequence_bits=10)
+# over before a test gets bored
+SHORT = PoolConfig(name="short", layout=LAYOUT, ttl_ms=240)
+# survives the restart of a server on a busy machine
+LONG = PoolConfig(name="long", layout=LAYOUT, ttl_ms=3_000, max_clock_lead_ms=60, redis_skew_ms=60)
+PAIR = replace(LONG, layout=Layout(timestamp_bits=41, backup_bits=1, worker_bits=1, sequence_bits=10))
+# clocks are read before and after a call
+SLACK_MS = 40
+
+
+def open_store(server: RedisServer, config: PoolConfig, **options: Any) -> RedisStore:
+    """A store with a connection of its own, so that a restart of the server does not meet a stale one."""
+    return RedisStore.from_url(server.url, config, **options)
+
+
+def new_pool(server: RedisServer, config: PoolConfig, **options: Any) -> RedisStore:
+    """A store of a pool that a person made, under a name of its own."""
+    store = open_store(server, replace(config, name=f"{config.name}{fresh_hex()[-6:]}"), **options)
+    assert store.create(wall_ms()).status == "ok"
+    return store
+
+
+def holder(store: RedisStore) -> Holder:
+    return Holder(store, wall_ms)
+
+
+def stored(server: RedisServer, name: str) -> list[Any]:
+    """All that a pool has in Redis. Not DUMP: a hash table that is being resized changes its order by itself."""
+    client: Any = server.client()
+    read = {
+        "hash": client.hgetall,
+        "zset": lambda key: client.zrange(key, 0, -1, withscores=True),
+        "stream": client.xrange,
+        "string": client.get,
+        "none": lambda key: None,
+    }
+    return [read[client.type(key)](key) for key in pool_keys(name)]
+
+
+def events(server: RedisServer, name: str) -> list[dict[str, str]]:
+    entries: Any = server.client().xrange(pool_keys(name)[2])
+    return [fields for _, fields in entries]
+
+
+def named(happened: list[dict[str, str]], what: str) -> list[dict[str, str]]:
+    return [fields for fields in happened if fields["event"] == what]
+
+
+def lease_ends(server: RedisServer, name: str) -> dict[str, int]:
+    """Worker id -> lease end, as the hash has it: what the index has to hold."""
+    fields: Any = server.client().hgetall(pool_keys(name)[0])
+    return {
+        field.removeprefix("w:"): int(text.split("|")[4])
+        for field, text in fields.items()
+        if field.startswith("w:")
+    }
+
+
+def index(server: RedisServer, name: str) -> dict[str, int]:
+    pairs: Any = server.client().zrange(pool_keys(name)[1], 0, -1, withscores=True)
+    return {worker: int(end) for worker, end in pairs}
+
+
+def settle(newcomer: Holder) -> Holder:
+    """Claim, however often the pool asks for patience."""
+    while (answer := newcomer.ask_claim()).status == "settling":
+        really_wait(int(answer.rest[0]) + 1)
+    assert answer.status == "ok", answer
+    return newcomer.claim()
+
+
+# --- R3, R4: a server that forgot ------------------------------------------------------------------
+
+
+def test_a_server_killed_without_a_snapshot_makes_newcomers_start_above_everything_reserved(
+    own_server: RedisServer,
+) -> None:
+    store = open_store(own_server, SHORT)
+    store.create(wall_ms())
+    lost = [holder(store).claim(ahead_ms=1_000) for _ in range(3)]
+    own_server.restart()
+    began = wall_ms()
+    newcomer = holder(open_store(own_server, SHORT))
+    answer = newcomer.ask_claim()
+    assert answer.status == "settling"
+    assert answer.incarnation != lost[0].seen.incarnation
+    assert answer.floor_ms >= began + SHORT.floor_ms
+    assert [fields["detail"] for fields in named(events(own_server, SHORT.name), "floor")] == [
+        "no pool in this Redis"
+    ]
+    settle(newcomer)
+    assert min(newcomer.lanes_ms) >= answer.floor_ms > max(before.until_ms for before in lost)
+
+
+def test_after_a_restart_from_an_older_snapshot_living_holders_go_on_and_newcomers_start_above(
+    own_server: RedisServer,
+) -> None:
+    store = open_store(own_server, LONG)
+    store.create(wall_ms())
+    known, released = holder(store).claim(), holder(store).claim()
+    own_server.save()
+    # all that the snapshot does not know
+    assert known.ask_renew().status == "ok"
+    assert released.release(wall_ms() + 1, 0) == "ok"
+    heir, unknown = holder(store).claim(), holder(store).claim(ahead_ms=50)
+    before, reserved = known.seen.incarnation, max(each.until_ms for each in (known, heir, unknown))
+    own_server.restart()
+
+    store = open_store(own_server, LONG)
+    for living in (known, heir, unknown):
+        living.store = store
+        answer = living.ask_renew()
+        assert (answer.status, answer.rest[1], answer.alarm) == ("ok", "1", "")
+        assert answer.incarnation != before
+        # and the chain goes on from there
+        assert living.ask_renew().rest[1] == "0"
+    newcomers = [settle(holder(store)) for _ in range(2)]
+    assert {newcomer.worker for newcomer in newcomers}.isdisjoint({known.worker, heir.worker, unknown.worker})
+    assert min(min(newcomer.lanes_ms) for newcomer in newcomers) >= reserved
+    assert len(named(events(own_server, LONG.name), "floor")) == 2
+
+
+def test_a_holder_that_the_snapshot_shows_but_that_lost_its_worker_id_later_is_refused(
+    own_server: RedisServer,
+) -> None:
+    store = open_store(own_server, PAIR)
+    store.create(wall_ms())
+    paused, living = holder(store).claim(), holder(store).claim()
+    own_server.save()
+    really_wait(PAIR.ttl_ms // 2)
+    assert living.ask_renew().status == "ok"
+    really_wait(PAIR.ttl_ms // 2 + 10)
+    heir = holder(store).claim()
+    assert heir.worker == paused.worker
+    own_server.restart()
+
+    store = open_store(own_server, PAIR)
+    for late in (paused, living, heir):
+        late.store = store
+    answer = paused.ask_renew()
+    assert answer.status == "lost"
+    assert "too old" in answer.rest[0]
+    assert heir.ask_renew().rest[1] == "1"
+    assert living.ask_renew().rest[1] == "1"
+    assert paused.ask_renew().status == "lost"
+
+
+def test_a_server_that_restarted_long_ago_makes_nobody_wait_unless_it_may_be_a_deposed_masters_heir(
+    own_server: RedisServer,
+) -> None:
+    alone = SHORT
+    watched = replace(SHORT, name="watched", ttl_ms=600, failover_slack_ms=200)
+    for config in (alone, watched):
+        open_store(own_server, config).create(wall_ms())
+        holder(open_store(own_server, config)).claim()
+    own_server.save()
+    own_server.restart()
+    # uptime_in_seconds may say a second too much, so two of them prove one
+    really_wait(2_200)
+    newcomer = holder(open_store(own_server, alone)).claim()
+    assert newcomer.seen.incarnation
+    assert max(newcomer.lanes_ms) <= wall_ms()
+    began = wall_ms()
+    answer = holder(open_store(own_server, watched)).ask_claim()
+    assert answer.status == "settling"
+    assert answer.floor_ms >= began + watched.floor_ms
+
+
+def test_the_floor_after_a_restart_is_never_below_the_start_of_the_server(own_server: RedisServer) -> None:
+    store = open_store(own_server, SHORT)
+    store.create(wall_ms())
+    own_server.save()
+    own_server.kill()
+    # a server that starts late in a second seems a second old when the next begins
+    really_wait(1_000 - (wall_ms() + 150) % 1_000)
+    began = wall_ms()
+    own_server.start()
+    really_wait(1_050 - wall_ms() % 1_000)
+    answer = holder(open_store(own_server, SHORT)).ask_claim()
+    assert answer.floor_ms >= began + SHORT.floor_ms
+
+
+# --- R10: a server that went back in place ---------------------------------------------------------
+
+
+def end_lease(server: RedisServer, name: str, worker: int) -> None:
+    """As if nothing had been heard of its holder for long."""
+    client, (pool, leases, _) = server.client(), pool_keys(name)
+    fields = str(client.hget(pool, f"w:{worker}")).split("|")
+    fields[4] = "1000"
+    client.hset(pool, f"w:{worker}", "|".join(fields))
+    client.zadd(leases, {str(worker): 1000})
+
+
+@contextlib.contextmanager
+def rolled_back(server: RedisServer, name: str) -> Iterator[None]:
+    """What happens inside is undone at the end, in the same server process: as after a memory snapshot."""
+    client, key = redis.Redis.from_url(server.url), pool_keys(name)[0]
+    dump = client.dump(key)
+    assert isinstance(dump, bytes)
+    yield
+    client.delete(key)
+    client.restore(key, 0, dump)
+
+
+def test_a_client_that_saw_more_than_the_pool_knows_raises_the_floor_and_an_alarm(
+    server: RedisServer,
+) -> None:
+    store = new_pool(server, LONG)
+    name = store.config.name
+    witness = holder(store).claim()
+    last = int(server.client().hget(pool_keys(name)[0], "last") or 0)
+    with rolled_back(server, name):
+        for _ in range(3):
+            witness.ask_renew()
+    before = witness.seen
+    answer = witness.ask_renew()
+    assert answer.alarm == f"ids may have been repeated between {last} and {answer.redis_ms}"
+    assert answer.incarnation != before.incarnation
+    assert answer.floor_ms == answer.redis_ms + LONG.floor_ms
+    # its reservation reaches far enough ahead to be taken up again
+    assert (answer.status, answer.rest[1]) == ("ok", "1")
+    happened = events(server, name)
+    assert [fields["detail"] for fields in named(happened, "alarm")] == [answer.alarm]
+    assert named(happened, "floor")[-1]["detail"] == "the pool is older than what a client saw"
+    info = WorkerPool(server.url, name).info()
+    assert (info.alarms, info.alarm) == (1, answer.alarm)
+    # said once, to who found out
+    assert witness.ask_renew().alarm == ""
+
+
+def test_newcomers_do_not_notice_a_rollback_before_a_client_that_saw_more_has_come(
+    server: RedisServer,
+) -> None:
+    store = new_pool(server, LONG)
+    name = store.config.name
+    witness = holder(store).claim()
+    with rolled_back(server, name):
+        for _ in range(5):
+            witness.ask_renew()
+    early = holder(store).claim()
+    assert early.seen.incarnation == witness.seen.incarnation
+    assert WorkerPool(server.url, name).info().alarms == 0
+    assert witness.ask_renew().alarm
+    assert holder(store).ask_claim().status == "settling"
+    assert WorkerPool(server.url, name).info().alarms == 1
+    # the early one holds a lease of the time before the floor: taken up again, like any other
+    assert early.ask_renew().rest[1] == "1"
+
+
+@pytest.mark.parametrize("guard", [True, False])
+def test_a_silence_of_over_one_ttl_raises_the_floor_only_under_guard_rollbacks(
+    server: RedisServer, guard: bool
+) -> None:
+    store = new_pool(server, SHORT, guard_rollbacks=guard)
+    first = holder(store).claim()
+    assert first.release() == "ok"
+    really_wait(SHORT.ttl_ms + SLACK_MS)
+    answer = holder(store).ask_claim()
+    assert answer.status == ("settling" if guard else "ok")
+    assert (answer.incarnation != first.seen.incarnation) == guard
+    details = [fields["detail"] for fields in named(events(server, store.config.name), "floor")]
+    assert details[1:] == (["silence of over one ttl"] if guard else [])
+    assert answer.alarm == ""
+
+
+def test_a_holder_that_is_taken_up_again_never_lowers_a_mark(server: RedisServer) -> None:
+    store = new_pool(server, LONG)
+    used = wall_ms()
+    assert holder(store).claim().release(used, 0) == "ok"
+    living = holder(store).claim()
+    assert living.lanes_ms == (used, 0)
+    server.client().hset(pool_keys(store.config.name)[0], "run_id", "0")
+    living.lanes_ms = (0, used - 1)
+    assert living.ask_renew().rest[1] == "1"
+    assert living.release(0, 0) == "ok"
+    packed = str(server.client().hget(pool_keys(store.config.name)[0], "w:0"))
+    assert packed.split("|")[5] == f"{used},{used - 1}"
+
+
+def test_the_pool_keeps_the_tokens_of_living_leases_only(server: RedisServer) -> None:
+    store = new_pool(server, PAIR)
+    name = store.config.name
+    before, ended = holder(store).claim(), holder(store).claim()
+    end_lease(server, name, ended.worker)
+    with rolled_back(server, name):
+        before.release()
+        # takes what was released, and the pool forgets that it did
+        heir = holder(store).claim()
+        heir.ask_renew()
+    assert heir.worker == before.worker
+    assert heir.ask_renew().rest[1] == "1"
+    newcomer = settle(holder(store))
+    assert newcomer.worker == ended.worker
+    fields = stored(server, name)[0]
+    tokens = {field.removeprefix("t:"): worker for field, worker in fields.items() if field.startswith("t:")}
+    assert tokens == {fields[f"w:{worker}"].partition("|")[0]: str(worker) for worker in (0, 1)}
+
+
+# --- R1: the index is only an index ----------------------------------------------------------------
+
+
+def test_a_lost_index_is_rebuilt_and_no_worker_id_is_given_twice(server: RedisServer) -> None:
+    store = new_pool(server, LONG)
+    name = store.config.name
+    holders = [holder(store).claim() for _ in range(6)]
+    holders[4].release()
+    server.client().delete(pool_keys(name)[1])
+    holders += [holder(store).claim() for _ in range(3)]
+    assert [each.worker for each in holders] == [0, 1, 2, 3, 4, 5, 4, 6, 7]
+    assert index(server, name) == lease_ends(server, name)
+
+
+def test_a_large_index_is_rebuilt_in_steps_between_which_others_are_served(server: RedisServer) -> None:
+    wide = Layout(timestamp_bits=41, backup_bits=0, worker_bits=15, sequence_bits=7)
+    store = new_pool(server, replace(LONG, layout=wide, ttl_ms=30_000))
+    name, count = store.config.name, 22_000
+    living = holder(store).claim()
+    client, (pool, leases, _) = server.client(), pool_keys(name)
+    packed = str(client.hget(pool, f"w:{living.worker}"))
+    fields = packed.split("|")
+    with client.pipeline(transaction=False) as pipe:
+        for worker in range(1, count):
+            # the last one is free: its lease has ended
+            until = 1_000 if worker == count - 1 else wall_ms() + 60_000
+            fields[0], fields[3], fields[4] = f"{worker:040x}", str(until), str(until)
+            pipe.hset(pool, f"w:{worker}", "|".join(fields))
+        pipe.hset(pool, mapping={"records": count, "next": count})
+        pipe.execute()
+    newcomer, steps = holder(store), 0
+    while (answer := newcomer.ask_claim()).status == "settling":
+        steps += 1
+        assert living.ask_renew().status == "ok"
+        assert client.zcard(leases) < count
+    assert (answer.status, answer.rest[0]) == ("ok", str(count - 1))
+    assert steps >= 2
+    assert client.hget(pool, "rebuild") is None
+    assert holder(store).claim().worker == count
+    assert index(server, name) == lease_ends(server, name)
+    client.delete(pool, leases)
+
+
+def test_stray_members_of_the_index_are_thrown_out(server: RedisServer) -> None:
+    store = new_pool(server, LONG)
+    name = store.config.name
+    leases = pool_keys(name)[1]
+    holders = [holder(store).claim() for _ in range(2)]
+    server.client().zadd(leases, {"01": 0, "9": 1, "nobody": 2, "-1": 3, "1e0": 4})
+    holders += [holder(store).claim() for _ in range(2)]
+    # as many members as there are records, but not the same
+    server.client().zrem(leases, "2")
+    server.client().zadd(leases, {"nobody": 5})
+    holders += [holder(store).claim() for _ in range(2)]
+    assert [each.worker for each in holders] == list(range(6))
+    assert index(server, name) == lease_ends(server, name)
+
+
+def test_a_living_lease_that_the_index_calls_ended_is_not_given_away(server: RedisServer) -> None:
+    store = new_pool(server, LONG)
+    name = store.config.name
+    holders = [holder(store).claim() for _ in range(3)]
+    server.client().zadd(pool_keys(name)[1], {"0": 1, "1": 2, "2": 3})
+    assert holder(store).claim().worker == 3
+    assert index(server, name) == lease_ends(server, name)
+    assert [each.ask_renew().status for each in holders] == ["ok"] * 3
+
+
+def test_a_lost_hash_is_a_lost_pool_whatever_the_index_says(server: RedisServer) -> None:
+    store = new_pool(server, LONG)
+    name = store.config.name
+    holders = [holder(store).claim() for _ in range(3)]
+    server.client().delete(pool_keys(name)[0])
+    newcomer = holder(store)
+    answer = newcomer.ask_claim()
+    assert answer.status == "settling"
+    assert answer.floor_ms > max(each.until_ms for each in holders)
+    assert holders[0].ask_renew().rest[1] == "1"
+    # counted as well, or the index would be made anew at every look
+    assert server.client().hget(pool_keys(name)[0], "records") == "1"
+    settle(newcomer)
+    assert newcomer.worker != holders[0].worker
+    assert index(server, name) == lease_ends(server, name)
+
+
+def test_a_key_of_another_type_in_place_of_the_index_stops_everything_and_changes_nothing(
+    server: RedisServer,
+) -> None:
+    store = new_pool(server, LONG)
+    name = store.config.name
+    living = holder(store).claim()
+    server.client().set(pool_keys(name)[1], "mine")
+    before = stored(server, name)
+    for call in (holder(store).ask_claim, living.ask_renew, living.release):
+        with pytest.raises(StoreUnavailable, match="another program uses the keys of this pool"):
+            call()
+    assert stored(server, name) == before
+    server.client().delete(pool_keys(name)[1])
+    assert living.ask_renew().status == "ok"
+
+
+def test_a_key_of_another_type_in_place_of_the_events_costs_only_the_events(server: RedisServer) -> None:
+    store = open_store(server, replace(LONG, name="noevents"))
+    server.client().set(pool_keys("noevents")[2], "mine")
+    assert store.create(wall_ms()).status == "ok"
+    living = holder(store).claim()
+    assert living.ask_renew().status == "ok"
+    assert living.release() == "ok"
+    assert holder(store).claim().worker == living.worker
+    assert server.client().get(pool_keys("noevents")[2]) == "mine"
+
+
+# --- R9: the signature -----------------------------------------------------------------------------
+
+WITH_SITES = replace(
+    LONG,
+    layout=Layout(timestamp_bits=41, datacenter_bits=2, backup_bits=1, worker_bits=4, sequence_bits=10),
+    failover_slack_ms=5,
+)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"layout": replace(WITH_SITES.layout, sequence_bits=11)},
+        {"layout": replace(WITH_SITES.layout, epoch_ms=WITH_SITES.layout.epoch_ms + 1)},
+        {"datacenter": 1},
+        {"ttl_ms": 3_001},
+        {"max_clock_lead_ms": 61},
+        {"redis_skew_ms": 59},
+        {"failover_slack_ms": 6},
+    ],
+    ids="-".join,
+)
+def test_a_constant_that_differs_is_refused_by_every_script_and_changes_nothing(
+    server: RedisServer, other: dict[str, Any]
+) -> None:
+    store = new_pool(server, WITH_SITES)
+    name = store.config.name
+    living = holder(store).claim()
+    before = stored(server, name)
+    stranger = open_store(server, replace(store.config, **other))
+    answers = [holder(stranger).ask_claim(), stranger.create(wall_ms())]
+    living.store = stranger
+    answers.append(living.ask_renew())
+    assert living.release() == "signature"
+    assert [answer.status for answer in answers] == ["signature"] * 3
+    assert stored(server, name) == before
+    with pytest.raises(LayoutMismatch) as caught:
+        check_status(answers[0], stranger.config)
+    assert caught.value.stored == store.config.signature
+    assert caught.value.given == stranger.config.signature
+
+
+# --- hostile arguments -----------------------------------------------------------------------------
+
+HOSTILE = ("", "-1", "0x10", "1e3", "nan", "9" * 18, "1" + "0" * 14, "x|y", "\n", "1\n", "1\0", "1" * 2000)
+# what looks odd and is fine: short hex is a token, and so is a long number
+HEX = {"1e3", "9" * 18, "1" + "0" * 14}
+LEGAL: dict[str, set[str]] = {
+    # refused as another signature, and nothing is changed either
+    "signature": {"-1", "0x10", "1e3", "nan", "9" * 18, "1" + "0" * 14},
+    # a client that saw nothing yet
+    "incarnation": {""},
+    "nonce": HEX,
+    "token": HEX,
+    "next_tip": HEX,
+    # not renewed yet, nothing sent
+    "tip": HEX | {""},
+    "sent": HEX | {""},
+    # what was used is not known
+    "marks": {""},
+    # shown to people, never computed with
+    "stats": {"-1", "9" * 18, "1" + "0" * 14},
+}
+OWNERS = (
+    "{",
+    "[1]",
+    '{"host":"\x1b[31m"}',
+    '{"host":"\x7f"}',
+    '{"host":"a\0b"}',
+    '{"host":"%s"}' % ("x" * 1000),
+)
+
+
+class RecordingStore(RedisStore):
+    """Keeps the arguments of the last call of each script."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.calls: dict[str, tuple[str, ...]] = {}
+
+    def run(self, script: Script, keys: Any, args: Any) -> Any:
+        self.calls[script.name] = tuple(map(str, args))
+        return super().run(script, keys, args)
+
+
+def argument_names(script: str) -> list[str]:
+    """From the headers: index - 1 is the place in the list."""
+    return re.findall(r"^-- ARGV\[\d+\] (\w+)", read_lua("common") + "\n" + read_lua(script), re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("script", "place", "name"),
+    [(script, place, name) for script in SCRIPTS for place, name in enumerate(argument_names(script))],
+)
+def test_a_hostile_argument_is_refused_and_changes_nothing(
+    server: RedisServer, script: str, place: int, name: str
+) -> None:
+    config = replace(LONG, name=f"hostile{fresh_hex()[-6:]}")
+    store = RecordingStore.from_url(server.url, config)
+    assert isinstance(store, RecordingStore)
+    client = server.client()
+    wrong = []
+    for text in HOSTILE + (OWNERS if name == "owner" else ()):
+        client.delete(*pool_keys(config.name))
+        store.create(wall_ms())
+        living = holder(store).claim()
+        living.ask_renew()
+        good = [*store.calls.get(script, ())]
+        if script == "claim":
+            good[11] = fresh_hex()
+        elif script == "renew":
+            good[13:15] = living.tip, fresh_hex()
+        elif script == "release":
+            good = [*store.calls["renew"][:11], "0", living.token, living.tip, "", "0,0", "0"]
+        before = stored(server, config.name)
+        try:
+            reply = client.eval(
+                load(script).source, 3, *pool_keys(config.name), *good[:place], text, *good[place + 1 :]
+            )
+        except redis.ResponseError as error:
+            if f"SNOWREDIS bad argument {name}" not in str(error) or stored(server, config.name) != before:
+                wrong.append((text, str(error)))
+            if text in LEGAL.get(name, ()):
+                wrong.append((text, "is legal"))
+        else:
+            if text not in LEGAL.get(name, ()):
+                wrong.append((text, str(reply)))
+            if name == "signature" and stored(server, config.name) != before:
+                wrong.append((text, "changed something"))
+            if holder(store).ask_claim().status not in ("ok", "settling"):
+                wrong.append((text, "spoilt the pool"))
+    assert wrong == []
+
+
+def test_a_refused_argument_is_named(server: RedisServer) -> None:
+    store = new_pool(server, LONG)
+    living = holder(store).claim()
+    living.worker = 1 << 22
+    with pytest.raises(ConfigError, match="the script refused worker: "):
+        living.ask_renew()
+    living.worker, living.lanes_ms = 0, (10**14, 0)
+    with pytest.raises(ConfigError, match="the script refused held_lanes: "):
+        living.ask_renew()
+    with pytest.raises(ConfigError, match="the script refused marks: "):
+        living.release(0, 0, 0)
+
+
+def test_an_incarnation_that_no_server_made_does_not_spoil_the_pool(server: RedisServer) -> None:
+    store = new_pool(server, LONG)
+    liar = holder(store)
+    # the most that is taken from a client
+    liar.seen = Seen("89999999999999-ffff", 0)
+    assert liar.ask_claim().alarm
+    witness = settle(holder(store))
+    assert re.fullmatch(r"90000000000000-[0-9a-f]{16}", witness.seen.incarnation)
+    assert witness.ask_renew().status == "ok"
+    server.client().hset(pool_keys(store.config.name)[0], "run_id", "0")
+    assert witness.ask_renew().rest[1] == "1"
+    assert witness.seen.incarnation.startswith("90000000000001-")
+
+
+# --- a server that refuses, or is not there --------------------------------------------------------
+
+
+def test_a_server_that_forgot_its_scripts_is_given_them_again(server: RedisServer) -> None:
+    store = new_pool(server, LONG)
+    living = holder(store)
+    for call in (living.claim, living.ask_renew, living.release, lambda: store.create(wall_ms())):
+        server.client().script_flush()
+        call()
+    assert living.seen.version > 1
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_a_replica_is_said_to_be_one_and_can_be_looked_at(tmp_path: Path) -> None:
+    for name in ("master", "replica"):
+        (tmp_path / name).mkdir()
+    port = free_port()
+    # 0 s: a replica that comes is served at once
+    listening = ["--port", str(port), "--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0"]
+    with (
+        redis_server(tmp_path / "master", *listening) as master,
+        redis_server(tmp_path / "replica", "--replicaof", "127.0.0.1", str(port)) as replica,
+    ):
+        living = holder(new_pool(master, LONG)).claim()
+        name = living.store.config.name
+        deadline = time.monotonic() + 20
+        while not replica.client().exists(pool_keys(name)[0]):
+            assert time.monotonic() < deadline, replica.client().info("replication")
+            time.sleep(0.05)
+        assert master.client().wait(1, 5_000) == 1
+        store = open_store(replica, living.store.config)
+        strays = Holder(store, wall_ms), replace(living, store=store)
+        for call in (strays[0].ask_claim, strays[1].ask_renew, strays[1].release):
+            with pytest.raises(StoreReadOnly, match="Connect to the master"):
+                call()
+        assert [info.worker for info in WorkerPool(replica.url, name).workers()] == [living.worker]
+
+
+def test_a_wrong_password_is_refused_and_not_shown(own_server: RedisServer) -> None:
+    own_server.client().config_set("requirepass", "right")
+    for url in (own_server.url, f"unix://:wrong@{own_server.socket}"):
+        store = RedisStore.from_url(url, LONG)
+        with pytest.raises(StoreRefused, match="refused access") as caught:
+            store.create(wall_ms())
+        assert "wrong@" not in str(caught.value)
+    assert RedisStore.from_url(f"unix://:right@{own_server.socket}", LONG).create(wall_ms()).status == "ok"
+
+
+@pytest.mark.parametrize("rights", [["-info"], ["-evalsha", "-eval"], ["-hset"], ["resetkeys", "~other:*"]])
+def test_a_user_without_the_rights_that_scripts_need_is_refused(
+    own_server: RedisServer, rights: list[str]
+) -> None:
+    open_store(own_server, LONG).create(wall_ms())
+    own_server.client().execute_command(
+        "ACL", "SETUSER", "app", "on", ">secret", "~snowredis:*", "+@all", *rights
+    )
+    app = RedisStore.from_url(f"unix://app:secret@{own_server.socket}", LONG)
+    with pytest.raises(StoreRefused, match=r"may run EVALSHA, EVAL, SCRIPT LOAD and INFO") as caught:
+        holder(app).ask_claim()
+    assert "secret" not in str(caught.value)
+
+
+# the bound: without it a caller would hang for as long as TCP does
+@pytest.mark.timeout(20)
+def test_a_server_that_is_away_or_says_nothing_is_given_up_on(tmp_path: Path) -> None:
+    store = RedisStore.from_url(f"unix://{tmp_path}/nobody.sock", LONG)
+    with pytest.raises(StoreUnavailable, match=r"nobody\.sock cannot be used"):
+        store.create(wall_ms())
+    store = RedisStore.from_url(f"redis://127.0.0.1:{free_port()}/3", LONG)
+    with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1:\d+/3 cannot be used"):
+        store.create(wall_ms())
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        store = RedisStore.from_url(f"redis://127.0.0.1:{silent.getsockname()[1]}", LONG)
+        with pytest.raises(StoreUnavailable, match="cannot be used"):
+            store.create(wall_ms())
+
+
+def test_a_server_without_memory_refuses_and_nothing_is_half_written(own_server: RedisServer) -> None:
+    store = open_store(own_server, LONG)
+    store.create(wall_ms())
+    living, dead = holder(store).claim(), holder(store).claim()
+    own_server.client().config_set("maxmemory", 1)
+    before = stored(own_server, LONG.name)
+    for call in (holder(store).ask_claim, living.ask_renew, dead.release):
+        with pytest.raises(StoreUnavailable, match="maxmemory"):
+            call()
+    with pytest.raises(StoreUnavailable, match="maxmemory"):
+        open_store(own_server, SHORT).create(wall_ms())
+    assert stored(own_server, LONG.name) == before
+    assert stored(own_server, SHORT.name) == [None] * 3
+    own_server.client().config_set("maxmemory", 0)
+    assert living.ask_renew().status == "ok"
+    assert dead.release() == "ok"
+
+
+# --- events ----------------------------------------------------------------------------------------
+
+
+def test_every_kind_of_event_appears_once_with_who_and_which_ticks(server: RedisServer) -> None:
+    store = new_pool(server, PAIR)
+    name = store.config.name
+    first = holder(store).claim()
+    assert first.release(wall_ms(), 0) == "ok"
+    second = holder(store).claim()
+    answer = renew(second, stats="9,3,-2,1,1")
+    assert answer.status == "ok"
+    third = holder(store).claim()
+    end_lease(server, name, third.worker)
+    heir = holder(store).claim()
+    assert heir.worker == third.worker == 1
+    assert third.ask_renew().status == "lost"
+    with rolled_back(server, name):
+        renew(second, stats="9,3,-2,1,1")
+        renew(second, stats="9,3,-2,1,1")
+    alarmed = renew(second, stats="9,3,-2,1,1")
+    assert alarmed.alarm
+
+    happened = events(server, name)
+    counts = {
+        what: len(named(happened, what))
+        for what in ("claimed", "released", "expired", "adopted", "lost", "alarm", "clock-back")
+    }
+    assert counts == {
+        "claimed": 4,
+        "released": 1,
+        "expired": 1,
+        "adopted": 1,
+        "lost": 1,
+        "alarm": 1,
+        "clock-back": 1,
+    }
+    # one when the pool was made, one with the alarm
+    assert [(e["worker"], e["from"], e["detail"]) for e in named(happened, "floor")] == [
+        ("-1", "0", "no pool in this Redis"),
+        ("-1", str(alarmed.floor_ms), "the pool is older than what a client saw"),
+    ]
+    claimed, adopted = named(happened, "claimed"), named(happened, "adopted")[0]
+    assert [fields["worker"] for fields in claimed] == ["0", "0", "1", "1"]
+    assert claimed[0]["until"] == str(first.until_ms)
+    assert [fields["from"] for fields in claimed[:2]] == ["0", str(second.lanes_ms[0])]
+    assert (adopted["worker"], adopted["until"]) == ("0", alarmed.rest[0])
+    assert named(happened, "expired")[0]["until"] == str(third.until_ms)
+    assert named(happened, "clock-back")[0]["detail"] == "9,3,-2,1,1"
+    for fields in happened:
+        assert fields["worker"] == "-1" or json.loads(fields["owner"]) == {"host": "h"}
+        assert int(fields["from"]) <= int(fields["until"]) or fields["event"] == "floor"
+        assert abs(int(fields["at"]) - wall_ms()) < 60_000
+    info = WorkerPool(server.url, name).info()
+    assert (info.claims, info.releases, info.expired) == (4, 1, 1)
+
+
+def renew(living: Holder, *, stats: str) -> Answer:
+    """Holder.ask_renew() with other *stats*."""
+    tip = fresh_hex()
+    answer = living.store.renew(
+        RenewRequest(
+            living.worker,
+            living.token,
+            living.tip,
+            tip,
+            wall_ms(),
+            living.until_ms,
+            living.lanes_ms,
+            stats,
+            '{"host":"h"}',
+        ),
+        living.seen,
+    )
+    living.tip, living.until_ms, living.seen = tip, int(answer.rest[0]), answer.seen
+    return answer
+
+
+def test_the_event_stream_is_trimmed_around_its_length(server: RedisServer) -> None:
+    store = new_pool(server, LONG, max_events=200)
+    for _ in range(400):
+        holder(store).claim().release()
+    # whole nodes of 100 entries are dropped at a time
+    assert 200 <= server.client().xlen(pool_keys(store.config.name)[2]) <= 300
+
+
+# --- looking at a pool -----------------------------------------------------------------------------
+
+
+def put_owner(server: RedisServer, name: str, worker: int, owner: str) -> None:
+    pool = pool_keys(name)[0]
+    packed = str(server.client().hget(pool, f"w:{worker}"))
+    server.client().hset(pool, f"w:{worker}", "|".join([*packed.split("|", 9)[:9], owner]))
+
+
+def test_a_pool_is_shown_with_its_living_workers_and_counters(server: RedisServer) -> None:
+    store = new_pool(server, LONG)
+    name = store.config.name
+    holders = [holder(store).claim() for _ in range(3)]
+    holders[0].ask_renew()
+    holders[1].release()
+    seen = WorkerPool(server.url, name)
+    workers = seen.workers()
+    assert [(info.worker, info.alive, info.host) for info in workers] == [(0, True, "h"), (2, True, "h")]
+    first = workers[0]
+    assert (first.ids_made, first.ids_per_second, first.clock_offset_ms) == (7, 3, -2)
+    assert (first.namespace, first.clock_backs) == (0, 0)
+    assert first.reserved_until_ms == holders[0].until_ms
+    assert first.claimed_ms <= first.renewed_ms < first.lease_end_ms
+    assert 0 < first.lease_left_ms <= LONG.ttl_ms
+    assert [(info.worker, info.alive) for info in seen.workers(alive_only=False)] == [
+        (0, True),
+        (1, False),
+        (2, True),
+    ]
+    info = seen.info()
+    assert (info.capacity, info.used, info.free, info.peak) == (16, 2, 14, 3)
+    assert (info.claims, info.releases, info.expired, info.adopted, info.lost, info.alarms) == (
+        3,
+        1,
+        0,
+        0,
+        0,
+        0,
+    )
+    assert (info.layout, info.signature) == (LAYOUT, store.config.signature)
+    assert info.settings["ttl_ms"] == str(LONG.ttl_ms)
+    assert (info.incarnation, info.floor_ms) == (holders[0].seen.incarnation, 0)
+    assert info.version >= 5
+    assert abs(info.created_ms - info.now_ms) < 60_000
+    assert name in seen.pools()
+
+
+def test_looking_writes_nothing(server: RedisServer) -> None:
+    store = new_pool(server, LONG)
+    holder(store).claim()
+    before = stored(server, store.config.name)
+    seen = WorkerPool(server.url, store.config.name)
+    seen.workers(alive_only=False), seen.info(), seen.pools()
+    assert stored(server, store.config.name) == before
+
+
+def test_a_lost_index_does_not_change_what_is_shown(server: RedisServer) -> None:
+    store = new_pool(server, LONG)
+    name = store.config.name
+    holders = [holder(store).claim() for _ in range(3)]
+    holders[1].release()
+    seen = WorkerPool(server.url, name)
+    server.client().delete(pool_keys(name)[1])
+    assert [info.worker for info in seen.workers()] == [0, 2]
+    assert len(seen.workers(alive_only=False)) == 3
+    info = seen.info()
+    assert (info.used, info.free) == (2, 14)
+
+    class Stuttering(redis.Redis):
+        """A scan may come by the same field twice while the hash grows."""
+
+        def hscan_iter(self, *args: Any, **options: Any) -> Iterator[Any]:
+            for pair in super().hscan_iter(*args, **options):
+                yield from (pair, pair)
+
+    twice = WorkerPool(Stuttering(unix_socket_path=str(server.socket)), name)
+    assert [info.worker for info in twice.workers()] == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("owner", "host", "pid"),
+    [
+        ("", "", 0),
+        ("{", "", 0),
+        ("[1, 2]", "", 0),
+        ("null", "", 0),
+        ('{"host":null,"pid":"7"}', "", 0),
+        ('{"host":["x"],"label":{},"pid":true}', "", 0),
+        ('{"pid":1e999}', "", 0),
+        ('{"pid":%s}' % ("9" * 5_000), "", 0),
+        ("[" * 200_000, "", 0),
+        ('{"host":"\x1b[31m|a|b","pid":7}', "", 0),
+        ('{"host":"\\u001b[31m|a|b","pid":7}', "\x1b[31m|a|b", 7),
+        ('{"host":"\\ud800","pid":7}', "?", 7),
+        ('{"host":"line\\nbreak","pid":-1}', "line\nbreak", -1),
+    ],
+    ids=lambda value: str(value)[:20].encode("unicode_escape").decode(),
+)
+def test_an_owner_that_is_hostile_hides_nobody_and_breaks_nothing(
+    server: RedisServer, owner: str, host: str, pid: int
+) -> None:
+    store = new_pool(server, LONG)
+    name = store.config.name
+    for _ in range(2):
+        holder(store).claim()
+    put_owner(server, name, 0, owner)
+    hostile, good = WorkerPool(server.url, name).workers()
+    assert (hostile.worker, hostile.host, hostile.pid) == (0, host, pid)
+    assert (good.worker, good.host) == (1, "h")
+    hostile.host.encode()
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [(8, "1-2,--,-,3"), (8, ",,,,"), (4, "9" * 5_000), (3, "٣"), (0, "xyz"), (5, "1,2;3")],
+)
+def test_a_record_that_no_script_wrote_does_not_hide_the_others(
+    server: RedisServer, place: int, text: str
+) -> None:
+    store = new_pool(server, LONG)
+    name = store.config.name
+    for _ in range(2):
+        holder(store).claim()
+    pool = pool_keys(name)[0]
+    fields = str(server.client().hget(pool, "w:0")).split("|")
+    fields[place] = text
+    server.client().hset(pool, "w:0", "|".join(fields))
+    server.client().hset(pool, "w:x", "|".join(fields))
+    assert WorkerPool(server.url, name).workers()[-1].worker == 1
+    server.client().delete(pool_keys(name)[1])
+    assert WorkerPool(server.url, name).workers()[-1].worker == 1
+
+
+def test_what_is_no_pool_is_said_to_be_none(server: RedisServer) -> None:
+    absent = WorkerPool(server.url, "absent")
+    for look in (absent.workers, absent.info, absent.delete):
+        with pytest.raises(PoolNotFound, match="no pool 'absent'"):
+            look()
+    pool = pool_keys("odd")[0]
+    server.client().hset(pool, mapping={"signature": "layout=none", "records": 0})
+    with pytest.raises(StoreUnavailable, match="a signature that is none"):
+        WorkerPool(server.url, "odd").info()
+    server.client().delete(pool)
+    server.client().set(pool, "mine")
+    for look in (WorkerPool(server.url, "odd").workers, WorkerPool(server.url, "odd").info):
+        with pytest.raises(StoreUnavailable, match="another program uses the keys"):
+            look()
+    server.client().delete(pool)
+
+
+def test_a_user_who_may_only_read_can_look_at_everything(own_server: RedisServer) -> None:
+    store = new_pool(own_server, LONG)
+    name = store.config.name
+    holder(store).claim()
+    own_server.client().execute_command(
+        "ACL", "SETUSER", "looker", "on", ">secret", "~snowredis:*", "+@read", "+time", "+ping"
+    )
+    looker = WorkerPool(f"unix://looker:secret@{own_server.socket}", name)
+    for _ in range(2):
+        assert [info.worker for info in looker.workers()] == [0]
+        assert looker.info().used == 1
+        assert looker.pools() == [name]
+        # again without an index
+        own_server.client().delete(pool_keys(name)[1])
+    with pytest.raises(StoreRefused):
+        looker.delete(force=True)
+    assert "secret" not in looker.where
+
+
+def test_a_pool_with_living_workers_is_deleted_only_by_force(server: RedisServer) -> None:
+    store = new_pool(server, LONG)
+    name = store.config.name
+    living = holder(store).claim()
+    seen = WorkerPool(server.url, name)
+    with pytest.raises(ConfigError, match="1 living workers; nothing was deleted"):
+        seen.delete()
+    assert seen.delete(force=True) == 1
+    assert stored(server, name) == [None] * 3
+    # no newcomer gets what it still has
+    newcomer = settle(holder(store))
+    assert min(newcomer.lanes_ms) >= living.until_ms
+    newcomer.release()
+    assert seen.delete() == 0
+
+
+def test_a_client_of_the_application_that_decodes_its_answers_works(server: RedisServer) -> None:
+    client = server.client()
+    config = replace(LONG, name=f"decoded{fresh_hex()[-6:]}")
+    # a subclass is taken as it is, with its settings; a plain client is copied without retries
+    for given in (client, redis.client.Redis.from_url(server.url, decode_responses=True), _Subclass(client)):
+        store = RedisStore(given, config)
+        store.create(wall_ms())
+        living = holder(store).claim()
+        assert living.ask_renew().status == "ok"
+        assert WorkerPool(given, config.name).workers()[-1].worker == living.worker
+        store.close()
+        # the application's client is the application's to close
+        assert given.ping()
+
+
+class _Subclass(redis.Redis):
+    def __init__(self, client: redis.Redis) -> None:
+        super().__init__(connection_pool=client.connection_pool)
+
+
+# --- several processes -----------------------------------------------------------------------------
+
+CLAIMER = """
+import sys, time
+from snowredis.core.layout import Layout
+from snowredis.core.presets import resolve_layout
+from snowredis.lease.model import PoolConfig
+from snowredis.lease.redis_store import RedisStore
+from tests.support.holder import Holder
+import secrets
+
+url, name, count = sys.argv[1:]
+config = PoolConfig(name=name, layout=Layout(timestamp_bits=41, worker_bits=8, sequence_bits=10), ttl_ms=30_000)
+store = RedisStore.from_url(url, config)
+print("ready", flush=True)
+sys.stdin.readline()
+for _ in range(int(count)):
+    holder = Holder(store, lambda: time.time_ns() // 1_000_000, token=secrets.token_hex(16)).claim()
+    print(holder.worker)
+"""
+
+
+def test_processes_that_claim_at_once_never_share_a_worker_id(server: RedisServer) -> None:
+    wide = Layout(timestamp_bits=41, worker_bits=8, sequence_bits=10)
+    name = new_pool(server, PoolConfig(name="crowd", layout=wide, ttl_ms=30_000)).config.name
+    crowd = [
+        subprocess.Popen(
+            [sys.executable, "-c", CLAIMER, server.url, name, "30"],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(8)
+    ]
+    try:
+        for process in crowd:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+        # all are up: let them go together
+        answers: list[str] = []
+        threads = [
+            threading.Thread(
+                target=lambda each: answers.extend(each.communicate("go\n", 60)[0].split()), args=[p]
+            )
+            for p in crowd
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        for process in crowd:
+            process.kill()
+            process.wait()
+    assert sorted(map(int, answers)) == list(range(240))
