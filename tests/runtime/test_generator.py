@@ -32,10 +32,12 @@ TWO_WORKERS = Layout(worker_bits=1)
 
 def test_nothing_is_claimed_before_the_first_id(pool: MemoryPool) -> None:
     ids = pool.connect()
-    assert ids.lease is None
+    before = ids.lease
     ids.next_id()
-    assert ids.lease is not None
-    assert ids.lease.worker == 0
+    after = ids.lease
+    assert before is None
+    assert after is not None
+    assert after.worker == 0
 
 
 def test_claim_claims_now_and_only_once(pool: MemoryPool) -> None:
@@ -519,7 +521,7 @@ def test_a_wrong_setting_is_refused_with_its_name_and_what_would_do(
 ) -> None:
     options = {option: value}
     with pytest.raises((snowredis.ConfigError, snowredis.LayoutError), match=said):
-        snowredis.connect(pool, **options)  # type: ignore[arg-type]
+        snowredis.connect(pool, **options)
 
 
 def test_another_layout_in_the_same_pool_is_refused_saying_both(pool: MemoryPool) -> None:
