@@ -368,7 +368,7 @@ def test_only_a_client_that_was_made_here_is_closed() -> None:
         (exceptions.ConnectionError("Connection refused"), StoreUnavailable, "Connection refused"),
         (exceptions.TimeoutError("Timeout reading from socket"), StoreUnavailable, "Timeout"),
         (exceptions.BusyLoadingError("loading"), StoreUnavailable, "loading"),
-        (exceptions.ConnectionError(), StoreUnavailable, "not available: ConnectionError"),
+        (exceptions.ConnectionError(), StoreUnavailable, "used: ConnectionError"),
         (OSError(101, "Network is unreachable"), StoreUnavailable, "Network is unreachable"),
         (exceptions.ResponseError("NOREPLICAS Not enough"), StoreUnavailable, "NOREPLICAS"),
         (exceptions.ResponseError("BUSY Redis is busy running a script"), StoreUnavailable, "BUSY"),

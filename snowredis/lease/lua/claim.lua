@@ -43,10 +43,11 @@ if mine then
   end
 end
 
--- the reservations of living holders end before the floor; until they had time to renew, their worker ids are theirs
-if pool.floor - now > ttl then
+-- R4: nobody is served below the floor. A living holder that has not been heard of yet may be taken up again after
+-- another loss, or by another server, that would not know whom this one served
+if pool.floor > now then
   commit(pool)
-  return answer(pool, 'settling', tostring(pool.floor - ttl - now))
+  return answer(pool, 'settling', tostring(pool.floor - now))
 end
 
 -- R1: an index that does not hold what the hash says it holds is made anew, in bounded steps
