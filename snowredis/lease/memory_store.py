@@ -86,8 +86,8 @@ class MemoryStore:
                 if current and not record.tip:
                     until = max(record.until_ms, capped + ttl)
                     return self._grant(worker, replace(record, until_ms=until, lease_end_ms=now + ttl), now)
-            if self._floor_ms - now > ttl:
-                return self._answer("settling", now, self._floor_ms - ttl - now)
+            if self._floor_ms > now:
+                return self._answer("settling", now, self._floor_ms - now)
             chosen = self._choose(now, min(request.fit_ms, capped), request.wait_ms)
             if isinstance(chosen, Answer):
                 return chosen

@@ -104,10 +104,11 @@ def index(server: RedisServer, name: str) -> dict[str, int]:
     return {worker: int(end) for worker, end in pairs}
 
 
-def settle(newcomer: Holder) -> Holder:
-    """Claim, however often the pool asks for patience."""
+def settle(newcomer: Holder, *living: Holder) -> Holder:
+    """Claim, however often the pool asks for patience, while *living* renew their leases."""
     while (answer := newcomer.ask_claim()).status == "settling":
-        really_wait(int(answer.rest[0]) + 1)
+        really_wait(min(int(answer.rest[0]) + 1, newcomer.store.config.ttl_ms // 4))
+        assert [holder.ask_renew().status for holder in living] == ["ok"] * len(living)
     assert answer.status == "ok", answer
     return newcomer.claim()
 
@@ -157,7 +158,7 @@ def test_after_a_restart_from_an_older_snapshot_living_holders_go_on_and_newcome
         assert answer.incarnation != before
         # and the chain goes on from there
         assert living.ask_renew().rest[1] == "0"
-    newcomers = [settle(holder(store)) for _ in range(2)]
+    newcomers = [settle(holder(store), known, heir, unknown) for _ in range(2)]
     assert {newcomer.worker for newcomer in newcomers}.isdisjoint({known.worker, heir.worker, unknown.worker})
     assert min(min(newcomer.lanes_ms) for newcomer in newcomers) >= reserved
     assert len(named(events(own_server, LONG.name), "floor")) == 2
@@ -420,7 +421,7 @@ def test_a_lost_hash_is_a_lost_pool_whatever_the_index_says(server: RedisServer)
     assert holders[0].ask_renew().rest[1] == "1"
     # counted as well, or the index would be made anew at every look
     assert server.client().hget(pool_keys(name)[0], "records") == "1"
-    settle(newcomer)
+    settle(newcomer, holders[0])
     assert newcomer.worker != holders[0].worker
     assert index(server, name) == lease_ends(server, name)
 

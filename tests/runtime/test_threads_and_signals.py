@@ -14,6 +14,7 @@ import pytest
 
 import snowredis
 from snowredis.runtime import generator as generator_module
+from snowredis.runtime.block import make_next_id
 from snowredis.testing import memory_pool
 from tests.support.programs import run
 from tests.support.servers import RedisServer
@@ -27,7 +28,7 @@ def ids(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     class Chosen(generator_module.Generator):
         __slots__ = ()
-        next_id = generator_module.make_next_id(time.time, locked=locked)
+        next_id = make_next_id(time.time, locked=locked)
 
     from snowredis.lease.model import PoolConfig
 

@@ -8,6 +8,8 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+# Python 3.12 warns of every fork beside a thread; the heartbeat is one
+FORKS_WITH_THREADS = "ignore:This process:DeprecationWarning"
 ROOT = Path(__file__).parents[2]
 
 
@@ -15,7 +17,7 @@ def start(source: str, *arguments: str, **options: Any) -> subprocess.Popen[str]
     """Run *source* as a Python program; stdout and stderr are text pipes."""
     program = textwrap.dedent(source)
     return subprocess.Popen(
-        [sys.executable, "-X", "faulthandler", "-c", program, *arguments],
+        [sys.executable, "-X", "faulthandler", "-W", FORKS_WITH_THREADS, "-c", program, *arguments],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

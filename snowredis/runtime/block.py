@@ -1,0 +1,310 @@
+"""Make the ids of a held lease: the fast path, and the step to the next tick behind it.
+
+Knows no store and never waits: where something has to be done first, it says what. The fast path
+takes no lock. A *block* is one tick's ids, as a range iterator, with the wall clock window in which
+they are current; advancing the iterator is one step of the interpreter, so two threads, or a thread
+and a signal handler, never get the same id. The slow path runs once a tick: it asks core.lanes what
+comes next, and publishes a new block only if the one it started from still stands. Sealing (close,
+fork, lost lease) exhausts the iterator itself, which also reaches a thread that has read it already.
+"""
+
+from __future__ import annotations
+
+import collections
+import operator
+import random
+import sysconfig
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from snowredis.core.lanes import ClockRules, Emit, Lanes, Wait, decide
+from snowredis.core.layout import Layout
+from snowredis.errors import ConfigError, LayoutError
+from snowredis.lease.model import PoolConfig
+from snowredis.runtime.clock import Clock
+from snowredis.runtime.fork import ForkGuard
+from snowredis.runtime.keeper import Held, Keeper
+
+SEQUENCE_STARTS = ("zero", "random", "continue")
+# on free-threaded builds range iterators are not atomic, so the fast path takes the lock there
+FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+# a tick of 10 s must not keep next_id() from seeing a step of the clock: a block is looked at again this often
+MAX_WINDOW_S = 0.25
+
+# start and end of the window (s since 1970), the ids that are left, and the fork guard's ``alive``
+Block = tuple[float, float, Iterator[int], Any]
+SEALED: Block = (1.0, 0.0, iter(()), False)
+
+
+class State(NamedTuple):
+    """What the slow path knows of the current block; replaced together with it."""
+
+    # of the lease that the block belongs to; serials only grow
+    serial: int
+    lanes: Lanes
+    # the block serves clock readings from here …
+    from_tick: int
+    # … to here; this is the tick in its ids
+    tick: int
+    first_sequence: int
+    # ids of the block when it was made
+    size: int
+
+
+NO_STATE = State(0, Lanes((), ()), 0, -1, 0, 0)
+
+
+def make_next_id(now: Callable[[], float], *, locked: bool) -> Callable[[Any], int]:
+    """The public method, with its clock bound: an attribute look-up less a call."""
+
+    def next_id(self: TickBlocks) -> int:
+        """Make one id. Thread-safe, and safe in signal handlers and finalizers.
+
+        Returns:
+            An int, 0 < id < 2**63: greater than every id that this generator made before, unless the clock
+            went back so far that another namespace had to be used.
+
+        Raises:
+            LeaseExpired: the reserved time ran out while Redis was away; LeaseLost: and the worker id too.
+            PoolExhausted, StoreUnavailable, LayoutMismatch: no worker id could be claimed.
+            ClockMovedBack, ClockSkewed: what the clock shows cannot be used.
+            GeneratorClosed: after close().
+
+        Blocks:
+            at the first call, for the claim; at the layout's ceiling, to the next tick; on a clock that
+            went back, up to clock_tolerance_ms.
+        """
+        start, end, ids, alive = self._block
+        if start <= now() < end and alive:
+            for an_id in ids:
+                return an_id
+        return self._next_slow()
+
+    def next_id_locked(self: TickBlocks) -> int:
+        with self._lock:
+            start, end, ids, alive = self._block
+            if start <= now() < end and alive:
+                for an_id in ids:
+                    return an_id
+        return self._next_slow()
+
+    if not locked:
+        return next_id
+    next_id_locked.__doc__ = next_id.__doc__
+    next_id_locked.__name__, next_id_locked.__qualname__ = next_id.__name__, next_id.__qualname__
+    return next_id_locked
+
+
+class TickBlocks:
+    """What a generator needs to make ids of the lease that its keeper holds."""
+
+    __slots__ = (
+        "_block",
+        "_clock",
+        "_config",
+        "_guard",
+        "_ids_made",
+        "_keeper",
+        "_lock",
+        "_random",
+        "_rules",
+        "_sequence_bound",
+        "_sequence_start",
+        "_state",
+    )
+
+    def __init__(
+        self,
+        config: PoolConfig,
+        keeper: Keeper,
+        clock: Clock,
+        guard: ForkGuard,
+        rules: ClockRules,
+        sequence_start: str,
+        sequence_start_bound: int | None,
+        seed: bytes,
+    ) -> None:
+        if sequence_start not in SEQUENCE_STARTS:
+            raise ConfigError(
+                f"sequence_start={sequence_start!r} is unknown; choose one of {', '.join(SEQUENCE_STARTS)}"
+            )
+        sequences = config.layout.sequences
+        # an eighth: enough to spread ids over shards, and 7/8 of the ceiling is left in the worst tick
+        bound = max(1, sequences // 8) if sequence_start_bound is None else sequence_start_bound
+        if not 1 <= bound <= sequences:
+            raise ConfigError(
+                f"sequence_start_bound={bound} is out of range: 1 to {sequences} (the ids of one tick)"
+            )
+        self._sequence_start, self._sequence_bound = sequence_start, bound
+        self._config, self._keeper, self._clock, self._guard = config, keeper, clock, guard
+        self._rules = rules
+        self._random = random.Random(seed)
+        self._lock = threading.RLock()
+        self._block: Block = SEALED
+        self._state = NO_STATE
+        self._ids_made = 0
+
+    @property
+    def layout(self) -> Layout:
+        return self._config.layout
+
+    @property
+    def ids_made(self) -> int:
+        """How many ids this generator made so far, about: those of a sealed block may count."""
+        block, state = self._block, self._state
+        return self._ids_made + max(0, state.size - operator.length_hint(block[2]))
+
+    def _next_slow(self) -> int:
+        """The next id when the current block has none: claims, waits and renews as need be."""
+        raise NotImplementedError
+
+    def _note_clock_back(self, behind_ms: float, what: str) -> None:
+        """Called when another namespace is in use because of it."""
+        raise NotImplementedError
+
+    def _advance(self, only_claim: bool) -> tuple[int, Any]:
+        """Take an id of the current block or of the next; or say what has to be done first.
+
+        Answers (id, None), or (0, a decision), "claim" among them.
+        """
+        with self._lock:
+            block, state = self._block, self._state
+            held = self._keeper.held
+            if held is None:
+                self._seal()
+                return 0, "claim"
+            lanes = state.lanes if state.serial == held.serial else Lanes.fresh(held.lease.opens)
+            layout = self._config.layout
+            now_ns = self._clock.time_ns()
+            # in this order: since 1970 a float would round to a quarter of a microsecond
+            now_ms = (now_ns - layout.epoch_ms * 1_000_000) / 1e6
+            if now_ms < 0:
+                raise LayoutError(
+                    f"the clock of this host shows a time {-now_ms:.0f} ms before the layout's epoch; no id was made. "
+                    "Set the clock, or choose a layout with an earlier epoch."
+                )
+            if state.serial == held.serial and state.from_tick <= now_ms // layout.tick_ms <= state.tick:
+                # another thread was here first, or a long tick goes on
+                for an_id in block[2]:
+                    window_end_s = self._window_end_s(state.tick, now_ns)
+                    if self._block is block:
+                        self._block = (block[0], window_end_s, block[2], block[3])
+                    return an_id, None
+            decision = decide(lanes, now_ms, held.lease.until, layout.tick_ms, self._rules)
+            if isinstance(decision, Emit) and not only_claim:
+                an_id = self._publish(block, state, held, lanes, decision, now_ns)
+                if an_id:
+                    return an_id, None
+                # a signal handler was quicker: look again
+                return 0, Wait(0, clock_back=False)
+            if only_claim and isinstance(decision, Emit | Wait):
+                return 0, None
+            return 0, decision
+
+    def _publish(self, block: Block, state: State, held: Held, lanes: Lanes, emit: Emit, now_ns: int) -> int:
+        """Make the block of *emit* current and take its first id; 0 if *block* is not current any more."""
+        layout, (lane, tick) = self._config.layout, emit
+        if tick > layout.max_tick:
+            raise LayoutError(
+                f"the layout's {layout.timestamp_bits} timestamp bits are used up since {layout.end}; no id was made. "
+                "Move to a layout with more timestamp bits or a later epoch."
+            )
+        left = operator.length_hint(block[2])
+        first = self._first_sequence(state, left)
+        worker = held.lease.worker
+        low = layout.compose(
+            tick=tick, datacenter=self._config.datacenter, backup=lane, worker=worker, sequence=first
+        )
+        size, step = layout.sequences - first, layout.sequence_step
+        if low == 0:
+            # 0 is no id: tick 0, worker 0, sequence 0 of a layout that begins now
+            low, size = low + step, size - 1
+        ids = iter(range(low, low + size * step, step))
+        # a borrowed tick begins ahead of the clock; its block is current from the clock's tick on
+        from_tick = min(tick, layout.tick_at(now_ns // 1_000_000))
+        new_block = (layout.ms_at(from_tick) / 1000, self._window_end_s(tick, now_ns), ids, self._guard.alive)
+        new_state = State(held.serial, lanes.using(lane, tick), from_tick, tick, first, size)
+        made = max(0, state.size - left)
+        if not self._swap(block, state, held, new_block, new_state, made):
+            return 0
+        an_id = next(ids, 0)
+        if state.serial == held.serial and state.lanes.current != lane:
+            behind_ms = layout.ms_at(state.tick) - now_ns // 1_000_000
+            self._note_clock_back(behind_ms, f"using namespace {lane}")
+        return an_id
+
+    def _swap(
+        self, block: Block, state: State, held: Held | None, new_block: Block, new_state: State, made: int
+    ) -> bool:
+        """Replace block and state together, unless something came in since they were read.
+
+        From the test to the last store there is no call and no backward jump: no signal handler, and under
+        the GIL no thread, can come in between. Free-threaded builds hold the lock.
+        """
+        if (
+            self._block is not block
+            or self._state is not state
+            or (held is not None and self._keeper.held is not held)
+        ):
+            return False
+        self._block = new_block
+        self._state = new_state
+        self._ids_made += made
+        return True
+
+    def _window_end_s(self, tick: int, now_ns: int) -> float:
+        """When the slow path has to look again: at the end of the tick, and now and then in a long one."""
+        layout = self._config.layout
+        end_s = layout.ms_at(tick + 1) / 1000
+        return min(end_s, max(now_ns / 1e9, layout.ms_at(tick) / 1000) + MAX_WINDOW_S)
+
+    def _first_sequence(self, state: State, left: int) -> int:
+        if self._sequence_start == "random":
+            return self._random.randrange(self._sequence_bound)
+        if self._sequence_start == "continue":
+            return (state.first_sequence + max(0, state.size - left)) % self._sequence_bound
+        return 0
+
+    def _seal(self) -> None:
+        """No more ids from the current block, not even for a thread that has read it already."""
+        while True:
+            block, state = self._block, self._state
+            made = max(0, state.size - operator.length_hint(block[2]))
+            # what the lanes were used for must stay known
+            sealed = state._replace(from_tick=0, tick=-1, size=0)
+            if self._swap(block, state, None, SEALED, sealed, made):
+                exhaust(block[2])
+                return
+
+    def _marks(self, held: Held) -> tuple[int, ...] | None:
+        """For each lane of *held*, which must not be in use any more, the ms from which it is unused.
+
+        None if that is unknown. Under the lock.
+        """
+        state, layout = self._state, self._config.layout
+        if state.serial > held.serial:
+            return None
+        if state.serial < held.serial:
+            # claimed, and not one id made
+            return (0,) * layout.namespaces
+        pairs = zip(state.lanes.opens, state.lanes.used, strict=True)
+        return tuple(layout.ms_at(opens) if used else 0 for opens, used in pairs)
+
+    def _forget(self, seed: bytes) -> None:
+        """In a forked child: nothing of the parent's block is left, and no lock is held."""
+        ids = self._block[2]
+        self._lock = threading.RLock()
+        self._block, self._state = SEALED, NO_STATE
+        exhaust(ids)
+        self._ids_made = 0
+        self._random.seed(seed)
+
+
+def exhaust(ids: Iterator[int]) -> None:
+    """Take everything that is left, in one step of the interpreter."""
+    jump = getattr(ids, "__setstate__", None)
+    if jump is not None:
+        # a range iterator stops at its end, however far it is told to go; saves walking through millions
+        jump(operator.length_hint(ids))
+    collections.deque(ids, maxlen=0)
