@@ -14,7 +14,8 @@ SnowredisError
 ├── StoreUnavailable                Redis does not answer
 │   ├── StoreReadOnly               … it is a replica
 │   └── StoreRefused                … it refuses these credentials or rights
-└── GeneratorClosed                 next_id() after close()
+├── GeneratorClosed                 next_id() after close()
+└── GeneratorSuspended              next_id() between suspend() and resume()
 
 Each keeps its values as attributes, says what happened, what was refused and what
 to do, and survives pickling (its constructor takes exactly its ``args``).
@@ -27,6 +28,7 @@ __all__ = [
     "ClockSkewed",
     "ConfigError",
     "GeneratorClosed",
+    "GeneratorSuspended",
     "InvalidId",
     "LayoutError",
     "LayoutMismatch",
@@ -196,3 +198,14 @@ class GeneratorClosed(SnowredisError):
 
     def __str__(self) -> str:
         return f"the generator of pool {self.pool!r} is closed. Make a new one with snowredis.connect()."
+
+
+class GeneratorSuspended(SnowredisError):
+    """The generator was suspended and not resumed yet; it holds no worker id."""
+
+    def __init__(self, pool: str) -> None:
+        super().__init__(pool)
+        self.pool = pool
+
+    def __str__(self) -> str:
+        return f"the generator of pool {self.pool!r} is suspended; no id was made. Call resume() first."

@@ -24,6 +24,7 @@ from snowredis.errors import (
     ClockSkewed,
     ConfigError,
     GeneratorClosed,
+    GeneratorSuspended,
     LeaseExpired,
     LeaseLost,
     PoolExhausted,
@@ -58,6 +59,7 @@ class Generator(TickBlocks):
         "_claim_timeout_s",
         "_clock_backs",
         "_closed",
+        "_suspended",
         "_heartbeat",
         "_last_rate",
         "_noted",
@@ -97,7 +99,7 @@ class Generator(TickBlocks):
         )
         self._claim_timeout_s = claim_timeout
         self._random_bytes = random_bytes
-        self._closed = False
+        self._closed = self._suspended = False
         self._heartbeat: Heartbeat | None = None
         self._clock_backs = 0
         self._last_rate = (clock.monotonic(), 0)
@@ -248,6 +250,9 @@ class Generator(TickBlocks):
             if self._closed:
                 self._give_back()
                 raise GeneratorClosed(self.pool)
+            if self._suspended:
+                self._give_back()
+                raise GeneratorSuspended(self.pool)
             an_id, decision = self._advance(only_claim)
             if decision is None:
                 # checked last: in a child that a signal handler forked just now, this id is its parent's
@@ -346,10 +351,10 @@ class Generator(TickBlocks):
                     return self._beat_after_s()
                 with self._lock:
                     self._seal()
-            if not self._closed:
+            if not (self._closed or self._suspended):
                 settling_ms = self._keeper.claim(wait_ms=self._config.floor_ms).settling_ms
-                if self.closed:
-                    # close() came in between and found nothing to give back
+                if self.closed or self._suspended:
+                    # close() or suspend() came in between and found nothing to give back
                     self._give_back()
                 return min(settling_ms / 1000, self._beat_after_s()) or self._beat_after_s()
         except SnowredisError as error:
@@ -380,6 +385,23 @@ class Generator(TickBlocks):
             marks = self._marks(held) if held is not None else None
         if held is not None:
             self._keeper.release(held, marks, self._stats())
+
+    def suspend(self) -> None:
+        """Give the worker id back before the machine is snapshotted; no ids until resume(). Never raises.
+
+        A clone of a running machine has the same lease and makes the same ids until its reservation ends; a
+        clone of one whose generators are suspended has none, and claims its own worker id at its first id.
+
+        Blocks:
+            as close().
+        """
+        self._guard.check()
+        self._suspended = True
+        self._give_back()
+
+    def resume(self) -> None:
+        """Go on after suspend(): the next id claims a worker id. Does nothing if it was not suspended."""
+        self._suspended = False
 
     def close(self) -> None:
         """Stop making ids and give the worker id back. Idempotent, never raises.
@@ -419,7 +441,15 @@ class Generator(TickBlocks):
 
     def __repr__(self) -> str:
         held = self._keeper.held
-        what = "closed" if self._closed else f"worker {held.lease.worker}" if held else "no worker id yet"
+        what = (
+            "closed"
+            if self._closed
+            else "suspended"
+            if self._suspended
+            else f"worker {held.lease.worker}"
+            if held
+            else "no worker id yet"
+        )
         return f"<snowredis.Generator pool={self.pool!r} {what}>"
 
 

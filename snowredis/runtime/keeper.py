@@ -7,6 +7,7 @@ Makes no ids. Blocks only on the store, and one caller at a time; whoever only r
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import logging
 import os
@@ -189,7 +190,7 @@ class Keeper:
                 return Claimed()
             generation = self._guard.generation
             # R6: made here, so after any fork; R5: kept until it is answered
-            self._claim_token = self._claim_token or self._random_bytes(16).hex()
+            self._claim_token = self._claim_token or self._fresh_token()
             token, asked_ms = self._claim_token, self._now_ms()
             layout = self._config.layout
             request = ClaimRequest(
@@ -229,6 +230,11 @@ class Keeper:
             self.held = Held(self._serial, token, "", "", lanes_ms, lease)
         log.info("pool %s: claimed worker id %d", self._config.name, worker)
         return Claimed(replaced=replaced)
+
+    def _fresh_token(self) -> str:
+        """128 random bits, hex. The clocks are mixed in: two clones of a machine may share their random state."""
+        seed = f"{self._random_bytes(16).hex()} {self._clock.time_ns()} {self._clock.monotonic()!r}"
+        return hashlib.sha256(seed.encode()).hexdigest()[:32]
 
     def _ask_twice(self, ask: Callable[[], Answer]) -> Answer:
         """A connection that went stale while idle shows only when it is used: a second attempt gets a new one."""
@@ -377,6 +383,4 @@ class Keeper:
 
 
 def _hash(token: str) -> str:
-    import hashlib
-
     return hashlib.sha1(token.encode(), usedforsecurity=False).hexdigest()

@@ -430,6 +430,7 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
     "StoreReadOnly": ("host:6379/0", "a replica"),
     "StoreRefused": ("host:6379/0", "WRONGPASS"),
     "GeneratorClosed": ("orders",),
+    "GeneratorSuspended": ("orders",),
 }
 
 

@@ -488,6 +488,21 @@ def test_a_forked_copy_has_nothing_of_its_parents(pool: MemoryPool) -> None:
     assert ids.decode(first).worker == 0
 
 
+def test_a_suspended_generator_holds_nothing_and_claims_anew_when_it_is_resumed(pool: MemoryPool) -> None:
+    ids, other = pool.connect(layout=TWO_WORKERS), pool.connect(layout=TWO_WORKERS)
+    made = [ids.next_id()]
+    ids.suspend()
+    assert ids.lease is None
+    with pytest.raises(snowredis.GeneratorSuspended, match=r"resume\(\)"):
+        ids.next_id()
+    ids.beat()
+    assert ids.lease is None
+    made += other.next_ids(10)
+    ids.resume()
+    made += ids.next_ids(10)
+    assert len(set(made)) == 21
+
+
 # --- settings --------------------------------------------------------------------------------------
 
 
