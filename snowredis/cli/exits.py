@@ -13,6 +13,7 @@ from snowredis.errors import (
     ClockSkewed,
     ConfigError,
     GeneratorClosed,
+    GeneratorSuspended,
     InvalidId,
     LayoutError,
     LayoutMismatch,
@@ -51,6 +52,7 @@ _CODES: tuple[tuple[type[Exception], ExitCode], ...] = (
     (ClockMovedBack, ExitCode.LEASE_OR_CLOCK),
     (ClockSkewed, ExitCode.LEASE_OR_CLOCK),
     (GeneratorClosed, ExitCode.LEASE_OR_CLOCK),
+    (GeneratorSuspended, ExitCode.LEASE_OR_CLOCK),
 )
 
 

@@ -99,6 +99,11 @@ local function open_pool()
   if v[1] and v[1] ~= signature then return nil, v[1] end
   local info = redis.call('INFO', 'server')
   local run_id = string.match(info, 'run_id:(%x+)') or ''
+  -- where masters follow one another, a process may come back as master with another's data; each promotion
+  -- changes this
+  if slack > 0 then
+    run_id = run_id .. '-' .. (string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)') or '')
+  end
   local uptime = tonumber(string.match(info, 'uptime_in_seconds:(%d+)') or '0')
   local pool = { floor = tonumber(v[2] or '0'), incarnation = v[3] or '', run_id = run_id,
     version = tonumber(v[5] or '0'), records = tonumber(v[7] or '0'), next = tonumber(v[8] or '0') }

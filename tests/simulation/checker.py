@@ -1,0 +1,189 @@
+"""What must hold, looked at from outside: no id twice, no two reservations of one tick.
+
+A *claim* is what one token was granted: for each lane of a worker id the ticks [opens, until).
+Two kinds of fault lift the promise up to a point in time and no further: a clone of a running
+process, and a Redis that went back in time unnoticed. They are entered here as *lifts*, and a
+repetition above a lift's bound is a failure like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from snowredis.core.layout import Layout
+from snowredis.runtime.keeper import Held
+from tests.simulation.world import START_US, World
+
+if TYPE_CHECKING:
+    from tests.simulation.process import Process
+
+
+@dataclass
+class Claim:
+    """What one token stands for. *ends* is set by a release, which gives ticks back."""
+
+    token: str
+    worker: int
+    who: str
+    opens: tuple[int, ...]
+    until: int
+    ends: tuple[int, ...] | None = None
+    # the ticks below which a clone may repeat ids; 0: there is none
+    cloned_until: int = 0
+    # renewals that were under way when the clone was made, so that both may be answered
+    shared_tips: set[str] = field(default_factory=set)
+
+    def range(self, lane: int) -> tuple[int, int]:
+        return self.opens[lane], self.until if self.ends is None else self.ends[lane]
+
+
+@dataclass(frozen=True)
+class Emission:
+    """One id, and who made it when."""
+
+    who: str
+    at_us: int
+
+
+class Checker:
+    """Of one pool."""
+
+    def __init__(self, world: World, layout: Layout) -> None:
+        self._world, self._layout = world, layout
+        # by token and worker id: a claim that is answered twice may have been given two
+        self.claims: dict[tuple[str, int], Claim] = {}
+        self._by_worker: dict[int, list[Claim]] = {}
+        self.ids: dict[int, Emission] = {}
+        self.failures: list[str] = []
+        # how many ids were repeated where the promise is lifted
+        self.excused = 0
+        self.duplicates = 0
+        # no promise for ticks that begin before this
+        self.lifted_until_ms = 0
+        self.made: dict[str, int] = {}
+        # claims that were under way in a process when it was doubled
+        self._shared_tokens: set[str] = set()
+
+    def fail(self, what: str) -> None:
+        at_s = (self._world.now_us - START_US) / 1e6
+        self.failures.append(f"{at_s:.6f} s: {what}")
+        if self._world.trace is not None:
+            self._world.note("FAILURE: %s", what)
+
+    def lift(self, until_ms: int) -> None:
+        """Redis went back in time: ticks before *until_ms* may be used twice."""
+        self.lifted_until_ms = max(self.lifted_until_ms, until_ms)
+
+    # --- ids ---------------------------------------------------------------------------------------
+
+    def emit(self, process: Process, an_id: int) -> None:
+        """An id is about to be handed out."""
+        self.made[process.name] = self.made.get(process.name, 0) + 1
+        layout = self._layout
+        tick = an_id >> layout.timestamp_shift
+        worker = an_id >> layout.worker_shift & (layout.workers - 1)
+        lane = an_id >> layout.backup_shift & (layout.namespaces - 1)
+        if self._world.trace is not None:
+            sequence = an_id & (layout.sequences - 1)
+            self._world.note(
+                "%s: id worker %d lane %d tick %d sequence %d", process.name, worker, lane, tick, sequence
+            )
+        before = self._remember(process, an_id)
+        if before is not None:
+            self._repeated(process, before, worker, lane, tick)
+        if process.config is not process.sim.config:
+            self.fail(f"{process.name} made an id with settings that are not the pool's")
+            return
+        for claim in reversed(process.claims):
+            if claim.worker == worker:
+                first, end = claim.range(lane)
+                if first <= tick < end:
+                    return
+        if not self._lifted(worker, tick):
+            self.fail(
+                f"{process.name} made an id of worker {worker} lane {lane} at tick {tick}, not reserved by it"
+            )
+
+    def _remember(self, process: Process, an_id: int) -> Emission | None:
+        """Who made it before, if anybody did."""
+        before = self.ids.get(an_id)
+        if before is None:
+            self.ids[an_id] = Emission(process.name, self._world.now_us)
+        return before
+
+    def _repeated(self, process: Process, before: Emission, worker: int, lane: int, tick: int) -> None:
+        if self._lifted(worker, tick):
+            self.excused += 1
+            return
+        self.duplicates += 1
+        self.fail(
+            f"{process.name} repeated an id of {before.who} (made {(self._world.now_us - before.at_us) / 1e6:.3f} s "
+            f"before): worker {worker} lane {lane} tick {tick}"
+        )
+
+    def _lifted(self, worker: int, tick: int) -> bool:
+        if self._layout.ms_at(tick) < self.lifted_until_ms:
+            return True
+        return any(tick < claim.cloned_until for claim in self._by_worker.get(worker, ()))
+
+    # --- reservations ------------------------------------------------------------------------------
+
+    def believe(self, process: Process, held: Held) -> None:
+        """A process was told that it holds this."""
+        lease = held.lease
+        claim = self.claims.get((held.token, lease.worker))
+        if claim is not None:
+            if held.tip in claim.shared_tips or (not held.tip and held.token in self._shared_tokens):
+                claim.cloned_until = max(claim.cloned_until, lease.until)
+            if claim not in process.claims:
+                process.claims.append(claim)
+            if lease.until <= claim.until:
+                return
+            # renewed after all: what a clone of the holder tried to release, it did not
+            claim.until, claim.ends = lease.until, None
+        else:
+            claim = Claim(held.token, lease.worker, process.name, lease.opens, lease.until)
+            self.claims[held.token, lease.worker] = claim
+            self._by_worker.setdefault(lease.worker, []).append(claim)
+            process.claims.append(claim)
+        for other in self._by_worker[lease.worker]:
+            if other is not claim:
+                self._compare(claim, other)
+
+    def _compare(self, one: Claim, other: Claim) -> None:
+        for lane, first, end in self._overlaps(one, other):
+            if not self._lifted(one.worker, end - 1):
+                self.fail(
+                    f"worker {one.worker} lane {lane}: ticks [{first}, {end}) are reserved by {one.who} "
+                    f"and by {other.who}"
+                )
+
+    def _overlaps(self, one: Claim, other: Claim) -> Iterator[tuple[int, int, int]]:
+        for lane in range(len(one.opens)):
+            (first, end), (first_2, end_2) = one.range(lane), other.range(lane)
+            if max(first, first_2) < min(end, end_2):
+                yield lane, max(first, first_2), min(end, end_2)
+
+    def released(self, held: Held, marks_ms: tuple[int, ...] | None) -> None:
+        """A holder sealed itself and says what it used: the rest is not its own any more."""
+        claim = self.claims.get((held.token, held.lease.worker))
+        if claim is None or marks_ms is None or held.lease.until < claim.until:
+            # nothing is given back; the last is what the slower of two clones tries
+            return
+        ends = (
+            max(opens, claim.cloned_until, self._layout.first_tick_from(ms)) if ms else opens
+            for opens, ms in zip(claim.opens, marks_ms, strict=True)
+        )
+        claim.ends = tuple(ends)
+
+    def cloned(self, held: Held | None, claim_token: str) -> None:
+        """A process was doubled while it held this, or was claiming."""
+        if claim_token:
+            self._shared_tokens.add(claim_token)
+        claim = held and self.claims.get((held.token, held.lease.worker))
+        if claim and held:
+            claim.cloned_until = max(claim.cloned_until, held.lease.until)
+            if held.sent:
+                claim.shared_tips.add(held.sent)

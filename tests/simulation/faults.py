@@ -1,0 +1,231 @@
+"""What goes wrong. Each class is a function that does one fault to a running simulation.
+
+A fault that lasts ends by itself or when the simulation heals, whichever comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from snowredis.errors import LayoutMismatch
+from tests.simulation import redis_faults as redis
+from tests.simulation.process import Process
+
+if TYPE_CHECKING:
+    from tests.simulation.schedule import Simulation
+
+Fault = Callable[["Simulation"], None]
+# a fleet that forks for ever is another test
+MOST_PROCESSES = 8
+YEAR_MS = 31_557_600_000
+
+
+def _window_us(sim: Simulation) -> int:
+    return sim.random.randint(200_000, 2 * sim.ttl_us)
+
+
+def _noise(attribute: str, most: float) -> Fault:
+    def make_noise(sim: Simulation) -> None:
+        network = sim.network
+        network.longest_delay_us = 3 * sim.ttl_us
+        setattr(network, attribute, sim.random.uniform(0.05, most))
+        sim.world.after(_window_us(sim), lambda: setattr(network, attribute, 0.0))
+
+    return make_noise
+
+
+def _someone(sim: Simulation) -> Process | None:
+    return sim.random.choice(sim.living) if sim.living else None
+
+
+def _suddenly(sim: Simulation, process: Process, action: Callable[[], None]) -> None:
+    """Now, or in the middle of something: where the process reads a clock soon."""
+    if sim.random.random() < 0.3:
+        action()
+    else:
+        process.armed = (sim.random.randint(1, 12), action)
+
+
+def pause(sim: Simulation) -> None:
+    process = _someone(sim)
+    length_us = sim.random.choice((sim.ttl_us // 4, sim.ttl_us, 2 * sim.ttl_us, 4 * sim.ttl_us))
+    if process is None:
+        return
+    paused = process
+
+    def stop() -> None:
+        if sim.healed:
+            return
+        sim.fired["pause"] += 1
+        sim.say("%s is paused for %d ms", paused.name, length_us // 1000)
+        paused.paused_until_us = min(sim.world.now_us + length_us, sim.heal_us)
+        if sim.world.current is not None:
+            sim.world.sleep(0)
+
+    _suddenly(sim, paused, stop)
+
+
+def starve(sim: Simulation) -> None:
+    process = _someone(sim)
+    if process is not None:
+        sim.fired["starve"] += 1
+        process.starved_until_us = min(sim.world.now_us + sim.random.randint(1, 3) * sim.ttl_us, sim.heal_us)
+
+
+def crash(sim: Simulation) -> None:
+    process = _someone(sim)
+    if process is None:
+        return
+    crashed = process
+
+    def die() -> None:
+        if sim.healed:
+            return
+        sim.fired["crash"] += 1
+        sim.say("%s crashes", crashed.name)
+        sim.start_again(crashed)
+        crashed.crash()
+
+    _suddenly(sim, crashed, die)
+
+
+def release(sim: Simulation) -> None:
+    process = _someone(sim)
+    if process is not None:
+        sim.fired["release"] += 1
+        sim.say("%s closes", process.name)
+        process.stop()
+        sim.start_again(process)
+
+
+def skew(sim: Simulation) -> None:
+    process = _someone(sim)
+    if process is not None:
+        sim.fired["skew"] += 1
+        process.host.offset_us = sim.random.randint(-3 * sim.lead_us, 3 * sim.lead_us)
+        sim.say("clock of %s is off by %d ms", process.name, process.host.offset_us // 1000)
+
+
+def step(sim: Simulation) -> None:
+    process = _someone(sim)
+    if process is not None:
+        sim.fired["step"] += 1
+        size_ms = sim.random.choice(
+            (1, 5, 12, 100, 1_000, 7_000, 60_000, 3_600_000, 86_400_000, YEAR_MS, 3 * YEAR_MS)
+        )
+        process.host.offset_us += sim.random.choice((-1, -1, 1)) * round(
+            size_ms * 1000 * sim.random.uniform(0.5, 1)
+        )
+        if sim.random.random() < 0.25:
+            process.host.offset_us = 0
+        sim.say("clock of %s is stepped, off by %d ms", process.name, process.host.offset_us // 1000)
+
+
+def _offspring(sim: Simulation, name: str, make: Callable[[Process], Process]) -> None:
+    process = _someone(sim)
+    if process is None or len(sim.living) >= MOST_PROCESSES:
+        return
+    parent = process
+
+    def bear() -> None:
+        if sim.healed:
+            return
+        sim.fired[name] += 1
+        child = make(parent)
+        sim.say("%s is a %s of %s", child.name, name, parent.name)
+        late = name == "clone" and sim.random.random() < 0.5
+        child.run(sim.random.randint(0, 2 * sim.ttl_us) if late else 0)
+
+    _suddenly(sim, parent, bear)
+
+
+def _fork(name: str, *, bypass: bool) -> Fault:
+    def fork(sim: Simulation) -> None:
+        process = _someone(sim)
+        if process is None or sim.random.random() < 0.5:
+            _offspring(sim, name, lambda parent: parent.fork(bypass=bypass))
+            return
+        parent, readings = process, sim.random.randint(1, 4)
+
+        def fork_in_call() -> None:
+            if not sim.healed and len(sim.living) < MOST_PROCESSES:
+                child = parent.fork_in_call(readings, bypass=bypass)
+                if child is not None:
+                    sim.fired[name] += 1
+                    sim.say("%s is a %s of %s in the middle of a call", child.name, name, parent.name)
+
+        parent.before_call = fork_in_call
+
+    return fork
+
+
+def clone(sim: Simulation) -> None:
+    _offspring(sim, "clone", lambda parent: parent.clone())
+
+
+def signal(sim: Simulation) -> None:
+    """A handler that makes an id, in the middle of whatever the thread does."""
+    process = _someone(sim)
+    if process is None:
+        return
+    interrupted = process
+
+    def handle() -> None:
+        if sim.world.current is not None:
+            sim.fired["signal"] += 1
+            sim.say("a signal for %s", interrupted.name)
+            interrupted.make(1)
+
+    interrupted.armed = (sim.random.randint(1, 12), handle)
+
+
+def mixed(sim: Simulation) -> None:
+    """Somebody comes with another layout or ttl."""
+    layout = sim.config.layout
+    other = sim.random.choice(
+        (
+            replace(sim.config, ttl_ms=sim.config.ttl_ms + 1000),
+            replace(sim.config, layout=replace(layout, tick_ms=layout.tick_ms + 1)),
+            replace(sim.config, redis_skew_ms=sim.config.redis_skew_ms + 1),
+        )
+    )
+    stranger = Process(sim, sim.new_host(), other)
+
+    def come() -> None:
+        for _ in range(5):
+            stranger.make(1)
+            sim.world.sleep(300_000)
+        if LayoutMismatch.__name__ in stranger.errors:
+            sim.fired["mixed"] += 1
+        stranger.crash()
+
+    sim.world.spawn(stranger, come)
+
+
+FAULTS: dict[str, Fault] = {
+    "loss": _noise("loss", 0.6),
+    "delay": _noise("delay", 0.4),
+    "duplicate": _noise("duplicate", 0.5),
+    "reorder": _noise("reorder", 0.5),
+    "pause": pause,
+    "starve": starve,
+    "crash": crash,
+    "release": release,
+    "skew": skew,
+    "step": step,
+    "redis_clock": redis.redis_clock,
+    "wipe": redis.wipe,
+    "evict": redis.evict,
+    "down": redis.down,
+    "snapshot": redis.snapshot,
+    "rollback": redis.rollback,
+    "failover": redis.failover,
+    "split": redis.split,
+    "fork": _fork("fork", bypass=False),
+    "bypass": _fork("bypass", bypass=True),
+    "clone": clone,
+    "signal": signal,
+    "mixed": mixed,
+}

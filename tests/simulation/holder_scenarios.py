@@ -1,0 +1,113 @@
+"""Schedules that need the rules about who is the holder: clones, claims that arrive again, releases, forks."""
+
+from __future__ import annotations
+
+from tests.simulation.scenarios import shows
+from tests.simulation.stage import Stage
+
+
+@shows("R5 chain")
+def a_clone(off: str | None) -> Stage:
+    """Two machines with one memory."""
+    stage = Stage(off=off).with_pool()
+    one = stage.process()
+    stage.make(one)
+    two = one.clone()
+    for _ in range(9):
+        stage.wait(1_000)
+        stage.beat(one, two)
+    stage.make(one, two)
+    return stage
+
+
+@shows("R5 replayed claim")
+def a_claim_that_arrives_again(off: str | None) -> Stage:
+    """A late copy of the claim must not undo what the renewals since have said; nobody can tell here."""
+    stage = Stage(off=off).with_pool()
+    one = stage.process()
+    stage.make(one)
+    stage.beat(one)
+    two = stage.process()
+    held = one.keeper.held
+    assert held is not None
+    two.keeper._claim_token = held.token
+    stage.make(two, one)
+    return stage
+
+
+@shows("R6 fresh tokens")
+def two_containers_with_one_host_name_and_pid(off: str | None) -> Stage:
+    stage = Stage(off=off).with_pool()
+    one = stage.process()
+    two = stage.process(one.host)
+    stage.make(one, two)
+    return stage
+
+
+@shows("R7 seal")
+def a_release_while_an_id_is_being_made(off: str | None) -> Stage:
+    """One thread is about to publish a tick when another says what was used."""
+    stage = Stage(off=off).with_pool()
+    one, heir = stage.process(), stage.process()
+    stage.make(one)
+    stage.wait(1_000)
+    # the second reading of the clock is the one under the lock
+    one.armed = (2, lambda: stage.world.sleep(1_500_000))
+    stage.begin(one, lambda process: process.make(1))
+    stage.wait(10)
+    stage.begin(one, lambda process: process.generator.close())
+    stage.wait(990)
+    stage.make(heir)
+    stage.set_clock(heir, stage.redis_now_ms)
+    stage.wait(600)
+    stage.make(heir)
+    return stage
+
+
+@shows("R7 holder")
+def a_release_by_somebody_who_lost_the_lease(off: str | None) -> Stage:
+    stage = Stage(off=off).with_pool()
+    asleep, other, heir, next_heir = (stage.process() for _ in range(4))
+    stage.make(asleep, other)
+    for _ in range(7):
+        stage.wait(1_000)
+        stage.beat(other)
+    stage.make(heir)
+    now_ms = stage.redis_now_ms
+    stage.do(asleep, lambda process: process.generator.close())
+    stage.set_clock(next_heir, now_ms)
+    stage.make(next_heir)
+    return stage
+
+
+def _forked(off: str | None, *, bypass: bool) -> Stage:
+    stage = Stage(off=off).with_pool()
+    parent = stage.process()
+    stage.make(parent)
+    child = parent.fork(bypass=bypass)
+    stage.make(parent, child)
+    return stage
+
+
+@shows("R8 hook")
+def a_fork(off: str | None) -> Stage:
+    return _forked(off, bypass=False)
+
+
+@shows("R8 page")
+def a_fork_that_bypasses_python(off: str | None) -> Stage:
+    return _forked(off, bypass=True)
+
+
+@shows("R8 generation")
+def a_fork_within_a_call(off: str | None) -> Stage:
+    """A signal handler forks when the id is ready, and before it is handed out."""
+    stage = Stage(off=off).with_pool()
+    parent = stage.process()
+    stage.make(parent)
+    stage.wait(1_000)
+    # the clock is read twice, then the lock is released
+    parent.fork_in_call(3)
+    stage.make(parent)
+    stage.wait(100)
+    return stage

@@ -1,0 +1,240 @@
+"""A process of the fleet: the shipped Generator with everything around it simulated.
+
+Heartbeat and id makers are tasks of one process that share one generator, as threads do. They
+give way to each other where the generator reads the clock, sleeps, waits for a lock or for Redis.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Callable, Sequence
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+from snowredis.errors import SnowredisError, StoreUnavailable
+from snowredis.lease.model import PoolConfig
+from snowredis.lease.scripts import Script
+from snowredis.runtime.exit import EXIT
+from snowredis.runtime.generator import Generator
+from tests.simulation.checker import Claim
+from tests.simulation.stand_ins import Host, SimClock, SimGuard, SimKeeper, SimStore
+from tests.simulation.world import SimLock, TaskKilled
+
+if TYPE_CHECKING:
+    from tests.simulation.schedule import Simulation
+
+
+class Process:
+    """One process. Its tasks are started by run()."""
+
+    keeper_class: type[SimKeeper] = SimKeeper
+    guard_class: type[SimGuard] = SimGuard
+
+    def __init__(self, sim: Simulation, host: Host, config: PoolConfig | None = None) -> None:
+        self._bare(sim, host, config or sim.config)
+        generator = Generator(
+            self.store,
+            clock=self.clock,
+            random_bytes=self.random_bytes,
+            guard=self.guard,
+            **sim.options,
+        )
+        EXIT._members.discard(generator)
+        keeper = self.keeper_class(self.store, self.clock, self.name, self.random_bytes, self.guard)
+        keeper.process = self
+        generator._keeper = keeper
+        self.generator, self.keeper = generator, keeper
+        self.new_locks()
+
+    def _bare(self, sim: Simulation, host: Host, config: PoolConfig) -> None:
+        self.sim, self.world, self.host = sim, sim.world, host
+        self.name = sim.new_name()
+        self.config = config
+        self.alive, self.paused_until_us = True, 0
+        # heartbeats that are slept through, up to this moment
+        self.starved_until_us = 0
+        self.claims: list[Claim] = []
+        # what happens at the how manieth interruption from now
+        self.armed: tuple[int, Callable[[], None]] | None = None
+        # called as the next id is asked for
+        self.before_call: Callable[[], None] | None = None
+        # of a child whose fork comes in the middle of a call: makes it one; None before and after
+        self.unborn: Callable[[], None] | None = None
+        self.errors: dict[str, int] = {}
+        self.clock = SimClock(self)
+        self.store = SimStore(self, config, guard_rollbacks=sim.guard_rollbacks)
+        self.guard = self.guard_class(self)
+        sim.processes.append(self)
+
+    def random_bytes(self, count: int) -> bytes:
+        return self.world.random.randbytes(count)
+
+    def new_locks(self) -> None:
+        self.generator._lock = SimLock(self.world, self.interrupted)  # type: ignore[assignment]
+        self.keeper._lock = SimLock(self.world)  # type: ignore[assignment]
+
+    def ask(self, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> list[str]:
+        if self.unborn is not None:
+            self.unborn()
+            raise StoreUnavailable("simulated", "the answer is the parent's")
+        return self.sim.network.call(self, script.name, script.source, keys, args)
+
+    def interrupted(self, *, readily: bool = True) -> bool:
+        """Something may come in, where a clock is read or a lock released; answer whether it did."""
+        world = self.world
+        if not self.alive:
+            return False
+        world.tick()
+        if self.armed is not None and readily:
+            count, action = self.armed
+            self.armed = (count - 1, action) if count > 1 else None
+            if count <= 1:
+                action()
+                return True
+        if self.sim.preempt and world.current is not None and world.random.random() < self.sim.preempt:
+            world.sleep(world.random.choice((0, 1, 30, 400, 3_000, 20_000)))
+            return True
+        return False
+
+    # --- tasks -------------------------------------------------------------------------------------
+
+    def run(self, delay_us: int = 0) -> None:
+        for _ in range(self.sim.makers):
+            self.world.spawn(self, self._make, delay_us)
+        self.world.spawn(self, self._beat, delay_us)
+
+    def _beat(self) -> None:
+        world = self.world
+        # the heartbeat starts with the first claim
+        while self.keeper.held is None:
+            world.sleep(200_000)
+        delay_s = self.generator._beat_after_s()
+        while not self.generator.closed:
+            world.sleep(max(1, ceil(delay_s * 1e6)))
+            if self.starved_until_us > world.now_us:
+                world.sleep(self.starved_until_us - world.now_us)
+            delay_s = self.generator.beat()
+
+    def _make(self) -> None:
+        random = self.world.random
+        while not self.generator.closed:
+            self.world.sleep(round(random.expovariate(1 / self.sim.gap_us)))
+            self.make(random.choice((1, 1, 2, 5)))
+
+    def make(self, count: int) -> None:
+        """Make some ids, if that is possible."""
+        if self.before_call is not None:
+            call, self.before_call = self.before_call, None
+            call()
+        try:
+            if count == 5:
+                for an_id in self.generator.next_ids(count):
+                    self.sim.checker.emit(self, an_id)
+                return
+            for _ in range(count):
+                self.sim.checker.emit(self, self.generator.next_id())
+        except SnowredisError as error:
+            name = type(error).__name__
+            self.errors[name] = self.errors.get(name, 0) + 1
+            if self.world.trace is not None:
+                self.world.note("%s: %s: %s", self.name, name, error)
+
+    # --- what happens to processes -----------------------------------------------------------------
+
+    def crash(self) -> None:
+        """kill -9. Called by one of its own tasks, that one ends here."""
+        self.alive = False
+        me = self.world.current
+        self.world.kill_tasks(self)
+        if me is not None and me.owner is self:
+            raise TaskKilled
+
+    def stop(self) -> None:
+        """close() in a thread of its own, then exit."""
+
+        def close() -> None:
+            self.generator.close()
+            self.crash()
+
+        self.world.spawn(self, close)
+
+    def fork(self, *, bypass: bool = False) -> Process:
+        """What fork() leaves in the child: every byte of the parent's, and one thread, which is yet to be run."""
+        child = self._copy(self.host)
+        if bypass:
+            child.guard.alive.value = False
+        else:
+            child.guard.recover()
+        return child
+
+    def fork_in_call(self, readings: int, *, bypass: bool = False) -> Process | None:
+        """A signal handler forks within a call, at the given reading of the clock; parent and child go on with it.
+
+        The child makes the same call from the same state at the same time, and is one from then on.
+        None where another thread is in the middle of something: a copy would not do the same.
+        """
+        if self.generator._lock.owner is not None or self.keeper._lock.owner is not None:  # type: ignore[attr-defined]
+            return None
+        child = self._copy(self.host)
+
+        def bear() -> None:
+            if child.unborn is not None:
+                child.unborn = None
+                if bypass:
+                    child.guard.alive.value = False
+                else:
+                    child.guard.recover()
+
+        def go_on() -> None:
+            with contextlib.suppress(SnowredisError):
+                an_id = child.generator.next_id()
+                if child.unborn is None:
+                    self.sim.checker.emit(child, an_id)
+            # at the latest, when the call is over
+            bear()
+            child.run()
+
+        child.unborn = bear
+        child.armed = (readings, bear)
+        self.world.spawn(child, go_on)
+        return child
+
+    def clone(self) -> Process:
+        """Another machine with the memory of this one, as a snapshot of a VM makes it. Nobody is told."""
+        child = self._copy(Host(f"{self.host.name}+", self.host.offset_us))
+        # calls under way are not copied, they end without a trace
+        child.keeper._busy = False
+        child.new_locks()
+        child.claims = list(self.claims)
+        self.sim.checker.cloned(self.keeper.held, self.keeper._claim_token)
+        return child
+
+    def _copy(self, host: Host) -> Process:
+        child = object.__new__(type(self))
+        child._bare(self.sim, host, self.config)
+        child.guard.generation = self.guard.generation
+        child.guard.alive.value = self.guard.alive.value
+        parent, me = self.world.current, object()
+        child.generator = twin = Generator.__new__(Generator, clock=child.clock)
+        for slot in _slots(Generator):
+            setattr(twin, slot, getattr(self.generator, slot))
+        start_s, end_s, ids, alive = self.generator._block
+        if alive is self.guard.alive:
+            twin._block = (start_s, end_s, copy.copy(ids), child.guard.alive)
+        child.keeper = keeper = object.__new__(type(self.keeper))
+        keeper.__dict__.update(self.keeper.__dict__)
+        keeper.process = child
+        owned: tuple[Any, ...] = (keeper, twin)
+        for thing in owned:
+            thing._clock, thing._guard = child.clock, child.guard
+            thing._random_bytes = child.random_bytes
+            thing._lock = thing._lock.copy(parent, me, child.interrupted if thing is twin else None)
+        keeper._store, twin._keeper = child.store, keeper
+        twin._random = copy.copy(self.generator._random)
+        child.guard.watch(twin)
+        return child
+
+
+def _slots(kind: type) -> list[str]:
+    return [slot for base in kind.__mro__ for slot in getattr(base, "__slots__", ()) if slot != "__weakref__"]

@@ -1,0 +1,226 @@
+"""A Redis in memory that runs the shipped Lua, with as much of Redis as the scripts use.
+
+The Lua is the library's own text, in Lua 5.1 as in Redis; `redis.call` ends in the methods here.
+What happens to a server (wipe, restart, failover) is a method, too.
+"""
+
+from __future__ import annotations
+
+import bisect
+import functools
+import hashlib
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import lupa.lua51
+
+from snowredis.errors import ConfigError
+from tests.simulation.world import World
+
+_DRIVER = """
+local call = ...
+redis = { call = call, pcall = call, sha1hex = nil, error_reply = function(text) return { err = text } end }
+return function(sha1hex)
+  redis.sha1hex = sha1hex
+  return function(script, count, ...)
+    local all = { ... }
+    KEYS, ARGV = {}, {}
+    for i = 1, count do KEYS[i] = all[i] end
+    for i = count + 1, #all do ARGV[i - count] = all[i] end
+    return script()
+  end
+end
+"""
+
+
+class Lua:
+    """One interpreter for all servers of this process; scripts are compiled once."""
+
+    def __init__(self) -> None:
+        self._runtime = lupa.lua51.LuaRuntime(unpack_returned_tuples=False)
+        self.server: RedisModel | None = None
+        self._table = self._runtime.table_from
+        self._run = self._runtime.execute(_DRIVER, self._call)(
+            lambda text: hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+        )
+        self._compile = functools.cache(self._runtime.compile)
+
+    def _call(self, command: str, *args: Any) -> Any:
+        assert self.server is not None
+        reply = self.server.commands[command](*map(str, args))
+        return self._to_lua(reply)
+
+    def _to_lua(self, reply: Any) -> Any:
+        if reply is None:
+            # a null is false in Redis' Lua
+            return False
+        if isinstance(reply, list):
+            return self._table([self._to_lua(item) for item in reply])
+        return reply
+
+    def eval(
+        self, server: RedisModel, source: str, keys: Sequence[str], args: Sequence[str | int]
+    ) -> list[str]:
+        self.server = server
+        reply = self._run(self._compile(source), len(keys), *keys, *map(str, args))
+        error = reply["err"]
+        if error is not None:
+            raise ConfigError(str(error))
+        return list(reply.values())
+
+
+@functools.cache
+def lua() -> Lua:
+    return Lua()
+
+
+class RedisModel:
+    """One server process, and its data. Its clock is the world's, plus an offset."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self._world = world
+        self.name = name
+        self.offset_us = 0
+        self.data: dict[str, dict[str, Any]] = {}
+        # copies of data by time, newest last, if a fault of this schedule may go back to one
+        self.history: list[tuple[int, dict[str, dict[str, Any]]]] | None = None
+        self.up = True
+        self.runs = 0
+        # how many fields a step of HSCAN answers
+        self.scan_page = world.random.choice((1, 3, 500))
+        self._start()
+        self.commands: Mapping[str, Callable[..., Any]] = {
+            "TIME": self._time, "INFO": self._info, "DEL": self._del,
+            "HGET": self._hget, "HMGET": self._hmget, "HSET": self._hset, "HDEL": self._hdel,
+            "HEXISTS": self._hexists, "HINCRBY": self._hincrby, "HSCAN": self._hscan,
+            "ZADD": self._zadd, "ZREM": self._zrem, "ZCARD": self._zcard, "ZCOUNT": self._zcount,
+            "ZRANGE": self._zrange, "ZRANGEBYSCORE": self._zrangebyscore, "XADD": self._xadd,
+        }  # fmt: skip
+
+    def _start(self) -> None:
+        self.run_id = f"{self._world.random.getrandbits(160):040x}"
+        self.promote()
+        self.started_s = self.now_us // 1_000_000
+
+    @property
+    def now_us(self) -> int:
+        return self._world.now_us + self.offset_us
+
+    def eval(self, source: str, keys: Sequence[str], args: Sequence[str | int]) -> list[str]:
+        self.runs += 1
+        reply = lua().eval(self, source, keys, args)
+        if self.history is not None:
+            self.history.append((self._world.now_us, self.copy_data()))
+        return reply
+
+    # --- what happens to servers -------------------------------------------------------------------
+
+    def copy_data(self) -> dict[str, dict[str, Any]]:
+        return {key: dict(value) for key, value in self.data.items()}
+
+    def history_until(self, time_us: int) -> list[tuple[int, dict[str, dict[str, Any]]]]:
+        assert self.history is not None
+        return self.history[: bisect.bisect_right(self.history, time_us, key=lambda entry: entry[0])]
+
+    def data_at(self, time_us: int) -> dict[str, dict[str, Any]]:
+        """What the data was then."""
+        before = self.history_until(time_us)
+        return {key: dict(value) for key, value in before[-1][1].items()} if before else {}
+
+    def promote(self) -> None:
+        """It becomes master: the history that it writes from now on is another."""
+        self.replid = f"{self._world.random.getrandbits(160):040x}"
+
+    def wipe(self) -> None:
+        self.data = {}
+
+    def restart(self, data: dict[str, dict[str, Any]]) -> None:
+        """Another server process, with the data that it read from disk."""
+        self.data, self.up = data, True
+        self._start()
+
+    # --- commands ----------------------------------------------------------------------------------
+
+    def _of(self, key: str) -> dict[str, Any]:
+        return self.data.get(key, {})
+
+    def _time(self) -> list[str]:
+        seconds, micros = divmod(self.now_us, 1_000_000)
+        return [str(seconds), str(micros)]
+
+    def _info(self, section: str) -> str:
+        if section == "replication":
+            return f"# Replication\r\nrole:master\r\nmaster_replid:{self.replid}\r\n"
+        assert section == "server"
+        uptime_s = max(0, self.now_us // 1_000_000 - self.started_s)
+        return f"# Server\r\nredis_version:7.0.15\r\nrun_id:{self.run_id}\r\nuptime_in_seconds:{uptime_s}\r\n"
+
+    def _del(self, *keys: str) -> int:
+        return sum(self.data.pop(key, None) is not None for key in keys)
+
+    def _hget(self, key: str, name: str) -> str | None:
+        return self._of(key).get(name)
+
+    def _hmget(self, key: str, *names: str) -> list[str | None]:
+        return list(map(self._of(key).get, names))
+
+    def _hset(self, key: str, *pairs: str) -> int:
+        self.data.setdefault(key, {}).update(zip(pairs[::2], pairs[1::2], strict=True))
+        return 1
+
+    def _hdel(self, key: str, *names: str) -> int:
+        found = self._of(key)
+        return sum(found.pop(name, None) is not None for name in names)
+
+    def _hexists(self, key: str, name: str) -> int:
+        return int(name in self._of(key))
+
+    def _hincrby(self, key: str, name: str, by: str) -> int:
+        found = self.data.setdefault(key, {})
+        found[name] = str(int(found.get(name, "0")) + int(by))
+        return int(found[name])
+
+    def _hscan(self, key: str, cursor: str, word: str, count: str) -> list[Any]:
+        # by a hash, so that a field that is there all the while is met, as in Redis
+        assert (word, count) == ("COUNT", "500")
+        ordered = sorted((zlib.crc32(name.encode()) + 1, name) for name in self._of(key))
+        rest = [item for item in ordered if item[0] >= int(cursor)]
+        page = rest[: self.scan_page]
+        while len(page) < len(rest) and rest[len(page)][0] == page[-1][0]:
+            page.append(rest[len(page)])
+        after = "0" if len(page) == len(rest) else str(page[-1][0] + 1)
+        return [after, [text for _, name in page for text in (name, self._of(key)[name])]]
+
+    def _zadd(self, key: str, score: str, member: str) -> int:
+        self.data.setdefault(key, {})[member] = float(score)
+        return 1
+
+    def _zrem(self, key: str, member: str) -> int:
+        return int(self._of(key).pop(member, None) is not None)
+
+    def _zcard(self, key: str) -> int:
+        return len(self._of(key))
+
+    def _zcount(self, key: str, low: str, high: str) -> int:
+        assert low.startswith("(")
+        assert high == "+inf"
+        return sum(score > float(low[1:]) for score in self._of(key).values())
+
+    def _sorted(self, key: str) -> list[tuple[float, str]]:
+        return sorted((score, member) for member, score in self._of(key).items())
+
+    def _zrange(self, key: str, first: str, last: str, word: str) -> list[str]:
+        assert (first, last, word) == ("0", "0", "WITHSCORES")
+        return [text for score, member in self._sorted(key)[:1] for text in (member, f"{score:.17g}")]
+
+    def _zrangebyscore(self, key: str, low: str, high: str, word: str, offset: str, count: str) -> list[str]:
+        assert (low, word, offset) == ("-inf", "LIMIT", "0")
+        return [member for score, member in self._sorted(key) if score <= float(high)][: int(count)]
+
+    def _xadd(self, key: str, *args: str) -> str:
+        assert args[:2] == ("MAXLEN", "~")
+        fields = dict(zip(args[4::2], args[5::2], strict=True))
+        if self._world.trace is not None:
+            self._world.note("%s: event %s", self.name, fields)
+        return "1-0"

@@ -1,0 +1,149 @@
+"""Switch one rule of the design off, in the simulation only, to see that it is needed.
+
+A rule of the scripts is a fragment of their text that is replaced, and must be found; a rule of
+the runtime is a method that is overridden.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from snowredis.runtime.generator import Generator
+from snowredis.runtime.keeper import Claimed, Held
+from tests.simulation.process import Process
+from tests.simulation.stand_ins import SimGuard, SimKeeper
+
+if TYPE_CHECKING:
+    from tests.simulation.schedule import Simulation
+
+
+class HostPidKeeper(SimKeeper):
+    """R6 off: the holder is named by its host and pid, as most systems do."""
+
+    def claim(self, *, wait_ms: int, instead_of: int = 0) -> Claimed:
+        assert self.process is not None
+        self._claim_token = self.process.host.name.encode().hex()
+        return super().claim(wait_ms=wait_ms, instead_of=instead_of)
+
+
+class EndlessKeeper(SimKeeper):
+    """A lease without an end: the holder goes on until it is told that it lost it."""
+
+    @property
+    def held(self) -> Held | None:
+        return self._held
+
+    @held.setter
+    def held(self, held: Held | None) -> None:
+        if held is not None and self.process is not None:
+            self.process.sim.checker.believe(self.process, held)
+            held = replace(held, lease=replace(held.lease, until=1 << 40))
+        self._held = held
+
+
+class DeafGuard(SimGuard):
+    """R8 off: forks are noticed, and nobody is told."""
+
+    def recover(self) -> None:
+        self.alive.value = True
+        self._process.new_locks()
+
+
+class BlindGuard(SimGuard):
+    """R8 off: no page that tells a child that it is one."""
+
+    def check(self) -> None:
+        self.alive.value = True
+
+
+class TimelessGuard(SimGuard):
+    """R8 off: everything is made harmless in the child, and a call that is under way does not find out."""
+
+    def recover(self) -> None:
+        super().recover()
+        self.generation -= 1
+
+
+def _release_without_sealing(generator: Generator) -> None:
+    """R7 off: what was used is read and said while another thread may be making an id."""
+    held = generator._keeper.held
+    if held is not None:
+        generator._keeper.release(held, generator._marks(held), generator._stats())
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How it is switched off."""
+
+    # script ("common" for all), fragment, what stands there instead
+    edits: tuple[tuple[str, str, str], ...] = ()
+    keeper: type[SimKeeper] = SimKeeper
+    guard: type[SimGuard] = SimGuard
+    methods: tuple[tuple[str, Any], ...] = ()
+
+
+_INDEX = "if cursor or redis.call('ZCARD', KEYS[2]) ~= pool.records then"
+_COUNTED = "while pool.next < capacity and redis.call('HEXISTS', KEYS[1], 'w:' .. pool.next) == 1 do"
+_MARK = "lanes[i] = math.max(before and before.lanes[i] or 0, before and before['until'] or 0, pool.floor)"
+_HOLDER = (
+    "if not (r and r.token == token_hash and (r.tip == tip or r.tip == sent) "
+    "and r.incarnation == pool.incarnation) then"
+)
+_ROLLED_BACK = (
+    "elseif seen_raised > pool_raised "
+    "or (seen_incarnation == pool.incarnation and seen_version > pool.version) then"
+)
+
+RULES: dict[str, Rule] = {
+    "mark": Rule((("claim", _MARK, "lanes[i] = math.max(before and before.lanes[i] or 0, pool.floor)"),)),
+    "end of the reservation": Rule(keeper=EndlessKeeper),
+    "R1 index": Rule((("claim", _INDEX, "if false then"),)),
+    "R1 adopted records": Rule((("claim", _COUNTED, "while false do"),)),
+    "R2 cap": Rule((("common", "local capped = math.min(caller_ms, now + lead)", "local capped = caller_ms"),)),
+    "R3 floor": Rule((("common", "pool.floor = math.max(pool.floor, lost_at + skew + ttl + lead + slack)", ""),)),
+    "R3 run id": Rule((("common", "elseif v[4] ~= run_id then", "elseif false then"),)),
+    "R3 promotion": Rule((("common", "if slack > 0 then", "if false then"),)),
+    "R4 too late": Rule((("renew", "elseif held_until <= now + skew + lead + slack then", "elseif false then"),)),
+    "settling": Rule((("claim", "if pool.floor > now then", "if pool.floor - now > ttl then"),)),
+    "R5 chain": Rule((("renew", "if r.tip ~= tip and r.tip ~= next_tip then", "if false then"),)),
+    "R5 replayed claim": Rule((("claim", "and r.tip == '' then", "then"),)),
+    "R6 fresh tokens": Rule(keeper=HostPidKeeper),
+    "R7 seal": Rule(methods=(("_give_back", _release_without_sealing),)),
+    "R7 holder": Rule((("release", _HOLDER, "if not r then"),)),
+    "R8 hook": Rule(guard=DeafGuard),
+    "R8 page": Rule(guard=BlindGuard),
+    "R8 generation": Rule(guard=TimelessGuard),
+    "R9 signature": Rule(
+        (("common", "if v[1] and v[1] ~= signature then return nil, v[1] end", ""),)
+    ),
+    "R10 version": Rule((("common", _ROLLED_BACK, "elseif false then"),)),
+    "R10 silence": Rule((("common", "elseif guard and now - last > ttl then", "elseif false then"),)),
+}  # fmt: skip
+
+
+def switch_off(sim: Simulation, name: str) -> None:
+    """Before a process is made."""
+    rule = RULES[name]
+
+    @functools.cache
+    def edit(script: str, source: str) -> str:
+        for where, fragment, instead in rule.edits:
+            if where in (script, "common"):
+                assert source.count(fragment) == 1, f"{script}.lua does not say {fragment!r} once"
+                source = source.replace(fragment, instead)
+        return source
+
+    class Ruled(Process):
+        keeper_class = rule.keeper
+        guard_class = rule.guard
+
+        def new_locks(self) -> None:
+            super().new_locks()
+            # every generator with a clock of its own has a class of its own
+            for method, instead in rule.methods:
+                setattr(type(self.generator), method, instead)
+
+    sim.network.edit = edit
+    sim.process_class = Ruled

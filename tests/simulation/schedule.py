@@ -1,0 +1,278 @@
+"""One schedule: a fleet, a pool and a few classes of faults, all drawn from one seed.
+
+It runs in three parts: faults; then everything heals and has as long as the design allows to come
+to rest; then every living process must make an id, as far as the pool has worker ids for them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from snowredis.core.lanes import ClockRules
+from snowredis.core.layout import Layout
+from snowredis.lease.model import PoolConfig
+from tests.simulation.checker import Checker
+from tests.simulation.faults import FAULTS
+from tests.simulation.network import Network
+from tests.simulation.process import Process
+from tests.simulation.redis_faults import LOSSES, OF_SENTINEL
+from tests.simulation.redis_model import RedisModel
+from tests.simulation.stand_ins import Host
+from tests.simulation.world import START_US, Stuck, World
+
+TTL_MS = 6_000
+EPOCH_2015_MS = 1_420_070_400_000
+FAULTS_END_S = (12, 22)
+# heartbeats, time-outs and the first answer after everything healed
+PATIENCE_US = 7_000_000
+
+
+@dataclass
+class Result:
+    """What became of one schedule."""
+
+    seed: int
+    classes: tuple[str, ...]
+    fired: Counter[str]
+    ids: int
+    duplicates: int
+    excused: int
+    alarms: int
+    scripts: int
+    failures: list[str]
+    trace: list[str] = field(default_factory=list)
+
+
+class Simulation:
+    """Everything of one schedule."""
+
+    def __init__(self, seed: int, classes: Iterable[str] | None = None, *, traced: bool = False) -> None:
+        self.seed = seed
+        self.world = World(seed, traced=traced)
+        self.random = self.world.random
+        self.classes = tuple(classes) if classes is not None else self._draw_classes()
+        self.fired: Counter[str] = Counter()
+        self.alarms = 0
+        self._names = 0
+        self._hosts = 0
+        self.processes: list[Process] = []
+        self.process_class: type[Process] = Process
+        self._draw_settings()
+        first = RedisModel(self.world, "redis0")
+        first.offset_us = self.redis_offset_us() if "redis_clock" in self.classes else 0
+        if set(LOSSES) & set(self.classes):
+            first.history = []
+        self.network = Network(self.world, [first], self.fired)
+        self.network.answered = self._answered
+        self.checker = Checker(self.world, self.config.layout)
+        self.heal_us = START_US + self.random.randint(*FAULTS_END_S) * 1_000_000
+        self.healed = False
+
+    def _draw_classes(self) -> tuple[str, ...]:
+        """By turns one that is sure to be there, and up to three more."""
+        names = list(FAULTS)
+        first = names[self.seed % len(names)]
+        chosen = {first, *self.random.sample(names, self.random.choice((0, 0, 1, 2, 3)))}
+        if "mixed" in chosen and chosen & set(LOSSES):
+            chosen = chosen - set(LOSSES) if first == "mixed" else chosen - {"mixed"}
+        return tuple(name for name in names if name in chosen)
+
+    def _draw_settings(self) -> None:
+        random = self.random
+        slack_ms = (
+            random.choice((1000, 2000))
+            if set(OF_SENTINEL) & set(self.classes)
+            else random.choice((0, 0, 0, 2000))
+        )
+        tick_ms = random.choice((1, 1, 10, 100, 1000, 7000))
+        layout = Layout(
+            timestamp_bits=41,
+            backup_bits=random.randint(0, 2),
+            worker_bits=random.randint(1, 3),
+            # enough for what the makers ask for
+            sequence_bits=random.randint(1, 4) + (tick_ms >= 100) * 3,
+            tick_ms=tick_ms,
+            epoch_ms=EPOCH_2015_MS,
+            worker_last=random.random() < 0.2,
+        )
+        self.config = PoolConfig(name="sim", layout=layout, ttl_ms=TTL_MS, failover_slack_ms=slack_ms)
+        self.ttl_us = self.config.ttl_ms * 1000
+        self.lead_us = self.config.max_clock_lead_ms * 1000
+        self.skew_us = self.config.redis_skew_ms * 1000
+        self.slack_us = slack_ms * 1000
+        self.guard_rollbacks = random.random() < 0.3
+        rules = ClockRules(
+            policy=random.choice(("backup", "backup", "backup", "wait", "raise", "ahead")),
+            overflow=random.choice(("wait", "wait", "ahead")),
+        )
+        self.options: dict[str, Any] = {
+            "rules": rules,
+            "sequence_start": random.choice(("zero", "random", "continue")),
+        }
+        self.size = random.randint(2, 6)
+        self.makers = random.choice((1, 1, 2))
+        self.gap_us = random.choice((200_000, 500_000, 1_000_000)) * self.makers
+        # how often another task comes in where a clock is read
+        self.preempt = random.choice((0.0, 0.02, 0.2))
+        # a stranger who comes first would say what the pool is
+        self.created = random.random() < 0.6 or "mixed" in self.classes
+
+    # --- what faults use ---------------------------------------------------------------------------
+
+    @property
+    def living(self) -> list[Process]:
+        """Those of the pool that have not closed; a child of one that is about to close is closed, too."""
+        return [
+            process
+            for process in self.processes
+            if process.alive and process.config is self.config and not process.generator.closed
+        ]
+
+    def new_name(self) -> str:
+        self._names += 1
+        return f"p{self._names}"
+
+    def new_host(self) -> Host:
+        self._hosts += 1
+        return Host(f"h{self._hosts}")
+
+    def say(self, what: str, *values: object) -> None:
+        if self.world.trace is not None:
+            self.world.note("*** " + what, *values)
+
+    def redis_offset_us(self) -> int:
+        return self.random.randint(-self.skew_us // 2, self.skew_us // 2)
+
+    def before_heal(self, delay_us: int, action: Callable[[], None]) -> None:
+        """Once: after *delay_us*, or just before everything heals."""
+        self.world.at(min(self.world.now_us + delay_us, self.heal_us - 1), action)
+
+    def start_again(self, process: Process) -> None:
+        """Another process on the same host, some time from now."""
+
+        def start() -> None:
+            self.process_class(self, process.host).run()
+
+        self.before_heal(self.random.choice((0, self.random.randint(0, 2 * self.ttl_us))), start)
+
+    def lift(self) -> None:
+        """From a state that went back in time nobody holds anything for longer than this."""
+        reach_us = self.ttl_us + self.lead_us + self.skew_us + self.slack_us
+        self.checker.lift((self.world.now_us + reach_us) // 1000 + self.config.layout.tick_ms)
+
+    def _answered(self, server: RedisModel, reply: list[str]) -> None:
+        if reply[0] == "signature" or not reply[5]:
+            return
+        self.alarms += 1
+        self.say("ALARM: %s", reply[5])
+        if self.fired["rollback"]:
+            self.lift()
+        elif not set(LOSSES) & set(self.classes):
+            # two losses within redis_skew may look like that, too
+            self.checker.fail(f"an alarm without a reason: {reply[5]}")
+
+    # --- the course of things ----------------------------------------------------------------------
+
+    def run(self) -> Result:
+        with quiet():
+            try:
+                self._run()
+            except Stuck as stuck:
+                self.checker.fail(f"stuck: {stuck}")
+            finally:
+                self.world.close()
+        return self.result()
+
+    def _run(self) -> None:
+        self._begin()
+        if self.classes:
+            self.world.after(1_000_000, self._go_wrong)
+        self.world.run(self.heal_us)
+        self._heal()
+        config = self.config
+        reach_us = (
+            self.ttl_us + self.lead_us + 2 * self.skew_us + self.slack_us + 2000 * config.layout.tick_ms
+        )
+        self.world.run(self.heal_us + reach_us + PATIENCE_US)
+        self._check_life()
+
+    def _begin(self) -> None:
+        processes = [self.process_class(self, self.new_host()) for _ in range(self.size)]
+        if self.created:
+            first = processes[0]
+            self.world.spawn(None, lambda: first.store.create(self.world.now_us // 1000))
+        for process in processes:
+            process.run(self.random.randint(10_000, 2_000_000))
+
+    def _go_wrong(self) -> None:
+        if self.world.now_us < self.heal_us - 100_000:
+            FAULTS[self.random.choice(self.classes)](self)
+            self.world.after(round(self.random.expovariate(1 / 1_500_000)), self._go_wrong)
+
+    def _heal(self) -> None:
+        self.healed = True
+        self.say("everything heals")
+        self.network.heal()
+        for server in self.network.servers:
+            server.up, server.offset_us = server is self.network.master, 0
+        for process in self.living:
+            process.host.offset_us = 0
+            process.armed = process.before_call = None
+            if process.unborn is not None:
+                process.unborn()
+
+    def _check_life(self) -> None:
+        living = self.living
+        before = dict(self.checker.made)
+
+        def try_one(process: Process) -> Callable[[], None]:
+            return lambda: process.make(1)
+
+        for process in living:
+            self.world.spawn(process, try_one(process))
+        self.world.run(self.world.now_us + 2_500_000 + 2000 * self.config.layout.tick_ms)
+        silent = [
+            process
+            for process in living
+            if self.checker.made.get(process.name, 0) == before.get(process.name, 0)
+        ]
+        expected = min(len(living), self.config.layout.workers)
+        if len(living) - len(silent) < expected:
+            who = ", ".join(f"{process.name} ({process.errors})" for process in silent)
+            self.checker.fail(f"{len(living)} live, {expected} could make ids; these do not: {who}")
+
+    def result(self) -> Result:
+        return Result(
+            seed=self.seed,
+            classes=self.classes,
+            fired=self.fired,
+            ids=sum(self.checker.made.values()),
+            duplicates=self.checker.duplicates,
+            excused=self.checker.excused,
+            alarms=self.alarms,
+            scripts=sum(server.runs for server in self.network.servers),
+            failures=self.checker.failures,
+            trace=self.world.trace or [],
+        )
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Thousands of processes that lose their leases have much to log."""
+    log = logging.getLogger("snowredis")
+    before = log.disabled
+    log.disabled = True
+    try:
+        yield
+    finally:
+        log.disabled = before
+
+
+def run_schedule(seed: int, classes: Iterable[str] | None = None, *, traced: bool = False) -> Result:
+    """Play the schedule of *seed*, with the fault classes that it draws or with the given ones."""
+    return Simulation(seed, classes, traced=traced).run()

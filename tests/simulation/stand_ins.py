@@ -1,0 +1,119 @@
+"""What a simulated process is given in place of the real clock, store, fork guard and keeper."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import TYPE_CHECKING
+
+from snowredis.lease.model import PoolConfig
+from snowredis.lease.scripts import Script, ScriptStore
+from snowredis.runtime.fork import ForkGuard
+from snowredis.runtime.keeper import Held, Keeper
+from tests.simulation.world import START_US
+
+if TYPE_CHECKING:
+    from tests.simulation.process import Process
+
+
+@dataclass
+class Host:
+    """A machine: its clock is the true time plus an offset."""
+
+    name: str
+    offset_us: int = 0
+
+
+class SimClock:
+    background = False
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    def _now_us(self) -> int:
+        process = self._process
+        early = process.interrupted()
+        now_us = process.world.now_us + process.host.offset_us
+        if not early:
+            process.interrupted(readily=False)
+        return now_us
+
+    def time(self) -> float:
+        # as in ManualClock: a whole ms is the very float that it is elsewhere
+        ms, us = divmod(self._now_us(), 1000)
+        return ms / 1000 + us / 1e6
+
+    def time_ns(self) -> int:
+        return self._now_us() * 1000
+
+    def monotonic(self) -> float:
+        return 1000 + (self._process.world.now_us - START_US) / 1e6
+
+    def sleep(self, seconds: float) -> None:
+        self._process.world.sleep(max(1, ceil(seconds * 1e6)))
+
+
+class SimStore(ScriptStore):
+    where = "simulated"
+
+    def __init__(self, process: Process, config: PoolConfig, *, guard_rollbacks: bool) -> None:
+        super().__init__(config, guard_rollbacks=guard_rollbacks, random_bytes=process.random_bytes)
+        self.process = process
+
+    def run(self, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> Sequence[bytes | str]:
+        return self.process.ask(script, keys, args)
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+class Alive:
+    """What ForkGuard.alive is where there is MADV_WIPEONFORK: false in a child that nobody told."""
+
+    value = True
+
+    def __bool__(self) -> bool:
+        return self.value
+
+
+class SimGuard(ForkGuard):
+    def __init__(self, process: Process) -> None:
+        super().__init__()
+        self.alive = Alive()
+        self._process = process
+
+    def _start(self) -> None:
+        # no hook in this very interpreter, and no page
+        self._pid = os.getpid()
+
+    def recover(self) -> None:
+        super().recover()
+        self.alive.value = True
+        self._process.new_locks()
+
+
+class SimKeeper(Keeper):
+    """Tells the checker what is believed."""
+
+    process: Process | None = None
+
+    @property
+    def held(self) -> Held | None:
+        return self._held
+
+    @held.setter
+    def held(self, held: Held | None) -> None:
+        self._held = held
+        if held is not None and self.process is not None:
+            self.process.sim.checker.believe(self.process, held)
+
+    def release(self, held: Held, marks_ms: tuple[int, ...] | None, stats: str = "0,0,0,0,0") -> None:
+        assert self.process is not None
+        self.process.sim.checker.released(held, marks_ms)
+        super().release(held, marks_ms, stats)
+
+    def _who(self) -> str:
+        assert self.process is not None
+        return f'{{"host":"{self.process.host.name}","label":"{self.process.name}"}}'
