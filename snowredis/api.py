@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from snowredis.core.lanes import ClockRules
 from snowredis.core.layout import Layout
@@ -21,15 +22,19 @@ from snowredis.runtime.generator import Generator, log
 if TYPE_CHECKING:
     import redis
 
+    from snowredis.lease.memory_store import MemoryStore
+    from snowredis.lease.redis_store import RedisStore
     from snowredis.testing import MemoryPool
 
+# what connect() takes for one server
+Server: TypeAlias = "str | redis.Redis | redis.RedisCluster | MemoryPool"
 DEFAULT_URL = "redis://localhost:6379/0"
 # a fleet needs longer than a few weeks to move to another layout
 END_WARNING_MS = 365 * 24 * 3600 * 1000
 
 
 def connect(
-    url: str | redis.Redis | MemoryPool = DEFAULT_URL,
+    url: Server | Sequence[Server] = DEFAULT_URL,
     *,
     pool: str = "default",
     layout: Layout | str | None = None,
@@ -37,7 +42,8 @@ def connect(
     ttl: float = 30.0,
     max_clock_lead: float | None = None,
     redis_skew: float | None = None,
-    failover_slack: float = 0.0,
+    failover_slack: float | None = None,
+    min_replicas: int | Literal["all"] = 0,
     guard_rollbacks: bool = False,
     label: str = "",
     clock_policy: str = "backup",
@@ -53,15 +59,20 @@ def connect(
     """Make a generator of ids. Nothing is claimed before the first id, or claim().
 
     Args:
-        url: redis://, rediss://, unix:// or embedded:// (a Redis of this machine, for development); a redis-py
-            client; or a pool of snowredis.testing.
+        url: redis://, rediss://, unix:// or embedded:// (a Redis of this machine, for development);
+            sentinel://host:26379,host:26379/MASTER/0 or cluster://host:7000,host:7001; a redis-py client of any of
+            these kinds; or a pool of snowredis.testing. Or a list of those: independent servers, of which each has
+            a share of the worker ids, and any may be away; the same list in the same order in every process.
         pool: which set of worker ids; everybody who must not repeat each other's ids uses the same one.
         layout: how the 63 bits are cut: a Layout, the name of a preset, or its text form.
         datacenter: value of the layout's datacenter bits; the same for everybody in the pool.
         ttl: seconds after which a worker that was not heard of is taken for dead; also the length of a reservation.
         max_clock_lead: seconds by which this host's clock may run ahead of Redis'; default ttl / 12.
         redis_skew: seconds by which two Redis servers' clocks may differ; default ttl / 12.
-        failover_slack: seconds for which a deposed master may go on answering; 15 under Sentinel or Cluster.
+        failover_slack: seconds for which a deposed master may go on answering; default 0, under Sentinel or
+            Cluster 15.
+        min_replicas: how many replicas must have each claim and each renewal before it counts, or "all": every
+            one that was ever seen connected, and one at least.
         guard_rollbacks: also suspect a Redis in which nothing happened for a ttl, as after a memory snapshot.
         label: what this process is, for people who look at the pool; up to 100 characters.
         clock_policy: "backup", "wait", "raise" or "ahead": what to do when the clock goes back.
@@ -85,6 +96,7 @@ def connect(
         max_ahead_ms=max_ahead_ms,
         overflow=overflow,
     )
+    slack_ms = default_slack_ms(url) if failover_slack is None else _ms("failover_slack", failover_slack)
     config = PoolConfig(
         name=pool,
         layout=chosen,
@@ -92,7 +104,7 @@ def connect(
         ttl_ms=_ms("ttl", ttl),
         max_clock_lead_ms=-1 if max_clock_lead is None else _ms("max_clock_lead", max_clock_lead),
         redis_skew_ms=-1 if redis_skew is None else _ms("redis_skew", redis_skew),
-        failover_slack_ms=_ms("failover_slack", failover_slack),
+        failover_slack_ms=slack_ms,
     )
     if not isinstance(label, str):
         raise ConfigError(f"label must be a str, not {label!r}")
@@ -102,8 +114,9 @@ def connect(
         or not claim_timeout >= 0
     ):
         raise ConfigError(f"claim_timeout must be seconds, 0 or more, not {claim_timeout!r}")
-    store = _store(url, config, guard_rollbacks)
-    used_clock = clock or getattr(url, "clock", None) or SYSTEM
+    store = _store(url, config, guard_rollbacks=guard_rollbacks, min_replicas=min_replicas)
+    first = url[0] if isinstance(url, list | tuple) else url
+    used_clock = clock or getattr(first, "clock", None) or SYSTEM
     _check_end(chosen, used_clock.time_ns() // 1_000_000)
     return Generator(
         store,
@@ -116,16 +129,61 @@ def connect(
     )
 
 
-def _store(url: Any, config: PoolConfig, guard_rollbacks: bool) -> Store:
-    if hasattr(url, "memory_store"):
-        store: Store = url.memory_store(config)
+def default_slack_ms(url: Any) -> int:
+    """What failover_slack is, in ms, when nobody says: *url* is what connect() takes."""
+    from snowredis.lease.clients import default_failover_slack_ms
+
+    return max(map(default_failover_slack_ms, url if isinstance(url, list | tuple) else [url]), default=0)
+
+
+def _store(url: Any, config: PoolConfig, **options: Any) -> Store:
+    if isinstance(url, list | tuple):
+        return _masters(url, config, **options)
+    return _server(url, config, **options)
+
+
+def _masters(urls: Sequence[Any], config: PoolConfig, **options: Any) -> Store:
+    if len(urls) == 0:
+        raise ConfigError("there is no server in the list of URLs. Name one at least.")
+    if len(urls) == 1:
+        return _server(urls[0], config, **options)
+    from snowredis.lease.masters import Masters
+
+    count = len(urls)
+    servers: list[RedisStore | MemoryStore] = []
+    for index, url in enumerate(urls):
+        twin = servers[urls.index(url)] if url in urls[:index] else None
+        if twin is None:
+            made = _server(url, replace(config, share=(index, count)), **options)
+            # two pools in memory are two, though both are called so
+            twin = next((other for other in servers if other.where == made.where != "memory"), None)
+            servers.append(made)
+        if twin is not None:
+            raise ConfigError(
+                f"the list of URLs names {twin.where} twice, and independent servers have worker ids of their own "
+                "each. Name each server once."
+            )
+    return Masters(servers, config)
+
+
+def _server(
+    url: Any, config: PoolConfig, *, guard_rollbacks: bool, min_replicas: Any
+) -> RedisStore | MemoryStore:
+    in_memory, is_embedded = (
+        hasattr(url, "memory_store"),
+        isinstance(url, str) and url.startswith("embedded:"),
+    )
+    if min_replicas and (in_memory or is_embedded):
+        raise ConfigError(f"min_replicas={min_replicas!r} needs a Redis with replicas, and this one has none")
+    if in_memory:
+        store: MemoryStore = url.memory_store(config)
         return store
     from snowredis.lease.redis_store import RedisStore
 
     if not isinstance(url, str):
-        return RedisStore(url, config, guard_rollbacks=guard_rollbacks)
-    if not url.startswith("embedded:"):
-        return RedisStore.from_url(url, config, guard_rollbacks=guard_rollbacks)
+        return RedisStore(url, config, guard_rollbacks=guard_rollbacks, min_replicas=min_replicas)
+    if not is_embedded:
+        return RedisStore.from_url(url, config, guard_rollbacks=guard_rollbacks, min_replicas=min_replicas)
     from snowredis import embedded
 
     server = embedded.join(url)
@@ -156,8 +214,14 @@ def _check_end(layout: Layout, now_ms: int) -> None:
 
 # --- the generator of this process -----------------------------------------------------------------
 
+
+def number_or_all(text: str) -> int | str:
+    """Of replicas."""
+    return text if text == "all" else int(text)
+
+
 # variable -> option of connect(), and how its text is read
-_VARIABLES: Mapping[str, tuple[str, type]] = {
+_VARIABLES: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "SNOWREDIS_POOL": ("pool", str),
     "SNOWREDIS_LAYOUT": ("layout", str),
     "SNOWREDIS_DATACENTER": ("datacenter", int),
@@ -165,6 +229,7 @@ _VARIABLES: Mapping[str, tuple[str, type]] = {
     "SNOWREDIS_MAX_CLOCK_LEAD": ("max_clock_lead", float),
     "SNOWREDIS_REDIS_SKEW": ("redis_skew", float),
     "SNOWREDIS_FAILOVER_SLACK": ("failover_slack", float),
+    "SNOWREDIS_MIN_REPLICAS": ("min_replicas", number_or_all),
     "SNOWREDIS_GUARD_ROLLBACKS": ("guard_rollbacks", bool),
     "SNOWREDIS_LABEL": ("label", str),
     "SNOWREDIS_CLOCK_POLICY": ("clock_policy", str),
@@ -188,18 +253,19 @@ _BOOLS = {
 }
 
 
-def settings_from(environment: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
+def settings_from(environment: Mapping[str, str]) -> tuple[str | list[str], dict[str, Any]]:
     """The URL and the options of connect() that SNOWREDIS_* variables say.
 
-    Raises ConfigError for a variable that is unknown or has no such value.
+    Several URLs, with blanks in between, are independent servers. Raises ConfigError for a variable that is
+    unknown or has no such value.
     """
     options: dict[str, Any] = {}
-    url = DEFAULT_URL
+    url: str | list[str] = DEFAULT_URL
     for name, text in environment.items():
         if not name.startswith("SNOWREDIS_") or name in ("SNOWREDIS_EMBEDDED", "SNOWREDIS_PYTHON"):
             continue
         if name == "SNOWREDIS_URL":
-            url = text
+            url = split_urls(text)
         elif name in _VARIABLES:
             option, kind = _VARIABLES[name]
             try:
@@ -210,6 +276,12 @@ def settings_from(environment: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
             known = ", ".join(["SNOWREDIS_URL", *_VARIABLES])
             raise ConfigError(f"{name} is no setting; these are: {known}")
     return url, options
+
+
+def split_urls(text: str) -> str | list[str]:
+    """A URL, or the several of independent masters: one text with blanks in between, as in SNOWREDIS_URL."""
+    urls = text.split()
+    return urls if len(urls) > 1 and all("://" in url for url in urls) else text
 
 
 # at most one entry; a dict because setdefault() is atomic, and needs no lock that a fork could leave locked

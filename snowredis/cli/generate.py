@@ -73,7 +73,7 @@ def _generate(args: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-def _settings_of_pool(url: str, options: dict[str, Any]) -> dict[str, Any]:
+def _settings_of_pool(url: str | list[str], options: dict[str, Any]) -> dict[str, Any]:
     """The constants of the pool, as options of connect(); none if there is no such pool yet."""
     from snowredis.errors import PoolNotFound
 

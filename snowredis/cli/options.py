@@ -90,7 +90,8 @@ def add_redis(parser: Parser, *, pool: bool = True) -> None:
     """Add --url, and --pool."""
     parser.add_argument(
         "--url",
-        help="redis://, rediss://, unix:// or embedded:// (default: SNOWREDIS_URL, else redis://localhost:6379/0)",
+        help="redis://, rediss://, unix://, embedded://, sentinel:// or cluster://, or several with blanks in between "
+        "(default: SNOWREDIS_URL, else redis://localhost:6379/0)",
     )
     if pool:
         parser.add_argument("--pool", metavar="NAME", help="default: SNOWREDIS_POOL, else 'default'")
@@ -104,7 +105,7 @@ def add_pool_settings(parser: Parser, *, all_of_them: bool) -> None:
         for option, text in (
             ("--max-clock-lead", "seconds a host's clock may be ahead of Redis' (default: ttl / 12)"),
             ("--redis-skew", "seconds two Redis servers' clocks may differ (default: ttl / 12)"),
-            ("--failover-slack", "15 under Sentinel or Cluster (default: 0)"),
+            ("--failover-slack", "default: 15 under Sentinel or Cluster, else 0"),
         ):
             parser.add_argument(option, type=seconds, metavar="S", help=text)
         parser.add_argument(
@@ -138,13 +139,13 @@ def seconds(text: str) -> float:
     return number
 
 
-def settings(args: argparse.Namespace) -> tuple[str, dict[str, Any]]:
+def settings(args: argparse.Namespace) -> tuple[str | list[str], dict[str, Any]]:
     """The URL and the options of connect(): from the command line, else from SNOWREDIS_* variables."""
-    from snowredis.api import settings_from
+    from snowredis.api import settings_from, split_urls
 
     url, options = settings_from(os.environ)
     if args.url is not None:
-        url = args.url
+        url = split_urls(args.url)
     given = {name: getattr(args, name, None) for name in SETTINGS}
     return url, options | {name: value for name, value in given.items() if value is not None}
 
@@ -156,12 +157,11 @@ def layout_text(args: argparse.Namespace) -> str | None:
 
 
 @contextlib.contextmanager
-def open_pool(url: str, name: str) -> Iterator[WorkerPool]:
+def open_pool(url: str | list[str], name: str) -> Iterator[WorkerPool]:
     """A pool to look at or to change."""
-    from snowredis import embedded
     from snowredis.monitor.pool import WorkerPool
 
-    pool = WorkerPool(embedded.resolve(url), name)
+    pool = WorkerPool(url, name)
     try:
         yield pool
     finally:
@@ -169,7 +169,7 @@ def open_pool(url: str, name: str) -> Iterator[WorkerPool]:
 
 
 @contextlib.contextmanager
-def open_known_pool(url: str, name: str) -> Iterator[WorkerPool]:
+def open_known_pool(url: str | list[str], name: str) -> Iterator[WorkerPool]:
     """The same; if it turns out not to exist, the error says which pools do."""
     with open_pool(url, name) as pool:
         try:

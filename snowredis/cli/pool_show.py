@@ -85,7 +85,7 @@ def _state(info: PoolInfo) -> list[Row]:
     ]
 
 
-def _show_all(url: str, *, as_json: bool) -> int:
+def _show_all(url: str | list[str], *, as_json: bool) -> int:
     from snowredis.errors import SnowredisError
 
     infos: list[PoolInfo] = []

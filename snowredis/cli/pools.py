@@ -109,11 +109,13 @@ def _add_delete(words: Commands[Parser]) -> None:
 
 
 def _create(args: argparse.Namespace) -> int:
+    from snowredis.api import default_slack_ms
     from snowredis.core.presets import resolve_layout
     from snowredis.lease.model import PoolConfig
 
     url, options = settings(args)
     constants = {f"{name}_ms": round(options[name] * 1000) for name in DURATIONS if name in options}
+    constants.setdefault("failover_slack_ms", default_slack_ms(url))
     config = PoolConfig(
         name=options["pool"],
         layout=resolve_layout(options.get("layout")),

@@ -14,7 +14,9 @@ from typing import Any
 from snowredis.core.layout import Layout
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import ConfigError, PoolNotFound, StoreUnavailable
-from snowredis.lease.redis_store import address, translated
+from snowredis.lease.clients import address, is_cluster
+from snowredis.lease.model import share_of
+from snowredis.lease.redis_store import translated
 from snowredis.lease.scripts import pool_keys
 
 _RECORD = re.compile(
@@ -129,7 +131,7 @@ def read_pool(client: Any, name: str) -> PoolInfo:
         "alarm",
     ]
     with translated(address(client)):
-        now_ms = _now_ms(client)
+        now_ms = _now_ms(client, pool)
         values = [_text(value or b"") for value in client.hmget(pool, fields)]
         if _index_is_whole(client, leases, client.hget(pool, "records")):
             used = int(client.zcount(leases, f"({now_ms}", "+inf"))
@@ -148,7 +150,10 @@ def read_pool(client: Any, name: str) -> PoolInfo:
         return int(text)
 
     try:
-        layout = resolve_layout(settings_of(value["signature"])["layout"])
+        settings = settings_of(value["signature"])
+        layout = resolve_layout(settings["layout"])
+        index, _, count = settings.get("share", "0/1").partition("/")
+        capacity = share_of(layout.workers, (int(index), max(1, int(count))))
     except (KeyError, ConfigError, ValueError) as error:
         raise StoreUnavailable(
             address(client), f"pool {name!r} has a signature that is none: {error}"
@@ -162,9 +167,9 @@ def read_pool(client: Any, name: str) -> PoolInfo:
         floor_ms=number("floor"),
         incarnation=value["incarnation"],
         version=number("version"),
-        capacity=layout.workers,
+        capacity=capacity,
         used=used,
-        free=layout.workers - used,
+        free=capacity - used,
         peak=number("peak"),
         claims=number("claims"),
         releases=number("releases"),
@@ -183,7 +188,7 @@ def read_workers(client: Any, name: str, *, alive_only: bool = True) -> list[Wor
     """
     pool, leases, _ = pool_keys(name)
     with translated(address(client)):
-        now_ms = _now_ms(client)
+        now_ms = _now_ms(client, pool)
         known, records = client.hmget(pool, ["signature", "records"])
         if not known:
             raise PoolNotFound(name)
@@ -262,7 +267,10 @@ def _printable(value: object) -> str:
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
 
 
-def _now_ms(client: Any) -> int:
+def _now_ms(client: Any, key: str) -> int:
+    """The clock of the server that has *key*: lease ends are on that clock."""
+    if is_cluster(client):
+        client = client.get_redis_connection(client.get_node_from_key(key))
     seconds, micros = client.time()
     return int(seconds) * 1000 + int(micros) // 1000
 

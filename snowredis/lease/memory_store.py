@@ -51,6 +51,14 @@ class MemoryStore:
     def config(self) -> PoolConfig:
         return self._config
 
+    @property
+    def redundant(self) -> bool:
+        return False
+
+    def stored_signature(self) -> str:
+        """Of the pool, or nothing after a wipe."""
+        return self._config.signature if self._incarnation else ""
+
     def wipe(self) -> None:
         """Forget everything, as FLUSHALL does."""
         with self._lock:
@@ -122,7 +130,7 @@ class MemoryStore:
         for worker in oldest:
             if self._records[worker].low_mark_ms <= fit_ms:
                 return worker
-        capacity = self._config.layout.workers
+        capacity = self._config.capacity
         unused = next(
             (w for w in range(min(capacity, len(self._records) + 1)) if w not in self._records), None
         )

@@ -26,7 +26,8 @@ DEFAULT_MAX_EVENTS = 20_000
 class PoolConfig:
     """The constants of a pool. Two processes of one pool must have the same.
 
-    ``max_clock_lead_ms`` and ``redis_skew_ms`` default to a twelfth of the ttl.
+    ``max_clock_lead_ms`` and ``redis_skew_ms`` default to a twelfth of the ttl. ``share`` is (index, count):
+    of *count* independent servers this is number *index*, and it has every worker id w with w % count == index.
     """
 
     name: str
@@ -36,6 +37,7 @@ class PoolConfig:
     max_clock_lead_ms: int = -1
     redis_skew_ms: int = -1
     failover_slack_ms: int = 0
+    share: tuple[int, int] = (0, 1)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not POOL_NAME.fullmatch(self.name):
@@ -63,6 +65,7 @@ class PoolConfig:
         for option in ("max_clock_lead_ms", "redis_skew_ms"):
             if getattr(self, option) == -1:
                 object.__setattr__(self, option, self.ttl_ms // 12)
+        self._check_share()
         needed = self.max_clock_lead_ms + self.redis_skew_ms + self.failover_slack_ms + self.heartbeat_ms
         if self.ttl_ms < 100 or self.ttl_ms <= needed:
             raise ConfigError(
@@ -71,6 +74,19 @@ class PoolConfig:
                 f"+ one heartbeat {self.heartbeat_ms} = {needed} ms, or a living holder could not be told from a dead "
                 f"one after a failover. Raise ttl to {max(100, 2 * needed)} ms, or lower the others."
             )
+
+    def _check_share(self) -> None:
+        index, count = self.share
+        if not (0 <= index < count <= self.layout.workers):
+            raise ConfigError(
+                f"share={self.share} does not go with {self.layout.workers} worker ids: each of the independent "
+                "servers needs one at least. Name fewer servers, or give the layout more worker bits."
+            )
+
+    @property
+    def capacity(self) -> int:
+        """How many worker ids this server has: all, or its share of them."""
+        return share_of(self.layout.workers, self.share)
 
     @property
     def heartbeat_ms(self) -> int:
@@ -89,7 +105,15 @@ class PoolConfig:
             f"layout={layout_spec(self.layout)} datacenter={self.datacenter} ttl_ms={self.ttl_ms} "
             f"max_clock_lead_ms={self.max_clock_lead_ms} redis_skew_ms={self.redis_skew_ms} "
             f"failover_slack_ms={self.failover_slack_ms}"
+            # only where there is one: it came later, and pools keep their signatures
+            + (f" share={self.share[0]}/{self.share[1]}" if self.share[1] > 1 else "")
         )
+
+
+def share_of(workers: int, share: tuple[int, int]) -> int:
+    """How many of *workers* worker ids number *index* of *count* independent servers has."""
+    index, count = share
+    return len(range(index, workers, count))
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +187,10 @@ class Store(Protocol):
     @property
     def config(self) -> PoolConfig: ...
 
+    @property
+    def redundant(self) -> bool:
+        """Whether another worker id may be had while renewals fail, since there are several servers."""
+
     def claim(self, request: ClaimRequest, seen: Seen) -> Answer: ...
 
     def renew(self, request: RenewRequest, seen: Seen) -> Answer: ...
@@ -179,5 +207,5 @@ def check_status(answer: Answer, config: PoolConfig) -> Answer:
     if answer.status == "signature":
         raise LayoutMismatch(config.name, answer.rest[0], config.signature)
     if answer.status == "exhausted":
-        raise PoolExhausted(config.name, config.layout.workers, int(answer.rest[0]))
+        raise PoolExhausted(config.name, config.capacity, int(answer.rest[0]))
     return answer

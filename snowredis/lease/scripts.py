@@ -79,6 +79,10 @@ class ScriptStore(ABC):
         return self._config
 
     @property
+    def redundant(self) -> bool:
+        return False
+
+    @property
     @abstractmethod
     def where(self) -> str: ...
 
@@ -102,14 +106,13 @@ class ScriptStore(ABC):
             ) from error
 
     def claim(self, request: ClaimRequest, seen: Seen) -> Answer:
-        layout = self._config.layout
         return self._call(
             "claim",
             seen,
             request.caller_ms,
             request.token,
-            layout.workers,
-            layout.namespaces,
+            self._config.capacity,
+            self._config.layout.namespaces,
             request.fit_ms,
             request.wait_ms,
             request.owner,

@@ -62,8 +62,8 @@ def make_next_id(now: Callable[[], float], *, locked: bool) -> Callable[[Any], i
         """Make one id. Thread-safe, and safe in signal handlers and finalizers.
 
         Returns:
-            An int, 0 < id < 2**63: greater than every id that this generator made before, unless the clock
-            went back so far that another namespace had to be used.
+            An int, 0 < id < 2**63: greater than every id that this generator made before, unless another
+            namespace or worker id came into use since: the clock went back, or the lease was lost.
 
         Raises:
             LeaseExpired: the reserved time ran out while Redis was away; LeaseLost: and the worker id too.

@@ -38,13 +38,15 @@ from snowredis.runtime.clock import SYSTEM, Clock
 from snowredis.runtime.exit import EXIT
 from snowredis.runtime.fork import GUARD, ForkGuard
 from snowredis.runtime.heartbeat import Heartbeat
-from snowredis.runtime.keeper import RETRY_S, Claimed, Keeper, Lease
+from snowredis.runtime.keeper import RETRY_S, Claimed, Held, Keeper, Lease
 
 log = logging.getLogger("snowredis")
 
 # in one wait; a signal or close() is noticed between two
 MAX_SLEEP_S = 0.1
 MAX_BATCH = 1_000_000
+# a worker id of another server that can be used only later than this is no better than waiting for one's own
+MOVE_WAIT_MS = 1_000
 
 
 class Generator(TickBlocks):
@@ -60,6 +62,7 @@ class Generator(TickBlocks):
         "_clock_backs",
         "_closed",
         "_suspended",
+        "_failing",
         "_heartbeat",
         "_last_rate",
         "_noted",
@@ -99,7 +102,7 @@ class Generator(TickBlocks):
         )
         self._claim_timeout_s = claim_timeout
         self._random_bytes = random_bytes
-        self._closed = self._suspended = False
+        self._closed = self._suspended = self._failing = False
         self._heartbeat: Heartbeat | None = None
         self._clock_backs = 0
         self._last_rate = (clock.monotonic(), 0)
@@ -283,7 +286,48 @@ class Generator(TickBlocks):
         if self._keeper.just_renewed():
             limit_ms = self._config.ttl_ms + self._config.max_clock_lead_ms
             raise ClockSkewed(self._keeper.clock_offset_ms(), limit_ms)
-        self._keeper.renew_in_need(self._stats())
+        self._renew_in_need()
+
+    def _renew_in_need(self) -> None:
+        try:
+            self._keeper.renew_in_need(self._stats())
+        except LeaseExpired:
+            if not self._move():
+                raise
+
+    def _move(self) -> bool:
+        """The server of this lease does not answer: claim a worker id of another, if there are several servers.
+
+        Not before half of the ttl is left: a server may come back, and ids go on meanwhile.
+
+        Returns:
+            whether there is another lease now.
+        """
+        held = self._keeper.held
+        if held is None or not self._keeper.due_to_move() or self._clock.monotonic() < self._replace_again_s:
+            return False
+        old = None
+        try:
+            old = self._keeper.claim(wait_ms=MOVE_WAIT_MS, instead_of=held.serial).replaced
+        except SnowredisError as error:
+            log.warning("pool %s: no other server has a worker id: %s", self.pool, error)
+        if old is None:
+            self._replace_again_s = self._clock.monotonic() + RETRY_S
+        else:
+            log.warning("pool %s: the server of worker id %d is away; moved on", self.pool, old.lease.worker)
+            self._hand_over(old)
+        if self._closed or self._suspended:
+            # close() or suspend() came in between
+            self._give_back()
+        return self._keeper.held is not held
+
+    def _hand_over(self, old: Held) -> None:
+        """Give *old*, which another lease replaced, back with what its lanes were used for."""
+        with self._lock:
+            if self._state.serial == old.serial:
+                self._seal()
+            marks = self._marks(old)
+        self._keeper.release(old, marks, self._stats())
 
     def _replace(self, behind_ms: int) -> None:
         """The clock went back beyond every lane: claim a worker id whose lanes fit, then give this one back."""
@@ -305,11 +349,7 @@ class Generator(TickBlocks):
         old = claimed.replaced
         if old is not None:
             self._note_clock_back(behind_ms, "using another worker id")
-            with self._lock:
-                if self._state.serial == old.serial:
-                    self._seal()
-                marks = self._marks(old)
-            self._keeper.release(old, marks, self._stats())
+            self._hand_over(old)
 
     def _note_clock_back(self, behind_ms: float, what: str) -> None:
         """Count and log it, once for each place that the clock came from."""
@@ -347,7 +387,10 @@ class Generator(TickBlocks):
         self._guard.check()
         try:
             if self._keeper.held is not None:
-                if self._keeper.renew(self._stats()):
+                if self._renew_or_move():
+                    if self._failing:
+                        self._failing = False
+                        log.warning("pool %s: Redis answers again", self.pool)
                     return self._beat_after_s()
                 with self._lock:
                     self._seal()
@@ -358,11 +401,26 @@ class Generator(TickBlocks):
                     self._give_back()
                 return min(settling_ms / 1000, self._beat_after_s()) or self._beat_after_s()
         except SnowredisError as error:
-            if not isinstance(error, StoreUnavailable) or self._keeper.last_error is error:
-                log.warning("pool %s: heartbeat failed, trying again: %s", self.pool, error)
+            # once for each outage, not twice a second
+            log.log(
+                logging.DEBUG if self._failing else logging.WARNING,
+                "pool %s: heartbeat failed, trying again: %s",
+                self.pool,
+                error,
+            )
+            self._failing = True
         except Exception:
             log.exception("pool %s: heartbeat failed, trying again", self.pool)
         return min(RETRY_S, self._beat_after_s())
+
+    def _renew_or_move(self) -> bool:
+        """As Keeper.renew(); true also if the lease's server is away and there is a lease from another now."""
+        try:
+            return self._keeper.renew(self._stats())
+        except StoreUnavailable:
+            if not self._move():
+                raise
+            return True
 
     def _stats(self) -> str:
         """ids made, ids a second since the last call, clock offset in ms, namespace, clock-backs."""
@@ -507,7 +565,7 @@ class _Deadlines:
         held = ids._keeper.held
         # without a heartbeat thread the reservation has to keep up with the wait
         if held is not None and not ids._clock.background and not ids._keeper.just_renewed():
-            ids._keeper.renew_in_need(ids._stats())
+            ids._renew_in_need()
         ids._sleep(ms / 1000)
 
     def _tell(self, ms: float) -> None:

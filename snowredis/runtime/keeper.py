@@ -274,10 +274,11 @@ class Keeper:
                 stats=stats,
                 owner=self._who(),
             )
-            self._tried_at_s = self._clock.monotonic()
             try:
                 answer = self._store.renew(request, self.seen)
             except SnowredisError as error:
+                # counted from the end: an attempt may have taken all its time
+                self._tried_at_s = self._clock.monotonic()
                 self.last_error = error
                 raise
             self._guard.check()
@@ -327,6 +328,13 @@ class Keeper:
             return self.renew(stats)
         except StoreUnavailable as error:
             raise LeaseExpired(self._config.name, held.lease.worker, str(error)) from error
+
+    def due_to_move(self) -> bool:
+        """Whether renewals have failed for so long that a worker id of another server is to be had, if there is."""
+        held = self.held
+        if held is None or not self._store.redundant:
+            return False
+        return held.lease.until_ms - self._now_ms() < self._config.ttl_ms // 2
 
     def just_renewed(self) -> bool:
         """Whether a renewal was answered so recently that another would change nothing."""

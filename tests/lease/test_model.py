@@ -29,17 +29,16 @@ from snowredis.errors import (
     StoreRefused,
     StoreUnavailable,
 )
-from snowredis.lease.inspect import settings_of
-from snowredis.lease.model import MAX_TTL_MS, Answer, PoolConfig, Seen, check_status
-from snowredis.lease.redis_store import (
+from snowredis.lease.clients import (
     SOCKET_TIMEOUT_S,
-    RedisStore,
     address,
     connect_client,
     redacted,
-    translated,
     without_retries,
 )
+from snowredis.lease.inspect import settings_of
+from snowredis.lease.model import MAX_TTL_MS, Answer, PoolConfig, Seen, check_status
+from snowredis.lease.redis_store import RedisStore, translated
 from snowredis.lease.scripts import Script, pool_keys
 
 ANSWER = Answer("ok", 1, "i", 2, 3, "", ())
@@ -140,7 +139,7 @@ def test_a_signature_says_all_that_makes_two_pools_differ(layout: Layout, ttl: i
     read = PoolConfig(
         name="orders",
         layout=resolve_layout(settings.pop("layout")),
-        **{option: int(text) for option, text in settings.items()},
+        **{option: int(text) for option, text in settings.items()},  # type: ignore[arg-type]
     )
     assert read == config
     # the script takes 400 characters

@@ -1,0 +1,289 @@
+"""redis-py clients for our own use: from URLs, and from clients that the application made.
+
+Every client made here answers or fails within a second or so, and never repeats a command by
+itself. Nothing connects before the first command, to a Cluster neither.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import redis
+from redis import cluster, connection, sentinel
+from redis.backoff import NoBackoff
+from redis.cluster import RedisCluster
+from redis.retry import Retry
+from redis.sentinel import SentinelConnectionPool
+
+from snowredis.errors import ConfigError
+
+# redis-py gives these no types
+_Sentinel: Any = sentinel.Sentinel
+_SentinelPool: Any = sentinel.SentinelConnectionPool
+_ClusterNode: Any = cluster.ClusterNode
+_parse_url: Any = connection.parse_url
+
+# a script takes microseconds and a round trip under a millisecond: a second says that something is wrong
+SOCKET_TIMEOUT_S = 1.0
+# there are several Sentinels, asked one after the other, and then comes the master
+SENTINEL_TIMEOUT_S = 0.5
+# a deposed master may go on answering for about so long; see failover_slack of connect()
+FAILOVER_SLACK_MS = 15_000
+SENTINEL_PORT, REDIS_PORT = 26379, 6379
+
+
+def connect_client(url: str) -> Any:
+    """A client for *url*: redis.Redis, or a ClusterClient. Raises ConfigError; does not connect."""
+    scheme = url.partition(":")[0]
+    make = {"sentinel": _from_sentinel_url, "cluster": _from_cluster_url}.get(scheme, _from_redis_url)
+    try:
+        return make(url)
+    except (ValueError, TypeError) as error:
+        # what "/" or "#" cuts off a password stands in the error's text: neither that nor the error is shown
+        reason = str(error) if redacted(url) == url else "it cannot be read"
+        raise ConfigError(
+            f"{redacted(url)!r} is no Redis URL: {reason}. Write redis://host:6379/0, rediss://…, "
+            "unix:///path/to.sock, embedded://, sentinel://host:26379,host:26379/MASTER/0 or "
+            "cluster://host:7000,host:7001, and special characters of a password as %2F, %23, %40."
+        ) from None
+
+
+def _from_redis_url(url: str) -> redis.Redis:
+    client = redis.Redis.from_url(url, **_limits())
+    _try_options(client)
+    return client
+
+
+def _from_sentinel_url(url: str) -> redis.Redis:
+    hosts, path, options = _split(url, SENTINEL_PORT)
+    master, _, db = path.strip("/").partition("/")
+    if not master or not re.fullmatch(r"\d*", db, re.ASCII):
+        raise ValueError("the master's name has to come after the Sentinels, then perhaps a database number")
+    tls = options.pop("ssl", False)
+    to_sentinels: dict[str, Any] = _limits(SENTINEL_TIMEOUT_S) | ({"ssl": True} if tls else {})
+    for name in ("username", "password"):
+        if f"sentinel_{name}" in options:
+            to_sentinels[name] = options.pop(f"sentinel_{name}")
+    others = int(options.pop("min_other_sentinels", 0))
+    sentinels = _Sentinel(hosts, min_other_sentinels=others, sentinel_kwargs=to_sentinels)
+    settings = _limits() | options | {"db": int(db or options.get("db", 0))}
+    client: redis.Redis = sentinels.master_for(unquote(master), **settings, **({"ssl": True} if tls else {}))
+    _try_options(client)
+    return client
+
+
+def _from_cluster_url(url: str) -> ClusterClient:
+    hosts, path, options = _split(url, REDIS_PORT)
+    if path.strip("/") not in ("", "0") or options.pop("db", 0):
+        raise ValueError("a Cluster has no databases but 0")
+    settings = _limits() | options
+    del settings["retry"]
+    tls: dict[str, Any] = {"ssl": True} if settings.pop("ssl", False) else {}
+    # does not connect; as in _try_options()
+    _try_options(redis.Redis(**settings, **tls))
+    return ClusterClient(hosts, lambda: _cluster(hosts, settings | tls))
+
+
+def _split(url: str, default_port: int) -> tuple[list[tuple[str, int]], str, dict[str, Any]]:
+    """Hosts with ports; the path; credentials and options as redis-py reads them."""
+    match = re.fullmatch(r"\w+://(?:([^/?#]*)@)?([^/?#@]+)(/[^?#]*)?(?:\?([^#]*))?", url)
+    if match is None:
+        raise ValueError("hosts, separated by commas, have to come after ://")
+    credentials, hosts, path, query = match.groups(default="")
+    options: dict[str, Any] = dict(_parse_url(f"redis://{credentials}@host/?{query}"))
+    del options["host"]
+    if "ssl" in options:
+        options["ssl"] = str(options["ssl"]).lower() in ("1", "true", "yes")
+    found = []
+    for host in hosts.split(","):
+        parts = urlsplit(f"//{host}")
+        if not parts.hostname:
+            raise ValueError(f"{host!r} is no host")
+        found.append((parts.hostname, parts.port or default_port))
+    return found, path, options
+
+
+def _limits(seconds: float = SOCKET_TIMEOUT_S) -> dict[str, Any]:
+    return {
+        "socket_timeout": seconds,
+        "socket_connect_timeout": seconds,
+        "retry": Retry(NoBackoff(), 0),
+    }
+
+
+def _try_options(client: redis.Redis) -> None:
+    # does not connect; an option that there is not would show only at the first command
+    pool = client.connection_pool
+    pool.connection_class(**pool.connection_kwargs)
+
+
+class ClusterClient:
+    """A RedisCluster that is made at its first use: its constructor asks the nodes for their slots.
+
+    Args:
+        nodes: where to ask, in any order.
+        make: makes the client.
+    """
+
+    def __init__(self, nodes: Sequence[tuple[str, int]], make: Callable[[], RedisCluster]) -> None:
+        self.nodes = tuple(nodes)
+        self._make = make
+        # a dict because setdefault() is one step: of two threads that come here together one's client is kept
+        self._made: dict[str, RedisCluster] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        made = self._made.get("client")
+        if made is None:
+            made = self._made.setdefault("client", self._make())
+        return getattr(made, name)
+
+    def close(self) -> None:
+        made = self._made.pop("client", None)
+        if made is not None:
+            made.close()
+
+
+def _cluster(nodes: Sequence[tuple[str, int]], settings: dict[str, Any], **options: Any) -> RedisCluster:
+    if int(redis.__version__.partition(".")[0]) < 6:
+        # there, `retry` is of connections only
+        options["cluster_error_retry_attempts"] = 0
+    return RedisCluster(
+        startup_nodes=[_ClusterNode(host, port) for host, port in nodes],
+        retry=Retry(NoBackoff(), 0),
+        # other pools' slots are no business of this one
+        require_full_coverage=False,
+        # the first redirection shows that the slots have moved
+        reinitialize_steps=1,
+        **options,
+        **settings,
+    )
+
+
+def without_retries(client: Any) -> Any:
+    """A client like *client* for our own use, with short time-outs and no retries, where that can be had."""
+    if type(client) is RedisCluster:
+        return _cluster_without_retries(client)
+    if type(client) is not redis.Redis:
+        return client
+    pool = client.connection_pool
+    if type(pool) is SentinelConnectionPool and type(pool.sentinel_manager) is _Sentinel:
+        return _sentinel_without_retries(pool)
+    if type(pool) is not redis.ConnectionPool:
+        return client
+    settings = _kept(pool.connection_kwargs)
+    if pool.connection_class is redis.UnixDomainSocketConnection:
+        settings.pop("socket_connect_timeout")
+    return redis.Redis(
+        connection_pool=redis.ConnectionPool(connection_class=pool.connection_class, **settings)
+    )
+
+
+def _sentinel_without_retries(pool: Any) -> redis.Redis:
+    theirs = pool.sentinel_manager
+    ours = _Sentinel([], min_other_sentinels=theirs.min_other_sentinels)
+    # since redis-py 6.3
+    if getattr(theirs, "_force_master_ip", None) is not None:
+        ours._force_master_ip = theirs._force_master_ip
+    ours.sentinels = [
+        redis.Redis(
+            connection_pool=redis.ConnectionPool(
+                connection_class=one.connection_pool.connection_class,
+                **_kept(one.connection_pool.connection_kwargs, SENTINEL_TIMEOUT_S),
+            )
+        )
+        for one in theirs.sentinels
+    ]
+    settings = _kept(pool.connection_kwargs)
+    # of the other pool; this one notes its own
+    settings.pop("connection_pool", None)
+    return redis.Redis(
+        connection_pool=_SentinelPool(
+            pool.service_name,
+            ours,
+            connection_class=pool.connection_class,
+            is_master=pool.is_master,
+            check_connection=pool.check_connection,
+            **settings,
+        )
+    )
+
+
+def _cluster_without_retries(client: Any) -> Any:
+    manager = client.nodes_manager
+    nodes = [(node.host, node.port) for node in (client.get_nodes() or manager.startup_nodes.values())]
+    settings = _kept(manager.connection_kwargs)
+    # each node's, or made anew by the client
+    for name in ("host", "port", "db", "retry", "redis_connect_func", "himport_registry", "cache"):
+        settings.pop(name, None)
+    options = {}
+    if getattr(manager, "address_remap", None) is not None:
+        options["address_remap"] = manager.address_remap
+    return ClusterClient(nodes, lambda: _cluster(nodes, settings, **options))
+
+
+def _kept(theirs: dict[str, Any], seconds: float = SOCKET_TIMEOUT_S) -> dict[str, Any]:
+    """The settings of a connection pool for one of our own: what it noted for its own connections is made anew."""
+    kept = {
+        name: value
+        for name, value in theirs.items()
+        if not name.startswith("orig_") and name != "maint_notifications_pool_handler"
+    }
+    return kept | _limits(seconds) | {"decode_responses": False}
+
+
+def is_cluster(client: Any) -> bool:
+    return isinstance(client, ClusterClient | RedisCluster)
+
+
+def default_failover_slack_ms(url: Any) -> int:
+    """What failover_slack is when nobody says: *url* is a URL or a client."""
+    if isinstance(url, str):
+        fails_over = url.startswith(("sentinel:", "cluster:"))
+    else:
+        fails_over = is_cluster(url) or isinstance(
+            getattr(url, "connection_pool", None), SentinelConnectionPool
+        )
+    return FAILOVER_SLACK_MS if fails_over else 0
+
+
+def redacted(url: str) -> str:
+    """*url* without its password."""
+    url = re.sub(r"(?<=[?&_]password=)[^&#]*", "***", url)
+    head, at, tail = url.rpartition("@")
+    scheme, slashes, credentials = head.partition("//")
+    if not at or ":" not in credentials:
+        return url
+    return f"{scheme}{slashes}{credentials.partition(':')[0]}:***@{tail}"
+
+
+def address(client: Any) -> str:
+    """Where *client* connects to, for messages; no password."""
+    if isinstance(client, ClusterClient):
+        return f"cluster://{_hosts(client.nodes)}"
+    if isinstance(client, RedisCluster):
+        nodes: list[Any] = getattr(client, "get_nodes", list)()
+        return f"cluster://{_hosts((node.host, node.port) for node in nodes)}"
+    pool = getattr(client, "connection_pool", None)
+    settings = getattr(pool, "connection_kwargs", {})
+    if isinstance(pool, SentinelConnectionPool):
+        sentinels = [
+            (at.get("host", "localhost"), at.get("port", SENTINEL_PORT))
+            for one in pool.sentinel_manager.sentinels
+            for at in [one.connection_pool.connection_kwargs]
+        ]
+        return f"sentinel://{_hosts(sentinels)}/{pool.service_name}/{settings.get('db', 0)}"
+    if "path" in settings:
+        return f"unix://{settings['path']}"
+    if "host" in settings:
+        return f"{settings['host']}:{settings.get('port', REDIS_PORT)}/{settings.get('db', 0)}"
+    return type(client).__name__
+
+
+def _hosts(nodes: Any) -> str:
+    """In one order, whichever of them answered last."""
+    return ",".join(f"{host}:{port}" for host, port in sorted(nodes))

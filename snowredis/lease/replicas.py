@@ -1,0 +1,108 @@
+"""Take a script's effect for done only when enough replicas have it: WAIT, on the connection that wrote.
+
+A script whose effect too few replicas have is an error at the caller's, who repeats the very same
+call: it answers the same then, and waits again. WAIT cannot stand in a script or a transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from redis import exceptions
+
+from snowredis.errors import ConfigError, StoreUnavailable
+from snowredis.lease.clients import is_cluster
+from snowredis.lease.scripts import Script
+
+MinReplicas = int | Literal["all"]
+# the server may take twice as long, since it looks now and then only; and the socket's time-out is 1 s
+WAIT_MS = 400
+# a typing error beyond
+MAX_REPLICAS = 100
+
+
+def check_min_replicas(value: object) -> MinReplicas:
+    """Raises ConfigError for what is neither a number of replicas nor "all"."""
+    if value == "all":
+        return "all"
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_REPLICAS:
+        raise ConfigError(f"min_replicas must be 0 to {MAX_REPLICAS}, or 'all', not {value!r}")
+    return value
+
+
+class Acknowledged:
+    """Runs scripts and counts the replicas that have their effect.
+
+    Args:
+        min_replicas: how many are enough, 1 or more; "all": as many as this object ever saw
+            connected to the master, and 1 at least.
+        where: for messages.
+    """
+
+    def __init__(self, min_replicas: MinReplicas, where: str) -> None:
+        self._all = min_replicas == "all"
+        self._needed = 1 if min_replicas == "all" else min_replicas
+        self._where = where
+
+    def run(self, client: Any, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> Any:
+        """The script's answer, once enough replicas have its effect.
+
+        Blocks for a round trip and, where replicas are missing, up to twice WAIT_MS. Raises redis-py's
+        errors, and StoreUnavailable when too few replicas acknowledged: the script did run then.
+        """
+        node = _node_of(client, keys[0])
+        reply, acknowledged = self._once(client, node, script, keys, args)
+        # what changed nothing needs no replica: another pool's signature, for one
+        if acknowledged < self._needed and reply[0] not in (b"signature", "signature"):
+            needed = f"all {self._needed}" if self._all else f"{self._needed}"
+            raise StoreUnavailable(
+                self._where,
+                f"{acknowledged} of {needed} replicas that min_replicas={'all' if self._all else self._needed} asks "
+                f"for had the change after {WAIT_MS} ms; connect more replicas, or ask for fewer",
+            )
+        return reply
+
+    def _once(
+        self, client: Any, node: Any, script: Script, keys: Sequence[str], args: Sequence[str | int]
+    ) -> tuple[Any, int]:
+        run = ("EVALSHA", script.sha, len(keys), *keys, *args)
+        for attempt in (run, ("EVAL", script.source, *run[2:])):
+            # on one connection: WAIT counts for what its own connection wrote
+            pipe = node.pipeline(transaction=False)
+            pipe.execute_command(*attempt)
+            pipe.info("replication")
+            pipe.execute_command("WAIT", self._needed, WAIT_MS)
+            try:
+                reply, info, acknowledged = pipe.execute(raise_on_error=False)
+            except (exceptions.ConnectionError, exceptions.TimeoutError):
+                _look_again(client)
+                raise
+            if isinstance(reply, exceptions.NoScriptError):
+                continue
+            break
+        if isinstance(reply, exceptions.AskError):
+            _look_again(client)
+        for answer in (reply, info, acknowledged):
+            if isinstance(answer, Exception):
+                raise answer
+        if self._all and int(info["connected_slaves"]) > self._needed:
+            # one call too late to have waited for it: the next does, and is the same call repeated
+            self._needed = int(info["connected_slaves"])
+        return reply, int(acknowledged)
+
+
+def _node_of(client: Any, key: str) -> Any:
+    """The client of the one server that has *key*."""
+    if not is_cluster(client):
+        return client
+    node = client.get_node_from_key(key)
+    if node is None:
+        raise exceptions.ConnectionError(f"no node of the Cluster serves the slot of {key}")
+    return client.get_redis_connection(node)
+
+
+def _look_again(client: Any) -> None:
+    """The slot may have moved: know where to when the call is repeated."""
+    if is_cluster(client):
+        client.nodes_manager.initialize()

@@ -1,0 +1,62 @@
+"""Servers that stand in for each other, and pools in them that a person says are new."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from snowredis.core.layout import Layout
+from snowredis.lease.model import PoolConfig
+from snowredis.monitor.pool import WorkerPool
+from tests.support.ha import Cluster, Node, Replicated, Sentinels, cluster, running, sentinels
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[Sentinels]:
+    """A master, two replicas, three Sentinels, for one test to kill."""
+    with sentinels(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def replicated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replicated]:
+    made = Replicated(tmp_path_factory.mktemp("r"))
+    with running(made.nodes):
+        made.wait_for_replicas()
+        yield made
+
+
+@pytest.fixture(scope="module")
+def slots(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with cluster(tmp_path_factory.mktemp("c")) as made:
+        yield made
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[list[Node]]:
+    """Two servers that know nothing of each other."""
+    nodes = [Node(tmp_path / str(i)) for i in range(2)]
+    with running(nodes):
+        yield nodes
+
+
+@pytest.fixture
+def new_pool() -> Callable[..., str]:
+    """Create a pool; returns its name."""
+
+    def make(url: Any, *, name: str = "", layout: Layout | None = None, **constants: int) -> str:
+        name = name or f"pool{next(_numbers)}"
+        config = PoolConfig(name=name, layout=layout or Layout(), **constants)  # type: ignore[arg-type]
+        pool = WorkerPool(url, name)
+        assert pool.create(config, time.time_ns() // 1_000_000)
+        pool.close()
+        return name
+
+    return make

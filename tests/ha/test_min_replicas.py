@@ -1,0 +1,107 @@
+"""min_replicas: nothing counts before so many replicas have it; refused in bounded time if they are too few."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import snowredis
+from tests.support.ha import Node, Replicated, eventually, running
+
+# a claim asks twice, each waits up to twice WAIT_MS; and a busy machine
+REFUSED_LIMIT_S = 4.0
+
+
+@pytest.fixture
+def one_stopped(replicated: Replicated) -> Iterator[None]:
+    replicated.replicas[0].kill(signal.SIGSTOP)
+    yield
+    replicated.replicas[0].kill(signal.SIGCONT)
+
+
+@pytest.mark.parametrize("enough", [1, 2, "all"])
+def test_claims_and_renewals_work_with_enough_replicas(
+    replicated: Replicated, new_pool: Callable[..., str], enough: Any
+) -> None:
+    name = new_pool(replicated.master.url)
+    with snowredis.connect(replicated.master.url, pool=name, min_replicas=enough) as ids:
+        ids.next_id()
+        assert ids.lease is not None
+        for replica in replicated.replicas[: 2 if enough == "all" else enough]:
+            assert eventually(partial(replica.ask, "EXISTS", f"snowredis:{{{name}}}"))
+        ids.beat()
+        assert ids.lease.renewals == 1
+
+
+@pytest.mark.parametrize("needed", [2, "all"])
+def test_a_replica_that_has_stopped_is_missed_in_bounded_time(
+    replicated: Replicated, new_pool: Callable[..., str], one_stopped: None, needed: Any
+) -> None:
+    name = new_pool(replicated.master.url)
+    ids = snowredis.connect(replicated.master.url, pool=name, min_replicas=needed)
+    began_s = time.monotonic()
+    with pytest.raises(
+        snowredis.StoreUnavailable, match=f"1 of .*2 replicas that min_replicas={needed} asks for"
+    ):
+        ids.next_id()
+    assert time.monotonic() - began_s < REFUSED_LIMIT_S
+    with snowredis.connect(replicated.master.url, pool=name, min_replicas=1) as others:
+        others.next_id()
+        # the claim that was refused has a worker id already, and is repeated with the same token
+        assert others.lease is not None
+        assert others.lease.worker == 1
+    replicated.replicas[0].kill(signal.SIGCONT)
+    ids.next_id()
+    assert ids.lease is not None
+    assert ids.lease.worker == 0
+    ids.close()
+
+
+def test_a_replica_that_stops_later_costs_renewals_and_no_ids_before_the_reservation_ends(
+    replicated: Replicated, new_pool: Callable[..., str]
+) -> None:
+    name = new_pool(replicated.master.url)
+    with snowredis.connect(replicated.master.url, pool=name, min_replicas="all") as ids:
+        ids.claim()
+        replicated.replicas[0].kill(signal.SIGSTOP)
+        try:
+            began_s = time.monotonic()
+            assert ids.beat() > 0
+            assert time.monotonic() - began_s < REFUSED_LIMIT_S
+            assert ids.lease is not None
+            assert ids.lease.renewals == 0
+            ids.next_ids(100)
+        finally:
+            replicated.replicas[0].kill(signal.SIGCONT)
+        ids.beat()
+        assert ids.lease.renewals == 1
+
+
+def test_a_server_without_replicas_is_refused(tmp_path: Path, new_pool: Callable[..., str]) -> None:
+    alone = Node(tmp_path)
+    with running([alone]):
+        name = new_pool(alone.url)
+        many: list[Any] = [1, "all"]
+        for needed in many:
+            began_s = time.monotonic()
+            with pytest.raises(snowredis.StoreUnavailable, match=r"0 of .*1 replicas"):
+                snowredis.connect(alone.url, pool=name, min_replicas=needed).next_id()
+            assert time.monotonic() - began_s < REFUSED_LIMIT_S
+
+
+@pytest.mark.parametrize("wrong", [-1, 101, True, 1.0, "most", None])
+def test_what_is_no_number_of_replicas_is_refused(wrong: object) -> None:
+    with pytest.raises(snowredis.ConfigError, match="min_replicas must be 0 to 100, or 'all'"):
+        snowredis.connect("redis://h", min_replicas=wrong)  # type: ignore[arg-type]
+
+
+def test_a_pool_that_can_have_no_replicas_is_refused() -> None:
+    for url in ("embedded://", snowredis.testing.memory_pool()):
+        with pytest.raises(snowredis.ConfigError, match="needs a Redis with replicas"):
+            snowredis.connect(url, min_replicas=1)

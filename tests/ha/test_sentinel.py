@@ -1,0 +1,131 @@
+"""Failovers by real Sentinels: who goes on, who waits, and that no id comes twice."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis.sentinel import Sentinel
+
+import snowredis
+from snowredis.lease.model import PoolConfig
+from snowredis.lease.redis_store import RedisStore
+from tests.support.ha import FEW, MASTER, Maker, Sentinels, assert_no_id_twice, eventually, first_id, running
+from tests.support.holder import Holder
+
+# two heartbeats and a failover of 3 s fit in; all servers have one clock
+SETTINGS: dict[str, Any] = {"ttl": 6.0, "max_clock_lead": 0.2, "redis_skew": 0.2, "failover_slack": 1.0}
+CONSTANTS = {f"{name}_ms": round(seconds * 1000) for name, seconds in SETTINGS.items()}
+FLOOR_S = sum(SETTINGS.values())
+# down-after 1 s, an election, a promotion; a busy machine
+FAILOVER_LIMIT_S = 10.0
+
+
+def promoted(guarded: Sentinels) -> float:
+    """Wait until another master takes writes; when that was."""
+    old = guarded.master.port
+    port = eventually(
+        lambda: (port := guarded.master_port()) != old and port, FAILOVER_LIMIT_S, "another master"
+    )
+    new = next(node for node in guarded.replicas if node.port == port)
+    eventually(lambda: new.info("replication")["role"] == "master", FAILOVER_LIMIT_S, "its promotion")
+    return time.monotonic()
+
+
+def test_a_living_holder_goes_on_through_a_failover_and_a_newcomer_waits_for_the_floor(
+    guarded: Sentinels, new_pool: Callable[..., str]
+) -> None:
+    name = new_pool(guarded.url, **CONSTANTS)
+    theirs = Sentinel([("127.0.0.1", node.port) for node in guarded.sentinels]).master_for(MASTER)
+    ids = snowredis.connect(guarded.url, pool=name, **SETTINGS)
+    other = snowredis.connect(theirs, pool=name, **SETTINGS)
+    with Maker(ids) as holder, Maker(other) as second:
+        before = holder.lease
+        killed_s = time.monotonic()
+        guarded.master.kill()
+        promoted_s = promoted(guarded)
+        holder.wait_for_adoption(before)
+        # the old master comes back, empty, and takes itself for the master until a Sentinel tells it better
+        guarded.master.start()
+        with contextlib.closing(snowredis.connect(guarded.url, pool=name, **SETTINGS)) as newcomer:
+            an_id, waited_s = first_id(newcomer, FLOOR_S + FAILOVER_LIMIT_S)
+            late = [an_id, *newcomer.next_ids(1000)]
+        got_s = time.monotonic()
+        # a second for scheduling
+        assert got_s - promoted_s < FLOOR_S + 1
+        eventually(
+            lambda: guarded.master.info("replication")["role"] == "slave",
+            20,
+            "the end of the old master's reign",
+        )
+    print(
+        f"failover {promoted_s - killed_s:.2f} s, newcomer {waited_s:.2f} s, gap {holder.longest_s * 1000:.0f} ms"
+    )
+    for maker in (holder, second):
+        assert not maker.errors
+        assert len(maker.workers) == 1
+        # a heartbeat thread that waits for a dead server takes no time from the other
+        assert maker.longest_s < 0.5
+    assert newcomer.decode(an_id).worker not in {*holder.workers, *second.workers}
+    assert_no_id_twice(holder.ids, second.ids, late)
+
+
+def test_a_failover_that_loses_writes_repeats_no_id_and_no_reservation(
+    guarded: Sentinels, new_pool: Callable[..., str]
+) -> None:
+    name = new_pool(guarded.url, layout=FEW, **CONSTANTS)
+    options = SETTINGS | {"pool": name, "layout": FEW}
+    with contextlib.ExitStack() as stack:
+        old = stack.enter_context(Maker(snowredis.connect(guarded.url, **options)))
+        for replica in guarded.replicas:
+            eventually(partial(replica.ask, "HGET", f"snowredis:{{{name}}}", "claims"))
+        for replica in guarded.replicas:
+            replica.kill(signal.SIGSTOP)
+        guarded.master.ask("CLIENT", "KILL", "TYPE", "replica")
+        # known to the master only: a claim, a renewal, and the claim of a process that dies at once
+        lost = stack.enter_context(Maker(snowredis.connect(guarded.url, **options)))
+        config = PoolConfig(name=name, layout=FEW, **CONSTANTS)
+        store = RedisStore.from_url(guarded.url, config)
+        stack.callback(store.close)
+        dead = Holder(store, lambda: time.time_ns() // 1_000_000).claim()
+        renewals = old.lease.renewals
+        assert old.generator.beat() > 0
+        assert old.lease.renewals > renewals
+        leases = [maker.lease for maker in (old, lost)]
+        guarded.master.kill()
+        for replica in guarded.replicas:
+            replica.kill(signal.SIGCONT)
+        promoted(guarded)
+        for maker, lease in zip((old, lost), leases, strict=True):
+            maker.wait_for_adoption(lease)
+        heirs = []
+        for _ in range(2):
+            ids = snowredis.connect(guarded.url, **options)
+            first_id(ids, FLOOR_S + FAILOVER_LIMIT_S)
+            heirs.append(stack.enter_context(Maker(ids)))
+        assert {heir.lease.worker for heir in heirs} == {2, 3}
+        heir = next(heir for heir in heirs if heir.lease.worker == dead.worker)
+        # R3: of the reservation that nobody remembers, nothing is given out again
+        opens_ms = FEW.ms_at(heir.lease.opens[0])
+        assert opens_ms >= dead.until_ms
+        heirs[-1].wait_for_ids(100)
+        makers = [old, lost, *heirs]
+    assert not [maker.errors for maker in makers if maker.errors]
+    assert all(len(maker.workers) == 1 for maker in makers)
+    assert_no_id_twice(*(maker.ids for maker in makers))
+
+
+def test_sentinels_that_know_no_such_master_are_said(tmp_path: Path) -> None:
+    made = Sentinels(tmp_path)
+    with running([made.master, made.sentinels[0]]):
+        url = f"sentinel://{made.sentinels[0].address}/other"
+        with pytest.raises(
+            snowredis.StoreUnavailable, match="The Sentinels know no living master of that name"
+        ):
+            snowredis.connect(url, pool="p").next_id()

@@ -1,0 +1,190 @@
+"""Clients for Sentinel and Cluster, from URLs and from clients of the application: all without a server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import redis
+from redis.backoff import ExponentialBackoff
+from redis.exceptions import ClusterDownError, MasterDownError, SlotNotCoveredError
+from redis.retry import Retry
+from redis.sentinel import MasterNotFoundError, Sentinel, SentinelManagedSSLConnection
+
+from snowredis.errors import ConfigError, StoreUnavailable
+from snowredis.lease.clients import (
+    FAILOVER_SLACK_MS,
+    SENTINEL_TIMEOUT_S,
+    SOCKET_TIMEOUT_S,
+    ClusterClient,
+    address,
+    connect_client,
+    default_failover_slack_ms,
+    redacted,
+    without_retries,
+)
+from snowredis.lease.model import PoolConfig
+from snowredis.lease.redis_store import RedisStore, translated
+
+SENTINEL_URL = (
+    "sentinel://app:s3cret@b:26380,a,[::1]:26381/orders-master/3?sentinel_password=hush&client_name=web"
+)
+
+
+def settings(client: Any) -> dict[str, Any]:
+    return dict(client.connection_pool.connection_kwargs)
+
+
+def assert_gives_up_soon(client: Any, seconds: float = SOCKET_TIMEOUT_S) -> None:
+    assert settings(client)["retry"].get_retries() == 0
+    assert settings(client)["socket_timeout"] == seconds
+    assert settings(client)["socket_connect_timeout"] == seconds
+
+
+def assert_both_give_up_soon(client: Any) -> None:
+    assert_gives_up_soon(client)
+    for sentinel in client.connection_pool.sentinel_manager.sentinels:
+        assert_gives_up_soon(sentinel, SENTINEL_TIMEOUT_S)
+
+
+def test_a_sentinel_url_says_sentinels_master_database_and_both_passwords() -> None:
+    client = connect_client(SENTINEL_URL)
+    pool = client.connection_pool
+    assert pool.service_name == "orders-master"
+    assert (settings(client)["username"], settings(client)["password"]) == ("app", "s3cret")
+    assert (settings(client)["db"], settings(client)["client_name"]) == (3, "web")
+    sentinels = pool.sentinel_manager.sentinels
+    assert [(settings(s)["host"], settings(s)["port"]) for s in sentinels] == [
+        ("b", 26380),
+        ("a", 26379),
+        ("::1", 26381),
+    ]
+    assert {(settings(s).get("username"), settings(s)["password"]) for s in sentinels} == {(None, "hush")}
+    assert_both_give_up_soon(client)
+
+
+def test_tls_under_sentinel_is_for_the_sentinels_too() -> None:
+    client = connect_client("sentinel://a/m?ssl=true")
+    assert client.connection_pool.connection_class is SentinelManagedSSLConnection
+    (sentinel,) = client.connection_pool.sentinel_manager.sentinels
+    assert sentinel.connection_pool.connection_class is redis.SSLConnection
+
+
+def test_the_address_of_a_sentinel_client_is_in_one_order_and_has_no_password() -> None:
+    client = connect_client(SENTINEL_URL)
+    expected = "sentinel://::1:26381,a:26379,b:26380/orders-master/3"
+    assert address(client) == expected
+    # whichever answered last is moved to the front
+    client.connection_pool.sentinel_manager.sentinels.reverse()
+    assert address(client) == expected
+    assert RedisStore(client, PoolConfig(name="p")).where == expected
+
+
+def test_a_password_of_the_sentinels_is_not_shown() -> None:
+    assert redacted(SENTINEL_URL) == (
+        "sentinel://app:***@b:26380,a,[::1]:26381/orders-master/3?sentinel_password=***&client_name=web"
+    )
+
+
+def test_a_sentinel_client_is_taken_over_without_its_retries() -> None:
+    theirs = Sentinel(
+        [("a", 1), ("b", 2)],
+        min_other_sentinels=1,
+        sentinel_kwargs={"password": "hush", "socket_timeout": 50},
+        retry=Retry(ExponentialBackoff(), 10),
+        password="s3cret",
+        decode_responses=True,
+    ).master_for("m", db=4)
+    ours = without_retries(theirs)
+    assert ours is not theirs
+    assert_both_give_up_soon(ours)
+    assert address(ours) == address(theirs) == "sentinel://a:1,b:2/m/4"
+    assert (settings(ours)["password"], settings(ours)["decode_responses"]) == ("s3cret", False)
+    manager = ours.connection_pool.sentinel_manager
+    assert manager.min_other_sentinels == 1
+    assert [settings(sentinel)["password"] for sentinel in manager.sentinels] == ["hush", "hush"]
+    # each notes the addresses for itself
+    assert settings(ours)["connection_pool"] is not settings(theirs)["connection_pool"]
+    assert settings(theirs)["retry"].get_retries() == 10
+
+
+def test_a_sentinel_client_with_tls_keeps_it() -> None:
+    theirs = Sentinel([("a", 1)], sentinel_kwargs={"ssl": True}).master_for("m", ssl=True, ssl_ca_certs="/ca")
+    ours = without_retries(theirs)
+    assert ours.connection_pool.connection_class is SentinelManagedSSLConnection
+    assert settings(ours)["ssl_ca_certs"] == "/ca"
+    (sentinel,) = ours.connection_pool.sentinel_manager.sentinels
+    assert sentinel.connection_pool.connection_class is redis.SSLConnection
+
+
+def test_a_cluster_url_connects_to_nothing_yet() -> None:
+    client = connect_client("cluster://app:s3cret@b:7001,a")
+    assert isinstance(client, ClusterClient)
+    assert address(client) == "cluster://a:6379,b:7001"
+    assert without_retries(client) is client
+    client.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("sentinel://a:26379", "the master's name"),
+        ("sentinel://a/m/x", "the master's name"),
+        ("sentinel:///m", "hosts, separated by commas"),
+        ("sentinel://a,,b/m", "'' is no host"),
+        ("sentinel://a:port/m", "Port"),
+        ("sentinel://a/m?no_such_option=1", "no_such_option"),
+        ("sentinel://:sec/ret@a/m", "it cannot be read"),
+        ("cluster://a/1", "no databases"),
+        ("cluster://a?no_such_option=1", "no_such_option"),
+        ("cluster://:sec/ret@a", "it cannot be read"),
+        ("cluster:a", "hosts, separated by commas"),
+    ],
+)
+def test_a_url_of_several_servers_that_cannot_be_used_is_refused(url: str, message: str) -> None:
+    with pytest.raises(ConfigError, match="is no Redis URL") as caught:
+        connect_client(url)
+    assert message in str(caught.value)
+    assert "sec" not in str(caught.value).replace("separated", "")
+
+
+@pytest.mark.parametrize(
+    ("url", "slack_ms"),
+    [
+        ("redis://a", 0),
+        ("embedded://", 0),
+        ("sentinel://a/m", FAILOVER_SLACK_MS),
+        ("cluster://a", FAILOVER_SLACK_MS),
+    ],
+)
+def test_failover_slack_goes_by_the_kind_of_server(url: str, slack_ms: int) -> None:
+    assert default_failover_slack_ms(url) == slack_ms
+    if not url.startswith("embedded"):
+        assert default_failover_slack_ms(connect_client(url)) == slack_ms
+
+
+def test_connect_takes_that_slack_unless_told_otherwise() -> None:
+    import snowredis
+
+    def slack_of(url: Any, **options: Any) -> int:
+        return snowredis.connect(url, **options)._config.failover_slack_ms
+
+    assert slack_of("sentinel://a/m") == 15_000
+    assert slack_of("sentinel://a/m", failover_slack=0) == 0
+    assert slack_of(["redis://a", "cluster://b"]) == 15_000
+    assert slack_of("redis://a") == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (MasterNotFoundError("No master found for 'm'"), "check the name and the Sentinels' addresses"),
+        (MasterDownError("Link with MASTER is down"), "wait for the failover to end"),
+        (ClusterDownError("Hash slot not served"), "look at CLUSTER INFO"),
+        (SlotNotCoveredError("slot 3"), "look at CLUSTER INFO"),
+        (redis.exceptions.RedisClusterException("cannot be connected"), "those of a Redis Cluster"),
+    ],
+)
+def test_an_error_of_several_servers_says_what_to_do(error: Exception, advice: str) -> None:
+    with pytest.raises(StoreUnavailable, match=advice), translated("here"):
+        raise error

@@ -1,0 +1,322 @@
+"""Several real servers on loopback: a master with replicas, with Sentinels, a Cluster; and what is done to them."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+import redis
+
+import snowredis
+from snowredis.core.layout import Layout
+from snowredis.runtime.generator import Generator
+from snowredis.runtime.keeper import Lease
+from tests.support.servers import PROGRAM
+
+# a busy machine starts a server within a second, and a Cluster or three Sentinels agree within ten
+START_LIMIT_S = 20.0
+MASTER = "mymaster"
+
+
+def free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        port: int = listening.getsockname()[1]
+        return port
+
+
+def eventually(condition: Callable[[], Any], limit_s: float = 10.0, what: str = "it") -> Any:
+    """Poll until *condition* holds; a Redis that does not answer counts as no."""
+    deadline_s = time.monotonic() + limit_s
+    while True:
+        with contextlib.suppress(redis.RedisError):
+            if answer := condition():
+                return answer
+        assert time.monotonic() < deadline_s, f"{what} did not come true in {limit_s} s"
+        time.sleep(0.01)
+
+
+class Node:
+    """One server process on a port of loopback."""
+
+    def __init__(self, directory: Path, *options: str, port: int = 0, sentinel: bool = False) -> None:
+        self.directory = directory
+        self.port = port or free_port()
+        self._options = options
+        self._sentinel = sentinel
+        self._process: subprocess.Popen[bytes] | None = None
+        directory.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def url(self) -> str:
+        return f"redis://{self.address}/0"
+
+    def client(self) -> redis.Redis:
+        return redis.Redis(port=self.port, decode_responses=True, socket_timeout=2, socket_connect_timeout=2)
+
+    def ask(self, *command: str | int) -> Any:
+        with contextlib.closing(self.client()) as client:
+            return client.execute_command(*command)
+
+    def info(self, section: str) -> dict[str, Any]:
+        with contextlib.closing(self.client()) as client:
+            return dict(client.info(section))
+
+    def start(self) -> Node:
+        if PROGRAM is None:
+            pytest.skip("no redis-server or valkey-server on PATH")
+        common = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.directory)]
+        command = (
+            [PROGRAM, str(self.directory / "sentinel.conf"), "--sentinel"]
+            if self._sentinel
+            else [PROGRAM, *common, "--save", "", "--appendonly", "no", *self._options]
+        )
+        with (self.directory / "log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        eventually(lambda: self.ask("PING"), START_LIMIT_S, f"an answer of {self.directory}")
+        return self
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        if self._process is None:
+            return
+        self._process.send_signal(number)
+        if number not in (signal.SIGSTOP, signal.SIGCONT):
+            self._process.send_signal(signal.SIGCONT)
+            self._process.wait(10)
+            self._process = None
+
+
+@contextlib.contextmanager
+def running(nodes: Sequence[Node]) -> Iterator[None]:
+    try:
+        for node in nodes:
+            node.start()
+        yield
+    finally:
+        for node in nodes:
+            node.kill()
+
+
+class Replicated:
+    """A master with two replicas."""
+
+    def __init__(self, directory: Path) -> None:
+        at_once = ("--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1")
+        self.master = Node(directory / "m", *at_once)
+        to_master = ("--replicaof", f"127.0.0.1 {self.master.port}", *at_once)
+        self.replicas = [Node(directory / f"r{i}", *to_master) for i in range(2)]
+        self.nodes = [self.master, *self.replicas]
+
+    def wait_for_replicas(self) -> None:
+        def online() -> bool:
+            info = self.master.info("replication")
+            return [info.get(f"slave{i}", {}).get("state") for i in range(2)] == ["online"] * 2
+
+        def acknowledged() -> bool:
+            with contextlib.closing(self.master.client()) as client:
+                # on one connection; a replica that is online does not acknowledge at once
+                pipe = client.pipeline(transaction=False).set("ready", 1)
+                return bool(pipe.execute_command("WAIT", 2, 500).execute()[1] == 2)
+
+        eventually(online, START_LIMIT_S, "two replicas")
+        eventually(acknowledged, START_LIMIT_S, "acknowledgements of two replicas")
+
+
+class Sentinels(Replicated):
+    """The same with three Sentinels, which notice within a second that the master is gone."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.sentinels = [Node(directory / f"s{i}", sentinel=True) for i in range(3)]
+        for node in self.sentinels:
+            lines = [
+                f"port {node.port}",
+                "bind 127.0.0.1",
+                f"dir {node.directory}",
+                f"sentinel monitor {MASTER} 127.0.0.1 {self.master.port} 2",
+                f"sentinel down-after-milliseconds {MASTER} 1000",
+                f"sentinel failover-timeout {MASTER} 3000",
+            ]
+            (node.directory / "sentinel.conf").write_text("\n".join(lines) + "\n")
+
+    @property
+    def url(self) -> str:
+        return f"sentinel://{','.join(node.address for node in self.sentinels)}/{MASTER}/0"
+
+    def wait_for_sentinels(self) -> None:
+        def agreed() -> bool:
+            for node in self.sentinels:
+                with contextlib.closing(node.client()) as client:
+                    state: Any = client.sentinel_master(MASTER)
+                if int(state["num-slaves"]) != 2 or int(state["num-other-sentinels"]) != 2:
+                    return False
+            return True
+
+        eventually(agreed, START_LIMIT_S, "three Sentinels that know each other")
+
+    def master_port(self) -> int:
+        for node in self.sentinels:
+            with contextlib.suppress(redis.RedisError):
+                return int(node.ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER)[1])
+        return 0
+
+
+@contextlib.contextmanager
+def sentinels(directory: Path) -> Iterator[Sentinels]:
+    made = Sentinels(directory)
+    with running(made.nodes):
+        made.wait_for_replicas()
+        with running(made.sentinels):
+            made.wait_for_sentinels()
+            yield made
+
+
+class Cluster:
+    """Three masters with a third of the slots each; the first has a replica."""
+
+    def __init__(self, directory: Path) -> None:
+        self.nodes = [
+            Node(
+                directory / f"c{i}",
+                *("--cluster-enabled", "yes", "--cluster-port", str(free_port())),
+                *("--cluster-node-timeout", "1000", "--repl-diskless-sync-delay", "0"),
+                *("--cluster-require-full-coverage", "no"),
+            )
+            for i in range(4)
+        ]
+
+    @property
+    def url(self) -> str:
+        return f"cluster://{','.join(node.address for node in self.nodes[:3])}"
+
+    def join(self) -> None:
+        first, bounds = self.nodes[0], [0, 5461, 10923, 16384]
+        for i, node in enumerate(self.nodes):
+            node.ask("CLUSTER", "SET-CONFIG-EPOCH", i + 1)
+            if i < 3:
+                node.ask("CLUSTER", "ADDSLOTSRANGE", bounds[i], bounds[i + 1] - 1)
+            if i > 0:
+                bus = next(option for option in node._options if option.isdigit() and option != "1000")
+                first.ask("CLUSTER", "MEET", "127.0.0.1", node.port, bus)
+        eventually(lambda: all(self._known(node) for node in self.nodes), START_LIMIT_S, "a Cluster")
+        master_id = first.ask("CLUSTER", "MYID")
+        eventually(lambda: master_id in self.nodes[3].ask("CLUSTER", "NODES"))
+        eventually(lambda: self.nodes[3].ask("CLUSTER", "REPLICATE", master_id))
+        eventually(
+            lambda: first.info("replication").get("slave0", {}).get("state") == "online", START_LIMIT_S
+        )
+        # those who vote have to know whose replica it is
+        shown = f"slave {master_id}"
+        eventually(lambda: all(shown in node.ask("CLUSTER", "NODES") for node in self.nodes), START_LIMIT_S)
+
+    @staticmethod
+    def _known(node: Node) -> bool:
+        info = node.ask("CLUSTER", "INFO")
+        return "cluster_state:ok" in info and "cluster_known_nodes:4" in info
+
+
+@contextlib.contextmanager
+def cluster(directory: Path) -> Iterator[Cluster]:
+    made = Cluster(directory)
+    with running(made.nodes):
+        made.join()
+        yield made
+
+
+class Maker:
+    """Makes an id every few ms in a thread of its own, and notes what went wrong and how long it took.
+
+    Attributes:
+        ids: all of them, in order.
+        errors: of next_id().
+        longest_s: between two ids.
+        workers: worker ids in the order in which they were used.
+    """
+
+    def __init__(self, generator: Generator, every_s: float = 0.003) -> None:
+        self.generator = generator
+        self.ids: list[int] = []
+        self.errors: list[Exception] = []
+        self.longest_s = 0.0
+        self._every_s = every_s
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    @property
+    def workers(self) -> list[int]:
+        return list(dict.fromkeys(self.generator.decode(an_id).worker for an_id in list(self.ids)))
+
+    @property
+    def lease(self) -> Lease:
+        lease = self.generator.lease
+        assert lease is not None
+        return lease
+
+    def wait_for_ids(self, count: int, limit_s: float = 10.0) -> None:
+        """Until there are so many more."""
+        wanted = len(self.ids) + count
+        eventually(lambda: len(self.ids) >= wanted, limit_s, f"{count} more ids")
+
+    def wait_for_renewals(self, count: int) -> None:
+        """Until there are so many more."""
+        wanted = self.lease.renewals + count
+        eventually(lambda: self.lease.renewals >= wanted, what=f"{count} more renewals")
+
+    def wait_for_adoption(self, before: Lease) -> None:
+        """Until a Redis that has forgotten *before*, or another Redis, has taken it up: the same worker id."""
+        eventually(lambda: self.lease.incarnation != before.incarnation, what="adoption")
+        assert self.lease.worker == before.worker
+
+    def __enter__(self) -> Self:
+        self.generator.next_id()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self._thread.join(10)
+        self.generator.close()
+
+    def _run(self) -> None:
+        last_s = time.monotonic()
+        while not self._stopped.wait(self._every_s):
+            try:
+                self.ids.append(self.generator.next_id())
+            except snowredis.SnowredisError as error:
+                self.errors.append(error)
+                continue
+            now_s = time.monotonic()
+            self.longest_s, last_s = max(self.longest_s, now_s - last_s), now_s
+
+
+def first_id(generator: Generator, limit_s: float) -> tuple[int, float]:
+    """An id as soon as one is to be had, and after how many s; a server that is away is asked again."""
+    began_s = time.monotonic()
+    while True:
+        try:
+            return generator.next_id(), time.monotonic() - began_s
+        except (snowredis.StoreUnavailable, snowredis.LeaseExpired):
+            if time.monotonic() - began_s > limit_s:
+                raise
+            time.sleep(0.02)
+
+
+def assert_no_id_twice(*many: list[int]) -> None:
+    everything = [an_id for ids in many for an_id in ids]
+    assert len(set(everything)) == len(everything)
+
+
+# worker ids are few, so that heirs get what others had
+FEW = Layout(timestamp_bits=41, backup_bits=0, worker_bits=2, sequence_bits=10)
