@@ -96,6 +96,8 @@ _ROLLED_BACK = (
     "or (seen_incarnation == pool.incarnation and seen_version > pool.version) then"
 )
 
+_SAW_IT_START = "if slack == 0 and seen_raised < now - (uptime + 1) * 1000 - skew then"
+
 RULES: dict[str, Rule] = {
     "mark": Rule((("claim", _MARK, "lanes[i] = math.max(before and before.lanes[i] or 0, pool.floor)"),)),
     "end of the reservation": Rule(keeper=EndlessKeeper),
@@ -119,6 +121,7 @@ RULES: dict[str, Rule] = {
         (("common", "if v[1] and v[1] ~= signature then return nil, v[1] end", ""),)
     ),
     "R10 version": Rule((("common", _ROLLED_BACK, "elseif false then"),)),
+    "R10 old copy": Rule((("common", _SAW_IT_START, "if slack == 0 then"),)),
     "R10 silence": Rule((("common", "elseif guard and now - last > ttl then", "elseif false then"),)),
 }  # fmt: skip
 

@@ -254,3 +254,27 @@ def a_redis_that_went_back_and_a_client_that_saw_more(off: str | None) -> Stage:
 @shows("R10 silence")
 def a_redis_that_went_back_and_nobody_who_saw_more(off: str | None) -> Stage:
     return _back_in_time(Stage(off=off, guard_rollbacks=True).with_pool(), None)
+
+
+@shows("R10 old copy")
+def a_copy_from_before_the_servers_start_put_in_place_while_it_runs(off: str | None) -> Stage:
+    """The pool names another server process, but what is lost was lost after this one started."""
+    stage = Stage(off=off).with_pool()
+    witness = stage.process()
+    stage.make(witness)
+    copy = stage.master.copy_data()
+    stage.master.restart(stage.master.copy_data())
+    for _ in range(12):
+        stage.beat(witness)
+        stage.wait(1_000)
+    holder, heir = stage.process(), stage.process()
+    now_ms = stage.redis_now_ms
+    stage.set_clock(holder, now_ms)
+    stage.make(holder)
+    stage.fired["rollback"] += 1
+    stage.master.data = copy
+    stage.beat(witness)
+    stage.checker.lifted_until_ms = 0
+    stage.set_clock(heir, now_ms)
+    stage.make(heir)
+    return stage

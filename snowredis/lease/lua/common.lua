@@ -116,8 +116,11 @@ local function open_pool()
   elseif v[4] ~= run_id then
     why, lost_at = 'another server process', now
     -- alone, and the pool is there: whatever was lost was lost before this server started
-    -- (uptime is the difference of two times that were cut to seconds, so it may say one too many)
-    if slack == 0 then lost_at = math.min(now, now - (uptime - 1) * 1000) end
+    -- (uptime is the difference of two times that were cut to seconds: one too many or too few), unless
+    -- a client saw a newer pool in this very server: then an old copy was put in its place meanwhile
+    if slack == 0 and seen_raised < now - (uptime + 1) * 1000 - skew then
+      lost_at = math.min(now, now - (uptime - 1) * 1000)
+    end
   elseif seen_raised > pool_raised or (seen_incarnation == pool.incarnation and seen_version > pool.version) then
     why, lost_at = 'the pool is older than what a client saw', now
     pool.alarm = 'ids may have been repeated between ' .. last .. ' and ' .. now

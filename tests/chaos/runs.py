@@ -1,0 +1,146 @@
+"""How ids are recorded: one file a process, a page that says how it stands, then runs of consecutive ids.
+
+A run is written before its ids count as handed on, with one system call, so that neither kill -9 nor
+anything else hides an id. The page is shared memory: whoever watches reads it without asking.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import time
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+PAGE = mmap.PAGESIZE
+MAGIC = int.from_bytes(b"SNOWRUNS", "little")
+# numbers at the start of the page, 8 bytes each
+W_MAGIC, W_SLOT, W_KIND, W_PID, W_STARTED_MS, W_COUNTED, W_LAST_MS, W_ERRORS = range(8)
+# the name of the last error
+ERROR_AT, ERROR_BYTES = 64, 64
+KINDS = ("worker", "os.fork", "fork inside next_ids", "fork in C", "multiprocessing")
+# how a forked child ends: gives its worker id back, leaves without a word, dies
+ENDINGS = ("close", "leave", "kill")
+# the second number of a run: how many ids, and above that when it was written, in ms of the chaos run
+COUNT_BITS = 24
+
+Run = tuple[int, int]
+
+
+class DisorderError(Exception):
+    """A batch was not strictly increasing."""
+
+
+def runs_of(batch: list[int]) -> list[Run]:
+    """Cut a strictly increasing batch into runs (first id, how many). Every single id is compared.
+
+    Raises DisorderError.
+    """
+    runs: list[Run] = []
+    start = 0
+    while start < len(batch):
+        first = batch[start]
+        if batch[-1] - first == len(batch) - 1 - start:
+            stop = len(batch)
+        else:
+            # in a batch that increases, an id less its place never falls: it stands still along a run
+            places = range(start, len(batch))
+            stop = start + bisect_right(places, first - start, key=lambda place: batch[place] - place)
+        part = batch if (start, stop) == (0, len(batch)) else batch[start:stop]
+        if part != list(range(first, first + len(part))) or not part:
+            raise DisorderError(f"{len(batch)} ids from {batch[0]} on are not strictly increasing")
+        runs.append((first, len(part)))
+        start = stop
+    return runs
+
+
+class Recorder:
+    """Writes the runs of one process; a forked child gets a file of its own with its first run."""
+
+    def __init__(self, directory: Path, slot: int, began_ns: int) -> None:
+        self._directory, self._slot, self._began_ns = directory, slot, began_ns
+        self._file = -1
+        self.open(0)
+
+    def now_ms(self) -> int:
+        return (time.monotonic_ns() - self._began_ns) // 1_000_000
+
+    def open(self, kind: int) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+        self.pid = os.getpid()
+        path = self._directory / f"{self._slot:02}-{self.pid}-{time.monotonic_ns()}.runs"
+        self._file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        os.ftruncate(self._file, PAGE)
+        self._page = mmap.mmap(self._file, PAGE)
+        self._words = memoryview(self._page)[:ERROR_AT].cast("q")
+        for word, value in (
+            (W_SLOT, self._slot),
+            (W_KIND, kind),
+            (W_PID, self.pid),
+            (W_STARTED_MS, self.now_ms()),
+            # last: now the page can be read
+            (W_MAGIC, MAGIC),
+        ):
+            self._words[word] = value
+
+    def record(self, runs: list[Run]) -> None:
+        """Write *runs*; when this returns, their ids count."""
+        now_ms = self.now_ms()
+        data = array("q")
+        for first, count in runs:
+            data.extend((first, count | now_ms << COUNT_BITS))
+        if os.write(self._file, data.tobytes()) != 16 * len(runs):
+            raise OSError("a run was written in part: is the disk full?")
+        self._words[W_COUNTED] += sum(count for _, count in runs)
+        self._words[W_LAST_MS] = now_ms
+
+    def note(self, error: Exception) -> None:
+        """Say why there are no ids."""
+        name = type(error).__name__.encode()[:ERROR_BYTES]
+        self._page[ERROR_AT : ERROR_AT + ERROR_BYTES] = name.ljust(ERROR_BYTES, b"\0")
+        self._words[W_ERRORS] += 1
+
+    def crashed(self, text: str) -> None:
+        (self._directory / f"{self._slot:02}-{os.getpid()}.crash").write_text(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The page of a file."""
+
+    slot: int
+    kind: str
+    pid: int
+    started_ms: int
+    counted: int
+    last_ms: int
+    errors: int
+    error: str
+
+
+def read_status(path: Path) -> Status | None:
+    """None if the process has only just begun the file."""
+    with path.open("rb") as file:
+        page = file.read(ERROR_AT + ERROR_BYTES)
+    if len(page) < ERROR_AT + ERROR_BYTES:
+        return None
+    words = array("q", page[:ERROR_AT])
+    if words[W_MAGIC] != MAGIC:
+        return None
+    error = page[ERROR_AT:].rstrip(b"\0").decode()
+    slot, kind, pid, started_ms, counted, last_ms, errors = words[1:]
+    return Status(slot, KINDS[kind], pid, started_ms, counted, last_ms, errors, error)
+
+
+def read_runs(path: Path) -> Iterator[tuple[int, int, int]]:
+    """The runs of a file, in the order in which they were written: first id, how many, when (ms). No torn tail."""
+    with path.open("rb") as file:
+        file.seek(PAGE)
+        while block := file.read(1 << 16):
+            pairs = array("q", block[: len(block) // 16 * 16])
+            for first, second in zip(pairs[::2], pairs[1::2], strict=True):
+                yield first, second & ((1 << COUNT_BITS) - 1), second >> COUNT_BITS

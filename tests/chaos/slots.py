@@ -1,0 +1,117 @@
+"""A place in the fleet: one worker process after another, and what can be done to it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.chaos.runs import read_status
+from tests.chaos.shim import StepClock
+
+ROOT = Path(__file__).parents[2]
+
+
+class Slot:
+    """arguments: of tests.chaos.worker."""
+
+    def __init__(self, number: int, directory: Path, clock: StepClock, arguments: Sequence[object]) -> None:
+        self.number, self.clock = number, clock
+        self.proxied = number % 2 == 1
+        # how many faults are going on, and until when there may be no ids (s, monotonic)
+        self.busy = 0
+        self.excused_s = 0.0
+        self.problems: list[str] = []
+        self._directory, self._arguments = directory, [str(argument) for argument in arguments]
+        self._process: subprocess.Popen[bytes] | None = None
+        self._told_to_end = False
+        self._file: Path | None = None
+
+    def start(self) -> None:
+        with (self._directory / "workers.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-W",
+                    "ignore",
+                    "-X",
+                    "faulthandler",
+                    "-m",
+                    "tests.chaos.worker",
+                    *self._arguments,
+                ],
+                cwd=ROOT,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **self.clock.environment},
+            )
+        self._told_to_end, self._file = False, None
+
+    def signal(self, number: int) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+            self._told_to_end |= number in (signal.SIGTERM, signal.SIGKILL)
+
+    def tell(self, command: str) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            # a worker that ends just now does not listen
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.write(command.encode() + b"\n")
+                self._process.stdin.flush()
+
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def end(self) -> None:
+        """Make sure that the process has ended; that it had to be killed is a problem unless it was killed before."""
+        if self._process is None:
+            return
+        if self._process.poll() is None and not self._killed():
+            self.problems.append(f"worker {self.number} (pid {self._process.pid}) did not end when told to")
+            self._process.kill()
+        self._process.wait()
+        # what a worker ends with: 0, or a signal before it could set its handler
+        if self._process.returncode not in (0, -signal.SIGTERM, -signal.SIGKILL):
+            self.problems.append(f"worker {self.number} ended with {self._process.returncode}")
+        if self._process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()
+        self._process = None
+
+    def _killed(self) -> bool:
+        """Kill -9 takes a moment, on a busy machine."""
+        assert self._process is not None
+        deadline_s = time.monotonic() + 0.5
+        while self._process.poll() is None and time.monotonic() < deadline_s:
+            time.sleep(0.005)
+        return self._process.poll() is not None
+
+    def restart(self) -> None:
+        self.end()
+        self.start()
+
+    def check(self) -> None:
+        """Nobody may end that was not told to."""
+        if not self._told_to_end and self._process is not None and self._process.poll() is not None:
+            log = (self._directory / "workers.log").read_text()
+            raise SystemExit(
+                f"worker {self.number} ended by itself, with {self._process.returncode}; its log:\n{log[-3000:]}"
+            )
+
+    def last_ms(self) -> int:
+        """When its process last recorded ids, ms of the run; 0 if it did not yet."""
+        if self._process is None:
+            return 0
+        if self._file is None:
+            for path in self._directory.glob(f"{self.number:02}-{self._process.pid}-*.runs"):
+                status = read_status(path)
+                if status is not None and status.kind == "worker":
+                    self._file = path
+        status = read_status(self._file) if self._file is not None else None
+        return status.last_ms if status is not None else 0

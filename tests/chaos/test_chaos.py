@@ -1,0 +1,189 @@
+"""A short chaos run with every kind of fault, and proof that the checker sees what it is there to see.
+
+Real processes and a real redis-server; scripts/chaos does the same for longer.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from snowredis.core.presets import resolve_layout
+from tests.chaos.checker import Verdict, check
+from tests.chaos.driver import Fleet
+from tests.chaos.faults import FAULTS, Begun, Fault
+from tests.chaos.report import Plan
+from tests.chaos.runs import KINDS, PAGE, DisorderError, Recorder, read_status, runs_of
+from tests.chaos.server import PROGRAM
+from tests.chaos.shim import StepClock, build
+from tests.chaos.slots import Slot
+
+LAYOUT = "41/0/2/3/16"
+BASE = resolve_layout(LAYOUT).compose(tick=59_000_000_000, worker=3, sequence=0)
+
+needs_redis = pytest.mark.skipif(PROGRAM is None, reason="no redis-server or valkey-server on PATH")
+
+
+@needs_redis
+@pytest.mark.timeout(240)
+def test_a_fleet_under_every_kind_of_fault_repeats_no_id_and_recovers(short_path: Path) -> None:
+    plan = Plan(seed=20, processes=4, faults=60, seconds=9, ttl_s=1.5, truce_every=30, layout=LAYOUT)
+    report = Fleet(plan, short_path).run()
+    verdict = check(short_path, LAYOUT)
+    assert verdict.good, verdict.problems
+    assert report.problems == []
+    assert verdict.ids == report.ids > 1_000_000
+    assert report.counters["claims"] >= 4
+    assert set(report.children) > {"worker"}
+    if report.skipped:
+        pytest.skip(f"0 ids were repeated, but clocks could not be stepped: {report.skipped}")
+    assert report.fired.total() == 60
+    assert set(report.fired) == {fault.name for fault in FAULTS}
+
+
+def freeze_and_replace(fleet: Fleet, rng: random.Random, slot: Slot) -> Begun:
+    """Freeze one worker, kill the other a little later: whoever starts in its place gets the frozen one's id."""
+    frozen, killed = fleet.slots
+    frozen.signal(signal.SIGSTOP)
+    fleet.later(0.5, lambda: killed.signal(signal.SIGKILL))
+    fleet.later(0.5, killed.restart)
+    return Begun(2.6, lambda: frozen.signal(signal.SIGCONT))
+
+
+@needs_redis
+@pytest.mark.timeout(240)
+def test_leases_that_trust_their_ttl_are_caught_repeating_ids(short_path: Path) -> None:
+    # two worker ids for two processes
+    layout = "41/0/0/1/16"
+    kinds = [Fault("freeze and replace", "redis", freeze_and_replace)]
+    for seed in range(6):
+        directory = short_path / str(seed)
+        directory.mkdir()
+        plan = Plan(seed, processes=2, faults=1, seconds=3.0, ttl_s=1.2, layout=layout, plain_ttl=True)
+        Fleet(plan, directory, kinds=kinds).run()
+        verdict = check(directory, layout)
+        if verdict.repeated:
+            assert "pid" in verdict.problems[0]
+            return
+    pytest.fail("no id was repeated, though nobody looked at a reservation")
+
+
+@pytest.fixture
+def short_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    # the path of a socket has 107 characters at the most
+    return tmp_path_factory.mktemp("c")
+
+
+# --- the checker -----------------------------------------------------------------------------------
+
+
+def write(directory: Path, *runs: tuple[int, int], slot: int = 0) -> Path:
+    """One process' file."""
+    before = set(directory.glob("*.runs"))
+    Recorder(directory, slot, time.monotonic_ns()).record(list(runs))
+    (path,) = set(directory.glob("*.runs")) - before
+    return path
+
+
+def test_runs_side_by_side_are_no_repetition(tmp_path: Path) -> None:
+    write(tmp_path, (BASE, 100), (BASE + 300, 50), slot=0)
+    write(tmp_path, (BASE + 100, 200), (BASE + 350, 1), slot=1)
+    assert check(tmp_path, LAYOUT) == Verdict(ids=351, runs=4)
+
+
+@pytest.mark.parametrize("chunk_runs", [1, 2, 3, 200_000])
+@pytest.mark.parametrize(
+    ("first", "count", "repeated"),
+    [(BASE, 1, 1), (BASE + 99, 2, 1), (BASE + 10, 5, 5), (BASE - 5, 200, 100), (BASE + 999, 3, 1)],
+)
+def test_one_repeated_id_is_found_wherever_it_hides(
+    tmp_path: Path, first: int, count: int, repeated: int, chunk_runs: int
+) -> None:
+    # not in order, as after a step of the clock
+    write(tmp_path, (BASE + 999, 1), (BASE, 100), (BASE + 500, 1), slot=0)
+    write(tmp_path, (BASE + 200, 100), slot=1)
+    write(tmp_path, (first, count), slot=2)
+    verdict = check(tmp_path, LAYOUT, chunk_runs=chunk_runs)
+    assert verdict.repeated == repeated
+    (problem,) = verdict.problems[-1:]
+    assert "worker of slot 0" in problem
+    assert "worker of slot 2" in problem
+    assert f"pid {os.getpid()}" in problem
+    assert "worker 3, namespace 0" in problem or first < BASE
+
+
+def test_a_run_inside_a_long_one_hides_no_later_repetition(tmp_path: Path) -> None:
+    write(tmp_path, (BASE, 1000), slot=0)
+    write(tmp_path, (BASE + 10, 1), (BASE + 900, 10), slot=1)
+    assert check(tmp_path, LAYOUT).repeated == 11
+
+
+def test_a_run_that_was_torn_by_kill_minus_nine_counts_for_nothing(tmp_path: Path) -> None:
+    path = write(tmp_path, (BASE, 100))
+    with path.open("ab") as file:
+        file.write(b"torn")
+    assert check(tmp_path, LAYOUT) == Verdict(ids=100, runs=1)
+
+
+def test_ids_that_were_counted_and_are_not_recorded_are_said(tmp_path: Path) -> None:
+    path = write(tmp_path, (BASE, 100), (BASE + 200, 7))
+    os.truncate(path, PAGE + 24)
+    (problem,) = check(tmp_path, LAYOUT).problems
+    assert "107 ids were counted, but only 100 are recorded" in problem
+
+
+def test_a_run_that_leaves_its_tick_is_said(tmp_path: Path) -> None:
+    write(tmp_path, (BASE + 65_000, 1_000))
+    (problem,) = check(tmp_path, LAYOUT).problems
+    assert "are not of one tick" in problem
+
+
+def test_batches_are_cut_into_runs_exactly() -> None:
+    batch = [*range(5, 10), 12, *range(14, 30), 31]
+    assert runs_of(batch) == [(5, 5), (12, 1), (14, 16), (31, 1)]
+    assert runs_of([7]) == [(7, 1)]
+    assert runs_of([]) == []
+
+
+@pytest.mark.parametrize(
+    "batch", [[1, 1], [3, 2], [1, 3, 2, 4], [1, 2, 2, 4, 5], [9, 1, 2, 3], [1, 2, 9, 4], [5, 6, 7, 7]]
+)
+def test_a_batch_that_does_not_increase_is_refused(batch: list[int]) -> None:
+    with pytest.raises(DisorderError):
+        runs_of(batch)
+
+
+def test_a_file_says_whose_it_is(tmp_path: Path) -> None:
+    status = read_status(write(tmp_path, (BASE, 100), slot=5))
+    assert status is not None
+    assert (status.slot, status.kind, status.pid, status.counted) == (5, KINDS[0], os.getpid(), 100)
+
+
+# --- the clock shim --------------------------------------------------------------------------------
+
+
+def test_the_shim_steps_the_wall_clock_and_no_other(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    library, reason = build(tmp_path)
+    if library is None:
+        pytest.skip(reason)
+    clock = StepClock(tmp_path / "clock", library)
+    program = "import time; print(time.time(), time.time_ns() / 1e9, time.monotonic())"
+    for offset_s in (0.0, 3600.5, -7200.25):
+        clock.set(offset_s)
+        environment = {**os.environ, **clock.environment}
+        before = time.time(), time.monotonic()
+        done = subprocess.run(
+            [sys.executable, "-c", program], env=environment, capture_output=True, text=True
+        )
+        wall, wall_ns, monotonic = map(float, done.stdout.split())
+        assert 0 <= wall - offset_s - before[0] < 10
+        assert 0 <= wall_ns - offset_s - before[0] < 10
+        assert 0 <= monotonic - before[1] < 10

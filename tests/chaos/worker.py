@@ -1,0 +1,242 @@
+"""One process of a chaos run: makes ids as fast as it can, records them, forks when it is told to.
+
+Told through stdin: one command a line, "<kind of fork> <how the child ends> <seconds that it lives>".
+When stdin ends, so do the process and its children.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import multiprocessing
+import os
+import random
+import select
+import signal
+import sys
+import time
+import traceback
+from array import array
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+import snowredis
+from snowredis.runtime import block
+from snowredis.runtime.keeper import Keeper
+from tests.chaos.runs import KINDS, Recorder, Run, runs_of
+
+# a fork that is to happen inside next_ids() tries this often, this far apart
+INSIDE_TRIES, INSIDE_S = 2_000, 0.0003
+RETRY_S = 0.01
+LIBRARY = str(Path(snowredis.__file__).parent)
+
+
+class Worker:
+    def __init__(self, ids: snowredis.Generator, recorder: Recorder) -> None:
+        self._ids = ids
+        self._recorder = recorder
+        self._random = random.Random(os.urandom(8))
+        self._commands = select.poll()
+        self._commands.register(0, select.POLLIN)
+        self._buffer = array("q", bytes(8 * 5_000))
+        self._ended = False
+        # what the next fork inside next_ids() is to become, and how often it may still be tried
+        self._inside: tuple[str, float] | None = None
+        self._tries = 0
+        # of a child: how and when it ends
+        self._ending = ""
+        self._ends_s = 0.0
+        self._forked = False
+
+    def run(self) -> None:
+        signal.signal(signal.SIGTERM, self._terminate)
+        signal.signal(signal.SIGUSR1, self._fork_inside)
+        signal.signal(signal.SIGALRM, self._fork_inside)
+        # nobody waits for children
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        self._guarded(self._work)
+        if self._ending:
+            self._end_child()
+        self._ids.close()
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        """A crash is written down: nobody sees how a child ends."""
+        try:
+            work()
+        except KeyboardInterrupt:
+            if not self._ended:
+                raise
+        except BaseException:  # noqa: BLE001
+            self._recorder.crashed(traceback.format_exc())
+            os._exit(70)
+
+    def _work(self) -> None:
+        while not self._ended:
+            self._obey()
+            if self._ending and time.monotonic() > self._ends_s:
+                return
+            try:
+                runs = self._make()
+            except snowredis.SnowredisError as error:
+                self._own_file()
+                self._recorder.note(error)
+                time.sleep(RETRY_S)
+                continue
+            self._own_file()
+            self._recorder.record(runs)
+
+    def _make(self) -> list[Run]:
+        """Some ids, by one of the ways to make them."""
+        way = self._random.randrange(10)
+        if way < 6:
+            return runs_of(self._ids.next_ids(20_000))
+        if way == 6:
+            return runs_of(self._ids.next_ids(self._random.choice((1, 2, 100, 150_000))))
+        if way == 7:
+            self._ids.fill(self._buffer)
+            return runs_of(self._buffer.tolist())
+        return self._make_singles(300)
+
+    def _make_singles(self, count: int) -> list[Run]:
+        """With next_id(): a step of the clock may fall between two of them, and a fork into any of them."""
+        runs: list[Run] = []
+        self._forked = False
+        for _ in range(count):
+            try:
+                an_id = self._ids.next_id()
+            except snowredis.SnowredisError:
+                if not runs:
+                    raise
+                break
+            if self._forked:
+                # what was made before is the parent's
+                self._forked = False
+                runs.clear()
+            if runs and runs[-1][0] + runs[-1][1] == an_id:
+                runs[-1] = (runs[-1][0], runs[-1][1] + 1)
+            else:
+                runs.append((an_id, 1))
+        return [] if self._forked else runs
+
+    def _own_file(self) -> None:
+        # asked of the system, since a fork in C tells nobody
+        if os.getpid() != self._recorder.pid:
+            self._recorder.open(KINDS.index("fork inside next_ids"))
+
+    # --- ends and forks ----------------------------------------------------------------------------
+
+    def _terminate(self, *_: Any) -> None:
+        if not self._ended:
+            self._ended = True
+            # lands in the middle of whatever is going on, as in servers that end by an exception
+            raise KeyboardInterrupt
+
+    def _end_child(self) -> NoReturn:
+        if self._ending == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self._ending == "close":
+            self._ids.close()
+        os._exit(0)
+
+    def _obey(self) -> None:
+        for _, events in self._commands.poll(0):
+            if not events & select.POLLIN:
+                self._ended = True
+            elif not self._ending:
+                for line in os.read(0, 4096).decode().splitlines() or [""]:
+                    self._command(line)
+
+    def _command(self, line: str) -> None:
+        if not line:
+            self._ended = True
+            return
+        number, ending, seconds = line.split()
+        kind, life_s = KINDS[int(number)], float(seconds)
+        if kind == "os.fork":
+            if os.fork() == 0:
+                self._become_child(int(number), ending, life_s)
+        elif kind == "fork in C":
+            # PyDLL, since CDLL lets go of the GIL, and nobody would give it back in the child
+            if ctypes.PyDLL(None).fork() == 0:
+                self._become_child(int(number), ending, life_s)
+        elif kind == "multiprocessing":
+            context: Any = multiprocessing.get_context("fork")
+            context.Process(target=self._child_main, args=(int(number), ending, life_s)).start()
+        else:
+            self._inside, self._tries = (ending, life_s), INSIDE_TRIES
+            os.kill(os.getpid(), signal.SIGUSR1)
+
+    def _become_child(self, kind: int, ending: str, life_s: float) -> None:
+        self._ending, self._ends_s = ending, time.monotonic() + life_s
+        # commands are for the parent; the end of stdin is for all
+        self._commands = select.poll()
+        self._commands.register(0, 0)
+        if kind != KINDS.index("fork inside next_ids"):
+            self._recorder.open(kind)
+
+    def _child_main(self, kind: int, ending: str, life_s: float) -> None:
+        self._become_child(kind, ending, life_s)
+        self._guarded(self._work)
+        self._end_child()
+
+    def _fork_inside(self, _: int, frame: FrameType | None) -> None:
+        """A signal handler: forks only where it has interrupted the library in the middle of making ids.
+
+        Anywhere else a batch may be finished and not recorded, and both processes would hand it on.
+        """
+        if self._inside is None:
+            return
+        while frame is not None and not frame.f_code.co_filename.startswith(LIBRARY):
+            frame = frame.f_back
+        if frame is None:
+            self._tries -= 1
+            if self._tries:
+                signal.setitimer(signal.ITIMER_REAL, INSIDE_S)
+            return
+        (ending, life_s), self._inside = self._inside, None
+        if os.fork() == 0:
+            self._forked = True
+            self._become_child(KINDS.index("fork inside next_ids"), ending, life_s)
+
+
+def without_reservations() -> None:
+    """Make this process trust its lease as systems with a plain TTL do: to show what the checker then finds.
+
+    And let every heartbeat take a while, as over a network: until its answer such a process goes on.
+    """
+    making: Any = block
+    decide, renew = making.decide, Keeper.renew
+
+    def trusting(lanes: Any, now_ms: float, until_tick: int, tick_ms: int, rules: Any) -> Any:
+        return decide(lanes, now_ms, 1 << 62, tick_ms, rules)
+
+    def slow(keeper: Keeper, stats: str) -> bool:
+        time.sleep(0.4)
+        return renew(keeper, stats)
+
+    keeping: Any = Keeper
+    making.decide, keeping.renew = trusting, slow
+
+
+def main() -> None:
+    url, pool, layout, ttl, skew, directory, slot, began_ns, plain_ttl = sys.argv[1:]
+    if plain_ttl == "1":
+        without_reservations()
+    logging.basicConfig(level=logging.WARNING, format="%(relativeCreated)d ms %(process)d %(message)s")
+    recorder = Recorder(Path(directory), int(slot), int(began_ns))
+    ids = snowredis.connect(
+        url,
+        pool=pool,
+        layout=layout,
+        ttl=float(ttl),
+        max_clock_lead=float(skew),
+        redis_skew=float(skew),
+        label=slot,
+    )
+    Worker(ids, recorder).run()
+
+
+if __name__ == "__main__":
+    main()
