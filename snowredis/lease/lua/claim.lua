@@ -53,7 +53,8 @@ end
 -- R1: an index that does not hold what the hash says it holds is made anew, in bounded steps
 local cursor = redis.call('HGET', KEYS[1], 'rebuild')
 if cursor or redis.call('ZCARD', KEYS[2]) ~= pool.records then
-  if not cursor then redis.call('DEL', KEYS[2]) end
+  local in_one_step = not cursor
+  if in_one_step then redis.call('DEL', KEYS[2]) end
   cursor = cursor or '0'
   for _ = 1, 20 do
     local page = redis.call('HSCAN', KEYS[1], cursor, 'COUNT', 500)
@@ -69,8 +70,15 @@ if cursor or redis.call('ZCARD', KEYS[2]) ~= pool.records then
     commit(pool, 'rebuild', cursor)
     return answer(pool, 'settling', '1')
   end
-  pool.records = redis.call('ZCARD', KEYS[2])
+  -- in several steps, the index may have been lost once more in between: then once more, unless the
+  -- same comes out twice, as it does after somebody removed a record by hand
+  local have = redis.call('ZCARD', KEYS[2])
   redis.call('HDEL', KEYS[1], 'rebuild')
+  if not in_one_step and have ~= pool.records and redis.call('HGET', KEYS[1], 'rebuilt') ~= tostring(have) then
+    commit(pool, 'rebuilt', have)
+    return answer(pool, 'settling', '1')
+  end
+  pool.records = have
 end
 
 local function low_mark(r)
