@@ -97,7 +97,8 @@ def _in_order(members: list[Member]) -> list[Member]:
 
 
 def _table(story: Story, members: list[Member], width: int) -> list[Line]:
-    wide = width >= 100
+    # what the columns of the wide form take, gaps included
+    wide = width >= 106
     bar = 16 if wide else 8
     columns = [
         Column("worker id" if wide else "worker", right=True),
