@@ -104,7 +104,6 @@ class Keeper:
         # of the newest answer: the floor, and the Redis clock against ours
         self.floor_ms = 0
         self.offset_ms = 0
-        self.lost_count = 0
         # the worker id that was lost and not replaced yet
         self.lost_worker: int | None = None
         self.last_error: Exception | None = None
@@ -288,7 +287,6 @@ class Keeper:
             self.last_error = None
             if answer.status == "lost":
                 self.held = None
-                self.lost_count += 1
                 self.lost_worker = held.lease.worker
                 log.warning(
                     "pool %s: lost worker id %d: %s; claiming another",

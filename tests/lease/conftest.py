@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +13,7 @@ from snowredis.lease.memory_store import MemoryStore
 from snowredis.lease.model import PoolConfig, Store
 from snowredis.testing import ManualClock
 from tests.support.holder import Holder
-from tests.support.servers import RedisServer, redis_server
+from tests.support.servers import RedisServer
 
 SMALL = Layout(timestamp_bits=41, backup_bits=1, worker_bits=2, sequence_bits=10)
 # real servers cannot be told that time passed: long enough for a call, short enough to wait for
@@ -46,18 +45,6 @@ def wall_ms() -> int:
 
 def really_wait(ms: int) -> None:
     time.sleep(ms / 1000)
-
-
-@pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    with redis_server(tmp_path_factory.mktemp("r")) as running:
-        yield running
-
-
-@pytest.fixture
-def own_server(tmp_path: Path) -> Iterator[RedisServer]:
-    with redis_server(tmp_path) as running:
-        yield running
 
 
 @pytest.fixture(params=["memory", "fakeredis", "redis"])

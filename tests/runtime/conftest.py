@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,21 +13,9 @@ from snowredis.core.layout import Layout
 from snowredis.core.presets import resolve_layout
 from snowredis.lease.model import PoolConfig
 from snowredis.monitor.pool import WorkerPool
-from tests.support.servers import RedisServer, redis_server
+from tests.support.servers import RedisServer
 
 _numbers = itertools.count(1)
-
-
-@pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    with redis_server(tmp_path_factory.mktemp("r")) as running:
-        yield running
-
-
-@pytest.fixture
-def own_server(tmp_path: Path) -> Iterator[RedisServer]:
-    with redis_server(tmp_path) as running:
-        yield running
 
 
 def make_pool(server: RedisServer, *, layout: Layout | str | None = None, ttl_ms: int = 30_000) -> str:

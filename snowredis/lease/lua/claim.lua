@@ -78,6 +78,7 @@ if cursor or redis.call('ZCARD', KEYS[2]) ~= pool.records then
     commit(pool, 'rebuilt', have)
     return answer(pool, 'settling', '1')
   end
+  redis.call('HDEL', KEYS[1], 'rebuilt')
   pool.records = have
 end
 
