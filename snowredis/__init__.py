@@ -33,7 +33,7 @@ from snowredis.errors import (
 
 if TYPE_CHECKING:
     from snowredis import embedded, testing
-    from snowredis.api import close, connect, next_id, next_ids
+    from snowredis.api import close, configure, connect, next_id, next_ids
     from snowredis.core.layout import Layout, Parts
     from snowredis.core.presets import layouts
     from snowredis.core.text import encode, parse
@@ -54,6 +54,7 @@ _HOMES = {
     "WorkerInfo": "snowredis.lease.inspect",
     "WorkerPool": "snowredis.monitor.pool",
     "close": "snowredis.api",
+    "configure": "snowredis.api",
     "connect": "snowredis.api",
     "encode": "snowredis.core.text",
     "layouts": "snowredis.core.presets",
@@ -89,6 +90,7 @@ __all__ = [
     "WorkerPool",
     "__version__",
     "close",
+    "configure",
     "connect",
     "embedded",
     "encode",

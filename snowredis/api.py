@@ -286,15 +286,43 @@ def split_urls(text: str) -> str | list[str]:
 
 # at most one entry; a dict because setdefault() is atomic, and needs no lock that a fork could leave locked
 _default: dict[str, Generator] = {}
+# what configure() was told
+_configured: dict[str, Any] = {}
+
+
+def configure(**settings: Any) -> None:
+    """Say in code what snowredis.next_id() uses: arguments of connect(), ``url`` among them.
+
+    They come before SNOWREDIS_* variables, which fill in what is not named here. Connects to nothing.
+
+    Raises:
+        ConfigError: connect() has no such argument, or this process' generator is in use with other settings.
+    """
+    import inspect
+
+    known = inspect.signature(connect).parameters
+    for name in settings:
+        if name not in known:
+            raise ConfigError(f"{name!r} is no setting; these are: {', '.join(known)}")
+    if settings == _configured:
+        return
+    if "generator" in _default:
+        raise ConfigError(
+            "this process makes ids with other settings already. Call configure() before the first id, or "
+            "snowredis.close() before configure()."
+        )
+    _configured.clear()
+    _configured.update(settings)
 
 
 def default() -> Generator:
-    """The one generator of this process, made at the first use from SNOWREDIS_* variables."""
+    """The one generator of this process, made at the first use from configure() and SNOWREDIS_* variables."""
     generator = _default.get("generator")
     if generator is None:
         url, options = settings_from(os.environ)
+        settings = {"url": url, **options, **_configured}
         # of two threads that come here together one's generator is kept; the other's has claimed nothing
-        generator = _default.setdefault("generator", connect(url, **options))
+        generator = _default.setdefault("generator", connect(**settings))
     return generator
 
 

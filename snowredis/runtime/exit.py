@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
 import time
 import weakref
@@ -11,6 +12,8 @@ from typing import Protocol
 
 # an exit may be held up this long in all, however many generators there are and however dead Redis is
 EXIT_BOUND_S = 3.0
+# among multiprocessing's finalizers: after those of queues, whose threads may still want ids
+LAST = -1000
 
 
 class Closable(Protocol):
@@ -26,6 +29,7 @@ class ExitHook:
         # what outlives its generator, and the process that it belongs to: not to a forked child
         self._held: dict[Closable, int] = {}
         self._registered = False
+        self._armed_pid = 0
         self._lock = threading.Lock()
 
     def watch(self, member: Closable) -> None:
@@ -34,7 +38,20 @@ class ExitHook:
             if not self._registered:
                 self._registered = True
                 atexit.register(self.close_all)
+                os.register_at_fork(after_in_child=self._after_fork)
             self._members.add(member)
+
+    def _after_fork(self) -> None:
+        self._lock = threading.Lock()
+
+    def arm(self) -> None:
+        """In a child of multiprocessing, which ends without atexit: be the last of its own finalizers."""
+        util = sys.modules.get("multiprocessing.util")
+        if util is None or self._armed_pid == os.getpid():
+            return
+        self._armed_pid = os.getpid()
+        if sys.modules["multiprocessing.process"].parent_process() is not None:
+            util.Finalize(None, self.close_all, exitpriority=LAST)
 
     def hold(self, member: Closable) -> None:
         """Keep *member* and close it at exit, unless it is dropped before."""

@@ -373,6 +373,7 @@ class Generator(TickBlocks):
                 self, self._beat_after_s(), f"snowredis-{self.pool}", self._keeper.abandon
             )
         self._heartbeat.start()
+        EXIT.arm()
 
     def _beat_after_s(self) -> float:
         # a little apart, so that workers that started together do not beat together

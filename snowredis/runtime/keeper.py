@@ -29,6 +29,7 @@ from snowredis.lease.model import (
 )
 from snowredis.runtime.clock import Clock
 from snowredis.runtime.fork import ForkGuard
+from snowredis.runtime.process import THIS
 
 log = logging.getLogger("snowredis")
 log.addHandler(logging.NullHandler())
@@ -168,7 +169,8 @@ class Keeper:
 
     def _who(self) -> str:
         if not self._owner:
-            who = {"host": socket.gethostname()[:100], "pid": os.getpid(), "label": self._label[:100]}
+            label = self._label or THIS.label
+            who = {"host": socket.gethostname()[:100], "pid": os.getpid(), "label": label[:100]}
             self._owner = json.dumps(who, separators=(",", ":"))
         return self._owner
 

@@ -1,0 +1,1 @@
+"""Where Python programs live: one module for each framework; each imports its framework, and nothing imports it."""

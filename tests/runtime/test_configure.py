@@ -1,0 +1,44 @@
+"""configure(): what snowredis.next_id() uses, said in code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import snowredis
+from snowredis import api
+from snowredis.errors import ConfigError
+from snowredis.testing import memory_pool
+
+
+@pytest.fixture(autouse=True)
+def unconfigured() -> Iterator[None]:
+    yield
+    snowredis.close()
+    api._configured.clear()
+
+
+def test_what_is_configured_is_used_before_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SNOWREDIS_POOL", "of-the-environment")
+    monkeypatch.setenv("SNOWREDIS_LABEL", "of-the-environment")
+    snowredis.configure(url=memory_pool(), pool="of-the-code")
+    assert snowredis.next_id() > 0
+    assert api.default().pool == "of-the-code"
+    assert api.default()._keeper._label == "of-the-environment"
+
+
+def test_an_unknown_setting_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match="'pol' is no setting; these are: url, pool, layout"):
+        snowredis.configure(pol="orders")
+
+
+def test_other_settings_are_refused_once_ids_are_made_and_the_same_are_not() -> None:
+    pool = memory_pool()
+    snowredis.configure(url=pool)
+    snowredis.next_id()
+    snowredis.configure(url=pool)
+    with pytest.raises(ConfigError, match="with other settings already"):
+        snowredis.configure(url=pool, label="web")
+    snowredis.close()
+    snowredis.configure(url=pool, label="web")
