@@ -6,6 +6,7 @@ The only place that reads SNOWREDIS_* variables, and only when it has to.
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -14,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from snowredis.core.lanes import ClockRules
 from snowredis.core.layout import Layout
 from snowredis.core.presets import resolve_layout
-from snowredis.errors import ConfigError, LayoutError
+from snowredis.errors import ConfigError, LayoutError, SnowredisError
 from snowredis.lease.model import PoolConfig, Store
 from snowredis.runtime.clock import SYSTEM, Clock
+from snowredis.runtime.exit import EXIT
 from snowredis.runtime.generator import Generator, log
 
 if TYPE_CHECKING:
@@ -337,6 +339,34 @@ def next_id() -> int:
 def next_ids(count: int) -> list[int]:
     """Make *count* ids with the generator of this process. See Generator.next_ids()."""
     return default().next_ids(count)
+
+
+def claim_all(limit_s: float) -> None:
+    """Claim for every generator of this process, or for its own one if there is no other and it has settings.
+
+    For a server that is about to take requests. Never raises: what fails now is tried again by the first id.
+
+    Blocks:
+        for *limit_s* at most; a claim that takes longer goes on in the background.
+    """
+    thread = threading.Thread(target=_claim_all, name="snowredis-claim", daemon=True)
+    thread.start()
+    thread.join(limit_s)
+    if thread.is_alive():
+        log.warning(
+            "no worker id after %.0f s; the claim goes on, and ids are made as soon as there is one", limit_s
+        )
+
+
+def _claim_all() -> None:
+    living = [member for member in EXIT.members if isinstance(member, Generator) and not member.closed]
+    try:
+        if not living and (_configured or any(name.startswith("SNOWREDIS_") for name in os.environ)):
+            living = [default()]
+        for generator in living:
+            generator.claim()
+    except SnowredisError as error:
+        log.warning("no worker id yet, the first id will try again: %s", error)
 
 
 def close() -> None:

@@ -83,6 +83,11 @@ class Masters:
         return self._config
 
     @property
+    def urls(self) -> Sequence[str]:
+        urls = [url for server in self._servers for url in server.urls]
+        return urls if len(urls) == len(self._servers) else ()
+
+    @property
     def redundant(self) -> bool:
         return True
 

@@ -35,6 +35,7 @@ class MemoryStore:
     """One pool, shared by every generator of this process that is given this object."""
 
     where = "memory"
+    urls = ()
 
     def __init__(self, config: PoolConfig, server_time_ms: Callable[[], int], *, new: bool = True) -> None:
         self._config = config

@@ -6,6 +6,7 @@ Pure data: no Redis, no clock, no lock. All times are milliseconds since 1970.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -186,6 +187,10 @@ class Store(Protocol):
 
     @property
     def config(self) -> PoolConfig: ...
+
+    @property
+    def urls(self) -> Sequence[str]:
+        """The URLs with which another process reaches it; none if it was made of anything else."""
 
     @property
     def redundant(self) -> bool:

@@ -107,6 +107,7 @@ class RedisStore(ScriptStore):
     def from_url(cls, url: str, config: PoolConfig, **options: Any) -> RedisStore:
         store = cls(connect_client(url), config, **options)
         store._owned = True
+        store.urls = (url,)
         return store
 
     @property

@@ -73,6 +73,7 @@ class ScriptStore(ABC):
         )
         self._max_events = max_events
         self._keys = pool_keys(config.name)
+        self.urls: Sequence[str] = ()
 
     @property
     def config(self) -> PoolConfig:

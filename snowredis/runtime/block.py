@@ -25,6 +25,7 @@ from snowredis.lease.model import PoolConfig
 from snowredis.runtime.clock import Clock
 from snowredis.runtime.fork import ForkGuard
 from snowredis.runtime.keeper import Held, Keeper
+from snowredis.runtime.will import LANES
 
 SEQUENCE_STARTS = ("zero", "random", "continue")
 # on free-threaded builds range iterators are not atomic, so the fast path takes the lock there
@@ -239,15 +240,23 @@ class TickBlocks:
     ) -> bool:
         """Replace block and state together, unless something came in since they were read.
 
-        From the test to the last store there is no call and no backward jump: no signal handler, and under
+        The will, if there is one, has the mark before anybody can have the ids. From the test to the last
+        store there is no call and no backward jump: no signal handler, and under
         the GIL no thread, can come in between. Free-threaded builds hold the lock.
         """
+        marks, place, mark_ms = None, 0, 0
+        if held is not None and self._keeper.will is not None:
+            marks, lane = self._keeper.will.marks, new_state.lanes.current
+            place = held.serial % 2 * LANES + lane
+            mark_ms = self._config.layout.ms_at(new_state.lanes.opens[lane])
         if (
             self._block is not block
             or self._state is not state
             or (held is not None and self._keeper.held is not held)
         ):
             return False
+        if marks is not None:
+            marks[place] = mark_ms
         self._block = new_block
         self._state = new_state
         self._ids_made += made

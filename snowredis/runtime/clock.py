@@ -34,7 +34,11 @@ class SystemClock:
     time = staticmethod(_time.time)
     time_ns = staticmethod(_time.time_ns)
     monotonic = staticmethod(_time.monotonic)
-    sleep = staticmethod(_time.sleep)
+
+    @staticmethod
+    def sleep(seconds: float) -> None:
+        # looked up each time: gevent may come and patch it
+        _time.sleep(seconds)
 
 
 SYSTEM = SystemClock()

@@ -60,6 +60,11 @@ class ExitHook:
     def drop(self, member: Closable) -> None:
         self._held.pop(member, None)
 
+    @property
+    def members(self) -> list[Closable]:
+        """What would be closed now, but for what is held."""
+        return list(self._members)
+
     def close_all(self) -> None:
         deadline_s = time.monotonic() + EXIT_BOUND_S
         held = [member for member, pid in list(self._held.items()) if pid == os.getpid()]

@@ -475,7 +475,7 @@ class Generator(TickBlocks):
         if heartbeat is not None:
             heartbeat.stop()
         self._give_back()
-        self._keeper.store.close()
+        self._keeper.close()
 
     def after_fork(self) -> None:
         """In a forked child: forget the parent's lease; the first next_id() claims another worker id."""

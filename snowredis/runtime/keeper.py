@@ -15,7 +15,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from snowredis.errors import ClockMovedBack, LeaseExpired, SnowredisError, StoreUnavailable
 from snowredis.lease.model import (
@@ -30,12 +30,15 @@ from snowredis.lease.model import (
 from snowredis.runtime.clock import Clock
 from snowredis.runtime.fork import ForkGuard
 from snowredis.runtime.process import THIS
+from snowredis.runtime.will import Will, address_of
 
 log = logging.getLogger("snowredis")
 log.addHandler(logging.NullHandler())
 
 # how soon an answer that did not come is asked for again; a renewal has 5/6 of a ttl for it
 RETRY_S = 0.5
+# the statistics of a lease that no id was made with
+NOTHING_MADE = "0,0,0,0,0"
 # longer than any conversation: a claim asks twice, and connects within a second and reads within another
 LOCK_LIMIT_S = 5.0
 
@@ -100,7 +103,10 @@ class Keeper:
         self._serial = 0
         self._claim_token = ""
         self._owner = ""
+        self._address: dict[str, Any] | None = None
         self.held: Held | None = None
+        # where it is written down for the parent, if that wants to know
+        self.will: Will | None = None
         self.seen = Seen()
         # of the newest answer: the floor, and the Redis clock against ours
         self.floor_ms = 0
@@ -120,7 +126,7 @@ class Keeper:
         """In the child: nothing of the parent's lease is left, and no lock is held."""
         self._lock = threading.RLock()
         self._busy = False
-        self.held = None
+        self.held = self.will = None
         self._claim_token = self._owner = ""
 
     @contextlib.contextmanager
@@ -228,9 +234,33 @@ class Keeper:
             )
             self._renewed_at_s = self._clock.monotonic()
             self.lost_worker = None
-            self.held = Held(self._serial, token, "", "", lanes_ms, lease)
+            fresh = Held(self._serial, token, "", "", lanes_ms, lease)
+            # before anybody can make an id with it
+            self._write_will(fresh, NOTHING_MADE, fresh=True)
+            self.held = fresh
         log.info("pool %s: claimed worker id %d", self._config.name, worker)
         return Claimed(replaced=replaced)
+
+    def _write_will(self, held: Held, stats: str, *, fresh: bool = False) -> None:
+        # only with a fresh lease: of another, nobody noted down what was used before
+        if self.will is None and fresh and THIS.wills is not None:
+            self._address = address_of(self._store)
+            self.will = THIS.wills.new_will() if self._address is not None else None
+        if self.will is not None:
+            right = {
+                "store": self._address,
+                "worker": held.lease.worker,
+                "token": held.token,
+                "tip": held.tip,
+                "sent": held.sent,
+                "lanes": len(held.lanes_ms),
+                "stats": stats,
+            }
+            self.will.write(held.serial, right, fresh=fresh)
+
+    def _clear_will(self) -> None:
+        if self.will is not None:
+            self.will.clear()
 
     def _fresh_token(self) -> str:
         """128 random bits, hex. The clocks are mixed in: two clones of a machine may share their random state."""
@@ -262,6 +292,7 @@ class Keeper:
             generation = self._guard.generation
             if not held.sent:
                 held = replace(held, sent=self._random_bytes(8).hex())
+                self._write_will(held, stats)
                 self.held = held
             asked_ms = self._now_ms()
             request = RenewRequest(
@@ -289,6 +320,7 @@ class Keeper:
             self.last_error = None
             if answer.status == "lost":
                 self.held = None
+                self._clear_will()
                 self.lost_worker = held.lease.worker
                 log.warning(
                     "pool %s: lost worker id %d: %s; claiming another",
@@ -306,7 +338,9 @@ class Keeper:
                 renewals=held.lease.renewals + 1,
             )
             self._renewed_at_s = self._clock.monotonic()
-            self.held = replace(held, tip=held.sent, sent="", lease=lease)
+            held = replace(held, tip=held.sent, sent="", lease=lease)
+            self._write_will(held, stats)
+            self.held = held
             if answer.rest[1] == "1":
                 log.warning(
                     "pool %s: Redis lost its state; worker id %d goes on", self._config.name, lease.worker
@@ -350,6 +384,13 @@ class Keeper:
         held = self.detach()
         if held is not None:
             self.release(held, None)
+        self.close()
+
+    def close(self) -> None:
+        """The lease is given back, or cannot be; nothing is claimed any more."""
+        will, self.will = self.will, None
+        if will is not None:
+            will.give_up()
         self._store.close()
 
     def detach(self) -> Held | None:
@@ -365,7 +406,7 @@ class Keeper:
         except StoreUnavailable:
             return None
 
-    def release(self, held: Held, marks_ms: tuple[int, ...] | None, stats: str = "0,0,0,0,0") -> None:
+    def release(self, held: Held, marks_ms: tuple[int, ...] | None, stats: str = NOTHING_MADE) -> None:
         """Give *held*, detached or replaced before, back. Blocks for one round trip; never raises."""
         try:
             with self._exclusively():
@@ -380,6 +421,8 @@ class Keeper:
                     stats=stats,
                 )
                 self._learn(self._store.release(request, self.seen), asked_ms)
+                if self.held is None:
+                    self._clear_will()
             log.info("pool %s: released worker id %d", self._config.name, held.lease.worker)
         except Exception as error:  # noqa: BLE001 - whoever stops is not to be stopped by it
             log.warning(

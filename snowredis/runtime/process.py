@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from snowredis.runtime.will import Wills
+
 
 class ThisProcess:
     """One for the process; a forked child starts with what its parent said.
 
     Attributes:
         label: for generators that were given none: what people see beside the worker id.
+        wills: where generators write down what the parent needs to give their leases back; those of a forked
+            child do not.
     """
 
     def __init__(self) -> None:
         self.label = ""
+        self.wills: Wills | None = None
 
 
 THIS = ThisProcess()

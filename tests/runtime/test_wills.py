@@ -1,0 +1,267 @@
+"""Of a child that was killed, its parent gives the worker id back, with what was really used."""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import random
+import signal
+import time
+import traceback
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import snowredis
+from snowredis.core.layout import Layout
+from snowredis.runtime import executor
+from snowredis.runtime.clock import SystemClock
+from snowredis.runtime.process import THIS
+from snowredis.runtime.will import GENERATORS, Wills
+from tests.support.programs import FORKS_WITH_THREADS
+from tests.support.servers import RedisServer
+
+pytestmark = pytest.mark.filterwarnings(FORKS_WITH_THREADS)
+
+ONE_WORKER = Layout(timestamp_bits=41, backup_bits=2, worker_bits=0, sequence_bits=10)
+
+
+class Child:
+    """A forked process that adopts *wills* and then does what it is told, until it is killed.
+
+    Attributes:
+        numbers: 64-bit numbers that both see.
+    """
+
+    def __init__(self, wills: Wills, work: Callable[[memoryview], object]) -> None:
+        self.wills = wills
+        self.numbers = memoryview(mmap.mmap(-1, 4096)).cast("q")
+        self.pid = os.fork()
+        if not self.pid:
+            try:
+                wills.adopt()
+                THIS.wills = wills
+                work(self.numbers)
+            except BaseException:  # noqa: BLE001 - shown, and the child ends in any case
+                traceback.print_exc()
+            finally:
+                os._exit(0)
+
+    def wait_for(self, index: int, at_least: int) -> None:
+        deadline_s = time.monotonic() + 20
+        while self.numbers[index] < at_least:
+            assert time.monotonic() < deadline_s, "the child does nothing"
+            time.sleep(0.001)
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+
+
+@contextlib.contextmanager
+def child(work: Callable[[memoryview], object]) -> Iterator[Child]:
+    running = Child(Wills(), work)
+    try:
+        yield running
+    finally:
+        with contextlib.suppress(ChildProcessError):
+            running.kill()
+
+
+@pytest.fixture
+def url(server: RedisServer, request: pytest.FixtureRequest) -> str:
+    for pool in ("killed", "other"):
+        server.client().delete(f"snowredis:{{{pool}}}", f"snowredis:{{{pool}}}:leases")
+    return server.url
+
+
+def connect(url: str, **options: object) -> snowredis.Generator:
+    settings = {"pool": "killed", "layout": ONE_WORKER, "ttl": 3.0, "max_clock_lead": 0.1, "redis_skew": 0.1}
+    return snowredis.connect(url, **settings | options)  # type: ignore[arg-type]
+
+
+def create(url: str, **options: object) -> None:
+    """Say that the pool is new, so that nobody waits."""
+    with connect(url, **options) as ids:
+        ids._keeper.store.create(time.time_ns() // 1_000_000)
+
+
+class SteppedClock(SystemClock):
+    """The clock of this host, set back or forth."""
+
+    offset_ns = 0
+
+    def time(self) -> float:
+        return time.time() + self.offset_ns / 1e9
+
+    def time_ns(self) -> int:
+        return time.time_ns() + self.offset_ns
+
+
+def make_ids(url: str, **options: object) -> Callable[[memoryview], object]:
+    def work(numbers: memoryview) -> None:
+        ids = connect(url, **options)
+        while True:
+            numbers[0] = ids.next_id()
+            numbers[1] += 1
+
+    return work
+
+
+def test_the_only_worker_id_is_of_use_again_at_once_and_repeats_nothing(
+    url: str, server: RedisServer
+) -> None:
+    create(url)
+    rng = random.Random(11)
+    last = 0
+    for _ in range(15):
+        with child(make_ids(url)) as dying:
+            dying.wait_for(1, 1)
+            # somewhere in a tick, in a claim, in a renewal
+            time.sleep(rng.random() * 0.02)
+            dying.kill()
+            assert dying.numbers[0] > last
+            last = dying.numbers[0]
+            (right,) = dying.wills.read()
+            assert right["marks_ms"][0] >= ONE_WORKER.decode(last).timestamp_ms + 1
+            executor.execute(right)
+    with connect(url) as heir:
+        assert heir.next_id() > last
+
+
+def test_a_namespace_that_was_used_is_given_back_with_its_own_mark(url: str) -> None:
+    create(url)
+
+    def step_back(numbers: memoryview) -> None:
+        clock = SteppedClock()
+        ids = connect(url, clock=clock)
+        numbers[0] = ids.next_id()
+        clock.offset_ns = -500_000_000
+        numbers[1] = ids.next_id()
+        numbers[2] = 1
+        signal.pause()
+
+    with child(step_back) as dying:
+        dying.wait_for(2, 1)
+        dying.kill()
+        (right,) = dying.wills.read()
+        first, second = (ONE_WORKER.decode(an_id) for an_id in dying.numbers[:2])
+        assert first.backup != second.backup
+        assert right["marks_ms"][first.backup] == first.timestamp_ms + 1
+        assert right["marks_ms"][second.backup] == second.timestamp_ms + 1
+        assert sum(1 for mark in right["marks_ms"] if mark) == 2
+
+
+def test_renewals_are_noted_so_that_the_tip_is_right(url: str) -> None:
+    create(url)
+
+    def renew(numbers: memoryview) -> None:
+        ids = connect(url)
+        ids.claim()
+        for _ in range(3):
+            ids.beat()
+        numbers[0] = 1
+        signal.pause()
+
+    with child(renew) as dying:
+        dying.wait_for(0, 1)
+        dying.kill()
+        for right in dying.wills.read():
+            executor.execute(right)
+        assert snowredis.WorkerPool(url, "killed").workers() == []
+
+
+def test_nothing_is_left_of_a_generator_that_was_closed(url: str) -> None:
+    create(url, layout=Layout())
+
+    def close_one(numbers: memoryview) -> None:
+        closed = connect(url, layout=Layout())
+        closed.next_id()
+        closed.close()
+        kept = connect(url, layout=Layout())
+        kept.next_id()
+        numbers[0] = 1
+        signal.pause()
+
+    with child(close_one) as dying:
+        dying.wait_for(0, 1)
+        dying.kill()
+        assert len(dying.wills.read()) == 1
+        assert dying.wills.read() == []
+
+
+def test_more_generators_than_there_is_room_for_go_without(url: str) -> None:
+    create(url, layout=Layout())
+
+    def make_many(numbers: memoryview) -> None:
+        many = [connect(url, layout=Layout()) for _ in range(GENERATORS + 2)]
+        numbers[0] = sum(ids.next_id() > 0 for ids in many)
+        signal.pause()
+
+    with child(make_many) as dying:
+        dying.wait_for(0, GENERATORS + 2)
+        dying.kill()
+        assert len(dying.wills.read()) == GENERATORS
+
+
+def test_a_childs_own_child_writes_nothing_down(url: str) -> None:
+    create(url, layout=Layout())
+
+    def fork_again(numbers: memoryview) -> None:
+        ids = connect(url, layout=Layout())
+        numbers[0] = ids.next_id()
+        if not os.fork():
+            numbers[1] = ids.next_id()
+            numbers[2] = ids.decode(numbers[1]).worker
+            os._exit(0)
+        os.wait()
+        numbers[3] = 1
+        signal.pause()
+
+    with child(fork_again) as dying:
+        dying.wait_for(3, 1)
+        dying.kill()
+        (right,) = dying.wills.read()
+        assert right["worker"] == Layout().decode(dying.numbers[0]).worker != dying.numbers[2]
+
+
+def test_a_will_is_of_no_use_for_a_lease_that_somebody_else_has_by_now(url: str) -> None:
+    create(url)
+
+    with child(make_ids(url)) as dying:
+        dying.wait_for(1, 1)
+        dying.kill()
+        (right,) = dying.wills.read()
+        executor.execute(right)
+        with connect(url) as heir:
+            before = heir.claim()
+            executor.execute(right)
+            assert heir.beat() > 0
+            assert heir.lease is not None
+            assert heir.lease.token_hash == before.token_hash
+
+
+def test_the_executor_runs_as_a_process_of_its_own(url: str) -> None:
+    create(url, layout=Layout())
+
+    with child(make_ids(url, layout=Layout())) as dying:
+        dying.wait_for(1, 1)
+        dying.kill()
+        process = executor.start(dying.wills.read())
+        assert process is not None
+        assert process.wait(20) == 0
+        assert snowredis.WorkerPool(url, "killed").workers() == []
+    assert executor.start([]) is None
+
+
+def test_a_damaged_page_is_no_reason_to_stop(caplog: pytest.LogCaptureFixture) -> None:
+    wills = Wills()
+    wills.adopt()
+    will = wills.new_will()
+    assert will is not None
+    will.write(1, {"lanes": 4, "worker": 1}, fresh=True)
+    will._texts[will._turn][:4] = b"\xff\xfe{["
+    assert wills.read() == []
+    assert "could not read what a killed process held" in caplog.text
