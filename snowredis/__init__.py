@@ -33,7 +33,7 @@ from snowredis.errors import (
 
 if TYPE_CHECKING:
     from snowredis import embedded, testing
-    from snowredis.api import close, configure, connect, next_id, next_ids
+    from snowredis.api import aconnect, anext_id, anext_ids, close, configure, connect, next_id, next_ids
     from snowredis.core.layout import Layout, Parts
     from snowredis.core.presets import layouts
     from snowredis.core.text import encode, parse
@@ -53,6 +53,9 @@ _HOMES = {
     "PoolInfo": "snowredis.lease.inspect",
     "WorkerInfo": "snowredis.lease.inspect",
     "WorkerPool": "snowredis.monitor.pool",
+    "aconnect": "snowredis.api",
+    "anext_id": "snowredis.api",
+    "anext_ids": "snowredis.api",
     "close": "snowredis.api",
     "configure": "snowredis.api",
     "connect": "snowredis.api",
@@ -89,6 +92,9 @@ __all__ = [
     "WorkerInfo",
     "WorkerPool",
     "__version__",
+    "aconnect",
+    "anext_id",
+    "anext_ids",
     "close",
     "configure",
     "connect",

@@ -17,6 +17,7 @@ from snowredis.core.layout import Layout
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import ConfigError, LayoutError, SnowredisError
 from snowredis.lease.model import PoolConfig, Store
+from snowredis.runtime.aio import Connecting, in_thread
 from snowredis.runtime.clock import SYSTEM, Clock
 from snowredis.runtime.exit import EXIT
 from snowredis.runtime.generator import Generator, log
@@ -129,6 +130,15 @@ def connect(
         claim_timeout=claim_timeout,
         label=label,
     )
+
+
+def aconnect(url: Server | Sequence[Server] = DEFAULT_URL, **options: Any) -> Connecting:
+    """As connect(), for coroutines: claims a worker id, and holds up no event loop.
+
+    ``async with snowredis.aconnect(...) as ids:``, or ``ids = await snowredis.aconnect(...)`` and, at the end,
+    ``await ids.aclose()``. Of asyncio, uvloop and trio.
+    """
+    return Connecting(lambda: connect(url, **options))
 
 
 def default_slack_ms(url: Any) -> int:
@@ -339,6 +349,21 @@ def next_id() -> int:
 def next_ids(count: int) -> list[int]:
     """Make *count* ids with the generator of this process. See Generator.next_ids()."""
     return default().next_ids(count)
+
+
+async def anext_id() -> int:
+    """Make one id with the generator of this process. See Generator.anext_id()."""
+    return await (await _adefault()).anext_id()
+
+
+async def anext_ids(count: int) -> list[int]:
+    """Make *count* ids with the generator of this process. See Generator.anext_ids()."""
+    return await (await _adefault()).anext_ids(count)
+
+
+async def _adefault() -> Generator:
+    generator = _default.get("generator")
+    return generator if generator is not None else await in_thread(default)
 
 
 def claim_all(limit_s: float) -> None:

@@ -1,18 +1,15 @@
 """The generator: what users hold. Ids singly and in batches, what to wait for, the heartbeat, the end.
 
 How ids are made of a held lease is in block.py; who holds it is in keeper.py. Here both meet the
-clock: claim, renew, replace, wait, refuse. A little over 400 lines, because docstrings of the public
-methods are the manual.
+clock: claim, renew, replace, wait, refuse. A little over 400 lines: the public methods' docstrings are the
+manual.
 """
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 import logging
 import os
 import time
-from array import array
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, NoReturn, Self
@@ -22,7 +19,6 @@ from snowredis.core.layout import Parts
 from snowredis.errors import (
     ClockMovedBack,
     ClockSkewed,
-    ConfigError,
     GeneratorClosed,
     GeneratorSuspended,
     LeaseExpired,
@@ -32,9 +28,10 @@ from snowredis.errors import (
     StoreUnavailable,
 )
 from snowredis.lease.model import Store
-from snowredis.runtime.block import FREE_THREADED, TickBlocks, make_next_id
-from snowredis.runtime.buffers import as_int64
+from snowredis.runtime.aio import AsyncIds
+from snowredis.runtime.block import FREE_THREADED, make_next_id
 from snowredis.runtime.clock import SYSTEM, Clock
+from snowredis.runtime.deadlines import Deadlines
 from snowredis.runtime.exit import EXIT
 from snowredis.runtime.fork import GUARD, ForkGuard
 from snowredis.runtime.heartbeat import Heartbeat
@@ -44,12 +41,11 @@ log = logging.getLogger("snowredis")
 
 # in one wait; a signal or close() is noticed between two
 MAX_SLEEP_S = 0.1
-MAX_BATCH = 1_000_000
 # a worker id of another server that can be used only later than this is no better than waiting for one's own
 MOVE_WAIT_MS = 1_000
 
 
-class Generator(TickBlocks):
+class Generator(AsyncIds):
     """Makes ids from one leased worker id; claims it at the first use, renews it in the background.
 
     Made by connect(). May be shared by threads, not by processes: a forked child claims its own worker id
@@ -108,6 +104,7 @@ class Generator(TickBlocks):
         self._last_rate = (clock.monotonic(), 0)
         self._replace_again_s = -1e9
         self._noted: Lanes | None = None
+        self._readying = None
         guard.watch(self)
         EXIT.watch(self)
 
@@ -120,88 +117,6 @@ class Generator(TickBlocks):
 
     def __iter__(self) -> Self:
         return self
-
-    def next_ids(self, count: int) -> list[int]:
-        """Make *count* ids at once.
-
-        Args:
-            count: how many, 1 to 1,000,000.
-
-        Returns:
-            Exactly *count* ints, 0 < id < 2**63, strictly increasing.
-
-        Raises:
-            As next_id(); nothing of the batch is returned then.
-
-        Blocks:
-            while the layout's ceiling is reached: count / 1024 ms at the default layout.
-        """
-        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_BATCH:
-            raise ConfigError(
-                f"next_ids({count!r}): a whole number from 1 to {MAX_BATCH} can be asked for at once"
-            )
-        while True:
-            generation = self._guard.generation
-            batch: list[int] = []
-            while len(batch) < count:
-                part = self._take(count - len(batch))
-                if batch and part[0] < batch[-1]:
-                    # the clock went back and another namespace is in use: what was taken before would not be in order
-                    batch.clear()
-                batch += part
-            if self._guard.generation == generation and self._guard.alive:
-                return batch
-
-    def _take(self, count: int) -> list[int]:
-        """One to *count* ids of one block."""
-        with self._lock if FREE_THREADED else contextlib.nullcontext():
-            start, end, ids, alive = self._block
-            if start <= self._clock.time() < end and alive:
-                part = list(itertools.islice(ids, count))
-                if part:
-                    return part
-        return [self._next_slow()]
-
-    def fill(self, buffer: Any) -> None:
-        """Fill a writable buffer of int64 with ids, strictly increasing.
-
-        Args:
-            buffer: array('q'), numpy int64, shared memory, or any contiguous writable buffer of 8-byte
-                integers or of bytes (a multiple of 8 of them).
-
-        Raises:
-            ConfigError: the buffer is of another kind. Else as next_id(); the buffer then holds a part.
-
-        Blocks:
-            as next_ids().
-        """
-        view = as_int64(buffer)
-        filled = 0
-        generation = self._guard.generation
-        last = -1
-        while filled < len(view) or self._guard.generation != generation or not self._guard.alive:
-            if self._guard.generation != generation or not self._guard.alive:
-                # forked in between: what is there so far is the parent's
-                self._guard.check()
-                generation, filled, last = self._guard.generation, 0, -1
-            part = array("q", self._take(min(len(view) - filled, MAX_BATCH)))
-            if self._guard.generation != generation or not self._guard.alive:
-                continue
-            if part[0] < last:
-                filled = 0
-            view[filled : filled + len(part)] = memoryview(part)
-            filled += len(part)
-            last = part[-1]
-
-    async def anext_id(self) -> int:
-        """Make one id without ever blocking the event loop: every wait happens in a worker thread."""
-        start, end, ids, alive = self._block
-        if start <= self._clock.time() < end and alive and not FREE_THREADED:
-            for an_id in ids:
-                return an_id
-        import asyncio
-
-        return await asyncio.to_thread(self.next_id)
 
     def decode(self, an_id: int) -> Parts:
         """Take an id of this generator's layout apart. See Layout.decode()."""
@@ -245,8 +160,15 @@ class Generator(TickBlocks):
 
     # --- the slow path -----------------------------------------------------------------------------
 
+    @property
+    def _ended(self) -> bool:
+        return self._closed or self._suspended
+
+    def make_ready(self) -> None:
+        self._next_slow(only_claim=True)
+
     def _next_slow(self, *, only_claim: bool = False) -> int:
-        deadline = _Deadlines(self)
+        deadline = Deadlines(self)
         while True:
             self._guard.check()
             generation = self._guard.generation
@@ -482,6 +404,7 @@ class Generator(TickBlocks):
         self._forget(self._random_bytes(8))
         self._heartbeat = None
         self._clock_backs = 0
+        self._readying = None
         self._keeper.after_fork()
 
     def __enter__(self) -> Self:
@@ -510,73 +433,3 @@ class Generator(TickBlocks):
             else "no worker id yet"
         )
         return f"<snowredis.Generator pool={self.pool!r} {what}>"
-
-
-class _Deadlines:
-    """How long one call may wait for a worker id, and for its lanes to open."""
-
-    def __init__(self, generator: Generator) -> None:
-        self._generator = generator
-        self._began_s: float | None = None
-        self._ask_again_after_s = 0.0
-        self._told = False
-
-    def _waited_s(self) -> float:
-        now_s = self._generator._clock.monotonic()
-        if self._began_s is None:
-            self._began_s = now_s
-        return now_s - self._began_s
-
-    def claim(self) -> None:
-        """Claim, or wait a little and let the caller ask again."""
-        ids = self._generator
-        waited_s = self._waited_s()
-        if waited_s < self._ask_again_after_s:
-            ids._sleep(self._ask_again_after_s - waited_s)
-            return
-        try:
-            settling_ms = ids._keeper.claim(wait_ms=ids._config.floor_ms).settling_ms
-        except (PoolExhausted, StoreUnavailable) as error:
-            if isinstance(error, PoolExhausted) and waited_s < ids._claim_timeout_s:
-                self._ask_again_after_s = waited_s + max(0.01, min(RETRY_S, error.next_expiry_ms / 1000))
-                return
-            if ids._keeper.lost_worker is not None:
-                raise LeaseLost(ids.pool, ids._keeper.lost_worker, str(error)) from error
-            raise
-        except ClockMovedBack as error:
-            raise ClockSkewed(-error.behind_ms, ids._config.floor_ms) from error
-        if not settling_ms:
-            ids._start_heartbeat()
-            return
-        self._tell(ids._keeper.floor_ms - ids._clock.time_ns() // 1_000_000)
-        if waited_s > 2 * ids._config.floor_ms / 1000 + 1:
-            raise LeaseExpired(ids.pool, -1, "Redis keeps losing its state")
-        # the floor may be raised once more meanwhile, so look now and then
-        self._ask_again_after_s = waited_s + min(settling_ms / 1000, 1.0)
-
-    def wait_for_opening(self, ms: float) -> None:
-        ids = self._generator
-        # twice: the floor may be raised once more while this waits for it
-        limit_ms = 2 * ids._config.floor_ms + ids._config.layout.tick_ms
-        if ms > limit_ms:
-            ids._give_back()
-            raise ClockSkewed(-int(ms), limit_ms)
-        self._waited_s()
-        self._tell(ms)
-        held = ids._keeper.held
-        # without a heartbeat thread the reservation has to keep up with the wait
-        if held is not None and not ids._clock.background and not ids._keeper.just_renewed():
-            ids._renew_in_need()
-        ids._sleep(ms / 1000)
-
-    def _tell(self, ms: float) -> None:
-        ids = self._generator
-        if not self._told and ms > 1000:
-            self._told = True
-            log.warning(
-                "pool %s: Redis had no such pool, or may have forgotten some of it; new workers wait %.1f s so that no "
-                "id is repeated. If the pool is really new, run once: snowredis pool create %s",
-                ids.pool,
-                ms / 1000,
-                ids.pool,
-            )

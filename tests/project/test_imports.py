@@ -28,9 +28,11 @@ MAY_IMPORT = {
 }
 EVERYTHING = {*MAY_IMPORT}
 MAY_IMPORT |= {
-    "integrations": EVERYTHING,
+    # "cli": a framework's own commands show what ours show
+    "integrations": {*EVERYTHING, "cli"},
     "web": EVERYTHING,
     "cli": {*EVERYTHING, "web"},
+    "__main__": {"cli"},
 }
 NOT_IN_CORE = {"socket", "threading", "asyncio", "logging", "time", "redis"}
 # a Layout looks at the wall clock once, to refuse an epoch that has not begun

@@ -1,0 +1,183 @@
+"""The lifespan helper and the middleware, under Starlette, FastAPI, a bare ASGI application and a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, MutableMapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI, Request
+from starlette.testclient import TestClient
+
+import snowredis
+from snowredis import api
+from snowredis.integrations.asgi import SnowredisMiddleware, lifespan
+from snowredis.testing import memory_pool
+from tests.support.pools import new_pool
+from tests.support.servers import RedisServer
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def here(server: RedisServer) -> dict[str, Any]:
+    """Settings of a pool for this test alone."""
+    new_pool(server.url, "asgi")
+    return {"url": server.url, "pool": "asgi"}
+
+
+def leased(here: dict[str, Any]) -> int:
+    return len(snowredis.WorkerPool(here["url"], here["pool"]).workers())
+
+
+def app_with(**options: Any) -> FastAPI:
+    app = FastAPI(**options)
+
+    @app.get("/id")
+    async def an_id(request: Request) -> dict[str, Any]:
+        ids = request.state.ids
+        return {"claimed": ids.lease is not None, "id": str(await ids.anext_id())}
+
+    return app
+
+
+def test_a_worker_id_is_held_from_the_first_request_to_the_last(here: dict[str, Any]) -> None:
+    with TestClient(app_with(lifespan=lifespan(**here))) as client:
+        answer = client.get("/id").json()
+        assert answer["claimed"]
+        assert int(answer["id"]) > 0
+        assert leased(here) == 1
+    assert leased(here) == 0
+
+
+def test_a_lifespan_of_ones_own_goes_within(here: dict[str, Any]) -> None:
+    order: list[str] = []
+
+    @contextlib.asynccontextmanager
+    async def mine(app: Any) -> AsyncIterator[dict[str, Any]]:
+        order.append(f"begin, {leased(here)} leased")
+        yield {"mine": "kept"}
+        order.append(f"end, {leased(here)} leased")
+
+    app = app_with(lifespan=lifespan(**here, within=mine))
+
+    @app.get("/mine")
+    async def state(request: Request) -> str:
+        return str(request.state.mine)
+
+    with TestClient(app) as client:
+        assert client.get("/mine").json() == "kept"
+    assert order == ["begin, 1 leased", "end, 1 leased"]
+    assert leased(here) == 0
+
+
+def test_without_settings_it_is_the_generator_of_the_process(
+    here: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api, "_configured", here)
+    with TestClient(app_with(lifespan=lifespan())) as client:
+        assert int(client.get("/id").json()["id"]) < snowredis.next_id()
+        assert leased(here) == 1
+    assert leased(here) == 0
+
+
+def test_a_start_without_a_worker_id_fails_and_says_why() -> None:
+    pool = memory_pool()
+    client = TestClient(app_with(lifespan=lifespan(pool, layout="41/0/2/0/10")))
+    with snowredis.connect(pool, layout="41/0/2/0/10") as other:
+        other.next_id()
+        with pytest.raises(snowredis.PoolExhausted):
+            client.__enter__()
+
+
+async def bare(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+    """An ASGI application that knows nothing of lifespans."""
+    assert scope["type"] == "http"
+    body = str(await scope["state"]["ids"].anext_id()).encode()
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/plain")]})
+    await send({"type": "http.response.body", "body": body})
+
+
+@pytest.mark.parametrize("inner", [bare, app_with()], ids=["bare", "FastAPI"])
+def test_the_middleware_goes_around_any_application(here: dict[str, Any], inner: Any) -> None:
+    with TestClient(SnowredisMiddleware(inner, **here)) as client:
+        answer = client.get("/id")
+        assert int(answer.text if inner is bare else answer.json()["id"]) > 0
+        assert leased(here) == 1
+    assert leased(here) == 0
+
+
+def test_the_middleware_says_that_a_server_runs_no_lifespan() -> None:
+    app = SnowredisMiddleware(bare, memory_pool())
+
+    async def main() -> None:
+        with pytest.raises(snowredis.ConfigError, match="runs no lifespan"):
+            await app({"type": "http"}, asyncio.sleep, asyncio.sleep)  # type: ignore[arg-type]
+
+    asyncio.run(main())
+
+
+def test_the_middleware_tells_the_server_why_it_cannot_start() -> None:
+    app = SnowredisMiddleware(bare, "redis://127.0.0.1:1/0")
+    said: list[MutableMapping[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "lifespan.startup"}
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        said.append(message)
+
+    asyncio.run(app({"type": "lifespan"}, receive, send))
+    assert [message["type"] for message in said] == ["lifespan.startup.failed"]
+    assert "127.0.0.1:1" in said[0]["message"]
+
+
+APP = """
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+from snowredis.integrations.asgi import lifespan
+
+async def an_id(request):
+    return PlainTextResponse(str(await request.state.ids.anext_id()))
+
+app = Starlette(routes=[Route("/id", an_id)], lifespan=lifespan({url!r}, pool="uvicorn", label="web"))
+"""
+
+
+def test_a_real_uvicorn_gives_its_worker_id_back_when_it_is_told_to_end(
+    server: RedisServer, tmp_path: Path
+) -> None:
+    new_pool(server.url, "uvicorn")
+    (tmp_path / "service.py").write_text(APP.format(url=server.url))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "uvicorn", "--uds", "web.sock", "--loop", "uvloop", "service:app"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        pool = snowredis.WorkerPool(server.url, "uvicorn")
+        transport = httpx.HTTPTransport(uds=str(tmp_path / "web.sock"), retries=0)
+        with httpx.Client(transport=transport, base_url="http://service") as client:
+            deadline_s = time.monotonic() + 20
+            while not (tmp_path / "web.sock").exists():
+                assert time.monotonic() < deadline_s
+                time.sleep(0.01)
+            assert int(client.get("/id").text) > 0
+            assert [worker.label for worker in pool.workers()] == ["web"]
+    finally:
+        process.terminate()
+        _, errors = process.communicate(timeout=10)
+    assert "Application shutdown complete" in errors
+    assert pool.workers() == []

@@ -1,0 +1,209 @@
+"""Coroutines get ids, and the loop goes on meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import pytest
+import trio
+import uvloop
+
+import snowredis
+from snowredis import api
+from snowredis.errors import ConfigError, GeneratorClosed, PoolExhausted
+from snowredis.testing import ManualClock, memory_pool
+from tests.support.servers import RedisServer
+
+Main = Callable[[], Coroutine[Any, Any, None]]
+
+
+def run_asyncio(main: Main) -> None:
+    asyncio.run(main())
+
+
+def run_uvloop(main: Main) -> None:
+    uvloop.run(main())
+
+
+def run_trio(main: Main) -> None:
+    trio.run(main)
+
+
+@pytest.fixture(params=[run_asyncio, run_uvloop, run_trio])
+def run(request: pytest.FixtureRequest) -> Callable[[Main], None]:
+    found: Callable[[Main], None] = request.param
+    return found
+
+
+def test_ids_of_coroutines_and_threads_are_never_the_same(run: Callable[[Main], None]) -> None:
+    pool = memory_pool()
+    seen: list[int] = []
+
+    async def main() -> None:
+        async with snowredis.aconnect(pool, layout="41/0/2/10/4") as ids:
+            thread = threading.Thread(target=lambda: seen.extend(ids.next_id() for _ in range(500)))
+            thread.start()
+            # 16 ids a ms: every few of them a new tick
+            seen.extend([await ids.anext_id() for _ in range(500)])
+            thread.join()
+        assert ids.closed
+
+    run(main)
+    assert len(seen) == len(set(seen)) == 1000
+
+
+def test_a_batch_is_strictly_increasing_over_many_ticks(run: Callable[[Main], None]) -> None:
+    async def main() -> None:
+        ids = await snowredis.aconnect(memory_pool(), layout="41/0/2/10/5")
+        batch = await ids.anext_ids(2_000)
+        assert len(batch) == 2_000
+        assert all(a < b for a, b in itertools.pairwise(batch))
+        await ids.aclose()
+        with pytest.raises(GeneratorClosed):
+            await ids.anext_id()
+
+    run(main)
+
+
+def test_many_coroutines_wait_for_one_claim(run: Callable[[Main], None], server: RedisServer) -> None:
+    ids = snowredis.connect(server.url, pool="many-coroutines", ttl=0.3)
+    before = threading.active_count()
+    most = 0
+
+    async def main() -> None:
+        nonlocal most
+        found: set[int] = set()
+
+        async def one() -> None:
+            nonlocal most
+            most = max(most, threading.active_count() - before)
+            found.add(await ids.anext_id())
+
+        await all_of([one() for _ in range(200)])
+        assert len(found) == 200
+
+    run(main)
+    # trio has a thread for each that waits; what claims is one thread, and the heartbeat is one
+    assert run is run_trio or most <= 3
+    ids.close()
+
+
+async def all_of(many: list[Coroutine[Any, Any, None]]) -> None:
+    if asyncio_runs():
+        await asyncio.gather(*many)
+        return
+    async with trio.open_nursery() as nursery:
+        for one in many:
+
+            async def awaited(one: Awaitable[None] = one) -> None:
+                await one
+
+            nursery.start_soon(awaited)
+
+
+def asyncio_runs() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def test_the_loop_turns_while_a_pool_makes_newcomers_wait(server: RedisServer) -> None:
+    async def main() -> None:
+        turns = 0
+
+        async def turn() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0.005)
+
+        turning = asyncio.create_task(turn())
+        # nobody said that this pool is new: it waits for a floor of 0.35 s
+        async with snowredis.aconnect(server.url, pool="unheard-of", ttl=0.3) as ids:
+            assert turns > 10
+            assert await ids.anext_id() > 0
+        turning.cancel()
+
+    asyncio.run(main())
+
+
+def test_a_clock_that_went_back_is_waited_out() -> None:
+    clock = ManualClock()
+
+    async def main() -> None:
+        ids = snowredis.connect(memory_pool(clock=clock))
+        first = await ids.anext_id()
+        clock.step(-8)
+        second = await ids.anext_id()
+        assert second > first
+        assert ids.decode(second).backup == ids.decode(first).backup
+
+    asyncio.run(main())
+
+
+def test_an_error_reaches_every_coroutine_that_waits() -> None:
+    pool = memory_pool()
+
+    async def main() -> None:
+        async with snowredis.aconnect(pool, layout="41/0/2/0/10"):
+            late = snowredis.connect(pool, layout="41/0/2/0/10")
+            outcomes = await asyncio.gather(*(late.anext_id() for _ in range(5)), return_exceptions=True)
+            assert [type(outcome) for outcome in outcomes] == [PoolExhausted] * 5
+            with pytest.raises(PoolExhausted):
+                await snowredis.aconnect(pool, layout="41/0/2/0/10")
+
+    asyncio.run(main())
+
+
+def test_whoever_is_cancelled_leaves_the_claim_to_the_others(server: RedisServer) -> None:
+    async def main() -> None:
+        ids = snowredis.connect(server.url, pool="cancelled", ttl=0.3)
+        first = asyncio.create_task(ids.anext_id())
+        second = asyncio.create_task(ids.anext_id())
+        await asyncio.sleep(0.01)
+        first.cancel()
+        assert await second > 0
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        await ids.aclose()
+
+    asyncio.run(main())
+
+
+def test_a_claim_that_is_cancelled_holds_nothing(server: RedisServer) -> None:
+    async def main() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(aconnected(), 0.05)
+
+    async def aconnected() -> None:
+        await snowredis.aconnect(server.url, pool="given-up", ttl=1.0)
+
+    asyncio.run(main())
+    assert snowredis.WorkerPool(server.url, "given-up").workers() == []
+
+
+def test_the_generator_of_the_process_has_coroutines_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api, "_configured", {"url": memory_pool()})
+
+    async def main() -> None:
+        an_id = await snowredis.anext_id()
+        assert (await snowredis.anext_ids(3))[0] > an_id
+
+    asyncio.run(main())
+    snowredis.close()
+
+
+@pytest.mark.parametrize("count", [0, -1, 1_000_001, True, 2.0, "3"])
+def test_a_count_that_is_none_is_refused(count: Any) -> None:
+    async def main() -> None:
+        ids = snowredis.connect(memory_pool())
+        with pytest.raises(ConfigError, match="a whole number from 1 to 1000000"):
+            await ids.anext_ids(count)
+
+    asyncio.run(main())
