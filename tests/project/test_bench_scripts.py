@@ -61,8 +61,14 @@ def test_bench_claims_prints_its_table(tmp_path: Path) -> None:
     assert re.search(r"full pool of 1,024: [\d.]+ ms, below 1 ms: (met|NOT MET)", output)
 
 
-@pytest.mark.parametrize("name", ["bench_claims", "bench_next_id"])
+@pytest.mark.parametrize("name", ["bench_claims", "bench_loop", "bench_next_id"])
 def test_a_bench_script_says_what_can_be_asked_of_it(name: str, tmp_path: Path) -> None:
     output = run(name, "--help", cwd=tmp_path)
     assert f"scripts/{name}" in output
     assert "examples:" in output
+
+
+def test_bench_loop_prints_a_line_for_each_kind_of_wait(tmp_path: Path) -> None:
+    output = run("bench_loop", "--rounds", "1", cwd=tmp_path)
+    assert "100 coroutines at the ceiling" in output
+    assert len(rows(output)) == 7
