@@ -41,11 +41,13 @@ if TYPE_CHECKING:
     from snowredis.monitor.pool import WorkerPool
     from snowredis.runtime.generator import Generator
     from snowredis.runtime.keeper import Lease
+    from snowredis.runtime.window import IMPLEMENTATION
 
 __version__ = "0.1.0"
 
 # public name -> where it lives; loaded at the first use
 _HOMES = {
+    "IMPLEMENTATION": "snowredis.runtime.window",
     "Generator": "snowredis.runtime.generator",
     "Layout": "snowredis.core.layout",
     "Lease": "snowredis.runtime.keeper",
@@ -68,6 +70,7 @@ _HOMES = {
 _MODULES = ("embedded", "testing")
 
 __all__ = [
+    "IMPLEMENTATION",
     "ClockMovedBack",
     "ClockSkewed",
     "ConfigError",

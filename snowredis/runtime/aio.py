@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from snowredis.core.lanes import Wait
 from snowredis.runtime.batches import Batches, check_count
-from snowredis.runtime.block import FREE_THREADED
 
 if TYPE_CHECKING:
     from snowredis.runtime.generator import Generator
@@ -40,12 +39,7 @@ class AsyncIds(Batches):
 
     async def anext_id(self) -> int:
         """Make one id. As next_id(), but waits without holding up the event loop."""
-        if not FREE_THREADED:
-            start, end, ids, alive = self._block
-            if start <= self._clock.time() < end and alive:
-                for an_id in ids:
-                    return an_id
-        return await self._anext_slow()
+        return self._id_now() or await self._anext_slow()
 
     async def anext_ids(self, count: int) -> list[int]:
         """Make *count* ids at once. As next_ids(), but waits without holding up the event loop.
@@ -213,4 +207,6 @@ async def sleep(seconds: float) -> None:
 def _trio() -> Any:
     """trio, if it is what runs this coroutine."""
     trio: Any = sys.modules.get("trio")
-    return trio if trio is not None and trio.lowlevel.in_trio_task() else None
+    # another thread may be in the middle of importing it
+    lowlevel = getattr(trio, "lowlevel", None)
+    return trio if lowlevel is not None and lowlevel.in_trio_task() else None

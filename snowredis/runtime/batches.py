@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-from array import array
 from typing import Any
 
 from snowredis.errors import ConfigError
-from snowredis.runtime.block import FREE_THREADED, TickBlocks
+from snowredis.runtime.block import TickBlocks
 from snowredis.runtime.buffers import as_int64
 
 MAX_BATCH = 1_000_000
@@ -59,14 +56,6 @@ class Batches(TickBlocks):
         """One to *count* ids of one block."""
         return self._take_now(count) or [self._next_slow()]
 
-    def _take_now(self, count: int) -> list[int]:
-        """Up to *count* ids that the current block has."""
-        with self._lock if FREE_THREADED else contextlib.nullcontext():
-            start, end, ids, alive = self._block
-            if start <= self._clock.time() < end and alive:
-                return list(itertools.islice(ids, count))
-        return []
-
     def fill(self, buffer: Any) -> None:
         """Fill a writable buffer of int64 with ids, strictly increasing.
 
@@ -89,11 +78,15 @@ class Batches(TickBlocks):
                 # forked in between: what is there so far is the parent's
                 self._guard.check()
                 generation, filled, last = self._guard.generation, 0, -1
-            part = array("q", self._take(min(len(view) - filled, MAX_BATCH)))
+            wanted = view[filled : filled + MAX_BATCH]
+            count = self._fill_now(wanted)
+            if not count:
+                wanted[0], count = self._next_slow(), 1
             if self._guard.generation != generation or not self._guard.alive:
                 continue
-            if part[0] < last:
+            if wanted[0] < last:
+                # the clock went back and another namespace is in use: begin again, in its order
+                view[:count] = wanted[:count]
                 filled = 0
-            view[filled : filled + len(part)] = memoryview(part)
-            filled += len(part)
-            last = part[-1]
+            filled += count
+            last = view[filled - 1]

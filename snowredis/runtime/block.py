@@ -1,41 +1,31 @@
-"""Make the ids of a held lease: the fast path, and the step to the next tick behind it.
+"""Make the ids of a held lease: the step to the next tick.
 
-Knows no store and never waits: where something has to be done first, it says what. The fast path
-takes no lock. A *block* is one tick's ids, as a range iterator, with the wall clock window in which
-they are current; advancing the iterator is one step of the interpreter, so two threads, or a thread
-and a signal handler, never get the same id. The slow path runs once a tick: it asks core.lanes what
+Knows no store and never waits: where something has to be done first, it says what. The fast path is
+in window.py: it takes ids from a *block*, one tick's ids. This runs once a tick: it asks core.lanes what
 comes next, and publishes a new block only if the one it started from still stands. Sealing (close,
-fork, lost lease) exhausts the iterator itself, which also reaches a thread that has read it already.
+fork, lost lease) exhausts the block's iterator itself, which also reaches a thread that has read it already.
 """
 
 from __future__ import annotations
 
-import collections
 import operator
 import random
-import sysconfig
 import threading
-from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from snowredis.core.lanes import ClockRules, Emit, Lanes, Wait, decide
 from snowredis.core.layout import Layout
 from snowredis.errors import ConfigError, LayoutError
 from snowredis.lease.model import PoolConfig
-from snowredis.runtime.clock import Clock
+from snowredis.runtime.clock import SYSTEM, Clock
 from snowredis.runtime.fork import ForkGuard
 from snowredis.runtime.keeper import Held, Keeper
 from snowredis.runtime.will import LANES
+from snowredis.runtime.window import SEALED, Block, Window, exhaust, make_ids
 
 SEQUENCE_STARTS = ("zero", "random", "continue")
-# on free-threaded builds range iterators are not atomic, so the fast path takes the lock there
-FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 # a tick of 10 s must not keep next_id() from seeing a step of the clock: a block is looked at again this often
 MAX_WINDOW_S = 0.25
-
-# start and end of the window (s since 1970), the ids that are left, and the fork guard's ``alive``
-Block = tuple[float, float, Iterator[int], Any]
-SEALED: Block = (1.0, 0.0, iter(()), False)
 
 
 class State(NamedTuple):
@@ -56,52 +46,10 @@ class State(NamedTuple):
 NO_STATE = State(0, Lanes((), ()), 0, -1, 0, 0)
 
 
-def make_next_id(now: Callable[[], float], *, locked: bool) -> Callable[[Any], int]:
-    """The public method, with its clock bound: an attribute look-up less a call."""
-
-    def next_id(self: TickBlocks) -> int:
-        """Make one id. Thread-safe, and safe in signal handlers and finalizers.
-
-        Returns:
-            An int, 0 < id < 2**63: greater than every id that this generator made before, unless another
-            namespace or worker id came into use since: the clock went back, or the lease was lost.
-
-        Raises:
-            LeaseExpired: the reserved time ran out while Redis was away; LeaseLost: and the worker id too.
-            PoolExhausted, StoreUnavailable, LayoutMismatch: no worker id could be claimed.
-            ClockMovedBack, ClockSkewed: what the clock shows cannot be used.
-            GeneratorClosed: after close().
-
-        Blocks:
-            at the first call, for the claim; at the layout's ceiling, to the next tick; on a clock that
-            went back, up to clock_tolerance_ms.
-        """
-        start, end, ids, alive = self._block
-        if start <= now() < end and alive:
-            for an_id in ids:
-                return an_id
-        return self._next_slow()
-
-    def next_id_locked(self: TickBlocks) -> int:
-        with self._lock:
-            start, end, ids, alive = self._block
-            if start <= now() < end and alive:
-                for an_id in ids:
-                    return an_id
-        return self._next_slow()
-
-    if not locked:
-        return next_id
-    next_id_locked.__doc__ = next_id.__doc__
-    next_id_locked.__name__, next_id_locked.__qualname__ = next_id.__name__, next_id.__qualname__
-    return next_id_locked
-
-
-class TickBlocks:
+class TickBlocks(Window):
     """What a generator needs to make ids of the lease that its keeper holds."""
 
     __slots__ = (
-        "_block",
         "_clock",
         "_config",
         "_guard",
@@ -142,7 +90,8 @@ class TickBlocks:
         self._rules = rules
         self._random = random.Random(seed)
         self._lock = threading.RLock()
-        self._block: Block = SEALED
+        self._use_clock(None if clock is SYSTEM else clock.time)
+        self._block = SEALED
         self._state = NO_STATE
         self._ids_made = 0
 
@@ -155,10 +104,6 @@ class TickBlocks:
         """How many ids this generator made so far, about: those of a sealed block may count."""
         block, state = self._block, self._state
         return self._ids_made + max(0, state.size - operator.length_hint(block[2]))
-
-    def _next_slow(self) -> int:
-        """The next id when the current block has none: claims, waits and renews as need be."""
-        raise NotImplementedError
 
     def _note_clock_back(self, behind_ms: float, what: str) -> None:
         """Called when another namespace is in use because of it."""
@@ -221,7 +166,7 @@ class TickBlocks:
         if low == 0:
             # 0 is no id: tick 0, worker 0, sequence 0 of a layout that begins now
             low, size = low + step, size - 1
-        ids = iter(range(low, low + size * step, step))
+        ids = make_ids(low, low + size * step, step)
         # a borrowed tick begins ahead of the clock; its block is current from the clock's tick on
         from_tick = min(tick, layout.tick_at(now_ns // 1_000_000))
         new_block = (layout.ms_at(from_tick) / 1000, self._window_end_s(tick, now_ns), ids, self._guard.alive)
@@ -308,12 +253,3 @@ class TickBlocks:
         exhaust(ids)
         self._ids_made = 0
         self._random.seed(seed)
-
-
-def exhaust(ids: Iterator[int]) -> None:
-    """Take everything that is left, in one step of the interpreter."""
-    jump = getattr(ids, "__setstate__", None)
-    if jump is not None:
-        # a range iterator stops at its end, however far it is told to go; saves walking through millions
-        jump(operator.length_hint(ids))
-    collections.deque(ids, maxlen=0)

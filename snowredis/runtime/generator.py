@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, NoReturn, Self
@@ -29,7 +28,6 @@ from snowredis.errors import (
 )
 from snowredis.lease.model import Store
 from snowredis.runtime.aio import AsyncIds
-from snowredis.runtime.block import FREE_THREADED, make_next_id
 from snowredis.runtime.clock import SYSTEM, Clock
 from snowredis.runtime.deadlines import Deadlines
 from snowredis.runtime.exit import EXIT
@@ -66,13 +64,6 @@ class Generator(AsyncIds):
         "_replace_again_s",
     )
 
-    def __new__(cls, *args: Any, clock: Clock = SYSTEM, **kwargs: Any) -> Self:
-        # a clock of its own means a next_id of its own: the fast path has its clock bound in
-        if clock is SYSTEM or cls is not Generator:
-            return super().__new__(cls)
-        namespace = {"__slots__": (), "next_id": make_next_id(clock.time, locked=FREE_THREADED)}
-        return super().__new__(type("Generator", (cls,), namespace))
-
     def __init__(
         self,
         store: Store,
@@ -107,16 +98,6 @@ class Generator(AsyncIds):
         self._readying = None
         guard.watch(self)
         EXIT.watch(self)
-
-    # --- ids ---------------------------------------------------------------------------------------
-
-    next_id = make_next_id(time.time, locked=FREE_THREADED)
-
-    def __next__(self) -> int:
-        return self.next_id()
-
-    def __iter__(self) -> Self:
-        return self
 
     def decode(self, an_id: int) -> Parts:
         """Take an id of this generator's layout apart. See Layout.decode()."""

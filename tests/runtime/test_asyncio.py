@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import sys
 import threading
+import types
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
@@ -205,5 +207,15 @@ def test_a_count_that_is_none_is_refused(count: Any) -> None:
         ids = snowredis.connect(memory_pool())
         with pytest.raises(ConfigError, match="a whole number from 1 to 1000000"):
             await ids.anext_ids(count)
+
+    asyncio.run(main())
+
+
+def test_a_thread_that_is_importing_trio_does_not_disturb(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "trio", types.ModuleType("trio"))
+
+    async def main() -> None:
+        async with snowredis.aconnect(memory_pool()) as ids:
+            assert await ids.anext_id() > 0
 
     asyncio.run(main())

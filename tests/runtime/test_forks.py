@@ -99,6 +99,9 @@ def test_a_fork_inside_next_id_gives_parent_and_child_different_ids(
         signal.setitimer(signal.ITIMER_REAL, 0.0005)
         while not in_child and len(forks) < 60:
             an_id = ids.next_id()
+            if in_child and snowredis.IMPLEMENTATION == "c":
+                # no handler comes into C: this one came when the id was the caller's already
+                break
             made.append(an_id)
         signal.setitimer(signal.ITIMER_REAL, 0)
         if in_child:

@@ -13,27 +13,26 @@ from typing import Any
 import pytest
 
 import snowredis
-from snowredis.runtime import generator as generator_module
-from snowredis.runtime.block import make_next_id
+from snowredis.lease.model import PoolConfig
+from snowredis.runtime import window
+from snowredis.runtime.generator import Generator
 from snowredis.testing import memory_pool
 from tests.support.programs import run
 from tests.support.servers import RedisServer
 
 
-@pytest.fixture(params=["lock-free", "locked"])
+@pytest.fixture(params=["as built", "locked"])
 def ids(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A generator on the system's clock; "locked" is what free-threaded builds use."""
+    """A generator on the system's clock; "locked" is what free-threaded builds use without the C file."""
     locked = request.param == "locked"
-    monkeypatch.setattr(generator_module, "FREE_THREADED", locked)
+    monkeypatch.setattr(window, "FREE_THREADED", locked)
 
-    class Chosen(generator_module.Generator):
+    class Locked(Generator):
         __slots__ = ()
-        next_id = make_next_id(time.time, locked=locked)
-
-    from snowredis.lease.model import PoolConfig
+        next_id = window.make_next_id(time.time, locked=True)
 
     pool = memory_pool()
-    made = Chosen(pool.memory_store(PoolConfig(name="threads")))
+    made = (Locked if locked else Generator)(pool.memory_store(PoolConfig(name="threads")))
     yield made
     made.close()
 

@@ -219,7 +219,8 @@ class Process:
         child.generator = twin = Generator.__new__(Generator, clock=child.clock)
         for slot in _slots(Generator):
             setattr(twin, slot, getattr(self.generator, slot))
-        start_s, end_s, ids, alive = self.generator._block
+        twin._use_clock(child.clock.time)
+        start_s, end_s, ids, alive = twin._block = self.generator._block
         if alive is self.guard.alive:
             twin._block = (start_s, end_s, copy.copy(ids), child.guard.alive)
         child.keeper = keeper = object.__new__(type(self.keeper))

@@ -73,6 +73,12 @@ def _release_without_sealing(generator: Generator) -> None:
         generator._keeper.release(held, generator._marks(held), generator._stats())
 
 
+class Unruly:
+    """A generator whose methods were replaced."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True)
 class Rule:
     """How it is switched off."""
@@ -144,9 +150,11 @@ def switch_off(sim: Simulation, name: str) -> None:
 
         def new_locks(self) -> None:
             super().new_locks()
-            # every generator with a clock of its own has a class of its own
-            for method, instead in rule.methods:
-                setattr(type(self.generator), method, instead)
+            kind = type(self.generator)
+            if rule.methods and not issubclass(kind, Unruly):
+                # a class of its own: other schedules keep the rule
+                namespace: dict[str, Any] = {"__slots__": (), **dict(rule.methods)}
+                self.generator.__class__ = type("Generator", (Unruly, kind), namespace)
 
     sim.network.edit = edit
     sim.process_class = Ruled
