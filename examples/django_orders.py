@@ -1,0 +1,98 @@
+# Type:     python examples/django_orders.py
+# You see:  a Django site in one file whose orders have snowredis ids: four processes that fill one table, a page
+#           that is asked for by id, JSON that JavaScript reads right, and who held which worker id meanwhile. It
+#           brings its own Redis (embedded://) and SQLite; a site of yours names its Redis in SNOWREDIS instead.
+
+import multiprocessing
+import tempfile
+import time
+from pathlib import Path
+
+import django
+from django.conf import settings
+from django.core.management import call_command
+
+ROWS, PROCESSES = 2_000, 4
+directory = tempfile.TemporaryDirectory()
+
+settings.configure(
+    DEBUG=True,
+    SECRET_KEY="of this example",  # noqa: S106
+    ALLOWED_HOSTS=["testserver"],
+    ROOT_URLCONF=__name__,
+    INSTALLED_APPS=["snowredis.integrations.django"],
+    SNOWREDIS={"url": "embedded://", "pool": "django-orders", "label": "django_orders"},
+    DATABASES={
+        "default": {
+            "ENGINE": "django.db.backends.sqlite3",
+            "NAME": Path(directory.name) / "db.sqlite3",
+            # four processes write to it
+            "OPTIONS": {"timeout": 60},
+        }
+    },
+)
+django.setup()
+
+from django.db import connection, models  # noqa: E402 there are no models before setup()
+from django.http import JsonResponse  # noqa: E402
+from django.shortcuts import get_object_or_404  # noqa: E402
+from django.test import Client  # noqa: E402
+from django.urls import path, register_converter  # noqa: E402
+
+from snowredis import Layout  # noqa: E402
+from snowredis.integrations.django import SnowflakeConverter, SnowflakeField  # noqa: E402
+
+
+class Order(models.Model):
+    id = SnowflakeField(primary_key=True)
+    item = models.CharField(max_length=50)
+
+    class Meta:
+        app_label = "orders"
+
+
+def show(_request, pk):
+    order = get_object_or_404(Order, pk=pk)
+    # as a string: JavaScript reads 249734652741287937 as 249734652741287940
+    return JsonResponse({"id": str(order.pk), "item": order.item})
+
+
+register_converter(SnowflakeConverter, "snowflake")
+urlpatterns = [path("orders/<snowflake:pk>/", show)]
+
+
+def fill():
+    """What each process does; it claims a worker id of its own at its first order."""
+    for _ in range(4):
+        Order.objects.bulk_create([Order(item="tea") for _ in range(ROWS // 4)])
+
+
+with connection.schema_editor() as editor:
+    editor.create_model(Order)
+call_command("check")
+
+# a connection does not survive a fork
+connection.close()
+began = time.perf_counter()
+forking = multiprocessing.get_context("fork")
+children = [forking.Process(target=fill) for _ in range(PROCESSES)]
+for child in children:
+    child.start()
+for child in children:
+    child.join()
+    assert child.exitcode == 0
+
+ids = list(Order.objects.values_list("id", flat=True))
+workers = {Layout().decode(an_id).worker for an_id in ids}
+print(f"{PROCESSES} processes made {len(ids):,} orders in {time.perf_counter() - began:.2f} s,")
+print(f"with the worker ids {sorted(workers)}; no id is there twice: {len(set(ids)) == len(ids)}")
+assert len(set(ids)) == len(ids) == ROWS * PROCESSES
+
+order = Order(item="cake")
+print(f"\nan order has its id before it is saved: {order.pk}")
+order.save()
+print("its page says:", Client().get(f"/orders/{order.pk}/").content.decode())
+print("what is no id is not found:", Client().get("/orders/99999999999999999999/").status_code, "\n")
+
+call_command("snowredis_workers")
+directory.cleanup()

@@ -1,0 +1,72 @@
+"""What Django loads at start: hands settings.SNOWREDIS to snowredis.configure(). Connects to nothing."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from django.apps import AppConfig
+from django.conf import settings
+from django.core import checks
+from django.core.exceptions import ImproperlyConfigured
+from django.core.signals import setting_changed
+
+import snowredis
+from snowredis.errors import ConfigError
+from snowredis.runtime.process import THIS
+
+# these say better what the process is, a moment later
+_OTHERS = {"snowredis.integrations.celery", "snowredis.integrations.gunicorn"}
+
+
+class SnowredisConfig(AppConfig):
+    name = "snowredis.integrations.django"
+    label = "snowredis"
+    verbose_name = "snowredis"
+
+    def ready(self) -> None:
+        from snowredis.integrations.django.checks import check_deployment, check_redis, check_settings
+
+        checks.register(check_settings, "snowredis")
+        checks.register(check_deployment, "snowredis", deploy=True)
+        checks.register(check_redis, "snowredis", deploy=True)
+        setting_changed.connect(_on_setting_changed, dispatch_uid="snowredis")
+        if hasattr(settings, "SNOWREDIS"):
+            _configure()
+        if not THIS.label and not _OTHERS & sys.modules.keys():
+            THIS.label = _label()[:100]
+
+
+def django_settings() -> dict[str, Any]:
+    """settings.SNOWREDIS with names in lower case. Raises ImproperlyConfigured if it is no dict, or names one twice."""
+    given = getattr(settings, "SNOWREDIS", {})
+    if not isinstance(given, dict):
+        raise ImproperlyConfigured(
+            f"SNOWREDIS is a {type(given).__name__}. Write a dict of arguments of snowredis.connect(), such as "
+            '{"url": "redis://localhost:6379/0", "pool": "shop"}.'
+        )
+    lower = {str(name).lower(): value for name, value in given.items()}
+    if len(lower) < len(given):
+        raise ImproperlyConfigured(f"SNOWREDIS has a name twice: {', '.join(map(str, given))}. Remove one.")
+    return lower
+
+
+def _configure() -> None:
+    try:
+        snowredis.configure(**django_settings())
+    except ConfigError as error:
+        raise ImproperlyConfigured(f"SNOWREDIS in your settings: {error}") from error
+
+
+def _on_setting_changed(*, setting: str, **_: Any) -> None:
+    """For override_settings() in tests: the next id comes from the pool that is set now."""
+    if setting == "SNOWREDIS":
+        snowredis.close()
+        _configure()
+
+
+def _label() -> str:
+    """Django, the project, and the command if there is one: "django shop migrate"."""
+    project = (getattr(settings, "ROOT_URLCONF", None) or settings.SETTINGS_MODULE or "").partition(".")[0]
+    by_command = sys.argv[0].endswith(("manage.py", "django-admin"))
+    return " ".join(filter(None, ["django", project, *(sys.argv[1:2] if by_command else [])]))

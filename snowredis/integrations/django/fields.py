@@ -1,0 +1,130 @@
+"""A model field that is filled with snowredis ids, and the form field that shows and takes them digit by digit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.core import checks
+from django.core.exceptions import ValidationError
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
+from django.utils.module_loading import import_string
+from django.utils.translation import gettext_lazy as _
+
+from snowredis.core.layout import MAX_ID
+from snowredis.core.text import parse
+from snowredis.errors import InvalidId
+
+NEXT_ID = "snowredis.next_id"
+
+
+class IdMaker:
+    """The default of a primary key: calls what a dotted path names, which is looked up at each call."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __call__(self) -> int:
+        an_id: int = import_string(self.path)()
+        return an_id
+
+
+class SnowflakeFormField(forms.IntegerField):
+    """Ids as text: a browser's number input, and JavaScript behind it, may lose digits past 2**53."""
+
+    widget = forms.TextInput(attrs={"inputmode": "numeric"})
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{"min_value": 1, "max_value": MAX_ID, **kwargs})
+
+    def to_python(self, value: Any) -> int | None:
+        if value in self.empty_values:
+            return None
+        try:
+            return parse(str(value).strip(), "decimal")
+        except InvalidId:
+            raise ValidationError(self.error_messages["invalid"], code="invalid") from None
+
+
+class SnowflakeField(models.BigIntegerField):
+    """A 64-bit column that gets an id of its own, 0 < id < 2**63, unless a default is given.
+
+    As a primary key it is filled when an object is made, as a UUIDField with default=uuid4 is; else when the row is
+    inserted, so that a column added to a table that has rows is never filled with one id for all of them.
+
+    Args:
+        generator: dotted path of a function that makes an id; default: that of the process.
+        default: anything, None too, says that the field is not to be filled.
+        Others as BigIntegerField, but editable=False and blank=True if the field is to be filled.
+    """
+
+    description = _("snowredis id (8 byte integer)")
+    default_validators = [MinValueValidator(1), MaxValueValidator(MAX_ID)]  # noqa: RUF012 as Django's own fields
+
+    def __init__(self, verbose_name: Any = None, *, generator: str = NEXT_ID, **kwargs: Any) -> None:
+        self.generator = generator
+        if kwargs.keys().isdisjoint({"default", "db_default"}):
+            kwargs = {"editable": False, "blank": True, **kwargs}
+            if kwargs.get("primary_key"):
+                kwargs["default"] = IdMaker(generator)
+        super().__init__(verbose_name, **kwargs)
+
+    @property
+    def is_filled(self) -> bool:
+        """Whether ids are made for it."""
+        if self.default is not models.NOT_PROVIDED:
+            return isinstance(self.default, IdMaker)
+        return getattr(self, "db_default", models.NOT_PROVIDED) is models.NOT_PROVIDED
+
+    def deconstruct(self) -> Any:
+        name, path, args, kwargs = super().deconstruct()
+        if self.is_filled:
+            kwargs.pop("default", None)
+            for option, ours in (("editable", False), ("blank", True)):
+                kwargs.pop(option, None)
+                if getattr(self, option) != ours:
+                    kwargs[option] = not ours
+        if self.generator != NEXT_ID:
+            kwargs["generator"] = self.generator
+        # migrations are to name what models import, wherever it lives
+        return name, path.replace(f"{__name__}.", f"{__package__}."), args, kwargs
+
+    def check(self, **kwargs: Any) -> list[Any]:
+        return [*super().check(**kwargs), *self._check_generator()]
+
+    def _check_generator(self) -> list[Any]:
+        try:
+            if callable(import_string(self.generator)):
+                return []
+            reason = "it is no function"
+        except (ImportError, ValueError) as error:
+            reason = str(error)
+        hint = "Give the dotted path of a function of a module, such as 'shop.ids.next_id'."
+        return [
+            checks.Error(f"generator={self.generator!r}: {reason}", hint=hint, obj=self, id="snowredis.E010")
+        ]
+
+    def get_pk_value_on_save(self, instance: Any) -> Any:
+        # of a field in a CompositePrimaryKey, too, which has no default
+        return IdMaker(self.generator)() if self.is_filled else super().get_pk_value_on_save(instance)
+
+    def pre_save(self, instance: Any, add: bool) -> Any:
+        value = super().pre_save(instance, add)
+        if value is None and add and self.is_filled:
+            value = IdMaker(self.generator)()
+            setattr(instance, self.attname, value)
+        return value
+
+    def to_python(self, value: Any) -> Any:
+        if isinstance(value, float | bool):
+            # its digits past 2**53 are lost already
+            raise ValidationError(self.error_messages["invalid"], code="invalid", params={"value": value})
+        return super().to_python(value)
+
+    def formfield(self, **kwargs: Any) -> Any:
+        ours = {"form_class": SnowflakeFormField, "min_value": 1}
+        if self.is_filled:
+            # an id that is made for a form would be lost with it
+            ours |= {"initial": None, "show_hidden_initial": False}
+        return super().formfield(**{**ours, **kwargs})

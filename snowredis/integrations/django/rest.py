@@ -1,0 +1,63 @@
+"""Django REST framework: ids as strings in JSON, since JavaScript loses digits past 2**53.
+
+    class OrderSerializer(SnowflakeModelMixin, serializers.ModelSerializer): ...
+
+For every ModelSerializer at once, but for foreign keys, one line in a module that Django loads does:
+
+    ModelSerializer.serializer_field_mapping[SnowflakeField] = SnowflakeSerializerField
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework.relations import PrimaryKeyRelatedField
+from rest_framework.serializers import IntegerField, ModelSerializer, ValidationError
+
+from snowredis.core.layout import MAX_ID
+from snowredis.core.text import parse
+from snowredis.errors import InvalidId
+from snowredis.integrations.django.fields import SnowflakeField
+
+
+class SnowflakeSerializerField(IntegerField):
+    """Writes an id as a string of digits; reads that, or an int, but no float."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{"min_value": 1, "max_value": MAX_ID, **kwargs})
+
+    def to_internal_value(self, data: Any) -> int:
+        try:
+            # a float's digits are lost already, so its text is none of an id either
+            return parse(str(data).strip(), "decimal")
+        except InvalidId:
+            raise ValidationError(self.error_messages["invalid"], "invalid") from None
+
+    def to_representation(self, value: Any) -> str:
+        return str(value)
+
+
+class SnowflakeModelMixin:
+    """For a ModelSerializer: its ids, and its keys of models that have such ids, as strings."""
+
+    serializer_field_mapping = {  # noqa: RUF012 as ModelSerializer's
+        **ModelSerializer.serializer_field_mapping,
+        SnowflakeField: SnowflakeSerializerField,
+    }
+
+    def build_standard_field(self, field_name: str, model_field: Any) -> Any:
+        # a primary key that is a link to the parent's row, among others
+        return _with_text(super().build_standard_field(field_name, model_field), model_field)  # type: ignore[misc]
+
+    def build_relational_field(self, field_name: str, relation_info: Any) -> Any:
+        built = super().build_relational_field(field_name, relation_info)  # type: ignore[misc]
+        return _with_text(built, relation_info.related_model._meta.pk)
+
+
+def _with_text(built: tuple[type, dict[str, Any]], key: Any) -> tuple[type, dict[str, Any]]:
+    field_class, kwargs = built
+    while key.remote_field is not None:
+        key = key.target_field
+    if issubclass(field_class, PrimaryKeyRelatedField) and isinstance(key, SnowflakeField):
+        kwargs = {**kwargs, "pk_field": SnowflakeSerializerField()}
+    return field_class, kwargs
