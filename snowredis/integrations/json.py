@@ -1,0 +1,90 @@
+"""JSON for JavaScript: ints that it would round become strings.
+
+JavaScript's numbers have 53 bits. 249734652741287937 arrives there as 249734652741287940, silently.
+For json, Flask, and whatever else takes a json.JSONEncoder or a tree of dicts and lists.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, Any
+
+from snowredis.errors import ConfigError
+
+if TYPE_CHECKING:
+    from flask import Flask
+    from flask.json.provider import DefaultJSONProvider
+
+__all__ = ["MAX_SAFE_INTEGER", "SnowflakeEncoder", "dumps", "flask_provider", "stringify"]
+
+# JavaScript's Number.MAX_SAFE_INTEGER: one more, and two ints share a number
+MAX_SAFE_INTEGER = 2**53 - 1
+
+
+def stringify(value: Any, keys: Collection[str] = ()) -> Any:
+    """Copy a tree of dicts, lists and tuples with every int beyond ±(2**53 - 1) as a string.
+
+    Args:
+        value: anything; what is no int, dict, list or tuple is returned as it is, bools and floats too.
+        keys: keys of dicts whose ints, or lists of ints, become strings whatever their size, so that a reader
+            always finds a string there: ``keys={"id", "order_id"}``.
+
+    Raises:
+        ConfigError: *keys* is a single str.
+        RecursionError: *value* contains itself.
+    """
+    if isinstance(keys, str):
+        raise ConfigError(f"keys must be a collection of names, not the str {keys!r}. Write {{{keys!r}}}.")
+    return _copy(value, keys, under_key=False)
+
+
+def _copy(value: Any, keys: Collection[str], *, under_key: bool) -> Any:
+    if isinstance(value, int):
+        if isinstance(value, bool) or not (under_key or abs(value) > MAX_SAFE_INTEGER):
+            return value
+        # not str(): an IntEnum has a str of its own
+        return int.__repr__(value)
+    if isinstance(value, dict):
+        return {
+            _copy(key, (), under_key=False): _copy(item, keys, under_key=key in keys)
+            for key, item in value.items()
+        }
+    if isinstance(value, list | tuple):
+        items = [_copy(item, keys, under_key=under_key) for item in value]
+        # a named tuple is a list to JSON
+        return tuple(items) if type(value) is tuple else items
+    return value
+
+
+class SnowflakeEncoder(json.JSONEncoder):
+    """json.JSONEncoder that writes as stringify() says, also what ``default`` returns.
+
+    Args:
+        keys: as for stringify(); the other arguments are those of json.JSONEncoder.
+    """
+
+    def __init__(self, *, keys: Collection[str] = (), **options: Any) -> None:
+        super().__init__(**options)
+        self._keys = keys
+        default = self.default
+        self.default = lambda o: stringify(default(o), keys)  # type: ignore[method-assign]
+
+    def iterencode(self, o: Any, _one_shot: bool = False) -> Iterator[str]:
+        return super().iterencode(stringify(o, self._keys), _one_shot)
+
+
+def dumps(value: Any, *, keys: Collection[str] = (), **options: Any) -> str:
+    """json.dumps() with SnowflakeEncoder; *keys* as for stringify()."""
+    return json.dumps(value, cls=SnowflakeEncoder, keys=keys, **options)
+
+
+def flask_provider(app: Flask, keys: Collection[str] = ()) -> DefaultJSONProvider:
+    """Flask's JSON with ids as strings: ``app.json = flask_provider(app)``; *keys* as for stringify()."""
+    from flask.json.provider import DefaultJSONProvider
+
+    class SnowflakeProvider(DefaultJSONProvider):
+        def dumps(self, obj: Any, **kwargs: Any) -> str:
+            return super().dumps(obj, **{"cls": SnowflakeEncoder, "keys": keys} | kwargs)
+
+    return SnowflakeProvider(app)

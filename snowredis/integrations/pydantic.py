@@ -1,0 +1,56 @@
+"""pydantic 2: an id in models, and so in FastAPI's paths, queries, bodies and responses.
+
+    class Order(BaseModel):
+        id: SnowflakeId
+
+An int in Python, a string of digits in JSON, because JavaScript loses digits of numbers past 2**53.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic_core import PydanticCustomError, core_schema
+
+from snowredis.core.layout import MAX_ID
+
+__all__ = ["SnowflakeId"]
+
+# one text for one id: no sign, no blanks, no leading zeros, no digits of other scripts
+PATTERN = "^[1-9][0-9]{0,18}$"
+_DIGITS = re.compile(PATTERN.rstrip("$"))
+
+
+def _read(value: Any) -> Any:
+    """Turn decimal text into an int; everything else is for the schema of int to judge."""
+    if not isinstance(value, str):
+        return value
+    if not _DIGITS.fullmatch(value):
+        raise PydanticCustomError(
+            "snowflake_id", "Input should be an id: an integer, or its decimal digits as a string"
+        )
+    return int(value)
+
+
+class _SnowflakeId:
+    """What pydantic asks of the annotation."""
+
+    @staticmethod
+    def __get_pydantic_core_schema__(_: Any, __: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        return core_schema.no_info_before_validator_function(
+            _read,
+            # strict: 1.0, True and Decimal("1") are no ids
+            core_schema.int_schema(strict=True, gt=0, le=MAX_ID),
+            serialization=core_schema.plain_serializer_function_ser_schema(
+                str, return_schema=core_schema.str_schema(), when_used="json-unless-none"
+            ),
+        )
+
+    @staticmethod
+    def __get_pydantic_json_schema__(_: Any, __: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"type": "string", "pattern": PATTERN, "examples": ["249734652741287936"]}
+
+
+SnowflakeId = Annotated[int, _SnowflakeId]

@@ -1,0 +1,152 @@
+"""Two game shards, merged: what the example claims is looked up in the databases that it leaves."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import snowredis
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "game_shards.py"
+LAYOUT = snowredis.layouts["game"]
+EVERYTHING = (
+    "SELECT id, server, from_ms, to_ms FROM player UNION ALL SELECT id, server, from_ms, to_ms FROM item"
+)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """Where the databases of one run are, and what it printed."""
+    directory = tmp_path_factory.mktemp("g") / "kept"
+    done = subprocess.run(
+        [sys.executable, EXAMPLE, "--keep", directory],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=90,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    return directory, done.stdout
+
+
+@pytest.fixture
+def merged(run: tuple[Path, str]) -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(run[0] / "merged.db")) as database:
+        yield database
+
+
+def rows_of(path: Path, table: str) -> set[tuple[Any, ...]]:
+    with closing(sqlite3.connect(path)) as database:
+        return set(database.execute(f"SELECT * FROM {table}"))
+
+
+def test_every_check_of_the_example_held(run: tuple[Path, str]) -> None:
+    assert len(re.findall(r"^  ok     ", run[1], re.MULTILINE)) == 8
+    assert "FAILED" not in run[1]
+
+
+@pytest.mark.parametrize("table", ["player", "item"])
+def test_the_merged_database_has_exactly_the_rows_of_both_shards(
+    run: tuple[Path, str], merged: sqlite3.Connection, table: str
+) -> None:
+    eu, us = (rows_of(run[0] / f"{shard}.db", table) for shard in ("eu", "us"))
+    assert eu
+    assert us
+    assert len(eu | us) == len(eu) + len(us)
+    assert set(merged.execute(f"SELECT * FROM {table}")) == eu | us
+
+
+def test_no_id_stands_there_twice_and_no_item_lost_its_owner(merged: sqlite3.Connection) -> None:
+    ids = [row[0] for row in merged.execute(EVERYTHING)]
+    assert len(set(ids)) == len(ids)
+    orphans = merged.execute(
+        "SELECT * FROM item LEFT JOIN player ON player.id = owner WHERE player.id IS NULL"
+    )
+    assert orphans.fetchall() == []
+    assert merged.execute("SELECT count(*) FROM item").fetchone()[0] > 0
+    assert merged.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_a_worker_id_belongs_to_one_server_in_each_tick_and_the_pool_knows_which(
+    run: tuple[Path, str], merged: sqlite3.Connection
+) -> None:
+    claims = json.loads((run[0] / "claims.json").read_text())
+    makers: dict[tuple[int, int], set[str]] = {}
+    for an_id, server, from_ms, to_ms in merged.execute(EVERYTHING):
+        parts = LAYOUT.decode(an_id)
+        makers.setdefault((parts.worker, parts.timestamp_ms), set()).add(server)
+        assert parts.timestamp_ms <= to_ms
+        assert from_ms < parts.timestamp_ms + 10_000
+    for (worker, time_ms), servers in makers.items():
+        known = [
+            claim["label"] for claim in claims if claim["worker"] == worker and claim["from_ms"] <= time_ms
+        ]
+        assert servers == {known[-1]}
+    assert set.union(*makers.values()) == {"eu-1", "eu-2", "eu-3", "eu-4", "us-1", "us-2", "us-3"}
+
+
+def test_the_server_whose_clock_went_back_used_another_worker_id_for_the_earlier_time(
+    merged: sqlite3.Connection,
+) -> None:
+    parts = [LAYOUT.decode(row[0]) for row in merged.execute(EVERYTHING) if row[1] == "us-2"]
+    times_ms = {part.timestamp_ms for part in parts}
+    early = {part.worker for part in parts if part.timestamp_ms < max(times_ms) - 25_000}
+    late = {part.worker for part in parts if part.timestamp_ms >= max(times_ms) - 10_000}
+    assert len(early) == len(late) == 1
+    assert early != late
+
+
+def test_counters_clash_as_often_as_the_report_says(run: tuple[Path, str], tmp_path: Path) -> None:
+    clashes = 0
+    for table in ("player", "item"):
+        eu, us = (
+            {row[0] for row in rows_of(run[0] / f"{shard}-counters.db", table)} for shard in ("eu", "us")
+        )
+        clashes += len(eu & us)
+    assert clashes > 0
+    assert f"UNIQUE constraint failed: player.id; {clashes:,} ids of " in run[1]
+    assert rows_of(run[0] / "merged-counters.db", "player") == set()
+    shutil.copy(run[0] / "eu-counters.db", tmp_path / "all.db")
+    with closing(sqlite3.connect(tmp_path / "all.db")) as database:
+        database.execute("ATTACH ? AS us", (str(run[0] / "us-counters.db"),))
+        with pytest.raises(sqlite3.IntegrityError, match="UNIQUE"):
+            database.execute("INSERT INTO player SELECT * FROM us.player")
+
+
+@pytest.mark.parametrize(
+    ("damage", "what"),
+    [
+        ("UPDATE player SET server = 'us-9' WHERE id = (SELECT max(id) FROM player)", "names the server"),
+        ("UPDATE item SET to_ms = to_ms - 60000, from_ms = from_ms - 60000", "names the server"),
+        ("DELETE FROM player WHERE id = (SELECT min(id) FROM player)", "merged with plain INSERTs"),
+        ("UPDATE item SET id = (SELECT id FROM player LIMIT 1) WHERE id = (SELECT id FROM item LIMIT 1)", "is unique"),
+        ("DELETE FROM item WHERE server = 'eu-2'; DELETE FROM player WHERE server = 'eu-2'", "killed server"),
+    ],
+)  # fmt: skip
+def test_the_examples_checks_see_what_is_wrong(
+    run: tuple[Path, str], tmp_path: Path, damage: str, what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = importlib.util.spec_from_file_location("game_shards", EXAMPLE)
+    assert spec is not None
+    assert spec.loader is not None
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    for name in ("eu", "us", "eu-counters", "us-counters"):
+        shutil.copy(run[0] / f"{name}.db", tmp_path)
+    with closing(sqlite3.connect(tmp_path / "eu.db")) as database:
+        database.executescript(damage)
+    checks = example.report(tmp_path, json.loads((run[0] / "claims.json").read_text()))
+    assert any(what in said for said, held in checks if not held), checks

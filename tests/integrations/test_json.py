@@ -1,0 +1,147 @@
+"""Ids that JavaScript would round are strings in JSON."""
+
+from __future__ import annotations
+
+import enum
+import json
+import math
+import subprocess
+import sys
+from typing import Any, NamedTuple
+
+import flask
+import pytest
+
+from snowredis.errors import ConfigError
+from snowredis.integrations.json import (
+    MAX_SAFE_INTEGER,
+    SnowflakeEncoder,
+    dumps,
+    flask_provider,
+    stringify,
+)
+
+ID = 249734652741287937
+
+
+class Point(NamedTuple):
+    x: int
+    y: int
+
+
+class Big(enum.IntEnum):
+    ONE = ID
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (ID, str(ID)),
+        (MAX_SAFE_INTEGER, MAX_SAFE_INTEGER),
+        (MAX_SAFE_INTEGER + 1, "9007199254740992"),
+        (-MAX_SAFE_INTEGER, -MAX_SAFE_INTEGER),
+        (-MAX_SAFE_INTEGER - 1, "-9007199254740992"),
+        (0, 0),
+        (None, None),
+        (str(ID), str(ID)),
+        (b"raw", b"raw"),
+        ([ID, [1, (ID, 2)]], [str(ID), [1, (str(ID), 2)]]),
+        ({"a": {"b": [ID]}, ID: 1, 7: 2}, {"a": {"b": [str(ID)]}, str(ID): 1, 7: 2}),
+        (Point(ID, 1), [str(ID), 1]),
+        (Big.ONE, str(ID)),
+    ],
+)
+def test_ints_beyond_53_bits_become_strings_and_others_stay(value: Any, expected: Any) -> None:
+    changed = stringify(value)
+    assert changed == expected
+    assert type(changed) is type(expected)
+
+
+def test_bools_and_floats_are_left_alone() -> None:
+    changed = stringify({"id": [True, False, 1e300, 1.0, math.inf]}, keys={"id"})
+    assert changed["id"] == [True, False, 1e300, 1.0, math.inf]
+    assert [type(item) for item in changed["id"]] == [bool, bool, float, float, float]
+
+
+def test_named_keys_hold_strings_whatever_the_size() -> None:
+    value = {"id": 5, "n": 5, "ids": [1, 2], "rows": [{"id": 6}], "tags": {"x": 1}}
+    assert stringify(value, keys={"id", "ids", "tags"}) == {
+        "id": "5",
+        "n": 5,
+        "ids": ["1", "2"],
+        "rows": [{"id": "6"}],
+        "tags": {"x": 1},
+    }
+
+
+def test_the_argument_is_not_changed() -> None:
+    value = {"ids": [ID]}
+    stringify(value)
+    assert value == {"ids": [ID]}
+
+
+def test_a_single_name_for_keys_is_refused() -> None:
+    with pytest.raises(ConfigError, match="not the str 'id'"):
+        stringify({}, keys="id")
+
+
+def test_a_value_that_contains_itself_is_refused() -> None:
+    value: list[Any] = []
+    value.append(value)
+    with pytest.raises(RecursionError):
+        dumps(value)
+
+
+def test_dumps_is_read_back_exactly_where_plain_json_is_rounded_by_javascript() -> None:
+    assert json.loads(dumps({"id": ID, ID: 1})) == {"id": str(ID), str(ID): 1}
+    assert int(json.loads(json.dumps(ID), parse_int=float)) != ID
+    assert dumps([ID, "é"], indent=1, ensure_ascii=False) == f'[\n "{ID}",\n "é"\n]'
+    assert dumps({"id": 1}, keys=("id",)) == '{"id": "1"}'
+
+
+def test_what_a_default_returns_is_changed_too() -> None:
+    assert dumps({3: Point, 4: {1}}, default=lambda _: {"id": ID}) == (
+        f'{{"3": {{"id": "{ID}"}}, "4": {{"id": "{ID}"}}}}'
+    )
+
+
+def test_a_subclass_with_a_default_of_its_own_is_one_more_encoder() -> None:
+    class Sets(SnowflakeEncoder):
+        def default(self, o: Any) -> Any:
+            return sorted(o) if isinstance(o, set) else super().default(o)
+
+    assert json.dumps({1: {ID, 2}}, cls=Sets) == f'{{"1": [2, "{ID}"]}}'
+    assert "".join(Sets().iterencode([{ID}])) == f'[["{ID}"]]'
+    with pytest.raises(TypeError, match="not JSON serializable"):
+        json.dumps(object(), cls=Sets)
+
+
+def test_flask_answers_with_strings_and_keeps_its_own_types() -> None:
+    app = flask.Flask("shop")
+    app.json = flask_provider(app, keys={"small_id"})
+
+    @app.get("/")
+    def index() -> Any:
+        import uuid
+
+        return {"id": ID, "small_id": 5, "n": 5, "uuid": uuid.UUID(int=1)}
+
+    @app.get("/page")
+    def page() -> Any:
+        return flask.render_template_string("<script>{{ ids|tojson }}</script>", ids=[ID])
+
+    client = app.test_client()
+    assert client.get("/").json == {
+        "id": str(ID),
+        "small_id": "5",
+        "n": 5,
+        "uuid": "00000000-0000-0000-0000-000000000001",
+    }
+    assert client.get("/page").text == f'<script>["{ID}"]</script>'
+    with app.app_context():
+        assert flask.json.dumps([ID]) == f'["{ID}"]'
+
+
+def test_importing_it_needs_no_framework() -> None:
+    script = "import sys, snowredis.integrations.json; assert not {'flask', 'redis'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=30)

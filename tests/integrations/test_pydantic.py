@@ -1,0 +1,148 @@
+"""Ids in pydantic models, and in FastAPI's paths, queries, bodies and responses."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from decimal import Decimal
+from typing import Annotated, Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+
+import snowredis
+from snowredis.integrations.pydantic import PATTERN, SnowflakeId
+from snowredis.testing import memory_pool
+
+ID = 249734652741287937
+adapter: TypeAdapter[int] = TypeAdapter(SnowflakeId)
+
+
+class Order(BaseModel):
+    id: SnowflakeId
+    parent: SnowflakeId | None = None
+    items: list[SnowflakeId] = []
+    counts: dict[SnowflakeId, int] = {}
+
+
+@pytest.mark.parametrize("value", [1, ID, 2**63 - 1])
+def test_an_int_or_its_digits_are_read_from_python_and_from_json(value: int) -> None:
+    for given in (value, str(value)):
+        for read in (adapter.validate_python(given), adapter.validate_json(json.dumps(given))):
+            assert read == value
+            assert type(read) is int
+    assert adapter.validate_strings(str(value)) == value
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [0, -1, 2**63, 10**400, True, False, 1.0, float(ID), 1e300, None, [], {}]
+    + ["", "0", "007", "-1", "+1", " 1", "1 ", "1\n", "1_000", "1.0", "1e3", "0x10", "abc", "٣", "9" * 19, "1" * 20],
+)  # fmt: skip
+def test_what_is_no_id_is_refused_from_python_and_from_json(bad: Any) -> None:
+    with pytest.raises(ValidationError):
+        adapter.validate_python(bad)
+    with pytest.raises(ValidationError):
+        adapter.validate_json(json.dumps(bad))
+
+
+@pytest.mark.parametrize("bad", [Decimal(1), b"1", ID + 0j, object()])
+def test_numbers_of_other_types_are_refused(bad: Any) -> None:
+    with pytest.raises(ValidationError):
+        adapter.validate_python(bad)
+
+
+def test_the_error_says_what_is_wanted_once() -> None:
+    with pytest.raises(ValidationError) as caught:
+        Order.model_validate({"id": "12a"})
+    [error] = caught.value.errors()
+    assert error["msg"] == "Input should be an id: an integer, or its decimal digits as a string"
+    assert error["loc"] == ("id",)
+
+
+def test_ids_are_ints_in_python_and_strings_in_json() -> None:
+    order = Order(id=ID, items=[1, ID], counts={ID: 3})
+    assert order.model_dump() == {"id": ID, "parent": None, "items": [1, ID], "counts": {ID: 3}}
+    text = order.model_dump_json()
+    assert json.loads(text) == {
+        "id": str(ID),
+        "parent": None,
+        "items": ["1", str(ID)],
+        "counts": {str(ID): 3},
+    }
+    assert order.model_dump(mode="json") == json.loads(text)
+    assert Order.model_validate_json(text) == order
+
+
+def test_a_new_id_as_default_and_further_limits_are_possible() -> None:
+    ids = snowredis.connect(memory_pool())
+
+    class Event(BaseModel):
+        id: SnowflakeId = Field(default_factory=ids.next_id)
+        late: Annotated[SnowflakeId, Field(gt=100)] = 101
+
+    assert Event().id < Event().id
+    with pytest.raises(ValidationError, match="greater than 100"):
+        Event(late=100)
+    ids.close()
+
+
+def test_the_json_schema_is_that_of_a_string() -> None:
+    for mode in ("validation", "serialization"):
+        schema = Order.model_json_schema(mode=mode)["properties"]
+        assert (schema["id"]["type"], schema["id"]["pattern"]) == ("string", PATTERN)
+        assert schema["items"]["items"]["type"] == "string"
+
+
+app = FastAPI()
+
+
+@app.get("/orders/{order_id}")
+def read(order_id: SnowflakeId, after: SnowflakeId | None = None) -> Order:
+    return Order(id=order_id, parent=after)
+
+
+@app.post("/orders")
+def write(order: Order) -> dict[str, Any]:
+    return {"type": type(order.id).__name__, "order": order}
+
+
+def ask(method: str, path: str, **options: Any) -> httpx.Response:
+    async def asked() -> httpx.Response:
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://shop") as client:
+            return await client.request(method, path, **options)
+
+    return asyncio.run(asked())
+
+
+def test_fastapi_reads_ids_from_path_query_and_body_and_answers_with_strings() -> None:
+    assert ask("GET", f"/orders/{ID}?after=7").json() == {
+        "id": str(ID),
+        "parent": "7",
+        "items": [],
+        "counts": {},
+    }
+    for given in (ID, str(ID)):
+        answer = ask("POST", "/orders", json={"id": given}).json()
+        assert (answer["type"], answer["order"]["id"]) == ("int", str(ID))
+
+
+@pytest.mark.parametrize("path", ["0", "1.0", "x", "1?after=-1", "9223372036854775808"])
+def test_fastapi_refuses_a_path_or_query_that_is_no_id(path: str) -> None:
+    assert ask("GET", f"/orders/{path}").status_code == 422
+
+
+@pytest.mark.parametrize("bad", [1.5, True, "x", None, -1])
+def test_fastapi_refuses_a_body_with_what_is_no_id(bad: Any) -> None:
+    assert ask("POST", "/orders", json={"id": bad}).status_code == 422
+
+
+def test_openapi_says_string() -> None:
+    spec = ask("GET", "/openapi.json").json()
+    path, query = spec["paths"]["/orders/{order_id}"]["get"]["parameters"]
+    assert path["schema"]["type"] == "string"
+    assert path["schema"]["pattern"] == PATTERN
+    assert query["schema"]["anyOf"][0]["type"] == "string"

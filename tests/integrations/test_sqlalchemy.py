@@ -1,0 +1,578 @@
+"""A column that makes its ids: which columns do, how many calls that takes, and what it refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.orm import (
+    DeclarativeBase,
+    Mapped,
+    MappedAsDataclass,
+    Session,
+    declared_attr,
+    mapped_column,
+    relationship,
+)
+
+import snowredis
+from snowredis import api
+from snowredis.integrations.sqlalchemy import SnowflakeId
+from snowredis.lease.model import PoolConfig
+from snowredis.runtime.generator import Generator
+from snowredis.testing import memory_pool
+from tests.support import programs
+from tests.support.servers import RedisServer
+
+START_LIMIT_S = 30.0
+
+
+class Base(DeclarativeBase):
+    pass
+
+
+class Customer(Base):
+    __tablename__ = "customer"
+    id: Mapped[int] = mapped_column(SnowflakeId, primary_key=True)
+    name: Mapped[str] = mapped_column(default="")
+    kind: Mapped[str] = mapped_column(default="customer")
+    __mapper_args__ = {"polymorphic_on": "kind", "polymorphic_identity": "customer"}  # noqa: RUF012
+
+
+class Company(Customer):
+    __tablename__ = "company"
+    id: Mapped[int] = mapped_column(SnowflakeId, sa.ForeignKey("customer.id"), primary_key=True)
+    __mapper_args__ = {"polymorphic_identity": "company"}  # noqa: RUF012
+
+
+class Order(Base):
+    __tablename__ = "order"
+    id: Mapped[int] = mapped_column(SnowflakeId, primary_key=True)
+    number: Mapped[int] = mapped_column(SnowflakeId, unique=True)
+    customer_id: Mapped[int] = mapped_column(sa.ForeignKey("customer.id"))
+    replaces: Mapped[int | None] = mapped_column(SnowflakeId)
+    customer: Mapped[Customer] = relationship()
+
+
+customers = Base.metadata.tables["customer"]
+
+
+def makes_ids(column: sa.Column[Any]) -> bool:
+    return getattr(getattr(column.default, "arg", None), "__func__", None) is SnowflakeId.next_for
+
+
+@pytest.fixture(autouse=True)
+def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """The process has a generator in memory; the list says how many ids each call makes, awaited ones below 0."""
+    made: list[int] = []
+    next_ids, anext_ids = Generator.next_ids, Generator.anext_ids
+
+    def counted(self: Generator, count: int) -> list[int]:
+        made.append(count)
+        return next_ids(self, count)
+
+    async def awaited(self: Generator, count: int) -> list[int]:
+        made.append(-count)
+        return await anext_ids(self, count)
+
+    monkeypatch.setattr(Generator, "next_ids", counted)
+    monkeypatch.setattr(Generator, "anext_ids", awaited)
+    snowredis.configure(url=memory_pool())
+    yield made
+    snowredis.close()
+    api._configured.clear()
+
+
+@pytest.fixture
+def engine() -> Iterator[sa.Engine]:
+    made = sa.create_engine("sqlite://")
+    Base.metadata.create_all(made)
+    yield made
+    made.dispose()
+
+
+# --- which columns make ids ----------------------------------------------------------------------
+
+
+def test_keys_and_columns_that_are_not_null_make_ids_and_references_do_not() -> None:
+    tables = [Base.metadata.tables[name] for name in ("customer", "company", "order")]
+    made = [[column.name for column in table.c if makes_ids(column)] for table in tables]
+    assert made == [["id"], [], ["id", "number"]]
+
+
+def test_keys_that_are_said_after_the_columns_count() -> None:
+    table = sa.Table(
+        "t",
+        sa.MetaData(),
+        sa.Column("id", SnowflakeId),
+        sa.Column("other", SnowflakeId, nullable=False),
+        sa.PrimaryKeyConstraint("id"),
+        sa.ForeignKeyConstraint(["other"], ["t.id"]),
+    )
+    assert [makes_ids(column) for column in table.c] == [True, False]
+    assert [makes_ids(column) for column in table.to_metadata(sa.MetaData()).c] == [True, False]
+    late = sa.Column("late", SnowflakeId, nullable=False)
+    table.append_column(late)
+    assert makes_ids(late)
+    table.append_constraint(sa.ForeignKeyConstraint(["late"], ["t.id"]))
+    assert not makes_ids(late)
+
+
+def test_a_default_of_the_columns_own_is_kept() -> None:
+    table = sa.Table(
+        "t",
+        sa.MetaData(),
+        sa.Column("id", SnowflakeId, primary_key=True, default=7),
+        sa.Column("other", SnowflakeId, nullable=False, server_default="1"),
+    )
+    assert getattr(table.c.id.default, "arg", None) == 7
+    assert not makes_ids(table.c.other)
+
+
+key = Annotated[int, mapped_column(SnowflakeId, primary_key=True)]
+snow = Annotated[int, "snow"]
+
+
+class Mixin:
+    id: Mapped[int] = mapped_column(SnowflakeId, primary_key=True)
+
+    @declared_attr
+    def customer_id(cls) -> Mapped[int]:  # noqa: N805
+        return mapped_column(SnowflakeId, sa.ForeignKey("customer.id"))
+
+
+class First(Mixin, Base):
+    __tablename__ = "first"
+
+
+class Second(Mixin, Base):
+    __tablename__ = "second"
+
+
+class DataclassBase(MappedAsDataclass, DeclarativeBase):
+    type_annotation_map = {snow: SnowflakeId}  # noqa: RUF012
+
+
+class Third(DataclassBase):
+    __tablename__ = "third"
+    id: Mapped[key] = mapped_column(init=False)
+    number: Mapped[snow] = mapped_column(init=False)
+    maybe: Mapped[snow | None] = mapped_column(default=None)
+
+
+class Special(SnowflakeId):
+    cache_ok = True
+
+
+class Fourth(Base):
+    __tablename__ = "fourth"
+    id: Mapped[int] = mapped_column(Special(), primary_key=True)
+
+
+@pytest.mark.parametrize(
+    ("model", "columns"), [(First, ["id"]), (Second, ["id"]), (Third, ["id", "number"]), (Fourth, ["id"])]
+)
+def test_mixins_annotations_dataclasses_and_subclasses_make_ids(model: Any, columns: list[str]) -> None:
+    assert [column.name for column in model.__table__.c if makes_ids(column)] == columns
+
+
+def test_a_key_is_a_bigint_that_no_database_counts_up() -> None:
+    table = sa.Table("t", sa.MetaData(), sa.Column("id", SnowflakeId, primary_key=True))
+    for dialect in (sqlite.dialect(), postgresql.dialect(), mysql.dialect()):
+        ddl = str(sa.schema.CreateTable(table).compile(dialect=dialect))
+        assert " ".join(ddl.split()) == "CREATE TABLE t ( id BIGINT NOT NULL, PRIMARY KEY (id) )"
+    assert customers.autoincrement_column is None
+    with pytest.raises(sa.exc.ArgumentError, match="never autoincrement"):
+        sa.Table("t", sa.MetaData(), sa.Column("id", SnowflakeId, primary_key=True, autoincrement=True))
+
+
+def test_sqlite_refuses_a_row_without_an_id_instead_of_making_one_up(engine: sa.Engine) -> None:
+    with engine.begin() as connection, pytest.raises(sa.exc.IntegrityError, match="NOT NULL"):
+        connection.exec_driver_sql("INSERT INTO customer (name, kind) VALUES ('x', 'y')")
+
+
+# --- one call a statement ------------------------------------------------------------------------
+
+ROWS = [{"name": str(i)} for i in range(300)]
+MANY: dict[str, Callable[[Session], Any]] = {
+    "add_all": lambda s: s.add_all([Customer(**row) for row in ROWS]),
+    "insert(), rows": lambda s: s.execute(sa.insert(Customer), ROWS),
+    "insert().values(rows)": lambda s: s.execute(sa.insert(Customer).values(ROWS)),
+    "insert().returning(), rows": lambda s: s.execute(sa.insert(Customer).returning(Customer.id), ROWS),
+    "insert(table), rows": lambda s: s.connection().execute(sa.insert(customers), ROWS),
+    "bulk_insert_mappings": lambda s: s.bulk_insert_mappings(sa.inspect(Customer), ROWS),
+    "bulk_save_objects": lambda s: s.bulk_save_objects([Customer(**row) for row in ROWS]),
+}
+
+
+@pytest.mark.parametrize("way", MANY)
+def test_many_rows_take_their_ids_with_one_call(engine: sa.Engine, calls: list[int], way: str) -> None:
+    with Session(engine) as session:
+        MANY[way](session)
+        session.flush()
+        ids = session.scalars(sa.select(Customer.id).order_by(sa.cast(Customer.name, sa.Integer))).all()
+    assert calls == [300]
+    assert len(set(ids)) == 300
+    assert ids == sorted(ids)
+    assert {type(an_id) for an_id in ids} == {int}
+
+
+def test_one_row_takes_one_id_and_the_object_knows_it(engine: sa.Engine, calls: list[int]) -> None:
+    with Session(engine) as session:
+        order = Order(customer=Company(name="c"))
+        session.add(order)
+        session.flush()
+        assert order.id > 0
+        assert order.customer_id == order.customer.id
+        assert order.number not in (order.id, order.customer_id)
+        assert order.replaces is None
+        assert calls == [1, 1, 1]
+        result = session.connection().execute(sa.insert(customers).values(name="d"))
+        assert result.inserted_primary_key is not None
+        assert result.inserted_primary_key[0] > order.id
+
+
+def test_each_column_of_many_rows_has_ids_of_its_own(engine: sa.Engine, calls: list[int]) -> None:
+    with Session(engine) as session:
+        customer = Customer()
+        session.add_all([Order(customer=customer) for _ in range(50)])
+        session.flush()
+        orders = session.scalars(sa.select(Order)).all()
+        assert len({n for order in orders for n in (order.id, order.number)} | {customer.id}) == 101
+    assert sorted(calls) == [1, 50, 50]
+
+
+def test_ids_that_the_caller_gives_are_kept(engine: sa.Engine, calls: list[int]) -> None:
+    with Session(engine) as session:
+        session.add_all([Customer(id=1), Customer(id=2)])
+        session.execute(sa.insert(Customer), [{"id": 3}, {"id": 4}])
+        session.execute(sa.insert(Customer).values([{"id": 5}, {"id": 6}]))
+        session.flush()
+        assert calls == []
+        session.add_all([Customer(id=7), Customer(), Customer(id=8), Customer()])
+        session.flush()
+        session.execute(sa.insert(Customer).values([{"name": "a"}, {"name": "b", "id": 9}]))
+        ids = session.scalars(sa.select(Customer.id).order_by(Customer.id)).all()
+    assert ids[:9] == [1, 2, 3, 4, 5, 6, 7, 8, 9]
+    assert len(ids) == 12
+    assert sum(calls) == 3
+
+
+def test_more_rows_than_one_call_makes_take_several(
+    engine: sa.Engine, calls: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("snowredis.integrations.sqlalchemy.MAX_BATCH", 128)
+    with engine.begin() as connection:
+        connection.execute(sa.insert(customers), ROWS)
+        assert connection.scalar(sa.select(sa.func.count(customers.c.id.distinct()))) == 300
+    assert calls == [128, 128, 44]
+
+
+def test_a_statement_that_is_run_again_takes_new_ids(engine: sa.Engine, calls: list[int]) -> None:
+    statement = sa.insert(customers).values([{"name": "a"}, {"name": "b"}])
+    with engine.begin() as connection:
+        connection.execute(statement)
+        connection.execute(statement)
+    assert calls == [2, 2]
+
+
+def test_insert_from_select_is_refused_because_all_rows_would_get_one_id(engine: sa.Engine) -> None:
+    names = sa.select(customers.c.name)
+    with engine.begin() as connection:
+        connection.execute(sa.insert(customers), ROWS[:2])
+        with pytest.raises(sa.exc.StatementError, match="one and the same id, so nothing was inserted"):
+            connection.execute(sa.insert(customers).from_select(["name"], names))
+        copies = sa.select(customers.c.id + 1, customers.c.name, customers.c.kind)
+        connection.execute(
+            sa.insert(customers).from_select(["id", "name", "kind"], copies.limit(1).offset(1))
+        )
+        assert connection.scalar(sa.select(sa.func.count()).select_from(customers)) == 3
+
+
+# --- another generator ---------------------------------------------------------------------------
+
+
+def test_a_column_may_have_a_generator_of_its_own(calls: list[int]) -> None:
+    pool = memory_pool()
+    ids = snowredis.connect(pool, layout="twitter")
+    mine = snowredis.connect(pool, layout="twitter")
+    assert (ids.claim().worker, mine.claim().worker) == (0, 1)
+    table = sa.Table("t", sa.MetaData(), sa.Column("id", SnowflakeId(mine), primary_key=True))
+    table = table.to_metadata(sa.MetaData())
+    engine = sa.create_engine("sqlite://")
+    with engine.begin() as connection:
+        table.create(connection)
+        connection.execute(sa.insert(table), [{}, {}])
+        made = connection.scalars(sa.select(table.c.id)).all()
+    assert {mine.decode(an_id).worker for an_id in made} == {1}
+    engine.dispose()
+    ids.close()
+    mine.close()
+
+
+# --- what is refused, compared, shown ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bad", ["1", True, -1, 2**63, 1.0, b"1"])
+def test_what_is_no_id_is_refused_before_it_reaches_the_database(engine: sa.Engine, bad: Any) -> None:
+    with engine.connect() as connection:
+        for statement in (
+            sa.insert(customers).values(id=bad),
+            sa.update(customers).values(id=bad),
+            sa.select(customers).where(customers.c.id == bad),
+            sa.select(customers).where(customers.c.id.in_([1, bad])),
+        ):
+            with pytest.raises(sa.exc.StatementError) as caught:
+                connection.execute(statement)
+            assert isinstance(caught.value.orig, snowredis.InvalidId)
+    with Session(engine) as session:
+        session.add(Customer(id=bad))
+        with pytest.raises(sa.exc.StatementError, match="It was not read"):
+            session.flush()
+
+
+def test_a_foreign_key_without_a_type_refuses_the_same(engine: sa.Engine) -> None:
+    with engine.connect() as connection, pytest.raises(sa.exc.StatementError, match="It was not read"):
+        connection.execute(sa.select(Order).where(Order.customer_id == "7"))
+
+
+def test_the_largest_id_is_stored_exactly(engine: sa.Engine) -> None:
+    with Session(engine) as session:
+        session.add(Customer(id=2**63 - 1))
+        session.flush()
+        assert session.scalar(sa.select(Customer.id).where(Customer.id == 2**63 - 1)) == 2**63 - 1
+
+
+def test_ids_can_be_reckoned_with_in_sql(engine: sa.Engine) -> None:
+    with Session(engine) as session:
+        session.add(Customer(id=1000))
+        session.flush()
+        row = session.execute(
+            sa.select(
+                Customer.id.bitwise_rshift(2),
+                Customer.id % 7 - 10,
+                Customer.id * 0.5,
+                sa.func.max(Customer.id),
+            ).where(Customer.id.between(1, 2000), Customer.id > 0)
+        ).one()
+        assert tuple(row) == (250, -4, 500.0, 1000)
+
+
+def test_types_with_different_generators_share_compiled_statements_and_survive_pickling() -> None:
+    ids = snowredis.connect(memory_pool())
+    assert SnowflakeId()._static_cache_key == SnowflakeId(ids)._static_cache_key
+    assert repr(SnowflakeId(ids)) == "SnowflakeId()"
+    ids.close()
+    copy = pickle.loads(pickle.dumps(Base.metadata))
+    assert makes_ids(copy.tables["customer"].c.id)
+
+
+def test_alembic_renders_the_type_and_finds_no_difference(engine: sa.Engine) -> None:
+    alembic: Any = pytest.importorskip("alembic.autogenerate")
+    context: Any = pytest.importorskip("alembic.migration").MigrationContext
+    metadata = sa.MetaData()
+    for name in ("customer", "company", "order"):
+        Base.metadata.tables[name].to_metadata(metadata)
+    with sa.create_engine("sqlite://").connect() as empty, engine.connect() as full:
+        ops = alembic.produce_migrations(context.configure(empty), metadata).upgrade_ops
+        for table in set(Base.metadata.tables) - set(metadata.tables):
+            full.exec_driver_sql(f'DROP TABLE "{table}"')
+        assert alembic.compare_metadata(context.configure(full), metadata) == []
+    column = "sa.Column('id', snowredis.integrations.sqlalchemy.SnowflakeId(), autoincrement=False, nullable=False)"
+    assert column in alembic.render_python_code(ops)
+
+
+# --- asyncio -------------------------------------------------------------------------------------
+
+
+def test_under_asyncio_many_rows_take_one_call_that_is_awaited(calls: list[int]) -> None:
+    async def insert() -> list[int]:
+        engine = create_async_engine("sqlite+aiosqlite://")
+        async with engine.begin() as connection:
+            await connection.run_sync(Base.metadata.create_all)
+        async with AsyncSession(engine) as session:
+            session.add_all([Customer(**row) for row in ROWS])
+            await session.flush()
+            await session.execute(sa.insert(Customer), ROWS)
+            session.add(Customer())
+            await session.flush()
+            made = list(await session.scalars(sa.select(Customer.id)))
+        await engine.dispose()
+        return made
+
+    assert len(set(asyncio.run(insert()))) == 601
+    assert calls == [-300, -300, -1]
+
+
+def test_under_asyncio_the_loop_goes_on_while_a_batch_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def insert() -> None:
+        asked, may_go = asyncio.Event(), asyncio.Event()
+        anext_ids = Generator.anext_ids
+
+        async def waits(self: Generator, count: int) -> list[int]:
+            asked.set()
+            await may_go.wait()
+            return await anext_ids(self, count)
+
+        monkeypatch.setattr(Generator, "anext_ids", waits)
+        engine = create_async_engine("sqlite+aiosqlite://")
+        async with engine.begin() as connection:
+            await connection.run_sync(Base.metadata.create_all)
+            inserted = asyncio.create_task(connection.execute(sa.insert(customers), ROWS))
+            await asked.wait()
+            assert not inserted.done()
+            may_go.set()
+            await inserted
+        await engine.dispose()
+
+    asyncio.run(insert())
+
+
+# --- real processes, real servers ----------------------------------------------------------------
+
+INSERT = """
+    import sys
+    import sqlalchemy as sa, snowredis
+    from snowredis.integrations.sqlalchemy import SnowflakeId
+
+    url, redis_url, pool, process = sys.argv[1:]
+    snowredis.configure(url=redis_url, pool=pool)
+    engine = sa.create_engine(url)
+    table = sa.Table("row", sa.MetaData(), sa.Column("id", SnowflakeId, primary_key=True), sa.Column("by", sa.Integer))
+    for _ in range(5):
+        with engine.begin() as connection:
+            connection.execute(sa.insert(table), [{"by": int(process)}] * 100)
+    # nobody's worker id is free for the next process before all have one
+    print("done", flush=True)
+    sys.stdin.read()
+"""
+
+
+def insert_from_three_processes(url: str, server: RedisServer) -> None:
+    config = PoolConfig(name=f"rows-{sa.make_url(url).get_backend_name()}")
+    snowredis.WorkerPool(server.url, config.name).create(config, time.time_ns() // 1_000_000)
+    table = sa.Table(
+        "row", sa.MetaData(), sa.Column("id", SnowflakeId, primary_key=True), sa.Column("by", sa.Integer)
+    )
+    engine = sa.create_engine(url)
+    table.metadata.create_all(engine)
+    processes = [programs.start(INSERT, url, server.url, config.name, str(i)) for i in range(3)]
+    said = [process.stdout.readline() for process in processes]
+    for process in processes:
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 0, errors
+    assert said == ["done\n"] * 3
+    with engine.connect() as connection:
+        rows = connection.execute(sa.select(table)).all()
+    assert len({row.id for row in rows}) == len(rows) == 1500
+    makers = {(row.by, config.layout.decode(row.id).worker) for row in rows}
+    assert sorted(by for by, _ in makers) == [0, 1, 2]
+    assert {worker for _, worker in makers} == {0, 1, 2}
+    engine.dispose()
+
+
+def test_three_processes_fill_one_sqlite_table(server: RedisServer, tmp_path: Path) -> None:
+    insert_from_three_processes(f"sqlite:///{tmp_path}/rows.db?timeout=60", server)
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[str]:
+    """The directory of a private server's socket; user and database are called postgres."""
+    pytest.importorskip("psycopg")
+    found = [*Path("/usr/lib/postgresql").glob("*/bin/initdb"), *filter(None, [shutil.which("initdb")])]
+    if not found:
+        pytest.skip("no PostgreSQL server is installed: no initdb on PATH or in /usr/lib/postgresql")
+    programs_in = Path(max(map(str, found))).parent
+    owner: dict[str, Any] = {}
+    # not in tmp_path: that of root is closed to the user that the server runs as
+    with tempfile.TemporaryDirectory(prefix="pg") as directory:
+        if os.geteuid() == 0:
+            nobody = pwd.getpwnam("nobody")
+            owner = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+            os.chown(directory, nobody.pw_uid, nobody.pw_gid)
+        common: dict[str, Any] = {"cwd": directory, "stdin": subprocess.DEVNULL, **owner}
+        arguments = ["--no-sync", "--no-locale", "-E", "UTF8", "-A", "trust", "-U", "postgres", "-D", "data"]
+        made = subprocess.run(
+            [programs_in / "initdb", *arguments], capture_output=True, text=True, timeout=60, **common
+        )
+        if made.returncode:
+            pytest.skip(f"initdb does not work here: {made.stderr[-300:]}")
+        settings = ["-c", "listen_addresses=", "-c", "fsync=off", "-c", "shared_buffers=16MB"]
+        with (Path(directory) / "log").open("wb") as log:
+            process = subprocess.Popen(
+                [programs_in / "postgres", "-D", "data", "-k", directory, *settings],
+                stdout=log,
+                stderr=log,
+                **common,
+            )
+        try:
+            wait_for_postgres(process, directory)
+            yield directory
+        finally:
+            # fast shutdown: clients are sent away
+            process.send_signal(signal.SIGINT)
+            process.wait(30)
+
+
+def wait_for_postgres(process: subprocess.Popen[bytes], directory: str) -> None:
+    import psycopg
+
+    deadline_s = time.monotonic() + START_LIMIT_S
+    while True:
+        try:
+            psycopg.connect(host=directory, user="postgres", dbname="postgres").close()
+            return
+        except psycopg.OperationalError:
+            assert process.poll() is None, (Path(directory) / "log").read_text()
+            assert time.monotonic() < deadline_s, "PostgreSQL does not answer"
+            time.sleep(0.02)
+
+
+def postgres_url(directory: str) -> str:
+    return f"postgresql+psycopg://postgres@/postgres?host={directory}"
+
+
+def test_three_processes_fill_one_postgresql_table(postgres: str, server: RedisServer) -> None:
+    insert_from_three_processes(postgres_url(postgres), server)
+
+
+def test_postgresql_takes_ids_batch_by_batch_sync_and_async(postgres: str, calls: list[int]) -> None:
+    engine = sa.create_engine(postgres_url(postgres))
+    Base.metadata.create_all(engine)
+    with Session(engine) as session:
+        session.add_all([Order(customer=Company(name=row["name"])) for row in ROWS])
+        session.commit()
+        found = session.execute(sa.select(Order.id, Order.number, Order.customer_id)).all()
+    assert len({number for row in found for number in row}) == 900
+    assert calls == [300, 300, 300]
+
+    async def insert() -> int | None:
+        engine = create_async_engine(postgres_url(postgres))
+        async with AsyncSession(engine) as session:
+            session.add_all([Customer(**row) for row in ROWS])
+            await session.commit()
+            count = await session.scalar(sa.select(sa.func.count(Customer.id.distinct())))
+        await engine.dispose()
+        return count
+
+    assert asyncio.run(insert()) == 600
+    assert calls == [300, 300, 300, -300]
+    columns = {column["name"]: column for column in sa.inspect(engine).get_columns("customer")}
+    assert isinstance(columns["id"]["type"], sa.BigInteger)
+    assert columns["id"]["default"] is None
+    Base.metadata.drop_all(engine)
+    engine.dispose()
