@@ -1,0 +1,118 @@
+"""Workers of celery as processes of their own, on a private Redis that is their broker, too."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from celery import Celery
+
+import snowredis
+from snowredis.lease.inspect import WorkerInfo
+from snowredis.lease.model import PoolConfig
+from tests.support.programs import ROOT
+from tests.support.servers import RedisServer
+
+APP = "tests.integrations.celery_app"
+# a busy machine starts a worker within 5 s
+LIMIT_S = 40.0
+POOL = "celery"
+# a list: for each task that ran its pid, its id and the ids that it made
+IDS_KEY = "made"
+IDS_PER_TASK = 10
+
+
+def broker(server: RedisServer) -> str:
+    return f"redis+socket://{server.socket}?virtual_host=1"
+
+
+def environment(server: RedisServer, **more: str) -> dict[str, str]:
+    return {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "BROKER": broker(server),
+        "POOL_URL": server.url,
+        "TTL": "120",
+        **more,
+    }
+
+
+def eventually(condition: Callable[[], Any], what: str) -> Any:
+    deadline_s = time.monotonic() + LIMIT_S
+    while not (answer := condition()):
+        assert time.monotonic() < deadline_s, f"{what} did not come true in {LIMIT_S} s"
+        time.sleep(0.02)
+    return answer
+
+
+class Fleet:
+    """One celery worker and what it left in Redis."""
+
+    def __init__(self, server: RedisServer, process: subprocess.Popen[bytes], log: Path) -> None:
+        self._server = server
+        self.process = process
+        self.log = log
+        self.app = Celery(broker=broker(server), set_as_current=False)
+
+    def send(self, count: int, seconds: float = 0.0) -> None:
+        for _ in range(count):
+            self.app.send_task(f"{APP}.make", (seconds,))
+
+    def notes(self) -> list[list[str]]:
+        """Of each task that ran: pid, task id, ids."""
+        return [str(note).split() for note in self._server.client().lrange(IDS_KEY, 0, -1)]
+
+    def ids(self) -> list[str]:
+        return [an_id for note in self.notes() for an_id in note[2:]]
+
+    def wait_for(self, count: int) -> None:
+        """Until so many tasks ran in all."""
+
+        def ran() -> bool:
+            assert self.process.poll() is None, self.log.read_text()
+            return self._server.client().llen(IDS_KEY) >= count
+
+        eventually(ran, f"{count} tasks")
+
+    def workers(self) -> list[WorkerInfo]:
+        return snowredis.WorkerPool(self._server.url, POOL).workers()
+
+    def end(self, number: int = signal.SIGTERM) -> None:
+        self.process.send_signal(number)
+        try:
+            self.process.wait(LIMIT_S)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(self.log.read_text()) from None
+
+
+@contextmanager
+def worker(
+    server: RedisServer, log: Path, *options: str, name: str = "w@test", **more: str
+) -> Iterator[Fleet]:
+    """A worker with *options* of celery's command line and *more* in its environment; killed in the end."""
+    variables = environment(server, **more)
+    config = PoolConfig(name=POOL, ttl_ms=int(float(variables["TTL"]) * 1000))
+    snowredis.WorkerPool(server.url, POOL).create(config, time.time_ns() // 1_000_000)
+    with log.open("ab") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "celery", "-A", APP, "worker", "-n", name, "--loglevel=INFO"]
+            + ["--without-mingle", "--without-gossip", "--without-heartbeat", *options],
+            cwd=ROOT,
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+        )
+    try:
+        yield Fleet(server, process, log)
+    finally:
+        # prefork children die with it (PR_SET_PDEATHSIG)
+        process.kill()
+        process.wait()

@@ -1,0 +1,193 @@
+"""uWSGI needs nothing: its forks run Python's hooks, and its workers run exit hooks when they end."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import snowredis
+from snowredis.lease.model import PoolConfig
+from tests.support.programs import ROOT
+from tests.support.servers import RedisServer
+
+PROGRAM = shutil.which("uwsgi") or shutil.which("uwsgi", path=str(Path(sys.executable).parent))
+LIMIT_S = 20.0
+POOL = "uwsgi"
+APPLICATION = f"""
+import os
+import snowredis
+
+# in the master, before its workers are forked; unless --lazy-apps
+ids = snowredis.connect(os.environ["SNOWREDIS_URL"], pool={POOL!r}, ttl=float(os.environ["SNOWREDIS_TTL"]))
+
+def application(environment, start_response):
+    made = " ".join(map(str, [os.getpid(), *ids.next_ids(5), snowredis.next_id()]))
+    start_response("200 OK", [("Content-Length", str(len(made)))])
+    return [made.encode()]
+"""
+
+
+def python_of(program: str) -> str:
+    done = subprocess.run([program, "--python-version"], capture_output=True, text=True, timeout=LIMIT_S)
+    return done.stdout.strip()
+
+
+if PROGRAM is None:
+    pytest.skip("uwsgi is not installed: pip install uwsgi compiles it", allow_module_level=True)
+if not python_of(PROGRAM).startswith(f"{sys.version_info.major}.{sys.version_info.minor}."):
+    pytest.skip(f"{PROGRAM} runs Python {python_of(PROGRAM)}", allow_module_level=True)
+
+
+def eventually(condition: Callable[[], Any], what: str) -> Any:
+    deadline_s = time.monotonic() + LIMIT_S
+    while not (answer := condition()):
+        assert time.monotonic() < deadline_s, f"{what} did not come true in {LIMIT_S} s"
+        time.sleep(0.02)
+    return answer
+
+
+class Site:
+    """A uWSGI master with two workers on a unix socket."""
+
+    def __init__(self, server: RedisServer, directory: Path, *options: str, ttl_s: int) -> None:
+        assert PROGRAM is not None
+        self._server = server
+        self._socket = directory / "http.sock"
+        self.log = directory / "uwsgi.log"
+        self.made: list[str] = []
+        application = directory / "application.py"
+        application.write_text(APPLICATION)
+        config = PoolConfig(name=POOL, ttl_ms=ttl_s * 1000)
+        snowredis.WorkerPool(server.url, POOL).create(config, time.time_ns() // 1_000_000)
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [PROGRAM, "--master", "--processes", "2", "--die-on-term", "--need-app", "--http-socket"]
+                + [str(self._socket), "--wsgi-file", str(application), *options],
+                cwd=directory,
+                env={
+                    **os.environ,
+                    "PYTHONPATH": os.pathsep.join([str(ROOT), sysconfig.get_path("purelib")]),
+                    "SNOWREDIS_URL": server.url,
+                    "SNOWREDIS_POOL": POOL,
+                    "SNOWREDIS_TTL": str(ttl_s),
+                },
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        eventually(self._get, "an answer")
+
+    def _get(self) -> int:
+        """The pid of the worker that answered; 0 if none did."""
+        with socket.socket(socket.AF_UNIX) as link:
+            link.settimeout(LIMIT_S)
+            try:
+                link.connect(str(self._socket))
+                connection = http.client.HTTPConnection("localhost")
+                connection.sock = link
+                connection.request("GET", "/")
+                pid, *ids = connection.getresponse().read().decode().split()
+            except (OSError, http.client.HTTPException, ValueError):
+                assert self.process.poll() is None, self.log.read_text()
+                return 0
+        self.made += ids
+        return int(pid)
+
+    def get(self, count: int) -> set[int]:
+        with ThreadPoolExecutor(4) as crew:
+            return set(crew.map(lambda _: self._get(), range(count))) - {0}
+
+    def pids(self) -> set[int]:
+        """Once both workers answered."""
+        pids: set[int] = set()
+
+        def both() -> bool:
+            nonlocal pids
+            pids |= self.get(8)
+            return len(pids) >= 2
+
+        eventually(both, "answers of both workers")
+        return pids
+
+    def holders(self) -> set[int]:
+        return {info.pid for info in snowredis.WorkerPool(self._server.url, POOL).workers()}
+
+    def end(self, number: int = signal.SIGTERM) -> None:
+        self.process.send_signal(number)
+        self.process.wait(LIMIT_S)
+
+
+@pytest.fixture
+def site(own_server: RedisServer, tmp_path: Path) -> Iterator[Callable[..., Site]]:
+    sites: list[Site] = []
+
+    def start(*options: str, ttl_s: int = 120) -> Site:
+        sites.append(Site(own_server, tmp_path, *options, ttl_s=ttl_s))
+        return sites[-1]
+
+    yield start
+    for made in sites:
+        if made.process.poll() is None:
+            # its workers die with it, at once on TERM and within seconds on KILL
+            made.process.terminate()
+            made.process.wait(LIMIT_S)
+
+
+@pytest.mark.parametrize(
+    "options", [(), ("--lazy-apps",), ("--threads", "2"), ("--enable-threads",)], ids=" ".join
+)
+def test_workers_have_worker_ids_of_their_own_and_give_them_back(site: Any, options: tuple[str, ...]) -> None:
+    running = site(*options)
+    pids = running.pids()
+    # the default generator and that of the module in each, none in the master
+    assert running.holders() == pids
+    assert running.process.pid not in pids
+    running.end()
+    assert running.holders() == set()
+    assert len(set(running.made)) == len(running.made)
+
+
+@pytest.mark.parametrize("options", [(), ("--lazy-apps",)], ids=" ".join)
+def test_a_reload_gives_the_old_workers_ids_back(site: Any, options: tuple[str, ...]) -> None:
+    running = site(*options)
+    old = running.pids()
+    running.process.send_signal(signal.SIGHUP)
+    eventually(lambda: running.get(4) - old, "an answer of a new worker")
+    eventually(lambda: not running.holders() & old, "the end of the old ones' leases")
+    running.end()
+    assert running.holders() == set()
+    assert len(set(running.made)) == len(running.made)
+
+
+def test_a_worker_that_served_its_last_request_gives_its_worker_ids_back(site: Any) -> None:
+    running = site("--max-requests", "5", "--min-worker-lifetime", "1")
+    old = running.pids()
+    eventually(lambda: not running.get(8) & old, "answers of new workers only")
+    eventually(lambda: not running.holders() & old, "the end of the old ones' leases")
+    running.end()
+    assert running.holders() == set()
+    assert len(set(running.made)) == len(running.made)
+
+
+def test_a_killed_worker_costs_one_ttl_and_no_id(site: Any) -> None:
+    running = site(ttl_s=3)
+    killed = min(running.pids())
+    os.kill(killed, signal.SIGKILL)
+    eventually(lambda: running.get(4) - {killed}, "an answer")
+    eventually(lambda: killed not in running.holders(), "the end of its leases")
+    running.end()
+    assert running.holders() == set()
+    assert len(set(running.made)) == len(running.made)
