@@ -19,8 +19,10 @@
 #define LOAD(place) __atomic_load_n(&(place), __ATOMIC_ACQUIRE)
 #define STORE(place, value) __atomic_store_n(&(place), (value), __ATOMIC_RELEASE)
 #else
+#ifndef Py_BEGIN_CRITICAL_SECTION
 #define Py_BEGIN_CRITICAL_SECTION(object) {
 #define Py_END_CRITICAL_SECTION() }
+#endif
 #define LOAD(place) (place)
 #define STORE(place, value) ((place) = (value))
 #endif

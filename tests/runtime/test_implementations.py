@@ -1,0 +1,215 @@
+"""The fast path in C and in Python: the same calls at the same clock readings give the same ids and errors."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import os
+import subprocess
+import sys
+import weakref
+from array import array
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import snowredis
+from snowredis.core.layout import Layout
+from snowredis.runtime import window
+from snowredis.testing import ManualClock, memory_pool
+
+ROOT = Path(__file__).parents[2]
+only_c = pytest.mark.skipif(
+    snowredis.IMPLEMENTATION != "c", reason="the C file was not built, or is not wanted"
+)
+
+# plays random calls on a clock of tests, and prints what came of each
+SCHEDULES = """
+import asyncio, random, sys
+from array import array
+import snowredis
+from snowredis.core.lanes import ClockRules
+from snowredis.core.layout import Layout
+from snowredis.lease.model import PoolConfig
+from snowredis.runtime.fork import ForkGuard
+from snowredis.runtime.generator import Generator
+from snowredis.testing import ManualClock, memory_pool
+
+LAYOUTS = [Layout(sequence_bits=4, worker_bits=4), Layout(backup_bits=0, sequence_bits=2, worker_bits=2),
+           Layout(timestamp_bits=38, tick_ms=10, backup_bits=1, worker_bits=3, sequence_bits=16),
+           Layout(timestamp_bits=41, backup_bits=2, worker_bits=4, sequence_bits=6, worker_last=True)]
+
+def play(seed):
+    rng = random.Random(seed)
+    clock = ManualClock()
+    pool = memory_pool(clock=clock)
+    config = PoolConfig(name="same", layout=rng.choice(LAYOUTS), ttl_ms=rng.choice([3000, 30000]))
+    rules = ClockRules(policy=rng.choice(["backup", "wait", "raise", "ahead"]), overflow=rng.choice(["wait", "ahead"]))
+    def made():
+        return Generator(pool.memory_store(config), clock=clock, rules=rules, random_bytes=rng.randbytes,
+                         sequence_start=rng.choice(["zero", "random", "continue"]), guard=ForkGuard())
+    many = [made(), made()]
+    def call():
+        ids = rng.choice(many)
+        what = rng.randrange(14)
+        if what < 4:
+            return ids.next_id()
+        if what == 4:
+            return next(ids)
+        if what == 5:
+            return ids.next_ids(rng.choice([1, 3, 40]))
+        if what == 6:
+            buffer = array("q", bytes(8 * rng.choice([1, 5, 33])))
+            ids.fill(buffer)
+            return list(buffer)
+        if what == 7:
+            return asyncio.run(ids.anext_id())
+        if what == 8:
+            return clock.advance(rng.choice([0.01, 0.4, 1, 7, 900, 40_000]))
+        if what == 9:
+            return clock.step(rng.choice([-30_000, -900, -12, -5, -0.5, 0.5, 300, 4000]))
+        if what == 10:
+            return ids.beat()
+        if what == 11:
+            return ids.ids_made
+        if what == 12:
+            return ids.after_fork()
+        if rng.random() < 0.1:
+            ids.close()
+            many[many.index(ids)] = made()
+        return ids.lease
+    for _ in range(150):
+        try:
+            yield call()
+        except snowredis.SnowredisError as error:
+            yield repr(error)
+
+print(snowredis.IMPLEMENTATION)
+for seed in range(int(sys.argv[1]), int(sys.argv[2])):
+    print(seed, *play(seed), sep=" | ")
+"""
+
+
+def played(first: int, last: int, *, pure: bool) -> list[str]:
+    environment = {name: value for name, value in os.environ.items() if name != "SNOWREDIS_PURE"}
+    done = subprocess.run(
+        [sys.executable, "-c", SCHEDULES, str(first), str(last)],
+        cwd=ROOT,
+        env=environment | ({"SNOWREDIS_PURE": "1"} if pure else {}),
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@only_c
+@pytest.mark.parametrize("first", range(0, 600, 300))
+def test_both_give_the_same_ids_and_errors(first: int) -> None:
+    in_c, in_python = (played(first, first + 300, pure=pure) for pure in (False, True))
+    assert (in_c[0], in_python[0]) == ("c", "python")
+    assert len(in_c) == 301
+    for one, other in zip(in_c[1:], in_python[1:], strict=True):
+        assert one == other
+    # ids, waits, other namespaces and errors did occur
+    assert sum("ClockMovedBack" in line for line in in_c) > 10
+
+
+@only_c
+def test_the_public_method_is_the_one_in_c() -> None:
+    assert "next_id" not in vars(snowredis.Generator)
+    assert type(snowredis.Generator.next_id).__name__ == "method_descriptor"
+    assert "0 < id < 2**63" in (snowredis.Generator.next_id.__doc__ or "")
+
+
+def test_a_block_gives_what_a_range_gives() -> None:
+    for low, stop, step in [(0, 0, 1), (5, 6, 1), (0, 100, 7), (3, 1 << 62, 1 << 55)]:
+        ids, expected = window.make_ids(low, stop, step), range(low, stop, step)
+        assert ids.__length_hint__() == len(expected)  # type: ignore[attr-defined]
+        assert list(itertools.islice(ids, 5)) == list(expected[:5])
+        window.exhaust(ids)
+        assert next(ids, None) is None
+        assert ids.__length_hint__() == 0  # type: ignore[attr-defined]
+
+
+@only_c
+@pytest.mark.parametrize("arguments", [(), (1, 2), (1, 2, 0), (-1, 2, 1), (1 << 70, 2, 1), ("1", 2, 3)])
+def test_a_block_of_nonsense_is_refused(arguments: Any) -> None:
+    with pytest.raises((TypeError, ValueError, OverflowError)):
+        window.make_ids(*arguments)
+
+
+@only_c
+@pytest.mark.parametrize(
+    "block", [None, (), (1.0, 2.0, iter(()), True), ("1", 2.0, window.make_ids(0, 1, 1), True), [1, 2, 3, 4]]
+)
+def test_a_window_takes_blocks_only(block: Any) -> None:
+    ids = memory_pool().connect()
+    first = ids.next_id()
+    with pytest.raises(TypeError):
+        ids._block = block
+    with pytest.raises(AttributeError):
+        del ids._block
+    assert ids.next_id() > first
+
+
+def test_a_clock_that_fails_is_heard_of_and_loses_no_id() -> None:
+    class Failing(ManualClock):
+        broken = False
+
+        def time(self) -> float:
+            if self.broken:
+                raise OSError("no clock")
+            return super().time()
+
+    clock = Failing()
+    ids = snowredis.connect(memory_pool(clock=clock), clock=clock)
+    first = ids.next_id()
+    clock.broken = True
+    for call in (ids.next_id, ids.__next__, lambda: ids.next_ids(2), lambda: ids.fill(array("q", [0, 0]))):
+        with pytest.raises(OSError, match="no clock"):
+            call()
+    clock.broken = False
+    assert ids.next_id() == first + 1
+
+
+def test_a_generator_that_is_dropped_leaves_nothing() -> None:
+    class Noticed(ManualClock):
+        pass
+
+    def make() -> tuple[weakref.ref[Any], weakref.ref[Any]]:
+        clock = Noticed()
+        ids = snowredis.connect(memory_pool(clock=clock), clock=clock)
+        ids.next_ids(100)
+        # a cycle through the clock that the fast path holds
+        clock.ids = ids  # type: ignore[attr-defined]
+        return weakref.ref(ids), weakref.ref(clock)
+
+    refs = make()
+    gc.collect()
+    assert [ref() for ref in refs] == [None, None]
+
+
+def test_many_ids_leave_no_memory_behind() -> None:
+    import tracemalloc
+
+    ids = snowredis.connect(memory_pool(), layout=Layout(worker_bits=2, sequence_bits=18))
+    buffer = array("q", bytes(8_000))
+
+    def work() -> None:
+        for _ in range(200):
+            ids.next_id()
+            ids.next_ids(500)
+            ids.fill(buffer)
+            next(ids)
+
+    work()
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    for _ in range(5):
+        work()
+    grown = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert grown < 20_000
