@@ -22,12 +22,15 @@ import functools
 import logging
 import os
 import subprocess
+import threading
+import time
 from collections.abc import Callable, MutableMapping
 from typing import Any
 
 from snowredis import api
 from snowredis.runtime import executor
 from snowredis.runtime.exit import EXIT
+from snowredis.runtime.generator import Generator
 from snowredis.runtime.process import THIS
 from snowredis.runtime.will import Wills
 
@@ -35,12 +38,14 @@ __all__ = ["child_exit", "on_exit", "post_fork", "post_worker_init", "pre_fork",
 
 log = logging.getLogger("snowredis")
 
-# a worker is served requests after this long at most; gunicorn kills one that is silent for 30 s
+# a worker is served requests after this long at most; gunicorn's timeout counts from then on
 CLAIM_BOUND_S = 5.0
 # gunicorn's own end is held up by what its workers left for this long at most
 EXIT_BOUND_S = 2.0
 
 Hook = Callable[..., Any]
+# in the arbiter: processes that give leases back just now
+_executors: list[subprocess.Popen[bytes]] = []
 
 
 def _quietly(hook: Hook) -> Hook:
@@ -50,7 +55,9 @@ def _quietly(hook: Hook) -> Hook:
         try:
             hook(*arguments)
         except Exception:
-            log.exception("%s() failed; gunicorn goes on", hook.__name__)
+            # the server's, or the worker's: where gunicorn writes
+            logger = getattr(arguments[0], "log", log)
+            logger.exception("snowredis: %s() failed; gunicorn goes on", hook.__name__)
 
     return quiet
 
@@ -69,6 +76,11 @@ def post_fork(server: Any, worker: Any) -> None:
 
 @_quietly
 def post_worker_init(worker: Any) -> None:
+    lock: Any = type(threading.RLock())
+    for generator in EXIT.members:
+        # made before gevent patched threading, as by --preload: its locks let every greenlet in
+        if isinstance(generator, Generator) and type(generator._lock) is not lock and not generator.lease:
+            generator.after_fork()
     api.claim_all(CLAIM_BOUND_S)
 
 
@@ -76,28 +88,39 @@ def post_worker_init(worker: Any) -> None:
 def worker_exit(server: Any, worker: Any) -> None:
     if worker.pid == os.getpid():
         EXIT.close_all()
+    else:
+        child_exit(server, worker)
 
 
 @_quietly
 def child_exit(server: Any, worker: Any) -> None:
-    executor.start(worker.snowredis_wills.read())
+    _give_back([worker])
 
 
 @_quietly
 def on_exit(server: Any) -> None:
-    # of workers that gunicorn killed at the very end it tells nothing
-    left = [worker.snowredis_wills.read() for worker in server.WORKERS.values() if not _runs(worker.pid)]
-    process = executor.start([right for rights in left for right in rights])
-    if process is not None:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(EXIT_BOUND_S)
+    # gunicorn does not wait for workers that it kills at the very end, and a container ends with it
+    until_s = time.monotonic() + EXIT_BOUND_S
+    _give_back([worker for worker in server.WORKERS.values() if _is_gone(worker.pid, until_s)])
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        for process in _executors:
+            process.wait(max(0, until_s - time.monotonic()))
 
 
-def _runs(pid: int) -> bool:
-    try:
-        return os.waitpid(pid, os.WNOHANG) == (0, 0)
-    except ChildProcessError:
-        return False
+def _give_back(dead: list[Any]) -> None:
+    # none: it was started before these hooks were configured
+    wills = [worker.snowredis_wills for worker in dead if hasattr(worker, "snowredis_wills")]
+    process = executor.start([right for will in wills for right in will.read()])
+    _executors[:] = [other for other in (*_executors, process) if other is not None and other.poll() is None]
+
+
+def _is_gone(pid: int, until_s: float) -> bool:
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(pid, os.WNOHANG) == (0, 0):
+            if time.monotonic() > until_s:
+                return False
+            time.sleep(0.01)
+    return True
 
 
 def install(settings: MutableMapping[str, Any]) -> None:

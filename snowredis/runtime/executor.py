@@ -1,4 +1,4 @@
-"""Give the leases of killed processes back, in a process of its own: ``python -m snowredis.runtime.executor``.
+"""Give the leases of killed processes back, in a process of its own.
 
 A server's main process hands over what wills say and goes on: it imports no Redis client, which its
 workers would inherit before gevent has patched what that is made of, and it waits for no Redis.
@@ -9,23 +9,24 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import os
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import SnowredisError, StoreUnavailable
-from snowredis.lease.model import PoolConfig, ReleaseRequest, Seen, Store
+from snowredis.lease.model import ClaimRequest, PoolConfig, ReleaseRequest, Seen, Store
+from snowredis.runtime.will import UNKNOWN_WORKER
 
 log = logging.getLogger("snowredis")
 
 # a Redis that is away is asked again so often, for one ttl at most: then the lease is over by itself
 RETRY_S = 0.5
+# imports from where this process does: site-packages on PYTHONPATH would come before Python's own modules
+PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from snowredis.runtime.executor import main; main()"
 
 
 def start(rights: list[dict[str, Any]]) -> subprocess.Popen[bytes] | None:
@@ -39,13 +40,10 @@ def start(rights: list[dict[str, Any]]) -> subprocess.Popen[bytes] | None:
     """
     if not rights:
         return None
-    package_home = str(Path(__file__).parents[2])
-    path = os.pathsep.join(filter(None, [package_home, os.environ.get("PYTHONPATH")]))
     process = subprocess.Popen(
-        [sys.executable, "-m", __name__],
+        [sys.executable, "-c", PROGRAM, *map(str, sys.path)],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": path},
         # a Ctrl-C that ends the server must not end this
         start_new_session=True,
     )
@@ -62,27 +60,41 @@ def execute(right: dict[str, Any]) -> None:
     config = PoolConfig(
         **settings | {"layout": resolve_layout(settings["layout"]), "share": tuple(settings["share"])}
     )
-    request = ReleaseRequest(
-        worker=right["worker"],
-        token=right["token"],
-        tip=right["tip"],
-        sent=right["sent"],
-        caller_ms=time.time_ns() // 1_000_000,
-        marks_ms=tuple(right["marks_ms"]),
-        stats=right["stats"],
-    )
     until_s = time.monotonic() + config.ttl_ms / 1000
     with contextlib.closing(open_store(right["store"]["urls"], config)) as store:
         while True:
             try:
-                answer = store.release(request, Seen())
+                worker = _release(store, right)
                 break
             except StoreUnavailable:
                 if time.monotonic() > until_s:
                     raise
             time.sleep(RETRY_S)
-    if answer.status == "ok":
-        log.info("pool %s: gave worker id %d of a killed process back", config.name, request.worker)
+    if worker is not None:
+        log.info("pool %s: gave worker id %d of a killed process back", config.name, worker)
+
+
+def _release(store: Store, right: dict[str, Any]) -> int | None:
+    """The worker id that was given back, if it was."""
+    now_ms = time.time_ns() // 1_000_000
+    worker = right["worker"]
+    if worker == UNKNOWN_WORKER:
+        # killed before the answer came: the same claim again is answered with the same worker id
+        claim = ClaimRequest(right["token"], now_ms, now_ms, 0, right["owner"])
+        answer = store.claim(claim, Seen())
+        if answer.status != "ok":
+            return None
+        worker = int(answer.rest[0])
+    release = ReleaseRequest(
+        worker=worker,
+        token=right["token"],
+        tip=right.get("tip", ""),
+        sent=right.get("sent", ""),
+        caller_ms=now_ms,
+        marks_ms=tuple(right["marks_ms"]),
+        stats=right["stats"],
+    )
+    return worker if store.release(release, Seen()).status == "ok" else None
 
 
 def open_store(urls: Sequence[str], config: PoolConfig) -> Store:
@@ -103,7 +115,3 @@ def main() -> None:
             execute(right)
         except SnowredisError as error:
             log.warning("could not give back what a killed process held: %s", error)
-
-
-if __name__ == "__main__":
-    main()

@@ -30,7 +30,7 @@ from snowredis.lease.model import (
 from snowredis.runtime.clock import Clock
 from snowredis.runtime.fork import ForkGuard
 from snowredis.runtime.process import THIS
-from snowredis.runtime.will import Will, address_of
+from snowredis.runtime.will import UNKNOWN_WORKER, Will, address_of
 
 log = logging.getLogger("snowredis")
 log.addHandler(logging.NullHandler())
@@ -103,7 +103,7 @@ class Keeper:
         self._serial = 0
         self._claim_token = ""
         self._owner = ""
-        self._address: dict[str, Any] | None = None
+        self._common_right: dict[str, Any] = {}
         self.held: Held | None = None
         # where it is written down for the parent, if that wants to know
         self.will: Will | None = None
@@ -207,11 +207,15 @@ class Keeper:
                 wait_ms=wait_ms,
                 owner=self._who(),
             )
+            if replaced is None:
+                self._intend(token)
             answer = self._ask_twice(lambda: self._store.claim(request, self.seen))
             self._guard.check()
             if self._guard.generation != generation:
                 # this is a child now, and the answer was its parent's
                 return Claimed()
+            if answer.status != "ok" and replaced is None:
+                self._clear_will()
             self._learn(answer, asked_ms)
             if answer.status == "settling":
                 return Claimed(settling_ms=max(1, int(answer.rest[0])))
@@ -242,21 +246,26 @@ class Keeper:
         return Claimed(replaced=replaced)
 
     def _write_will(self, held: Held, stats: str, *, fresh: bool = False) -> None:
-        # only with a fresh lease: of another, nobody noted down what was used before
-        if self.will is None and fresh and THIS.wills is not None:
-            self._address = address_of(self._store)
-            self.will = THIS.wills.new_will() if self._address is not None else None
+        if fresh:
+            self._begin_will()
         if self.will is not None:
-            right = {
-                "store": self._address,
-                "worker": held.lease.worker,
-                "token": held.token,
-                "tip": held.tip,
-                "sent": held.sent,
-                "lanes": len(held.lanes_ms),
-                "stats": stats,
-            }
-            self.will.write(held.serial, right, fresh=fresh)
+            right = {"worker": held.lease.worker, "token": held.token, "tip": held.tip, "sent": held.sent}
+            self.will.write(held.serial, self._common_right | right | {"stats": stats}, fresh=fresh)
+
+    def _intend(self, token: str) -> None:
+        """Note that a claim is under way: whoever is killed before the answer may have a worker id all the same."""
+        self._begin_will()
+        if self.will is not None:
+            right = {"worker": UNKNOWN_WORKER, "token": token, "owner": self._who(), "stats": NOTHING_MADE}
+            self.will.write(self._serial + 1, self._common_right | right, fresh=True)
+
+    def _begin_will(self) -> None:
+        # only with a fresh lease: of another, nobody noted down what was used before
+        if self.will is None and THIS.wills is not None:
+            address = address_of(self._store)
+            if address is not None:
+                self._common_right = {"store": address, "lanes": self._config.layout.namespaces}
+                self.will = THIS.wills.new_will()
 
     def _clear_will(self) -> None:
         if self.will is not None:

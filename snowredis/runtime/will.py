@@ -28,6 +28,8 @@ log = logging.getLogger("snowredis")
 GENERATORS = 8
 # 6 backup bits are the most that a layout has
 LANES = 64
+# of a claim that was not answered yet
+UNKNOWN_WORKER = -1
 # one generator's part of the page: a header, two texts in turn, two rows of marks in turn
 HEADER_BYTES = 8
 MARKS_BYTES = LANES * 8

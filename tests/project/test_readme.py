@@ -1,4 +1,4 @@
-"""The README's Python runs as it stands, on a private Redis."""
+"""The Python of the README and of docs/integrations.md runs as it stands, on a private Redis."""
 
 from __future__ import annotations
 
@@ -17,14 +17,20 @@ from tests.support.servers import redis_server
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
-SNIPPETS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+SNIPPETS = {
+    f"{name}:{number}": snippet
+    for name in ("README.md", "docs/integrations.md")
+    for number, snippet in enumerate(
+        re.findall(r"```python\n(.*?)```", (ROOT / name).read_text("utf-8"), re.DOTALL), 1
+    )
+}
 
 
 def test_there_are_snippets() -> None:
-    assert len(SNIPPETS) >= 4
+    assert len(SNIPPETS) >= 14
 
 
-@pytest.mark.parametrize("snippet", SNIPPETS, ids=range(len(SNIPPETS)))
+@pytest.mark.parametrize("snippet", SNIPPETS.values(), ids=SNIPPETS)
 def test_a_snippet_runs(snippet: str, tmp_path: Path) -> None:
     with redis_server(tmp_path) as server:
         for pool in ("orders", "default"):
@@ -51,8 +57,13 @@ def test_every_setting_in_the_table_is_an_argument_of_connect_and_the_other_way_
     assert told == set(inspect.signature(connect).parameters) - {"clock"}
 
 
-def test_every_file_that_the_readme_names_exists() -> None:
-    for name in re.findall(r"\b(?:scripts|snowredis)/[\w./]+", README):
+@pytest.mark.parametrize(
+    "page", ["README.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+)
+def test_every_file_that_a_page_names_exists(page: str) -> None:
+    for name in re.findall(
+        r"\b(?:scripts|snowredis|examples|docs|tests)/[\w./-]*\w", (ROOT / page).read_text("utf-8")
+    ):
         assert (ROOT / name).exists(), name
 
 

@@ -10,6 +10,7 @@ import signal
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -265,3 +266,47 @@ def test_a_damaged_page_is_no_reason_to_stop(caplog: pytest.LogCaptureFixture) -
     will._texts[will._turn][:4] = b"\xff\xfe{["
     assert wills.read() == []
     assert "could not read what a killed process held" in caplog.text
+
+
+@pytest.mark.parametrize("answered", [True, False], ids=["after", "before"])
+def test_a_claim_that_was_not_answered_is_given_back_too(url: str, answered: bool) -> None:
+    create(url)
+
+    def die_in_the_claim(numbers: memoryview) -> None:
+        ids = connect(url)
+        store = ids._keeper.store
+        claim = store.claim
+
+        def interrupted(*arguments: Any) -> Any:
+            if answered:
+                claim(*arguments)
+            numbers[0] = 1
+            signal.pause()
+
+        store.claim = interrupted  # type: ignore[assignment, method-assign]
+        ids.claim()
+
+    with child(die_in_the_claim) as dying:
+        dying.wait_for(0, 1)
+        dying.kill()
+        (right,) = dying.wills.read()
+        executor.execute(right)
+    with connect(url) as heir:
+        assert heir.next_id() > 0
+
+
+def test_a_claim_that_is_refused_leaves_nothing_to_give_back(url: str) -> None:
+    create(url)
+
+    def be_refused(numbers: memoryview) -> None:
+        with pytest.raises(snowredis.PoolExhausted):
+            connect(url).claim()
+        numbers[0] = 1
+        signal.pause()
+
+    with connect(url) as holder:
+        holder.claim()
+        with child(be_refused) as dying:
+            dying.wait_for(0, 1)
+            dying.kill()
+            assert dying.wills.read() == []

@@ -1,0 +1,85 @@
+"""The apps that test_gunicorn.py and scripts/gunicorn_run serve, ``wsgi`` and ``asgi``, with one generator.
+
+In the environment: POOL_URL; POOL; TTL in s; WORKER_BITS; NOTES, a file. What can be asked for: see answer().
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from array import array
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import snowredis
+from snowredis.core.layout import Layout
+
+bits = int(os.environ.get("WORKER_BITS", "10"))
+# as programs do: made where it is imported, in the arbiter under --preload
+ids = snowredis.connect(
+    os.environ["POOL_URL"],
+    pool=os.environ["POOL"],
+    ttl=float(os.environ["TTL"]),
+    layout=Layout(worker_bits=bits, sequence_bits=20 - bits),
+)
+# one write of a line is one line, whoever else writes
+notes = os.open(os.environ.get("NOTES", os.devnull), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+
+def answer(path: str) -> bytes:
+    """Do what *path* says.
+
+    /ids/N: JSON of the pid, whether there was a lease before, the worker id and N ids. /batch/N: pid, worker id
+    (-1 if there was no lease before) and N ids as 8 bytes each. /hang/S: sleep S s. /stuck/S: the same, deaf to
+    all signals but SIGKILL. /again/: give the worker id back and claim at the next id. A number at the very end
+    names the request; it is noted down with the pid before anything else is done.
+    """
+    _, what, argument, *name = path.split("/")
+    if name:
+        os.write(notes, f"{os.getpid()} {name[0]}\n".encode())
+    held = ids.lease
+    if what == "batch":
+        made = ids.next_ids(int(argument))
+        return array("q", [os.getpid(), -1 if held is None else held.worker, *made]).tobytes()
+    if what == "hang":
+        time.sleep(float(argument))
+    elif what == "stuck":
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        time.sleep(float(argument))
+    elif what == "again":
+        ids.suspend()
+        ids.resume()
+    made = ids.next_ids(int(argument)) if what == "ids" else []
+    lease = ids.lease
+    found = {
+        "pid": os.getpid(),
+        "held": held is not None,
+        "worker": None if lease is None else lease.worker,
+        "renewals": 0 if lease is None else lease.renewals,
+        "ids": made,
+    }
+    return json.dumps(found).encode()
+
+
+def respond(path: str) -> tuple[int, bytes]:
+    try:
+        return 200, answer(path)
+    except snowredis.SnowredisError as error:
+        return 503, f"{os.getpid()} {error!r}".encode()
+
+
+def wsgi(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    status, body = respond(environ["PATH_INFO"])
+    start_response(f"{status} as said", [("Content-Length", str(len(body)))])
+    return [body]
+
+
+async def asgi(scope: dict[str, Any], receive: Callable[[], Any], send: Callable[[Any], Any]) -> None:
+    if scope["type"] != "http":
+        raise ValueError(f"no {scope['type']} here")
+    status, body = respond(scope["path"])
+    headers = [(b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

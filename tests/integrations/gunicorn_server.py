@@ -1,0 +1,182 @@
+"""gunicorn as a process of its own, on a unix socket, with the app of gunicorn_app.py."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from gunicorn.config import Config
+
+import snowredis
+from snowredis.core.layout import Layout
+from snowredis.lease.inspect import PoolInfo, WorkerInfo
+from snowredis.lease.model import PoolConfig
+from tests.support.programs import ROOT
+from tests.support.servers import RedisServer
+
+POOL = "gunicorn"
+# a busy machine starts a server within 3 s
+LIMIT_S = 30.0
+# no lease of a test ends by itself
+TTL_S = 300.0
+# kind of workers -> app, options
+WORKERS = {
+    "sync": ("wsgi", ["--worker-class=sync"]),
+    "gthread": ("wsgi", ["--worker-class=gthread", "--threads=2"]),
+    "gevent": ("wsgi", ["--worker-class=gevent"]),
+    "asgi": ("asgi", ["--worker-class=asgi"]),
+    "uvicorn": ("asgi", ["--worker-class=uvicorn_worker.UvicornWorker"]),
+}
+HOOKS = "from snowredis.integrations.gunicorn import *\n"
+
+
+def eventually(condition: Callable[[], Any], what: str) -> Any:
+    deadline_s = time.monotonic() + LIMIT_S
+    while not (answer := condition()):
+        assert time.monotonic() < deadline_s, f"{what} did not come true in {LIMIT_S} s"
+        time.sleep(0.01)
+    return answer
+
+
+class UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: Path) -> None:
+        super().__init__("localhost", timeout=LIMIT_S)
+        self._path = str(path)
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+class Gunicorn:
+    """One arbiter. Attributes: its process, its log, its socket."""
+
+    def __init__(self, redis_url: str, directory: Path, process: subprocess.Popen[bytes]) -> None:
+        self._url = redis_url
+        self.process = process
+        self.log, self.socket = directory / "gunicorn.log", directory / "http.sock"
+
+    def request(self, path: str) -> tuple[int, bytes]:
+        """Status and body, over a connection of its own."""
+        connection = UnixConnection(self.socket)
+        try:
+            connection.request("GET", path, headers={"Connection": "close"})
+            response = connection.getresponse()
+            return response.status, response.read()
+        finally:
+            connection.close()
+
+    def ask(self, path: str = "/ids/1") -> dict[str, Any]:
+        """What the app answers; it must be able to."""
+        status, body = self.request(path)
+        assert status == 200, body
+        found: dict[str, Any] = json.loads(body)
+        return found
+
+    def workers(self) -> list[WorkerInfo]:
+        return snowredis.WorkerPool(self._url, POOL).workers()
+
+    def info(self) -> PoolInfo:
+        return snowredis.WorkerPool(self._url, POOL).info()
+
+    def holders(self) -> set[int]:
+        """pids of those who hold a lease."""
+        return {worker.pid for worker in self.workers()}
+
+    def processes(self) -> set[int]:
+        """pids of the arbiter's children."""
+        pid = self.process.pid
+        return set(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+
+    def wait_until_ready(self, workers: int) -> set[int]:
+        """Until so many workers, and nobody else, hold leases; answers their pids."""
+
+        def ready() -> set[int]:
+            assert self.process.poll() is None, self.log.read_text()
+            holders = self.holders()
+            return holders if len(holders) == workers and holders == self.processes() else set()
+
+        found: set[int] = eventually(ready, f"{workers} workers with leases")
+        return found
+
+    def send(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        """Exit code of the arbiter."""
+        self.send(number)
+        try:
+            return self.process.wait(LIMIT_S)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(self.log.read_text()) from None
+
+
+def create_pool(url: str, *, ttl_s: float = TTL_S, worker_bits: int = 10) -> None:
+    """Say that the pool is new, so that nobody waits."""
+    layout = Layout(worker_bits=worker_bits, sequence_bits=20 - worker_bits)
+    config = PoolConfig(name=POOL, layout=layout, ttl_ms=int(ttl_s * 1000))
+    snowredis.WorkerPool(url, POOL).create(config, time.time_ns() // 1_000_000)
+
+
+@contextmanager
+def gunicorn(
+    server: RedisServer,
+    directory: Path,
+    *options: str,
+    conf: str = HOOKS,
+    app: str = "wsgi",
+    bind: str = "",
+    log_level: str = "debug",
+    ttl_s: float = TTL_S,
+    worker_bits: int = 10,
+    **more: str,
+) -> Iterator[Gunicorn]:
+    """gunicorn with *conf* as its configuration, *options* on its command line and *more* in its environment."""
+    settings = directory / "conf.py"
+    settings.write_text(conf)
+    arguments = ["--config", str(settings), "--bind", bind or f"unix:{directory / 'http.sock'}"]
+    arguments += ["--worker-tmp-dir", str(directory), "--log-level", log_level]
+    if "control_socket_disable" in Config().settings:
+        arguments.append("--no-control-socket")
+    with (directory / "gunicorn.log").open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "gunicorn", *arguments, *options]
+            + [f"tests.integrations.gunicorn_app:{app}"],
+            cwd=ROOT,
+            env={
+                **os.environ,
+                "PYTHONPATH": str(ROOT),
+                "POOL_URL": server.url,
+                "POOL": POOL,
+                "TTL": str(ttl_s),
+                "WORKER_BITS": str(worker_bits),
+                **more,
+            },
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+    running = Gunicorn(server.url, directory, process)
+    try:
+        eventually(
+            lambda: "Listening at" in running.log.read_text() or process.poll() is not None, "a socket"
+        )
+        yield running
+    finally:
+        if process.poll() is None:
+            children = running.processes()
+            process.kill()
+            process.wait()
+            for pid in children:
+                os.kill(pid, signal.SIGKILL)

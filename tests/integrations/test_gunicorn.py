@@ -1,0 +1,355 @@
+"""gunicorn: real arbiters on a private Redis: all kinds of workers, reloads, kills, and a Redis that is away."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("gunicorn")
+
+from gunicorn.config import Config
+
+from snowredis import api
+from snowredis.integrations import gunicorn as hooks
+from snowredis.runtime import executor
+from tests.integrations.gunicorn_server import WORKERS, Gunicorn, create_pool, eventually, gunicorn
+from tests.support.programs import ROOT
+from tests.support.servers import RedisServer
+
+FAILED = "failed; gunicorn goes on"
+
+
+@pytest.fixture
+def serve(server: RedisServer, tmp_path: Path) -> Callable[..., Any]:
+    server.client().flushdb()
+    create_pool(server.url)
+    return partial(gunicorn, server, tmp_path)
+
+
+@contextlib.contextmanager
+def in_the_background(running: Gunicorn, path: str) -> Iterator[None]:
+    """A request that the server may cut off; it has begun when the block does."""
+
+    def request() -> None:
+        with contextlib.suppress(OSError):
+            running.request(path)
+
+    before = len(running.log.read_text())
+    thread = threading.Thread(target=request)
+    thread.start()
+    what = path.rpartition("/")[0]
+    eventually(lambda: f"GET {what}" in running.log.read_text()[before:], "the request")
+    yield
+    thread.join()
+
+
+@pytest.mark.parametrize("preload", [False, True], ids=["", "preload"])
+@pytest.mark.parametrize("kind", WORKERS)
+def test_worker_ids_come_and_go_with_the_workers(serve: Any, kind: str, preload: bool) -> None:
+    pytest.importorskip({"gevent": "gevent", "uvicorn": "uvicorn_worker"}.get(kind, "gunicorn"))
+    app, options = WORKERS[kind]
+    with serve("--workers=2", *options, *["--preload"] * preload, app=app) as running:
+        made: list[int] = []
+
+        def ask_all(pids: set[int]) -> None:
+            """Until each of *pids* has answered; all of them had their worker ids before."""
+            silent = set(pids)
+            while silent:
+                found = running.ask("/ids/20")
+                assert found["held"]
+                made.extend(found["ids"])
+                silent.discard(found["pid"])
+
+        first = running.wait_until_ready(2)
+        ask_all(first)
+        assert {worker.label for worker in running.workers()} == {
+            f"gunicorn tests.integrations.gunicorn_app:{app}"
+        }
+
+        running.send(signal.SIGHUP)
+        eventually(lambda: not first & running.processes(), "a reload")
+        second = running.wait_until_ready(2)
+        ask_all(second)
+
+        killed = second.pop()
+        os.kill(killed, signal.SIGKILL)
+        eventually(lambda: killed not in running.holders(), "a lease given back")
+        ask_all(running.wait_until_ready(2))
+
+        assert running.end() == 0
+        eventually(lambda: running.workers() == [], "no lease")
+        assert len(set(made)) == len(made)
+        assert FAILED not in running.log.read_text()
+
+
+def test_workers_that_are_replaced_after_some_requests_give_theirs_back(serve: Any) -> None:
+    with serve("--workers=2", "--max-requests=5", "--max-requests-jitter=3") as running:
+        answers = [running.ask("/ids/10") for _ in range(40)]
+        assert all(found["held"] for found in answers)
+        assert len({found["pid"] for found in answers}) >= 5
+        made = [an_id for found in answers for an_id in found["ids"]]
+        assert len(set(made)) == len(made)
+        running.wait_until_ready(2)
+        assert running.end() == 0
+        assert running.workers() == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT])
+def test_a_quick_stop_leaves_no_lease(serve: Any, number: int) -> None:
+    with serve("--workers=2") as running:
+        running.wait_until_ready(2)
+        assert running.end(number) == 0
+        assert running.workers() == []
+
+
+@pytest.mark.parametrize("how", ["hang", "stuck"])
+def test_a_worker_that_hangs_is_killed_and_its_worker_id_given_back(serve: Any, how: str) -> None:
+    with serve("--timeout=1") as running:
+        (hung,) = running.wait_until_ready(1)
+        with in_the_background(running, f"/{how}/60"):
+            eventually(lambda: hung not in running.holders(), "a lease given back")
+        assert running.ask()["pid"] != hung
+        assert running.wait_until_ready(1) != {hung}
+        assert "WORKER TIMEOUT" in running.log.read_text()
+
+
+def test_a_worker_that_does_not_end_in_time_leaves_no_lease(serve: Any) -> None:
+    with serve("--graceful-timeout=1") as running:
+        running.wait_until_ready(1)
+        with in_the_background(running, "/stuck/60"):
+            assert running.end() == 0
+        eventually(lambda: running.workers() == [], "no lease")
+
+
+@pytest.mark.parametrize("preload", [False, True], ids=["", "preload"])
+def test_greenlets_wait_for_a_claim_that_another_one_makes(
+    serve: Any, server: RedisServer, preload: bool
+) -> None:
+    pytest.importorskip("gevent")
+    with serve("--worker-class=gevent", *["--preload"] * preload) as running:
+        running.wait_until_ready(1)
+        assert running.ask("/again/")["worker"] is None
+        server.client().client_pause(300, all=True)
+        answers: list[int] = []
+        threads = [
+            threading.Thread(target=lambda: answers.append(running.request("/ids/5")[0])) for _ in range(20)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert answers == [200] * 20
+
+
+@pytest.mark.parametrize("preload", [False, True], ids=["", "preload"])
+def test_greenlets_renew_leases(own_server: RedisServer, tmp_path: Path, preload: bool) -> None:
+    pytest.importorskip("gevent")
+    create_pool(own_server.url, ttl_s=3)
+    options = ["--worker-class=gevent", *["--preload"] * preload]
+    with gunicorn(own_server, tmp_path, *options, ttl_s=3) as running:
+        eventually(lambda: running.ask("/ids/5")["renewals"] >= 3, "renewals")
+
+
+def test_gevent_may_be_patched_in_the_configuration(serve: Any) -> None:
+    pytest.importorskip("gevent")
+    conf = "from gevent import monkey\nmonkey.patch_all()\nfrom snowredis.integrations.gunicorn import *\n"
+    with serve("--worker-class=gevent", "--workers=2", "--preload", conf=conf) as running:
+        killed = running.wait_until_ready(2).pop()
+        os.kill(killed, signal.SIGKILL)
+        eventually(lambda: killed not in running.holders(), "a lease given back")
+        running.wait_until_ready(2)
+        assert running.ask()["held"]
+        assert running.end() == 0
+        assert running.workers() == []
+        assert "MonkeyPatchWarning" not in running.log.read_text()
+
+
+def test_workers_boot_without_redis_and_make_ids_when_it_is_back(
+    own_server: RedisServer, tmp_path: Path
+) -> None:
+    own_server.kill()
+    with gunicorn(own_server, tmp_path, "--workers=2") as running:
+        # both have asked for a worker id in vain
+        booted: set[int] = set()
+        while len(booted) < 2:
+            booted.add(running.ask("/pid/")["pid"])
+        assert running.ask("/pid/")["worker"] is None
+        status, body = running.request("/ids/1")
+        assert status == 503
+        assert b"StoreUnavailable" in body
+        own_server.start()
+        create_pool(own_server.url)
+        assert running.ask("/ids/1")["ids"]
+        assert running.end() == 0
+        assert running.workers() == []
+        assert running.log.read_text().count("Booting worker") == 2
+
+
+def test_a_redis_that_hangs_is_no_reason_not_to_serve(own_server: RedisServer, tmp_path: Path) -> None:
+    create_pool(own_server.url)
+    own_server.kill(signal.SIGSTOP)
+    with gunicorn(own_server, tmp_path, "--timeout=1") as running:
+        assert running.ask("/pid/")["worker"] is None
+        assert running.log.read_text().count("Booting worker") == 1
+        own_server.kill(signal.SIGCONT)
+        assert running.ask("/ids/1")["ids"]
+
+
+def test_a_worker_that_is_killed_while_redis_is_away_is_replaced_at_once(
+    own_server: RedisServer, tmp_path: Path
+) -> None:
+    create_pool(own_server.url)
+    with gunicorn(own_server, tmp_path, "--workers=2", "--timeout=4") as running:
+        first = running.wait_until_ready(2)
+        killed = first.pop()
+        own_server.kill(signal.SIGSTOP)
+        os.kill(killed, signal.SIGKILL)
+        answers: set[int] = set()
+
+        def somebody_new() -> bool:
+            answers.add(running.ask("/pid/")["pid"])
+            return bool(answers - first - {killed})
+
+        eventually(somebody_new, "a new worker")
+        assert killed not in answers
+        own_server.kill(signal.SIGCONT)
+        eventually(lambda: killed not in running.holders(), "a lease given back")
+        eventually(lambda: running.ask() and len(running.holders()) == 2, "worker ids for both")
+
+
+def test_a_full_pool_is_no_reason_not_to_serve(serve: Any, server: RedisServer) -> None:
+    server.client().flushdb()
+    create_pool(server.url, worker_bits=1)
+    with serve("--workers=3", worker_bits=1) as running:
+        eventually(lambda: len(running.processes()) == 3 and len(running.holders()) == 2, "a full pool")
+        eventually(lambda: b"PoolExhausted" in running.request("/ids/1")[1], "a refusal")
+        running.send(signal.SIGTTOU)
+        eventually(
+            lambda: running.request("/ids/1") and running.holders() == running.processes(),
+            "worker ids for all",
+        )
+        assert running.end() == 0
+        assert running.workers() == []
+
+
+def test_hooks_of_ones_own_run_too_whatever_becomes_of_them(serve: Any, tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    conf = f"""
+from snowredis.integrations import gunicorn
+
+def note(text):
+    with open({str(notes)!r}, "a") as file:
+        print(text, file=file)
+
+def post_fork(server, worker):
+    note("post_fork")
+
+def worker_exit(server, worker):
+    note("worker_exit")
+    raise ValueError("mine")
+
+def child_exit(server, worker):
+    note("child_exit")
+
+gunicorn.install(globals())
+"""
+    with serve(conf=conf) as running:
+        (killed,) = running.wait_until_ready(1)
+        os.kill(killed, signal.SIGKILL)
+        eventually(lambda: killed not in running.holders(), "a lease given back")
+        running.wait_until_ready(1)
+        assert running.end() == 0
+        assert running.workers() == []
+        assert "ValueError: mine" in running.log.read_text()
+    lines = notes.read_text().split()
+    assert sorted(lines) == ["child_exit"] * 2 + ["post_fork"] * 2 + ["worker_exit"]
+
+
+def test_hooks_may_come_with_a_reload(serve: Any, tmp_path: Path) -> None:
+    with serve(conf="") as running:
+        eventually(running.processes, "a worker")
+        (first,) = running.processes()
+        assert not running.ask()["held"]
+        (tmp_path / "conf.py").write_text("from snowredis.integrations.gunicorn import *\n")
+        running.send(signal.SIGHUP)
+        eventually(lambda: first not in running.processes(), "a reload")
+        running.wait_until_ready(1)
+        assert running.ask()["held"]
+        assert running.end() == 0
+        assert FAILED not in running.log.read_text()
+
+
+# --- in this process -------------------------------------------------------------------------------
+
+
+def test_gunicorn_takes_the_hooks_as_they_are_and_installed() -> None:
+    def on_exit(server: Any) -> None:
+        raise AssertionError
+
+    settings: dict[str, Any] = {"bind": "unix:nowhere", "on_exit": on_exit}
+    hooks.install(settings)
+    assert set(settings) == {"bind", *hooks.__all__}
+    for name in hooks.__all__:
+        Config().set(name, settings[name])
+        Config().set(name, getattr(hooks, name))
+    with pytest.raises(AssertionError):
+        settings["on_exit"](SimpleNamespace(WORKERS={}))
+
+
+def test_the_module_itself_is_a_configuration() -> None:
+    # gunicorn --config python:snowredis.integrations.gunicorn takes every global that is called as a setting is
+    assert set(vars(hooks)) & set(Config().settings) == set(hooks.__all__)
+
+
+def test_no_hook_raises(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    # every generator of this process would claim
+    monkeypatch.delattr(api, "claim_all")
+    for name in hooks.__all__:
+        caplog.clear()
+        arguments = (object(),) if name in ("on_exit", "post_worker_init") else (object(), object())
+        getattr(hooks, name)(*arguments)
+        # a worker from before a reload that brought the hooks
+        assert name == "child_exit" or f"{name}() {FAILED}" in caplog.text
+    hooks.on_exit(SimpleNamespace(log=logging.getLogger("gunicorn.error")))
+    assert caplog.records[-1].name == "gunicorn.error"
+
+
+def test_gunicorn_ends_when_what_its_workers_left_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[Any] = []
+
+    def start(rights: list[dict[str, Any]]) -> subprocess.Popen[bytes] | None:
+        if rights:
+            started.append(subprocess.Popen([sys.executable, "-c", ""]))
+        return started[-1] if rights else None
+
+    monkeypatch.setattr(executor, "start", start)
+    killed = SimpleNamespace(pid=0, snowredis_wills=SimpleNamespace(read=lambda: [{}]))
+    at_the_end = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    worker = SimpleNamespace(pid=at_the_end.pid, snowredis_wills=SimpleNamespace(read=lambda: [{}, {}]))
+    hooks.child_exit(None, killed)
+    at_the_end.kill()
+    hooks.on_exit(SimpleNamespace(WORKERS={worker.pid: worker}))
+    assert [process.returncode for process in started] == [0, 0]
+    at_the_end.communicate()
+
+
+def test_the_arbiter_imports_nothing_that_gevent_patches_later() -> None:
+    program = (
+        "import sys, snowredis.integrations.gunicorn; print(*{'asyncio', 'redis', 'ssl'} & set(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=30
+    )
+    assert (done.stdout.split(), done.stderr) == ([], "")
