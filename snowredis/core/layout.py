@@ -9,8 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from time import time_ns
+from typing import TYPE_CHECKING, Any
 
 from snowredis.errors import InvalidId, LayoutError
+
+if TYPE_CHECKING:
+    from snowredis.core.columns import Columns
 
 __all__ = ["MAX_ID", "Layout", "Parts", "check_id", "shown", "utc_from_ms"]
 
@@ -307,6 +311,19 @@ class Layout:
             sequence=an_id >> self.sequence_shift & ((1 << self.sequence_bits) - 1),
             tick=tick,
         )
+
+    def decode_many(self, ids: Any) -> Columns:
+        """Take many ids apart at once: columns of int64, with numpy if that is installed.
+
+        Args:
+            ids: array('q'), numpy integers, any buffer of int64 or of bytes that holds some, or a list of ints.
+
+        Raises:
+            InvalidId: as decode(), with the place of the first that cannot be read.
+        """
+        from snowredis.core.columns import decode_many
+
+        return decode_many(self, ids)
 
     def id_range(self, start: datetime | int, end: datetime | int) -> tuple[int, int]:
         """The ids of a time window: (low, high) for ``WHERE id >= low AND id < high``.

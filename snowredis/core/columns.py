@@ -1,0 +1,95 @@
+"""Take many ids apart at once. Pure; with numpy where that is installed, which no import of snowredis loads."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from snowredis.core.layout import shown
+from snowredis.errors import InvalidId
+
+if TYPE_CHECKING:
+    from snowredis.core.layout import Layout
+
+
+class Columns(NamedTuple):
+    """The fields of many ids: an int64 array each, numpy's or array('q'), in the order of the ids.
+
+    Attributes:
+        timestamp_ms: the beginning of the tick, ms since 1970.
+        tick: counted from the layout's epoch.
+    """
+
+    timestamp_ms: Any
+    datacenter: Any
+    backup: Any
+    worker: Any
+    sequence: Any
+    tick: Any
+
+
+def decode_many(layout: Layout, ids: Any) -> Columns:
+    """See Layout.decode_many()."""
+    flat: Any = _as_int64(ids)
+    numpy = _numpy()
+    if numpy is not None:
+        flat = numpy.asarray(flat)
+        wrong = (flat < 0) | (flat >> layout.total_bits != 0)
+        at = int(wrong.argmax()) if wrong.any() else -1
+    else:
+        wrong_at = (at for at, an_id in enumerate(flat) if an_id < 0 or an_id >> layout.total_bits)
+        at = next(wrong_at, -1)
+    if at >= 0:
+        raise InvalidId(
+            f"{flat[at]} at place {at} is no id of the layout {layout}, which has {layout.total_bits} bits. Nothing "
+            "was decoded; give the layout that the ids were made with."
+        )
+
+    def part(shift: int, bits: int) -> Any:
+        mask = (1 << bits) - 1
+        return (flat >> shift & mask) if numpy else array("q", [an_id >> shift & mask for an_id in flat])
+
+    ticks = part(layout.timestamp_shift, layout.timestamp_bits)
+    return Columns(
+        layout.epoch_ms + ticks * layout.tick_ms if numpy else array("q", map(layout.ms_at, ticks)),
+        part(layout.datacenter_shift, layout.datacenter_bits),
+        part(layout.backup_shift, layout.backup_bits),
+        part(layout.worker_shift, layout.worker_bits),
+        part(layout.sequence_shift, layout.sequence_bits),
+        ticks,
+    )
+
+
+def _numpy() -> Any:
+    try:
+        import numpy as np
+    except ImportError:
+        return None
+    return np
+
+
+def _as_int64(ids: Any) -> memoryview | array[int]:
+    """*ids*, flat: the buffer itself if it holds 64-bit integers or bytes of such, else a copy."""
+    try:
+        view = memoryview(ids)
+    except TypeError:
+        return array("q", _each(ids))
+    whole = view.format in ("q", "l", "Q", "L") and view.itemsize == 8
+    if not whole and (view.format not in ("B", "b", "c") or view.nbytes % 8):
+        raise InvalidId(
+            f"{view.nbytes} bytes of format {view.format!r} hold no ids. Nothing was decoded; give 64-bit integers "
+            "(format 'q'), or bytes that hold some."
+        )
+    if not view.nbytes:
+        return array("q")
+    return (view if view.c_contiguous else memoryview(view.tobytes())).cast("B").cast("q")
+
+
+def _each(ids: Iterable[Any]) -> Iterator[int]:
+    for at, an_id in enumerate(ids):
+        if isinstance(an_id, bool) or not isinstance(an_id, int) or not 0 <= an_id < 1 << 63:
+            raise InvalidId(
+                f"{shown(an_id)} at place {at} is no id: ints of 0 to 2**63 - 1 are. Nothing was decoded."
+            )
+        yield an_id
