@@ -109,3 +109,11 @@ need_redis() {
     fi
     say "redis: $(redis_on_path || echo "no redis-server of 6.2 or later is to be had; fakeredis stands in for it, and tests that need a real one are skipped")"
 }
+
+# what some tests use and others do without; it compiles for a minute, and not everywhere
+try_uwsgi() {
+    if [ ! -x "$VENV/bin/uwsgi" ] && [ ! -e "$VENV/no-uwsgi" ] && command -v cc >/dev/null; then
+        say "install uwsgi"
+        quietly "$VENV/bin/python" -m pip install --disable-pip-version-check uwsgi >/dev/null 2>&1 || touch "$VENV/no-uwsgi"
+    fi
+}
