@@ -168,7 +168,7 @@ def test_a_reload_gives_the_old_workers_ids_back(site: Any, options: tuple[str, 
     eventually(lambda: running.get(4) - old, "an answer of a new worker")
     eventually(lambda: not running.holders() & old, "the end of the old ones' leases")
     # a worker that is told to end while it boots may be killed with what it has
-    eventually(lambda: len(running.holders()) == 2, "the leases of the new ones")
+    eventually(lambda: running.get(4) and len(running.holders()) == 2, "the leases of the new ones")
     running.end()
     assert running.holders() == set()
     assert len(set(running.made)) == len(running.made)
@@ -180,7 +180,7 @@ def test_a_worker_that_served_its_last_request_gives_its_worker_ids_back(site: A
     eventually(lambda: not running.get(8) & old, "answers of new workers only")
     eventually(lambda: not running.holders() & old, "the end of the old ones' leases")
     # a worker that is told to end while it boots may be killed with what it has
-    eventually(lambda: len(running.holders()) == 2, "the leases of the new ones")
+    eventually(lambda: running.get(4) and len(running.holders()) == 2, "the leases of the new ones")
     running.end()
     assert running.holders() == set()
     assert len(set(running.made)) == len(running.made)
