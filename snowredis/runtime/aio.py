@@ -102,8 +102,8 @@ class AsyncIds(Batches):
             if self._ended:
                 return 0, None
             an_id, decision = self._advance(only_claim=False)
-            if isinstance(decision, Wait) and decision.clock_back:
-                self._note_clock_back(decision.ms, "waiting")
+            if isinstance(decision, Wait):
+                self._note_wait(decision)
             if self._guard.generation != generation or not self._guard.alive:
                 return 0, None
             return an_id, decision
@@ -120,6 +120,10 @@ class AsyncIds(Batches):
     @property
     def _ended(self) -> bool:
         """Whether there is no id to be had without a word to the caller: closed, or suspended."""
+        raise NotImplementedError
+
+    def _note_wait(self, wait: Wait) -> None:
+        """Count what is about to be waited for."""
         raise NotImplementedError
 
     def make_ready(self) -> None:

@@ -105,7 +105,7 @@ class TickBlocks(Window):
         block, state = self._block, self._state
         return self._ids_made + max(0, state.size - operator.length_hint(block[2]))
 
-    def _note_clock_back(self, behind_ms: float, what: str) -> None:
+    def _note_clock_back(self, behind_ms: float, step: str) -> None:
         """Called when another namespace is in use because of it."""
         raise NotImplementedError
 
@@ -177,7 +177,7 @@ class TickBlocks(Window):
         an_id = next(ids, 0)
         if state.serial == held.serial and state.lanes.current != lane:
             behind_ms = layout.ms_at(state.tick) - now_ns // 1_000_000
-            self._note_clock_back(behind_ms, f"using namespace {lane}")
+            self._note_clock_back(behind_ms, "namespace")
         return an_id
 
     def _swap(

@@ -29,6 +29,7 @@ from snowredis.errors import (
 from snowredis.lease.model import Store
 from snowredis.runtime.aio import AsyncIds
 from snowredis.runtime.clock import SYSTEM, Clock
+from snowredis.runtime.counts import CLOCK_BACK_STEPS, Counts
 from snowredis.runtime.deadlines import Deadlines
 from snowredis.runtime.exit import EXIT
 from snowredis.runtime.fork import GUARD, ForkGuard
@@ -53,7 +54,6 @@ class Generator(AsyncIds):
     __slots__ = (
         "__weakref__",
         "_claim_timeout_s",
-        "_clock_backs",
         "_closed",
         "_suspended",
         "_failing",
@@ -91,7 +91,6 @@ class Generator(AsyncIds):
         self._random_bytes = random_bytes
         self._closed = self._suspended = self._failing = False
         self._heartbeat: Heartbeat | None = None
-        self._clock_backs = 0
         self._last_rate = (clock.monotonic(), 0)
         self._replace_again_s = -1e9
         self._noted: Lanes | None = None
@@ -120,6 +119,11 @@ class Generator(AsyncIds):
     @property
     def closed(self) -> bool:
         return self._closed
+
+    @property
+    def counts(self) -> Counts:
+        """What happened to it so far: waits, clock-backs, renewals."""
+        return self._keeper.counts
 
     def claim(self) -> Lease:
         """Claim a worker id now, if there is none yet, and wait until it may be used.
@@ -166,8 +170,7 @@ class Generator(AsyncIds):
                     return an_id
                 continue
             if isinstance(decision, Wait):
-                if decision.clock_back:
-                    self._note_clock_back(decision.ms, "waiting")
+                self._note_wait(decision)
                 self._sleep(decision.ms / 1000)
             elif isinstance(decision, NotOpen):
                 deadline.wait_for_opening(decision.ms)
@@ -176,7 +179,7 @@ class Generator(AsyncIds):
             elif isinstance(decision, Replace):
                 self._replace(decision.behind_ms)
             elif isinstance(decision, Refuse):
-                self._note_clock_back(decision.behind_ms, "refusing ids")
+                self._note_clock_back(decision.behind_ms, "refusal")
                 raise ClockMovedBack(decision.behind_ms, self._rules.policy)
             else:
                 deadline.claim()
@@ -246,21 +249,29 @@ class Generator(AsyncIds):
         except (PoolExhausted, ClockMovedBack, StoreUnavailable) as error:
             cause = error
         if claimed.settling_ms or cause is not None:
-            self._note_clock_back(behind_ms, "refusing ids")
+            self._note_clock_back(behind_ms, "refusal")
             self._replace_again_s = now_s + RETRY_S
             raise ClockMovedBack(behind_ms, self._rules.policy) from cause
         old = claimed.replaced
         if old is not None:
-            self._note_clock_back(behind_ms, "using another worker id")
+            self._note_clock_back(behind_ms, "worker")
             self._hand_over(old)
 
-    def _note_clock_back(self, behind_ms: float, what: str) -> None:
+    def _note_clock_back(self, behind_ms: float, step: str) -> None:
         """Count and log it, once for each place that the clock came from."""
-        if self._noted is self._state.lanes and "another" not in what and "namespace" not in what:
-            return
-        self._noted = self._state.lanes
-        self._clock_backs += 1
-        log.warning("pool %s: the clock went back by %d ms: %s", self.pool, behind_ms, what)
+        if step in ("wait", "refusal"):
+            if self._noted is self._state.lanes:
+                return
+            self._noted = self._state.lanes
+        self.counts.clock_back(step)
+        log.warning("pool %s: the clock went back by %d ms: %s", self.pool, behind_ms, CLOCK_BACK_STEPS[step])
+
+    def _note_wait(self, wait: Wait) -> None:
+        if wait.clock_back:
+            self._note_clock_back(wait.ms, "wait")
+        elif wait.ms:
+            self.counts.ceiling_waits += 1
+            self.counts.ceiling_wait_s += wait.ms / 1000
 
     def _sleep(self, seconds: float) -> None:
         if seconds > 0:
@@ -332,9 +343,7 @@ class Generator(AsyncIds):
         since_s, before = self._last_rate
         rate = int((made - before) / (now_s - since_s)) if now_s > since_s else 0
         self._last_rate = (now_s, made)
-        return (
-            f"{made},{max(0, rate)},{self._keeper.offset_ms},{self._state.lanes.current},{self._clock_backs}"
-        )
+        return f"{made},{max(0, rate)},{self._keeper.offset_ms},{self._state.lanes.current},{self.counts.clock_backs}"
 
     # --- the end -----------------------------------------------------------------------------------
 
@@ -384,7 +393,6 @@ class Generator(AsyncIds):
         """In a forked child: forget the parent's lease; the first next_id() claims another worker id."""
         self._forget(self._random_bytes(8))
         self._heartbeat = None
-        self._clock_backs = 0
         self._readying = None
         self._keeper.after_fork()
 

@@ -28,6 +28,7 @@ from snowredis.lease.model import (
     check_status,
 )
 from snowredis.runtime.clock import Clock
+from snowredis.runtime.counts import Counts
 from snowredis.runtime.fork import ForkGuard
 from snowredis.runtime.process import THIS
 from snowredis.runtime.will import UNKNOWN_WORKER, Will, address_of
@@ -104,6 +105,7 @@ class Keeper:
         self._claim_token = ""
         self._owner = ""
         self._common_right: dict[str, Any] = {}
+        self.counts = Counts()
         self.held: Held | None = None
         # where it is written down for the parent, if that wants to know
         self.will: Will | None = None
@@ -128,6 +130,7 @@ class Keeper:
         self._busy = False
         self.held = self.will = None
         self._claim_token = self._owner = ""
+        self.counts = Counts()
 
     @contextlib.contextmanager
     def _exclusively(self) -> Iterator[None]:
@@ -242,6 +245,7 @@ class Keeper:
             # before anybody can make an id with it
             self._write_will(fresh, NOTHING_MADE, fresh=True)
             self.held = fresh
+            self.counts.claims += 1
         log.info("pool %s: claimed worker id %d", self._config.name, worker)
         return Claimed(replaced=replaced)
 
@@ -315,9 +319,11 @@ class Keeper:
                 stats=stats,
                 owner=self._who(),
             )
+            began_s = self._clock.monotonic()
             try:
                 answer = self._store.renew(request, self.seen)
             except SnowredisError as error:
+                self.counts.renewals_failed += 1
                 # counted from the end: an attempt may have taken all its time
                 self._tried_at_s = self._clock.monotonic()
                 self.last_error = error
@@ -330,6 +336,7 @@ class Keeper:
             if answer.status == "lost":
                 self.held = None
                 self._clear_will()
+                self.counts.leases_lost += 1
                 self.lost_worker = held.lease.worker
                 log.warning(
                     "pool %s: lost worker id %d: %s; claiming another",
@@ -338,6 +345,8 @@ class Keeper:
                     answer.rest[0],
                 )
                 return False
+            self.counts.renewals += 1
+            self.counts.round_trip_s = self._clock.monotonic() - began_s
             until_ms = max(int(answer.rest[0]), held.lease.until_ms)
             lease = replace(
                 held.lease,

@@ -1,0 +1,76 @@
+"""What a generator counts, for metrics."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import snowredis
+from snowredis.testing import ManualClock, MemoryPool, memory_pool
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def pool(clock: ManualClock) -> MemoryPool:
+    return memory_pool(clock=clock)
+
+
+def test_waits_at_the_ceiling_are_counted_with_their_time(pool: MemoryPool) -> None:
+    ids = pool.connect(layout="41/0/2/10/4")
+    ids.next_ids(16 * 5)
+    assert ids.counts.ceiling_waits == 4
+    assert ids.counts.ceiling_wait_s == pytest.approx(0.004, abs=0.001)
+
+
+def test_waits_of_coroutines_are_counted_too(pool: MemoryPool) -> None:
+    ids = pool.connect(layout="41/0/2/10/4")
+    asyncio.run(ids.anext_ids(16 * 5))
+    assert ids.counts.ceiling_waits == 4
+
+
+def test_every_step_of_the_ladder_is_counted_apart(pool: MemoryPool, clock: ManualClock) -> None:
+    ids = pool.connect(layout="41/0/1/1/10")
+    ids.next_id()
+    clock.step(-5)
+    ids.next_id()
+    assert (ids.counts.clock_back_waits, ids.counts.clock_backs) == (1, 1)
+    clock.step(-100)
+    ids.next_id()
+    assert (ids.counts.clock_back_namespaces, ids.counts.clock_backs) == (1, 2)
+    clock.step(-100)
+    ids.next_id()
+    assert (ids.counts.clock_back_workers, ids.counts.clock_backs) == (1, 3)
+    assert ids.counts.claims == 2
+
+
+def test_a_clock_that_is_refused_is_counted(pool: MemoryPool, clock: ManualClock) -> None:
+    ids = pool.connect(clock_policy="raise")
+    ids.next_id()
+    clock.step(-5)
+    with pytest.raises(snowredis.ClockMovedBack):
+        ids.next_id()
+    assert (ids.counts.clock_back_refusals, ids.counts.clock_backs) == (1, 1)
+
+
+def test_renewals_and_lost_leases_are_counted(pool: MemoryPool, clock: ManualClock) -> None:
+    ids = pool.connect(layout="41/0/2/0/10", ttl=3)
+    ids.next_id()
+    ids.beat()
+    assert (ids.counts.claims, ids.counts.renewals, ids.counts.leases_lost) == (1, 1, 0)
+    clock.advance(60_000)
+    heir = pool.connect(layout="41/0/2/0/10", ttl=3)
+    heir.next_id()
+    ids.beat()
+    assert ids.counts.leases_lost == 1
+
+
+def test_a_child_counts_anew(pool: MemoryPool) -> None:
+    ids = pool.connect()
+    ids.next_id()
+    ids.after_fork()
+    assert ids.counts.claims == 0
