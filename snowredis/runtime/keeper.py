@@ -103,7 +103,7 @@ class Keeper:
         self._busy = False
         self._serial = 0
         self._claim_token = ""
-        self._owner = ""
+        self._owner, self._owner_pid = "", 0
         self._common_right: dict[str, Any] = {}
         self.counts = Counts()
         self.held: Held | None = None
@@ -177,10 +177,12 @@ class Keeper:
         return answer
 
     def _who(self) -> str:
-        if not self._owner:
+        # read first: of a fork in between, the child's next call finds another pid
+        pid = os.getpid()
+        if not self._owner or self._owner_pid != pid:
             label = self._label or THIS.label
-            who = {"host": socket.gethostname()[:100], "pid": os.getpid(), "label": label[:100]}
-            self._owner = json.dumps(who, separators=(",", ":"))
+            who = {"host": socket.gethostname()[:100], "pid": pid, "label": label[:100]}
+            self._owner, self._owner_pid = json.dumps(who, separators=(",", ":")), pid
         return self._owner
 
     def claim(self, *, wait_ms: int, instead_of: int = 0) -> Claimed:

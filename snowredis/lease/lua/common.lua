@@ -98,13 +98,14 @@ local function open_pool()
     'next')
   if v[1] and v[1] ~= signature then return nil, v[1] end
   local info = redis.call('INFO', 'server')
-  local run_id = string.match(info, 'run_id:(%x+)') or ''
+  -- a plain search: this runs for every heartbeat, and a pattern takes as long as INFO itself
+  local _, at = string.find(info, 'run_id:', 1, true)
+  local run_id = at and string.match(info, '^%x+', at + 1) or ''
   -- where masters follow one another, a process may come back as master with another's data; each promotion
   -- changes this
   if slack > 0 then
     run_id = run_id .. '-' .. (string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)') or '')
   end
-  local uptime = tonumber(string.match(info, 'uptime_in_seconds:(%d+)') or '0')
   local pool = { floor = tonumber(v[2] or '0'), incarnation = v[3] or '', run_id = run_id,
     version = tonumber(v[5] or '0'), records = tonumber(v[7] or '0'), next = tonumber(v[8] or '0') }
   local last = tonumber(v[6] or '0')
@@ -118,6 +119,7 @@ local function open_pool()
     -- alone, and the pool is there: whatever was lost was lost before this server started
     -- (uptime is the difference of two times that were cut to seconds: one too many or too few), unless
     -- a client saw a newer pool in this very server: then an old copy was put in its place meanwhile
+    local uptime = tonumber(string.match(info, 'uptime_in_seconds:(%d+)') or '0')
     if slack == 0 and seen_raised < now - (uptime + 1) * 1000 - skew then
       lost_at = math.min(now, now - (uptime - 1) * 1000)
     end
