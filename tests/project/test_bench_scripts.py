@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -12,63 +13,124 @@ import pytest
 from snowredis import embedded
 from snowredis.errors import StoreUnavailable
 
-SCRIPTS = Path(__file__).parents[2] / "scripts"
+ROOT = Path(__file__).parents[2]
+SCRIPTS = ROOT / "scripts"
+BENCH = "_bench/__main__.py"
+PAGE = (ROOT / "docs" / "performance.md").read_text("utf-8")
 
 
-def run(name: str, *arguments: str, cwd: Path) -> str:
-    # from elsewhere: the scripts find the package by themselves
-    done = subprocess.run(
-        [sys.executable, str(SCRIPTS / name), *arguments],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
-    assert (done.returncode, done.stderr) == (0, ""), done.stdout
-    return done.stdout
-
-
-def rows(output: str) -> list[str]:
-    """The first column of every line with a ratio: two decimals."""
-    return [line[:25].strip() for line in output.splitlines() if re.search(r" \d+\.\d\d(\s|$)", line[25:])]
-
-
-def test_bench_next_id_prints_its_table(tmp_path: Path) -> None:
-    output = run("bench_next_id", "--quick", cwd=tmp_path)
-    assert rows(output) == [
-        "an empty function",
-        "time.time_ns()",
-        "ids.next_id()",
-        "time.time_ns(), 4 threads",
-        "next_id(), 4 threads",
-        "next_ids(1000), an id",
-        "fill() of 1000, an id",
-    ]
-    assert re.search(r"twitter, one thread: [\d.]+% of 4,096 ids a ms, on \d+% of a CPU", output)
-
-
-def test_bench_claims_prints_its_table(tmp_path: Path) -> None:
+@pytest.fixture
+def real_redis() -> None:
     try:
         found = embedded.find_server()
     except StoreUnavailable:
         pytest.skip("no redis-server")
     if not found.program:
         pytest.skip("no redis-server, only fakeredis")
-    output = run("bench_claims", "--small", "--rounds", "2", cwd=tmp_path)
-    states = [f"2^{bits}, {state}" for bits in (6, 8, 10) for state in ("never used", "full but for one")]
-    assert [row for row in rows(output) if row.startswith("2^")][:7] == [*states, "2^10, full: refused"]
-    assert "1,024 worker ids in" in output
-    assert re.search(r"full pool of 1,024: [\d.]+ ms, below 1 ms: (met|NOT MET)", output)
 
 
-@pytest.mark.parametrize("name", ["bench_claims", "bench_loop", "bench_next_id"])
-def test_a_bench_script_says_what_can_be_asked_of_it(name: str, tmp_path: Path) -> None:
-    output = run(name, "--help", cwd=tmp_path)
-    assert f"scripts/{name}" in output
+def run(*command: str, cwd: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, *command],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == 0, done.stderr
+    # what the parts say about their progress, and nothing else
+    assert re.sub(r"(?m)^== \w+\n", "", done.stderr) == "", done.stdout
+    return done.stdout
+
+
+def script(name: str, *arguments: str, cwd: Path) -> str:
+    # from elsewhere: the scripts find the package by themselves
+    return run(str(SCRIPTS / name), *arguments, cwd=cwd)
+
+
+def ask(question: str, cwd: Path) -> list[str]:
+    """What the modules of the benchmark say."""
+    return run("-c", f"import sys; sys.path.insert(0, {str(SCRIPTS)!r}); {question}", cwd=cwd).split()
+
+
+def tables(output: str) -> dict[str, list[str]]:
+    """Name of a table -> what stands in its first column."""
+    found: dict[str, list[str]] = {}
+    for name, body in re.findall(r"\n([a-z-]+)\n((?:\|.*\n)+)", output):
+        rows = [
+            line.split("|")[1].translate(str.maketrans("", "", "*`")).strip()
+            for line in body.splitlines()[2:]
+        ]
+        assert all(
+            len(line.split("|")) == len(body.split("\n", 1)[0].split("|")) for line in body.splitlines()
+        )
+        found[name] = rows
+    return found
+
+
+def test_the_part_about_ids_prints_its_tables(tmp_path: Path) -> None:
+    found = tables(script(BENCH, "--quick", "ids", cwd=tmp_path))
+    assert set(found) == {"single", "batches", "two-processes", "ceilings", "goals"}
+    assert {"time.time_ns()", "ids.next_id() Python", "uuid.uuid4()"} <= set(found["single"])
+    assert len(found["batches"]) in (3, 6)
+    assert {"twitter, Python", "default, Python"} <= set(found["ceilings"])
+
+
+def test_the_parts_about_redis_print_their_tables(tmp_path: Path, real_redis: None) -> None:
+    kept = tmp_path / "figures.json"
+    output = script(BENCH, "--quick", "--save", str(kept), "claims", "workers", "start", cwd=tmp_path)
+    found = tables(output)
+    assert set(found) == {"claims", "costs", "fleets", "scale", "start", "goals"}
+    assert found["claims"] == ["64", "64", "256", "256", "1,024", "1,024", "1,024"]
+    assert found["costs"] == ["10", "100"]
+    assert found["fleets"] == ["20 simulated", "100 simulated", "20 real generators"]
+    assert found["scale"][-1] == "1,000,000"
+    assert found["start"][0] == "import snowredis"
+    # kept figures say the same again, without measuring
+    assert set(json.loads(kept.read_text("utf-8"))) == {"about", "claims", "workers", "start"}
+    assert script(BENCH, "--load", str(kept), cwd=tmp_path) == output
+
+
+def test_the_page_has_a_place_for_every_table_and_shows_every_plot(tmp_path: Path) -> None:
+    blocks = re.findall(r"<!-- figures: ([\w-]+) -->\n(?:[^<]|<(?!!--))*<!-- /figures -->", PAGE)
+    made = ask("from _bench import page; print(*page.TABLES, 'goals', 'machine')", tmp_path)
+    assert sorted(blocks) == sorted(made)
+    plots = ask("from _bench import page; print(*page.PLOTS)", tmp_path)
+    assert sorted(re.findall(r"\]\(images/([\w-]+\.svg)\)", PAGE)) == sorted(plots)
+
+
+def test_every_library_that_is_compared_with_is_installed_for_it_and_the_other_way_round(
+    tmp_path: Path,
+) -> None:
+    listed = [line for line in (SCRIPTS / "_bench" / "peers.txt").read_text().splitlines() if line[0] != "#"]
+    measured = ask(
+        "from _bench.contestants import CONTESTANTS; print(*{c.package for c in CONTESTANTS})", tmp_path
+    )
+    assert sorted({*measured} - {"snowredis"}) == sorted(listed)
+
+
+@pytest.mark.parametrize(("name", "shown"), [(BENCH, "scripts/bench"), ("bench_loop", "scripts/bench_loop")])
+def test_a_bench_script_says_what_can_be_asked_of_it(name: str, shown: str, tmp_path: Path) -> None:
+    output = script(name, "--help", cwd=tmp_path)
+    assert shown in output
     assert "examples:" in output
 
 
+def test_the_benchmark_says_that_it_does_not_know_a_part(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(SCRIPTS / BENCH), "speed"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert done.returncode == 2
+    assert "'speed' is no part; these are: ids, claims, workers, start" in done.stderr
+
+
 def test_bench_loop_prints_a_line_for_each_kind_of_wait(tmp_path: Path) -> None:
-    output = run("bench_loop", "--rounds", "1", cwd=tmp_path)
+    output = script("bench_loop", "--rounds", "1", cwd=tmp_path)
+    rows = [line for line in output.splitlines() if re.search(r" \d+\.\d\d(\s|$)", line[25:])]
     assert "100 coroutines at the ceiling" in output
-    assert len(rows(output)) == 7
+    assert len(rows) == 7

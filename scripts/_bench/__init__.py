@@ -1,0 +1,1 @@
+"""What scripts/bench measures, a module a part, and the tables and plots it makes of it."""

@@ -1,0 +1,196 @@
+"""Who is measured, and the statement that each one's own documentation tells a program to say."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from snowredis.cli.bench import BASE, UNCAPPED, Subject
+
+# of ours: measured with the implementation in C and with the one in Python
+OURS = "snowredis"
+BATCH, BUFFER = 1_000, 1_000_000
+# named in comparisons, but to be had from no package index; with what is known of it
+NOT_INSTALLABLE = {"yitter": "its Python port is source in a repository, on PyPI there is none"}
+
+
+@dataclass(frozen=True, slots=True)
+class Contestant:
+    """One statement of one package; *setup* makes the names in it, and raises ImportError without the package."""
+
+    statement: str
+    package: str
+    makes: str
+    setup: str = ""
+    # whether threads may share it: read in its source, or it keeps no state of its own
+    thread_safe: bool = True
+    per_call: int = 1
+    # those that threads may not share, and coroutines, are measured on one
+    threads: Sequence[int] = (1, 4)
+    # a layout of 4,096 ids a ms would be the subject otherwise: it says None, or sleeps, when they are used up
+    calls: int | None = None
+    name: str = ""
+
+    @property
+    def label(self) -> str:
+        return self.name or self.statement
+
+
+SNOWFLAKE = "64-bit int, in order"
+_IDS = f"from snowredis.testing import memory_pool; ids = memory_pool().connect(layout={UNCAPPED!r}); ids.next_id()"
+_BUFFER = "from array import array; buffer = array('q', bytes(8 * {}))"
+CONTESTANTS: tuple[Contestant, ...] = (
+    Contestant(BASE, "", "a clock reading", "import time"),
+    Contestant("ids.next_id()", OURS, SNOWFLAKE, _IDS),
+    Contestant(
+        "snowredis.next_id()",
+        OURS,
+        SNOWFLAKE,
+        "import snowredis; from snowredis.testing import memory_pool; "
+        f"snowredis.configure(url=memory_pool(), layout={UNCAPPED!r}); snowredis.next_id()",
+    ),
+    Contestant(
+        f"ids.next_ids({BATCH})",
+        OURS,
+        SNOWFLAKE,
+        _IDS,
+        per_call=BATCH,
+        name=f"ids.next_ids({BATCH:,}), an id",
+    ),
+    Contestant(
+        "ids.fill(buffer)",
+        OURS,
+        SNOWFLAKE,
+        f"{_IDS}; {_BUFFER.format(BATCH)}",
+        per_call=BATCH,
+        name=f"ids.fill() of {BATCH:,}, an id",
+    ),
+    Contestant(
+        "ids.fill(buffer)",
+        OURS,
+        SNOWFLAKE,
+        f"{_IDS}; {_BUFFER.format(BUFFER)}",
+        per_call=BUFFER,
+        name=f"ids.fill() of {BUFFER:,}, an id",
+    ),
+    Contestant("await ids.anext_id()", OURS, SNOWFLAKE, _IDS, threads=(1,)),
+    # Snowflakes, in Python all of them
+    Contestant(
+        "next(gen)",
+        "snowflake-id",
+        SNOWFLAKE,
+        "from snowflake.snowflake import SnowflakeGenerator; gen = SnowflakeGenerator(42)",
+        thread_safe=False,
+        threads=(1,),
+        calls=3_000,
+    ),
+    Contestant(
+        "gen.get_next_id()",
+        "pysnowflake",
+        SNOWFLAKE,
+        "from snowflake.server.generator import Generator; gen = Generator(1, 1)",
+        thread_safe=False,
+        threads=(1,),
+        calls=3_000,
+    ),
+    Contestant("TSID.create()", "tsidpy", SNOWFLAKE, "from tsidpy import TSID"),
+    Contestant(
+        "sf.next_id()",
+        "sonyflake-py",
+        SNOWFLAKE,
+        "from sonyflake import SonyFlake; sf = SonyFlake(machine_id=lambda: 1)",
+    ),
+    Contestant(
+        "await gen.generate()",
+        "snowflakekit",
+        SNOWFLAKE,
+        "from snowflakekit import SnowflakeConfig, SnowflakeGenerator; "
+        "gen = SnowflakeGenerator(SnowflakeConfig(epoch=1723323246031))",
+        thread_safe=False,
+        threads=(1,),
+    ),
+    # 128 bits, in order of time
+    Contestant(
+        "ulid_now_bytes()", "ulid-transform", "ULID, bytes", "from ulid_transform import ulid_now_bytes"
+    ),
+    Contestant("ulid_now()", "ulid-transform", "ULID, text", "from ulid_transform import ulid_now"),
+    Contestant("ULID()", "python-ulid", "ULID", "from ulid import ULID"),
+    Contestant("uuid_utils.uuid7()", "uuid-utils", "UUID, in order", "import uuid_utils"),
+    Contestant("fastuuid.uuid7()", "fastuuid", "UUID, in order", "import fastuuid"),
+    Contestant("uuid6.uuid7()", "uuid6", "UUID, in order", "import uuid6"),
+    Contestant(
+        "uuid.uuid7()", "", "UUID, in order", "import uuid\nif not hasattr(uuid, 'uuid7'): raise ImportError"
+    ),
+    Contestant("ksuid()", "cyksuid", "KSUID, 160 bits", "from cyksuid.v2 import ksuid"),
+    # random
+    Contestant("uuid_utils.uuid4()", "uuid-utils", "UUID, random", "import uuid_utils"),
+    Contestant("fastuuid.uuid4()", "fastuuid", "UUID, random", "import fastuuid"),
+    Contestant("uuid.uuid4()", "", "UUID, random", "import uuid"),
+    Contestant("nanoid.generate()", "nanoid", "text, random", "import nanoid"),
+    Contestant("secrets.randbits(63)", "", "63 bits, random", "import secrets"),
+    Contestant("random.getrandbits(63)", "", "63 bits, can be guessed", "import random"),
+)
+BY_LABEL: Mapping[str, Contestant] = {contestant.label: contestant for contestant in CONTESTANTS}
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitedSubject:
+    """As Subject, of a statement that begins with ``await``; on one thread, in a loop that runs nothing else."""
+
+    statement: str
+    names: dict[str, Any]
+    threads: int = 1
+    per_call: int = 1
+
+    def ns(self, calls: int) -> float:
+        import asyncio
+
+        source = f"""
+            async def run():
+                began = perf_counter()
+                for _ in repeat(None, {calls}):
+                    {self.statement}
+                return perf_counter() - began
+        """
+        names = dict(self.names)
+        exec("from itertools import repeat; from time import perf_counter", names)  # noqa: S102
+        exec(inspect.cleandoc(source), names)  # noqa: S102 - as timeit does
+        seconds: float = asyncio.run(names["run"]())
+        return seconds * 1e9 / calls
+
+    calls_in = Subject.calls_in
+
+
+@dataclass(slots=True)
+class Field:
+    """Who can be measured in this process, and who cannot, with the reason."""
+
+    names: dict[str, dict[str, Any]] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def prepared(cls, *, only_ours: bool) -> Field:
+        """Import and set up everybody; no error for a package that is not there."""
+        made = cls()
+        for contestant in CONTESTANTS:
+            if only_ours and contestant.package != OURS and contestant.statement != BASE:
+                continue
+            names: dict[str, Any] = {}
+            try:
+                exec(contestant.setup, names)  # noqa: S102 - of the list above
+                if not contestant.statement.startswith("await "):
+                    exec(contestant.statement, names)  # noqa: S102
+            except ImportError as error:
+                made.missing[contestant.label] = str(error) or "not in this Python"
+            except Exception as error:  # noqa: BLE001 - whatever a peer raises is why it is not measured
+                made.missing[contestant.label] = f"{type(error).__name__}: {error}"
+            else:
+                made.names[contestant.label] = names
+        return made
+
+    def subject(self, label: str, threads: int) -> Subject | AwaitedSubject:
+        contestant = BY_LABEL[label]
+        kind = AwaitedSubject if contestant.statement.startswith("await ") else Subject
+        return kind(contestant.statement, self.names[label], threads, contestant.per_call)

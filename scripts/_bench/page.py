@@ -1,0 +1,457 @@
+"""The tables of docs/performance.md, its plots, and what was asked for: all made of the results of the parts.
+
+A little over 400 lines: one short function a table, and they share their helpers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from _bench import svg
+from _bench.contestants import BATCH, BUFFER, BY_LABEL, OURS, SNOWFLAKE
+from snowredis.cli.bench import BASE
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "performance.md"
+IMAGES = ROOT / "docs" / "images"
+Results = Mapping[str, Any]
+SINGLE = "ids.next_id()"
+LIST, LARGE_FILL = f"ids.next_ids({BATCH:,}), an id", f"ids.fill() of {BUFFER:,}, an id"
+# ids of nobody: a figure to compare with, not a library that somebody would use for ids
+_BY_HAND = ("secrets.randbits(63)", "random.getrandbits(63)")
+# generators renew their lease a little early, so that a fleet does not beat at once: 0.85 to 1 of ttl / 6
+BEAT_S = 0.925 * 5.0
+# of one core of Redis: as much as one would plan with
+PLANNED_SHARE = 0.5
+# timestamps of 41 bits and no backup bits leave these to workers and sequences
+SHARED_BITS = 22
+
+
+class Goal(NamedTuple):
+    what: str
+    found: str
+    met: bool
+
+
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
+    """A table that can be read as it stands; the first *left* columns are text, the others numbers."""
+    widths = [max(3, *(len(row[at]) for row in [head, *rows])) for at in range(len(head))]
+
+    def line(cells: Sequence[str]) -> str:
+        padded = [
+            cell.ljust(width) if at < left else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        ]
+        return f"| {' | '.join(padded)} |"
+
+    rule = [("-" * width if at < left else "-" * (width - 1) + ":") for at, width in enumerate(widths)]
+    return "\n".join([line(head), line(rule), *map(line, rows)])
+
+
+def number(value: float) -> str:
+    """Three digits or so: 0.24, 38.4, 1,283."""
+    digits = 3 if value < 0.1 else 2 if value < 10 else 1 if value < 100 else 0
+    return f"{value:,.{digits}f}"
+
+
+def spread(figures: Sequence[float]) -> str:
+    """Median, and quartiles in brackets."""
+    low, median, high = figures
+    return f"{number(median)} ({number(low)} – {number(high)})"
+
+
+def percent(share: float) -> str:
+    return f"{share:.1%}"
+
+
+def us_of(row: Mapping[str, Any]) -> str:
+    """The statement of a row, and which of our implementations ran it."""
+    return f"{row['label']} · {row['by']}" if row["by"] else str(row["label"])
+
+
+# --- part ids --------------------------------------------------------------------------------------
+
+
+def _rows(results: Results, threads: int = 1) -> list[dict[str, Any]]:
+    return [row for row in results["ids"]["rows"] if row["threads"] == threads]
+
+
+def _row(results: Results, label: str, of: str, threads: int = 1) -> dict[str, Any] | None:
+    return next((row for row in _rows(results, threads) if (row["label"], row["of"]) == (label, of)), None)
+
+
+def _is_batch(row: Mapping[str, Any]) -> bool:
+    return BY_LABEL[row["label"]].per_call > 1
+
+
+def _first_python(row: Mapping[str, Any]) -> bool:
+    return row["of"] in ("C", "Python")
+
+
+def single(results: Results) -> str:
+    rows = []
+    for row in sorted(_singles(results), key=lambda row: row["ratio"][1]):
+        contestant = BY_LABEL[row["label"]]
+        four = _row(results, row["label"], row["of"], 4)
+        package = "" if contestant.package in ("", OURS) else contestant.package
+        shared = (
+            spread(four["to_one_thread"]) if four else "–" if contestant.thread_safe else "not thread-safe"
+        )
+        what = f"**`{row['label']}`** {row['by']}" if row["by"] else f"`{row['label']}`"
+        rows.append([what, package, contestant.makes, number(row["ns"][1]), spread(row["ratio"]), shared])
+    head = ["one at a time", "package", "makes", "ns", f"to `{BASE}`", "4 threads to one"]
+    return markdown(head, rows, left=3)
+
+
+def _singles(results: Results) -> list[dict[str, Any]]:
+    kept = [row for row in _rows(results) if not _is_batch(row) and _first_python(row)]
+    return [row for row in kept if row["label"] != BASE or row["of"] == results["ids"]["rows"][0]["of"]]
+
+
+def batches(results: Results) -> str:
+    rows = []
+    for row in _rows(results):
+        if _is_batch(row) and _first_python(row):
+            four = _row(results, row["label"], row["of"], 4)
+            last = spread(four["to_one_thread"]) if four else "–"
+            rows.append([f"`{row['label']}` {row['by']}", number(row["ns"][1]), spread(row["ratio"]), last])
+    return markdown(["batches", "ns", f"to `{BASE}`", "4 threads to one"], rows)
+
+
+def pythons(results: Results) -> str:
+    """Rows of other Pythons that were asked for; nothing if there was none."""
+    rows = []
+    for row in results["ids"]["rows"]:
+        if _first_python(row) or (row["label"] == BASE and row["of"].startswith("Python")):
+            continue
+        if row["threads"] == 1 or row["label"] == SINGLE:
+            what = f"`{row['label']}`, {row['threads']} thread{'s' if row['threads'] > 1 else ''}"
+            rows.append([what, row["of"], number(row["ns"][1]), spread(row["ratio"])])
+    return markdown(["on other Pythons", "which", "ns", f"to its `{BASE}`"], rows, left=2) if rows else ""
+
+
+def two_processes(results: Results) -> str:
+    rows = [
+        [
+            f"`{row['label']}` {row['by']}".rstrip(),
+            spread(row["alone_ns"]),
+            spread(row["ratio"]),
+            f"{row['per_second'] / 1e6:,.1f}",
+        ]
+        for row in results["ids"]["two"]
+    ]
+    return markdown(["two processes", "ns in one", "in each of two, to one", "both, millions a second"], rows)
+
+
+def ceilings(results: Results) -> str:
+    rows = [
+        [f"{row['layout']}, {row['by']}", percent(row["rate"][1]), percent(row["cpu"][1])]
+        for row in results["ids"]["ceilings"]
+    ]
+    return markdown(["one thread at a layout's ceiling", "of the ceiling", "of a core"], rows)
+
+
+def missing(results: Results) -> str:
+    named = [f"`{label}` ({why.rstrip('.')})" for label, why in sorted(results["ids"]["missing"].items())]
+    return f"Not measured: {'; '.join(named)}." if named else "Everybody could be measured."
+
+
+def plot_single(results: Results) -> str:
+    rows = []
+    for row in sorted(_singles(results), key=lambda row: row["ratio"][1]):
+        four = _row(results, row["label"], row["of"], 4)
+        package = BY_LABEL[row["label"]].package
+        label = us_of(row) if row["by"] or not package else f"{row['label']} · {package}"
+        rows.append(svg.Dot(label, row["ratio"], four["ratio"] if four else None, ours=package == OURS))
+    return svg.dots(
+        "What one id costs, in readings of the clock",
+        "time.time_ns() = 1; dots: one thread, rings: four threads; lines: quartiles; logarithmic",
+        rows,
+    )
+
+
+# --- parts claims, workers, start ------------------------------------------------------------------
+
+
+def claims(results: Results) -> str:
+    rows = [
+        [
+            f"{row['workers']:,}",
+            row["state"],
+            spread(row["claim_us"]),
+            spread(row["server_us"]),
+            f"{row['bytes_each']:,}" if row["bytes_each"] else "–",
+        ]
+        for row in results["claims"]["rows"]
+    ]
+    head = ["worker ids in the pool", "state", "claim, µs", "in the script, µs", "bytes a worker"]
+    return markdown(head, rows, left=2)
+
+
+def costs(results: Results) -> str:
+    rows = [
+        [
+            f"{row['living']:,}",
+            f"{1e6 / row['claim_us'][1]:,.0f}",
+            spread(row["claim_us"]),
+            f"{1e6 / row['beat_us'][1]:,.0f}",
+            spread(row["beat_us"]),
+            spread(row["beat_cpu_us"]),
+            spread(row["life_cpu_us"]),
+        ]
+        for row in results["workers"]["costs"]
+    ]
+    head = ["living workers", "claims/s", "claim, µs", "heartbeats/s", "heartbeat, µs"]
+    return markdown([*head, "CPU of Redis a heartbeat, µs", "a claim and its release, µs"], rows)
+
+
+def fleets(results: Results) -> str:
+    found = results["workers"]
+    rows = [
+        [
+            f"{row['workers']:,} simulated",
+            f"{row['beats_per_second']:,.0f}",
+            percent(row["share_of_core"]),
+            percent(row["ping_share"]),
+            percent(row["idle_share"]),
+            number(row["cpu_us_a_beat"]),
+            f"{row['bytes_each']:,.0f}",
+            f"{row['connection_bytes']:,.0f}",
+        ]
+        for row in found["fleets"]
+    ]
+    real = found["real"]
+    rows.append(
+        [f"{real['generators']:,} real generators", f"{real['beats_per_second']:,.0f}"]
+        + [percent(real["share_of_core"]), "–", "–", number(real["cpu_us_a_beat"]), "–", "–"]
+    )
+    head = [
+        "in real time",
+        "heartbeats/s",
+        "of one core of Redis",
+        "PING instead",
+        "nothing sent",
+        "CPU a heartbeat, µs",
+    ]
+    return markdown([*head, "bytes a worker", "bytes a connection"], rows)
+
+
+def real_generators(results: Results) -> str:
+    real = results["workers"]["real"]
+    return (
+        f"The {real['generators']:,} real generators stand in one process: their threads take "
+        f"{percent(real['own_share_of_core'])} of a core there, {real['own_us_a_beat']:,.0f} µs a heartbeat; they "
+        f"claimed their worker ids at {real['claims_per_second']:,.0f} a second, one after the other."
+    )
+
+
+def start(results: Results) -> str:
+    found = results["start"]
+    rows = [
+        [f"`{name}`" if name.startswith("import") else name, spread(ms)]
+        for name, ms in found["more_ms"].items()
+    ]
+    table = markdown([f"over `python -c ''`, which takes {number(found['bare_ms'][1])} ms", "ms"], rows)
+    return (
+        f"{table}\n\nA generator takes {found['made_bytes'] / 1000:,.0f} kB of Python objects when it is made, and "
+        f"{found['claimed_bytes'] / 1000:,.0f} kB with its lease, its connection and its heartbeat thread "
+        f"({found['threads']:.0f} a generator); the process grows by {found['resident_bytes'] / 1000:,.0f} kB."
+    )
+
+
+def beat_us(results: Results) -> float:
+    """CPU that Redis takes for one heartbeat, connections and all, in the largest fleet."""
+    return float(results["workers"]["fleets"][-1]["cpu_us_a_beat"])
+
+
+def scale(results: Results) -> str:
+    largest = results["workers"]["fleets"][-1]
+    each = largest["bytes_each"] + largest["connection_bytes"]
+    rows = []
+    for workers in (100, 1_000, 10_000, 100_000, 1_000_000):
+        bits = (workers - 1).bit_length()
+        beats = workers / BEAT_S
+        share = beats * beat_us(results) / 1e6
+        sequences = 2 ** (SHARED_BITS - bits)
+        rows.append(
+            [
+                f"{workers:,}",
+                f"{beats:,.0f}",
+                percent(share) if share < 1 else f"{share:.1f} cores",
+                f"{max(1, -(-share // PLANNED_SHARE)):,.0f}",
+                f"{workers * each / 1e6:,.1f} MB",
+                f"{bits} / {SHARED_BITS - bits}",
+                f"{sequences * 1000:,}",
+                f"{sequences * workers / 1e6:,.2f} G",
+            ]
+        )
+    head = ["living workers", "heartbeats/s", "of one core of Redis", f"servers at {PLANNED_SHARE:.0%}"]
+    head += ["its memory", "worker / sequence bits", "ids/s a worker", "ids/s, all"]
+    return markdown(head, rows)
+
+
+def plot_costs(results: Results) -> str:
+    found = results["workers"]["costs"]
+    series = [
+        svg.Series("a claim, round trip", [(row["living"], row["claim_us"][1]) for row in found], 0),
+        svg.Series("a heartbeat, round trip", [(row["living"], row["beat_us"][1]) for row in found], 2),
+        svg.Series("a heartbeat, CPU of Redis", [(row["living"], row["beat_cpu_us"][1]) for row in found], 3),
+    ]
+    if "claims" in results:
+        full = [
+            (row["workers"], row["claim_us"][1])
+            for row in results["claims"]["rows"]
+            if row["state"] == "full but for one"
+        ]
+        series.append(svg.Series("a claim, of a full pool", full, 1, dashed=True))
+    return svg.lines(
+        "A claim and a heartbeat cost the same in a pool of any size",
+        "µs, median; logarithmic",
+        series,
+        x_name="living workers",
+    )
+
+
+def plot_share(results: Results) -> str:
+    found = results["workers"]["fleets"]
+    line = [(workers, workers / BEAT_S * beat_us(results) / 1e6) for workers in (1_000, 10_000, 100_000)]
+    return svg.lines(
+        "What a fleet costs one core of Redis, at the default heartbeat",
+        "measured in real time, a connection for each worker; logarithmic",
+        [
+            svg.Series("measured", [(row["workers"], row["share_of_core"]) for row in found], 0),
+            svg.Series("rate × unit cost", line, 1, dashed=True, marks=False),
+        ],
+        x_name="living workers",
+        percent=True,
+    )
+
+
+# --- what was asked for ----------------------------------------------------------------------------
+
+
+def goals(results: Results) -> list[Goal]:
+    """Each with the figure that was found; those of parts that were not measured are left out."""
+    found: list[Goal] = []
+
+    def at_most(what: str, value: float, limit: float, shown: str) -> None:
+        found.append(Goal(what, shown, value <= limit))
+
+    if "ids" in results:
+        _goals_of_ids(results, at_most)
+    if "start" in results:
+        ms = results["start"]["more_ms"]["import snowredis"]
+        at_most("`import snowredis` over a bare interpreter: under 15 ms", ms[1], 15, f"{spread(ms)} ms")
+    if "workers" in results:
+        row = results["workers"]["fleets"][-1]
+        what = f"{row['workers']:,} living workers at the default heartbeat: under 5% of a core of Redis"
+        at_most(what, row["share_of_core"], 0.05, percent(row["share_of_core"]))
+    if "claims" in results:
+        full = {
+            row["workers"]: row for row in results["claims"]["rows"] if row["state"] == "full but for one"
+        }
+        base, largest = full[1024]["claim_us"][1], full[max(full)]["claim_us"][1]
+        at_most("a claim in a full pool of 1,024: under 1 ms", base, 1000, f"{number(base)} µs")
+        what = f"the same of {max(full):,}: at most twice that"
+        at_most(what, largest / base, 2, f"{largest / base:.2f} times")
+    return found
+
+
+def _goals_of_ids(results: Results, at_most: Any) -> None:
+    kinds = [kind for kind in ("C", "Python") if _row(results, SINGLE, kind)]
+    one = {kind: _row(results, SINGLE, kind) for kind in kinds}
+    for kind, limit in (("C", 1.0), ("Python", 2.0)):
+        row = one.get(kind)
+        if row:
+            what = f"`{SINGLE}` in {kind}: at most {limit} times `{BASE}`"
+            at_most(what, row["ratio"][1], limit, spread(row["ratio"]))
+    best: Any = one[kinds[0]]
+    peers = [
+        row
+        for row in _rows(results)
+        if not row["by"] and row["label"] not in (BASE, *_BY_HAND) and row["of"] == best["of"]
+    ]
+    if peers:
+        fastest = min(peers, key=lambda row: row["ratio"][1])
+        ahead = fastest["ratio"][1] / best["ratio"][1]
+        shown = f"{ahead:.2f} times as fast as the next, `{fastest['label']}`"
+        at_most("ahead of every id library", 1 / ahead, 1, shown)
+    flakes = [
+        row
+        for row in peers
+        if BY_LABEL[row["label"]].makes == SNOWFLAKE and BY_LABEL[row["label"]].thread_safe
+    ]
+    if flakes:
+        fastest = min(flakes, key=lambda row: row["ratio"][1])
+        ahead = fastest["ratio"][1] / best["ratio"][1]
+        shown = f"{ahead:.1f} times as fast as `{fastest['label']}`"
+        at_most("10 times ahead of the fastest thread-safe Snowflake", 10 / ahead, 1, shown)
+    for kind, cpu_limit in (("C", 0.4), ("Python", 0.7)):
+        for row in results["ids"]["ceilings"]:
+            if (row["by"], row["layout"]) == (kind, "twitter"):
+                what = f"layout `twitter`, one thread, {kind}: 99% of its ceiling, less than {cpu_limit:.0%} of a core"
+                shown = f"{percent(row['rate'][1])} with {percent(row['cpu'][1])}"
+                at_most(what, 0 if row["rate"][1] >= 0.99 and row["cpu"][1] < cpu_limit else 1, 0, shown)
+    for label, limit in ((LARGE_FILL, 1.0), (LIST, 25.0)):
+        row = _row(results, label, best["of"])
+        if row:
+            at_most(f"`{label}`: under {limit:g} ns", row["ns"][1], limit, f"{spread(row['ns'])} ns")
+    for kind in kinds:
+        row = _row(results, SINGLE, kind, 4)
+        if row:
+            what = f"4 threads, {kind}: an id costs at most 1.1 times what it costs with one"
+            at_most(what, row["to_one_thread"][1], 1.1, spread(row["to_one_thread"]))
+
+
+def goal_table(results: Results) -> str:
+    rows = [[goal.what, goal.found, "yes" if goal.met else "**no**"] for goal in goals(results)]
+    return markdown(["goal", "measured", "met"], rows, left=3)
+
+
+# --- all of it -------------------------------------------------------------------------------------
+
+# name of a block on the page -> part that it is made of, and what makes it
+TABLES = {
+    "single": ("ids", single),
+    "batches": ("ids", batches),
+    "pythons": ("ids", pythons),
+    "two-processes": ("ids", two_processes),
+    "ceilings": ("ids", ceilings),
+    "missing": ("ids", missing),
+    "claims": ("claims", claims),
+    "costs": ("workers", costs),
+    "fleets": ("workers", fleets),
+    "real-generators": ("workers", real_generators),
+    "scale": ("workers", scale),
+    "start": ("start", start),
+}
+PLOTS = {
+    "one-id.svg": ("ids", plot_single),
+    "claims-and-heartbeats.svg": ("workers", plot_costs),
+    "share-of-redis.svg": ("workers", plot_share),
+}
+
+
+def tables(results: Results) -> dict[str, str]:
+    """Block -> its text, of the parts that were measured."""
+    made = {name: make(results) for name, (part, make) in TABLES.items() if part in results}
+    return made | {"goals": goal_table(results), "machine": results["about"]}
+
+
+def write(results: Results) -> list[Path]:
+    """Put the tables into the page and draw the plots; the files that were written."""
+    text = PAGE.read_text("utf-8")
+    for name, table in tables(results).items():
+        block = re.compile(rf"(<!-- figures: {name} -->\n).*?(<!-- /figures -->)", re.DOTALL)
+        text, times = block.subn(lambda found, table=table: f"{found[1]}{table}\n{found[2]}", text)
+        if times != 1:
+            raise SystemExit(f"{PAGE} has no block of figures {name!r}, or more than one")
+    PAGE.write_text(text, "utf-8")
+    IMAGES.mkdir(exist_ok=True)
+    drawn = {IMAGES / name: draw(results) for name, (part, draw) in PLOTS.items() if part in results}
+    for path, picture in drawn.items():
+        path.write_text(picture, "utf-8")
+    return [PAGE, *drawn]
