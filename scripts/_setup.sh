@@ -117,3 +117,17 @@ try_uwsgi() {
         quietly "$VENV/bin/python" -m pip install --disable-pip-version-check uwsgi >/dev/null 2>&1 || touch "$VENV/no-uwsgi"
     fi
 }
+
+# a browser, for the tests of the dashboard; those are skipped without one
+need_chromium() {
+    local program
+    for program in chromium chromium-browser google-chrome chrome; do
+        command -v "$program" >/dev/null && return
+    done
+    say "install chromium"
+    if is_root && command -v apt-get >/dev/null; then
+        quietly apt-get update -qq || true
+        quietly env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium || true
+    fi
+    command -v chromium >/dev/null || say "no chromium is to be had; browser tests are skipped"
+}

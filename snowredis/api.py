@@ -253,8 +253,14 @@ _VARIABLES: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "SNOWREDIS_SEQUENCE_START_BOUND": ("sequence_start_bound", int),
     "SNOWREDIS_CLAIM_TIMEOUT": ("claim_timeout", float),
 }
-# read elsewhere: which server to embed, which implementation to use, which Python the scripts take
-_NOT_SETTINGS = ("SNOWREDIS_EMBEDDED", "SNOWREDIS_PURE", "SNOWREDIS_PYTHON", "SNOWREDIS_BUILD")
+# how those begin that are read elsewhere: the server to embed, the implementation, the scripts' Python, the service
+_NOT_SETTINGS = (
+    "SNOWREDIS_EMBEDDED",
+    "SNOWREDIS_PURE",
+    "SNOWREDIS_PYTHON",
+    "SNOWREDIS_BUILD",
+    "SNOWREDIS_SERVE_",
+)
 _BOOLS = {
     "1": True,
     "true": True,
@@ -276,7 +282,7 @@ def settings_from(environment: Mapping[str, str]) -> tuple[str | list[str], dict
     options: dict[str, Any] = {}
     url: str | list[str] = DEFAULT_URL
     for name, text in environment.items():
-        if not name.startswith("SNOWREDIS_") or name in _NOT_SETTINGS:
+        if not name.startswith("SNOWREDIS_") or name.startswith(_NOT_SETTINGS):
             continue
         if name == "SNOWREDIS_URL":
             url = split_urls(text)

@@ -11,14 +11,27 @@ import sys
 from collections.abc import Sequence
 
 from snowredis import __version__
-from snowredis.cli import decode, demo, generate, layouts, pools, workers
+from snowredis.cli import (
+    bench,
+    decode,
+    demo,
+    doctor,
+    events,
+    generate,
+    layouts,
+    metrics,
+    pools,
+    serve,
+    whois,
+    workers,
+)
 from snowredis.cli.exits import ExitCode, code_of
 from snowredis.cli.options import Parser
 from snowredis.cli.output import printable
 from snowredis.errors import SnowredisError
 
 # in the order of --help
-_COMMANDS = (demo, generate, decode, layouts, workers, pools)
+_COMMANDS = (demo, generate, decode, layouts, workers, whois, events, pools, metrics, doctor, serve, bench)
 
 
 def build_parser() -> Parser:

@@ -36,6 +36,7 @@ class ExitCode(IntEnum):
     LAYOUT_MISMATCH = 6
     POOL_EXHAUSTED = 7
     LEASE_OR_CLOCK = 8
+    FOUND_ERRORS = 9  # doctor
     INTERRUPTED = 130  # Ctrl-C, SIGTERM or a closed terminal
 
 

@@ -18,6 +18,7 @@ from snowredis.cli.output import (
     Line,
     compact,
     duration,
+    encodable,
     offset,
     plain,
     printable,
@@ -28,6 +29,7 @@ from snowredis.cli.output import (
 )
 
 if TYPE_CHECKING:
+    from snowredis.cli.browse import Browser
     from snowredis.lease.inspect import PoolInfo, WorkerInfo
     from snowredis.monitor.pool import WorkerPool
 
@@ -41,7 +43,11 @@ def add_to(commands: Commands[Parser]) -> None:
         commands,
         "workers",
         summary="show who holds which worker id",
-        about="Ids, ids/s, clock and namespace are as of a worker's last heartbeat.",
+        about=(
+            "Ids, ids/s, clock and namespace are as of a worker's last heartbeat. State: healthy, late (two heartbeats "
+            "are missing), suspect (half a ttl without one), expired. While watching: arrows and PgUp/PgDn move, s "
+            "sorts, r reverses, / filters, a shows all, q quits."
+        ),
         examples=[
             ("snowredis workers", "of pool 'default'"),
             ("snowredis workers --pool orders --watch", "every 2 s, until Ctrl-C"),
@@ -86,7 +92,7 @@ def _look(pool: WorkerPool, everybody: bool) -> tuple[list[WorkerInfo], PoolInfo
 
 
 def _watch(pool: WorkerPool, args: argparse.Namespace, every_s: float) -> None:
-    from snowredis.cli.live import can_be_live, display
+    from snowredis.cli.live import can_be_live
 
     if args.json or not can_be_live():
         while True:
@@ -94,24 +100,43 @@ def _watch(pool: WorkerPool, args: argparse.Namespace, every_s: float) -> None:
             time.sleep(every_s)
             if not args.json:
                 print()
+    _watch_live(pool, args, every_s)
+
+
+def _watch_live(pool: WorkerPool, args: argparse.Namespace, every_s: float) -> None:
+    """Draw at every look and at every key, until Ctrl-C or q."""
+    from snowredis.cli.browse import Browser
+    from snowredis.cli.keys import keyboard
+    from snowredis.cli.live import display
+
+    browser = Browser(everybody=args.all)
     # a pool that is not there is an error of the command, not of the display
-    found = _look(pool, args.all)
+    found = _look(pool, browser.everybody)
     trouble: list[Line] = []
 
-    def lines(width: int | None, height: int | None) -> list[Line]:
-        room = None if height is None else height - len(trouble)
-        return [*_view(pool.where, *found, width, room), *trouble]
+    def lines(width: int, height: int) -> list[Line]:
+        return [*_browse(pool.where, *found, browser, width, height - len(trouble)), *trouble]
 
     try:
-        with display() as draw:
-            while True:
+        with display() as draw, keyboard() as keys:
+            while not browser.quit:
+                look_s = time.monotonic() + every_s
+                everybody = browser.everybody
                 draw(lines)
-                time.sleep(every_s)
-                found, trouble = _look_again(pool, args.all, found)
+                while (left_s := look_s - time.monotonic()) > 0 and not browser.quit:
+                    pressed = keys(left_s)
+                    for key in pressed:
+                        browser.press(key)
+                    if browser.everybody != everybody:
+                        break
+                    if pressed:
+                        draw(lines)
+                if not browser.quit:
+                    found, trouble = _look_again(pool, browser.everybody, found)
     finally:
         # the last state stays on the screen that was there before, with room for what the shell says
         size = shutil.get_terminal_size()
-        write(lines(size.columns, size.lines - 3))
+        write([*_view(pool.where, *found, size.columns, size.lines - 3 - len(trouble)), *trouble])
 
 
 def _look_again(
@@ -124,6 +149,43 @@ def _look_again(
         return _look(pool, everybody), []
     except (PoolNotFound, StoreUnavailable) as error:
         return before, [[], [(f"this is old: {printable(str(error), 200)}", "bad")]]
+
+
+def _browse(
+    where: str, infos: list[WorkerInfo], info: PoolInfo, browser: Browser, width: int, height: int
+) -> list[Line]:
+    """As _view(), but the part that was chosen, with a cursor, and a last line of what can be done."""
+    from snowredis.cli.browse import HELP
+
+    shown = browser.chosen(infos)
+    first, after = browser.window(shown, height - 5)
+    lines = [*_head(where, info), []]
+    if shown:
+        # laid out as a whole, so that no column moves when another page is shown
+        head, *rows = _table(shown, info, width - 2)
+        here = next((at for at in range(first, after) if shown[at].worker == browser.cursor), first)
+        mark = "› " if encodable("›") else "> "
+        lines.append([("  ", ""), *head])
+        lines += [[(mark if at == here else "  ", "strong"), *rows[at]] for at in range(first, after)]
+    else:
+        lines.append([("no worker is alive" if not infos else "no worker matches the filter", "dim")])
+    lines += [[] for _ in range(max(0, height - 1 - len(lines)))]
+    return [*lines[: height - 1], _footer(browser, first, after, len(shown), len(infos), HELP)]
+
+
+def _footer(browser: Browser, first: int, after: int, shown: int, known: int, help_text: str) -> Line:
+    if browser.typing:
+        return [
+            ("filter: ", "note"),
+            (printable(browser.words), "strong"),
+            ("▏  Enter keeps it, Esc drops it", "dim"),
+        ]
+    place = f"{first + 1:,}–{after:,} of {shown:,}" if shown else "0"
+    of_all = f" ({known:,})" if shown != known else ""
+    line: Line = [(f"{place}{of_all}  by {browser.sort}{' reversed' if browser.reverse else ''}  ", "note")]
+    if browser.words:
+        line.append((f"filter: {printable(browser.words)}  ", "strong"))
+    return [*line, (help_text, "dim")]
 
 
 # --- the table -------------------------------------------------------------------------------------
@@ -161,19 +223,27 @@ def _head(where: str, info: PoolInfo) -> list[Line]:
     return [[("pool ", "dim"), (info.name, "strong"), (f" at {where}", "dim")], use]
 
 
+# a terminal that is narrower shows the state by the colour of the beat only
+_WIDE = 100
+_STATE_STYLES = {"healthy": "good", "late": "warn", "suspect": "bad", "expired": "dim", "free": "dim"}
+
+
 def _table(infos: list[WorkerInfo], info: PoolInfo, width: int | None) -> list[Line]:
-    full = _columns_and_rows(infos, info, lambda number: f"{number:,}")
+    full = _columns_and_rows(
+        infos, info, lambda number: f"{number:,}", with_state=width is None or width >= _WIDE
+    )
     lines = table(*full)
     if width is None or max(width_of(plain(line)) for line in lines) <= width:
         return lines
-    return table(*_columns_and_rows(infos, info, compact), width, gap=1)
+    return table(*_columns_and_rows(infos, info, compact, with_state=width >= _WIDE), width, gap=1)
 
 
 def _columns_and_rows(
-    infos: list[WorkerInfo], info: PoolInfo, count: Any
+    infos: list[WorkerInfo], info: PoolInfo, count: Any, *, with_state: bool
 ) -> tuple[list[Column], list[list[Cell]]]:
     columns = [
         Column("worker", right=True),
+        *([Column("state", least=7)] if with_state else []),
         Column("host", shrinks=True),
         Column("pid", right=True),
         Column("label", shrinks=True),
@@ -185,25 +255,25 @@ def _columns_and_rows(
         Column("ns", right=True),
         Column("back", right=True),
     ]
-    ttl_ms = int(info.settings.get("ttl_ms", "0") or 0)
-    lead_ms = int(info.settings.get("max_clock_lead_ms", "0") or 0)
     rows: list[list[Cell]] = []
     for worker in infos:
-        age_ms = max(0, info.now_ms - worker.renewed_ms)
-        quiet = "" if worker.alive else "dim"
+        quiet, state = "" if worker.alive else "dim", _STATE_STYLES.get(worker.state, "")
         lease: Cell = ("free" if not worker.token_hash else "ended", "dim")
         if worker.alive:
-            low = worker.lease_left_ms < ttl_ms / 2
-            lease = (duration(worker.lease_left_ms), "warn" if low else "good")
-        far = abs(worker.clock_offset_ms) > lead_ms and worker.alive
+            lease = (
+                duration(worker.lease_left_ms),
+                "warn" if worker.lease_left_ms < info.ttl_ms / 2 else "good",
+            )
+        far = abs(worker.clock_offset_ms) > info.lead_ms and worker.alive
         rows.append(
             [
                 (str(worker.worker), "strong" if worker.alive else "dim"),
+                *([(worker.state, state)] if with_state else []),
                 (printable(worker.host, MAX_FOREIGN), quiet),
                 (str(worker.pid or ""), quiet),
                 (printable(worker.label, MAX_FOREIGN), quiet),
                 lease,
-                (duration(age_ms), quiet),
+                (duration(worker.heartbeat_age_ms), state if worker.alive else "dim"),
                 (count(worker.ids_made), quiet),
                 (count(worker.ids_per_second), quiet),
                 (offset(worker.clock_offset_ms), "warn" if far else quiet),
@@ -227,7 +297,5 @@ def pool_as_json(info: PoolInfo) -> dict[str, Any]:
 def _as_json(infos: list[WorkerInfo], info: PoolInfo) -> dict[str, Any]:
     return {
         "pool": pool_as_json(info),
-        "workers": [
-            asdict(worker) | {"heartbeat_age_ms": max(0, info.now_ms - worker.renewed_ms)} for worker in infos
-        ],
+        "workers": [asdict(worker) for worker in infos],
     }

@@ -15,7 +15,7 @@ from snowredis.core.layout import Layout
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import ConfigError, PoolNotFound, StoreUnavailable
 from snowredis.lease.clients import address, is_cluster
-from snowredis.lease.model import share_of
+from snowredis.lease.model import HEARTBEATS_PER_TTL, share_of
 from snowredis.lease.redis_store import translated
 from snowredis.lease.scripts import pool_keys
 
@@ -29,6 +29,8 @@ _RECORD = re.compile(
 _STAT = re.compile(r"-?\d{1,18}", re.ASCII)
 # records asked for in one command
 _PAGE = 500
+# best first; see state_of()
+STATES = ("healthy", "late", "suspect", "expired", "free")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,9 @@ class WorkerInfo:
         clock_offset_ms: its clock less that of Redis.
         namespace: the backup bits in use.
         clock_backs: how often its clock went back.
-        token_hash: names the claim.
+        token_hash: names the claim; it is no secret, the token cannot be made from it.
+        heartbeat_age_ms: how long ago the last heartbeat, or the claim, was.
+        state: one of STATES.
     """
 
     worker: int
@@ -65,11 +69,16 @@ class WorkerInfo:
     namespace: int
     clock_backs: int
     token_hash: str
+    heartbeat_age_ms: int = 0
+    state: str = "healthy"
 
 
 @dataclass(frozen=True, slots=True)
 class PoolInfo:
-    """A pool as of one look at Redis. Times are ms on the Redis clock."""
+    """A pool as of one look at Redis. Times are ms on the Redis clock.
+
+    ``layout_end_ms`` is the first ms that the layout's timestamp bits cannot show any more.
+    """
 
     name: str
     layout: Layout
@@ -96,9 +105,44 @@ class PoolInfo:
         """The signature's parts by name: layout, datacenter, ttl_ms, …"""
         return settings_of(self.signature)
 
+    @property
+    def layout_end_ms(self) -> int:
+        return self.layout.end_ms
+
+    @property
+    def ttl_ms(self) -> int:
+        """Of the pool; 0 if its signature does not say."""
+        return setting_ms(self.signature, "ttl_ms")
+
+    @property
+    def lead_ms(self) -> int:
+        """How far a host's clock may run ahead of Redis'."""
+        return setting_ms(self.signature, "max_clock_lead_ms")
+
 
 def settings_of(signature: str) -> dict[str, str]:
     return dict(part.split("=", 1) for part in signature.split(" ") if "=" in part)
+
+
+def setting_ms(signature: str, name: str) -> int:
+    """A number of ms in a signature; 0 if there is none."""
+    text = settings_of(signature).get(name, "")
+    return int(text) if re.fullmatch(r"\d{1,15}", text, re.ASCII) else 0
+
+
+def state_of(heartbeat_age_ms: int, lease_left_ms: int, ttl_ms: int, *, claimed: bool = True) -> str:
+    """How a worker is, one of STATES.
+
+    healthy: its last heartbeat is younger than two heartbeats (ttl/3). late: younger than half a ttl.
+    suspect: older, but its lease lasts. expired: its lease ended. free: it was given back.
+    """
+    if not claimed:
+        return "free"
+    if lease_left_ms <= 0:
+        return "expired"
+    if heartbeat_age_ms * HEARTBEATS_PER_TTL < 2 * ttl_ms:
+        return "healthy"
+    return "late" if heartbeat_age_ms * 2 < ttl_ms else "suspect"
 
 
 def list_pools(client: Any) -> list[str]:
@@ -107,7 +151,7 @@ def list_pools(client: Any) -> list[str]:
         names = {
             match.group(1)
             for key in client.scan_iter(match="snowredis:{*}", count=1000)
-            if (match := re.fullmatch(r"snowredis:\{(.+)\}", _text(key)))
+            if (match := re.fullmatch(r"snowredis:\{(.+)\}", text_of(key)))
         }
     return sorted(names)
 
@@ -131,8 +175,8 @@ def read_pool(client: Any, name: str) -> PoolInfo:
         "alarm",
     ]
     with translated(address(client)):
-        now_ms = _now_ms(client, pool)
-        values = [_text(value or b"") for value in client.hmget(pool, fields)]
+        now_ms = server_now_ms(client, pool)
+        values = [text_of(value or b"") for value in client.hmget(pool, fields)]
         if _index_is_whole(client, leases, client.hget(pool, "records")):
             used = int(client.zcount(leases, f"({now_ms}", "+inf"))
         else:
@@ -188,46 +232,54 @@ def read_workers(client: Any, name: str, *, alive_only: bool = True) -> list[Wor
     """
     pool, leases, _ = pool_keys(name)
     with translated(address(client)):
-        now_ms = _now_ms(client, pool)
+        now_ms = server_now_ms(client, pool)
         known, records = client.hmget(pool, ["signature", "records"])
         if not known:
             raise PoolNotFound(name)
         if _index_is_whole(client, leases, records):
             low = f"({now_ms}" if alive_only else "-inf"
-            members = [_text(worker) for worker in client.zrangebyscore(leases, low, "+inf")]
+            members = [text_of(worker) for worker in client.zrangebyscore(leases, low, "+inf")]
             rows = list(_get_records(client, pool, [int(worker) for worker in members if _is_worker(worker)]))
         else:
             # a scan may come by the same record twice
             rows = list(dict(_scan_records(client, pool)).items())
-    infos = [info for worker, text in rows if (info := parse_record(worker, text, now_ms)) is not None]
+    ttl_ms = setting_ms(text_of(known), "ttl_ms")
+    infos = [
+        info for worker, text in rows if (info := parse_record(worker, text, now_ms, ttl_ms)) is not None
+    ]
     return sorted((info for info in infos if info.alive or not alive_only), key=lambda info: info.worker)
 
 
-def parse_record(worker: int, text: str, now_ms: int) -> WorkerInfo | None:
+def read_worker(client: Any, name: str, worker: int) -> WorkerInfo | None:
+    """One worker id, whether its lease lasts or not; None if nobody ever had it. Raises StoreUnavailable."""
+    pool = pool_keys(name)[0]
+    with translated(address(client)):
+        now_ms = server_now_ms(client, pool)
+        known, text = client.hmget(pool, ["signature", f"w:{worker}"])
+    ttl_ms = setting_ms(text_of(known or b""), "ttl_ms")
+    return None if text is None else parse_record(worker, text_of(text), now_ms, ttl_ms)
+
+
+def parse_record(worker: int, text: str, now_ms: int, ttl_ms: int = 0) -> WorkerInfo | None:
     """Read what common.lua's pack_record() wrote; None for what is no record."""
     match = _RECORD.fullmatch(text)
     if match is None:
         return None
-    try:
-        owner = json.loads(match["owner"] or "{}")
-    except (ValueError, RecursionError):
-        owner = {}
-    if not isinstance(owner, dict):
-        owner = {}
+    host, pid, label = parse_owner(match["owner"])
     stats = [int(number) if _STAT.fullmatch(number) else 0 for number in match["stats"].split(",")]
     made, rate, offset, namespace, clock_backs = (stats + [0] * 5)[:5]
-    lease_end_ms = int(match["lease_end"])
-    pid = owner.get("pid", 0)
+    lease_end_ms, renewed_ms = int(match["lease_end"]), int(match["renewed"])
+    lease_left_ms, age_ms = max(0, lease_end_ms - now_ms), max(0, now_ms - renewed_ms)
     return WorkerInfo(
         worker=worker,
         alive=bool(match["token"]) and lease_end_ms > now_ms,
-        host=_printable(owner.get("host", "")),
-        pid=pid if type(pid) is int else 0,
-        label=_printable(owner.get("label", "")),
+        host=host,
+        pid=pid,
+        label=label,
         claimed_ms=int(match["claimed"]),
-        renewed_ms=int(match["renewed"]),
+        renewed_ms=renewed_ms,
         lease_end_ms=lease_end_ms,
-        lease_left_ms=max(0, lease_end_ms - now_ms),
+        lease_left_ms=lease_left_ms,
         reserved_until_ms=int(match["until"]),
         ids_made=made,
         ids_per_second=rate,
@@ -235,6 +287,24 @@ def parse_record(worker: int, text: str, now_ms: int) -> WorkerInfo | None:
         namespace=namespace,
         clock_backs=clock_backs,
         token_hash=match["token"],
+        heartbeat_age_ms=age_ms,
+        state=state_of(age_ms, lease_left_ms, ttl_ms, claimed=bool(match["token"])),
+    )
+
+
+def parse_owner(text: str) -> tuple[str, int, str]:
+    """Host, pid and label as a process wrote them; untrusted, and nothing of what is not text or a number."""
+    try:
+        owner = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        owner = {}
+    if not isinstance(owner, dict):
+        owner = {}
+    pid = owner.get("pid", 0)
+    return (
+        _printable(owner.get("host", "")),
+        pid if type(pid) is int else 0,
+        _printable(owner.get("label", "")),
     )
 
 
@@ -243,14 +313,14 @@ def _get_records(client: Any, pool: str, workers: list[int]) -> Iterator[tuple[i
         page = workers[start : start + _PAGE]
         for worker, text in zip(page, client.hmget(pool, [f"w:{worker}" for worker in page]), strict=True):
             if text is not None:
-                yield worker, _text(text)
+                yield worker, text_of(text)
 
 
 def _scan_records(client: Any, pool: str) -> Iterator[tuple[int, str]]:
     for field, text in client.hscan_iter(pool, match="w:*", count=_PAGE):
-        worker = _text(field)[2:]
+        worker = text_of(field)[2:]
         if _is_worker(worker):
-            yield int(worker), _text(text)
+            yield int(worker), text_of(text)
 
 
 def _index_is_whole(client: Any, leases: str, records: bytes | str | None) -> bool:
@@ -267,7 +337,7 @@ def _printable(value: object) -> str:
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
 
 
-def _now_ms(client: Any, key: str) -> int:
+def server_now_ms(client: Any, key: str) -> int:
     """The clock of the server that has *key*: lease ends are on that clock."""
     if is_cluster(client):
         client = client.get_redis_connection(client.get_node_from_key(key))
@@ -275,5 +345,5 @@ def _now_ms(client: Any, key: str) -> int:
     return int(seconds) * 1000 + int(micros) // 1000
 
 
-def _text(value: bytes | str) -> str:
+def text_of(value: bytes | str) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

@@ -30,8 +30,9 @@ EVERYTHING = {*MAY_IMPORT}
 MAY_IMPORT |= {
     # "cli": a framework's own commands show what ours show
     "integrations": {*EVERYTHING, "cli"},
-    "web": EVERYTHING,
-    "cli": {*EVERYTHING, "web"},
+    # "integrations": metrics are shown there, too
+    "web": {*EVERYTHING, "integrations"},
+    "cli": {*EVERYTHING, "integrations", "web"},
     "__main__": {"cli"},
 }
 NOT_IN_CORE = {"socket", "threading", "asyncio", "logging", "time", "redis"}

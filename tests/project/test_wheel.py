@@ -70,7 +70,12 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_holds_every_module_every_script_and_the_type_marker(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     source = ROOT / "snowredis"
-    wanted = {*source.rglob("*.py"), *source.glob("lease/lua/*.lua"), source / "py.typed"}
+    wanted = {
+        *source.rglob("*.py"),
+        *source.glob("lease/lua/*.lua"),
+        *source.glob("web/static/*"),
+        source / "py.typed",
+    }
     assert len(list(source.glob("lease/lua/*.lua"))) > 0
     assert {path.relative_to(ROOT).as_posix() for path in wanted} - names == set()
 

@@ -1,0 +1,79 @@
+"""OpenTelemetry: observable instruments for what this process' generators do.
+
+    from snowredis.integrations import opentelemetry
+    opentelemetry.instrument()          # the global meter provider, or meter_provider=...
+
+Numbers are read when the SDK exports; nothing runs in between, and nothing on the path of an id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation, get_meter
+
+from snowredis import __version__
+from snowredis.monitor.counters import Counters, Tally
+from snowredis.runtime.exit import EXIT
+
+_COUNTERS = {
+    "ids": ("{id}", "ids made", ""),
+    "waits": ("{wait}", "times an id had to wait, by reason", "reason"),
+    "ceiling_hits": ("{hit}", "times a tick's sequence was used up", ""),
+    "ceiling_wait_seconds": ("s", "for how long ids waited for the next tick, about", ""),
+    "clock_backs": ("{step}", "times the clock went back, by what was done about it", "step"),
+    "claims": ("{claim}", "worker ids that were leased", ""),
+    "renewals": ("{renewal}", "heartbeats that were answered", ""),
+    "renewals_failed": ("{renewal}", "heartbeats that were not answered", ""),
+    "leases_lost": ("{lease}", "worker ids that were lost", ""),
+}
+_GAUGES: dict[str, tuple[str, str, Callable[[Counters], float | None]]] = {
+    "leases": ("{lease}", "worker ids held", lambda counted: counted.leases),
+    "lease.left": (
+        "s",
+        "until the first reservation of this process ends",
+        lambda counted: counted.lease_left_s,
+    ),
+    "heartbeat.duration": ("s", "round trip of the last heartbeat", lambda counted: counted.heartbeat_s),
+    "clock.offset": ("s", "this host's clock less that of Redis", lambda counted: counted.clock_offset_s),
+}
+
+
+def instrument(meter_provider: MeterProvider | None = None) -> None:
+    """Make the instruments ``snowredis.*`` for the generators of this process, those that are made later, too.
+
+    Call it once, after the SDK was set up; in forked workers, where the SDK is set up.
+    """
+    meter: Any = get_meter("snowredis", __version__, meter_provider)
+    tally = Tally(lambda: EXIT.members)
+
+    def counter_callback(name: str, label: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        def observe(_: CallbackOptions) -> Iterable[Observation]:
+            for pool, counted in tally.look().items():
+                for full, value in counted.totals.items():
+                    what, _colon, detail = full.partition(":")
+                    if what == name:
+                        yield Observation(value, {"pool": pool, **({label: detail} if label else {})})
+
+        return observe
+
+    def gauge_callback(
+        read: Callable[[Counters], float | None],
+    ) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        def observe(_: CallbackOptions) -> Iterable[Observation]:
+            for pool, counted in tally.look().items():
+                value = read(counted)
+                if value is not None:
+                    yield Observation(value, {"pool": pool})
+
+        return observe
+
+    for name, (unit, text, label) in _COUNTERS.items():
+        meter.create_observable_counter(
+            f"snowredis.{name}", callbacks=[counter_callback(name, label)], unit=unit, description=text
+        )
+    for name, (unit, text, read) in _GAUGES.items():
+        meter.create_observable_gauge(
+            f"snowredis.{name}", callbacks=[gauge_callback(read)], unit=unit, description=text
+        )

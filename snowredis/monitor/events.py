@@ -1,0 +1,190 @@
+"""What happened in a pool, as its scripts wrote it down: a stream that is trimmed, so never the whole past.
+
+Reads with plain commands. Nothing of the protocol rests on these events, and what they say of hosts and
+labels is untrusted text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from snowredis.errors import ConfigError
+from snowredis.lease.clients import address
+from snowredis.lease.inspect import parse_owner, server_now_ms, text_of
+from snowredis.lease.redis_store import translated
+from snowredis.lease.scripts import pool_keys
+
+# what the scripts write; floor and alarm are the pool's own, their worker is -1
+KINDS = ("claimed", "released", "expired", "adopted", "lost", "clock-back", "floor", "alarm")
+# events asked for in one command: Redis spends about 1 ms on them
+PAGE = 1_000
+_STREAM_ID = re.compile(r"\d{1,19}(?:-\d{1,19})?", re.ASCII)
+_NUMBER = re.compile(r"-?\d{1,15}", re.ASCII)
+# Redis' last resort: nothing has been added to or removed from the stream
+NO_ID = "0-0"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event of a pool. Times are ms since 1970.
+
+    Attributes:
+        at_ms: when it happened, on the Redis clock.
+        kind: one of KINDS.
+        worker: the worker id; -1 for what concerns the whole pool.
+        host, pid, label: whose event it is; untrusted text.
+        from_ms, until_ms: of a lease, the reservation of its first lane [from, until); of a release what was used of
+            it; of a floor, the floor and 0; of a lost lease 0 and the end of the reservation that it had.
+        detail: lanes of a claim, statistics of an end, a reason; untrusted text.
+        id: in the stream, such as "1763700000000-0".
+        server: of several independent servers, which.
+    """
+
+    at_ms: int
+    kind: str
+    worker: int
+    host: str
+    pid: int
+    label: str
+    from_ms: int
+    until_ms: int
+    detail: str
+    id: str
+    server: int = 0
+
+    @property
+    def lanes_ms(self) -> tuple[int, ...]:
+        """Of a claim: where each lane's reservation begins. Empty for others."""
+        if self.kind != "claimed" or not re.fullmatch(r"\d{1,15}(,\d{1,15}){0,63}", self.detail, re.ASCII):
+            return ()
+        return tuple(map(int, self.detail.split(",")))
+
+    @property
+    def stats(self) -> tuple[int, ...]:
+        """Of a release, an expiry and a clock-back: ids made, ids/s, clock offset in ms, namespace, clock-backs."""
+        if not re.fullmatch(r"-?\d{1,18}(,-?\d{1,18}){4}", self.detail, re.ASCII):
+            return ()
+        return tuple(map(int, self.detail.split(",")))
+
+
+@dataclass(frozen=True, slots=True)
+class StreamState:
+    """How much of the past a stream still holds.
+
+    Attributes:
+        length: entries in it.
+        trimmed: whether older entries are known to have been removed; None where Redis (6.2) does not say.
+        deleted_id: the newest entry that somebody deleted by hand; NO_ID if none.
+    """
+
+    length: int = 0
+    trimmed: bool | None = False
+    deleted_id: str = NO_ID
+
+
+def parse_event(event_id: bytes | str, fields: dict[Any, Any], server: int = 0) -> Event | None:
+    """An entry of the stream; None for what no script wrote."""
+    told = {text_of(name): text_of(value) for name, value in fields.items()}
+    numbers = [_number(told.get(name, "")) for name in ("at", "worker", "from", "until")]
+    at_ms, worker, from_ms, until_ms = numbers
+    kind = told.get("event", "")
+    if kind not in KINDS or at_ms is None or worker is None:
+        return None
+    host, pid, label = parse_owner(told.get("owner", ""))
+    detail = told.get("detail", "").encode("utf-8", "replace").decode()
+    return Event(
+        at_ms, kind, worker, host, pid, label, from_ms or 0, until_ms or 0, detail, text_of(event_id), server
+    )
+
+
+def _number(text: str) -> int | None:
+    return int(text) if _NUMBER.fullmatch(text) else None
+
+
+def check_stream_id(text: str) -> str:
+    """A place in a stream: an id of an event, or ms since 1970. Raises ConfigError."""
+    if not isinstance(text, str) or not _STREAM_ID.fullmatch(text):
+        raise ConfigError(f"{text!r} is no place among events: write an event's id, or ms since 1970")
+    return text
+
+
+def read_events(
+    client: Any, name: str, *, newest: int | None = None, since: str | None = None, count: int = PAGE
+) -> list[Event]:
+    """Events of one server, the oldest first; raises StoreUnavailable.
+
+    Args:
+        newest: only so many of the newest.
+        since: only what came after this place; see check_stream_id().
+        count: how many are asked for at once.
+    """
+    key = pool_keys(name)[2]
+    found: list[tuple[Any, dict[Any, Any]]] = []
+    with translated(address(client)):
+        if newest is not None:
+            low = "-" if since is None else f"({since}"
+            found = list(client.xrevrange(key, "+", low, count=max(1, newest)))[::-1] if newest > 0 else []
+        else:
+            low = "-" if since is None else f"({since}"
+            while True:
+                page = client.xrange(key, low, "+", count=count)
+                found += page
+                if len(page) < count:
+                    break
+                low = f"({text_of(page[-1][0])}"
+    return [event for event_id, fields in found if (event := parse_event(event_id, fields or {})) is not None]
+
+
+def read_stream_state(client: Any, name: str) -> StreamState:
+    """How much of the past is still there; raises StoreUnavailable."""
+    key = pool_keys(name)[2]
+    with translated(address(client)):
+        if not client.exists(key):
+            return StreamState()
+        told = {text_of(k): v for k, v in client.xinfo_stream(key).items()}
+    length, added = int(told["length"]), told.get("entries-added")
+    trimmed = None if added is None else int(added) > length
+    return StreamState(length, trimmed, text_of(told.get("max-deleted-entry-id", NO_ID)))
+
+
+def follow_events(client: Any, name: str, after: str = "$", *, block_ms: int = 500) -> Iterator[Event | None]:
+    """Events as they come, each as soon as Redis has it; None whenever none came for *block_ms*.
+
+    Args:
+        after: a place in the stream, or "$": from now on.
+        block_ms: must be shorter than the client's own time-out, 1000 ms.
+
+    Raises:
+        StoreUnavailable: call it again with the last event's id.
+    """
+    key = pool_keys(name)[2]
+    where = address(client)
+    if after == "$":
+        with translated(where):
+            newest = client.xrevrange(key, count=1)
+            # an empty stream: everything that comes is new
+            after = text_of(newest[0][0]) if newest else NO_ID
+    while True:
+        with translated(where):
+            answer = client.xread({key: after}, count=PAGE, block=block_ms)
+        pages = list(answer.values()) if isinstance(answer, dict) else [page for _, page in answer or ()]
+        # redis-py wraps the entries of a stream once more under RESP3
+        entries = [
+            entry for page in pages for entry in (page[0] if page and isinstance(page[0], list) else page)
+        ]
+        for event_id, fields in entries:
+            after = text_of(event_id)
+            event = parse_event(event_id, fields or {})
+            if event is not None:
+                yield event
+        if not entries:
+            yield None
+
+
+def redis_now_ms(client: Any, name: str) -> int:
+    """The clock of the server that has the pool."""
+    with translated(address(client)):
+        return server_now_ms(client, pool_keys(name)[0])

@@ -1,0 +1,64 @@
+"""Tenures, records and refusals as holders; times and spans in words. Pure."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from snowredis.lease.inspect import WorkerInfo
+from snowredis.monitor.chains import FOREVER_MS, Tenure
+from snowredis.monitor.events import Event
+from snowredis.monitor.whois import Holder
+
+
+def holder_of(tenure: Tenure, lane: int) -> Holder:
+    start, end, record = tenure.start, tenure.end, tenure.record
+    return Holder(
+        worker=start.worker,
+        host=start.host,
+        pid=start.pid,
+        label=start.label,
+        from_ms=start.at_ms if tenure.claimed else None,
+        to_ms=end.at_ms if end else record.lease_end_ms if record and not record.alive else None,
+        held=end is None and record is not None and record.alive,
+        first_ms=tenure.first_ms(lane),
+        until_ms=min(tenure.until_ms(lane), FOREVER_MS),
+        server=start.server,
+    )
+
+
+def holder_of_record(record: WorkerInfo) -> Holder:
+    return Holder(
+        worker=record.worker,
+        host=record.host,
+        pid=record.pid,
+        label=record.label,
+        from_ms=record.claimed_ms,
+        to_ms=None if record.alive else record.lease_end_ms,
+        held=record.alive,
+        first_ms=0,
+        until_ms=record.reserved_until_ms,
+    )
+
+
+def holder_of_lost(lost: Event) -> Holder:
+    return Holder(
+        lost.worker, lost.host, lost.pid, lost.label, None, lost.at_ms, False, 0, lost.until_ms, lost.server
+    )
+
+
+def is_same(holder: Holder, tenure: Tenure) -> bool:
+    start = tenure.start
+    return (holder.host, holder.pid, holder.label) == (start.host, start.pid, start.label)
+
+
+def time_text(time_ms: int) -> str:
+    """A time in UTC, for people."""
+    if not 0 <= time_ms < 253_402_300_800_000:
+        return f"{time_ms} ms"
+    moment = datetime.fromtimestamp(time_ms // 1000, UTC).replace(microsecond=time_ms % 1000 * 1000)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def span(ms: int) -> str:
+    """A length of time, for people."""
+    return f"{ms} ms" if abs(ms) < 10_000 else f"{ms // 1000:,} s"

@@ -1,0 +1,184 @@
+"""`doctor`: what it finds on servers that are set up badly, and what it exits with."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import snowredis
+from snowredis.cli import doctor
+from snowredis.lease import inspect
+from snowredis.lease.model import PoolConfig
+from snowredis.monitor import doctor as diagnosis
+from snowredis.monitor import host
+from snowredis.monitor import server_checks as checks
+from snowredis.monitor.findings import worst
+from snowredis.monitor.pool import WorkerPool
+from tests.support.servers import RedisServer, redis_server
+
+Cli = Callable[..., Any]
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[RedisServer]:
+    with redis_server(tmp_path, "--appendonly", "yes") as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def good_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the host that the tests run on nothing is known."""
+    monkeypatch.setattr(diagnosis, "look_at_host", list)
+
+
+def found(offline: Cli, server: RedisServer, *argv: str) -> tuple[int, dict[str, list[dict[str, str]]]]:
+    result = offline("doctor", "--json", "--url", server.url, *argv)
+    by_check: dict[str, list[dict[str, str]]] = {}
+    for finding in json.loads(result.out)["findings"]:
+        by_check.setdefault(finding["check"], []).append(finding)
+    return result.code, by_check
+
+
+def make(server: RedisServer, name: str, **settings: Any) -> None:
+    WorkerPool(server.url, name).create(PoolConfig(name=name, **settings), time.time_ns() // 1_000_000)
+
+
+def bad(findings: dict[str, list[dict[str, str]]]) -> list[tuple[str, str]]:
+    return [
+        (check, one["severity"])
+        for check, several in findings.items()
+        for one in several
+        if one["severity"] in ("warning", "error")
+    ]
+
+
+def test_where_all_is_well_it_exits_with_0(offline: Cli, own: RedisServer) -> None:
+    make(own, "orders")
+    with snowredis.connect(own.url, pool="orders") as ids:
+        ids.next_id()
+        code, findings = found(offline, own)
+    assert (code, bad(findings)) == (0, [])
+    assert set(findings) >= {
+        "redis",
+        "eviction",
+        "persistence",
+        "replication",
+        "clock",
+        "latency",
+        "rights",
+        "pool orders",
+    }
+    shown = offline("doctor", "--url", own.url)
+    assert "0 error, 0 warning" in shown.out
+
+
+def test_every_finding_that_is_not_good_says_what_to_do(offline: Cli, own: RedisServer) -> None:
+    client = own.client()
+    client.config_set("maxmemory-policy", "allkeys-lru")
+    client.config_set("maxmemory", "100mb")
+    client.config_set("appendonly", "no")
+    make(own, "orders", layout=snowredis.Layout(worker_bits=1, backup_bits=0))
+    make(own, "invoices", layout=snowredis.Layout(worker_bits=1, backup_bits=0))
+    client.hset("snowredis:{orders}", mapping={"alarms": 1, "alarm": "ids may have been \x1b[31mrepeated"})
+    client.hset("snowredis:{invoices}", "last", int(time.time() * 1000) - 30 * 86_400_000)
+    client.set("snowredis:{junk}", "of another program")
+    options: Any = {
+        "pool": "orders",
+        "layout": snowredis.Layout(worker_bits=1, backup_bits=0),
+        "label": "same",
+    }
+    with snowredis.connect(own.url, **options) as one, snowredis.connect(own.url, **options) as two:
+        one.next_id()
+        two.next_id()
+        code, findings = found(offline, own)
+        shown = offline("doctor", "--url", own.url, "--pool", "orders")
+    assert code == 9
+    assert sorted(bad(findings)) == sorted(
+        [
+            ("eviction", "error"),
+            ("persistence", "warning"),
+            ("pool orders", "error"),  # the alarm
+            ("pool orders", "error"),  # full
+            ("pool orders", "warning"),  # two workers of one name
+            ("pool invoices", "warning"),  # stale
+            ("pool junk", "warning"),
+            ("pools", "warning"),  # the same ids
+        ]
+    )
+    for several in findings.values():
+        assert all(one["advice"] for one in several if one["severity"] in ("warning", "error"))
+    assert "invoices, orders make the same ids" in findings["pools"][0]["text"]
+    assert shown.code == 9
+    assert all(char == "\n" or char.isprintable() for char in shown.out)
+    assert "pool invoices" not in shown.out
+
+
+def test_a_redis_that_does_not_answer_has_its_own_exit_code(offline: Cli, tmp_path: Path) -> None:
+    result = offline("doctor", "--url", f"unix://{tmp_path}/nobody.sock")
+    assert result.code == 4
+    assert "error" in result.out
+    assert "nothing else was looked at" in " ".join(result.out.split())
+
+
+def test_replicas_without_a_slack_are_warned_of(offline: Cli, own: RedisServer, tmp_path: Path) -> None:
+    finding = checks._replication({"role": "master", "connected_slaves": 2}, own.client())
+    assert finding.severity == "warning"
+    assert "min_replicas" in finding.advice
+    assert checks._replication({"role": "slave"}, own.client()).severity == "error"
+    own.client().config_set("min-replicas-to-write", "1")
+    assert checks._replication({"role": "master", "connected_slaves": 2}, own.client()).severity == "ok"
+
+
+def test_an_old_redis_and_a_failed_snapshot_are_errors(own: RedisServer) -> None:
+    assert checks._version("x", {"redis_version": "6.0.16"}).severity == "error"
+    assert checks._version("x", {"redis_version": "7.2.4", "valkey_version": "8.0.1"}).text.startswith(
+        "Valkey 8.0.1"
+    )
+    assert checks._persistence({"rdb_last_bgsave_status": "err"}, own.client()).severity == "error"
+    own.client().config_set("save", "60 1")
+    assert "snapshots (60 1)" in checks._persistence({"aof_enabled": 0}, own.client()).text
+
+
+def test_a_pool_that_is_not_there_is_an_error(offline: Cli, own: RedisServer) -> None:
+    code, findings = found(offline, own, "--pool", "nothing-here")
+    assert code == 9
+    assert "nothing-here" in findings["pools"][0]["text"]
+
+
+def test_a_clock_that_runs_ahead_is_an_error(own: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = inspect.server_now_ms
+    monkeypatch.setattr(checks, "server_now_ms", lambda client, key: real(client, key) - 3_000)
+    assert checks._clock(own.client(), "orders").severity == "error"
+    monkeypatch.setattr(checks, "server_now_ms", lambda client, key: real(client, key) + 900)
+    assert checks._clock(own.client(), "orders").severity == "warning"
+
+
+def test_the_host_is_looked_at_without_an_error() -> None:
+    findings = host.look_at_host()
+    assert [one.check for one in findings] == ["ntp", "randomness", "names", "forks", "clones"]
+    assert worst(findings) in ("ok", "unknown", "warning")
+    assert all(one.advice for one in findings if one.severity == "warning")
+
+
+def test_a_clock_that_nobody_synchronizes_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "kernel_clock", lambda: (0x40, 1))
+    assert host._ntp().severity == "warning"
+    monkeypatch.setattr(host, "kernel_clock", lambda: (0x2001, 5_000))
+    assert host._ntp().severity == "ok"
+    monkeypatch.setattr(host, "kernel_clock", lambda: None)
+    assert host._ntp().severity == "unknown"
+
+
+def test_the_exit_codes_are_those_that_the_help_says(offline: Cli) -> None:
+    from snowredis.cli.exits import ExitCode
+
+    text = " ".join(offline("doctor", "--help").out.split())
+    assert f"with {ExitCode.ERROR:d} if there are warnings" in text
+    assert f"with {ExitCode.REDIS_UNAVAILABLE:d} if Redis does not answer" in text
+    assert f"with {ExitCode.FOUND_ERRORS:d} if there are other errors" in text
+    assert set(doctor._STYLES) == {"ok", "unknown", "warning", "error"}

@@ -1,0 +1,90 @@
+"""`events`: what happened, and what happens."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+
+import snowredis
+
+Cli = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(client: redis.Redis, pool_name: str) -> Iterator[None]:
+    """The server is shared, and other tests count its pools."""
+    yield
+    for key in client.scan_iter(f"snowredis:{{{pool_name}*", count=1000):
+        client.delete(key)
+
+
+def test_the_newest_are_shown_one_a_line(cli: Cli, pool_name: str, server_url: str) -> None:
+    cli("pool", "create", pool_name)
+    for number in range(3):
+        snowredis.connect(server_url, pool=pool_name, label=f"\x1b]0;{number}\x07").close()
+        with snowredis.connect(server_url, pool=pool_name, label=f"\x1b]0;{number}\x07") as ids:
+            ids.next_id()
+    result = cli("events", "--pool", pool_name, "-n", "3")
+    assert result.code == 0
+    assert [line.split()[1] for line in result.out.splitlines()] == ["released", "claimed", "released"]
+    assert "\x1b" not in result.out
+    assert r"\x1b]0;2" in result.out
+    assert "1 ids" in result.out
+    everything = [json.loads(line) for line in cli("events", "--pool", pool_name, "--json").out.splitlines()]
+    assert [event["kind"] for event in everything] == ["floor", *["claimed", "released"] * 3]
+    assert everything[1]["label"] == "\x1b]0;0\x07"
+
+
+def test_events_that_somebody_made_up_do_nothing(cli: Cli, pool_name: str, client: redis.Redis) -> None:
+    cli("pool", "create", pool_name)
+    key = f"snowredis:{{{pool_name}}}:events"
+    client.xadd(
+        key, {"event": "alarm", "worker": "-1", "at": "99999999999999", "detail": "\x1b[2J\u202ealarm"}
+    )
+    client.xadd(key, {"event": "claimed", "worker": "1", "at": "-5", "owner": "[" * 5000, "until": "-1"})
+    client.xadd(key, {"something": "else"})
+    result = cli("events", "--pool", pool_name)
+    assert result.code == 0
+    assert len(result.out.splitlines()) == 3
+    assert all(char == "\n" or char.isprintable() for char in result.out)
+
+
+def test_follow_goes_on_until_it_is_interrupted(
+    cli: Cli,
+    pool_name: str,
+    server_url: str,
+    command: Callable[..., list[str]],
+    process_environment: dict[str, str],
+) -> None:
+    cli("pool", "create", pool_name)
+    process = subprocess.Popen(
+        command("events", "--pool", pool_name, "--follow", "--json"),
+        env={**os.environ, **process_environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["kind"] == "floor"
+        with snowredis.connect(server_url, pool=pool_name, label="now") as ids:
+            ids.claim()
+            claimed = json.loads(process.stdout.readline())
+            assert (claimed["kind"], claimed["label"]) == ("claimed", "now")
+        assert json.loads(process.stdout.readline())["kind"] == "released"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 130
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_pool_that_does_not_exist_is_an_error(cli: Cli) -> None:
+    assert cli("events", "--pool", "nothing-here").code == 5

@@ -1,0 +1,151 @@
+"""Chaos with real processes, and then the question of each of many ids: who made it? Against what is true.
+
+    python -m tests.monitor.chaos_whois --faults 60 --seconds 60 --ids 10000
+
+Every process writes down what it makes, so the truth is known. `certain` must be right always; `probable` may be
+wrong only where it says why; `unknown` is an honest answer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from snowredis.core.presets import resolve_layout
+from snowredis.errors import SnowredisError
+from snowredis.monitor.history import History
+from snowredis.monitor.pool import WorkerPool
+from tests.chaos.driver import POOL, Fleet
+from tests.chaos.faults import FAULTS, Fault
+from tests.chaos.report import Plan
+from tests.chaos.runs import read_runs, read_status
+
+
+@dataclass
+class Score:
+    """How the answers were: by certainty, and which of them were wrong."""
+
+    answers: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+    wrong_probable: list[str] = field(default_factory=list)
+    # under "unknown": how often the true process was among the candidates
+    named: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.answers.total()
+
+    def __str__(self) -> str:
+        shares = ", ".join(f"{name} {count:,}" for name, count in self.answers.most_common())
+        return (
+            f"{self.total:,} ids: {shares}; certain but wrong {len(self.wrong)}, probable but wrong "
+            f"{len(self.wrong_probable)}; of the unknown {self.named:,} are among the candidates"
+        )
+
+
+class WatchedFleet(Fleet):
+    """Looks at the pool's history at every truce, when all faults are over, and at the end."""
+
+    def __init__(self, *args: object, **options: object) -> None:
+        super().__init__(*args, **options)  # type: ignore[arg-type]
+        self.looks: list[tuple[float, History]] = []
+
+    def look(self) -> None:
+        try:
+            pool = WorkerPool(self.server.url, POOL)
+            began_ms = self._elapsed_s() * 1000
+            self.looks.append((began_ms, pool.history()))
+            pool.close()
+        except SnowredisError:
+            return
+
+    def _truce(self) -> None:
+        super()._truce()
+        self.look()
+
+    def _end(self) -> None:
+        self.look()
+        super()._end()
+
+
+def run(
+    plan: Plan,
+    directory: Path,
+    ids: int,
+    say: Callable[[str], None] = lambda text: None,
+    kinds: Sequence[Fault] = FAULTS,
+) -> Score:
+    """One chaos run, and *ids* questions."""
+    fleet = WatchedFleet(plan, directory, say, kinds)
+    fleet.run()
+    rng, layout, score = random.Random(plan.seed), resolve_layout(plan.layout), Score()
+    made: list[tuple[int, int, int, int]] = []
+    truths: dict[int, str] = {}
+    for path in sorted(directory.glob("*.runs")):
+        status = read_status(path)
+        if status is not None:
+            truths[status.pid] = (
+                f"pid {status.pid}, {status.kind}, slot {status.slot}, began at {status.started_ms} ms"
+            )
+            made += [(at_ms, first, count, status.pid) for first, count, at_ms in read_runs(path)]
+    made.sort()
+    share = max(1, ids // max(1, len(fleet.looks)))
+    for number, (at_ms, history) in enumerate(fleet.looks):
+        known = [row for row in made if row[0] < at_ms]
+        wanted = share if number < len(fleet.looks) - 1 else max(share, ids - score.total)
+        # of all that was made so far, and as many of what is still in living memory
+        fresh = [row for row in known if row[0] > at_ms - 20_000]
+        for _ in range(wanted if known else 0):
+            _, first, count, pid = rng.choice(fresh if fresh and rng.random() < 0.7 else known)
+            ask(history, layout, first + rng.randrange(count), pid, score, truths[pid])
+    return score
+
+
+def ask(history: History, layout: object, an_id: int, pid: int, score: Score, truth: str) -> None:
+    """One question, with the process that really made the id."""
+    whois = history.whois(an_id, layout)  # type: ignore[arg-type]
+    score.answers[whois.certainty] += 1
+    if whois.holder is not None and whois.holder.pid != pid:
+        near = [
+            f"    {one.id} {one.kind} {one.host}:{one.pid} from {one.from_ms} until {one.until_ms} {one.detail}"
+            for one in history.events
+            if whois.parts is not None
+            and one.worker == whois.parts.worker
+            and abs(one.at_ms - whois.parts.timestamp_ms) < 9_000
+        ]
+        text = "\n".join([f"{an_id} of {truth}: {whois}", *near])
+        (score.wrong if whois.certainty == "certain" else score.wrong_probable).append(text)
+    score.named += any(one.pid == pid for one in whois.candidates)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--faults", type=int, default=60)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--processes", type=int, default=6)
+    parser.add_argument("--ids", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--mild", action="store_true", help="faults of workers only: Redis and its history are left alone"
+    )
+    args = parser.parse_args()
+    plan = Plan(seconds=args.seconds, faults=args.faults, processes=args.processes, seed=args.seed)
+    with tempfile.TemporaryDirectory(prefix="w", dir="/tmp") as directory:
+        kinds = [fault for fault in FAULTS if fault.target == "worker" or not args.mild]
+        score = run(plan, Path(directory), args.ids, lambda text: print(text, flush=True), kinds)
+    print(score)
+    for text in [*score.wrong[:10], *score.wrong_probable[:10]]:
+        print(text)
+    return 1 if score.wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,256 @@
+"""Who held a worker id at a tick, of events made by hand: times are small numbers of ms."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from snowredis.core.layout import Layout
+from snowredis.errors import InvalidId
+from snowredis.lease.inspect import WorkerInfo
+from snowredis.monitor.chains import COPY, NEW_LIFE, ROLLED_BACK
+from snowredis.monitor.events import Event, StreamState
+from snowredis.monitor.history import History, Past, who_held
+from snowredis.monitor.twins import causes_of_twins
+
+TTL, LEAD = 30_000, 2_500
+PAST = Past(TTL, LEAD, now_ms=10_000_000)
+RESTART = "another server process"
+
+
+def event(
+    kind: str, at_ms: int, worker: int = -1, who: str = "", first: int = 0, until: int = 0, detail: str = ""
+) -> Event:
+    """*who* is the host; its pid is the host's length."""
+    return Event(at_ms, kind, worker, who, len(who), "", first, until, detail, f"{at_ms}-0")
+
+
+def claimed(at_ms: int, who: str, first: int, *, worker: int = 7, lanes: tuple[int, ...] = ()) -> Event:
+    text = ",".join(map(str, lanes or (first, first, first, first)))
+    return event("claimed", at_ms, worker, who, first, at_ms + TTL, text)
+
+
+def released(at_ms: int, who: str, first: int, until: int, *, lane: int = 0, backs: int = 0) -> Event:
+    return event("released", at_ms, 7, who, first, until, f"100,10,0,{lane},{backs}")
+
+
+def expired(at_ms: int, who: str, first: int, until: int) -> Event:
+    return event("expired", at_ms, 7, who, first, until, "100,10,0,0,0")
+
+
+BORN = event("floor", 1_000_000, detail=NEW_LIFE)
+
+
+def asked(events: list[Event], tick_ms: int, *, lane: int = 0, past: Past = PAST) -> tuple[str, str]:
+    verdict = History(events, past).verdict(7, tick_ms, lane)
+    return verdict.certainty, verdict.holder.host if verdict.holder else ""
+
+
+TWO = [
+    BORN,
+    claimed(1_100_000, "anna", 0),
+    expired(1_300_000, "anna", 0, 1_230_000),
+    claimed(1_300_000, "berta", 1_230_000),
+]
+
+
+def test_one_after_the_other_held_it_and_the_tick_says_who() -> None:
+    assert asked(TWO, 1_100_500) == ("certain", "anna")
+    assert asked(TWO, 1_229_999) == ("certain", "anna")
+    assert asked(TWO, 1_230_000) == ("certain", "berta")
+    holder = who_held(TWO, 7, 1_229_999)
+    assert holder is not None
+    assert (holder.host, holder.pid, holder.from_ms, holder.to_ms, holder.held) == (
+        "anna",
+        4,
+        1_100_000,
+        1_300_000,
+        False,
+    )
+    assert who_held(TWO, 8, 1_229_999) is None
+
+
+def test_the_tick_decides_and_not_the_time_of_the_claim() -> None:
+    # berta's marks lie behind the time of her claim: her clock may have been behind
+    assert asked(TWO, 1_250_000) == ("certain", "berta")
+    # cora's reservation begins ahead of it
+    ahead = [
+        BORN,
+        claimed(1_100_000, "anna", 0),
+        released(1_110_000, "anna", 0, 1_112_000),
+        claimed(1_111_000, "cora", 1_112_000),
+    ]
+    assert asked(ahead, 1_111_999) == ("certain", "anna")
+    assert asked(ahead, 1_112_000) == ("certain", "cora")
+
+
+def test_lanes_are_looked_at_one_by_one() -> None:
+    events = [
+        BORN,
+        claimed(1_100_000, "anna", 0),
+        released(1_150_000, "anna", 0, 1_150_000),
+        claimed(1_160_000, "berta", 1_150_000, lanes=(1_150_000, 0, 0, 0)),
+    ]
+    assert asked(events, 1_140_000, lane=0) == ("certain", "anna")
+    # anna gave namespace 1 back unused, so only berta, whose clock went back, can have used it
+    assert asked(events, 1_140_000, lane=1) == ("certain", "berta")
+
+
+def test_a_history_that_was_trimmed_is_not_trusted_before_its_beginning() -> None:
+    trimmed = TWO[2:]
+    # the expiry still names anna, and where her first lane began
+    assert asked(trimmed, 1_200_000) == ("certain", "anna")
+    assert asked(trimmed, 1_200_000, lane=2) == ("probable", "anna")
+    only_berta = TWO[3:]
+    assert asked(only_berta, 1_240_000) == ("certain", "berta")
+    assert asked(only_berta, 1_200_000) == ("unknown", "")
+    verdict = History(only_berta, PAST).verdict(7, 1_200_000)
+    assert "trimmed" in verdict.reason
+    assert "nobody ever" not in History(only_berta, PAST).verdict(9, 1_200_000).reason
+
+
+def test_events_that_were_deleted_by_hand_make_nothing_certain() -> None:
+    deleted = replace(PAST, state=StreamState(4, True, "1200000-0"))
+    assert asked(TWO, 1_100_500, past=deleted) == ("probable", "anna")
+    # or that are missing by the pool's own count
+    assert asked(TWO, 1_100_500, past=replace(PAST, claims=3)) == ("probable", "anna")
+    assert asked(TWO, 1_100_500, past=replace(PAST, claims=2)) == ("certain", "anna")
+
+
+def floor(at_ms: int, why: str = RESTART) -> Event:
+    return event("floor", at_ms, first=at_ms + TTL + 2 * LEAD, detail=why)
+
+
+@pytest.mark.parametrize("why", [RESTART, "silence of over one ttl"])
+def test_after_a_restart_of_redis_its_newest_events_may_be_missing(why: str) -> None:
+    events = [
+        BORN,
+        claimed(1_100_000, "anna", 0),
+        floor(1_200_000, why),
+        claimed(1_300_000, "berta", 1_235_000),
+    ]
+    # a forgotten process whose clock was right cannot be that old
+    assert asked(events, 1_090_000) == ("probable", "anna")
+    verdict = History(events, PAST).verdict(7, 1_150_000)
+    assert (verdict.certainty, verdict.holder) == ("unknown", None)
+    assert [one.host for one in verdict.candidates] == ["anna"]
+    assert asked(events, 1_235_000) == ("certain", "berta")
+
+
+def test_who_came_back_after_the_restart_held_it_all_the_time() -> None:
+    back = event("adopted", 1_201_000, 7, "anna", 0, 1_231_000, RESTART)
+    events = [BORN, claimed(1_100_000, "anna", 0), floor(1_200_000), back]
+    assert asked(events, 1_150_000) == ("certain", "anna")
+    # somebody else came back: the claim of that one was forgotten
+    other = event("adopted", 1_201_000, 7, "berta", 1_120_000, 1_231_000, RESTART)
+    events[-1] = other
+    assert asked(events, 1_150_000) == ("certain", "berta")
+    assert asked(events, 1_150_000, lane=3) == ("probable", "berta")
+    assert asked(events, 1_119_999)[0] == "unknown"
+
+
+def test_who_ended_before_the_restart_is_known_up_to_its_end() -> None:
+    events = [
+        BORN,
+        claimed(1_100_000, "anna", 0),
+        released(1_150_000, "anna", 0, 1_150_000),
+        floor(1_200_000),
+    ]
+    assert asked(events, 1_140_000) == ("certain", "anna")
+    # a namespace that it did not use may have been used by somebody who is forgotten
+    assert asked(events, 1_140_000, lane=1) == ("probable", "anna")
+    assert asked(events, 1_190_000) == ("unknown", "")
+    assert "forgotten" in History(events, PAST).verdict(7, 1_190_000).reason
+
+
+def test_a_rollback_makes_what_was_served_twice_unknown() -> None:
+    events = [
+        BORN,
+        claimed(1_100_000, "anna", 0),
+        expired(1_190_000, "anna", 0, 1_130_000),
+        claimed(1_190_000, "berta", 1_130_000),
+        floor(1_200_000, ROLLED_BACK),
+        event("alarm", 1_200_000, detail="ids may have been repeated between 1190000 and 1200000"),
+    ]
+    assert asked(events, 1_191_000)[0] == "unknown"
+    assert asked(events, 1_120_000) == ("certain", "anna")
+
+
+def test_copies_of_a_process_with_one_lease_are_both_named() -> None:
+    lost = event("lost", 1_140_000, 7, "anna", 0, 1_150_000, COPY)
+    events = [BORN, claimed(1_100_000, "anna", 0), lost]
+    verdict = History(events, PAST).verdict(7, 1_149_000)
+    assert verdict.certainty == "unknown"
+    assert "clone" in verdict.reason
+    # before the reservation that both had
+    assert asked(events, 1_110_000) == ("certain", "anna")
+    assert asked(events, 1_150_000) == ("certain", "anna")
+
+
+def test_ids_of_the_future_and_of_before_the_pool_are_not_of_it() -> None:
+    past = replace(PAST, now_ms=1_400_000, created_ms=1_000_000)
+    assert "future" in History(TWO, past).verdict(7, 1_500_000).reason
+    before = History(TWO, past).verdict(7, 900_000)
+    assert before.certainty == "unknown"
+    assert "before this pool was made" in before.reason
+    assert [one.host for one in before.candidates] == ["anna"]
+    assert "nobody ever" in History(TWO, past).verdict(99, 1_200_000).reason
+
+
+LAYOUT = Layout(
+    timestamp_bits=41, datacenter_bits=2, backup_bits=2, worker_bits=8, sequence_bits=10, epoch_ms=0
+)
+
+
+def test_an_id_of_another_layout_datacenter_or_server_is_none_of_this_pool() -> None:
+    history = History(TWO, PAST)
+    mine = LAYOUT.compose(tick=1_100_500, datacenter=1, worker=7, sequence=3)
+    good = history.whois(mine, LAYOUT, datacenter=1)
+    assert (good.certainty, good.holder.host if good.holder else "") == ("certain", "anna")
+    assert "datacenter" in history.whois(mine, LAYOUT, datacenter=2).reason
+    narrow = Layout(timestamp_bits=10, worker_bits=2, backup_bits=0, sequence_bits=2)
+    assert history.whois(mine, narrow).parts is None
+    # worker id 15 is number 7 of server 1 of 2
+    other = LAYOUT.compose(tick=1_100_500, worker=15)
+    assert history.whois(other, LAYOUT, share=(1, 2)).holder == replace(good.holder, worker=15, server=1)  # type: ignore[type-var]
+    assert "server 1 of 2" in history.whois(other, LAYOUT, share=(0, 2)).reason
+    with pytest.raises(InvalidId):
+        history.whois(-1, LAYOUT)
+
+
+def record(who: str, claimed_ms: int, until_ms: int) -> WorkerInfo:
+    return WorkerInfo(
+        7, True, who, len(who), "", claimed_ms, claimed_ms, until_ms, 1, until_ms, 0, 0, 0, 0, 0, "ab"
+    )
+
+
+def test_the_present_record_says_how_far_the_last_reservation_reaches() -> None:
+    past = replace(PAST, now_ms=1_320_000, records={7: record("berta", 1_300_000, 1_350_000)})
+    verdict = History(TWO, past).verdict(7, 1_349_999)
+    assert verdict.holder is not None
+    assert (verdict.holder.host, verdict.holder.held) == ("berta", True)
+    assert asked(TWO, 1_350_000, past=past)[0] == "unknown"
+
+
+def test_a_record_whose_claim_is_forgotten_is_probable() -> None:
+    past = replace(PAST, now_ms=1_320_000, records={7: record("cora", 1_290_000, 1_350_000)})
+    trimmed = [event("claimed", 1_295_000, 3, "dora", 0, 1, "0,0,0,0")]
+    assert asked(trimmed, 1_310_000, past=past) == ("probable", "cora")
+    assert asked(trimmed, 1_200_000, past=past)[0] == "unknown"
+
+
+def test_twins_are_explained_by_what_the_history_shows_first() -> None:
+    from snowredis.lease.inspect import PoolInfo
+
+    events = [BORN, claimed(1_100_000, "anna", 0), event("lost", 1_140_000, 7, "anna", 0, 1_150_000, COPY)]
+    history = History(events, PAST)
+    info = PoolInfo("p", LAYOUT, "", 10_000_000, 1_000_000, 0, "", 1, 256, 1, 255, 1, 1, 0, 0, 0, 1, 0, "")
+    whois = history.whois(LAYOUT.compose(tick=1_149_000, worker=7), LAYOUT)
+    first, *others = causes_of_twins(whois, history, info, ["staging"])
+    assert first.shown
+    assert "cloned" in first.text
+    assert not any(cause.shown for cause in others)
+    assert any("staging" in cause.text for cause in others)
+    clean = history.whois(LAYOUT.compose(tick=1_110_000, worker=7), LAYOUT)
+    assert "look here first" in causes_of_twins(clean, history, info)[0].text

@@ -1,0 +1,205 @@
+"""WorkerPool on a real Redis: events, follow, whois, states; and on pools in memory."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+import snowredis
+from snowredis.errors import ConfigError, PoolNotFound
+from snowredis.lease.inspect import PoolInfo, WorkerInfo, state_of
+from snowredis.lease.model import PoolConfig
+from snowredis.monitor.events import Event, parse_event
+from snowredis.monitor.forecast import forecast_of
+from snowredis.monitor.pool import WorkerPool
+from snowredis.testing import ManualClock, memory_pool
+from tests.support.servers import RedisServer
+
+
+@pytest.fixture
+def pool(server: RedisServer) -> Iterator[WorkerPool]:
+    made = WorkerPool(server.url, f"m-{uuid.uuid4().hex[:10]}")
+    made.create(PoolConfig(name=made.name), time.time_ns() // 1_000_000)
+    yield made
+    made.close()
+
+
+def connect(server: RedisServer, pool: WorkerPool, label: str) -> snowredis.Generator:
+    return snowredis.connect(server.url, pool=pool.name, label=label)
+
+
+def test_whois_names_the_process_that_holds_it_and_the_one_that_held_it(
+    server: RedisServer, pool: WorkerPool
+) -> None:
+    with connect(server, pool, "first") as ids:
+        old = ids.next_id()
+        held = pool.whois(old).holder
+        assert held is not None
+        assert (held.label, held.held, held.to_ms) == ("first", True, None)
+    with connect(server, pool, "second") as ids:
+        new = ids.next_id()
+        was, has = pool.whois_all([old, new])
+    assert (was.certainty, has.certainty) == ("certain", "certain")
+    assert was.holder is not None
+    assert has.holder is not None
+    assert (was.holder.label, was.holder.held, has.holder.label) == ("first", False, "second")
+    assert was.holder.worker == has.holder.worker
+
+
+def test_events_come_the_oldest_first_and_in_parts(server: RedisServer, pool: WorkerPool) -> None:
+    for number in range(4):
+        connect(server, pool, f"n{number}").close()
+        with connect(server, pool, f"n{number}") as ids:
+            ids.next_id()
+    events = pool.events(count=3)
+    assert [event.kind for event in events] == ["floor", *["claimed", "released"] * 4]
+    assert events == pool.events(newest=100)
+    assert pool.events(newest=2) == events[-2:]
+    assert pool.events(since=events[3].id) == events[4:]
+    assert pool.events(newest=0) == []
+    with pytest.raises(ConfigError, match="no place"):
+        pool.events(since="yesterday")
+
+
+def test_follow_yields_what_happens_and_comes_up_for_air(server: RedisServer, pool: WorkerPool) -> None:
+    source = pool.follow(block_ms=20)
+    assert next(source) is None
+    ids = connect(server, pool, "x")
+    ids.claim()
+    first = next(event for event in source if event is not None)
+    assert (first.kind, first.label) == ("claimed", "x")
+    ids.close()
+    assert next(event.kind for event in source if event is not None) == "released"
+
+
+def test_independent_servers_are_asked_as_one(server: RedisServer, own_server: RedisServer) -> None:
+    urls = [server.url, own_server.url]
+    name = f"m-{uuid.uuid4().hex[:10]}"
+    pool = WorkerPool(urls, name)
+    pool.create(PoolConfig(name=name), time.time_ns() // 1_000_000)
+    made: list[snowredis.Generator] = []
+    # each takes a server by chance
+    while len({one.lease.worker % 2 for one in made if one.lease}) < 2:
+        made.append(snowredis.connect(urls, pool=name, label=f"w{len(made)}"))
+        made[-1].claim()
+    ids = [one.next_id() for one in made]
+    answers = pool.whois_all(ids)
+    labels = [f"w{number}" for number in range(len(made))]
+    assert [one.holder.label if one.holder else "" for one in answers] == labels
+    assert [one.holder.worker if one.holder else -1 for one in answers] == [
+        one.lease.worker for one in made if one.lease
+    ]
+    workers = {event.worker for event in pool.events() if event.kind == "claimed"}
+    assert workers == {one.lease.worker for one in made if one.lease}
+    # one server of the list alone knows its own only
+    alone = WorkerPool(server.url, name)
+    odd = next(an_id for an_id, one in zip(ids, made, strict=True) if one.lease and one.lease.worker % 2)
+    assert "of 2 independent ones" in alone.whois(odd).reason
+    even = next(
+        an_id for an_id, one in zip(ids, made, strict=True) if one.lease and one.lease.worker % 2 == 0
+    )
+    assert alone.whois(even).certainty == "certain"
+    for one in made:
+        one.close()
+
+
+def test_a_pool_that_does_not_exist_has_no_history(server: RedisServer) -> None:
+    nothing = WorkerPool(server.url, "nothing-here")
+    assert nothing.events() == []
+    with pytest.raises(PoolNotFound):
+        nothing.whois(5)
+
+
+@pytest.mark.parametrize(
+    ("age_ms", "left_ms", "state"),
+    [
+        (0, 30_000, "healthy"),
+        (9_999, 20_001, "healthy"),
+        (10_000, 20_000, "late"),
+        (14_999, 15_001, "late"),
+        (15_000, 15_000, "suspect"),
+        (29_999, 1, "suspect"),
+        (30_000, 0, "expired"),
+    ],
+)
+def test_the_state_of_a_worker_follows_its_last_heartbeat(age_ms: int, left_ms: int, state: str) -> None:
+    assert state_of(age_ms, left_ms, 30_000) == state
+    assert state_of(age_ms, left_ms, 30_000, claimed=False) == "free"
+
+
+def test_a_pool_in_memory_can_be_looked_at() -> None:
+    clock = ManualClock()
+    memory = memory_pool(clock=clock)
+    ids = memory.connect(pool="orders", label="web")
+    ids.next_id()
+    pool = WorkerPool(memory, "orders")
+    (worker,) = pool.workers()
+    assert (worker.label, worker.state, worker.alive) == ("web", "healthy", True)
+    clock.advance(16_000)
+    assert pool.workers()[0].state == "suspect"
+    clock.advance(16_000)
+    assert pool.workers() == []
+    assert [one.state for one in pool.workers(alive_only=False)] == ["expired"]
+    assert (pool.info().used, pool.info().claims, pool.events()) == (0, 1, [])
+    with pytest.raises(PoolNotFound):
+        WorkerPool(memory, "other").info()
+    with pytest.raises(ConfigError, match="no history"):
+        pool.whois(1)
+
+
+def test_entries_that_no_script_wrote_are_left_out() -> None:
+    good = {
+        b"event": b"lost",
+        b"worker": b"1",
+        b"owner": b'{"host":"\xff"}',
+        b"from": b"0",
+        b"until": b"x",
+        b"at": b"5",
+    }
+    event = parse_event(b"1-0", good)
+    assert event is not None
+    assert (event.kind, event.host, event.until_ms) == ("lost", "\ufffd", 0)
+    for name, value in ((b"event", b"party"), (b"worker", b"one"), (b"at", b"")):
+        assert parse_event(b"1-0", {**good, name: value}) is None
+
+
+# --- forecast --------------------------------------------------------------------------------------
+
+HOUR = 3_600_000
+
+
+def claims(times: list[int]) -> list[Event]:
+    return [Event(at, "claimed", number, "h", 1, "", 0, at, "", f"{at}-0") for number, at in enumerate(times)]
+
+
+def pool_info(used: int, now_ms: int) -> PoolInfo:
+    layout = snowredis.Layout()
+    return PoolInfo("p", layout, "", now_ms, 0, 0, "", 1, 1024, used, 1024 - used, used, 1, 0, 0, 0, 0, 0, "")
+
+
+def alive(number: int, now_ms: int) -> WorkerInfo:
+    return WorkerInfo(number, True, "h", 1, "", 0, now_ms, now_ms + 1, 1, 0, 0, 0, 0, 0, 0, "ab")
+
+
+def test_a_pool_that_grows_steadily_has_a_day_on_which_it_is_used_up() -> None:
+    now = 100 * HOUR
+    events = claims([number * HOUR for number in range(100)])
+    forecast = forecast_of(events, [alive(number, now) for number in range(100)], pool_info(100, now))
+    assert forecast.known
+    assert forecast.per_day == pytest.approx(24, rel=0.05)
+    assert forecast.used_up_ms == pytest.approx(now + 924 * HOUR, rel=0.05)
+
+
+def test_a_forecast_says_what_it_does_not_know() -> None:
+    now = 100 * HOUR
+    young = forecast_of(claims([now - 5_000]), [], pool_info(1, now))
+    assert (young.known, young.used_up_ms) == (False, None)
+    assert "too little" in young.reason
+    steady = claims([0] * 20)
+    flat = forecast_of(steady, [alive(number, now) for number in range(20)], pool_info(20, now))
+    assert (flat.known, flat.used_up_ms, flat.reason) == (True, None, "it does not grow")
+    full = forecast_of([], [], pool_info(1024, now))
+    assert full.used_up_ms == now

@@ -1,0 +1,154 @@
+"""The ACL rules of docs/monitoring.md, on a real Redis: enough for what they are for, and for nothing else."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+import snowredis
+from snowredis.cli import main
+from snowredis.errors import StoreRefused
+from snowredis.lease.model import PoolConfig
+from snowredis.monitor.pool import WorkerPool
+from snowredis.monitor.server_checks import _ARGUMENTS, needed_commands
+from tests.support.servers import RedisServer
+
+PAGE = Path(__file__).parents[2] / "docs" / "monitoring.md"
+RULES = dict(re.findall(r"```acl (\w+)\n(.*?)\n```", PAGE.read_text("utf-8"), re.DOTALL))
+POOL = "orders"
+
+
+@pytest.fixture
+def url_of(own_server: RedisServer) -> Callable[[str], str]:
+    """The server's URL as the user of one of the page's rules."""
+    client = own_server.client()
+    if tuple(map(int, str(client.info("server")["redis_version"]).split(".")[:2])) < (7, 0):
+        pytest.skip("the rules are written for Redis 7")
+
+    def make(kind: str) -> str:
+        words = RULES[kind].split()
+        assert words[:2] == ["ACL", "SETUSER"]
+        client.execute_command(*words)
+        return f"unix://{words[2]}:SECRET@{own_server.socket}"
+
+    WorkerPool(own_server.url, POOL).create(PoolConfig(name=POOL, ttl_ms=3_000), time.time_ns() // 1_000_000)
+    return make
+
+
+def refused(url: str, *command: str) -> bool:
+    client = redis.Redis.from_url(url)
+    try:
+        client.execute_command(*command)
+    except redis.exceptions.NoPermissionError:
+        return True
+    finally:
+        client.close()
+    return False
+
+
+KEY = "snowredis:{orders}"
+HARM = [
+    ("FLUSHALL",),
+    ("CONFIG", "GET", "*"),
+    ("KEYS", "*"),
+    ("ACL", "LIST"),
+    ("SHUTDOWN",),
+    ("SCRIPT", "FLUSH"),
+    ("GET", "somebody:else"),
+    ("HGET", "snowredis:other", "x"),
+    ("HGETALL", KEY),
+    ("EVAL", "return redis.call('GET', KEYS[1])", "1", "somebody:else"),
+]
+
+
+def test_a_generator_claims_renews_and_releases_and_can_do_nothing_else(url_of: Callable[[str], str]) -> None:
+    url = url_of("generator")
+    ids: Any = snowredis.connect(url, pool=POOL, ttl=3)
+    ids.next_ids(10)
+    ids._keeper.renew("10,1,0,0,0")
+    assert ids.lease.renewals == 1
+    ids.close()
+    # create is what `snowredis pool create` runs
+    ids._keeper.store.create(time.time_ns() // 1_000_000)
+    for command in HARM:
+        assert refused(url, *command), command
+    # a pool of another name is none of its business
+    with pytest.raises(StoreRefused), snowredis.connect(url, pool="other", ttl=3) as other:
+        other.next_id()
+
+
+def test_a_generator_makes_a_lost_index_anew(url_of: Callable[[str], str], own_server: RedisServer) -> None:
+    url = url_of("generator")
+    with snowredis.connect(url, pool=POOL, ttl=3) as one:
+        one.next_id()
+        own_server.client().delete(f"{KEY}:leases")
+        with snowredis.connect(url, pool=POOL, ttl=3) as two:
+            two.next_id()
+            assert one.lease is not None
+            assert two.lease is not None
+            assert one.lease.worker != two.lease.worker
+
+
+def test_the_rules_of_a_generator_are_what_its_scripts_use() -> None:
+    allowed = {word[1:] for word in RULES["generator"].split() if word.startswith("+")}
+    assert allowed == set(needed_commands()) == set(_ARGUMENTS)
+
+
+def test_whoever_looks_sees_everything_and_changes_nothing(
+    url_of: Callable[[str], str], own_server: RedisServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = url_of("monitor")
+    with snowredis.connect(own_server.url, pool=POOL, ttl=3, label="web") as ids:
+        an_id = str(ids.next_id())
+        for argv in (
+            ["workers", "--pool", POOL],
+            ["workers", "--pool", POOL, "--all", "--json"],
+            ["pool", "show"],
+            ["pool", "show", POOL],
+            ["whois", an_id, "--pool", POOL],
+            ["whois", an_id, an_id, "--pool", POOL],
+            ["events", "--pool", POOL],
+        ):
+            assert main([*argv, "--url", url]) == 0, argv
+        out, err = capsys.readouterr()
+        assert err == ""
+        token = ids._keeper.held.token
+        assert token not in out
+        assert main(["doctor", "--url", url]) == 1
+        assert "scripts may not be run" in capsys.readouterr().out
+        own_server.client().delete(f"{KEY}:leases")
+        assert [worker.label for worker in WorkerPool(url, POOL).workers()] == ["web"]
+    follow = WorkerPool(url, POOL).follow(after="0", block_ms=10)
+    assert next(event.kind for event in follow if event is not None) == "floor"
+    for command in (
+        *HARM,
+        ("DEL", KEY),
+        ("HSET", KEY, "floor", "0"),
+        ("XADD", f"{KEY}:events", "*", "a", "b"),
+        ("XTRIM", f"{KEY}:events", "MAXLEN", "0"),
+        ("ZADD", f"{KEY}:leases", "1", "1"),
+        ("EVAL", "return 1", "0"),
+    ):
+        # other pools are there to be seen, too
+        if command[1:2] != ("snowredis:other",):
+            assert refused(url, *command), command
+    assert main(["pool", "delete", POOL, "--yes", "--force", "--url", url]) == 4
+    assert main(["generate", "--pool", POOL, "--ttl", "3", "--url", url]) == 4
+
+
+def test_nobody_finds_a_token_in_redis(url_of: Callable[[str], str], own_server: RedisServer) -> None:
+    with snowredis.connect(own_server.url, pool=POOL, ttl=3) as ids:
+        ids.next_id()
+        held: Any = ids._keeper.held
+        client = own_server.client()
+        everything = (
+            f"{client.hgetall(KEY)} {client.xrange(f'{KEY}:events')} {client.zrange(f'{KEY}:leases', 0, -1)}"
+        )
+    assert held.lease.token_hash in everything
+    assert held.token not in everything

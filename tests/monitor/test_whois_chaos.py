@@ -1,0 +1,51 @@
+"""Real processes under real faults, and then: who made this id? Every one of them has written down its own.
+
+python -m tests.monitor.chaos_whois --faults 300 --seconds 75 --ids 10000     asks longer
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.faults import FAULTS
+from tests.chaos.report import Plan
+from tests.chaos.server import PROGRAM
+from tests.monitor.chaos_whois import run
+
+pytestmark = [
+    pytest.mark.skipif(PROGRAM is None, reason="no redis-server or valkey-server on PATH"),
+    pytest.mark.timeout(240),
+]
+LAYOUT = "41/0/2/4/16"
+# those that leave Redis and its history alone
+MILD = [fault for fault in FAULTS if fault.target == "worker"]
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """With room for the path of a socket."""
+    path = Path(tempfile.mkdtemp(prefix="w", dir="/tmp"))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def test_the_right_process_is_named_after_kills_forks_pauses_and_clock_steps(short_path: Path) -> None:
+    plan = Plan(seed=3, processes=3, faults=30, seconds=5, ttl_s=1.5, truce_every=15, layout=LAYOUT)
+    score = run(plan, short_path, 2_000, kinds=MILD)
+    assert score.total >= 2_000
+    assert (score.wrong, score.wrong_probable) == ([], [])
+    # a clock that is hours behind makes ids that are older than the pool: that cannot be known
+    assert score.answers["certain"] > 0.5 * score.total
+
+
+def test_a_history_that_redis_lost_makes_no_answer_wrong(short_path: Path) -> None:
+    plan = Plan(seed=4, processes=3, faults=40, seconds=6, ttl_s=1.5, truce_every=20, layout=LAYOUT)
+    score = run(plan, short_path, 2_000, kinds=FAULTS)
+    assert score.total >= 2_000
+    assert score.wrong == []
+    assert score.answers["certain"] > 0
