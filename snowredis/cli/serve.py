@@ -1,0 +1,155 @@
+"""`serve`: ids over HTTP and the dashboard, by uvicorn. Elsewhere than on loopback only with a token."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import TYPE_CHECKING, Any
+
+from snowredis.cli.exits import CommandError, ExitCode
+from snowredis.cli.options import Commands, Parser, add_command, add_redis, natural, positive
+from snowredis.errors import ConfigError
+
+if TYPE_CHECKING:
+    from snowredis.web.service import Service
+
+_PREFIX = "SNOWREDIS_SERVE_"
+# of request line and headers; uvicorn itself has no limit with httptools
+_MAX_HEAD_BYTES = 32_768
+_GRACE_S = 10
+
+
+def add_to(commands: Commands[Parser]) -> None:
+    parser = add_command(
+        commands,
+        "serve",
+        summary="serve ids over HTTP, and a dashboard",
+        about=(
+            "GET /id, /ids?count=, /decode/ID, /whois/ID, /workers, /pool, /metrics; the dashboard is at /. Settings "
+            "of the pools that no SNOWREDIS_* variable gives are the pools' own."
+        ),
+        examples=[
+            ("snowredis serve", "on http://127.0.0.1:8600"),
+            ("snowredis serve --pool orders --pool users", "two pools"),
+            ("snowredis serve --url embedded://", "needs no Redis"),
+            ("snowredis serve --host 0.0.0.0 --token-file FILE", "for all machines"),
+        ],
+        run=_serve,
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
+    parser.add_argument("--port", type=natural, default=8600, help="default: 8600")
+    add_redis(parser, pool=False)
+    parser.add_argument(
+        "--pool",
+        action="append",
+        metavar="NAME",
+        help="again for more (default: SNOWREDIS_POOL, else 'default')",
+    )
+    parser.add_argument(
+        "--token-file", metavar="FILE", help=f"a file with the token (default: {_PREFIX}TOKEN, else none)"
+    )
+    parser.add_argument(
+        "--allow-host",
+        action="append",
+        metavar="NAME",
+        help="a name that it goes by, besides localhost",
+    )
+    parser.add_argument("--insecure", action="store_true", help="answer everybody, without a token")
+    parser.add_argument("--max-count", type=positive, metavar="N", help="ids in one answer (default: 10000)")
+    parser.add_argument("--access-log", action="store_true", help="log every request")
+
+
+def _serve(args: argparse.Namespace) -> int:
+    try:
+        import uvicorn
+
+        from snowredis.web.service import from_environment
+    except ImportError as error:
+        raise CommandError(
+            ExitCode.ERROR, f"{error.name} is missing. Install it with: pip install 'snowredis[web]'"
+        ) from error
+    if args.port > 65535:
+        raise CommandError(ExitCode.USAGE, f"there is no port {args.port}")
+    app = from_environment(_environment(args))
+    _check_host(args.host, app)
+    config = uvicorn.Config(
+        app,
+        host=args.host,
+        port=args.port,
+        access_log=args.access_log,
+        http=_protocol(),
+        ws="none",
+        lifespan="on",
+        server_header=False,
+        date_header=False,
+        # headers that say who asks are anybody's to write
+        proxy_headers=False,
+        # connections: requests and dashboards, and some that idle
+        limit_concurrency=2 * app.limits.max_at_once + app.limits.max_viewers,
+        timeout_graceful_shutdown=_GRACE_S,
+    )
+    server = uvicorn.Server(config)
+    server.run()
+    # uvicorn has logged why it did not start
+    return ExitCode.OK if server.started else ExitCode.ERROR
+
+
+def _environment(args: argparse.Namespace) -> dict[str, str]:
+    """The environment, with what the command line says in its place."""
+    given = {
+        "SNOWREDIS_URL": args.url,
+        f"{_PREFIX}POOLS": " ".join(args.pool) if args.pool else None,
+        f"{_PREFIX}TOKEN_FILE": args.token_file,
+        f"{_PREFIX}HOSTS": " ".join(args.allow_host) if args.allow_host else None,
+        f"{_PREFIX}INSECURE": "1" if args.insecure else None,
+        f"{_PREFIX}MAX_COUNT": str(args.max_count) if args.max_count else None,
+    }
+    found = dict(os.environ) | {name: text for name, text in given.items() if text is not None}
+    if not _is_any(args.host):
+        found[f"{_PREFIX}HOSTS"] = f"{found.get(f'{_PREFIX}HOSTS', '')} {args.host}".strip()
+    return found
+
+
+def _is_any(host: str) -> bool:
+    """Whether *host* stands for every address, and so is no name of the service."""
+    return host in ("0.0.0.0", "::", "")  # noqa: S104 - asked for by whoever starts it
+
+
+def _check_host(host: str, app: Service) -> None:
+    from snowredis.web.security import is_loopback
+
+    if app.door.keys is None and not app.door.insecure and not is_loopback(host):
+        raise ConfigError(
+            f"{host} can be reached from other machines, and there is no token; the service was not started. Give it "
+            "--token-file, or --insecure if everybody who comes that far may have ids."
+        )
+
+
+def _protocol() -> Any:
+    """httptools' parser, if it is there, with a bound on what a request's head may weigh; h11 has one."""
+    try:
+        from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+    except ImportError:
+        return "h11"
+
+    class Bounded(HttpToolsProtocol):
+        """Closes a connection whose request line and headers do not come to an end."""
+
+        _in_head = False
+        _head_bytes = 0
+
+        def on_message_begin(self) -> None:
+            self._in_head = True
+            super().on_message_begin()
+
+        def on_headers_complete(self) -> None:
+            self._in_head = False
+            super().on_headers_complete()
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            self._head_bytes = self._head_bytes + len(data) if self._in_head else 0
+            if self._head_bytes > _MAX_HEAD_BYTES:
+                self.send_400_response("The head of the request is too large.")
+
+    return Bounded

@@ -1,0 +1,1 @@
+"""`snowredis serve`: ids over HTTP, and a page to look at the fleet. Needs the extra ``snowredis[web]``."""

@@ -1,0 +1,174 @@
+"""A headless Chromium driven over its debugging pipe: two file descriptors and JSON, so nothing to install for it."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import select
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+PROGRAM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None
+)
+# a busy machine starts a browser in a few seconds
+LIMIT_S = 30.0
+
+
+# the browser wants its pipes at 3 and 4
+_LAUNCH = """
+import fcntl, os, sys
+ends = [fcntl.fcntl(int(text), fcntl.F_DUPFD, 10) for text in sys.argv[1:3]]
+for at, end in zip((3, 4), ends):
+    os.dup2(end, at)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+
+
+class Page:
+    """One tab. Only what the tests need of the protocol: evaluate, keys, screenshots."""
+
+    def __init__(self, process: subprocess.Popen[bytes], to: int, back: int) -> None:
+        self._process, self._to, self._back = process, to, back
+        self._buffer, self._number, self._session = b"", 0, ""
+        self.console: list[str] = []
+        # of every request of the page
+        self.requested: list[str] = []
+        target = self.send("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.send(f"{domain}.enable")
+
+    def send(self, method: str, **params: Any) -> Any:
+        self._number += 1
+        message: dict[str, Any] = {"id": self._number, "method": method, "params": params}
+        if self._session:
+            message["sessionId"] = self._session
+        os.write(self._to, json.dumps(message).encode() + b"\0")
+        deadline_s = time.monotonic() + LIMIT_S
+        while True:
+            found = self._receive(deadline_s)
+            if found.get("id") == self._number:
+                assert "error" not in found, (method, found["error"])
+                return found["result"]
+            self._note(found)
+
+    def _receive(self, deadline_s: float) -> dict[str, Any]:
+        while b"\0" not in self._buffer:
+            left_s = deadline_s - time.monotonic()
+            assert left_s > 0, "the browser does not answer"
+            if select.select([self._back], [], [], left_s)[0]:
+                part = os.read(self._back, 1 << 20)
+                assert part, "the browser has gone"
+                self._buffer += part
+        text, _, self._buffer = self._buffer.partition(b"\0")
+        found: dict[str, Any] = json.loads(text)
+        return found
+
+    def _note(self, message: dict[str, Any]) -> None:
+        method, params = message.get("method"), message.get("params", {})
+        if method == "Runtime.exceptionThrown":
+            self.console.append(json.dumps(params["exceptionDetails"]))
+        elif method == "Log.entryAdded" and params["entry"]["level"] == "error":
+            self.console.append(f"{params['entry']['text']} {params['entry'].get('url', '')}")
+        elif method == "Runtime.consoleAPICalled" and params["type"] in {"error", "assert"}:
+            self.console.append(json.dumps(params["args"]))
+        elif method == "Network.requestWillBeSent":
+            self.requested.append(params["request"]["url"])
+
+    def size(self, width: int, height: int, *, dark: bool = False, phone: bool = False) -> None:
+        self.send(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=phone,
+        )
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.send("Emulation.setEmulatedMedia", features=[scheme])
+
+    def go(self, url: str) -> None:
+        answer = self.send("Page.navigate", url=url)
+        assert "errorText" not in answer, answer
+
+    def evaluate(self, expression: str) -> Any:
+        answer = self.send("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in answer, (expression, answer["exceptionDetails"])
+        return answer["result"].get("value")
+
+    def wait(self, expression: str, limit_s: float = LIMIT_S) -> Any:
+        """Until *expression* is true; while a page is loading it may not be known yet."""
+        deadline_s = time.monotonic() + limit_s
+        while True:
+            with contextlib.suppress(AssertionError):
+                if found := self.evaluate(expression):
+                    return found
+            assert time.monotonic() < deadline_s, (expression, self.console, self.text("body")[:2000])
+            time.sleep(0.05)
+
+    def text(self, selector: str) -> str:
+        return str(self.evaluate(f"document.querySelector({json.dumps(selector)}).innerText"))
+
+    def fill(self, selector: str, text: str) -> None:
+        self.evaluate(f"document.querySelector({json.dumps(selector)}).focus()")
+        self.evaluate("document.activeElement.select()")
+        self.send("Input.insertText", text=text)
+
+    def click(self, selector: str) -> None:
+        self.evaluate(f"document.querySelector({json.dumps(selector)}).click()")
+
+    def key(self, name: str, text: str = "") -> None:
+        codes = {"Tab": 9, "Enter": 13, "ArrowRight": 39, "ArrowLeft": 37, "ArrowDown": 40, "End": 35}
+        event = {"key": name, "code": name, "windowsVirtualKeyCode": codes[name]}
+        if name == "Enter":
+            text = "\r"
+        self.send("Input.dispatchKeyEvent", type="keyDown", **event, **({"text": text} if text else {}))
+        self.send("Input.dispatchKeyEvent", type="keyUp", **event)
+
+    def screenshot(self, path: Path, *, whole: bool = False) -> None:
+        taken = self.send("Page.captureScreenshot", captureBeyondViewport=whole)
+        path.write_bytes(base64.b64decode(taken["data"]))
+
+
+@contextlib.contextmanager
+def chromium(directory: Path) -> Iterator[Page]:
+    """A page of a browser of its own; *directory* is its profile."""
+    assert PROGRAM is not None
+    to_read, to_write = os.pipe()
+    back_read, back_write = os.pipe()
+    options = (
+        *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"),
+        *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+        *("--remote-debugging-pipe", f"--user-data-dir={directory}", "about:blank"),
+    )
+    with (directory / "chromium.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-c", _LAUNCH, str(to_read), str(back_write), PROGRAM, *options],
+            pass_fds=[to_read, back_write],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+    os.close(to_read)
+    os.close(back_write)
+    try:
+        page = Page(process, to_write, back_read)
+        yield page
+        page._session = ""
+        with contextlib.suppress(AssertionError, OSError):
+            page.send("Browser.close")
+    finally:
+        for descriptor in (to_write, back_read):
+            os.close(descriptor)
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(10)

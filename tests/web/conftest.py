@@ -1,0 +1,122 @@
+"""The service in this process, on a pool in memory or in Redis; and as a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import itertools
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from snowredis.testing import memory_pool
+from snowredis.web.service import Service, create_app
+
+ROOT = Path(__file__).parents[2]
+TOKEN = "correct-horse-battery-staple"
+_numbers = itertools.count(1)
+
+
+def client_of(app: Service, host: str = "127.0.0.1", **options: Any) -> TestClient:
+    """A client that comes in on loopback."""
+    return TestClient(app, base_url=f"http://{host}:8600", **options)
+
+
+@pytest.fixture(autouse=True)
+def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith("SNOWREDIS_"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def client() -> Iterator[TestClient]:
+    """Two pools in memory, no token."""
+    with client_of(create_app(memory_pool(), pools=["a", "b"])) as made:
+        yield made
+
+
+@pytest.fixture
+def pool_name() -> str:
+    return f"web-{os.getpid()}-{next(_numbers)}"
+
+
+class Served:
+    """A service that runs as a process."""
+
+    def __init__(self, process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+        self.process, self.port, self.log = process, port, log
+        self.url = f"http://127.0.0.1:{port}"
+
+    def ask(self, path: str, method: str = "GET", body: bytes | None = None, **headers: str) -> Any:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        with contextlib.closing(connection):
+            connection.request(method, path, body, {k.replace("_", "-"): v for k, v in headers.items()})
+            answer = connection.getresponse()
+            return answer.status, answer.headers, answer.read()
+
+    def wait_for(self, path: str, status: int = 200, limit_s: float = 30.0) -> None:
+        deadline_s = time.monotonic() + limit_s
+        while True:
+            with contextlib.suppress(OSError):
+                if self.ask(path)[0] == status:
+                    return
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < deadline_s, self.log.read_text()
+            time.sleep(0.03)
+
+    def stop(self) -> int:
+        """With SIGTERM; the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(20)
+
+
+def free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return int(listening.getsockname()[1])
+
+
+Serve = Callable[..., Served]
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    """Start `snowredis serve`, or another command that has {port} in it."""
+    started: list[Served] = []
+
+    def start(
+        *options: str, url: str, command: list[str] | None = None, ready: str = "/readyz", **environment: str
+    ) -> Served:
+        port, log = free_port(), tmp_path / f"serve{len(started)}.log"
+        program = ["-m", "snowredis", "serve", "--port", "{port}"] if command is None else command
+        arguments = [part.format(port=port) for part in (*program, *options)]
+        packages = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
+        mine = os.environ | {"PYTHONPATH": packages, "SNOWREDIS_URL": url} | environment
+        with log.open("wb") as written:
+            process = subprocess.Popen(
+                [sys.executable, *arguments],
+                env=mine,
+                stdin=subprocess.DEVNULL,
+                stdout=written,
+                stderr=written,
+            )
+        started.append(Served(process, port, log))
+        if ready:
+            started[-1].wait_for(ready)
+        return started[-1]
+
+    yield start
+    for served in started:
+        if served.process.poll() is None:
+            served.process.kill()
+            served.process.wait(10)

@@ -1,0 +1,332 @@
+"""Who is let in, and what is refused before anything is done for it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+import snowredis
+from snowredis.testing import memory_pool
+from snowredis.web.security import COOKIE_LIFE_S, HostCheck, Keys, check_token, is_loopback
+from snowredis.web.service import Service, create_app
+from tests.web.conftest import ROOT, TOKEN, client_of
+
+BEARER = {"authorization": f"Bearer {TOKEN}"}
+OPEN = ["/healthz", "/readyz"]
+CLOSED = [
+    "/id",
+    "/ids?count=1",
+    "/decode/1",
+    "/whois/1",
+    "/workers",
+    "/pool",
+    "/pools",
+    "/events",
+    "/live",
+    "/metrics",
+]
+CLOSED += ["/openapi.json", "/nothing", "/static/dashboard.js"]
+
+
+@pytest.fixture
+def guarded() -> Any:
+    with client_of(create_app(memory_pool(), token=TOKEN, hosts=["ids.example"])) as client:
+        yield client
+
+
+# --- the token -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", CLOSED)
+def test_nothing_is_told_without_the_token(guarded: TestClient, path: str) -> None:
+    wrong: list[dict[str, str]] = [
+        {},
+        {"authorization": TOKEN},
+        {"authorization": "Bearer"},
+        {"authorization": f"Basic {TOKEN}"},
+        {"authorization": f"Bearer {TOKEN}x"},
+        {"cookie": "snowredis=99999999999.00"},
+    ]
+    for headers in wrong:
+        answer = guarded.get(path, headers=headers)
+        assert answer.status_code == 401, headers
+        assert answer.headers["www-authenticate"].startswith("Bearer")
+        assert answer.json()["error"] == "Unauthorized"
+
+
+def test_with_the_token_everything_is(guarded: TestClient) -> None:
+    assert guarded.get("/id", headers=BEARER).status_code == 200
+    assert guarded.get("/id", headers={"authorization": f"bearer  {TOKEN} "}).status_code == 200
+    assert guarded.get("/", headers=BEARER).status_code == 200
+
+
+@pytest.mark.parametrize("path", OPEN)
+def test_probes_need_neither_a_token_nor_a_name(guarded: TestClient, path: str) -> None:
+    assert guarded.get(path, headers={"host": "10.1.2.3"}).status_code == 200
+
+
+def test_guessing_is_slowed_down_and_the_right_token_is_not(guarded: TestClient) -> None:
+    wrong = {"authorization": "Bearer 0000000000000000"}
+    assert 429 in {guarded.get("/id", headers=wrong).status_code for _ in range(30)}
+    assert guarded.get("/id", headers=BEARER).status_code == 200
+
+
+def test_the_token_is_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    import hmac
+
+    compared: list[tuple[Any, Any]] = []
+    real = hmac.compare_digest
+
+    def noted(a: Any, b: Any) -> bool:
+        compared.append((a, b))
+        return real(a, b)
+
+    monkeypatch.setattr(hmac, "compare_digest", noted)
+    assert not Keys(TOKEN).bearer(b"Bearer x")
+    assert Keys(TOKEN).bearer(f"Bearer {TOKEN}".encode())
+    # of digests, so not even its length shows
+    assert [(len(a), len(b)) for a, b in compared] == [(32, 32)] * 2
+
+
+@pytest.mark.parametrize("token", ["short", "a" * 15, "with blanks in the middle", "ümlaut-und-noch-mehr"])
+def test_a_token_that_is_easy_to_guess_or_to_garble_is_refused(token: str) -> None:
+    with pytest.raises(snowredis.ConfigError, match="token"):
+        check_token(token)
+    assert check_token(" \n") is None
+
+
+# --- the browser -----------------------------------------------------------------------------------
+
+
+def test_a_browser_gets_in_by_the_form_and_out_again(guarded: TestClient) -> None:
+    first = guarded.get("/")
+    assert first.status_code == 401
+    assert 'name="token"' in first.text
+    answer = guarded.post("/login", data={"token": TOKEN}, follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    cookie = answer.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=Strict" in cookie
+    assert TOKEN not in cookie
+    page = guarded.get("/")
+    assert page.status_code == 200
+    assert "Ask about an id" in page.text
+    assert 'action="/logout" hidden' not in page.text
+    assert guarded.get("/pools").status_code == 200
+    guarded.post("/logout")
+    assert guarded.get("/pools").status_code == 401
+
+
+def test_over_https_the_cookie_stays_there() -> None:
+    with TestClient(create_app(memory_pool(), token=TOKEN), base_url="https://localhost") as client:
+        answer = client.post("/login", data={"token": TOKEN}, follow_redirects=False)
+        assert "Secure" in answer.headers["set-cookie"]
+
+
+def test_a_wrong_token_in_the_form_gets_no_cookie(guarded: TestClient) -> None:
+    answer = guarded.post("/login", data={"token": "x" * 20})
+    assert answer.status_code == 401
+    assert "set-cookie" not in answer.headers
+    assert 'role="alert">' in answer.text
+    assert 429 in {guarded.post("/login", data={"token": "x"}).status_code for _ in range(30)}
+
+
+def test_a_form_of_another_page_is_refused(guarded: TestClient) -> None:
+    for path in ("/login", "/logout"):
+        answer = guarded.post(path, data={"token": TOKEN}, headers={"origin": "http://evil.example"})
+        assert answer.status_code == 403
+    assert (
+        guarded.post("/login", data={"token": TOKEN}, headers={"origin": "http://127.0.0.1:8600"}).status_code
+        == 200
+    )
+
+
+def test_a_cookie_ends_and_cannot_be_made_longer() -> None:
+    keys, other = Keys(TOKEN), Keys(TOKEN + "x")
+    value = keys.cookie(1_000.0)
+    header = f"a=b; snowredis={value}; c".encode()
+    assert keys.is_cookie(header, 1_000.0)
+    assert keys.is_cookie(header, 999.0 + COOKIE_LIFE_S)
+    assert not keys.is_cookie(header, 1_000.0 + COOKIE_LIFE_S)
+    assert not other.is_cookie(header, 1_000.0)
+    until, _, proof = value.partition(".")
+    for wrong in (
+        f"{int(until) + 1}.{proof}",
+        f"{until}.",
+        until,
+        f".{proof}",
+        f"{until}.{proof}é",
+        f"٣.{proof}",
+    ):
+        assert not keys.is_cookie(f"snowredis={wrong}".encode(), 1_000.0)
+
+
+def test_without_a_token_there_is_no_form() -> None:
+    with client_of(create_app(memory_pool())) as client:
+        assert client.get("/").status_code == 200
+        assert client.get("/login", follow_redirects=False).status_code == 303
+        assert client.post("/login", data={"token": "x"}, follow_redirects=False).status_code == 303
+
+
+# --- from where ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "127.0.0.1", "LOCALHOST:1", "[::1]:8600", "ids.example", "ids.example.:80"]
+)
+def test_the_names_of_the_service_are_known(host: str) -> None:
+    assert HostCheck(["ids.example"]).allows(host.encode())
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "",
+        "evil.example",
+        "localhost.evil.example",
+        "127.0.0.1.evil.example",
+        "localhost@evil",
+        "localhost:80:80",
+    ]
+    + ["127.0.0.1\\@evil", "localhost/", "[::1", "10.0.0.1", "localhost:port", "x" * 1000],
+)
+def test_a_name_that_was_rebound_is_not(guarded: TestClient, host: str) -> None:
+    check = HostCheck(["ids.example"])
+    assert not check.allows(host.encode())
+    assert not check.allows(None)
+    answer = guarded.get("/id", headers=BEARER | {"host": host})
+    assert (answer.status_code, answer.json()["error"]) == (403, "WrongHost")
+
+
+def test_any_name_will_do_only_if_that_was_asked_for() -> None:
+    assert HostCheck(["*"]).allows(b"any.example")
+    assert HostCheck(["2001:db8::1"]).allows(b"[2001:db8::1]:80")
+
+
+def request_scope(server: tuple[str, int | None] | None) -> dict[str, Any]:
+    return {"path": "/id", "headers": [(b"host", b"localhost")], "query_string": b"", "server": server}
+
+
+@pytest.mark.parametrize("server", ["127.0.0.1", "127.1.2.3", "::1", "/run/a.sock"])
+def test_without_a_token_this_machine_may_ask(server: str) -> None:
+    create_app(memory_pool()).door.check(request_scope((server, 1)))
+    assert is_loopback(server)
+
+
+@pytest.mark.parametrize("server", ["10.0.0.1", "0.0.0.0", "2001:db8::1", "host.example"])
+def test_without_a_token_nobody_else_may_under_any_server(server: str) -> None:
+    """Gunicorn or uvicorn may be told to listen anywhere."""
+    scope = request_scope((server, 1))
+    with pytest.raises(Exception, match="TokenNeeded"):
+        create_app(memory_pool()).door.check(scope)
+    create_app(memory_pool(), insecure=True).door.check(scope)
+    scope["headers"].append((b"authorization", f"Bearer {TOKEN}".encode()))
+    create_app(memory_pool(), token=TOKEN).door.check(scope)
+
+
+def test_pages_of_other_sites_may_not_ask(guarded: TestClient) -> None:
+    for path in ("/id", "/pools", "/login"):
+        for site in ("cross-site", "same-site"):
+            assert guarded.get(path, headers=BEARER | {"sec-fetch-site": site}).status_code == 403
+        assert guarded.get(path, headers=BEARER | {"sec-fetch-site": "none"}).status_code != 403
+    # a link to the page is fine
+    assert guarded.get("/", headers={"sec-fetch-site": "cross-site"}).status_code == 401
+    for header in ("access-control-allow-origin", "access-control-allow-credentials"):
+        assert header not in guarded.get("/id", headers=BEARER | {"origin": "http://evil.example"}).headers
+
+
+# --- how much --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/id", "/ids?count=1", "/workers", "/login"])
+def test_a_body_is_refused_by_its_length_alone(guarded: TestClient, path: str) -> None:
+    for headers in ({"content-length": "5000"}, {"content-length": "x"}, {"transfer-encoding": "chunked"}):
+        method = "POST" if path == "/login" else "GET"
+        answer = guarded.request(method, path, headers=BEARER | headers)
+        assert (answer.status_code, answer.json()["error"]) == (413, "BodyTooLarge")
+        assert answer.headers["connection"] == "close"
+
+
+def test_an_address_that_is_too_long_is_refused(guarded: TestClient) -> None:
+    assert guarded.get("/id?x=" + "y" * 3000, headers=BEARER).status_code == 414
+    assert guarded.get("/decode/" + "y" * 3000, headers=BEARER).status_code == 414
+
+
+def test_a_query_of_many_fields_is_refused(guarded: TestClient) -> None:
+    answer = guarded.get("/id?" + "&".join("a=1" for _ in range(100)), headers=BEARER)
+    assert (answer.status_code, answer.json()["error"]) == (400, "BadQuery")
+
+
+# --- what the answers say --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/login", "/static/page.css", "/static/dashboard.js", "/id", "/nothing", "/decode/x!"]
+)
+def test_every_answer_tells_the_browser_to_trust_nothing(path: str) -> None:
+    for token in (None, TOKEN):
+        with client_of(create_app(memory_pool(), token=token)) as client:
+            answer = client.get(path, follow_redirects=False)
+            policy = answer.headers["content-security-policy"]
+            assert policy.startswith("default-src 'none'")
+            assert "frame-ancestors 'none'" in policy
+            assert "unsafe" not in policy
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            assert answer.headers["referrer-policy"] in {"no-referrer", "same-origin"}
+            assert answer.headers["cache-control"] == "no-store"
+
+
+def test_the_pages_use_nothing_that_the_policy_forbids() -> None:
+    for page in (ROOT / "snowredis/web/static").iterdir():
+        text = page.read_text()
+        assert "http://" not in text.replace("http://www.w3.org/", ""), page.name
+        assert "https://" not in text, page.name
+        for forbidden in (
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacentHTML",
+            "eval(",
+            "document.write",
+            " onclick=",
+            " style=",
+        ):
+            assert forbidden not in text, (page.name, forbidden)
+
+
+# --- the command -----------------------------------------------------------------------------------
+
+
+def snowredis_serve(*options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "snowredis", "serve", *options],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=ROOT,
+    )
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])
+def test_another_address_than_loopback_needs_a_token(host: str) -> None:
+    done = snowredis_serve("--host", host, "--port", "1")
+    assert done.returncode == 3
+    assert "--token-file, or --insecure" in done.stderr
+
+
+def test_a_token_file_without_a_token_stops_the_start(tmp_path: Path) -> None:
+    (tmp_path / "empty").write_text("\n")
+    for name in ("empty", "missing"):
+        done = snowredis_serve("--token-file", str(tmp_path / name))
+        assert done.returncode == 3
+        assert "was not started" in done.stderr
+
+
+def test_a_service_is_told_apart_from_its_settings(guarded: TestClient) -> None:
+    app = guarded.app
+    assert isinstance(app, Service)
+    assert TOKEN not in repr(vars(app)) + repr(vars(app.door))

@@ -1,0 +1,195 @@
+"""The service as a process of its own: uvicorn by the command, gunicorn by its import string, the client, the end."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import snowredis
+from snowredis.web.client import Client, ServiceError
+from tests.support.pools import new_pool
+from tests.support.servers import RedisServer
+from tests.web.conftest import ROOT, TOKEN, Serve
+
+pytest.importorskip("uvicorn")
+
+
+def test_the_command_serves_ids_and_gives_its_worker_id_back(
+    server: RedisServer, pool_name: str, serve: Serve
+) -> None:
+    new_pool(server.url, pool_name)
+    served = serve("--pool", pool_name, url=server.url)
+    status, headers, body = served.ask("/ids?count=3", Accept="application/octet-stream")
+    assert status == 200
+    ids = struct.unpack(">3q", body)
+    assert ids == tuple(sorted(set(ids)))
+    assert "server" not in headers
+    assert [one.label for one in snowredis.WorkerPool(server.url, pool_name).workers()] == ["snowredis serve"]
+    assert served.stop() in (0, -15)
+    assert snowredis.WorkerPool(server.url, pool_name).workers() == []
+
+
+def test_an_open_dashboard_does_not_hold_up_the_end(
+    server: RedisServer, pool_name: str, serve: Serve
+) -> None:
+    new_pool(server.url, pool_name)
+    served = serve("--pool", pool_name, url=server.url)
+    connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=20)
+    connection.request("GET", "/live")
+    answer = connection.getresponse()
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert answer.readline().startswith(b"event: all")
+    began_s = time.monotonic()
+    served.stop()
+    # well before uvicorn would cut it off
+    assert time.monotonic() - began_s < 8
+    assert snowredis.WorkerPool(server.url, pool_name).workers() == []
+
+
+def test_redis_may_go_and_come_back(own_server: RedisServer, pool_name: str, serve: Serve) -> None:
+    new_pool(own_server.url, pool_name, ttl=1.5)
+    served = serve("--pool", pool_name, url=own_server.url)
+    own_server.kill()
+    served.wait_for("/readyz", 503)
+    status, headers, body = served.ask("/id")
+    assert (status, headers["retry-after"]) == (503, "1")
+    assert b"LeaseExpired" in body or b"StoreUnavailable" in body
+    assert served.ask("/workers")[0] == 503
+    assert served.ask("/healthz")[0] == 200
+    own_server.start()
+    served.wait_for("/readyz")
+    assert served.ask("/id")[0] == 200
+
+
+def test_gunicorn_serves_it_by_its_import_string(server: RedisServer, pool_name: str, serve: Serve) -> None:
+    pytest.importorskip("gunicorn")
+    pytest.importorskip("uvicorn_worker")
+    new_pool(server.url, pool_name)
+    served = serve(
+        *("-m", "gunicorn", "-w", "2", "-k", "uvicorn_worker.UvicornWorker", "--bind", "127.0.0.1:{port}"),
+        *("--no-control-socket", "snowredis.web.service:from_environment()"),
+        url=server.url,
+        command=[],
+        SNOWREDIS_SERVE_POOLS=pool_name,
+    )
+    deadline_s = time.monotonic() + 30
+    while len(snowredis.WorkerPool(server.url, pool_name).workers()) < 2:
+        assert time.monotonic() < deadline_s, served.log.read_text()
+        time.sleep(0.05)
+    ids = [served.ask("/ids?count=100", Accept="text/plain")[2].split() for _ in range(20)]
+    assert len({an_id for batch in ids for an_id in batch}) == 2000
+    connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=20)
+    connection.request("GET", "/live")
+    assert connection.getresponse().readline().startswith(b"event: all")
+    served.stop()
+    assert snowredis.WorkerPool(server.url, pool_name).workers() == []
+
+
+def test_a_head_without_an_end_is_cut_off(server: RedisServer, pool_name: str, serve: Serve) -> None:
+    new_pool(server.url, pool_name)
+    served = serve("--pool", pool_name, url=server.url)
+    with socket.create_connection(("127.0.0.1", served.port), timeout=20) as raw:
+        raw.sendall(b"GET /id HTTP/1.1\r\nHost: localhost\r\n")
+        answer = b""
+        try:
+            for _ in range(200):
+                raw.sendall(b"X-Filler: " + b"y" * 4000 + b"\r\n")
+            answer = raw.recv(1000)
+        except (BrokenPipeError, ConnectionResetError):
+            answer = b"HTTP/1.1 400"
+        assert answer.startswith(b"HTTP/1.1 400")
+    assert served.ask("/id")[0] == 200
+
+
+# --- the client ------------------------------------------------------------------------------------
+
+
+def test_the_client_hands_out_ids_that_it_fetched_in_batches(
+    server: RedisServer, pool_name: str, serve: Serve, tmp_path: Path
+) -> None:
+    new_pool(server.url, pool_name)
+    (tmp_path / "token").write_text(TOKEN + "\n")
+    served = serve("--pool", pool_name, "--token-file", str(tmp_path / "token"), url=server.url)
+    with Client(served.url, pool=pool_name, token=TOKEN, batch=7) as client:
+        ids: list[int] = []
+
+        def take() -> None:
+            mine = [client.next_id() for _ in range(50)]
+            assert mine == sorted(mine)
+            ids.extend(mine)
+
+        threads = [threading.Thread(target=take) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        ids += client.next_ids(10_000)
+        assert len(set(ids)) == len(ids) == 10_200
+        with pytest.raises(ServiceError) as refused:
+            client.next_ids(10_001)
+        assert (refused.value.status, refused.value.error) == (400, "BadCount")
+        # a child does not hand out what its parent fetched
+        while not client._left:
+            client.next_id()
+        left = client._left[:]
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if client.next_id() not in {*left, *ids} else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert client.next_id() == left[-1]
+    with pytest.raises(ServiceError) as refused:
+        Client(served.url, token="another-token-of-length").next_id()
+    assert refused.value.status == 401
+
+
+def test_the_client_goes_on_with_a_service_that_was_restarted_and_says_when_there_is_none(
+    server: RedisServer, pool_name: str, serve: Serve
+) -> None:
+    new_pool(server.url, pool_name)
+    served = serve("--pool", pool_name, url=server.url)
+    client = Client(served.url, batch=1)
+    client.next_id()
+    served.stop()
+    with pytest.raises(ServiceError) as refused:
+        client.next_id()
+    assert (refused.value.status, refused.value.error) == (0, "Unreachable")
+    serve(
+        "--pool",
+        pool_name,
+        url=server.url,
+        command=["-m", "snowredis", "serve", "--port", str(served.port)],
+        ready="",
+    )
+    served_again = time.monotonic() + 30
+    while True:
+        try:
+            client.next_id()
+            break
+        except ServiceError:
+            assert time.monotonic() < served_again
+            time.sleep(0.05)
+
+
+@pytest.mark.parametrize("url", ["ftp://h", "127.0.0.1:8600", "http://", "http://h/?x=1"])
+def test_the_client_wants_an_address(url: str) -> None:
+    with pytest.raises(snowredis.ConfigError):
+        Client(url)
+
+
+@pytest.mark.skipif(shutil.which("wrk") is None, reason="no wrk on PATH")
+def test_the_bench_prints_a_line_for_each_kind_of_request(tmp_path: Path) -> None:
+    bench = [sys.executable, str(ROOT / "scripts/bench_serve"), "--seconds", "1", "--rounds", "1"]
+    done = subprocess.run(bench, capture_output=True, text=True, timeout=100, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sum(line.startswith(("hello", "/id", "1000")) for line in done.stdout.splitlines()) == 8
+    assert "errors" not in done.stdout

@@ -1,0 +1,446 @@
+"""What the service answers: ids in three kinds, several pools, errors with a status; in memory and on a real Redis."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import struct
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+import snowredis
+from snowredis.errors import ClockMovedBack, PoolExhausted, SnowredisError, StoreUnavailable
+from snowredis.testing import ManualClock, memory_pool
+from snowredis.web.answers import BINARY, JSON, TEXT, as_json, kind_of, many_ids, one_id, problem_of
+from snowredis.web.limits import Bucket, Limits
+from snowredis.web.service import create_app, from_environment
+from tests.support.pools import new_pool
+from tests.support.servers import RedisServer
+from tests.web.conftest import client_of
+
+BIG = (1 << 63) - 1
+
+
+def test_an_id_is_a_string_in_json(client: TestClient) -> None:
+    answer = client.get("/id")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.headers["cache-control"] == "no-store"
+    told = answer.json()
+    assert isinstance(told["id"], str)
+    assert int(told["id"]) > 1 << 53
+
+
+def test_ids_are_given_as_text_and_as_big_endian_int64_too(client: TestClient) -> None:
+    text = client.get("/ids?count=5", headers={"accept": "text/plain"}).text
+    assert text.endswith("\n")
+    first = [int(line) for line in text.split()]
+    packed = client.get("/ids?count=5", headers={"accept": "application/octet-stream"})
+    assert packed.headers["content-type"] == "application/octet-stream"
+    then = list(struct.unpack(">5q", packed.content))
+    assert len({*first, *then}) == 10
+    assert first + then == sorted(first + then)
+    one = client.get("/id", headers={"accept": "application/octet-stream"}).content
+    assert struct.unpack(">q", one)[0] > then[-1]
+
+
+@pytest.mark.parametrize(
+    ("accept", "kind"),
+    [
+        ("", JSON),
+        ("*/*", JSON),
+        ("text/html,*/*;q=0.8", JSON),
+        ("text/plain", TEXT),
+        ("text/*", TEXT),
+        ("Text/Plain; charset=utf-8", TEXT),
+        ("application/octet-stream, application/json;q=0.5", BINARY),
+        ("application/json;q=0.5, text/plain;q=0.6", TEXT),
+        ("application/json;q=0, */*", TEXT),
+        ("image/png", None),
+        ("application/json;q=0", None),
+        ("application/json;q=nan", None),
+    ],
+)
+def test_the_kind_is_what_accept_asks_for(accept: str, kind: str | None) -> None:
+    assert kind_of(accept) == kind
+
+
+def test_a_kind_that_there_is_not_is_406(client: TestClient) -> None:
+    answer = client.get("/id", headers={"accept": "image/png"})
+    assert (answer.status_code, answer.json()["error"]) == (406, "NotAcceptable")
+
+
+@pytest.mark.parametrize("kind", [JSON, TEXT, BINARY])
+def test_every_kind_carries_63_bits(kind: str) -> None:
+    one, many = one_id(BIG, kind), many_ids([1, BIG], kind)
+    if kind == JSON:
+        assert json.loads(one) == {"id": str(BIG)}
+        assert json.loads(many) == {"ids": ["1", str(BIG)]}
+    elif kind == TEXT:
+        assert (one, many) == (f"{BIG}\n".encode(), f"1\n{BIG}\n".encode())
+    else:
+        assert (one, many) == (struct.pack(">q", BIG), struct.pack(">2q", 1, BIG))
+
+
+def test_a_pool_is_chosen_by_its_name(client: TestClient) -> None:
+    assert client.get("/pools").json() == {"pools": ["a", "b"]}
+    for pool in ("a", "b"):
+        assert client.get(f"/pool?pool={pool}").json()["name"] == pool
+        assert client.get(f"/id?pool={pool}").status_code == 200
+    answer = client.get("/id?pool=c")
+    assert answer.status_code == 404
+    assert answer.json() == {"error": "PoolNotFound", "detail": "this service has no pool 'c'; it has a, b"}
+
+
+@pytest.mark.parametrize("count", ["", "0", "-1", "1.5", "x", "10001", "9" * 5000, "%F0", "١", "1_0", " 1"])
+def test_a_count_that_cannot_be_is_400(client: TestClient, count: str) -> None:
+    answer = client.get(f"/ids?count={count}" if len(count) < 50 else f"/ids?count={count[:1000]}")
+    assert (answer.status_code, answer.json()["error"]) == (400, "BadCount")
+
+
+def test_the_largest_count_is_answered(client: TestClient) -> None:
+    ids = client.get("/ids?count=10000").json()["ids"]
+    assert len(set(ids)) == 10_000
+
+
+def test_decode_takes_every_form_apart(client: TestClient) -> None:
+    an_id = int(client.get("/id").json()["id"])
+    told = client.get(f"/decode/{an_id}").json()
+    assert told["id"] == str(an_id)
+    assert [field["name"] for field in told["fields"]] == ["timestamp", "backup", "worker", "sequence"]
+    assert int("".join(field["bits"] for field in told["fields"]), 2) == an_id
+    assert told["time"].endswith("Z")
+    assert client.get(f"/decode/{told['forms']['base62']}").json()["form"] == "base62"
+    for form, text in told["forms"].items():
+        again = client.get(f"/decode/{text}?form={form}").json()
+        assert again["id"] == str(an_id), form
+
+
+@pytest.mark.parametrize("text", ["!", "9" * 99, "-", "9223372036854775808", "x" * 101, "%00", "<script>"])
+def test_what_is_no_id_is_400_and_says_why(client: TestClient, text: str) -> None:
+    answer = client.get(f"/decode/{text}")
+    assert answer.status_code == 400
+    assert answer.json()["error"] == "InvalidId"
+    assert answer.headers["content-type"] == "application/json"
+
+
+@pytest.mark.parametrize("path", ["/", "/decode/1", "/id", "/ids?count=1", "/workers", "/nothing"])
+def test_another_method_is_405_or_404_and_makes_no_id(client: TestClient, path: str) -> None:
+    before = client.get("/workers").json()["workers"]
+    for method in ("PUT", "DELETE", "PATCH", "OPTIONS"):
+        assert client.request(method, path).status_code == (404 if path == "/nothing" else 405)
+    assert client.get("/workers").json()["workers"][0]["ids_made"] == before[0]["ids_made"]
+
+
+def test_health_and_readiness_need_no_more_than_a_lease(client: TestClient) -> None:
+    assert client.get("/healthz").json() == {"ok": True}
+    assert client.get("/readyz").json() == {"ready": True}
+
+
+def test_without_a_lease_it_is_not_ready_and_gives_no_ids() -> None:
+    pool = memory_pool()
+    with snowredis.connect(pool, pool="a", layout="41/0/2/0/10") as other:
+        other.next_id()
+        with client_of(create_app(pool, pools=["a"], layout="41/0/2/0/10")) as client:
+            answer = client.get("/readyz")
+            assert (answer.status_code, answer.json()) == (503, {"ready": False})
+            assert client.get("/healthz").status_code == 200
+            answer = client.get("/id")
+            assert (answer.status_code, answer.json()["error"]) == (503, "PoolExhausted")
+            assert int(answer.headers["retry-after"]) > 0
+
+
+def test_redis_away_is_503_at_once_and_the_service_starts_all_the_same() -> None:
+    with client_of(create_app("redis://127.0.0.1:1/0")) as client:
+        for path in ("/id", "/ids?count=10", "/workers", "/pool", "/whois/1"):
+            answer = client.get(path)
+            assert (answer.status_code, answer.json()["error"]) == (503, "StoreUnavailable"), path
+            assert answer.headers["retry-after"] == "1"
+        assert client.get("/readyz").status_code == 503
+
+
+def test_a_clock_that_went_back_is_503_and_says_for_how_long() -> None:
+    clock = ManualClock()
+    app = create_app(memory_pool(clock=clock), pools=["a"], clock_policy="raise")
+    with client_of(app) as client:
+        assert client.get("/id").status_code == 200
+        clock.step(-5_000)
+        answer = client.get("/id")
+        assert (answer.status_code, answer.json()["error"]) == (503, "ClockMovedBack")
+        assert answer.headers["retry-after"] == "5"
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "retry_after_s"),
+    [
+        (StoreUnavailable("h", "no"), 503, 1),
+        (PoolExhausted("a", 4, 30_000), 503, 30),
+        (PoolExhausted("a", 4, 0), 503, 1),
+        (ClockMovedBack(86_400_000, "raise"), 503, 60),
+        (snowredis.LayoutMismatch("a", "x", "y"), 500, 0),
+        (snowredis.PoolNotFound("a"), 404, 0),
+        (snowredis.InvalidId("a"), 400, 0),
+    ],
+)
+def test_every_error_has_a_status(error: SnowredisError, status: int, retry_after_s: int) -> None:
+    problem = problem_of(error)
+    assert (problem.status, problem.retry_after_s) == (status, retry_after_s)
+    assert json.loads(problem.body()) == {"error": type(error).__name__, "detail": str(error)}
+
+
+def test_settings_that_cannot_work_stop_the_start() -> None:
+    pool = memory_pool()
+    pool.connect(pool="a", layout="twitter").close()
+    with pytest.raises(snowredis.LayoutMismatch):
+        client_of(create_app(pool, pools=["a"], layout="default")).__enter__()
+
+
+@pytest.mark.parametrize(
+    "options", [{"pools": []}, {"pools": ["a", "a"]}, {"pools": ["a b"]}, {"token": "short"}]
+)
+def test_a_service_that_cannot_work_is_not_made(options: dict[str, Any]) -> None:
+    with pytest.raises(snowredis.ConfigError):
+        create_app(memory_pool(), **options)
+
+
+def test_what_nobody_thought_of_is_500_and_says_nothing(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: Any) -> Any:
+        raise RuntimeError("secret")
+
+    monkeypatch.setattr("snowredis.web.pools.ServedPool.make", fail)
+    answer = client.get("/id")
+    assert (answer.status_code, answer.json()["error"]) == (500, "InternalError")
+    assert "secret" not in answer.text
+
+
+# --- on a real Redis -------------------------------------------------------------------------------
+
+
+def test_what_the_pool_looks_like_is_told_without_tokens(server: RedisServer, pool_name: str) -> None:
+    new_pool(server.url, pool_name)
+    with snowredis.connect(server.url, pool=pool_name, label="shop") as ids:
+        ids.next_id()
+        assert ids.lease is not None
+        secrets = (ids.lease.token_hash, ids._keeper.held.token if ids._keeper.held else "none")
+        with client_of(create_app(server.url, pools=[pool_name])) as client:
+            answers = [
+                client.get(path) for path in ("/workers", "/pool", "/events", f"/whois/{ids.next_id()}")
+            ]
+    workers, pool, events, whois = (answer.json() for answer in answers)
+    assert {row["label"] for row in workers["workers"]} == {"shop", "snowredis serve"}
+    assert workers["workers"][0]["state"] == "healthy"
+    assert (pool["used"], pool["capacity"], pool["ready"]) == (2, 1024, True)
+    assert pool["served_by"] == 1
+    assert [event["kind"] for event in events["events"]].count("claimed") == 2
+    assert whois["whois"]["holder"]["label"] == "shop"
+    assert whois["whois"]["id"] == whois["decoded"]["id"]
+    for answer in answers:
+        assert not any(secret in answer.text for secret in secrets)
+        assert "token" not in answer.text
+
+
+def test_settings_that_nobody_gives_are_the_pools_own(server: RedisServer, pool_name: str) -> None:
+    new_pool(server.url, pool_name, layout="twitter", ttl=7)
+    with client_of(create_app(server.url, pools=[pool_name])) as client:
+        assert client.get("/readyz").status_code == 200
+        assert client.get("/pool").json()["settings"]["ttl_ms"] in (7000, "7000")
+        assert client.get("/decode/1").json()["layout"].startswith("41/")
+    assert snowredis.WorkerPool(server.url, pool_name).workers() == []
+
+
+def test_many_at_once_never_get_the_same_id(server: RedisServer, pool_name: str) -> None:
+    new_pool(server.url, pool_name)
+    app = create_app(server.url, pools=[pool_name])
+
+    async def ask_all() -> list[bytes]:
+        found: list[bytes] = []
+
+        async def one(path: str) -> None:
+            query = path.partition("?")[2].encode()
+            scope = {
+                "type": "http",
+                "method": "GET",
+                "path": path.partition("?")[0],
+                "query_string": query,
+                "headers": [(b"host", b"localhost"), (b"accept", b"text/plain")],
+                "server": ("127.0.0.1", 1),
+            }
+
+            async def send(message: Any) -> None:
+                if message["type"] == "http.response.body":
+                    found.append(message["body"])
+
+            await app(scope, None, send)  # type: ignore[arg-type]
+
+        async with app._inner.router.lifespan_context(app._inner):
+            await asyncio.gather(*(one(path) for path in ["/id", "/ids?count=3000"] * 20))
+        return found
+
+    ids = [int(line) for body in asyncio.run(ask_all()) for line in body.split()]
+    assert len(ids) == len(set(ids)) == 20 * 3001
+
+
+# --- limits ----------------------------------------------------------------------------------------
+
+
+def test_a_bucket_gives_what_its_rate_says() -> None:
+    bucket = Bucket(10)
+    assert [bucket.take(100.0) for _ in range(12)] == [True] * 10 + [False] * 2
+    assert [bucket.take(100.25) for _ in range(3)] == [True, True, False]
+    assert [bucket.take(200.0) for _ in range(12)] == [True] * 10 + [False] * 2
+
+
+def test_too_many_requests_are_429_and_told_when_to_come_again() -> None:
+    limits = Limits(id_requests_per_s=1, lookups_per_s=1)
+    with client_of(create_app(memory_pool(), limits=limits)) as client:
+        for path in ("/id", "/workers"):
+            answers = [client.get(path) for _ in range(4)]
+            assert {answer.status_code for answer in answers} == {200, 429}, path
+            assert answers[-1].headers["retry-after"] == "1"
+
+
+def test_too_many_at_once_are_503() -> None:
+    app = create_app(memory_pool(), limits=Limits(max_at_once=1))
+    with client_of(app) as client:
+        app._busy = 1
+        answer = client.get("/id")
+        assert (answer.status_code, answer.json()["error"]) == (503, "Busy")
+        app._busy = 0
+        assert client.get("/id").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "limits", [{"max_count": 0}, {"max_count": 2_000_000}, {"wait_s": -1}, {"max_viewers": True}]
+)
+def test_a_limit_that_cannot_be_is_refused(limits: dict[str, Any]) -> None:
+    with pytest.raises(snowredis.ConfigError):
+        Limits(**limits)
+
+
+# --- the environment -------------------------------------------------------------------------------
+
+
+def test_the_environment_says_what_is_served() -> None:
+    app = from_environment(
+        {
+            "SNOWREDIS_URL": "redis://h/1",
+            "SNOWREDIS_SERVE_POOLS": "a b",
+            "SNOWREDIS_SERVE_TOKEN": "0123456789abcdef",
+            "SNOWREDIS_SERVE_MAX_COUNT": "77",
+            "SNOWREDIS_SERVE_WAIT_S": "0.5",
+            "SNOWREDIS_TTL": "5",
+        }
+    )
+    assert app.names == ["a", "b"]
+    assert (app.limits.max_count, app.limits.wait_s) == (77, 0.5)
+    assert app.door.keys is not None
+    assert from_environment({"SNOWREDIS_POOL": "x"}).names == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("POOL", "a"),
+        ("MAX_COUNT", "many"),
+        ("INSECURE", "perhaps"),
+        ("TOKEN", "short"),
+        ("TOKEN_FILE", "/nowhere"),
+    ],
+)
+def test_a_variable_that_makes_no_sense_is_refused(name: str, text: str) -> None:
+    with pytest.raises(
+        snowredis.ConfigError, match=name if name.startswith(("POOL", "MAX", "INS")) else "token"
+    ):
+        from_environment({f"SNOWREDIS_SERVE_{name}": text})
+
+
+# --- for programs ----------------------------------------------------------------------------------
+
+
+def test_the_description_names_every_route_and_every_status(client: TestClient) -> None:
+    told = client.get("/openapi.json").json()
+    assert told["openapi"].startswith("3.1")
+    answers = {
+        path: client.get(path.replace("{text}", "1") + ("?count=2" if path == "/ids" else ""))
+        for path in told["paths"]
+    }
+    for path, answer in answers.items():
+        described = told["paths"][path]["get"]["responses"]
+        assert str(answer.status_code) in described, path
+        kind = answer.headers["content-type"].partition(";")[0]
+        assert kind in described[str(answer.status_code)]["content"], path
+
+
+def test_metrics_count_what_was_served(client: TestClient) -> None:
+    pytest.importorskip("prometheus_client")
+    client.get("/ids?count=30&pool=b")
+    client.get("/ids?count=0")
+    text = client.get("/metrics").text
+    assert 'snowredis_served_ids_total{pool="b"} 30.0' in text
+    assert 'snowredis_refused_total{status="400"} 1.0' in text
+    assert 'snowredis_pool_used{pool="b"} 1.0' in text
+    assert "snowredis_ids_total{" in text
+
+
+def test_json_leaves_tokens_out_and_spells_large_numbers() -> None:
+    told = json.loads(as_json({"token_hash": "x", "id": 1 << 60, "n": 3, "f": float("inf"), "t": (1, None)}))
+    assert told == {"id": str(1 << 60), "n": 3, "f": None, "t": [1, None]}
+
+
+# --- the stream ------------------------------------------------------------------------------------
+
+
+def test_a_viewer_gets_everything_and_then_only_what_changed(server: RedisServer, pool_name: str) -> None:
+    new_pool(server.url, pool_name)
+    app = create_app(server.url, pools=[pool_name])
+
+    async def watch() -> list[tuple[str, Any]]:
+        async with app._inner.router.lifespan_context(app._inner):
+            watched = app._pools[pool_name].watch
+            found = []
+            late = None
+            async for event in watched.stream():
+                kind, data = event.decode().removeprefix("event: ").split("\ndata: ")
+                found.append((kind, json.loads(data)))
+                if late is None:
+                    late = await asyncio.to_thread(
+                        snowredis.connect, server.url, pool=pool_name, label="late"
+                    )
+                    await late.anext_id()
+                if kind == "change" and any(row["label"] == "late" for row in found[-1][1]["workers"]):
+                    await late.aclose()
+                if kind == "change" and found[-1][1]["gone"]:
+                    app.end_streams()
+            assert watched.viewers == 0
+            return found
+
+    found = asyncio.run(asyncio.wait_for(watch(), 30))
+    kinds = [kind for kind, _ in found]
+    assert kinds == ["all"] + ["change"] * (len(kinds) - 1)
+    assert [row["label"] for row in found[0][1]["workers"]] == ["snowredis serve"]
+    events = [event["id"] for _, told in found for event in told["events"]]
+    assert len(events) == len(set(events)) >= 4
+    assert found[-1][1]["gone"] == [1]
+    assert "token" not in json.dumps(found)
+
+
+def test_too_many_viewers_are_sent_away() -> None:
+    app = create_app(memory_pool(), limits=Limits(max_viewers=1))
+    with client_of(app) as client:
+        app._pools["default"].watch.viewers = 1
+        answer = client.get("/live")
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "30")
+
+
+def test_importing_the_library_does_not_import_the_framework() -> None:
+    import subprocess
+    import sys
+
+    script = (
+        "import sys, snowredis, snowredis.cli.serve; assert not {'starlette', 'uvicorn'} & set(sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", script]).returncode == 0
