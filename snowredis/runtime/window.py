@@ -104,7 +104,13 @@ class PureWindow:
 
     def _id_now(self) -> int:
         """An id of the current block, or 0."""
-        return next(iter(self._take_now(1)), 0)
+        if FREE_THREADED:
+            return next(iter(self._take_now(1)), 0)
+        start, end, ids, alive = self._block
+        if start <= self._clock.time() < end and alive:
+            for an_id in ids:
+                return an_id
+        return 0
 
     def _take_now(self, count: int) -> list[int]:
         """A list of up to *count* ids of the current block."""
