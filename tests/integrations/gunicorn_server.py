@@ -107,7 +107,13 @@ class Gunicorn:
             holders = self.holders()
             return holders if len(holders) == workers and holders == self.processes() else set()
 
-        found: set[int] = eventually(ready, f"{workers} workers with leases")
+        try:
+            found: set[int] = eventually(ready, f"{workers} workers with leases")
+        except AssertionError as error:
+            log = "\n".join(self.log.read_text().splitlines()[-60:])
+            raise AssertionError(
+                f"{error}: {sorted(self.holders())} hold some, {sorted(self.processes())} are there\n{log}"
+            ) from None
         return found
 
     def send(self, number: int) -> None:
