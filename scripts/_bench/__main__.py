@@ -120,7 +120,7 @@ def _about() -> str:
         model = names[0] if names else model
     return (
         f"Measured on {dt.datetime.now(dt.UTC):%Y-%m-%d}: {model}; {this_machine()} {platform.release()}; "
-        f"{find_server()}; redis-py {redis.__version__}. Load average at the beginning: {os.getloadavg()[0]:.1f}."
+        f"{str(find_server()).partition(" (")[0]}; redis-py {redis.__version__}. Load average at the beginning: {os.getloadavg()[0]:.1f}."
     )
 
 
