@@ -118,9 +118,11 @@ def _about() -> str:
             if "model name" in line
         ]
         model = names[0] if names else model
+    # without the path in brackets
+    server = str(find_server()).partition(" (")[0]
     return (
         f"Measured on {dt.datetime.now(dt.UTC):%Y-%m-%d}: {model}; {this_machine()} {platform.release()}; "
-        f"{str(find_server()).partition(" (")[0]}; redis-py {redis.__version__}. Load average at the beginning: {os.getloadavg()[0]:.1f}."
+        f"{server}; redis-py {redis.__version__}. Load average at the beginning: {os.getloadavg()[0]:.1f}."
     )
 
 
