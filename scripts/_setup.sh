@@ -114,7 +114,7 @@ need_redis() {
 try_uwsgi() {
     if [ ! -x "$VENV/bin/uwsgi" ] && [ ! -e "$VENV/no-uwsgi" ] && command -v cc >/dev/null; then
         say "install uwsgi"
-        quietly "$VENV/bin/python" -m pip install --disable-pip-version-check uwsgi >/dev/null 2>&1 || touch "$VENV/no-uwsgi"
+        quietly timeout 240 "$VENV/bin/python" -m pip install --disable-pip-version-check uwsgi >/dev/null 2>&1 || touch "$VENV/no-uwsgi"
     fi
 }
 
@@ -126,8 +126,8 @@ need_chromium() {
     done
     say "install chromium"
     if is_root && command -v apt-get >/dev/null; then
-        quietly apt-get update -qq || true
-        quietly env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium || true
+        quietly timeout 60 apt-get update -qq || true
+        quietly timeout 240 env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium || true
     fi
     command -v chromium >/dev/null || say "no chromium is to be had; browser tests are skipped"
 }
