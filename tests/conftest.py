@@ -1,13 +1,28 @@
-"""A private redis-server: one for the tests that leave it as it is, and one to kill."""
+"""What every test runs with: a machine's habits set aside, and a private redis-server.
+
+One server is for the tests that leave it as it is, and one is for a test to kill.
+"""
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from tests.support.servers import RedisServer, redis_server
+
+# how long an example takes says how busy the machine is: the first one may import numpy
+hypothesis.settings.register_profile("any machine", deadline=None)
+hypothesis.settings.load_profile("any machine")
+
+
+def pytest_configure() -> None:
+    # a shell starts background jobs with SIGINT ignored, and the programs that tests start would inherit that
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

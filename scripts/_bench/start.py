@@ -50,7 +50,7 @@ made = used()
 for each in ids:
     each.next_id()
 claimed = used()
-print((made - before) // count, (claimed - before) // count, (threading.active_count() - threads) / count)
+print((made - before) // count, (claimed - before) // count, (threading.active_count() - threads) / count, flush=True)
 os._exit(0)
 """
 

@@ -16,17 +16,6 @@ from snowredis.core.layout import Layout
 from snowredis.lease.model import PoolConfig
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
 
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def pool(clock: ManualClock) -> MemoryPool:
-    return memory_pool(clock=clock)
-
-
 TWO_WORKERS = Layout(worker_bits=1)
 
 
@@ -545,7 +534,7 @@ def test_another_layout_in_the_same_pool_is_refused_saying_both(pool: MemoryPool
         pool.connect(pool="p", layout="twitter")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     steps=st.lists(
         st.one_of(
