@@ -23,7 +23,7 @@ from pathlib import Path
 import redis
 
 import snowredis
-from snowredis.runtime.clock import SYSTEM
+from snowredis.runtime.clock import StepClock
 
 POOL = "game"
 LAYOUT = snowredis.layouts["game"]
@@ -64,26 +64,9 @@ def transaction(database: sqlite3.Connection) -> Iterator[None]:
 # --- one server process --------------------------------------------------------------------------------
 
 
-class AdjustableClock:
-    """The system's clock, which somebody may set: wall clock only."""
-
-    background = True
-    monotonic = staticmethod(SYSTEM.monotonic)
-    sleep = staticmethod(SYSTEM.sleep)
-
-    def __init__(self) -> None:
-        self.offset_s = 0
-
-    def time(self) -> float:
-        return SYSTEM.time() + self.offset_s
-
-    def time_ns(self) -> int:
-        return SYSTEM.time_ns() + self.offset_s * 1_000_000_000
-
-
 def serve(name: str, directory: Path, url: str) -> None:
     shard = name.partition("-")[0]
-    clock = AdjustableClock()
+    clock = StepClock()
     snowflakes, counters = connect(directory / f"{shard}.db"), connect(directory / f"{shard}-counters.db")
     with snowredis.connect(url, pool=POOL, layout=LAYOUT, label=name, clock=clock) as ids:
         ids.claim()
@@ -93,7 +76,7 @@ def serve(name: str, directory: Path, url: str) -> None:
         # the one that is going to be killed goes on until it is
         while burst < BURSTS or name == KILLED:
             if name == SET_BACK and burst == BURSTS // 2:
-                clock.offset_s = -SET_BACK_S
+                clock.step(-SET_BACK_S * 1000)
             from_ms = clock.time_ns() // 1_000_000
             players, items = ids.next_ids(PLAYERS), ids.next_ids(PLAYERS * ITEMS_EACH)
             seen = (name, from_ms, clock.time_ns() // 1_000_000)

@@ -7,14 +7,13 @@ import json
 import sys
 import time
 from collections.abc import Iterator
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from snowredis.cli.boxes import bits_of, draw
 from snowredis.cli.exits import ExitCode
 from snowredis.cli.layouts import name_of
 from snowredis.cli.options import FORMS, Commands, Parser, add_command, layout_text
-from snowredis.cli.output import Line, duration, pairs, printable, write
+from snowredis.cli.output import Line, ago, pairs, printable, write
 
 if TYPE_CHECKING:
     from snowredis.core.layout import Layout
@@ -164,14 +163,10 @@ def _now_ms() -> int:
 
 
 def time_of(time_ms: int) -> str:
-    from snowredis.core.layout import YEAR_10000_MS, utc_from_ms
+    from snowredis.core.layout import utc_text
 
-    if time_ms >= YEAR_10000_MS:
-        return "past the year 9999"
-    moment: datetime = utc_from_ms(time_ms)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return utc_text(time_ms) or "past the year 9999"
 
 
 def _ago(time_ms: int) -> str:
-    ms = _now_ms() - time_ms
-    return f"{duration(ms)} ago" if ms >= 0 else f"in {duration(-ms)}"
+    return ago(_now_ms() - time_ms)

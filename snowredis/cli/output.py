@@ -166,6 +166,11 @@ def duration(ms: float) -> str:
     return f"{days:,.1f} days" if abs(days) < 730 else f"{days / 365.25:,.1f} years"
 
 
+def ago(ms: float) -> str:
+    """How long something is past; what is to come has a negative *ms*."""
+    return f"{duration(ms)} ago" if ms >= 0 else f"in {duration(-ms)}"
+
+
 def offset(ms: int) -> str:
     """How far a clock is off, with its sign."""
     return f"{ms:+d} ms" if abs(ms) < 10_000 else f"{'+' if ms > 0 else ''}{duration(ms)}"

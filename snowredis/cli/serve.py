@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from snowredis.cli.exits import CommandError, ExitCode
 from snowredis.cli.options import Commands, Parser, add_command, add_redis, natural, positive
 from snowredis.errors import ConfigError
+from snowredis.web import PREFIX
 
 if TYPE_CHECKING:
     from snowredis.web.service import Service
 
-_PREFIX = "SNOWREDIS_SERVE_"
 # of request line and headers; uvicorn itself has no limit with httptools
 _MAX_HEAD_BYTES = 32_768
 _GRACE_S = 10
@@ -46,7 +46,7 @@ def add_to(commands: Commands[Parser]) -> None:
         help="again for more (default: SNOWREDIS_POOL, else 'default')",
     )
     parser.add_argument(
-        "--token-file", metavar="FILE", help=f"a file with the token (default: {_PREFIX}TOKEN, else none)"
+        "--token-file", metavar="FILE", help=f"a file with the token (default: {PREFIX}TOKEN, else none)"
     )
     parser.add_argument(
         "--allow-host",
@@ -98,15 +98,15 @@ def _environment(args: argparse.Namespace) -> dict[str, str]:
     """The environment, with what the command line says in its place."""
     given = {
         "SNOWREDIS_URL": args.url,
-        f"{_PREFIX}POOLS": " ".join(args.pool) if args.pool else None,
-        f"{_PREFIX}TOKEN_FILE": args.token_file,
-        f"{_PREFIX}HOSTS": " ".join(args.allow_host) if args.allow_host else None,
-        f"{_PREFIX}INSECURE": "1" if args.insecure else None,
-        f"{_PREFIX}MAX_COUNT": str(args.max_count) if args.max_count else None,
+        f"{PREFIX}POOLS": " ".join(args.pool) if args.pool else None,
+        f"{PREFIX}TOKEN_FILE": args.token_file,
+        f"{PREFIX}HOSTS": " ".join(args.allow_host) if args.allow_host else None,
+        f"{PREFIX}INSECURE": "1" if args.insecure else None,
+        f"{PREFIX}MAX_COUNT": str(args.max_count) if args.max_count else None,
     }
     found = dict(os.environ) | {name: text for name, text in given.items() if text is not None}
     if not _is_any(args.host):
-        found[f"{_PREFIX}HOSTS"] = f"{found.get(f'{_PREFIX}HOSTS', '')} {args.host}".strip()
+        found[f"{PREFIX}HOSTS"] = f"{found.get(f'{PREFIX}HOSTS', '')} {args.host}".strip()
     return found
 
 

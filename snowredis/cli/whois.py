@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from snowredis.cli.exits import ExitCode
 from snowredis.cli.options import FORMS, Commands, Parser, add_command, add_redis, open_known_pool, settings
-from snowredis.cli.output import MAX_FOREIGN, Line, duration, pairs, printable, write
+from snowredis.cli.output import MAX_FOREIGN, Line, ago, pairs, printable, write
 
 if TYPE_CHECKING:
     from snowredis.monitor.pool import WorkerPool
@@ -81,7 +81,7 @@ def _as_lines(whois: Whois, causes: list[Cause] | None, now_ms: int) -> list[Lin
         rows += [
             (
                 "time",
-                [(time_of(parts.timestamp_ms), "note"), (f"  {_ago(now_ms - parts.timestamp_ms)}", "dim")],
+                [(time_of(parts.timestamp_ms), "note"), (f"  {ago(now_ms - parts.timestamp_ms)}", "dim")],
             ),
             ("worker id", f"{parts.worker}, namespace {parts.backup}, sequence {parts.sequence}"),
         ]
@@ -135,16 +135,12 @@ def _lease(holder: Holder, now_ms: int) -> str:
         return f"since {begin}, still held"
     if holder.to_ms is None:
         return f"from {begin} to a time that is not known"
-    return f"from {begin} to {time_of(holder.to_ms)}  {_ago(now_ms - holder.to_ms)}"
+    return f"from {begin} to {time_of(holder.to_ms)}  {ago(now_ms - holder.to_ms)}"
 
 
 def _name(holder: Holder) -> str:
     label = f" ({printable(holder.label, MAX_FOREIGN)})" if holder.label else ""
     return f"{printable(holder.host, MAX_FOREIGN)}:{holder.pid}{label}"
-
-
-def _ago(ms: int) -> str:
-    return f"{duration(ms)} ago" if ms >= 0 else f"in {duration(-ms)}"
 
 
 def whois_as_json(whois: Whois, causes: list[Cause] | None = None) -> dict[str, Any]:

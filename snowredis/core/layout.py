@@ -2,6 +2,7 @@
 
 Pure arithmetic: no lock, no socket, no logging, no environment. The one look at a clock is
 in Layout's constructor, which refuses an epoch in the future. What does not fit is refused.
+A little over 400 lines: one class, whose docstrings are the manual, and what it says of times.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from snowredis.errors import InvalidId, LayoutError
 if TYPE_CHECKING:
     from snowredis.core.columns import Columns
 
-__all__ = ["MAX_ID", "Layout", "Parts", "check_id", "shown", "utc_from_ms"]
+__all__ = ["MAX_ID", "Layout", "Parts", "check_id", "shown", "utc_from_ms", "utc_text"]
 
 # ids stay positive in a signed 64-bit column, so the top bit is never used
 ID_BITS = 63
@@ -61,6 +62,11 @@ def utc_from_ms(time_ms: int) -> datetime:
             f"No datetime was made; use timestamp_ms, the plain number."
         )
     return _UNIX_EPOCH + timedelta(milliseconds=time_ms)
+
+
+def utc_text(time_ms: int) -> str | None:
+    """Unix ms as text, such as 2026-11-21T03:16:21.059Z; None past the year 9999."""
+    return _utc_text(time_ms, "milliseconds") if time_ms < YEAR_10000_MS else None
 
 
 def check_id(an_id: object) -> int:
@@ -402,7 +408,10 @@ def _micros(name: str, moment: datetime | int) -> int:
 
 
 def _iso(time_ms: int) -> str:
-    precision = "milliseconds" if time_ms % 1000 else "seconds"
+    return _utc_text(time_ms, "milliseconds" if time_ms % 1000 else "seconds")
+
+
+def _utc_text(time_ms: int, precision: str) -> str:
     return utc_from_ms(time_ms).isoformat(timespec=precision).replace("+00:00", "Z")
 
 

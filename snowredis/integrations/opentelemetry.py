@@ -14,19 +14,19 @@ from typing import Any
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation, get_meter
 
 from snowredis import __version__
-from snowredis.monitor.counters import Counters, Tally
+from snowredis.monitor.counters import COUNTERS, Counters, Tally
 from snowredis.runtime.exit import EXIT
 
-_COUNTERS = {
-    "ids": ("{id}", "ids made", ""),
-    "waits": ("{wait}", "times an id had to wait, by reason", "reason"),
-    "ceiling_hits": ("{hit}", "times a tick's sequence was used up", ""),
-    "ceiling_wait_seconds": ("s", "for how long ids waited for the next tick, about", ""),
-    "clock_backs": ("{step}", "times the clock went back, by what was done about it", "step"),
-    "claims": ("{claim}", "worker ids that were leased", ""),
-    "renewals": ("{renewal}", "heartbeats that were answered", ""),
-    "renewals_failed": ("{renewal}", "heartbeats that were not answered", ""),
-    "leases_lost": ("{lease}", "worker ids that were lost", ""),
+_UNITS = {
+    "ids": "{id}",
+    "waits": "{wait}",
+    "ceiling_hits": "{hit}",
+    "ceiling_wait_seconds": "s",
+    "clock_backs": "{step}",
+    "claims": "{claim}",
+    "renewals": "{renewal}",
+    "renewals_failed": "{renewal}",
+    "leases_lost": "{lease}",
 }
 _GAUGES: dict[str, tuple[str, str, Callable[[Counters], float | None]]] = {
     "leases": ("{lease}", "worker ids held", lambda counted: counted.leases),
@@ -69,9 +69,12 @@ def instrument(meter_provider: MeterProvider | None = None) -> None:
 
         return observe
 
-    for name, (unit, text, label) in _COUNTERS.items():
+    for name, (text, label) in COUNTERS.items():
         meter.create_observable_counter(
-            f"snowredis.{name}", callbacks=[counter_callback(name, label)], unit=unit, description=text
+            f"snowredis.{name}",
+            callbacks=[counter_callback(name, label)],
+            unit=_UNITS[name],
+            description=text,
         )
     for name, (unit, text, read) in _GAUGES.items():
         meter.create_observable_gauge(

@@ -19,25 +19,13 @@ from typing import Any
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from snowredis.monitor.counters import Tally
+from snowredis.monitor.counters import COUNTERS, Tally
 from snowredis.monitor.metrics import families_of
 from snowredis.monitor.pool import WorkerPool
 from snowredis.runtime.exit import EXIT
 
 # how often a process writes its numbers for the others under PROMETHEUS_MULTIPROC_DIR
 EVERY_S = 5.0
-_COUNTERS = {
-    "ids": "ids made",
-    "waits": "times an id had to wait, by reason",
-    "ceiling_hits": "times a tick's sequence was used up",
-    "ceiling_wait_seconds": "for how long ids waited for the next tick, about",
-    "clock_backs": "times the clock went back, by what was done about it",
-    "claims": "worker ids that were leased",
-    "renewals": "heartbeats that were answered",
-    "renewals_failed": "heartbeats that were not answered",
-    "leases_lost": "worker ids that were lost",
-}
-_LABELS = {"waits": "reason", "clock_backs": "step"}
 
 
 class ProcessMetrics:
@@ -48,13 +36,8 @@ class ProcessMetrics:
         self._lock, self._pid = threading.Lock(), os.getpid()
         self._before: dict[tuple[str, str], float] = {}
         self._counters = {
-            name: Counter(
-                f"snowredis_{name}",
-                text,
-                ["pool", *([_LABELS[name]] if name in _LABELS else [])],
-                registry=None,
-            )
-            for name, text in _COUNTERS.items()
+            name: Counter(f"snowredis_{name}", text, ["pool", *filter(None, [label])], registry=None)
+            for name, (text, label) in COUNTERS.items()
         }
         self._leases = self._gauge("leases", "worker ids held", "livesum")
         self._left = self._gauge(
@@ -76,13 +59,10 @@ class ProcessMetrics:
         with self._lock:
             for pool, counted in self._tally.look().items():
                 for full, value in counted.totals.items():
-                    name, _, label = full.partition(":")
-                    if name in self._counters:
-                        labels = [pool, label] if name in _LABELS else [pool]
-                        self._counters[name].labels(*labels).inc(
-                            max(0, value - self._before.get((pool, full), 0))
-                        )
-                        self._before[pool, full] = value
+                    name, *detail = full.split(":")
+                    grown = max(0, value - self._before.get((pool, full), 0))
+                    self._counters[name].labels(pool, *detail).inc(grown)
+                    self._before[pool, full] = value
                 self._leases.labels(pool).set(counted.leases)
                 for gauge, number in (
                     (self._left, counted.lease_left_s),

@@ -18,6 +18,7 @@ from typing import Protocol
 
 from snowredis.errors import ConfigError, StoreUnavailable
 from snowredis.lease.model import (
+    NOTHING_MADE,
     Answer,
     ClaimRequest,
     PoolConfig,
@@ -32,8 +33,6 @@ from snowredis.lease.model import (
 SOON_MS = 1_000
 # so often a server that is away or full is asked again while another lets newcomers wait
 ASK_AGAIN_MS = 500
-# what no id was made with goes back as it came
-NOTHING_MADE = "0,0,0,0,0"
 
 
 class Server(Store, Protocol):

@@ -10,7 +10,15 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from snowredis.lease.model import Answer, ClaimRequest, PoolConfig, ReleaseRequest, RenewRequest, Seen
+from snowredis.lease.model import (
+    NOTHING_MADE,
+    Answer,
+    ClaimRequest,
+    PoolConfig,
+    ReleaseRequest,
+    RenewRequest,
+    Seen,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +120,7 @@ class MemoryStore:
                 until_ms=capped + ttl,
                 lanes_ms=tuple(max(lane, least) for lane in lanes),
                 lease_end_ms=now + ttl,
-                stats="0,0,0,0,0",
+                stats=NOTHING_MADE,
                 owner=request.owner,
             )
             self.events.append(("claimed", chosen))

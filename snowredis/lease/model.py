@@ -21,6 +21,17 @@ HEARTBEATS_PER_TTL = 6
 MAX_TTL_MS = 24 * 3600 * 1000
 # what an event costs is about 250 bytes: 20,000 of them 5 MB
 DEFAULT_MAX_EVENTS = 20_000
+# the statistics of a lease that no id was made with
+NOTHING_MADE = "0,0,0,0,0"
+
+
+def check_pool_name(name: object) -> None:
+    """Raise ConfigError if a pool cannot be called so."""
+    if not isinstance(name, str) or not POOL_NAME.fullmatch(name):
+        raise ConfigError(
+            f"{name!r} is no pool name: 1 to 64 letters, digits, '_', '.' or '-' make one. "
+            "Choose a name such as 'orders'."
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +52,7 @@ class PoolConfig:
     share: tuple[int, int] = (0, 1)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not POOL_NAME.fullmatch(self.name):
-            raise ConfigError(
-                f"{self.name!r} is no pool name: 1 to 64 letters, digits, '_', '.' or '-' make one. "
-                "Choose a name such as 'orders'."
-            )
+        check_pool_name(self.name)
         for option in ("ttl_ms", "max_clock_lead_ms", "redis_skew_ms", "failover_slack_ms"):
             value = getattr(self, option)
             if isinstance(value, bool) or not isinstance(value, int):

@@ -14,8 +14,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-# steps of the ladder, as a clock that went back was answered
-STEPS = ("wait", "namespace", "worker", "refusal")
+# what a process counts, as metrics tell it: name -> (help, the label that divides it, if any)
+COUNTERS = {
+    "ids": ("ids made", ""),
+    "waits": ("times an id had to wait, by reason", "reason"),
+    "ceiling_hits": ("times a tick's sequence was used up", ""),
+    "ceiling_wait_seconds": ("for how long ids waited for the next tick, about", ""),
+    "clock_backs": ("times the clock went back, by what was done about it", "step"),
+    "claims": ("worker ids that were leased", ""),
+    "renewals": ("heartbeats that were answered", ""),
+    "renewals_failed": ("heartbeats that were not answered", ""),
+    "leases_lost": ("worker ids that were lost", ""),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +33,8 @@ class Counters:
     """Of one generator, or of all of a process in one pool.
 
     Attributes:
-        totals: what only grows, by name: ids, ceiling_hits, claims, renewals, leases_lost, …; waits of a
-            reason as "waits:REASON", clock-backs of a step as "clock_backs:STEP".
+        totals: what only grows, by the names of COUNTERS; waits of a reason as "waits:REASON", clock-backs of a
+            step as "clock_backs:STEP".
         leases: how many worker ids are held.
         lease_left_s: until the reservation ends; of several the least; None without a lease.
         heartbeat_s: the round trip of the last renewal; of several the longest; None if not known.
@@ -60,7 +70,7 @@ def counters_of(generator: Any) -> Counters:
         "waits:clock": counts.clock_back_waits,
         "ceiling_hits": counts.ceiling_waits,
         "ceiling_wait_seconds": counts.ceiling_wait_s,
-        **{f"clock_backs:{step}": getattr(counts, f"clock_back_{step}s") for step in STEPS},
+        **{f"clock_backs:{step}": number for step, number in counts.clock_backs_by_step.items()},
         "claims": counts.claims,
         "renewals": counts.renewals,
         "renewals_failed": counts.renewals_failed,

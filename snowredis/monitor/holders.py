@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
+from snowredis.core.layout import utc_text
 from snowredis.lease.inspect import WorkerInfo
 from snowredis.monitor.chains import FOREVER_MS, Tenure
 from snowredis.monitor.events import Event
@@ -53,10 +52,8 @@ def is_same(holder: Holder, tenure: Tenure) -> bool:
 
 def time_text(time_ms: int) -> str:
     """A time in UTC, for people."""
-    if not 0 <= time_ms < 253_402_300_800_000:
-        return f"{time_ms} ms"
-    moment = datetime.fromtimestamp(time_ms // 1000, UTC).replace(microsecond=time_ms % 1000 * 1000)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    # events are untrusted
+    return (utc_text(time_ms) if time_ms >= 0 else None) or f"{time_ms} ms"
 
 
 def span(ms: int) -> str:

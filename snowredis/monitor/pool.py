@@ -13,7 +13,7 @@ from snowredis.embedded import FRESH_KEY, resolve
 from snowredis.errors import ConfigError, PoolNotFound, StoreUnavailable
 from snowredis.lease.clients import address, connect_client, without_retries
 from snowredis.lease.inspect import PoolInfo, WorkerInfo, list_pools, read_pool, read_worker, read_workers
-from snowredis.lease.model import POOL_NAME, PoolConfig, check_status
+from snowredis.lease.model import PoolConfig, check_pool_name, check_status
 from snowredis.lease.redis_store import RedisStore, translated
 from snowredis.lease.scripts import pool_keys
 from snowredis.monitor.events import (
@@ -46,8 +46,7 @@ class WorkerPool:
     """
 
     def __init__(self, url: Any, name: str = "default") -> None:
-        if not isinstance(name, str) or not POOL_NAME.fullmatch(name):
-            raise ConfigError(f"{name!r} is no pool name: 1 to 64 letters, digits, '_', '.' or '-' make one")
+        check_pool_name(name)
         urls = url if isinstance(url, list | tuple) else [url]
         if not urls:
             raise ConfigError("there is no server in the list of URLs. Name one at least.")
@@ -258,7 +257,7 @@ class WorkerPool:
         """The names of all pools there."""
         return sorted({name for client in self._clients for name in list_pools(client)})
 
-    def create(self, config: PoolConfig, caller_ms: int) -> bool:
+    def create(self, config: PoolConfig, caller_ms: int | None = None) -> bool:
         """Say that the pool is really new: nobody has to wait for its floor then.
 
         Only a person can know that. If ids were made in a pool of this name and layout less than
@@ -270,7 +269,7 @@ class WorkerPool:
         Raises:
             LayoutMismatch: there is one with other settings.
         """
-        made = False
+        made, caller_ms = False, time.time_ns() // 1_000_000 if caller_ms is None else caller_ms
         for index, client in enumerate(self._clients):
             share = replace(config, share=(index, len(self._clients)))
             answer = check_status(RedisStore(client, share).create(caller_ms), share)

@@ -41,4 +41,21 @@ class SystemClock:
         _time.sleep(seconds)
 
 
+class StepClock(SystemClock):
+    """The clocks of the operating system, with a wall clock that can be set."""
+
+    def __init__(self) -> None:
+        self._offset_ns = 0
+
+    def step(self, ms: int) -> None:
+        """Set the wall clock *ms* ahead, or back if negative."""
+        self._offset_ns += ms * 1_000_000
+
+    def time(self) -> float:
+        return _time.time() + self._offset_ns / 1e9
+
+    def time_ns(self) -> int:
+        return _time.time_ns() + self._offset_ns
+
+
 SYSTEM = SystemClock()

@@ -47,9 +47,9 @@ class Counts:
 
     @property
     def clock_backs(self) -> int:
-        return (
-            self.clock_back_waits
-            + self.clock_back_namespaces
-            + self.clock_back_workers
-            + self.clock_back_refusals
-        )
+        return sum(self.clock_backs_by_step.values())
+
+    @property
+    def clock_backs_by_step(self) -> dict[str, int]:
+        """By CLOCK_BACK_STEPS."""
+        return {step: getattr(self, f"clock_back_{step}s") for step in CLOCK_BACK_STEPS}

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from snowredis.errors import ClockMovedBack, LeaseExpired, SnowredisError, StoreUnavailable
 from snowredis.lease.model import (
+    NOTHING_MADE,
     Answer,
     ClaimRequest,
     ReleaseRequest,
@@ -38,8 +39,6 @@ log.addHandler(logging.NullHandler())
 
 # how soon an answer that did not come is asked for again; a renewal has 5/6 of a ttl for it
 RETRY_S = 0.5
-# the statistics of a lease that no id was made with
-NOTHING_MADE = "0,0,0,0,0"
 # longer than any conversation: a claim asks twice, and connects within a second and reads within another
 LOCK_LIMIT_S = 5.0
 

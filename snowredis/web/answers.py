@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
-from snowredis.core.layout import Layout
+from snowredis.core.layout import Layout, utc_text
 from snowredis.core.presets import layout_spec
 from snowredis.errors import (
     ClockMovedBack,
@@ -207,7 +207,8 @@ def id_as_json(layout: Layout, an_id: int, form: str = "decimal") -> dict[str, A
     return {
         "id": str(an_id),
         "form": form,
-        "time": _time_of(parts.timestamp_ms),
+        # none past the year 9999
+        "time": utc_text(parts.timestamp_ms),
         "timestamp_ms": parts.timestamp_ms,
         "tick": str(parts.tick),
         "datacenter": parts.datacenter,
@@ -218,12 +219,3 @@ def id_as_json(layout: Layout, an_id: int, form: str = "decimal") -> dict[str, A
         "forms": forms,
         "layout": layout_spec(layout),
     }
-
-
-def _time_of(time_ms: int) -> str | None:
-    """None: past the year 9999."""
-    from snowredis.core.layout import YEAR_10000_MS, utc_from_ms
-
-    if time_ms >= YEAR_10000_MS:
-        return None
-    return utc_from_ms(time_ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -54,11 +54,11 @@ class Metrics:
             return
         prometheus.register()
         self._registry = CollectorRegistry(auto_describe=False)
-        if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
+        self._shared = bool(os.environ.get("PROMETHEUS_MULTIPROC_DIR"))
+        if self._shared:
             multiprocess.MultiProcessCollector(self._registry)  # type: ignore[no-untyped-call]
         else:
             self._registry.register(counts)
-        self._shared = bool(os.environ.get("PROMETHEUS_MULTIPROC_DIR"))
         for name, url in pools.items():
             self._registry.register(prometheus.PoolCollector(url, name))
 

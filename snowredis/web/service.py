@@ -25,7 +25,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from snowredis.errors import ConfigError, SnowredisError
-from snowredis.lease.model import POOL_NAME
+from snowredis.lease.model import check_pool_name
 from snowredis.runtime.aio import in_thread
 from snowredis.web import metrics
 from snowredis.web.answers import (
@@ -121,10 +121,7 @@ class Service:
                 f"the pools {names!r} are none, or one is named twice; the service was not started"
             )
         for name in names:
-            if not isinstance(name, str) or not POOL_NAME.fullmatch(name):
-                raise ConfigError(
-                    f"{name!r} is no pool name: 1 to 64 letters, digits, '_', '.' or '-' make one"
-                )
+            check_pool_name(name)
         self.limits = limits
         self.door = Door(token, hosts, insecure, limits)
         self.counts = metrics.Counts()
@@ -294,7 +291,7 @@ class Service:
     async def _problem(self, request: Request, error: Exception) -> Response:
         problem = error if isinstance(error, Problem) else problem_of(cast("SnowredisError", error))
         self.counts.refused(problem.status)
-        more = {name.decode(): value.decode() for name, value in problem.headers()}
+        more = _as_text(problem.headers())
         return self._response(problem.body(), status=problem.status, more=more)
 
     async def _http_error(self, request: Request, found: Exception) -> Response:
@@ -312,7 +309,7 @@ class Service:
     def _response(
         self, body: bytes, *, kind: str = JSON, status: int = 200, more: Mapping[str, str] | None = None
     ) -> Response:
-        headers = {name.decode(): value.decode() for name, value in self._heads[kind]} | dict(more or {})
+        headers = _as_text(self._heads[kind]) | dict(more or {})
         return Response(body, status_code=status, headers=headers)
 
     async def _decode(self, request: Request) -> Response:
@@ -380,7 +377,7 @@ class Service:
         pool = self._pool(_query(request.scope["query_string"]))
         if sum(served.watch.viewers for served in self._pools.values()) >= self.limits.max_viewers:
             raise Problem(503, "Busy", f"{self.limits.max_viewers} dashboards are open already", 30)
-        headers = {name.decode(): value.decode() for name, value in PLAIN_HEADERS}
+        headers = _as_text(PLAIN_HEADERS)
         # for proxies that would collect it
         headers |= {"x-accel-buffering": "no"}
         return StreamingResponse(pool.watch.stream(), headers=headers, media_type="text/event-stream")
@@ -417,7 +414,11 @@ _WHY = {
 
 async def _unused(_request: Request) -> Response:
     # HEAD: an id that nobody sees
-    return Response(status_code=200, headers={name.decode(): value.decode() for name, value in PLAIN_HEADERS})
+    return Response(status_code=200, headers=_as_text(PLAIN_HEADERS))
+
+
+def _as_text(headers: Headers) -> dict[str, str]:
+    return {name.decode(): value.decode() for name, value in headers}
 
 
 def _query(query: bytes) -> dict[str, str]:

@@ -8,10 +8,9 @@ from typing import Any
 
 from snowredis.api import settings_from
 from snowredis.errors import ConfigError
+from snowredis.web import PREFIX
 from snowredis.web.limits import Limits
 from snowredis.web.security import check_token
-
-PREFIX = "SNOWREDIS_SERVE_"
 
 
 def settings_from_environment(environment: Mapping[str, str]) -> tuple[str | list[str], dict[str, Any]]:
@@ -24,9 +23,7 @@ def settings_from_environment(environment: Mapping[str, str]) -> tuple[str | lis
         ConfigError: a variable that is unknown, or has no such value.
     """
     mine = {name.removeprefix(PREFIX): text for name, text in environment.items() if name.startswith(PREFIX)}
-    url, options = settings_from(
-        {name: text for name, text in environment.items() if not name.startswith(PREFIX)}
-    )
+    url, options = settings_from(environment)
     names = mine.pop("POOLS", "").split() or [options.get("pool", "default")]
     options.pop("pool", None)
     token, token_file = mine.pop("TOKEN", None), mine.pop("TOKEN_FILE", None)

@@ -111,7 +111,7 @@ class Fleet:
                 max_clock_lead_ms=round(self.skew_s * 1000),
                 redis_skew_ms=round(self.skew_s * 1000),
             )
-            WorkerPool(self.server.url, POOL).create(config, time.time_ns() // 1_000_000)
+            WorkerPool(self.server.url, POOL).create(config)
             self.server.keep_snapshot()
             for slot in self.slots:
                 slot.start()

@@ -23,11 +23,10 @@ from snowredis.cli.demo.check import Recorded
 from snowredis.cli.demo.fleet import Fleet, Member
 from snowredis.cli.demo.story import Look, Plan, Story
 from snowredis.cli.demo.view import frame, status, verdict_lines
-from snowredis.cli.demo.worker import StepClock
 from snowredis.cli.output import plain
 from snowredis.core.layout import Layout
 from snowredis.lease.inspect import PoolInfo, WorkerInfo
-from snowredis.runtime.clock import Clock
+from snowredis.runtime.clock import Clock, StepClock
 
 LAYOUT = Layout()
 

@@ -45,7 +45,7 @@ def found(offline: Cli, server: RedisServer, *argv: str) -> tuple[int, dict[str,
 
 
 def make(server: RedisServer, name: str, **settings: Any) -> None:
-    WorkerPool(server.url, name).create(PoolConfig(name=name, **settings), time.time_ns() // 1_000_000)
+    WorkerPool(server.url, name).create(PoolConfig(name=name, **settings))
 
 
 def bad(findings: dict[str, list[dict[str, str]]]) -> list[tuple[str, str]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -55,7 +54,7 @@ def new_pool() -> Callable[..., str]:
         name = name or f"pool{next(_numbers)}"
         config = PoolConfig(name=name, layout=layout or Layout(), **constants)  # type: ignore[arg-type]
         pool = WorkerPool(url, name)
-        assert pool.create(config, time.time_ns() // 1_000_000)
+        assert pool.create(config)
         pool.close()
         return name
 

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from celery import Celery
 import snowredis
 from snowredis.lease.inspect import WorkerInfo
 from snowredis.lease.model import PoolConfig
+from tests.support import waiting
 from tests.support.programs import ROOT
 from tests.support.servers import RedisServer
 
@@ -45,11 +45,7 @@ def environment(server: RedisServer, **more: str) -> dict[str, str]:
 
 
 def eventually(condition: Callable[[], Any], what: str) -> Any:
-    deadline_s = time.monotonic() + LIMIT_S
-    while not (answer := condition()):
-        assert time.monotonic() < deadline_s, f"{what} did not come true in {LIMIT_S} s"
-        time.sleep(0.02)
-    return answer
+    return waiting.eventually(condition, what, LIMIT_S)
 
 
 class Fleet:
@@ -99,7 +95,7 @@ def worker(
     """A worker with *options* of celery's command line and *more* in its environment; killed in the end."""
     variables = environment(server, **more)
     config = PoolConfig(name=POOL, ttl_ms=int(float(variables["TTL"]) * 1000))
-    snowredis.WorkerPool(server.url, POOL).create(config, time.time_ns() // 1_000_000)
+    snowredis.WorkerPool(server.url, POOL).create(config)
     with log.open("ab") as file:
         process = subprocess.Popen(
             [sys.executable, "-m", "celery", "-A", APP, "worker", "-n", name, "--loglevel=INFO"]

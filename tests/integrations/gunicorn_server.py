@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ import snowredis
 from snowredis.core.layout import Layout
 from snowredis.lease.inspect import PoolInfo, WorkerInfo
 from snowredis.lease.model import PoolConfig
+from tests.support import waiting
 from tests.support.programs import ROOT
 from tests.support.servers import RedisServer
 
@@ -41,11 +41,7 @@ HOOKS = "from snowredis.integrations.gunicorn import *\n"
 
 
 def eventually(condition: Callable[[], Any], what: str) -> Any:
-    deadline_s = time.monotonic() + LIMIT_S
-    while not (answer := condition()):
-        assert time.monotonic() < deadline_s, f"{what} did not come true in {LIMIT_S} s"
-        time.sleep(0.01)
-    return answer
+    return waiting.eventually(condition, what, LIMIT_S)
 
 
 class UnixConnection(http.client.HTTPConnection):
@@ -132,7 +128,7 @@ def create_pool(url: str, *, ttl_s: float = TTL_S, worker_bits: int = 10) -> Non
     """Say that the pool is new, so that nobody waits."""
     layout = Layout(worker_bits=worker_bits, sequence_bits=20 - worker_bits)
     config = PoolConfig(name=POOL, layout=layout, ttl_ms=int(ttl_s * 1000))
-    snowredis.WorkerPool(url, POOL).create(config, time.time_ns() // 1_000_000)
+    snowredis.WorkerPool(url, POOL).create(config)
 
 
 @contextmanager

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -52,7 +51,7 @@ def program(server: RedisServer, tmp_path: Path) -> Callable[..., subprocess.Com
         path = tmp_path / "program.py"
         path.write_text(HEAD + source)
         config = PoolConfig(name=tmp_path.name[-60:], ttl_ms=ttl_s * 1000)
-        snowredis.WorkerPool(server.url, config.name).create(config, time.time_ns() // 1_000_000)
+        snowredis.WorkerPool(server.url, config.name).create(config)
         return subprocess.run(
             [sys.executable, "-W", FORKS_WITH_THREADS, str(path)]
             + [server.url, config.name, method, str(ttl_s)],

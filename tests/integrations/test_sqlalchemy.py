@@ -464,7 +464,7 @@ INSERT = """
 
 def insert_from_three_processes(url: str, server: RedisServer) -> None:
     config = PoolConfig(name=f"rows-{sa.make_url(url).get_backend_name()}")
-    snowredis.WorkerPool(server.url, config.name).create(config, time.time_ns() // 1_000_000)
+    snowredis.WorkerPool(server.url, config.name).create(config)
     table = sa.Table(
         "row", sa.MetaData(), sa.Column("id", SnowflakeId, primary_key=True), sa.Column("by", sa.Integer)
     )

@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import sysconfig
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,6 +19,7 @@ import pytest
 
 import snowredis
 from snowredis.lease.model import PoolConfig
+from tests.support import waiting
 from tests.support.programs import ROOT
 from tests.support.servers import RedisServer
 
@@ -52,11 +52,7 @@ if not python_of(PROGRAM).startswith(f"{sys.version_info.major}.{sys.version_inf
 
 
 def eventually(condition: Callable[[], Any], what: str) -> Any:
-    deadline_s = time.monotonic() + LIMIT_S
-    while not (answer := condition()):
-        assert time.monotonic() < deadline_s, f"{what} did not come true in {LIMIT_S} s"
-        time.sleep(0.02)
-    return answer
+    return waiting.eventually(condition, what, LIMIT_S)
 
 
 class Site:
@@ -71,7 +67,7 @@ class Site:
         application = directory / "application.py"
         application.write_text(APPLICATION)
         config = PoolConfig(name=POOL, ttl_ms=ttl_s * 1000)
-        snowredis.WorkerPool(server.url, POOL).create(config, time.time_ns() // 1_000_000)
+        snowredis.WorkerPool(server.url, POOL).create(config)
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 [PROGRAM, "--master", "--processes", "2", "--die-on-term", "--need-app", "--http-socket"]

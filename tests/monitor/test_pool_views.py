@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Iterator
 
@@ -22,7 +21,7 @@ from tests.support.servers import RedisServer
 @pytest.fixture
 def pool(server: RedisServer) -> Iterator[WorkerPool]:
     made = WorkerPool(server.url, f"m-{uuid.uuid4().hex[:10]}")
-    made.create(PoolConfig(name=made.name), time.time_ns() // 1_000_000)
+    made.create(PoolConfig(name=made.name))
     yield made
     made.close()
 
@@ -79,7 +78,7 @@ def test_independent_servers_are_asked_as_one(server: RedisServer, own_server: R
     urls = [server.url, own_server.url]
     name = f"m-{uuid.uuid4().hex[:10]}"
     pool = WorkerPool(urls, name)
-    pool.create(PoolConfig(name=name), time.time_ns() // 1_000_000)
+    pool.create(PoolConfig(name=name))
     made: list[snowredis.Generator] = []
     # each takes a server by chance
     while len({one.lease.worker % 2 for one in made if one.lease}) < 2:

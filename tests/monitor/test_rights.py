@@ -37,7 +37,7 @@ def url_of(own_server: RedisServer) -> Callable[[str], str]:
         client.execute_command(*words)
         return f"unix://{words[2]}:SECRET@{own_server.socket}"
 
-    WorkerPool(own_server.url, POOL).create(PoolConfig(name=POOL, ttl_ms=3_000), time.time_ns() // 1_000_000)
+    WorkerPool(own_server.url, POOL).create(PoolConfig(name=POOL, ttl_ms=3_000))
     return make
 
 

@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -34,7 +33,7 @@ def test_there_are_snippets() -> None:
 def test_a_snippet_runs(snippet: str, tmp_path: Path) -> None:
     with redis_server(tmp_path) as server:
         for pool in ("orders", "default"):
-            WorkerPool(server.url, pool).create(PoolConfig(name=pool), time.time_ns() // 1_000_000)
+            WorkerPool(server.url, pool).create(PoolConfig(name=pool))
         source = snippet.replace("redis://localhost:6379/0", server.url)
         done = subprocess.run(
             [sys.executable, "-c", source],

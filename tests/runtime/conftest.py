@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,16 +12,27 @@ from snowredis.core.layout import Layout
 from snowredis.core.presets import resolve_layout
 from snowredis.lease.model import PoolConfig
 from snowredis.monitor.pool import WorkerPool
+from snowredis.testing import ManualClock, MemoryPool, memory_pool
 from tests.support.servers import RedisServer
 
 _numbers = itertools.count(1)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def pool(clock: ManualClock) -> MemoryPool:
+    return memory_pool(clock=clock)
 
 
 def make_pool(server: RedisServer, *, layout: Layout | str | None = None, ttl_ms: int = 30_000) -> str:
     """Create a pool and return its name."""
     name = f"pool{next(_numbers)}"
     config = PoolConfig(name=name, layout=resolve_layout(layout), ttl_ms=ttl_ms)
-    assert WorkerPool(server.url, name).create(config, time.time_ns() // 1_000_000)
+    assert WorkerPool(server.url, name).create(config)
     return name
 
 
@@ -32,11 +42,3 @@ def new_pool(server: RedisServer) -> Callable[..., str]:
         return make_pool(server, **options)
 
     return make
-
-
-def eventually(condition: Callable[[], object], limit_s: float = 10.0) -> None:
-    """Poll until *condition* holds."""
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come true in time"
-        time.sleep(0.01)

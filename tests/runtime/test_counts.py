@@ -7,17 +7,7 @@ import asyncio
 import pytest
 
 import snowredis
-from snowredis.testing import ManualClock, MemoryPool, memory_pool
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def pool(clock: ManualClock) -> MemoryPool:
-    return memory_pool(clock=clock)
+from snowredis.testing import ManualClock, MemoryPool
 
 
 def test_waits_at_the_ceiling_are_counted_with_their_time(pool: MemoryPool) -> None:

@@ -15,9 +15,10 @@ import pytest
 
 import snowredis
 from snowredis.core.layout import Layout
-from tests.runtime.conftest import eventually, make_pool
+from tests.runtime.conftest import make_pool
 from tests.support.programs import run, start
 from tests.support.servers import RedisServer
+from tests.support.waiting import eventually
 
 # makes ids as fast as it can; each batch is in the file before it counts as made
 WRITER = """
@@ -310,7 +311,7 @@ def test_a_generator_that_was_dropped_gives_its_worker_id_back_at_the_next_heart
     ids.next_id()
     assert len(pool.workers()) == 1
     del ids
-    eventually(lambda: not pool.workers(), 2)
+    eventually(lambda: not pool.workers(), limit_s=2)
 
 
 def test_the_heartbeat_keeps_an_idle_lease_alive(own_server: RedisServer) -> None:

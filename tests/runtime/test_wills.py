@@ -17,9 +17,10 @@ import pytest
 import snowredis
 from snowredis.core.layout import Layout
 from snowredis.runtime import executor
-from snowredis.runtime.clock import SystemClock
+from snowredis.runtime.clock import StepClock
 from snowredis.runtime.process import THIS
 from snowredis.runtime.will import GENERATORS, Wills
+from tests.support.pools import new_pool
 from tests.support.programs import FORKS_WITH_THREADS
 from tests.support.servers import RedisServer
 
@@ -72,33 +73,19 @@ def child(work: Callable[[memoryview], object]) -> Iterator[Child]:
 
 
 @pytest.fixture
-def url(server: RedisServer, request: pytest.FixtureRequest) -> str:
-    for pool in ("killed", "other"):
-        server.client().delete(f"snowredis:{{{pool}}}", f"snowredis:{{{pool}}}:leases")
+def url(server: RedisServer) -> str:
     return server.url
 
 
-def connect(url: str, **options: object) -> snowredis.Generator:
-    settings = {"pool": "killed", "layout": ONE_WORKER, "ttl": 3.0, "max_clock_lead": 0.1, "redis_skew": 0.1}
-    return snowredis.connect(url, **settings | options)  # type: ignore[arg-type]
+SETTINGS: dict[str, Any] = {"layout": ONE_WORKER, "ttl": 3.0, "max_clock_lead": 0.1, "redis_skew": 0.1}
 
 
-def create(url: str, **options: object) -> None:
-    """Say that the pool is new, so that nobody waits."""
-    with connect(url, **options) as ids:
-        ids._keeper.store.create(time.time_ns() // 1_000_000)
+def connect(url: str, **options: Any) -> snowredis.Generator:
+    return snowredis.connect(url, pool="killed", **SETTINGS | options)
 
 
-class SteppedClock(SystemClock):
-    """The clock of this host, set back or forth."""
-
-    offset_ns = 0
-
-    def time(self) -> float:
-        return time.time() + self.offset_ns / 1e9
-
-    def time_ns(self) -> int:
-        return time.time_ns() + self.offset_ns
+def create(url: str, **options: Any) -> None:
+    new_pool(url, "killed", **SETTINGS | options)
 
 
 def make_ids(url: str, **options: object) -> Callable[[memoryview], object]:
@@ -136,10 +123,10 @@ def test_a_namespace_that_was_used_is_given_back_with_its_own_mark(url: str) -> 
     create(url)
 
     def step_back(numbers: memoryview) -> None:
-        clock = SteppedClock()
+        clock = StepClock()
         ids = connect(url, clock=clock)
         numbers[0] = ids.next_id()
-        clock.offset_ns = -500_000_000
+        clock.step(-500)
         numbers[1] = ids.next_id()
         numbers[2] = 1
         signal.pause()

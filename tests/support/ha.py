@@ -19,6 +19,7 @@ import snowredis
 from snowredis.core.layout import Layout
 from snowredis.runtime.generator import Generator
 from snowredis.runtime.keeper import Lease
+from tests.support import waiting
 from tests.support.servers import PROGRAM
 
 # a busy machine starts a server within a second, and a Cluster or three Sentinels agree within ten
@@ -35,13 +36,12 @@ def free_port() -> int:
 
 def eventually(condition: Callable[[], Any], limit_s: float = 10.0, what: str = "it") -> Any:
     """Poll until *condition* holds; a Redis that does not answer counts as no."""
-    deadline_s = time.monotonic() + limit_s
-    while True:
+
+    def answered() -> Any:
         with contextlib.suppress(redis.RedisError):
-            if answer := condition():
-                return answer
-        assert time.monotonic() < deadline_s, f"{what} did not come true in {limit_s} s"
-        time.sleep(0.01)
+            return condition()
+
+    return waiting.eventually(answered, what, limit_s)
 
 
 class Node:

@@ -26,37 +26,12 @@ from pathlib import Path
 
 import snowredis
 from snowredis.errors import SnowredisError
-from snowredis.runtime.clock import SYSTEM
+from snowredis.runtime.clock import StepClock
 
 # often enough for a number that moves smoothly on a screen, seldom enough to need no CPU to speak of
 _BATCHES_PER_S = 50
 # an error is not repeated faster than a person reads
 _RETRY_S = 0.25
-
-
-class StepClock:
-    """The system's clock, with a wall clock that can be set."""
-
-    background = True
-
-    def __init__(self) -> None:
-        self._offset_ns = 0
-
-    def step(self, ms: int) -> None:
-        """Set the wall clock *ms* ahead, or back if negative."""
-        self._offset_ns += ms * 1_000_000
-
-    def time(self) -> float:
-        return SYSTEM.time() + self._offset_ns / 1e9
-
-    def time_ns(self) -> int:
-        return SYSTEM.time_ns() + self._offset_ns
-
-    def monotonic(self) -> float:
-        return SYSTEM.monotonic()
-
-    def sleep(self, seconds: float) -> None:
-        SYSTEM.sleep(seconds)
 
 
 class Orders:
