@@ -64,7 +64,7 @@ class Process:
         self.unborn: Callable[[], None] | None = None
         self.errors: dict[str, int] = {}
         self.clock = SimClock(self)
-        self.store = SimStore(self, config, guard_rollbacks=sim.guard_rollbacks)
+        self.store = SimStore(self, config)
         self.guard = self.guard_class(self)
         sim.processes.append(self)
 

@@ -67,7 +67,7 @@ def rollback(sim: Simulation) -> None:
     """Back to a memory snapshot, with the same run_id."""
     server, random = sim.network.master, sim.random
     oldest = 4 * sim.ttl_us
-    if sim.guard_rollbacks:
+    if sim.config.guard_rollbacks:
         # guard_rollbacks sees what is more than a ttl old
         age_us = random.randint(sim.ttl_us + 2 * sim.skew_us + 10_000, oldest)
     else:

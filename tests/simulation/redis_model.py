@@ -18,9 +18,12 @@ import lupa.lua51
 from snowredis.errors import ConfigError
 from tests.simulation.world import World
 
+# beside the keys, so that copies of the data have it: key -> ms at which it goes
+EXPIRES = "(expires)"
 _DRIVER = """
-local call = ...
-redis = { call = call, pcall = call, sha1hex = nil, error_reply = function(text) return { err = text } end }
+local call, pcall = ...
+redis = { call = call, pcall = pcall, REDIS_VERSION_NUM = 0x00070000, sha1hex = nil }
+redis.error_reply = function(text) return { err = text } end
 return function(sha1hex)
   redis.sha1hex = sha1hex
   return function(script, count, ...)
@@ -34,6 +37,10 @@ end
 """
 
 
+class CommandRefused(Exception):
+    """What a server answers in place of a command's reply."""
+
+
 class Lua:
     """One interpreter for all servers of this process; scripts are compiled once."""
 
@@ -41,7 +48,7 @@ class Lua:
         self._runtime = lupa.lua51.LuaRuntime(unpack_returned_tuples=False)
         self.server: RedisModel | None = None
         self._table = self._runtime.table_from
-        self._run = self._runtime.execute(_DRIVER, self._call)(
+        self._run = self._runtime.execute(_DRIVER, self._call, self._pcall)(
             lambda text: hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
         )
         self._compile = functools.cache(self._runtime.compile)
@@ -50,6 +57,12 @@ class Lua:
         assert self.server is not None
         reply = self.server.commands[command](*map(str, args))
         return self._to_lua(reply)
+
+    def _pcall(self, command: str, *args: Any) -> Any:
+        try:
+            return self._call(command, *args)
+        except CommandRefused as refused:
+            return self._table({"err": str(refused)})
 
     def _to_lua(self, reply: Any) -> Any:
         if reply is None:
@@ -85,13 +98,16 @@ class RedisModel:
         self.data: dict[str, dict[str, Any]] = {}
         # copies of data by time, newest last, if a fault of this schedule may go back to one
         self.history: list[tuple[int, dict[str, dict[str, Any]]]] | None = None
+        # what INFO answers in scripts; None: it is refused
+        self.info: Callable[[str], str] | None = self.section
         self.up = True
         self.runs = 0
         # how many fields a step of HSCAN answers
         self.scan_page = world.random.choice((1, 3, 500))
         self._start()
         self.commands: Mapping[str, Callable[..., Any]] = {
-            "TIME": self._time, "INFO": self._info, "DEL": self._del,
+            "TIME": self._time, "INFO": self._info, "DEL": self._del, "UNLINK": self._del,
+            "PEXPIREAT": self._pexpireat, "PERSIST": self._persist, "HLEN": self._hlen, "HGETALL": self._hgetall,
             "HGET": self._hget, "HMGET": self._hmget, "HSET": self._hset, "HDEL": self._hdel,
             "HEXISTS": self._hexists, "HINCRBY": self._hincrby, "HSCAN": self._hscan,
             "ZADD": self._zadd, "ZREM": self._zrem, "ZCARD": self._zcard, "ZCOUNT": self._zcount,
@@ -109,6 +125,8 @@ class RedisModel:
 
     def eval(self, source: str, keys: Sequence[str], args: Sequence[str | int]) -> list[str]:
         self.runs += 1
+        over = [key for key, ms in self._of(EXPIRES).items() if ms <= self.now_us // 1000]
+        self._del(*over)
         reply = lua().eval(self, source, keys, args)
         if self.history is not None:
             self.history.append((self._world.now_us, self.copy_data()))
@@ -149,15 +167,36 @@ class RedisModel:
         seconds, micros = divmod(self.now_us, 1_000_000)
         return [str(seconds), str(micros)]
 
-    def _info(self, section: str) -> str:
-        if section == "replication":
+    def _info(self, *sections: str) -> str:
+        if self.info is None:
+            raise CommandRefused("NOPERM this user has no permissions to run the 'info' command")
+        return "".join(map(self.info, sections))
+
+    def section(self, name: str) -> str:
+        """What a Redis says of itself."""
+        if name == "replication":
             return f"# Replication\r\nrole:master\r\nmaster_replid:{self.replid}\r\n"
-        assert section == "server"
+        assert name == "server"
         uptime_s = max(0, self.now_us // 1_000_000 - self.started_s)
         return f"# Server\r\nredis_version:7.0.15\r\nrun_id:{self.run_id}\r\nuptime_in_seconds:{uptime_s}\r\n"
 
     def _del(self, *keys: str) -> int:
+        for key in keys:
+            self._persist(key)
         return sum(self.data.pop(key, None) is not None for key in keys)
+
+    def _pexpireat(self, key: str, time_ms: str) -> int:
+        self.data.setdefault(EXPIRES, {})[key] = int(time_ms)
+        return 1
+
+    def _persist(self, key: str) -> int:
+        return int(self._of(EXPIRES).pop(key, None) is not None)
+
+    def _hlen(self, key: str) -> int:
+        return len(self._of(key))
+
+    def _hgetall(self, key: str) -> list[str]:
+        return [text for pair in self._of(key).items() for text in pair]
 
     def _hget(self, key: str, name: str) -> str | None:
         return self._of(key).get(name)

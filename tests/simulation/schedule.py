@@ -100,12 +100,17 @@ class Simulation:
             epoch_ms=EPOCH_2015_MS,
             worker_last=random.random() < 0.2,
         )
-        self.config = PoolConfig(name="sim", layout=layout, ttl_ms=TTL_MS, failover_slack_ms=slack_ms)
+        self.config = PoolConfig(
+            name="sim",
+            layout=layout,
+            ttl_ms=TTL_MS,
+            failover_slack_ms=slack_ms,
+            guard_rollbacks=random.random() < 0.3,
+        )
         self.ttl_us = self.config.ttl_ms * 1000
         self.lead_us = self.config.max_clock_lead_ms * 1000
         self.skew_us = self.config.redis_skew_ms * 1000
         self.slack_us = slack_ms * 1000
-        self.guard_rollbacks = random.random() < 0.3
         rules = ClockRules(
             policy=random.choice(("backup", "backup", "backup", "wait", "raise", "ahead")),
             overflow=random.choice(("wait", "wait", "ahead")),
@@ -166,7 +171,7 @@ class Simulation:
         self.checker.lift((self.world.now_us + reach_us) // 1000 + self.config.layout.tick_ms)
 
     def _answered(self, server: RedisModel, reply: list[str]) -> None:
-        if reply[0] == "signature" or not reply[5]:
+        if reply[0] in ("signature", "unidentified", "broken") or not reply[5]:
             return
         self.alarms += 1
         self.say("ALARM: %s", reply[5])

@@ -58,8 +58,8 @@ class SimClock:
 class SimStore(ScriptStore):
     where = "simulated"
 
-    def __init__(self, process: Process, config: PoolConfig, *, guard_rollbacks: bool) -> None:
-        super().__init__(config, guard_rollbacks=guard_rollbacks, random_bytes=process.random_bytes)
+    def __init__(self, process: Process, config: PoolConfig) -> None:
+        super().__init__(config, random_bytes=process.random_bytes)
         self.process = process
 
     def run(self, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> Sequence[bytes | str]:
