@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
-import json
 import logging
 import os
 import socket
@@ -28,6 +27,7 @@ from snowredis.lease.model import (
     Seen,
     Store,
     check_status,
+    owner_text,
 )
 from snowredis.runtime.clock import Clock
 from snowredis.runtime.counts import Counts
@@ -112,7 +112,8 @@ class Keeper:
         self._random_bytes = random_bytes
         self._config = store.config
         self._lock = threading.RLock()
-        self._busy = False
+        # the lock, while this process talks to the store
+        self._busy: Any = None
         self._serials = itertools.count(1)
         self._oldest = 0
         self._held: Held | None = None
@@ -156,7 +157,6 @@ class Keeper:
         if will is not None:
             will.forget()
         self._lock = threading.RLock()
-        self._busy = False
         self._held = None
         self._claim_token = self._owner = ""
         self.counts = Counts()
@@ -179,24 +179,27 @@ class Keeper:
         lock, and a finalizer in the other thread may wait for that one.
         """
         lock = self._lock
-        if not lock.acquire(timeout=LOCK_LIMIT_S):
-            raise StoreUnavailable(
-                self._store.where,
-                f"another thread has been talking to Redis for over {LOCK_LIMIT_S:.0f} s",
-            )
+        while not lock.acquire(timeout=LOCK_LIMIT_S):
+            if lock is self._lock:
+                raise StoreUnavailable(
+                    self._store.where,
+                    f"another thread has been talking to Redis for over {LOCK_LIMIT_S:.0f} s",
+                )
+            # forked since it was read, and the thread that held it is not in this child
+            lock = self._lock
         try:
-            if self._busy:
+            if self._busy is lock:
                 raise StoreUnavailable(
                     self._store.where,
                     "a signal handler or finalizer asked for an id while this very thread was talking to Redis",
                 )
-            self._busy = True
+            self._busy = lock
             try:
                 yield
             finally:
-                # a fork in between gave the child a new lock and cleared the flag for it
-                if lock is self._lock:
-                    self._busy = False
+                # in a child that was forked in between there is another lock, which may be in use by now
+                if self._busy is lock:
+                    self._busy = None
         finally:
             lock.release()
 
@@ -217,9 +220,8 @@ class Keeper:
         # read first: of a fork in between, the child's next call finds another pid
         pid = os.getpid()
         if not self._owner or self._owner_pid != pid:
-            label = self._label or THIS.label
-            who = {"host": socket.gethostname()[:100], "pid": pid, "label": label[:100]}
-            self._owner, self._owner_pid = json.dumps(who, separators=(",", ":")), pid
+            text = owner_text(socket.gethostname(), pid, self._label or THIS.label)
+            self._owner, self._owner_pid = text, pid
         return self._owner
 
     def claim(self, *, wait_ms: int, instead_of: int = 0) -> Claimed:
@@ -252,6 +254,9 @@ class Keeper:
             )
             if replaced is None:
                 self._intend(token)
+            self._guard.check()
+            if serial < self._oldest:
+                return Claimed()
             answer = self._ask_twice(lambda: self._store.claim(request, self.seen), serial)
             self._guard.check()
             if serial < self._oldest:
@@ -366,6 +371,10 @@ class Keeper:
                 owner=self._who(),
             )
             began_s = self._clock.monotonic()
+            self._guard.check()
+            if held.serial < self._oldest:
+                # under a name of this child's own it would end the lease of its parent
+                return False
             try:
                 answer = self._store.renew(request, self.seen)
                 self._guard.check()

@@ -205,7 +205,7 @@ class Process:
         """Another machine with the memory of this one, as a snapshot of a VM makes it. Nobody is told."""
         child = self._copy(Host(f"{self.host.name}+", self.host.offset_us))
         # calls under way are not copied, they end without a trace
-        child.keeper._busy = False
+        child.keeper._busy = None
         child.new_locks()
         child.claims = list(self.claims)
         self.sim.checker.cloned(self.keeper.held, self.keeper._claim_token)
