@@ -11,7 +11,7 @@ from __future__ import annotations
 import encodings.idna  # noqa: F401
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -60,9 +60,7 @@ def connect_client(url: str) -> Any:
 
 
 def _from_redis_url(url: str) -> redis.Redis:
-    client = redis.Redis.from_url(url, **_limits())
-    _try_options(client)
-    return _limited(client)
+    return _prepared(redis.Redis.from_url(url, **_limits()))
 
 
 def _from_sentinel_url(url: str) -> redis.Redis:
@@ -79,10 +77,9 @@ def _from_sentinel_url(url: str) -> redis.Redis:
     sentinels = _Sentinel(hosts, min_other_sentinels=others, sentinel_kwargs=to_sentinels)
     settings = _limits() | options | {"db": int(db or options.get("db", 0))}
     client: redis.Redis = sentinels.master_for(unquote(master), **settings, **({"ssl": True} if tls else {}))
-    _try_options(client)
     for one in sentinels.sentinels:
-        _limited(one)
-    return _limited(client)
+        _prepared(one)
+    return _prepared(client)
 
 
 def _from_cluster_url(url: str) -> ClusterClient:
@@ -92,8 +89,7 @@ def _from_cluster_url(url: str) -> ClusterClient:
     settings = _limits() | options
     if not settings.get("ssl"):
         settings.pop("ssl", None)
-    _try_options(redis.Redis(**settings))
-    return ClusterClient(hosts, settings, lambda: _cluster(hosts, settings))
+    return _cluster_client(hosts, settings)
 
 
 def _split(url: str, default_port: int) -> tuple[list[tuple[str, int]], str, dict[str, Any]]:
@@ -123,10 +119,18 @@ def _limits(seconds: float = SOCKET_TIMEOUT_S) -> dict[str, Any]:
     }
 
 
-def _try_options(client: redis.Redis) -> None:
-    # does not connect; an option that there is not would show only at the first command
+def _prepared(client: redis.Redis) -> redis.Redis:
+    """Make *client* keep to time limits, and do now what would read a file at its first command. Does not connect.
+
+    Raises TypeError for an option that there is not, which would show only at the first command.
+    """
     pool = client.connection_pool
-    pool.connection_class(**pool.connection_kwargs)
+    pool.connection_class = limited(pool.connection_class)
+    connection = pool.connection_class(**pool.connection_kwargs)
+    # since redis-py 7.2: the version that it tells the server is read from its metadata for each connection
+    if hasattr(connection, "driver_info"):
+        pool.connection_kwargs.setdefault("driver_info", connection.driver_info)
+    return client
 
 
 def _cluster(nodes: Sequence[tuple[str, int]], settings: dict[str, Any], **options: Any) -> RedisCluster:
@@ -145,6 +149,21 @@ def _cluster(nodes: Sequence[tuple[str, int]], settings: dict[str, Any], **optio
     )
 
 
+def _cluster_client(
+    nodes: Sequence[tuple[str, int]],
+    settings: dict[str, Any],
+    address_remap: Callable[[tuple[str, int]], tuple[str, int]] | None = None,
+) -> ClusterClient:
+    node = _prepared(redis.Redis(**settings))
+    settings |= {
+        name: at for name, at in node.connection_pool.connection_kwargs.items() if name == "driver_info"
+    }
+    options = {} if address_remap is None else {"address_remap": address_remap}
+    return ClusterClient(
+        nodes, settings, lambda: _cluster(nodes, settings, **options), address_remap=address_remap
+    )
+
+
 def without_retries(client: Any) -> Any:
     """A client like *client* for our own use, with short time-outs and no retries, where that can be had."""
     if type(client) is RedisCluster:
@@ -157,22 +176,16 @@ def without_retries(client: Any) -> Any:
     if type(pool) is not redis.ConnectionPool:
         return client
     settings = _kept(pool.connection_kwargs)
-    if pool.connection_class is redis.UnixDomainSocketConnection:
+    if issubclass(pool.connection_class, redis.UnixDomainSocketConnection):
         settings.pop("socket_connect_timeout", None)
-    return _on_pool(redis.ConnectionPool(connection_class=limited(pool.connection_class), **settings))
+    return _on_pool(redis.ConnectionPool(connection_class=pool.connection_class, **settings))
 
 
 def _on_pool(pool: redis.ConnectionPool) -> redis.Redis:
     client = redis.Redis(connection_pool=pool)
     # the pool is this client's alone
     client.auto_close_connection_pool = True
-    return client
-
-
-def _limited(client: redis.Redis) -> redis.Redis:
-    pool = client.connection_pool
-    pool.connection_class = limited(pool.connection_class)
-    return client
+    return _prepared(client)
 
 
 def _sentinel_without_retries(pool: Any) -> redis.Redis:
@@ -184,7 +197,7 @@ def _sentinel_without_retries(pool: Any) -> redis.Redis:
     ours.sentinels = [
         _on_pool(
             redis.ConnectionPool(
-                connection_class=limited(one.connection_pool.connection_class),
+                connection_class=one.connection_pool.connection_class,
                 **_kept(one.connection_pool.connection_kwargs, SENTINEL_TIMEOUT_S),
             )
         )
@@ -197,7 +210,7 @@ def _sentinel_without_retries(pool: Any) -> redis.Redis:
         _SentinelPool(
             pool.service_name,
             ours,
-            connection_class=limited(pool.connection_class),
+            connection_class=pool.connection_class,
             is_master=pool.is_master,
             check_connection=pool.check_connection,
             **settings,
@@ -215,9 +228,7 @@ def _cluster_without_retries(client: Any) -> Any:
     # of a client that was made from a URL
     if issubclass(settings.pop("connection_class", object), redis.SSLConnection):
         settings["ssl"] = True
-    remap = getattr(manager, "address_remap", None)
-    options = {} if remap is None else {"address_remap": remap}
-    return ClusterClient(nodes, settings, lambda: _cluster(nodes, settings, **options), address_remap=remap)
+    return _cluster_client(nodes, settings, getattr(manager, "address_remap", None))
 
 
 def fresh_copy(client: Any) -> Any:

@@ -189,11 +189,12 @@ def on_one_connection(client: Any, key: str, commands: Sequence[Sequence[Any]]) 
         return _run_together(client, commands)
     # of a class of the application's own, which is used as it is
     manager: Any = client.nodes_manager
-    node = client.get_node_from_key(key)
+    routing: Any = client
+    node = routing.get_node_from_key(key)
     if node is None:
         raise exceptions.ConnectionError(f"no node of the Cluster serves the slot of {key}")
     try:
-        replies = _run_together(client.get_redis_connection(node), commands)
+        replies = _run_together(routing.get_redis_connection(node), commands)
     except _LOOK_AGAIN:
         manager.initialize()
         raise

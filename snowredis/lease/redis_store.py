@@ -14,7 +14,7 @@ from redis import exceptions
 from redis.sentinel import MasterNotFoundError
 
 from snowredis.errors import ConfigError, StoreReadOnly, StoreRefused, StoreUnavailable
-from snowredis.lease.clients import address, connect_client, without_retries
+from snowredis.lease.clients import address, connect_client, fresh_copy, without_retries
 from snowredis.lease.model import DEFAULT_MAX_EVENTS, PoolConfig
 from snowredis.lease.replicas import Acknowledged, MinReplicas, check_min_replicas
 from snowredis.lease.scripts import Script, ScriptStore
@@ -129,6 +129,11 @@ class RedisStore(ScriptStore):
         with translated(self._where):
             value = self._client.hget(self._keys[0], "signature")
         return value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""
+
+    def after_fork(self) -> None:
+        """In a forked child: leave the parent's connections and locks alone."""
+        if self._owned:
+            self._client = fresh_copy(self._client)
 
     def close(self) -> None:
         if self._owned:
