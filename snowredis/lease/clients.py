@@ -24,7 +24,7 @@ from redis.sentinel import SentinelConnectionPool
 
 from snowredis.errors import ConfigError
 from snowredis.lease.cluster import ClusterClient
-from snowredis.lease.time_limit import limited
+from snowredis.lease.connections import limited
 
 # redis-py gives these no types
 _Sentinel: Any = sentinel.Sentinel

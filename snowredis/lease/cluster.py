@@ -16,7 +16,8 @@ from redis import cluster, exceptions
 from redis.cluster import RedisCluster
 from redis.crc import key_slot
 
-from snowredis.lease.time_limit import CALL_LIMIT_S, limited, remaining_s, time_limit
+from snowredis.lease.connections import limited
+from snowredis.lease.time_limit import CALL_LIMIT_S, remaining_s, time_limit
 
 Address = tuple[str, int]
 

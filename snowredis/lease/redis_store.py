@@ -126,8 +126,15 @@ class RedisStore(ScriptStore):
 
     def stored_signature(self) -> str:
         """Of the pool in this Redis, or nothing. Blocks for a round trip; raises StoreUnavailable."""
+        return self._stored("signature")
+
+    def stored_incarnation(self) -> str:
+        """Of the pool in this Redis, or nothing. Blocks for a round trip; raises StoreUnavailable."""
+        return self._stored("incarnation")
+
+    def _stored(self, field: str) -> str:
         with translated(self._where):
-            value = self._client.hget(self._keys[0], "signature")
+            value = self._client.hget(self._keys[0], field)
         return value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""
 
     def after_fork(self) -> None:
