@@ -314,7 +314,7 @@ def test_what_a_pool_notes_for_its_own_connections_is_not_taken_over() -> None:
 def test_a_client_on_a_unix_socket_stays_there() -> None:
     ours = without_retries(redis.Redis(unix_socket_path="/run/redis.sock", db=4))
     assert address(ours) == "unix:///run/redis.sock"
-    assert ours.connection_pool.connection_class is redis.UnixDomainSocketConnection
+    assert issubclass(ours.connection_pool.connection_class, redis.UnixDomainSocketConnection)
     assert settings_of_client(ours)["db"] == 4
     assert_never_repeats_or_hangs(ours)
 
@@ -324,7 +324,7 @@ def test_a_client_with_tls_keeps_its_certificates() -> None:
         host="host", ssl=True, ssl_ca_certs="/ca.pem", ssl_certfile="/me.pem", ssl_check_hostname=False
     )
     ours = without_retries(theirs)
-    assert ours.connection_pool.connection_class is redis.SSLConnection
+    assert issubclass(ours.connection_pool.connection_class, redis.SSLConnection)
     connection = ours.connection_pool.connection_class(**settings_of_client(ours))
     assert (connection.ca_certs, connection.certfile, connection.check_hostname) == (
         "/ca.pem",
