@@ -97,8 +97,8 @@ def _look_at_pool(pool: WorkerPool, info: PoolInfo) -> Iterator[Finding]:
     if not failover and any(replicas):
         yield warning(
             what,
-            f"failover_slack is 0, and Redis has {max(replicas)} replicas: after a failover, ids may be repeated as "
-            "long as the deposed master goes on answering",
+            f"failover_slack is 0, and Redis has {max(replicas)} replicas: a deposed master that still answers may "
+            "repeat ids",
             "if replicas can become masters, make the pool anew with --failover-slack 15 (under another "
             "name or after a "
             "ttl without workers)",
