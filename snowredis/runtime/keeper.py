@@ -303,7 +303,7 @@ class Keeper:
             incarnation=answer.incarnation,
             renewals=0,
         )
-        return Held(serial, token, "", "", lanes_ms, lease, generation)
+        return Held(serial, token, answer.rest[3], "", lanes_ms, lease, generation)
 
     def _write_will(self, held: Held, stats: str, *, fresh: bool = False) -> memoryview | None:
         if fresh:
