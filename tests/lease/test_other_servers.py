@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 
 from snowredis.core.layout import Layout
-from snowredis.errors import StoreReadOnly, StoreRefused
+from snowredis.errors import ServerUnidentified, StoreReadOnly
 from snowredis.lease.model import PoolConfig
 from snowredis.lease.redis_store import RedisStore
 from tests.lease.conftest import wall_ms
@@ -100,7 +100,12 @@ def test_a_restart_from_a_snapshot_keeps_newcomers_waiting_and_holders_going(oth
         assert (answer.status, answer.rest[1]) == ("ok", "1")
 
 
-def test_a_user_without_info_is_refused_with_the_reason(other: RedisServer) -> None:
+def test_a_user_without_info_is_refused_unless_the_pool_does_without(other: RedisServer) -> None:
     other.client().execute_command("ACL", "SETUSER", "app", "on", ">pw", "~snowredis:*", "+@all", "-info")
-    with pytest.raises(StoreRefused, match="INFO"):
-        RedisStore.from_url(f"unix://app:pw@{other.socket}", CONFIG).create(wall_ms())
+    url = f"unix://app:pw@{other.socket}"
+    with pytest.raises(ServerUnidentified, match="refuses INFO inside scripts"):
+        RedisStore.from_url(url, replace(CONFIG, name="blind")).create(wall_ms())
+    for durability in ("assured", "none"):
+        store = RedisStore.from_url(url, replace(CONFIG, name=durability, durability=durability))
+        assert store.create(wall_ms()).status == "ok"
+        assert Holder(store, wall_ms).claim().ask_renew().status == "ok"
