@@ -134,7 +134,7 @@ class Masters:
                 self.where,
                 "none of them can be used: " + "; ".join(f"{e.where}: {e.reason}" for e in errors.values()),
             ) from next(iter(errors.values()))
-        for status in ("settling", "behind", "exhausted"):
+        for status in ("spent", "settling", "behind", "exhausted"):
             said = [answer for answer in answers if answer.status == status]
             if said:
                 soonest = min(said, key=lambda answer: int(answer.rest[0]))

@@ -117,10 +117,13 @@ class MemoryStore:
             now, capped = self._open(request.caller_ms, seen)
             ttl = self._config.ttl_ms
             for worker, record in self._records.items():
-                current = record.token == request.token and record.incarnation == self._incarnation
+                if record.token != request.token:
+                    continue
+                current = record.incarnation == self._incarnation
                 if current and not record.tip and not self._overdue(record, now):
                     until = max(record.until_ms, capped + ttl)
                     return self._grant(worker, replace(record, until_ms=until, lease_end_ms=now + ttl), now)
+                return self._answer("spent", now, 1)
             if self._floor_ms > now and not self._may_forget:
                 return self._answer("settling", now, self._floor_ms - now)
             chosen = self._choose(now, min(request.fit_ms, capped), request.wait_ms)

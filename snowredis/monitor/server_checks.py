@@ -55,7 +55,7 @@ def look_at_server(client: Any, name: str) -> Iterator[Finding]:
         yield unknown(
             "redis",
             f"{where} answers, but INFO is refused: {failure}",
-            "allow +info; generators need it, too",
+            "allow +info; generators need it, too, unless their pool's durability is another than detect",
         )
         info = {}
     else:

@@ -243,7 +243,7 @@ def test_every_documented_key_and_argument_is_found() -> None:
     assert [argument.name for argument in common.arguments][:2] == ["signature", "ttl_ms"]
     claim = header_of(read_lua("claim"))
     assert (claim.arguments[0].index, claim.arguments[-1].index) == (13, 18)
-    assert claim.statuses == {"ok", "settling", "exhausted", "behind"}
+    assert claim.statuses == {"ok", "spent", "settling", "exhausted", "behind"}
     assert common.statuses == {"signature", "unidentified", "broken"}
 
 

@@ -1,7 +1,7 @@
 -- claim: lease one worker id with all its lanes.
 --
 -- KEYS, ARGV[1..12] as in common
--- ARGV[13] token       hex, random: names this claim; the same token again answers the same lease
+-- ARGV[13] token       hex, random: names this claim; the same token again, if it was not answered, the same lease
 -- ARGV[14] capacity    int, worker ids of the pool
 -- ARGV[15] lane_count  int, lanes of a worker id
 -- ARGV[16] fit_ms      int, start of the caller's tick: a lane with its mark at or below it is usable at once
@@ -9,6 +9,7 @@
 -- ARGV[18] owner       string, JSON: who claims
 --
 -- Returns ok, common answer, worker, until, lanes (first usable ms of each)
+--       | spent, common answer, ms to wait: claim again with a fresh token, this one's lease is another's or over
 --       | settling, common answer, ms to wait: living holders come first after the floor was raised
 --       | exhausted, common answer, ms to the next lease end
 --       | behind, common answer, ms by which the caller's clock is behind every free lane
@@ -36,9 +37,14 @@ end
 local mine = redis.call('HGET', KEYS[1], 't:' .. token_hash)
 if mine then
   local r = record_of(mine)
-  if r and r.token == token_hash and r.incarnation == pool.incarnation and r.tip == '' and not overdue(r) then
-    r['until'], r.lease_end, r.renewed = math.max(r['until'], capped + ttl), now + ttl, now
-    return grant(mine, r)
+  if r and r.token == token_hash then
+    if r.incarnation == pool.incarnation and r.tip == '' and not overdue(r) then
+      r['until'], r.lease_end, r.renewed = math.max(r['until'], capped + ttl), now + ttl, now
+      return grant(mine, r)
+    end
+    -- that lease went on: a copy of the caller has it, and must not be taken for the holder of another
+    commit(pool)
+    return answer(pool, 'spent', '1')
   end
 end
 
