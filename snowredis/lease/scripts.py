@@ -26,6 +26,9 @@ from snowredis.lease.model import (
 # what a generator runs, and what people run
 SCRIPTS = ("claim", "renew", "release", "create", "delete")
 
+# answers of all scripts that changed nothing, and say nothing else of the pool
+REFUSALS = ("signature", "unidentified", "broken")
+
 
 class Script:
     """One script with the common parts in front, and the SHA1 that Redis knows it by."""
@@ -38,6 +41,11 @@ class Script:
 
 def read_lua(name: str) -> str:
     return resources.files(__package__).joinpath("lua", f"{name}.lua").read_text("utf-8")
+
+
+def text_of(value: bytes | str) -> str:
+    """Return what Redis holds as text, whatever bytes it is."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
 @functools.cache
@@ -98,7 +106,7 @@ class ScriptStore(ABC):
         newest = (seen.incarnation, seen.version, nonce, caller_ms, self._max_events)
         common = (*self._constants, *newest, self._config.durability)
         reply = self.run(self._scripts[name], self._keys, (*common, *args))
-        texts = [item.decode("utf-8", "replace") if isinstance(item, bytes) else item for item in reply]
+        texts = list(map(text_of, reply))
         try:
             if texts[0] == "signature":
                 return Answer("signature", 0, "", 0, 0, "", (texts[1],))
