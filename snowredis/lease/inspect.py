@@ -17,7 +17,7 @@ from snowredis.errors import ConfigError, PoolNotFound, StoreUnavailable
 from snowredis.lease.clients import address, is_cluster
 from snowredis.lease.model import HEARTBEATS_PER_TTL, share_of
 from snowredis.lease.redis_store import translated
-from snowredis.lease.scripts import pool_keys
+from snowredis.lease.scripts import pool_keys, text_of
 
 _RECORD = re.compile(
     r"(?P<token>[\da-fA-F]*)\|(?P<incarnation>[\da-fA-F-]*)\|(?P<tip>[\da-fA-F]*)\|(?P<until>\d{1,14})\|"
@@ -352,7 +352,3 @@ def server_now_ms(client: Any, key: str) -> int:
         client = client.get_redis_connection(client.get_node_from_key(key))
     seconds, micros = client.time()
     return int(seconds) * 1000 + int(micros) // 1000
-
-
-def text_of(value: bytes | str) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

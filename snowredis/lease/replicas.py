@@ -13,7 +13,7 @@ from redis import exceptions
 
 from snowredis.errors import ConfigError, StoreUnavailable
 from snowredis.lease.cluster import on_one_connection
-from snowredis.lease.scripts import Script
+from snowredis.lease.scripts import REFUSALS, Script, text_of
 
 MinReplicas = int | Literal["all"]
 # the server may take twice as long, since it looks now and then only; and the socket's time-out is 1 s
@@ -52,8 +52,8 @@ class Acknowledged:
         errors, and StoreUnavailable when too few replicas acknowledged: the script did run then.
         """
         reply, acknowledged = self._once(client, script, keys, args)
-        # what changed nothing needs no replica: another pool's signature, for one
-        if acknowledged < self._needed and reply[0] not in (b"signature", "signature"):
+        # what changed nothing needs no replica
+        if acknowledged < self._needed and text_of(reply[0]) not in REFUSALS:
             needed = f"all {self._needed}" if self._all else f"{self._needed}"
             raise StoreUnavailable(
                 self._where,

@@ -26,6 +26,9 @@ from snowredis.lease.model import (
 # what a generator runs, and what people run
 SCRIPTS = ("claim", "renew", "release", "create", "delete")
 
+# answers of all scripts that changed nothing, and say nothing else of the pool
+REFUSALS = ("signature", "unidentified", "broken")
+
 
 class Script:
     """One script with the common parts in front, and the SHA1 that Redis knows it by."""
@@ -38,6 +41,11 @@ class Script:
 
 def read_lua(name: str) -> str:
     return resources.files(__package__).joinpath("lua", f"{name}.lua").read_text("utf-8")
+
+
+def text_of(value: bytes | str) -> str:
+    """Return what Redis holds as text, whatever bytes it is."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
 @functools.cache
@@ -101,9 +109,7 @@ class ScriptStore(ABC):
         newest = (seen.incarnation, seen.version, nonce, caller_ms, self._max_events)
         common = (*self._constants, *newest, self._config.durability)
         reply = self.run(self._scripts[name], self._keys, (*common, *args))
-        *texts, echo = [
-            item.decode("utf-8", "replace") if isinstance(item, bytes) else item for item in reply
-        ] or [""]
+        *texts, echo = list(map(text_of, reply)) or [""]
         if echo != nonce:
             # a connection whose replies are one behind: of a fork in the middle of a call, or by a proxy
             self._reconnect()

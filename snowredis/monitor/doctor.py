@@ -11,9 +11,9 @@ from typing import Any
 
 from snowredis.errors import PoolNotFound, SnowredisError
 from snowredis.lease.clients import address, is_cluster
-from snowredis.lease.inspect import PoolInfo, WorkerInfo, setting_ms, text_of
+from snowredis.lease.inspect import PoolInfo, WorkerInfo, setting_ms
 from snowredis.lease.redis_store import translated
-from snowredis.lease.scripts import pool_keys
+from snowredis.lease.scripts import pool_keys, text_of
 from snowredis.monitor.findings import Finding, error, ok, unknown, warning
 from snowredis.monitor.host import look_at_host
 from snowredis.monitor.pool import WorkerPool, same_ids

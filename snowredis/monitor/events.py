@@ -13,9 +13,9 @@ from typing import Any
 
 from snowredis.errors import ConfigError
 from snowredis.lease.clients import address
-from snowredis.lease.inspect import parse_owner, server_now_ms, text_of
+from snowredis.lease.inspect import parse_owner, server_now_ms
 from snowredis.lease.redis_store import translated
-from snowredis.lease.scripts import pool_keys
+from snowredis.lease.scripts import pool_keys, text_of
 
 # what the scripts write; floor and alarm are the pool's own, their worker is -1
 KINDS = ("claimed", "released", "expired", "adopted", "lost", "clock-back", "floor", "alarm")

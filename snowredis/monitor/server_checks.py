@@ -11,9 +11,9 @@ from typing import Any
 
 from snowredis.errors import ServerUnidentified, SnowredisError, StoreRefused, StoreUnavailable
 from snowredis.lease.clients import address, is_cluster
-from snowredis.lease.inspect import server_now_ms, setting_ms, text_of
+from snowredis.lease.inspect import server_now_ms, setting_ms
 from snowredis.lease.redis_store import translated
-from snowredis.lease.scripts import SCRIPTS, pool_keys, read_lua
+from snowredis.lease.scripts import SCRIPTS, pool_keys, read_lua, text_of
 from snowredis.monitor.findings import Finding, error, ok, unknown, warning
 
 OLDEST_REDIS = (6, 2)
@@ -55,7 +55,7 @@ def look_at_server(client: Any, name: str) -> Iterator[Finding]:
         yield unknown(
             "redis",
             f"{where} answers, but INFO is refused: {failure}",
-            "allow +info; generators need it, too",
+            "allow +info; generators need it, too, unless their pool's durability is another than detect",
         )
         info = {}
     else:

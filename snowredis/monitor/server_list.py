@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from snowredis.lease.clients import address
-from snowredis.lease.inspect import text_of
 from snowredis.lease.redis_store import translated
-from snowredis.lease.scripts import pool_keys
+from snowredis.lease.scripts import pool_keys, text_of
 from snowredis.monitor.findings import Finding, error
 
 

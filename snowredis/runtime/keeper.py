@@ -267,12 +267,13 @@ class Keeper:
             if self._guard.generation != generation:
                 # this is a child now, and the answer was its parent's
                 return Claimed()
+            # the token was answered, so it is never sent again: a copy of this process may have it, too
+            self._claim_token = ""
             if answer.status != "ok" and replaced is None:
                 self._clear_will()
             self._learn(answer, asked_ms)
             if answer.status == "settling":
                 return Claimed(settling_ms=max(1, int(answer.rest[0])))
-            self._claim_token = ""
             self.last_error = None
             if answer.status == "behind":
                 raise ClockMovedBack(int(answer.rest[0]), "backup")

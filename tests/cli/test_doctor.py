@@ -118,6 +118,42 @@ def test_every_finding_that_is_not_good_says_what_to_do(offline: Cli, own: Redis
     assert "pool invoices" not in shown.out
 
 
+@pytest.mark.parametrize(
+    ("durability", "severity", "text"),
+    [
+        ("detect", "error", "no worker id is leased: it refuses INFO inside scripts"),
+        ("assured", "ok", "whoever made the pool said that no acknowledged write is lost"),
+        ("none", "ok", "every new worker waits 35.0 s"),
+    ],
+)
+def test_of_a_pool_on_a_server_without_info_it_says_what_its_durability_means(
+    offline: Cli, tmp_path: Path, durability: str, severity: str, text: str
+) -> None:
+    key = "snowredis:{orders}"
+    with redis_server(tmp_path, "--rename-command", "INFO", "") as silent:
+        make(silent, "orders", durability="none")
+        if durability != "none":
+            signature = PoolConfig(name="orders", durability=durability).signature
+            silent.client().hset(key, "signature", signature)
+        findings = found(offline, silent)[1]
+    (finding,) = [one for one in findings["pool orders"] if "durability" in one["text"]]
+    assert finding["severity"] == severity
+    assert text in finding["text"]
+    (server,) = findings["identity"]
+    assert server["severity"] == "warning"
+    for remedy in ("+info", "--durability assured", "--durability none"):
+        assert remedy in server["advice"]
+        assert remedy in finding["advice"] or severity == "ok"
+
+
+def test_an_assured_pool_on_a_redis_without_a_log_is_a_warning(offline: Cli, own: RedisServer) -> None:
+    own.client().config_set("appendonly", "no")
+    make(own, "orders", durability="assured")
+    texts = [one["text"] for one in found(offline, own)[1]["pool orders"] if one["severity"] == "warning"]
+    assert len(texts) == 1
+    assert "a restart loses acknowledged writes" in texts[0]
+
+
 def test_a_redis_that_does_not_answer_has_its_own_exit_code(offline: Cli, tmp_path: Path) -> None:
     result = offline("doctor", "--url", f"unix://{tmp_path}/nobody.sock")
     assert result.code == 4

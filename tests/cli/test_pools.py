@@ -251,6 +251,47 @@ def test_delete_refuses_while_workers_are_alive(
     assert cli("pool", "show", pool_name).code == 5
 
 
+def test_who_makes_a_deleted_pool_again_is_told_how_long_new_workers_wait(
+    cli: Cli, pool_name: str, fleet: list[snowredis.Generator]
+) -> None:
+    cli("pool", "delete", pool_name, "--yes", "--force")
+    made = cli("pool", "create", pool_name, "--ttl", "1")
+    assert made.code == 0
+    assert "was made" in made.out
+    assert "new workers wait for" in made.out
+    assert "a pool of this name was deleted" in made.out
+
+
+@pytest.mark.parametrize("field", ["signature", "floor", "records"])
+def test_a_broken_pool_can_be_deleted(cli: Cli, pool_name: str, client: redis.Redis, field: str) -> None:
+    cli("pool", "create", pool_name)
+    client.hset(f"snowredis:{{{pool_name}}}", field, "what is this? \x1b[31m")
+    deleted = cli("pool", "delete", pool_name, "--yes")
+    assert deleted.code == 0
+    assert f"pool {pool_name} at " in deleted.out
+    assert "new workers of a pool of this name wait for" in deleted.out
+    assert ("its settings could not be read" in deleted.err) == (field == "signature")
+    assert "\x1b" not in deleted.out + deleted.err
+    assert cli("pool", "delete", pool_name, "--yes").code == 5
+
+
+def test_create_takes_what_redis_is_trusted_with(cli: Cli, pool_name: str, server_url: str) -> None:
+    made = cli("pool", "create", pool_name, "--durability", "assured", "--guard-rollbacks")
+    assert made.code == 0
+    for part in ("assured: no acknowledged write is ever lost", "guard rollbacks"):
+        assert part in cli("pool", "show", pool_name).out
+    with snowredis.connect(server_url, pool=pool_name, durability="assured", guard_rollbacks=True) as ids:
+        ids.claim()
+    assert cli("pool", "create", pool_name).code != 0
+
+
+def test_the_durabilities_are_those_of_the_library() -> None:
+    from snowredis.cli import options
+    from snowredis.lease.model import DURABILITIES
+
+    assert options.DURABILITIES == DURABILITIES
+
+
 def test_delete_wants_yes_where_nobody_can_be_asked(
     cli: Cli, pool_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import snowredis
 from snowredis import WorkerPool
 from snowredis.core.layout import Layout
 from snowredis.errors import PoolBroken, PoolNotFound
@@ -214,6 +215,19 @@ def test_a_pool_with_a_signature_that_no_script_wrote_is_deleted_all_the_same(
     assert done.guessed == guessed
     answer = holder(again(store, server, SHORT)).ask_claim()
     assert (answer.status, answer.floor_ms >= old.until_ms) == ("settling", True)
+
+
+# --- named oddly -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("label", ["\x7f", "a\nb\x00", "\N{GRINNING FACE}" * 100, "\ud83d", "x" * 2_000])
+def test_a_process_with_any_label_gets_a_worker_id(server: RedisServer, label: str) -> None:
+    store = new_pool(server, LONG)
+    name = store.config.name
+    with snowredis.connect(server.url, pool=name, layout=LAYOUT, label=label) as ids:
+        ids.next_id()
+        (shown,) = WorkerPool(server.url, name).workers()
+    assert len(shown.label) == len(label[:100])
 
 
 # --- filled ----------------------------------------------------------------------------------------

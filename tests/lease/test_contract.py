@@ -66,8 +66,25 @@ def test_the_same_claim_again_answers_the_same_lease(pool: Place) -> None:
 def test_a_claim_that_was_renewed_already_is_not_answered_again(pool: Place) -> None:
     first = pool.holder().claim()
     first.ask_renew()
-    late = Holder(pool.store, pool.now_ms, token=first.token).claim()
-    assert late.worker != first.worker
+    late = Holder(pool.store, pool.now_ms, token=first.token)
+    assert late.claim().worker != first.worker
+    assert first.ask_renew().status == "ok"
+
+
+def test_whoever_has_an_earlier_answer_to_a_claim_is_no_holder_of_a_later_one(pool: Place) -> None:
+    """Clones of a process whose claim was under way repeat it alike."""
+    first = pool.holder().claim()
+    again = Holder(pool.store, pool.now_ms, token=first.token).claim()
+    assert first.ask_renew().status == "lost"
+    assert again.ask_renew().status == "ok"
+    # when that lease is over, too
+    pool.elapse(TTL_MS + SLACK_MS)
+    once_more = Holder(pool.store, pool.now_ms, token=first.token).claim()
+    assert once_more.tip not in (first.tip, again.tip)
+    if once_more.worker == again.worker:
+        assert again.ask_renew().status == "lost"
+        assert again.release() == "gone"
+    assert once_more.ask_renew().status == "ok"
 
 
 def test_a_renewal_extends_the_reservation(pool: Place) -> None:
@@ -312,4 +329,4 @@ def test_where_losses_go_unnoticed_a_lease_is_renewed_only_while_nobody_can_have
     assert punctual.ask_renew().status == "ok"
     # nor does a claim that is repeated so late
     again = Holder(forgetful.store, forgetful.now_ms, token=holder.token).claim()
-    assert again.worker != holder.worker
+    assert again.worker != holder.worker or again.lanes_ms != holder.lanes_ms

@@ -13,8 +13,9 @@ import pytest
 
 import snowredis
 from snowredis import WorkerPool
+from snowredis.api import settings_from
 from snowredis.core.layout import Layout
-from snowredis.errors import LayoutMismatch, ServerUnidentified
+from snowredis.errors import LayoutMismatch, PoolBroken, ServerUnidentified
 from snowredis.lease.model import PoolConfig, check_status
 from snowredis.lease.redis_store import RedisStore
 from snowredis.lease.scripts import pool_keys
@@ -240,3 +241,16 @@ def test_what_a_killed_child_left_carries_the_pools_trust(server: RedisServer) -
     right = {"worker": holder.worker, "token": holder.token, "tip": holder.tip, "marks_ms": [0, 0]}
     execute({"store": address, "stats": "0,0,0,0,0", **right})
     assert WorkerPool(server.url, config.name).workers() == []
+
+
+def test_the_environment_says_what_redis_is_trusted_with() -> None:
+    url, options = settings_from({"SNOWREDIS_DURABILITY": "none", "SNOWREDIS_GUARD_ROLLBACKS": "yes"})
+    with snowredis.connect(url, **options) as ids:
+        assert ids._config.signature.endswith("durability=none guard_rollbacks=1")
+
+
+def test_min_replicas_does_not_hide_why_a_server_is_refused(server: RedisServer) -> None:
+    store = RedisStore.from_url(server.url, replace(SHORT, name=f"few{fresh_hex()[-6:]}"), min_replicas=1)
+    server.client().hset(pool_keys(store.config.name)[0], mapping={"signature": store.config.signature})
+    with pytest.raises(PoolBroken):
+        Holder(store, wall_ms).ask_claim()

@@ -52,6 +52,27 @@ def a_claim_that_two_clones_repeat(off: str | None) -> Stage:
     return stage
 
 
+@shows("R5 chain of each grant")
+def a_clone_of_a_claim_that_is_repeated_when_its_lease_is_over(off: str | None) -> Stage:
+    """Ticks of 1 ms. One copy was granted the claim and sent a renewal whose answer is lost; the other claims later."""
+    stage = Stage(off=off, tick_ms=1).with_pool()
+    one, two = stage.process(), stage.process()
+    two.keeper._claim_token = one.keeper._claim_token = "c1" * 16
+    stage.do(one, lambda process: process.generator.claim())
+    network = stage.network
+    network.answered = lambda server, reply: setattr(network, "loss", 1.0)
+    stage.beat(one)
+    network.answered, network.loss = lambda server, reply: None, 0.0
+    stage.wait(7_000)
+    stage.do(two, lambda process: process.generator.claim())
+    stage.beat(one)
+    now_ms = stage.redis_now_ms
+    for process in (two, one):
+        stage.set_clock(process, now_ms)
+        stage.make(process)
+    return stage
+
+
 @shows("R6 fresh tokens")
 def two_containers_with_one_host_name_and_pid(off: str | None) -> Stage:
     stage = Stage(off=off).with_pool()

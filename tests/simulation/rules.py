@@ -120,6 +120,7 @@ RULES: dict[str, Rule] = {
     "R5 chain": Rule((("renew", "if r.tip ~= tip and r.tip ~= next_tip then", "if false then"),)),
     "R5 replayed claim": Rule((("claim", "and #r.tip == FIRST_TIP and r.lease_end > now", ""),)),
     "R5 chain of each answer": Rule((("claim", "now + ttl, now, first_tip", "now + ttl, now, r.tip"),)),
+    "R5 chain of each grant": Rule((("claim", "tip = first_tip, ['until']", "tip = '000000000000', ['until']"),)),
     "R6 fresh tokens": Rule(keeper=HostPidKeeper),
     "R7 seal": Rule(methods=(("_give_back", _release_without_sealing),)),
     "R7 holder": Rule((("release", _HOLDER, "if not r then"),)),

@@ -34,7 +34,7 @@ end
 -- R5: each answer begins a chain of its own, so that of two clones that repeat one claim only the one that was
 -- answered last goes on. A renewal's name is longer
 local FIRST_TIP = 12
-local first_tip = string.sub(sha(token .. pool.version .. now .. nonce), 1, FIRST_TIP)
+local first_tip = string.sub(sha(nonce .. now .. pool.version .. token), 1, FIRST_TIP)
 
 -- R5: the same claim again, because its answer was lost
 local mine = redis.call('HGET', KEYS[1], 't:' .. token_hash)

@@ -95,15 +95,14 @@ local function unpack_record(text)
   local token, incarnation, tip, ends, lease_end, lanes, claimed, renewed, stats, owner = string.match(text,
     '^(%x*)|([%x-]*)|(%x*)|(%d+)|(%d+)|([%d,]*)|(%d+)|(%d+)|([%d,-]*)|(.*)$')
   if not token then return nil end
-  local list = {}
-  for item in string.gmatch(lanes, '[^,]+') do list[#list + 1] = number_of(item) or -1 end
-  for i = 1, #list do
-    if list[i] < 0 then return nil end
-  end
-  local r = { token = token, incarnation = incarnation, tip = tip, ['until'] = number_of(ends), lanes = list,
-    lease_end = number_of(lease_end), claimed = number_of(claimed), renewed = number_of(renewed),
-    stats = stats, owner = owner }
-  return r['until'] and r.lease_end and r.claimed and r.renewed and list[1] and r
+  local list, highest = {}, 0
+  for item in string.gmatch(lanes, '[^,]+') do list[#list + 1] = tonumber(item) end
+  for i = 1, #list do highest = math.max(highest, list[i]) end
+  local r = { token = token, incarnation = incarnation, tip = tip, ['until'] = tonumber(ends), lanes = list,
+    lease_end = tonumber(lease_end), claimed = tonumber(claimed), renewed = tonumber(renewed), stats = stats,
+    owner = owner }
+  highest = math.max(highest, r['until'], r.lease_end, r.claimed, r.renewed)
+  return list[1] and highest <= YEAR_5138 and r or nil
 end
 local function pack_record(r)
   return table.concat({ r.token, r.incarnation, r.tip, r['until'], r.lease_end, table.concat(r.lanes, ','),

@@ -24,7 +24,7 @@ signature = text
 
 local pool = open_pool()
 if pool and not text then return answer(pool, 'absent') end
-local certain = pool and not pool.raised and durability ~= 'none'
+local certain = pool and not pool.raised and durability ~= 'none' and guessed == 0
 pool = pool or { floor = number_of(redis.call('HGET', KEYS[1], 'floor')) or 0, incarnation = now .. '-' .. nonce,
   version = number_of(redis.call('HGET', KEYS[1], 'version')) or 0 }
 
