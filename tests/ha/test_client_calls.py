@@ -58,11 +58,8 @@ def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
 CALLS = """
 import sys
 import snowredis
-from snowredis.lease.scripts import SCRIPTS, load
 
 ids = snowredis.connect(sys.argv[1], pool=sys.argv[2], failover_slack=0)
-for name in SCRIPTS:
-    load(name)
 seen = []
 
 def hook(event, args):
