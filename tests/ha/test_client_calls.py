@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -111,6 +112,8 @@ def child_of(work: Callable[[], object]) -> int:
     try:
         work()
         code = 0
+    except BaseException:  # noqa: BLE001  (pytest's own ends here, too: the child must not go on with its tests)
+        traceback.print_exc()
     finally:
         os._exit(code)
 
