@@ -6,6 +6,8 @@ pid or a file that a killed process leaves behind:
 ``start``       held by who starts, joins, stops or counts users; all below happens under it
 ``users``       shared by all using processes and their forked children until they end
 ``supervisor``  held by the supervisor as long as it lives; its state as JSON
+
+Beside them ``reserved``, see embedded.reserved: that one has to outlive everybody.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from snowredis.embedded.reserved import Reserved
 from snowredis.errors import ConfigError, StoreUnavailable
 
 # sun_path has 108 bytes on Linux, 104 on the BSDs and macOS, the last of them a NUL
@@ -47,6 +50,7 @@ class Home:
         self.path = path
         self.socket = path / "redis.sock"
         self.log = path / "log"
+        self.reserved = Reserved(path / "reserved")
 
     def __str__(self) -> str:
         return f"embedded://{self.path}"
@@ -168,10 +172,9 @@ def _try_lock(fd: int) -> bool:
 
 
 def _default() -> Path:
-    import tempfile
-
-    runtime = Path(os.environ.get("XDG_RUNTIME_DIR") or "/nonexistent")
-    # another user's after `su`: of no use, even to root
-    if runtime.is_dir() and runtime.stat().st_uid == os.geteuid() and os.access(runtime, os.W_OK | os.X_OK):
-        return runtime / "snowredis"
-    return Path(tempfile.gettempdir()) / f"snowredis-{os.geteuid()}"
+    # one for all processes of a user, whatever their environment says; it outlives a restart of the machine, as the
+    # bound in it should
+    for temporary in ("/var/tmp", "/tmp"):  # noqa: S108  (make() refuses a directory of somebody else)
+        if os.access(temporary, os.W_OK | os.X_OK):
+            break
+    return Path(temporary) / f"snowredis-{os.geteuid()}"

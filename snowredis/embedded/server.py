@@ -10,6 +10,8 @@ from pathlib import Path
 
 from snowredis.errors import ConfigError, StoreUnavailable
 
+# in Redis itself, so that a wiped server loses it
+FRESH_KEY = "snowredis:embedded:fresh"
 # the scripts need it
 _OLDEST_VERSION = (6, 2)
 

@@ -2,7 +2,8 @@
 
 Run by snowredis.embedded.start(), with the start lock held for it, as
 ``python -m snowredis.embedded.supervisor DIRECTORY PROGRAM KIND LINGER_S``; prints the state as
-one line of JSON when the server answers. However this process ends, its server ends with it.
+one line of JSON when the server answers. However this process ends, its server ends with it. If
+it can, it notes before what was reserved there.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import sys
 import time
 from pathlib import Path
 from typing import NoReturn, Protocol
 
 from snowredis.embedded.home import Home, wait_until
-from snowredis.embedded.server import answers
+from snowredis.embedded.reserved import SEAL
+from snowredis.embedded.server import FRESH_KEY, answers, ask
 from snowredis.errors import StoreUnavailable
 
 # how often it looks whether there are users
@@ -120,7 +123,18 @@ def _supervise(home: Home, program: str, kind: str, linger_s: float) -> None:
             os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
             _wait_for_disuse(home, running, linger_s, start_lock)
         finally:
+            _note_end(home, running)
             running.end()
+
+
+def _note_end(home: Home, running: _Running) -> None:
+    """Note what was reserved, read in one step with the end of all pools. Without it the file says "running" still."""
+    try:
+        answer = ask(running.url, "EVAL", SEAL, "0", FRESH_KEY)
+    except StoreUnavailable:
+        return
+    if re.fullmatch(rb":\d+", answer):
+        home.reserved.end(int(answer[1:]))
 
 
 def _wait_for_disuse(
@@ -137,6 +151,7 @@ def _wait_for_disuse(
             # somebody is about to use it
             used_s = time.monotonic()
             continue
+        home.reserved.note_time()
         if home.has_users():
             used_s = time.monotonic()
         elif time.monotonic() - used_s >= linger_s:

@@ -255,8 +255,7 @@ def _disarm(client: Any) -> None:
     if isinstance(client, RedisCluster):
         manager: Any = client.nodes_manager
         client._lock = manager._lock = threading.RLock()
-        nodes = {*manager.nodes_cache.values(), *manager.startup_nodes.values()}
-        for node in nodes:
+        for node in [*manager.nodes_cache.values(), *manager.startup_nodes.values()]:
             if node.redis_connection is not None:
                 _disarm(node.redis_connection)
         return

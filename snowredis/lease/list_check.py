@@ -15,7 +15,7 @@ from typing import Protocol
 
 from snowredis.errors import LayoutMismatch, StoreUnavailable
 from snowredis.lease.model import PoolConfig, Store
-from snowredis.lease.time_limit import time_limit
+from snowredis.lease.time_limit import CALL_LIMIT_S, time_limit
 
 log = logging.getLogger("snowredis")
 
@@ -82,7 +82,8 @@ class ListCheck:
             if index in self.known:
                 continue
             try:
-                stored = server.stored_signature()
+                with time_limit(CALL_LIMIT_S / len(self._servers)):
+                    stored = server.stored_signature()
             except StoreUnavailable as error:
                 self._silent.add(index)
                 errors[index] = error

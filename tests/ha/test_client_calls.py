@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -58,11 +59,8 @@ def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
 CALLS = """
 import sys
 import snowredis
-from snowredis.lease.scripts import SCRIPTS, load
 
 ids = snowredis.connect(sys.argv[1], pool=sys.argv[2], failover_slack=0)
-for name in SCRIPTS:
-    load(name)
 seen = []
 
 def hook(event, args):
@@ -114,6 +112,8 @@ def child_of(work: Callable[[], object]) -> int:
     try:
         work()
         code = 0
+    except BaseException:  # noqa: BLE001  (pytest's own ends here, too: the child must not go on with its tests)
+        traceback.print_exc()
     finally:
         os._exit(code)
 
