@@ -19,8 +19,8 @@ from snowredis.errors import ConfigError
 from tests.simulation.world import World
 
 _DRIVER = """
-local call = ...
-redis = { call = call, pcall = call, sha1hex = nil, error_reply = function(text) return { err = text } end }
+local call, pcall = ...
+redis = { call = call, pcall = pcall, sha1hex = nil, error_reply = function(text) return { err = text } end }
 return function(sha1hex)
   redis.sha1hex = sha1hex
   return function(script, count, ...)
@@ -34,6 +34,17 @@ end
 """
 
 
+# what a server says in INFO of which server it is; "changing" is a proxy before several, the three without an
+# identity are what scripts find on some rented servers
+SHOWN, CONSTANT, CHANGING = "shown", "constant", "changing"
+ABSENT, NO_RUN_ID, NO_REPLICATION_ID, REFUSED = "absent", "no run id", "no replication id", "refused"
+WITHOUT_IDENTITY = (ABSENT, NO_RUN_ID, NO_REPLICATION_ID, REFUSED)
+
+
+class ServerError(Exception):
+    """A command is refused; in a script the error of redis.call, and what redis.pcall returns."""
+
+
 class Lua:
     """One interpreter for all servers of this process; scripts are compiled once."""
 
@@ -41,7 +52,7 @@ class Lua:
         self._runtime = lupa.lua51.LuaRuntime(unpack_returned_tuples=False)
         self.server: RedisModel | None = None
         self._table = self._runtime.table_from
-        self._run = self._runtime.execute(_DRIVER, self._call)(
+        self._run = self._runtime.execute(_DRIVER, self._call, self._pcall)(
             lambda text: hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
         )
         self._compile = functools.cache(self._runtime.compile)
@@ -50,6 +61,12 @@ class Lua:
         assert self.server is not None
         reply = self.server.commands[command](*map(str, args))
         return self._to_lua(reply)
+
+    def _pcall(self, command: str, *args: Any) -> Any:
+        try:
+            return self._call(command, *args)
+        except ServerError as error:
+            return self._table({"err": str(error)})
 
     def _to_lua(self, reply: Any) -> Any:
         if reply is None:
@@ -63,7 +80,10 @@ class Lua:
         self, server: RedisModel, source: str, keys: Sequence[str], args: Sequence[str | int]
     ) -> list[str]:
         self.server = server
-        reply = self._run(self._compile(source), len(keys), *keys, *map(str, args))
+        try:
+            reply = self._run(self._compile(source), len(keys), *keys, *map(str, args))
+        except ServerError as error:
+            raise ConfigError(str(error)) from error
         error = reply["err"]
         if error is not None:
             raise ConfigError(str(error))
@@ -76,17 +96,22 @@ def lua() -> Lua:
 
 
 class RedisModel:
-    """One server process, and its data. Its clock is the world's, plus an offset."""
+    """One server process, and its data. Its clock is the world's, plus an offset. *shows* is one of the above."""
 
-    def __init__(self, world: World, name: str) -> None:
+    def __init__(self, world: World, name: str, shows: str = SHOWN) -> None:
         self._world = world
         self.name = name
+        self.shows = shows
+        # Redis 6.2 knows INFO with one section only
+        self._sections = world.random.choice((1, 9))
         self.offset_us = 0
         self.data: dict[str, dict[str, Any]] = {}
         # copies of data by time, newest last, if a fault of this schedule may go back to one
         self.history: list[tuple[int, dict[str, dict[str, Any]]]] | None = None
         self.up = True
         self.runs = 0
+        # whether the last script changed something; kept for servers without an identity only
+        self.wrote = False
         # how many fields a step of HSCAN answers
         self.scan_page = world.random.choice((1, 3, 500))
         self._start()
@@ -109,7 +134,9 @@ class RedisModel:
 
     def eval(self, source: str, keys: Sequence[str], args: Sequence[str | int]) -> list[str]:
         self.runs += 1
+        before = self.copy_data() if self.shows in WITHOUT_IDENTITY else self.data
         reply = lua().eval(self, source, keys, args)
+        self.wrote = before is not self.data and before != self.data
         if self.history is not None:
             self.history.append((self._world.now_us, self.copy_data()))
         return reply
@@ -140,6 +167,10 @@ class RedisModel:
         self.data, self.up = data, True
         self._start()
 
+    def started_before(self, seconds: int) -> None:
+        """Its uptime is longer than it has served this pool: it was a replica, or its clock was stepped."""
+        self.started_s -= seconds
+
     # --- commands ----------------------------------------------------------------------------------
 
     def _of(self, key: str) -> dict[str, Any]:
@@ -149,12 +180,25 @@ class RedisModel:
         seconds, micros = divmod(self.now_us, 1_000_000)
         return [str(seconds), str(micros)]
 
-    def _info(self, section: str) -> str:
-        if section == "replication":
-            return f"# Replication\r\nrole:master\r\nmaster_replid:{self.replid}\r\n"
-        assert section == "server"
+    def _info(self, *sections: str) -> str:
+        if self.shows == REFUSED:
+            raise ServerError("ERR This Redis command is not allowed from script")
+        if len(sections) > self._sections:
+            raise ServerError("ERR syntax error")
+        run_id, replid = self.run_id, self.replid
+        if self.shows == CONSTANT:
+            run_id = replid = f"{1:040x}"
+        elif self.shows == CHANGING:
+            run_id = replid = f"{self._world.random.getrandbits(160):040x}"
         uptime_s = max(0, self.now_us // 1_000_000 - self.started_s)
-        return f"# Server\r\nredis_version:7.0.15\r\nrun_id:{self.run_id}\r\nuptime_in_seconds:{uptime_s}\r\n"
+        lines = {
+            "server": ["redis_version:7.0.15", f"run_id:{run_id}", f"uptime_in_seconds:{uptime_s}"],
+            "replication": ["role:master", f"master_replid:{replid}"],
+        }
+        left_out = {ABSENT: ("run_id", "master_replid"), NO_RUN_ID: ("run_id",), NO_REPLICATION_ID: ("master_replid",)}
+        hidden = left_out.get(self.shows, ())
+        shown = [line for name in sections for line in lines[name] if not line.startswith(hidden)]
+        return "# INFO\r\n" + "\r\n".join(shown) + "\r\n"
 
     def _del(self, *keys: str) -> int:
         return sum(self.data.pop(key, None) is not None for key in keys)

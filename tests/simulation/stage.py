@@ -38,8 +38,10 @@ class Stage(Simulation):
             tick_ms=tick_ms,
             worker_last=False,
         )
-        self.config = PoolConfig(name="sim", layout=layout, ttl_ms=6000, failover_slack_ms=slack_ms)
-        self.guard_rollbacks, self.preempt = guard_rollbacks, 0.0
+        self.config = PoolConfig(
+            name="sim", layout=layout, ttl_ms=6000, failover_slack_ms=slack_ms, guard_rollbacks=guard_rollbacks
+        )
+        self.configs, self.preempt = [self.config], 0.0
         self.options = {"rules": ClockRules()}
         self.checker._layout = layout
         self.network.servers[0].offset_us = 0
