@@ -46,8 +46,9 @@ def connect(
     max_clock_lead: float | None = None,
     redis_skew: float | None = None,
     failover_slack: float | None = None,
-    min_replicas: int | Literal["all"] = 0,
+    durability: Literal["detect", "assured", "none"] = "detect",
     guard_rollbacks: bool = False,
+    min_replicas: int | Literal["all"] = 0,
     label: str = "",
     clock_policy: str = "backup",
     clock_tolerance_ms: int = 10,
@@ -73,10 +74,14 @@ def connect(
         max_clock_lead: seconds by which this host's clock may run ahead of Redis'; default ttl / 12.
         redis_skew: seconds by which two Redis servers' clocks may differ; default ttl / 12.
         failover_slack: seconds for which a deposed master may go on answering; default 0, under Sentinel or
-            Cluster 15.
+            Cluster 15. Set it for any other address that a failover moves to another server.
+        durability: what is known of writes that Redis acknowledged. "detect": a restart or failover may lose some,
+            and Redis shows which server it is, else it is refused. "assured": none is ever lost. "none": some may
+            be, and nothing shows it, so every new worker waits for ttl + the three above.
+        guard_rollbacks: also suspect a Redis in which no script ran for a ttl, as after going back to an older
+            memory snapshot.
         min_replicas: how many replicas must have each claim and each renewal before it counts, or "all": every
             one that was ever seen connected, and one at least.
-        guard_rollbacks: also suspect a Redis in which nothing happened for a ttl, as after a memory snapshot.
         label: what this process is, for people who look at the pool; up to 100 characters.
         clock_policy: "backup", "wait", "raise" or "ahead": what to do when the clock goes back.
         clock_tolerance_ms: how far back is waited out under "backup".
@@ -108,6 +113,8 @@ def connect(
         max_clock_lead_ms=-1 if max_clock_lead is None else _ms("max_clock_lead", max_clock_lead),
         redis_skew_ms=-1 if redis_skew is None else _ms("redis_skew", redis_skew),
         failover_slack_ms=slack_ms,
+        durability=durability,
+        guard_rollbacks=guard_rollbacks,
     )
     if not isinstance(label, str):
         raise ConfigError(f"label must be a str, not {label!r}")
@@ -117,7 +124,7 @@ def connect(
         or not claim_timeout >= 0
     ):
         raise ConfigError(f"claim_timeout must be seconds, 0 or more, not {claim_timeout!r}")
-    store = _store(url, config, guard_rollbacks=guard_rollbacks, min_replicas=min_replicas)
+    store = _store(url, config, min_replicas=min_replicas)
     first = url[0] if isinstance(url, list | tuple) else url
     used_clock = clock or getattr(first, "clock", None) or SYSTEM
     _check_end(chosen, used_clock.time_ns() // 1_000_000)
@@ -178,9 +185,7 @@ def _masters(urls: Sequence[Any], config: PoolConfig, **options: Any) -> Store:
     return Masters(servers, config)
 
 
-def _server(
-    url: Any, config: PoolConfig, *, guard_rollbacks: bool, min_replicas: Any
-) -> RedisStore | MemoryStore:
+def _server(url: Any, config: PoolConfig, *, min_replicas: Any) -> RedisStore | MemoryStore:
     in_memory, is_embedded = (
         hasattr(url, "memory_store"),
         isinstance(url, str) and url.startswith("embedded:"),
@@ -193,13 +198,13 @@ def _server(
     from snowredis.lease.redis_store import RedisStore
 
     if not isinstance(url, str):
-        return RedisStore(url, config, guard_rollbacks=guard_rollbacks, min_replicas=min_replicas)
+        return RedisStore(url, config, min_replicas=min_replicas)
     if not is_embedded:
-        return RedisStore.from_url(url, config, guard_rollbacks=guard_rollbacks, min_replicas=min_replicas)
+        return RedisStore.from_url(url, config, min_replicas=min_replicas)
     from snowredis import embedded
 
     server = embedded.join(url)
-    made = RedisStore.from_url(server.url, config, guard_rollbacks=guard_rollbacks)
+    made = RedisStore.from_url(server.url, config)
     if server.fresh:
         # nobody of an earlier server's life is left, so a pool that is absent is new
         made.create(time.time_ns() // 1_000_000)
@@ -241,8 +246,9 @@ _VARIABLES: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "SNOWREDIS_MAX_CLOCK_LEAD": ("max_clock_lead", float),
     "SNOWREDIS_REDIS_SKEW": ("redis_skew", float),
     "SNOWREDIS_FAILOVER_SLACK": ("failover_slack", float),
-    "SNOWREDIS_MIN_REPLICAS": ("min_replicas", number_or_all),
+    "SNOWREDIS_DURABILITY": ("durability", str),
     "SNOWREDIS_GUARD_ROLLBACKS": ("guard_rollbacks", bool),
+    "SNOWREDIS_MIN_REPLICAS": ("min_replicas", number_or_all),
     "SNOWREDIS_LABEL": ("label", str),
     "SNOWREDIS_CLOCK_POLICY": ("clock_policy", str),
     "SNOWREDIS_CLOCK_TOLERANCE_MS": ("clock_tolerance_ms", int),

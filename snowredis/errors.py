@@ -13,7 +13,9 @@ SnowredisError
 ├── ClockSkewed                     the wall clock is too far from the clock of Redis
 ├── StoreUnavailable                Redis does not answer
 │   ├── StoreReadOnly               … it is a replica
-│   └── StoreRefused                … it refuses these credentials or rights
+│   ├── StoreRefused                … it refuses these credentials or rights
+│   ├── ServerUnidentified          … a restart or failover of it would go unnoticed
+│   └── PoolBroken                  … the pool holds what snowredis never wrote
 ├── GeneratorClosed                 next_id() after close()
 └── GeneratorSuspended              next_id() between suspend() and resume()
 
@@ -34,8 +36,10 @@ __all__ = [
     "LayoutMismatch",
     "LeaseExpired",
     "LeaseLost",
+    "PoolBroken",
     "PoolExhausted",
     "PoolNotFound",
+    "ServerUnidentified",
     "SnowredisError",
     "StoreReadOnly",
     "StoreRefused",
@@ -186,6 +190,47 @@ class StoreRefused(StoreUnavailable):
         return (
             f"Redis at {self.where} refused access: {self.reason}. Check user and password in the URL, "
             f"and that the user may run EVALSHA, EVAL, SCRIPT LOAD and INFO on the keys snowredis:*."
+        )
+
+
+class ServerUnidentified(StoreUnavailable):
+    """This Redis does not show which server it is, so its pools cannot be kept with durability="detect".
+
+    ``code`` is "info-refused", "no-run-id" or "no-replication-id".
+    """
+
+    def __init__(self, where: str, code: str) -> None:
+        reasons = {
+            "info-refused": "it refuses INFO inside scripts",
+            "no-run-id": "its INFO shows no run_id",
+            "no-replication-id": "its INFO shows no master_replid",
+        }
+        super().__init__(where, reasons.get(code, code))
+        self.args = (where, code)
+        self.code = code
+
+    def __str__(self) -> str:
+        return (
+            f"Redis at {self.where} cannot be told from another server: {self.reason}. A restart or failover that "
+            "loses data would go unnoticed and repeat ids, so nothing was claimed. Let the user of the URL run "
+            'INFO, if that is what is missing; else set durability="assured" if this Redis never loses an '
+            'acknowledged write, or durability="none" if it may: every new worker then waits.'
+        )
+
+
+class PoolBroken(StoreUnavailable):
+    """A field of the pool holds what snowredis never wrote, as after an edit by hand."""
+
+    def __init__(self, where: str, pool: str, field: str, value: str) -> None:
+        super().__init__(where, f"field {field!a} of the hash snowredis:{{{pool}}} holds {value[:60]!a}")
+        self.args = (where, pool, field, value)
+        self.pool, self.field, self.value = pool, field, value
+
+    def __str__(self) -> str:
+        return (
+            f"pool {self.pool!r} in Redis at {self.where} is broken: {self.reason}, which snowredis never writes. "
+            f"Nothing was changed. Remove it with: snowredis pool delete {self.pool}; then new workers wait until "
+            "every reservation that it may have granted has ended."
         )
 
 

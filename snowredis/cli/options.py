@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # as core.text.FORMS, which is not imported for --help; a test compares them
 FORMS = ("decimal", "base62", "base58", "base36", "base32", "hex", "friendly")
+# as lease.model.DURABILITIES, in the same way
+DURABILITIES = ("detect", "assured", "none")
 # of connect() and of PoolConfig: named the same here
 SETTINGS = (
     "pool",
@@ -30,6 +32,8 @@ SETTINGS = (
     "max_clock_lead",
     "redis_skew",
     "failover_slack",
+    "durability",
+    "guard_rollbacks",
     "label",
 )
 # pools named in an error message
@@ -110,6 +114,18 @@ def add_pool_settings(parser: Parser, *, all_of_them: bool) -> None:
             parser.add_argument(option, type=seconds, metavar="S", help=text)
         parser.add_argument(
             "--datacenter", type=natural, metavar="N", help="the layout's datacenter (default: 0)"
+        )
+        parser.add_argument(
+            "--durability",
+            choices=DURABILITIES,
+            help="whether this Redis loses acknowledged writes: detect: perhaps, in restarts and failovers that it "
+            "shows (the default); assured: never; none: perhaps, and nothing shows it",
+        )
+        parser.add_argument(
+            "--guard-rollbacks",
+            action="store_const",
+            const=True,
+            help="let new workers wait after every silence of a ttl: the memory of this Redis may be rolled back",
         )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from snowredis.cli.exits import ExitCode
 from snowredis.cli.layouts import name_of
-from snowredis.cli.options import open_known_pool, open_pool, settings
+from snowredis.cli.options import DURABILITIES, open_known_pool, open_pool, settings
 from snowredis.cli.output import (
     MAX_FOREIGN,
     Cell,
@@ -53,7 +53,22 @@ def settings_rows(info: PoolInfo) -> list[Row]:
     spans: list[Row] = [
         (option.replace("_", " "), _seconds(stored.get(f"{option}_ms", ""))) for option in DURATIONS
     ]
-    return [("layout", layout), ("datacenter", printable(stored.get("datacenter", "0"))), *spans]
+    return [
+        ("layout", layout),
+        ("datacenter", printable(stored.get("datacenter", "0"))),
+        *spans,
+        ("durability", _durability(stored.get("durability", DURABILITIES[0]))),
+        ("guard rollbacks", "on" if stored.get("guard_rollbacks") == "1" else "off"),
+    ]
+
+
+def _durability(name: str) -> str:
+    what = {
+        "detect": "a restart or failover may lose writes, and is noticed",
+        "assured": "no acknowledged write is ever lost, somebody said",
+        "none": "writes may be lost unnoticed, so every new worker waits",
+    }
+    return f"{printable(name)}: {what.get(name, 'unknown to this version')}"
 
 
 def _seconds(ms: str) -> str:

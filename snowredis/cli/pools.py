@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from snowredis.cli.exits import CommandError, ExitCode
@@ -18,11 +19,10 @@ from snowredis.cli.options import (
     open_pool,
     settings,
 )
-from snowredis.cli.output import pairs, write
+from snowredis.cli.output import duration, pairs, printable, write
 from snowredis.cli.pool_show import DURATIONS, settings_rows, show
 
 if TYPE_CHECKING:
-    from snowredis.lease.inspect import PoolInfo
     from snowredis.monitor.pool import WorkerPool
 
 
@@ -89,8 +89,11 @@ def _add_delete(words: Commands[Parser]) -> None:
         "delete",
         summary="remove a pool and all that is known of it",
         about=(
-            "No id is repeated by that: a pool of this name that comes back by itself makes its first worker "
-            "wait. Living workers lose their leases at the next heartbeat."
+            "No id is repeated by that: what stays is the time up to which ids may still be made, and new workers "
+            "of a pool of this name wait for it, whatever its settings. It works on a pool that is broken, too.\n\n"
+            "With --force: living workers bring the pool back at their next heartbeat, and keep their worker ids; "
+            "after a pool with other settings was made in its place, they stop making ids instead. So stop them "
+            "first, or create the pool with its new settings at once."
         ),
         examples=[
             ("snowredis pool delete orders", "asks first"),
@@ -116,17 +119,22 @@ def _create(args: argparse.Namespace) -> int:
     url, options = settings(args)
     constants = {f"{name}_ms": round(options[name] * 1000) for name in DURATIONS if name in options}
     constants.setdefault("failover_slack_ms", default_slack_ms(url))
+    others = {
+        name: options[name] for name in ("datacenter", "durability", "guard_rollbacks") if name in options
+    }
     config = PoolConfig(
-        name=options["pool"],
-        layout=resolve_layout(options.get("layout")),
-        datacenter=options.get("datacenter", 0),
-        **constants,
+        name=options["pool"], layout=resolve_layout(options.get("layout")), **constants, **others
     )
     with open_pool(url, config.name) as pool:
         made = pool.create(config, time.time_ns() // 1_000_000)
         info = pool.info()
         what = "was made" if made else "is there already, with the same settings; nothing was changed"
         print(f"pool {config.name} at {pool.where} {what}")
+    if made and info.floor_ms > info.now_ms:
+        print(
+            f"new workers wait for {duration(info.floor_ms - info.now_ms)}: a pool of this name was deleted, and its "
+            "workers may make ids until then"
+        )
     write(pairs(settings_rows(info)))
     return ExitCode.OK
 
@@ -137,27 +145,64 @@ def _create(args: argparse.Namespace) -> int:
 def _delete(args: argparse.Namespace) -> int:
     url, _ = settings(args)
     with open_known_pool(url, args.pool) as pool:
-        info = pool.info()
-        if not args.yes and (info.used == 0 or args.force):
+        use = _use(pool)
+        # of which nothing is known there is nothing to ask
+        if use is not None and not args.yes and (not use.alive or args.force):
             if not sys.stdin.isatty():
                 raise CommandError(
                     ExitCode.USAGE,
                     f"nobody is at a terminal to be asked whether to delete pool {args.pool}; nothing was deleted. "
                     "Say --yes if you mean it.",
                 )
-            if not _agreed(pool, info):
+            if not _agreed(pool, use):
                 print("nothing was deleted")
                 return ExitCode.ERROR
-        alive = pool.delete(force=args.force)
-    lost = f"; {alive:,} living workers lose their leases at their next heartbeat" if alive else ""
-    print(f"pool {args.pool} at {pool.where} was deleted{lost}")
+        done = pool.delete(force=args.force)
+    print(f"pool {args.pool} at {pool.where} was deleted")
+    if done.alive:
+        print(
+            f"{done.alive:,} workers were alive: each brings the pool back at its next heartbeat and keeps its worker "
+            "id, unless a pool of this name with other settings was made before"
+        )
+    if done.wait_ms:
+        print(
+            f"new workers of a pool of this name wait for {duration(done.wait_ms)}, until all its ids are past"
+        )
+    if done.guessed:
+        print(
+            "its settings could not be read: that wait rests on the defaults and on what its records showed; if its "
+            "ttl was longer than 30 s, wait for that long before you make it again",
+            file=sys.stderr,
+        )
     return ExitCode.OK
 
 
-def _agreed(pool: WorkerPool, info: PoolInfo) -> bool:
-    use = f"{info.used:,} worker ids leased, {info.claims:,} claims so far"
+@dataclass(frozen=True)
+class _Use:
+    """How much a pool is in use, for whoever is asked whether to delete it."""
+
+    alive: int
+    text: str
+
+
+def _use(pool: WorkerPool) -> _Use | None:
+    """Return None if the pool is not there, or not so much of it that it could be in use."""
+    from snowredis.errors import PoolNotFound, StoreUnavailable
+
     try:
-        return input(f"delete pool {info.name} at {pool.where} ({use})? [y/N] ").strip().lower() in (
+        info = pool.info()
+    except PoolNotFound:
+        return None
+    except StoreUnavailable as error:
+        # one that is broken can be deleted all the same; one that does not answer fails once more
+        alive = len(pool.workers())
+        return _Use(alive, f"{alive:,} worker ids leased; {printable(error.reason, 200)}")
+    return _Use(info.used, f"{info.used:,} worker ids leased, {info.claims:,} claims so far")
+
+
+def _agreed(pool: WorkerPool, use: _Use) -> bool:
+    try:
+        return input(f"delete pool {pool.name} at {pool.where} ({use.text})? [y/N] ").strip().lower() in (
             "y",
             "yes",
         )

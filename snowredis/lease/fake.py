@@ -15,15 +15,13 @@ def install_info() -> None:
     May be called again, and before or after servers are made. A fakeredis that has its own
     ``INFO`` keeps it.
 
-    The answer holds ``redis_version``, ``run_id`` and ``uptime_in_seconds``, whatever section
-    is asked for. The run id is drawn once for each ``FakeServer``. The uptime counts from the
-    first ``INFO``: too short is safe, since a pool's floor counts from the server's start.
+    The answer holds ``redis_version``, ``run_id`` and ``master_replid``, whatever section is
+    asked for. Both ids are drawn once for each ``FakeServer``.
 
     Raises:
         ImportError: fakeredis is not installed, or its registry of commands has moved.
     """
     import secrets
-    import time
 
     from fakeredis._commands import SUPPORTED_COMMANDS, command
     from fakeredis.commands_mixins.server_mixin import ServerCommandsMixin
@@ -33,9 +31,9 @@ def install_info() -> None:
 
     def info(self: ServerCommandsMixin, *_sections: bytes) -> bytes:
         server = self._server
-        # setdefault is one atomic step: two threads agree on one run id
-        run_id, started_s = vars(server).setdefault(
-            "_snowredis_run", (secrets.token_hex(20), time.monotonic())
+        # setdefault is one atomic step: two threads agree
+        run_id, replication_id = vars(server).setdefault(
+            "_snowredis_ids", (secrets.token_hex(20), secrets.token_hex(20))
         )
         version = ".".join(str(part) for part in (*server.version, 0, 0)[:3])
         lines = (
@@ -43,7 +41,9 @@ def install_info() -> None:
             f"redis_version:{version}",
             "redis_mode:standalone",
             f"run_id:{run_id}",
-            f"uptime_in_seconds:{int(time.monotonic() - started_s)}",
+            "# Replication",
+            "role:master",
+            f"master_replid:{replication_id}",
         )
         return "".join(f"{line}\r\n" for line in lines).encode()
 

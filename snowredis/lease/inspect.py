@@ -153,7 +153,16 @@ def list_pools(client: Any) -> list[str]:
             for key in client.scan_iter(match="snowredis:{*}", count=1000)
             if (match := re.fullmatch(r"snowredis:\{(.+)\}", text_of(key)))
         }
-    return sorted(names)
+    return sorted(name for name in names if not _was_deleted(client, name))
+
+
+def _was_deleted(client: Any, name: str) -> bool:
+    """Return true if only the floor of a deleted pool is left; false for a key of another type."""
+    try:
+        with translated(address(client)):
+            return client.hget(pool_keys(name)[0], "signature") is None
+    except StoreUnavailable:
+        return False
 
 
 def read_pool(client: Any, name: str) -> PoolInfo:
@@ -325,7 +334,7 @@ def _scan_records(client: Any, pool: str) -> Iterator[tuple[int, str]]:
 
 def _index_is_whole(client: Any, leases: str, records: bytes | str | None) -> bool:
     """Whether the index can be used; false if it was lost and no claim has rebuilt it yet."""
-    return int(client.zcard(leases)) == int(records or 0)
+    return str(client.zcard(leases)) == text_of(records or b"0")
 
 
 def _is_worker(text: str) -> bool:

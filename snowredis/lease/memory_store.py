@@ -1,7 +1,8 @@
 """The pool in this process' memory: for tests, and the protocol in Python for whoever reads it.
 
 Follows the Lua scripts rule by rule; one contract suite holds the two together. It never
-forgets anything, so the rules for loss (R3, R4, R10) show only after wipe().
+forgets anything, so the rules for loss (R3, R4, R10) show only after wipe(), and there is no
+server to identify: durability="detect" is as "assured".
 """
 
 from __future__ import annotations
@@ -64,6 +65,16 @@ class MemoryStore:
     def redundant(self) -> bool:
         return False
 
+    @property
+    def _may_forget(self) -> bool:
+        """Losses may go unnoticed."""
+        return self._config.durability == "none"
+
+    def _overdue(self, record: Record, now: int) -> bool:
+        """Somebody may have been given the worker id since, if losses may go unnoticed."""
+        margin_ms = self._config.redis_skew_ms + self._config.failover_slack_ms
+        return self._may_forget and record.lease_end_ms <= now + margin_ms
+
     def stored_signature(self) -> str:
         """Of the pool, or nothing after a wipe."""
         return self._config.signature if self._incarnation else ""
@@ -100,10 +111,10 @@ class MemoryStore:
             ttl = self._config.ttl_ms
             for worker, record in self._records.items():
                 current = record.token == request.token and record.incarnation == self._incarnation
-                if current and not record.tip:
+                if current and not record.tip and not self._overdue(record, now):
                     until = max(record.until_ms, capped + ttl)
                     return self._grant(worker, replace(record, until_ms=until, lease_end_ms=now + ttl), now)
-            if self._floor_ms > now:
+            if self._floor_ms > now and not self._may_forget:
                 return self._answer("settling", now, self._floor_ms - now)
             chosen = self._choose(now, min(request.fit_ms, capped), request.wait_ms)
             if isinstance(chosen, Answer):
@@ -113,6 +124,8 @@ class MemoryStore:
                 self.events.append(("expired", chosen))
             lanes = before.lanes_ms if before else (0,) * self._config.layout.namespaces
             least = max(before.until_ms if before else 0, self._floor_ms)
+            if self._may_forget:
+                least = max(least, now + self._config.floor_ms)
             record = Record(
                 token=request.token,
                 incarnation=self._incarnation,
@@ -161,8 +174,12 @@ class MemoryStore:
             if record is not None and current and record.token == request.token:
                 if record.tip not in (request.tip, request.next_tip):
                     why = "another process presented this lease"
+                elif self._overdue(record, now):
+                    why = 'the lease was renewed too late for durability="none"'
             elif current:
                 why = "the worker id was given to another process"
+            elif self._may_forget:
+                why = 'Redis does not know the lease, and durability="none" takes none up again'
             elif request.held_until_ms <= now + (
                 config.redis_skew_ms + config.max_clock_lead_ms + config.failover_slack_ms
             ):

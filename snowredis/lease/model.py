@@ -5,6 +5,7 @@ Pure data: no Redis, no clock, no lock. All times are milliseconds since 1970.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,12 @@ MAX_TTL_MS = 24 * 3600 * 1000
 DEFAULT_MAX_EVENTS = 20_000
 # the statistics of a lease that no id was made with
 NOTHING_MADE = "0,0,0,0,0"
+# what is known of writes that Redis acknowledged; the first is the default
+DURABILITIES = ("detect", "assured", "none")
+# of a host name and of a label; with both, an owner stays below the 1000 bytes that the scripts take
+MAX_NAME = 100
+# what the scripts refuse, and half characters, which have no UTF-8
+_NOT_PRINTED = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def check_pool_name(name: object) -> None:
@@ -40,6 +47,7 @@ class PoolConfig:
 
     ``max_clock_lead_ms`` and ``redis_skew_ms`` default to a twelfth of the ttl. ``share`` is (index, count):
     of *count* independent servers this is number *index*, and it has every worker id w with w % count == index.
+    ``durability`` and ``guard_rollbacks`` are those of connect().
     """
 
     name: str
@@ -50,6 +58,8 @@ class PoolConfig:
     redis_skew_ms: int = -1
     failover_slack_ms: int = 0
     share: tuple[int, int] = (0, 1)
+    durability: str = "detect"
+    guard_rollbacks: bool = False
 
     def __post_init__(self) -> None:
         check_pool_name(self.name)
@@ -74,6 +84,14 @@ class PoolConfig:
             if getattr(self, option) == -1:
                 object.__setattr__(self, option, self.ttl_ms // 12)
         self._check_share()
+        if self.durability not in DURABILITIES:
+            raise ConfigError(
+                f"durability={self.durability!r} is unknown. Choose 'detect' (refuse a Redis that does not show "
+                "restarts and failovers), 'assured' (it never loses an acknowledged write) or 'none' (nothing is "
+                "known: every new worker waits)."
+            )
+        if not isinstance(self.guard_rollbacks, bool):
+            raise ConfigError(f"guard_rollbacks must be True or False, not {self.guard_rollbacks!r}")
         needed = self.max_clock_lead_ms + self.redis_skew_ms + self.failover_slack_ms + self.heartbeat_ms
         if self.ttl_ms < 100 or self.ttl_ms <= needed:
             raise ConfigError(
@@ -113,9 +131,17 @@ class PoolConfig:
             f"layout={layout_spec(self.layout)} datacenter={self.datacenter} ttl_ms={self.ttl_ms} "
             f"max_clock_lead_ms={self.max_clock_lead_ms} redis_skew_ms={self.redis_skew_ms} "
             f"failover_slack_ms={self.failover_slack_ms}"
-            # only where there is one: it came later, and pools keep their signatures
+            # only where they are not the default: they came later, and pools keep their signatures
             + (f" share={self.share[0]}/{self.share[1]}" if self.share[1] > 1 else "")
+            + (f" durability={self.durability}" if self.durability != "detect" else "")
+            + (" guard_rollbacks=1" if self.guard_rollbacks else "")
         )
+
+
+def owner_text(host: str, pid: int, label: str) -> str:
+    """Return the JSON that names a process in Redis, for people: both texts cut to MAX_NAME, and printable."""
+    host, label = (_NOT_PRINTED.sub("\N{REPLACEMENT CHARACTER}", text[:MAX_NAME]) for text in (host, label))
+    return json.dumps({"host": host, "pid": pid, "label": label}, separators=(",", ":"), ensure_ascii=False)
 
 
 def share_of(workers: int, share: tuple[int, int]) -> int:

@@ -81,7 +81,6 @@ class RedisStore(ScriptStore):
     Args:
         client: of redis-py; or one of lease.clients.
         config: of the pool.
-        guard_rollbacks: as connect().
         min_replicas: how many replicas must have each change, 0 or more, or "all".
         max_events: length at which the stream of events is trimmed.
     """
@@ -91,11 +90,10 @@ class RedisStore(ScriptStore):
         client: Any,
         config: PoolConfig,
         *,
-        guard_rollbacks: bool = False,
         min_replicas: MinReplicas = 0,
         max_events: int = DEFAULT_MAX_EVENTS,
     ) -> None:
-        super().__init__(config, guard_rollbacks=guard_rollbacks, max_events=max_events)
+        super().__init__(config, max_events=max_events)
         self._client = without_retries(client)
         # a client that the application gave us is the application's to close
         self._owned = self._client is not client

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from importlib import resources
 
-from snowredis.errors import StoreUnavailable
+from snowredis.errors import PoolBroken, ServerUnidentified, StoreUnavailable
 from snowredis.lease.model import (
     DEFAULT_MAX_EVENTS,
     Answer,
@@ -23,15 +23,16 @@ from snowredis.lease.model import (
     Seen,
 )
 
-SCRIPTS = ("claim", "renew", "release", "create")
+# what a generator runs, and what people run
+SCRIPTS = ("claim", "renew", "release", "create", "delete")
 
 
 class Script:
-    """One script with the common part in front, and the SHA1 that Redis knows it by."""
+    """One script with the common parts in front, and the SHA1 that Redis knows it by."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.source = read_lua("common") + "\n" + read_lua(name)
+        self.source = "\n".join(map(read_lua, ("identity", "common", name)))
         self.sha = hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
 
 
@@ -57,7 +58,6 @@ class ScriptStore(ABC):
         self,
         config: PoolConfig,
         *,
-        guard_rollbacks: bool = False,
         max_events: int = DEFAULT_MAX_EVENTS,
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
@@ -69,7 +69,7 @@ class ScriptStore(ABC):
             config.max_clock_lead_ms,
             config.redis_skew_ms,
             config.failover_slack_ms,
-            int(guard_rollbacks),
+            int(config.guard_rollbacks),
         )
         self._max_events = max_events
         self._keys = pool_keys(config.name)
@@ -93,12 +93,17 @@ class ScriptStore(ABC):
 
     def _call(self, name: str, seen: Seen, caller_ms: int, *args: str | int) -> Answer:
         nonce = self._random_bytes(16).hex()
-        common = (*self._constants, seen.incarnation, seen.version, nonce, caller_ms, self._max_events)
+        newest = (seen.incarnation, seen.version, nonce, caller_ms, self._max_events)
+        common = (*self._constants, *newest, self._config.durability)
         reply = self.run(load(name), self._keys, (*common, *args))
         texts = [item.decode("utf-8", "replace") if isinstance(item, bytes) else item for item in reply]
         try:
             if texts[0] == "signature":
                 return Answer("signature", 0, "", 0, 0, "", (texts[1],))
+            if texts[0] == "unidentified":
+                raise ServerUnidentified(self.where, texts[1])
+            if texts[0] == "broken":
+                raise PoolBroken(self.where, self._config.name, texts[1], texts[2])
             status, redis_ms, incarnation, version, floor_ms, alarm, *rest = texts
             return Answer(status, int(redis_ms), incarnation, int(version), int(floor_ms), alarm, tuple(rest))
         except (ValueError, IndexError, TypeError) as error:
@@ -150,6 +155,10 @@ class ScriptStore(ABC):
 
     def create(self, caller_ms: int) -> Answer:
         return self._call("create", Seen(), caller_ms)
+
+    def delete(self, caller_ms: int) -> Answer:
+        """Forget the pool, whatever its settings; ``rest`` is ("1",) where they could not be read."""
+        return self._call("delete", Seen(), caller_ms)
 
     @abstractmethod
     def close(self) -> None: ...

@@ -17,13 +17,15 @@ from snowredis.lease.scripts import pool_keys
 from snowredis.monitor.findings import Finding, error, ok, unknown, warning
 from snowredis.monitor.host import look_at_host
 from snowredis.monitor.pool import WorkerPool, same_ids
-from snowredis.monitor.server_checks import look_at_server
+from snowredis.monitor.server_checks import UNIDENTIFIED, look_at_server, missing_identity
 
 DAY_MS = 86_400_000
 # nobody was alive for so long: it is forgotten rather than idle
 STALE_MS = 7 * DAY_MS
 # pools looked at, of those that a Redis has
 MOST_POOLS = 100
+# what makes up a floor beside ttl and lead
+_OTHERS = ("redis_skew_ms", "failover_slack_ms")
 # a reload that starts the new processes before the old ones end needs twice the worker ids
 HALF_FULL, NEARLY_FULL = 0.5, 0.9
 
@@ -87,12 +89,14 @@ def _look_at_pool(pool: WorkerPool, info: PoolInfo) -> Iterator[Finding]:
     yield from _of_life(what, info)
     yield from _of_use(what, pool, info)
     yield from _of_workers(what, workers, info)
+    yield _of_durability(what, pool, info)
     failover = setting_ms(info.signature, "failover_slack_ms")
     replicas = [_replica_count(client) for client in pool._clients]
     if not failover and any(replicas):
         yield warning(
             what,
-            f"failover_slack is 0, and Redis has {max(replicas)} replicas: a failover may repeat ids",
+            f"failover_slack is 0, and Redis has {max(replicas)} replicas: after a failover, ids may be repeated for as "
+            "long as the deposed master answers",
             "if replicas can become masters, make the pool anew with --failover-slack 15 (under another "
             "name or after a "
             "ttl without workers)",
@@ -124,14 +128,14 @@ def _of_life(what: str, info: PoolInfo) -> Iterator[Finding]:
         yield error(
             what,
             f"{info.alarms} alarms, the last: {info.alarm}",
-            "look for ids that were made then in two tables: snowredis whois ID ID; guard_rollbacks=True keeps it from "
-            "happening again",
+            "look for ids that were made then in two tables: snowredis whois ID ID; a pool made with --guard-rollbacks "
+            "notices a Redis that goes back by more than a ttl before anybody is served",
         )
     if info.floor_ms > info.now_ms:
         yield warning(
             what,
             f"new workers wait {(info.floor_ms - info.now_ms) / 1000:.1f} s more for the floor",
-            "Redis was restarted or wiped a moment ago: just wait",
+            "Redis was restarted, moved or wiped a moment ago, or the pool was deleted: just wait",
         )
 
 
@@ -186,6 +190,46 @@ def _of_workers(what: str, workers: list[WorkerInfo], info: PoolInfo) -> Iterato
             "containers with one host name and pid, or several generators in a process: ids stay unique, but `whois` "
             "cannot tell them apart: give each a label",
         )
+
+
+def _of_durability(what: str, pool: WorkerPool, info: PoolInfo) -> Finding:
+    """Which durability holds, and whether the servers are such that it can."""
+    stored = info.settings.get("durability", "detect")
+    if stored == "none":
+        wait_s = (
+            info.ttl_ms + info.lead_ms + sum(setting_ms(info.signature, name) for name in _OTHERS)
+        ) / 1000
+        return ok(what, f"durability is none: losses go unnoticed, so every new worker waits {wait_s:.1f} s")
+    if stored == "assured":
+        if any(_has_no_log(client) for client in pool._clients):
+            return warning(
+                what,
+                "durability is assured, but Redis keeps no append-only file: a restart loses acknowledged writes, and "
+                "ids may be repeated",
+                "set appendonly yes and appendfsync always, or make the pool anew with another durability",
+            )
+        return ok(
+            what, "durability is assured: whoever made the pool said that no acknowledged write is lost"
+        )
+    try:
+        missing = [text for client in pool._clients if (text := missing_identity(client, pool.name))]
+    except SnowredisError as failure:
+        return unknown(
+            what, f"durability is detect; whether Redis shows which server it is, is not known: {failure}"
+        )
+    if missing:
+        return error(what, f"durability is detect, but no worker id is leased: {missing[0]}", UNIDENTIFIED)
+    return ok(what, "durability is detect, and Redis shows which server it is")
+
+
+def _has_no_log(client: Any) -> bool:
+    """Whether Redis says that it keeps no append-only file."""
+    try:
+        with translated(address(client)):
+            told = {} if is_cluster(client) else client.info("persistence")
+    except SnowredisError:
+        return False
+    return bool(told) and not int(told.get("aof_enabled", 1))
 
 
 def _replica_count(client: Any) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from snowredis.core.layout import check_id
@@ -15,7 +15,6 @@ from snowredis.lease.clients import address, connect_client, without_retries
 from snowredis.lease.inspect import PoolInfo, WorkerInfo, list_pools, read_pool, read_worker, read_workers
 from snowredis.lease.model import PoolConfig, check_pool_name, check_status
 from snowredis.lease.redis_store import RedisStore, translated
-from snowredis.lease.scripts import pool_keys
 from snowredis.monitor.events import (
     PAGE,
     Event,
@@ -32,6 +31,22 @@ from snowredis.monitor.whois import Whois
 
 # of several servers: the sum of what each says
 _SUMMED = ("capacity", "used", "free", "peak", "claims", "releases", "expired", "adopted", "lost", "alarms")
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """Result of WorkerPool.delete().
+
+    Attributes:
+        alive: how many workers had a lease.
+        wait_ms: for how long new workers of a pool of this name have to wait.
+        guessed: the pool's settings could not be read, so that the wait rests on the defaults and on what its
+            records show.
+    """
+
+    alive: int
+    wait_ms: int
+    guessed: bool
 
 
 class WorkerPool:
@@ -276,29 +291,39 @@ class WorkerPool:
             made = made or answer.status == "ok"
         return made
 
-    def delete(self, *, force: bool = False) -> int:
-        """Remove the pool and all that is known of it.
+    def delete(self, *, force: bool = False) -> Deletion:
+        """Remove the pool, whatever its settings, also one that is broken.
 
-        Living generators bring it back with their next heartbeat, and keep their worker ids; newcomers then
-        wait for its floor, so no id is repeated.
-
-        Returns:
-            How many workers were alive.
+        What stays for a while is the time up to which its reservations may reach: whoever makes a pool of this
+        name, with whichever settings, starts above it, so no id is repeated. Living generators bring the pool back
+        with their next heartbeat and keep their worker ids, unless one with other settings was made meanwhile.
 
         Raises:
             PoolNotFound; ConfigError: workers are alive, and *force* is not set.
         """
-        alive = len(self.workers())
+        try:
+            alive = len(self.workers())
+        except PoolNotFound:
+            # its signature is gone; perhaps not all of it is
+            alive = 0
         if alive and not force:
             raise ConfigError(
                 f"pool {self.name!r} has {alive} living workers; nothing was deleted. Stop them first, or force it."
             )
+        now_ms, answers = time.time_ns() // 1_000_000, []
         for client in self._clients:
+            answers.append(RedisStore(client, PoolConfig(name=self.name)).delete(now_ms))
             with translated(address(client)):
                 # an embedded Redis says that it is new: not after a pool was deleted from it
-                client.delete(*pool_keys(self.name))
                 client.delete(FRESH_KEY)
-        return alive
+        deleted = [answer for answer in answers if answer.status == "ok"]
+        if not deleted:
+            raise PoolNotFound(self.name)
+        return Deletion(
+            alive=alive,
+            wait_ms=max(0, *(answer.floor_ms - answer.redis_ms for answer in deleted)),
+            guessed=any(answer.rest == ("1",) for answer in deleted),
+        )
 
     def close(self) -> None:
         for client in self._clients:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from snowredis.errors import SnowredisError, StoreRefused, StoreUnavailable
+from snowredis.errors import ServerUnidentified, SnowredisError, StoreRefused, StoreUnavailable
 from snowredis.lease.clients import address, is_cluster
 from snowredis.lease.inspect import server_now_ms, setting_ms, text_of
 from snowredis.lease.redis_store import translated
@@ -20,10 +20,16 @@ OLDEST_REDIS = (6, 2)
 # what a client waits for an answer at most is 1000 ms; a renewal then counts as failed
 SLOW_MS, TOO_SLOW_MS = 20.0, 300.0
 ROUNDS = 15
+# what to do with a server that durability="detect" refuses
+UNIDENTIFIED = (
+    "allow +info if that is what is missing; else make pools with --durability assured if this Redis never loses an "
+    "acknowledged write, or with --durability none, where every new worker waits"
+)
 # as long as a claim: the same commands but for the writes
 _PROBE = (
-    "redis.call('TIME') redis.call('INFO','server') return redis.call('HMGET',KEYS[1],'signature','version')"
+    "redis.call('TIME') redis.pcall('INFO','server') return redis.call('HMGET',KEYS[1],'signature','version')"
 )
+_IDENTITY = "local id, reason = identity() return { id or '', reason or '' }"
 
 
 def look_at_server(client: Any, name: str) -> Iterator[Finding]:
@@ -58,6 +64,7 @@ def look_at_server(client: Any, name: str) -> Iterator[Finding]:
         ("clock", lambda: _clock(client, name)),
         ("latency", lambda: _latency(client, name)),
         ("rights", lambda: _rights(client, name)),
+        ("identity", lambda: _identity(client, name)),
     )
     for check, look in checks:
         try:
@@ -223,11 +230,30 @@ def _latency(client: Any, name: str) -> Finding:
     return ok("latency", f"{text} (medians)")
 
 
+def missing_identity(client: Any, name: str) -> str:
+    """Return why durability="detect" is refused by the server of pool *name*, or "" if it is not.
+
+    Asks as the scripts do. Raises StoreUnavailable and its kinds, also where scripts may not be run at all.
+    """
+    with translated(address(client)):
+        reply = client.eval(f"{read_lua('identity')}\n{_IDENTITY}", 1, pool_keys(name)[0])
+    code = text_of(reply[1])
+    return ServerUnidentified(address(client), code).reason if code else ""
+
+
+def _identity(client: Any, name: str) -> Finding:
+    what, missing = "identity", missing_identity(client, name)
+    if missing:
+        return warning(what, f"nothing tells this Redis from another server: {missing}", UNIDENTIFIED)
+    return ok(what, "this Redis shows which server it is, so restarts and failovers are noticed")
+
+
 def needed_commands() -> list[str]:
     """Every command that a generator sends or that its scripts call, in lower case."""
     called = {
         name.lower()
-        for script in ("common", *SCRIPTS)
+        for script in ("identity", "common", *SCRIPTS)
+        if script != "delete"
         for name in re.findall(r"redis\.p?call\('(\w+)'", read_lua(script))
     }
     return sorted(called | {"eval", "evalsha"})
@@ -247,6 +273,7 @@ _ARGUMENTS: dict[str, tuple[str, ...]] = {
     "hset": ("KEY", "f", "v"),
     "hincrby": ("KEY", "f", "1"),
     "hscan": ("KEY", "0"),
+    "persist": ("KEY",),
     "zadd": ("KEY", "1", "m"),
     "zcard": ("KEY",),
     "zcount": ("KEY", "0", "1"),

@@ -59,7 +59,7 @@ def causes_of_twins(whois: Whois, history: History, info: PoolInfo, alike: Seque
                     True,
                     f"the memory of Redis was rolled back under it: noticed at {time_text(floor.at_ms)}, "
                     "with an alarm. "
-                    "guard_rollbacks=True closes that",
+                    "guard_rollbacks=True bounds it to one ttl",
                 )
             )
         elif floor.detail == NEW_LIFE and not floor.from_ms:

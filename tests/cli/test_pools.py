@@ -246,7 +246,8 @@ def test_delete_refuses_while_workers_are_alive(
     assert "3 living workers" in refused.err
     forced = cli("pool", "delete", pool_name, "--yes", "--force")
     assert forced.code == 0
-    assert "3 living workers lose their leases" in forced.out
+    assert "3 workers were alive: each brings the pool back" in forced.out
+    assert "new workers of a pool of this name wait for" in forced.out
     assert cli("pool", "show", pool_name).code == 5
 
 

@@ -49,14 +49,24 @@ def really_wait(ms: int) -> None:
 
 @pytest.fixture(params=["memory", "fakeredis", "redis"])
 def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+    yield from open_place(request, CONFIG)
+
+
+@pytest.fixture(params=["memory", "redis"])
+def forgetful(request: pytest.FixtureRequest) -> Iterator[Place]:
+    """A pool with durability="none"."""
+    yield from open_place(request, replace(CONFIG, durability="none"))
+
+
+def open_place(request: pytest.FixtureRequest, config: PoolConfig) -> Iterator[Place]:
     if request.param == "memory":
         clock = ManualClock()
-        memory = MemoryStore(CONFIG, clock.server_time_ms, new=False)
-        yield Place(memory, clock.server_time_ms, clock.advance, memory.wipe, CONFIG)
+        memory = MemoryStore(config, clock.server_time_ms, new=False)
+        yield Place(memory, clock.server_time_ms, clock.advance, memory.wipe, config)
         return
     from snowredis.lease.redis_store import RedisStore
 
-    config = replace(CONFIG, name=f"p{wall_ms()}")
+    config = replace(config, name=f"p{wall_ms()}")
     if request.param == "fakeredis":
         fakeredis = pytest.importorskip("fakeredis")
         from snowredis.lease.fake import install_info

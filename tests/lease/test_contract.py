@@ -273,3 +273,43 @@ def test_another_layout_or_ttl_is_refused_and_both_are_named(pool: Place) -> Non
     stranger = Holder(RedisStore(pool.store._client, other), pool.now_ms)
     with pytest.raises(LayoutMismatch, match=f"ttl_ms={TTL_MS} .*ttl_ms={TTL_MS * 2} "):
         check_status(stranger.ask_claim(), other)
+
+
+# --- durability="none": losses go unnoticed ---------------------------------------------------------
+
+
+def test_where_losses_go_unnoticed_a_newcomer_starts_above_all_that_may_exist(forgetful: Place) -> None:
+    began = forgetful.now_ms()
+    # nobody created the pool; nobody has to be let in first, either
+    holder = forgetful.holder().claim()
+    assert min(holder.lanes_ms) >= began + FLOOR_MS
+    # which it waits for, as the holder of a lease
+    while holder.until_ms <= holder.lanes_ms[0]:
+        forgetful.elapse(TTL_MS // 6)
+        assert holder.ask_renew().status == "ok"
+    began = forgetful.now_ms()
+    assert min(forgetful.holder().claim().lanes_ms) >= began + FLOOR_MS
+
+
+def test_where_losses_go_unnoticed_nobody_is_taken_up_again(forgetful: Place) -> None:
+    holder = forgetful.holder().claim()
+    forgetful.wipe()
+    answer = holder.ask_renew()
+    assert answer.status == "lost"
+    assert "does not know the lease" in answer.rest[0]
+
+
+def test_where_losses_go_unnoticed_a_lease_is_renewed_only_while_nobody_can_have_had_it_since(
+    forgetful: Place,
+) -> None:
+    holder, punctual = forgetful.holder().claim(), forgetful.holder().claim()
+    forgetful.elapse(TTL_MS // 2)
+    assert punctual.ask_renew().status == "ok"
+    forgetful.elapse(TTL_MS // 2 - SKEW_MS)
+    answer = holder.ask_renew()
+    assert answer.status == "lost"
+    assert "renewed too late" in answer.rest[0]
+    assert punctual.ask_renew().status == "ok"
+    # nor does a claim that is repeated so late
+    again = Holder(forgetful.store, forgetful.now_ms, token=holder.token).claim()
+    assert again.worker != holder.worker

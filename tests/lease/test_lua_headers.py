@@ -20,6 +20,8 @@ GLOBALS_READ = {
     *("KEYS", "ARGV", "redis", "string", "math", "table"),
     *("tonumber", "tostring", "type", "ipairs"),
 }
+# put in front of every script, and no script by themselves
+PARTS = ("identity", "common")
 COMMANDS_WITHOUT_A_KEY = {"TIME", "INFO"}
 # documented type -> the function that checks it
 CHECKED_BY = {"int": "int", "0": "int", "string": "str", "hex": "str", "ints": "str"}
@@ -98,11 +100,11 @@ def problems(name: str, source: str, common: str) -> list[str]:
     wrong = []
     if header.name != name:
         wrong.append(f"the header is that of {header.name!r}")
-    if not is_common and "KEYS, ARGV[1..11] as in common" not in source:
+    if name not in PARTS and "KEYS, ARGV[1..12] as in common" not in source:
         wrong.append("the header does not say that the common arguments come first")
 
     # arguments: contiguous, each read exactly where it is checked, under its own name, as its own type
-    first = 1 if is_common else len(shared.arguments) + 1
+    first = 1 if name in PARTS else len(shared.arguments) + 1
     indices = [argument.index for argument in header.arguments]
     if indices != list(range(first, first + len(indices))):
         wrong.append(f"the arguments are numbered {indices}, not from {first} on")
@@ -129,7 +131,14 @@ def problems(name: str, source: str, common: str) -> list[str]:
                 wrong.append(f"the command {window[4]} is computed")
 
     # answers
-    if not is_common:
+    if is_common:
+        statuses = {window[4][1:] for window in windows(tokens, "return", "nil", ",", "{", "")}
+        statuses |= {
+            window[2][1:] for window in windows(tokens, "return", "{", "", ",") if window[2][0] == "'"
+        }
+        if statuses != header.statuses:
+            wrong.append(f"answers {sorted(statuses)}, documented are {sorted(header.statuses)}")
+    elif name not in PARTS:
         statuses = {window[4][1:] for window in windows(tokens, "answer", "(", "pool", ",", "")}
         statuses |= {window[2][1:] for window in windows(tokens, "return", "{", "")}
         if statuses != header.statuses:
@@ -206,7 +215,7 @@ def globals_of(source: str) -> Bytecode:
 # --- the tests ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["common", *SCRIPTS])
+@pytest.mark.parametrize("name", [*PARTS, *SCRIPTS])
 def test_a_header_says_what_the_script_does(name: str) -> None:
     assert problems(name, read_lua(name), read_lua("common")) == []
 
@@ -225,7 +234,7 @@ def test_every_lua_file_is_a_script_and_every_script_a_file() -> None:
         for entry in resources.files("snowredis.lease").joinpath("lua").iterdir()
         if entry.name.endswith(".lua")
     }
-    assert files == {"common", *SCRIPTS}
+    assert files == {*PARTS, *SCRIPTS}
 
 
 def test_every_documented_key_and_argument_is_found() -> None:
@@ -233,18 +242,19 @@ def test_every_documented_key_and_argument_is_found() -> None:
     assert common.keys == {1: "pool", 2: "leases", 3: "events"}
     assert [argument.name for argument in common.arguments][:2] == ["signature", "ttl_ms"]
     claim = header_of(read_lua("claim"))
-    assert (claim.arguments[0].index, claim.arguments[-1].index) == (12, 17)
-    assert claim.statuses == {"ok", "signature", "settling", "exhausted", "behind"}
+    assert (claim.arguments[0].index, claim.arguments[-1].index) == (13, 18)
+    assert claim.statuses == {"ok", "settling", "exhausted", "behind"}
+    assert common.statuses == {"signature", "unidentified", "broken"}
 
 
 DOCTORED = [
     # header
     ("claim", "-- claim:", "-- take:", "header is that of 'take'"),
-    ("claim", "ARGV[15] fit_ms      int", "ARGV[15] fit          int", "ARGV[15] is read as int 'fit_ms"),
-    ("claim", "ARGV[15] fit_ms      int", "ARGV[15] fit_ms      hex", "ARGV[15] is not read as str 'fit_ms"),
-    ("claim", "-- ARGV[17] owner ", "-- ARGV[18] owner ", "are numbered [12, 13, 14, 15, 16, 18]"),
-    ("claim", "-- ARGV[16] wait_ms", "-- wait_ms", "ARGV[16] is read as int 'wait_ms"),
-    ("claim", "KEYS, ARGV[1..11] as in common", "as in common", "common arguments come first"),
+    ("claim", "ARGV[16] fit_ms      int", "ARGV[16] fit          int", "ARGV[16] is read as int 'fit_ms"),
+    ("claim", "ARGV[16] fit_ms      int", "ARGV[16] fit_ms      hex", "ARGV[16] is not read as str 'fit_ms"),
+    ("claim", "-- ARGV[18] owner ", "-- ARGV[19] owner ", "are numbered [13, 14, 15, 16, 17, 19]"),
+    ("claim", "-- ARGV[17] wait_ms", "-- wait_ms", "ARGV[17] is read as int 'wait_ms"),
+    ("claim", "KEYS, ARGV[1..12] as in common", "as in common", "common arguments come first"),
     (
         "claim",
         "       | settling, common",
@@ -253,10 +263,16 @@ DOCTORED = [
     ),
     ("claim", "-- Cost    O(log pool)", "--", "the cost is not documented"),
     ("common", "-- KEYS[3] events", "-- events", "KEYS[3] is not documented"),
+    (
+        "common",
+        "--       | broken, field",
+        "--       | field",
+        "answers ['broken', 'signature', 'unidentified']",
+    ),
     # body
-    ("claim", "int('fit_ms', ARGV[15]", "int('fit', ARGV[15]", "ARGV[15] is read as int 'fit"),
-    ("claim", "ARGV[16], 0", "ARGV[15], 0", "ARGV[15] is read as int 'wait_ms"),
-    ("claim", "local owner = str('owner', ARGV[17],", "local owner = f('{}',", "ARGV[17] is not read"),
+    ("claim", "int('fit_ms', ARGV[16]", "int('fit', ARGV[16]", "ARGV[16] is read as int 'fit"),
+    ("claim", "ARGV[17], 0", "ARGV[16], 0", "ARGV[16] is read as int 'wait_ms"),
+    ("claim", "local owner = str('owner', ARGV[18],", "local owner = f('{}',", "ARGV[18] is not read"),
     ("claim", "if bad then return refuse() end", "", "what is refused is not answered"),
     ("claim", "return answer(pool, 'settling', '1')", "return answer(pool, 'busy')", "'busy'"),
     ("claim", "'ZADD', KEYS[2], r.lease_end", "'ZADD', 'leases', r.lease_end", "ZADD is not given a key"),
@@ -280,7 +296,7 @@ def test_the_check_sees_a_header_or_a_body_that_was_doctored(
 
 def test_the_check_is_not_misled_by_comments_and_strings() -> None:
     source = read_lua("create")
-    harmless = source + "\n-- ARGV[12], KEYS[9], redis.call('GET', 'x')\nlocal text = 'ARGV[13] -- KEYS[8]'\n"
+    harmless = source + "\n-- ARGV[13], KEYS[9], redis.call('GET', 'x')\nlocal text = 'ARGV[14] -- KEYS[8]'\n"
     assert problems("create", harmless, read_lua("common")) == []
 
 

@@ -399,7 +399,14 @@ def test_a_mistake_of_ours_is_not_taken_for_an_error_of_redis() -> None:
 
 @pytest.mark.parametrize(
     "reply",
-    [[], [b"ok"], [b"ok", b"x", b"i", b"1", b"0", b""], [b"ok", b"1", b"i", b"", b"0", b""], [b"signature"]],
+    [
+        [],
+        [b"ok"],
+        [b"ok", b"x", b"i", b"1", b"0", b""],
+        [b"ok", b"1", b"i", b"", b"0", b""],
+        [b"signature"],
+        [b"broken"],
+    ],
 )
 def test_an_answer_that_no_script_gives_is_said_to_be_one(reply: list[bytes]) -> None:
     class Proxy(RedisStore):
@@ -428,6 +435,8 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
     "StoreUnavailable": ("host:6379/0", "Connection refused"),
     "StoreReadOnly": ("host:6379/0", "a replica"),
     "StoreRefused": ("host:6379/0", "WRONGPASS"),
+    "ServerUnidentified": ("host:6379/0", "strange"),
+    "PoolBroken": ("host:6379/0", "orders", "floor", "soon"),
     "GeneratorClosed": ("orders",),
     "GeneratorSuspended": ("orders",),
 }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from snowredis.errors import LayoutMismatch
 from snowredis.lease.model import ClaimRequest, PoolConfig, Seen
-from snowredis.lease.scripts import Script, ScriptStore, pool_keys
+from snowredis.lease.scripts import Script, ScriptStore
 from tests.simulation.process import Process
 
 if TYPE_CHECKING:
@@ -97,6 +97,5 @@ def changed(sim: Simulation) -> None:
     if server.up:
         if config.ttl_ms < sim.config.ttl_ms:
             sim.lift()
-        for key in pool_keys(config.name):
-            server.data.pop(key, None)
+        server.wipe()
         _come_back(sim, "changed", config, created=False)

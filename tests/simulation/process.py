@@ -36,6 +36,8 @@ class Process:
 
     keeper_class: type[SimKeeper] = SimKeeper
     guard_class: type[SimGuard] = SimGuard
+    # the memory that its parent reads when it is dead
+    crash_records: Wills | None = None
 
     def __init__(self, sim: Simulation, host: Host, config: PoolConfig | None = None) -> None:
         self._bare(sim, host, config or sim.config)
@@ -66,8 +68,7 @@ class Process:
         self.claims: list[Claim] = []
         # what happens at the how manieth interruption from now
         self.armed: tuple[int, Callable[[], None]] | None = None
-        # the memory that its parent reads when it is dead, and what gives its random bytes
-        self.crash_records: Wills | None = None
+        # what gives its random bytes
         self.entropy = Entropy(sim.random.getrandbits(64))
         # called as the next id is asked for, and when the next claim is under way
         self.before_call: Callable[[], None] | None = None

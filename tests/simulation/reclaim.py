@@ -46,12 +46,13 @@ class Reclaimer:
         with contextlib.suppress(SnowredisError):
             while True:
                 try:
-                    if executor._release(store, self._record) is not None:
-                        self.sim.fired["reclaim"] += 1
-                    return
+                    given_back = executor._release(store, self._record)
                 except StoreUnavailable:
                     if self.world.now_us > until_us:
                         return
+                else:
+                    self.sim.fired["reclaim"] += given_back is not None
+                    return
                 self.world.sleep(round(executor.RETRY_S * 1e6))
 
 

@@ -180,7 +180,7 @@ def servers_show(name: str) -> Fault:
             return
         sim.fired[name] += 1
         for server in sim.network.servers:
-            server.shows = SHOWN if server.shows == sim.shows else sim.shows
+            server.show(SHOWN if server.shows == sim.shows else sim.shows)
         sim.say("INFO shows: %s", sim.network.master.shows)
 
     return change

@@ -18,9 +18,12 @@ import lupa.lua51
 from snowredis.errors import ConfigError
 from tests.simulation.world import World
 
+# beside the keys, so that copies of the data have it: key -> ms at which it goes
+EXPIRES = "(expires)"
 _DRIVER = """
 local call, pcall = ...
-redis = { call = call, pcall = pcall, sha1hex = nil, error_reply = function(text) return { err = text } end }
+redis = { call = call, pcall = pcall, REDIS_VERSION_NUM = 0x00070000, sha1hex = nil }
+redis.error_reply = function(text) return { err = text } end
 return function(sha1hex)
   redis.sha1hex = sha1hex
   return function(script, count, ...)
@@ -34,15 +37,15 @@ end
 """
 
 
-# what a server says in INFO of which server it is; "changing" is a proxy before several, the three without an
-# identity are what scripts find on some rented servers
+# what a server says in INFO of which server it is; "changing" is a proxy before several, and what
+# shows no identity is what scripts find on some rented servers
 SHOWN, CONSTANT, CHANGING = "shown", "constant", "changing"
 ABSENT, NO_RUN_ID, NO_REPLICATION_ID, REFUSED = "absent", "no run id", "no replication id", "refused"
 WITHOUT_IDENTITY = (ABSENT, NO_RUN_ID, NO_REPLICATION_ID, REFUSED)
 
 
-class ServerError(Exception):
-    """A command is refused; in a script the error of redis.call, and what redis.pcall returns."""
+class CommandRefused(Exception):
+    """What a server answers in place of a command's reply."""
 
 
 class Lua:
@@ -65,8 +68,8 @@ class Lua:
     def _pcall(self, command: str, *args: Any) -> Any:
         try:
             return self._call(command, *args)
-        except ServerError as error:
-            return self._table({"err": str(error)})
+        except CommandRefused as refused:
+            return self._table({"err": str(refused)})
 
     def _to_lua(self, reply: Any) -> Any:
         if reply is None:
@@ -82,8 +85,8 @@ class Lua:
         self.server = server
         try:
             reply = self._run(self._compile(source), len(keys), *keys, *map(str, args))
-        except ServerError as error:
-            raise ConfigError(str(error)) from error
+        except CommandRefused as refused:
+            raise ConfigError(str(refused)) from refused
         error = reply["err"]
         if error is not None:
             raise ConfigError(str(error))
@@ -101,9 +104,7 @@ class RedisModel:
     def __init__(self, world: World, name: str, shows: str = SHOWN) -> None:
         self._world = world
         self.name = name
-        self.shows = shows
-        # Redis 6.2 knows INFO with one section only
-        self._sections = world.random.choice((1, 9))
+        self.show(shows)
         self.offset_us = 0
         self.data: dict[str, dict[str, Any]] = {}
         # copies of data by time, newest last, if a fault of this schedule may go back to one
@@ -116,7 +117,8 @@ class RedisModel:
         self.scan_page = world.random.choice((1, 3, 500))
         self._start()
         self.commands: Mapping[str, Callable[..., Any]] = {
-            "TIME": self._time, "INFO": self._info, "DEL": self._del,
+            "TIME": self._time, "INFO": self._info, "DEL": self._del, "UNLINK": self._del,
+            "PEXPIREAT": self._pexpireat, "PERSIST": self._persist, "HLEN": self._hlen, "HGETALL": self._hgetall,
             "HGET": self._hget, "HMGET": self._hmget, "HSET": self._hset, "HDEL": self._hdel,
             "HEXISTS": self._hexists, "HINCRBY": self._hincrby, "HSCAN": self._hscan,
             "ZADD": self._zadd, "ZREM": self._zrem, "ZCARD": self._zcard, "ZCOUNT": self._zcount,
@@ -134,6 +136,8 @@ class RedisModel:
 
     def eval(self, source: str, keys: Sequence[str], args: Sequence[str | int]) -> list[str]:
         self.runs += 1
+        over = [key for key, ms in self._of(EXPIRES).items() if ms <= self.now_us // 1000]
+        self._del(*over)
         before = self.copy_data() if self.shows in WITHOUT_IDENTITY else self.data
         reply = lua().eval(self, source, keys, args)
         self.wrote = before is not self.data and before != self.data
@@ -167,6 +171,12 @@ class RedisModel:
         self.data, self.up = data, True
         self._start()
 
+    def show(self, what: str) -> None:
+        """From now on INFO says this of the server."""
+        self.shows = what
+        # what INFO answers in scripts; None: it is refused
+        self.info: Callable[[str], str] | None = None if what == REFUSED else self.section
+
     def started_before(self, seconds: int) -> None:
         """Its uptime is longer than it has served this pool: it was a replica, or its clock was stepped."""
         self.started_s -= seconds
@@ -181,27 +191,45 @@ class RedisModel:
         return [str(seconds), str(micros)]
 
     def _info(self, *sections: str) -> str:
-        if self.shows == REFUSED:
-            raise ServerError("ERR This Redis command is not allowed from script")
-        if len(sections) > self._sections:
-            raise ServerError("ERR syntax error")
+        if self.info is None:
+            raise CommandRefused("NOPERM this user has no permissions to run the 'info' command")
+        return "".join(map(self.info, sections))
+
+    def section(self, name: str) -> str:
+        """What it says of itself, or of another where it is made to."""
         run_id, replid = self.run_id, self.replid
         if self.shows == CONSTANT:
             run_id = replid = f"{1:040x}"
         elif self.shows == CHANGING:
             run_id = replid = f"{self._world.random.getrandbits(160):040x}"
+        if name == "replication":
+            shown = self.shows not in (ABSENT, NO_REPLICATION_ID)
+            return (
+                f"# Replication\r\nrole:master\r\nmaster_replid:{replid}\r\n" if shown else "role:master\r\n"
+            )
+        assert name == "server"
         uptime_s = max(0, self.now_us // 1_000_000 - self.started_s)
-        lines = {
-            "server": ["redis_version:7.0.15", f"run_id:{run_id}", f"uptime_in_seconds:{uptime_s}"],
-            "replication": ["role:master", f"master_replid:{replid}"],
-        }
-        left_out = {ABSENT: ("run_id", "master_replid"), NO_RUN_ID: ("run_id",), NO_REPLICATION_ID: ("master_replid",)}
-        hidden = left_out.get(self.shows, ())
-        shown = [line for name in sections for line in lines[name] if not line.startswith(hidden)]
-        return "# INFO\r\n" + "\r\n".join(shown) + "\r\n"
+        shown = self.shows not in (ABSENT, NO_RUN_ID)
+        which = f"run_id:{run_id}\r\n" if shown else ""
+        return f"# Server\r\nredis_version:7.0.15\r\n{which}uptime_in_seconds:{uptime_s}\r\n"
 
     def _del(self, *keys: str) -> int:
+        for key in keys:
+            self._persist(key)
         return sum(self.data.pop(key, None) is not None for key in keys)
+
+    def _pexpireat(self, key: str, time_ms: str) -> int:
+        self.data.setdefault(EXPIRES, {})[key] = int(time_ms)
+        return 1
+
+    def _persist(self, key: str) -> int:
+        return int(self._of(EXPIRES).pop(key, None) is not None)
+
+    def _hlen(self, key: str) -> int:
+        return len(self._of(key))
+
+    def _hgetall(self, key: str) -> list[str]:
+        return [text for pair in self._of(key).items() for text in pair]
 
     def _hget(self, key: str, name: str) -> str | None:
         return self._of(key).get(name)

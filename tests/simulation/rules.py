@@ -92,7 +92,7 @@ class Rule:
 
 _INDEX = "if cursor or redis.call('ZCARD', KEYS[2]) ~= pool.records then"
 _COUNTED = "while pool.next < capacity and redis.call('HEXISTS', KEYS[1], 'w:' .. pool.next) == 1 do"
-_MARK = "lanes[i] = math.max(before and before.lanes[i] or 0, before and before['until'] or 0, pool.floor)"
+_MARK = "lanes[i] = math.max(before and before.lanes[i] or 0, before and before['until'] or 0, least)"
 _HOLDER = (
     "if not (r and r.token == token_hash and (r.tip == tip or r.tip == sent) "
     "and r.incarnation == pool.incarnation) then"
@@ -101,22 +101,31 @@ _ROLLED_BACK = (
     "elseif seen_raised > pool_raised "
     "or (seen_incarnation == pool.incarnation and seen_version > pool.version) then"
 )
-
-_SAW_IT_START = "if slack == 0 and seen_raised < now - (uptime + 1) * 1000 - skew then"
+_RAISED = "pool.floor = math.max(pool.floor, horizon())"
+# what is lost was lost before the server started, one could think
+_FROM_ITS_START = """
+    local uptime = tonumber(string.match(redis.call('INFO', 'server'), 'uptime_in_seconds:(%d+)'))
+    pool.floor = math.max(pool.floor, horizon() - uptime * 1000)"""
+_IDENTITY = "local id, reason = identity()"
+_UNKNOWN = "if not id then return nil, { 'unidentified', reason } end"
+_NEWCOMERS = "local least = durability == 'none' and math.max(pool.floor, horizon()) or pool.floor"
+_OVERDUE = "local function overdue(r) return durability == 'none' and r.lease_end <= now + skew + slack end"
 
 RULES: dict[str, Rule] = {
-    "mark": Rule((("claim", _MARK, "lanes[i] = math.max(before and before.lanes[i] or 0, pool.floor)"),)),
+    "mark": Rule((("claim", _MARK, "lanes[i] = math.max(before and before.lanes[i] or 0, least)"),)),
     "end of the reservation": Rule(keeper=EndlessKeeper),
     "R1 index": Rule((("claim", _INDEX, "if false then"),)),
     "R1 adopted records": Rule((("claim", _COUNTED, "while false do"),)),
     "R2 cap": Rule((("common", "local capped = math.min(caller_ms, now + lead)", "local capped = caller_ms"),)),
-    "R3 floor": Rule((("common", "pool.floor = math.max(pool.floor, lost_at + skew + ttl + lead + slack)", ""),)),
-    "R3 run id": Rule((("common", "elseif v[4] ~= run_id then", "elseif false then"),)),
-    "R3 promotion": Rule((("common", "if slack > 0 then", "if false then"),)),
+    "R3 floor": Rule((("common", _RAISED, ""),)),
+    "R3 from the moment of notice": Rule((("common", _RAISED, _FROM_ITS_START),)),
+    "R3 run id": Rule((("common", "return run_id .. '-' .. replication_id", "return replication_id"),)),
+    "R3 promotion": Rule((("common", "return run_id .. '-' .. replication_id", "return run_id"),)),
+    "R3 identity": Rule((("common", _IDENTITY, "local id = identity() or ''"), ("common", _UNKNOWN, ""))),
     "R4 too late": Rule((("renew", "elseif held_until <= now + skew + lead + slack then", "elseif false then"),)),
-    "settling": Rule((("claim", "if pool.floor > now then", "if pool.floor - now > ttl then"),)),
+    "settling": Rule((("claim", "if pool.floor > now and", "if pool.floor - now > ttl and"),)),
     "R5 chain": Rule((("renew", "if r.tip ~= tip and r.tip ~= next_tip then", "if false then"),)),
-    "R5 replayed claim": Rule((("claim", "and r.tip == '' then", "then"),)),
+    "R5 replayed claim": Rule((("claim", "and r.tip == '' and", "and"),)),
     "R6 fresh tokens": Rule(keeper=HostPidKeeper),
     "R7 seal": Rule(methods=(("_give_back", _release_without_sealing),)),
     "R7 holder": Rule((("release", _HOLDER, "if not r then"),)),
@@ -124,11 +133,15 @@ RULES: dict[str, Rule] = {
     "R8 page": Rule(guard=BlindGuard),
     "R8 generation": Rule(guard=TimelessGuard),
     "R9 signature": Rule(
-        (("common", "if v[1] and v[1] ~= signature then return nil, v[1] end", ""),)
+        (("common", "if v[1] and v[1] ~= signature then return nil, { 'signature', v[1] } end", ""),)
     ),
     "R10 version": Rule((("common", _ROLLED_BACK, "elseif false then"),)),
-    "R10 old copy": Rule((("common", _SAW_IT_START, "if slack == 0 then"),)),
     "R10 silence": Rule((("common", "elseif guard and now - last > ttl then", "elseif false then"),)),
+    "none: newcomers wait": Rule((("claim", _NEWCOMERS, "local least = pool.floor"),)),
+    "none: no adoption": Rule((("renew", "elseif durability == 'none' then", "elseif false then"),)),
+    "none: no late renewal": Rule((("common", _OVERDUE, "local function overdue(r) return false end"),)),
+    "deleted pool's floor": Rule((("delete", "if pool.floor > now then", "if false then"),)),
+    "deleted pool's end": Rule((("common", "redis.call('PERSIST', KEYS[1])", ""),)),
 }  # fmt: skip
 
 

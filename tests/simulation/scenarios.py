@@ -127,21 +127,6 @@ def a_wipe(off: str | None) -> Stage:
     return stage
 
 
-@shows("R3 run id")
-def a_restart_from_a_snapshot(off: str | None) -> Stage:
-    """The pool is there, and the lease that was granted after the snapshot is not."""
-    stage = Stage(off=off).with_pool()
-    saved = stage.master.copy_data()
-    gone, heir = stage.process(), stage.process()
-    now_ms = stage.redis_now_ms
-    stage.set_clock(gone, now_ms)
-    stage.make(gone)
-    stage.master.restart(saved)
-    stage.set_clock(heir, now_ms)
-    stage.make(heir)
-    return stage
-
-
 @shows("R4 too late")
 def a_holder_that_wakes_up_after_two_wipes(off: str | None) -> Stage:
     """Between the wipes its worker id was somebody else's."""
@@ -204,23 +189,6 @@ def a_stranger_with_a_longer_ttl(off: str | None) -> Stage:
     return stage
 
 
-@shows("R3 promotion")
-def a_server_that_becomes_master_again(off: str | None) -> Stage:
-    """While it was a replica it took over the data of a master that had missed the claim; no script ran there."""
-    stage = Stage(off=off, slack_ms=1000).with_pool()
-    holder, heir = stage.process(), stage.process()
-    missed = stage.master.copy_data()
-    now_ms = stage.redis_now_ms
-    for process in (holder, heir):
-        stage.set_clock(process, now_ms)
-    stage.make(holder)
-    stage.master.data = missed
-    stage.master.promote()
-    stage.cut_off(holder)
-    stage.make(heir)
-    return stage
-
-
 def _back_in_time(stage: Stage, witness: Process | None) -> Stage:
     holder, heir = stage.process(), stage.process()
     saved = stage.master.copy_data()
@@ -231,7 +199,7 @@ def _back_in_time(stage: Stage, witness: Process | None) -> Stage:
         stage.beat(witness)
     else:
         stage.wait(7_000)
-    stage.fired["rollback"] += 1
+    stage.went_back()
     stage.master.data = saved
     if witness is not None:
         stage.beat(witness)
@@ -254,27 +222,3 @@ def a_redis_that_went_back_and_a_client_that_saw_more(off: str | None) -> Stage:
 @shows("R10 silence")
 def a_redis_that_went_back_and_nobody_who_saw_more(off: str | None) -> Stage:
     return _back_in_time(Stage(off=off, guard_rollbacks=True).with_pool(), None)
-
-
-@shows("R10 old copy")
-def a_copy_from_before_the_servers_start_put_in_place_while_it_runs(off: str | None) -> Stage:
-    """The pool names another server process, but what is lost was lost after this one started."""
-    stage = Stage(off=off).with_pool()
-    witness = stage.process()
-    stage.make(witness)
-    copy = stage.master.copy_data()
-    stage.master.restart(stage.master.copy_data())
-    for _ in range(12):
-        stage.beat(witness)
-        stage.wait(1_000)
-    holder, heir = stage.process(), stage.process()
-    now_ms = stage.redis_now_ms
-    stage.set_clock(holder, now_ms)
-    stage.make(holder)
-    stage.fired["rollback"] += 1
-    stage.master.data = copy
-    stage.beat(witness)
-    stage.checker.lifted_until_ms = 0
-    stage.set_clock(heir, now_ms)
-    stage.make(heir)
-    return stage

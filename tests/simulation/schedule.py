@@ -20,8 +20,8 @@ from snowredis.lease.model import PoolConfig, check_status
 from tests.simulation.checker import Checker
 from tests.simulation.faults import FAULTS
 from tests.simulation.network import Network
-from tests.simulation.process import MOST_PROCESSES, Process
 from tests.simulation.pool_faults import CHANGES
+from tests.simulation.process import MOST_PROCESSES, Process
 from tests.simulation.reclaim import simulated_time
 from tests.simulation.redis_faults import IDENTITIES, LOSSES, NOT_ASSURED, OF_SENTINEL
 from tests.simulation.redis_model import CHANGING, CONSTANT, SHOWN, WITHOUT_IDENTITY, RedisModel
@@ -256,7 +256,9 @@ class Simulation:
     def _check_identity(self, server: RedisModel, name: str, reply: list[str]) -> None:
         if self.config.durability != "detect":
             return
-        if server.shows in WITHOUT_IDENTITY and (server.wrote or reply[0] not in ("unidentified", "signature")):
+        if server.shows in WITHOUT_IDENTITY and (
+            server.wrote or reply[0] not in ("unidentified", "signature")
+        ):
             self.checker.fail(f"{name} was answered {reply[0]} by a server that does not say which one it is")
         if server.shows == CHANGING and name == "claim" and reply[0] == "ok":
             self.checker.fail("a worker id was leased through a proxy that leads to another server each time")
@@ -316,7 +318,7 @@ class Simulation:
         for server in self.network.servers:
             server.up, server.offset_us = server is self.network.master, 0
             if not self.steady:
-                server.shows = SHOWN
+                server.show(SHOWN)
         for process in self.living:
             process.host.offset_us = 0
             process.armed = process.before_call = process.before_claim = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from snowredis.core.lanes import ClockRules
 from snowredis.lease.model import PoolConfig
@@ -26,8 +27,8 @@ class Stage(Simulation):
         *,
         off: str | None = None,
         tick_ms: int = 1000,
-        guard_rollbacks: bool = False,
         slack_ms: int = 0,
+        **settings: Any,
     ) -> None:
         super().__init__(1, classes=(), traced=True)
         layout = replace(
@@ -39,7 +40,7 @@ class Stage(Simulation):
             worker_last=False,
         )
         self.config = PoolConfig(
-            name="sim", layout=layout, ttl_ms=6000, failover_slack_ms=slack_ms, guard_rollbacks=guard_rollbacks
+            name="sim", layout=layout, ttl_ms=6000, failover_slack_ms=slack_ms, **settings
         )
         self.configs, self.preempt = [self.config], 0.0
         self.options = {"rules": ClockRules()}

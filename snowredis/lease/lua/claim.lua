@@ -1,30 +1,29 @@
 -- claim: lease one worker id with all its lanes.
 --
--- KEYS, ARGV[1..11] as in common
--- ARGV[12] token       hex, random: names this claim; the same token again answers the same lease
--- ARGV[13] capacity    int, worker ids of the pool
--- ARGV[14] lane_count  int, lanes of a worker id
--- ARGV[15] fit_ms      int, start of the caller's tick: a lane with its mark at or below it is usable at once
--- ARGV[16] wait_ms     int, how much later the best lane may begin than fit_ms
--- ARGV[17] owner       string, JSON: who claims
+-- KEYS, ARGV[1..12] as in common
+-- ARGV[13] token       hex, random: names this claim; the same token again answers the same lease
+-- ARGV[14] capacity    int, worker ids of the pool
+-- ARGV[15] lane_count  int, lanes of a worker id
+-- ARGV[16] fit_ms      int, start of the caller's tick: a lane with its mark at or below it is usable at once
+-- ARGV[17] wait_ms     int, how much later the best lane may begin than fit_ms
+-- ARGV[18] owner       string, JSON: who claims
 --
 -- Returns ok, common answer, worker, until, lanes (first usable ms of each)
---       | signature, stored signature
 --       | settling, common answer, ms to wait: living holders come first after the floor was raised
 --       | exhausted, common answer, ms to the next lease end
 --       | behind, common answer, ms by which the caller's clock is behind every free lane
 -- Cost    O(log pool)
 
-local token = str('token', ARGV[12], '^%x+$', 64)
-local capacity = int('capacity', ARGV[13], 1, 4194304)
-local lane_count = int('lane_count', ARGV[14], 1, 64)
-local fit = math.min(int('fit_ms', ARGV[15], 0, YEAR_5138), capped)
-local wait_ms = int('wait_ms', ARGV[16], 0, YEAR_5138)
-local owner = str('owner', ARGV[17], '^{[^%c]*}$', 1000)
+local token = str('token', ARGV[13], '^%x+$', 64)
+local capacity = int('capacity', ARGV[14], 1, 4194304)
+local lane_count = int('lane_count', ARGV[15], 1, 64)
+local fit = math.min(int('fit_ms', ARGV[16], 0, YEAR_5138), capped)
+local wait_ms = int('wait_ms', ARGV[17], 0, YEAR_5138)
+local owner = str('owner', ARGV[18], '^{[^%c]*}$', 1000)
 if bad then return refuse() end
 
-local pool, stored = open_pool()
-if not pool then return { 'signature', stored } end
+local pool, refused = open_pool()
+if not pool then return refused end
 local token_hash = sha(token)
 
 local function grant(worker, r)
@@ -37,21 +36,21 @@ end
 local mine = redis.call('HGET', KEYS[1], 't:' .. token_hash)
 if mine then
   local r = record_of(mine)
-  if r and r.token == token_hash and r.incarnation == pool.incarnation and r.tip == '' then
+  if r and r.token == token_hash and r.incarnation == pool.incarnation and r.tip == '' and not overdue(r) then
     r['until'], r.lease_end, r.renewed = math.max(r['until'], capped + ttl), now + ttl, now
     return grant(mine, r)
   end
 end
 
 -- R4: nobody is served below the floor. A living holder that has not been heard of yet may be taken up again after
--- another loss, or by another server, that would not know whom this one served
-if pool.floor > now then
+-- another loss, or by another server, that would not know whom this one served. Under "none" nobody ever is
+if pool.floor > now and durability ~= 'none' then
   commit(pool)
   return answer(pool, 'settling', tostring(pool.floor - now))
 end
 
 -- R1: an index that does not hold what the hash says it holds is made anew, in bounded steps
-local cursor = redis.call('HGET', KEYS[1], 'rebuild')
+local cursor = string.match(redis.call('HGET', KEYS[1], 'rebuild') or '', '^%d+$')
 if cursor or redis.call('ZCARD', KEYS[2]) ~= pool.records then
   local in_one_step = not cursor
   if in_one_step then redis.call('DEL', KEYS[2]) end
@@ -92,7 +91,7 @@ local chosen, chosen_record, nearest, nearest_record, nearest_mark
 local free = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'LIMIT', 0, 8)
 for _, worker in ipairs(free) do
   local r = record_of(worker)
-  if not r or tonumber(worker) >= capacity then
+  if not r or #r.lanes ~= lane_count or tonumber(worker) >= capacity then
     if not r then redis.call('ZREM', KEYS[2], worker) end
   elseif r.lease_end > now then
     redis.call('ZADD', KEYS[2], r.lease_end, worker)
@@ -107,9 +106,14 @@ for _, worker in ipairs(free) do
   end
 end
 if not chosen then
-  -- worker ids that were adopted after a loss have records without having been counted out here
+  -- worker ids that were adopted after a loss have records without having been counted out here; in bounded steps
+  local looked_at = 0
   while pool.next < capacity and redis.call('HEXISTS', KEYS[1], 'w:' .. pool.next) == 1 do
-    pool.next = pool.next + 1
+    pool.next, looked_at = pool.next + 1, looked_at + 1
+    if looked_at == 500 then
+      commit(pool)
+      return answer(pool, 'settling', '1')
+    end
   end
   if pool.next < capacity then
     chosen = tostring(pool.next)
@@ -125,6 +129,8 @@ if not chosen then
   return answer(pool, 'exhausted', tostring(math.max(0, (tonumber(first[2]) or now) - now)))
 end
 
+-- R1, R3: at or above the lane's mark, and the floor; where losses go unnoticed, above all that may exist
+local least = durability == 'none' and math.max(pool.floor, horizon()) or pool.floor
 local lanes = {}
 local before = chosen_record
 if before then
@@ -137,8 +143,7 @@ else
   pool.records = pool.records + 1
 end
 for i = 1, lane_count do
-  -- R1, R3: at or above the lane's mark, and the floor
-  lanes[i] = math.max(before and before.lanes[i] or 0, before and before['until'] or 0, pool.floor)
+  lanes[i] = math.max(before and before.lanes[i] or 0, before and before['until'] or 0, least)
 end
 local r = { token = token_hash, incarnation = pool.incarnation, tip = '', ['until'] = capped + ttl, lanes = lanes,
   lease_end = now + ttl, claimed = now, renewed = now, stats = '0,0,0,0,0', owner = owner }
@@ -146,5 +151,5 @@ event('claimed', chosen, owner, lanes[1], r['until'], table.concat(lanes, ','))
 count('claims')
 local reply = grant(chosen, r)
 local used = redis.call('ZCOUNT', KEYS[2], '(' .. now, '+inf')
-if used > tonumber(redis.call('HGET', KEYS[1], 'peak') or '0') then redis.call('HSET', KEYS[1], 'peak', used) end
+if used > (number_of(redis.call('HGET', KEYS[1], 'peak')) or 0) then redis.call('HSET', KEYS[1], 'peak', used) end
 return reply

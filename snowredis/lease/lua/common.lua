@@ -1,6 +1,6 @@
--- common: what every script starts with. The loader puts it in front of claim, renew and release.
+-- common: what every script starts with. The loader puts identity and this in front of it.
 --
--- KEYS[1] pool    hash    meta fields, "w:<worker id>" -> record, "t:<token hash>" -> worker id
+-- KEYS[1] pool    hash    meta fields, "w:<worker id>" -> record, "t:<token hash>" -> worker id; or what delete left
 -- KEYS[2] leases  zset    worker id -> lease end, ms on the Redis clock; an index, rebuilt from the hash if lost
 -- KEYS[3] events  stream  what happened, trimmed; nothing rests on it
 -- ARGV[1] signature    string, layout and constants of the pool
@@ -14,6 +14,12 @@
 -- ARGV[9] nonce        hex, random: names a new incarnation if one has to be made
 -- ARGV[10] caller_ms   int, the caller's wall clock
 -- ARGV[11] max_events  int, length at which the event stream is trimmed
+-- ARGV[12] durability  string: detect | assured | none, what is known of writes that Redis acknowledged
+--
+-- Returns signature, stored signature
+--       | unidentified, reason: durability is detect, and the server does not show which it is
+--       | broken, field, what it holds: no script wrote that
+-- and changes nothing in these cases; else as the script's own header says
 --
 -- Times are ms since 1970; they stay exact in Lua's doubles, and tostring() keeps their 13 digits.
 
@@ -21,6 +27,11 @@
 local YEAR_5138 = 1e14 - 1
 
 local bad
+local function number_of(text)
+  if type(text) ~= 'string' or #text > 15 or not string.find(text, '^%d+$') then return nil end
+  local n = tonumber(text)
+  return n <= YEAR_5138 and n or nil
+end
 local function int(name, text, low, high)
   if type(text) ~= 'string' or #text > 15 or not string.find(text, '^%-?%d+$') then
     bad = bad or name
@@ -59,11 +70,15 @@ local seen_version = int('version', ARGV[8], 0, YEAR_5138)
 local nonce = str('nonce', ARGV[9], '^%x+$', 64)
 local caller_ms = int('caller_ms', ARGV[10], 0, YEAR_5138)
 local max_events = int('max_events', ARGV[11], 1, 1e8)
+local durability = str('durability', ARGV[12], '^%l+$', 7)
+if durability ~= 'detect' and durability ~= 'assured' and durability ~= 'none' then bad = bad or 'durability' end
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 -- R2: a clock that runs ahead cannot push marks further than this
 local capped = math.min(caller_ms, now + lead)
+-- no reservation that any server of this pool has granted up to now ends later
+local function horizon() return now + skew + ttl + lead + slack end
 
 local function sha(text) return redis.sha1hex and redis.sha1hex(text) or text end
 local function refuse() return redis.error_reply('SNOWREDIS bad argument ' .. bad) end
@@ -74,69 +89,84 @@ local function event(what, worker, owner, from, to, detail)
 end
 
 -- A worker id's record, packed into one hash value. A lane's mark is max(its number in lanes, until).
+-- Answers nil for what pack_record() did not make.
 local function unpack_record(text)
   if not text then return nil end
   local token, incarnation, tip, ends, lease_end, lanes, claimed, renewed, stats, owner = string.match(text,
     '^(%x*)|([%x-]*)|(%x*)|(%d+)|(%d+)|([%d,]*)|(%d+)|(%d+)|([%d,-]*)|(.*)$')
   if not token then return nil end
   local list = {}
-  for item in string.gmatch(lanes, '[^,]+') do list[#list + 1] = tonumber(item) end
-  return { token = token, incarnation = incarnation, tip = tip, ['until'] = tonumber(ends), lanes = list,
-    lease_end = tonumber(lease_end), claimed = tonumber(claimed), renewed = tonumber(renewed),
+  for item in string.gmatch(lanes, '[^,]+') do list[#list + 1] = number_of(item) or -1 end
+  for i = 1, #list do
+    if list[i] < 0 then return nil end
+  end
+  local r = { token = token, incarnation = incarnation, tip = tip, ['until'] = number_of(ends), lanes = list,
+    lease_end = number_of(lease_end), claimed = number_of(claimed), renewed = number_of(renewed),
     stats = stats, owner = owner }
+  return r['until'] and r.lease_end and r.claimed and r.renewed and list[1] and r
 end
 local function pack_record(r)
   return table.concat({ r.token, r.incarnation, r.tip, r['until'], r.lease_end, table.concat(r.lanes, ','),
     r.claimed, r.renewed, r.stats, r.owner }, '|')
 end
-local function record_of(worker) return unpack_record(redis.call('HGET', KEYS[1], 'w:' .. worker)) end
+local function broken(field, text) return { 'broken', field, string.sub(text or '', 1, 60) } end
+-- The record, if there is one; and the answer, if there is one that cannot be read.
+local function record_of(worker)
+  local text = redis.call('HGET', KEYS[1], 'w:' .. worker)
+  local r = unpack_record(text)
+  if text and not r then return nil, broken('w:' .. worker, text) end
+  return r or nil
+end
 
 -- R3, R9, R10. Reads the pool, makes it if absent, raises the floor if Redis may have forgotten something.
--- Answers pool, or nil and the stored signature if that is another. Writes nothing: commit() does.
+-- Answers pool, or nil and what the script is to answer. Writes nothing: commit() does.
 local function open_pool()
   local v = redis.call('HMGET', KEYS[1], 'signature', 'floor', 'incarnation', 'run_id', 'version', 'last', 'records',
     'next')
-  if v[1] and v[1] ~= signature then return nil, v[1] end
-  local info = redis.call('INFO', 'server')
-  -- a plain search: this runs for every heartbeat, and a pattern takes as long as INFO itself
-  local _, at = string.find(info, 'run_id:', 1, true)
-  local run_id = at and string.match(info, '^%x+', at + 1) or ''
-  -- where masters follow one another, a process may come back as master with another's data; each promotion
-  -- changes this
-  if slack > 0 then
-    run_id = run_id .. '-' .. (string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)') or '')
+  if v[1] and v[1] ~= signature then return nil, { 'signature', v[1] } end
+  local wrong
+  local function stored(name, text)
+    -- a pool has them all; what delete left of one has some
+    local n = not text and not v[1] and 0 or number_of(text)
+    if not n then wrong = wrong or broken(name, text) end
+    return n or 0
   end
-  local pool = { floor = tonumber(v[2] or '0'), incarnation = v[3] or '', run_id = run_id,
-    version = tonumber(v[5] or '0'), records = tonumber(v[7] or '0'), next = tonumber(v[8] or '0') }
-  local last = tonumber(v[6] or '0')
-  local function raised_at(incarnation) return tonumber(string.match(incarnation, '^(%d+)') or '0') end
-  local pool_raised, seen_raised = raised_at(pool.incarnation), raised_at(seen_incarnation)
-  local why, lost_at
+  local function raised_at(incarnation) return number_of(string.match(incarnation, '^(%d+)%-%x+$')) end
+  local pool = { floor = stored('floor', v[2]), incarnation = v[3] or '', version = stored('version', v[5]),
+    records = stored('records', v[7]), next = stored('next', v[8]), run_id = '' }
+  local last = stored('last', v[6])
+  local pool_raised, seen_raised = raised_at(pool.incarnation), raised_at(seen_incarnation) or 0
+  if not pool_raised and (v[1] or v[3]) then wrong = wrong or broken('incarnation', v[3]) end
+  if wrong then return nil, wrong end
+  if durability == 'detect' then
+    local id, reason = identity()
+    if not id then return nil, { 'unidentified', reason } end
+    pool.run_id = id
+  end
+  pool.kept_floor = pool.floor
+  local why
   if not v[1] then
-    why, lost_at = 'no pool in this Redis', now
-  elseif v[4] ~= run_id then
-    why, lost_at = 'another server process', now
-    -- alone, and the pool is there: whatever was lost was lost before this server started
-    -- (uptime is the difference of two times that were cut to seconds: one too many or too few), unless
-    -- a client saw a newer pool in this very server: then an old copy was put in its place meanwhile
-    local uptime = tonumber(string.match(info, 'uptime_in_seconds:(%d+)') or '0')
-    if slack == 0 and seen_raised < now - (uptime + 1) * 1000 - skew then
-      lost_at = math.min(now, now - (uptime - 1) * 1000)
-    end
+    why = 'no pool in this Redis'
+  elseif durability == 'detect' and v[4] ~= pool.run_id then
+    why = 'another server process'
   elseif seen_raised > pool_raised or (seen_incarnation == pool.incarnation and seen_version > pool.version) then
-    why, lost_at = 'the pool is older than what a client saw', now
+    why = 'the pool is older than what a client saw'
     pool.alarm = 'ids may have been repeated between ' .. last .. ' and ' .. now
   elseif guard and now - last > ttl then
-    why, lost_at = 'silence of over one ttl', now
+    why = 'silence of over one ttl'
   end
   if why then
-    pool.floor = math.max(pool.floor, lost_at + skew + ttl + lead + slack)
-    pool.incarnation = math.max(now, pool_raised + 1, seen_raised + 1) .. '-' .. string.sub(nonce, 1, 16)
+    -- from now on, whenever this server was started: it may have been sent here only now
+    pool.floor = math.max(pool.floor, horizon())
+    pool.incarnation = math.max(now, (pool_raised or 0) + 1, seen_raised + 1) .. '-' .. string.sub(nonce, 1, 16)
     pool.raised = why
     if not v[1] then pool.created = now end
   end
   return pool
 end
+
+-- Of a lease that Redis shows: where losses go unnoticed, whether somebody may have been given the worker id since.
+local function overdue(r) return durability == 'none' and r.lease_end <= now + skew + slack end
 
 -- Writes the pool's meta fields together with the given field, value pairs, in one HSET.
 local function commit(pool, ...)
@@ -145,16 +175,21 @@ local function commit(pool, ...)
     event('floor', -1, '', pool.floor, 0, pool.raised)
     redis.call('HSET', KEYS[1], 'signature', signature, 'floor', pool.floor, 'incarnation', pool.incarnation,
       'run_id', pool.run_id)
-    if pool.created then redis.call('HSET', KEYS[1], 'created', pool.created) end
+    if pool.created then
+      redis.call('HSET', KEYS[1], 'created', pool.created)
+      -- what delete left has an end; a pool has none
+      redis.call('PERSIST', KEYS[1])
+    end
   end
   if pool.alarm then
     event('alarm', -1, '', 0, 0, pool.alarm)
-    redis.call('HINCRBY', KEYS[1], 'alarms', 1)
+    redis.pcall('HINCRBY', KEYS[1], 'alarms', 1)
     redis.call('HSET', KEYS[1], 'alarm', pool.alarm)
   end
   redis.call('HSET', KEYS[1], 'version', pool.version, 'last', now, 'records', pool.records, 'next', pool.next, ...)
 end
-local function count(what) redis.call('HINCRBY', KEYS[1], what, 1) end
+-- for people; nothing rests on it
+local function count(what) redis.pcall('HINCRBY', KEYS[1], what, 1) end
 local function answer(pool, status, ...)
   return { status, tostring(now), pool.incarnation, tostring(pool.version), tostring(pool.floor), pool.alarm or '', ... }
 end

@@ -1,29 +1,29 @@
 -- release: give a worker id back, with the marks that were really used.
 --
--- KEYS, ARGV[1..11] as in common
--- ARGV[12] worker  int
--- ARGV[13] token   hex, of the claim
--- ARGV[14] tip     hex, of the last renewal that was answered, or empty
--- ARGV[15] sent    hex, of a renewal that was sent and not answered, or empty
--- ARGV[16] marks   ints, comma separated: ms of each lane's first unused tick, 0 for a lane never used;
+-- KEYS, ARGV[1..12] as in common
+-- ARGV[13] worker  int
+-- ARGV[14] token   hex, of the claim
+-- ARGV[15] tip     hex, of the last renewal that was answered, or empty
+-- ARGV[16] sent    hex, of a renewal that was sent and not answered, or empty
+-- ARGV[17] marks   ints, comma separated: ms of each lane's first unused tick, 0 for a lane never used;
 --                  empty if unknown: the reservation then stays used up to its end
--- ARGV[17] stats   ints, comma separated, as in renew
+-- ARGV[18] stats   ints, comma separated, as in renew
 --
 -- Returns ok, common answer | gone, common answer: not the holder any more, nothing changed
---       | signature, stored signature
 -- Cost    O(log pool)
 
-local worker = tostring(int('worker', ARGV[12], 0, 4194303))
-local token_hash = sha(str('token', ARGV[13], '^%x+$', 64))
-local tip = str('tip', ARGV[14], '^%x*$', 64)
-local sent = str('sent', ARGV[15], '^%x*$', 64)
-local marks = str('marks', ARGV[16], '^[%d,]*$', 1100)
-local stats = str('stats', ARGV[17], '^[%d,-]+$', 120)
+local worker = tostring(int('worker', ARGV[13], 0, 4194303))
+local token_hash = sha(str('token', ARGV[14], '^%x+$', 64))
+local tip = str('tip', ARGV[15], '^%x*$', 64)
+local sent = str('sent', ARGV[16], '^%x*$', 64)
+local marks = str('marks', ARGV[17], '^[%d,]*$', 1100)
+local stats = str('stats', ARGV[18], '^[%d,-]+$', 120)
 if bad then return refuse() end
 
-local pool, stored = open_pool()
-if not pool then return { 'signature', stored } end
-local r = record_of(worker)
+local pool, refused = open_pool()
+if not pool then return refused end
+local r, unreadable = record_of(worker)
+if unreadable then return unreadable end
 if not (r and r.token == token_hash and (r.tip == tip or r.tip == sent) and r.incarnation == pool.incarnation) then
   commit(pool)
   return answer(pool, 'gone')

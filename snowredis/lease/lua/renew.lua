@@ -1,43 +1,49 @@
 -- renew: extend a lease and its reservation; take a living holder up again after a loss.
 --
--- KEYS, ARGV[1..11] as in common
--- ARGV[12] worker      int
--- ARGV[13] token       hex, of the claim
--- ARGV[14] tip         hex, of the last renewal that was answered, or empty
--- ARGV[15] next_tip    hex, of this renewal; the same again is a replay
--- ARGV[16] held_until  int, ms: the end of the reservation that the holder has
--- ARGV[17] held_lanes  ints, comma separated: where each of its lanes began
--- ARGV[18] stats       ints, comma separated: ids made, ids a second, clock offset ms, namespace, clock-backs
--- ARGV[19] owner       string, JSON
+-- KEYS, ARGV[1..12] as in common
+-- ARGV[13] worker      int
+-- ARGV[14] token       hex, of the claim
+-- ARGV[15] tip         hex, of the last renewal that was answered, or empty
+-- ARGV[16] next_tip    hex, of this renewal; the same again is a replay
+-- ARGV[17] held_until  int, ms: the end of the reservation that the holder has
+-- ARGV[18] held_lanes  ints, comma separated: where each of its lanes began
+-- ARGV[19] stats       ints, comma separated: ids made, ids a second, clock offset ms, namespace, clock-backs
+-- ARGV[20] owner       string, JSON
 --
 -- Returns ok, common answer, until, adopted 0 | 1
---       | signature, stored signature
 --       | lost, common answer, why
 -- Cost    O(log pool)
 
-local worker = tostring(int('worker', ARGV[12], 0, 4194303))
-local token_hash = sha(str('token', ARGV[13], '^%x+$', 64))
-local tip = str('tip', ARGV[14], '^%x*$', 64)
-local next_tip = str('next_tip', ARGV[15], '^%x+$', 64)
-local held_until = int('held_until', ARGV[16], 0, YEAR_5138)
+local worker = tostring(int('worker', ARGV[13], 0, 4194303))
+local token_hash = sha(str('token', ARGV[14], '^%x+$', 64))
+local tip = str('tip', ARGV[15], '^%x*$', 64)
+local next_tip = str('next_tip', ARGV[16], '^%x+$', 64)
+local held_until = int('held_until', ARGV[17], 0, YEAR_5138)
 local held_lanes = {}
-for item in string.gmatch(str('held_lanes', ARGV[17], '^%d[%d,]*$', 1100), '[^,]+') do
+for item in string.gmatch(str('held_lanes', ARGV[18], '^%d[%d,]*$', 1100), '[^,]+') do
   held_lanes[#held_lanes + 1] = int('held_lanes', item, 0, YEAR_5138)
 end
-local stats = str('stats', ARGV[18], '^[%d,-]+$', 120)
-local owner = str('owner', ARGV[19], '^{[^%c]*}$', 1000)
+local stats = str('stats', ARGV[19], '^[%d,-]+$', 120)
+local owner = str('owner', ARGV[20], '^{[^%c]*}$', 1000)
 if bad then return refuse() end
 
-local pool, stored = open_pool()
-if not pool then return { 'signature', stored } end
-local r = record_of(worker)
+local pool, refused = open_pool()
+if not pool then return refused end
+local r, unreadable = record_of(worker)
+if unreadable then return unreadable end
 local adopted, why, stale = 0, nil, nil
 
 if r and r.token == token_hash and r.incarnation == pool.incarnation then
   -- R5: only the tip of the chain goes on. Of two clones, the slower finds itself refused here.
-  if r.tip ~= tip and r.tip ~= next_tip then why = 'another process presented this lease' end
+  if r.tip ~= tip and r.tip ~= next_tip then
+    why = 'another process presented this lease'
+  elseif overdue(r) then
+    why = 'the lease was renewed too late for durability="none"'
+  end
 elseif r and r.incarnation == pool.incarnation then
   why = 'the worker id was given to another process'
+elseif durability == 'none' then
+  why = 'Redis does not know the lease, and durability="none" takes none up again'
 elseif held_until <= now + skew + lead + slack then
   -- R4: too late to know that nobody else was given this worker id where it cannot be seen from here
   why = 'Redis lost the lease and the reservation is too old to be taken up again'

@@ -1,0 +1,26 @@
+-- identity: which server this is. The loader puts it in front of common; doctor runs it alone.
+--
+-- A restart, a failover and a move to another server change the run id or the replication id; each promotion
+-- changes the second, also of a process that was master before. A server without either hides such a loss.
+
+-- Answers one text, or nil and the reason: info-refused | no-run-id | no-replication-id.
+local function identity()
+  -- 6.2 takes one section a call, 7.0 and later several; only they have this number
+  local info = redis.REDIS_VERSION_NUM and redis.pcall('INFO', 'server', 'replication')
+  if type(info) ~= 'string' then
+    local server, replication = redis.pcall('INFO', 'server'), redis.pcall('INFO', 'replication')
+    if type(server) ~= 'string' or type(replication) ~= 'string' then return nil, 'info-refused' end
+    info = server .. replication
+  end
+  -- a plain search: this runs for every heartbeat, and a pattern takes as long as INFO itself
+  local function after(name)
+    local _, at = string.find(info, name, 1, true)
+    local id = at and string.match(info, '^%x+', at + 1)
+    return id and #id >= 16 and string.find(id, '[^0]') and id
+  end
+  local run_id = after('run_id:')
+  if not run_id then return nil, 'no-run-id' end
+  local replication_id = after('master_replid:')
+  if not replication_id then return nil, 'no-replication-id' end
+  return run_id .. '-' .. replication_id
+end

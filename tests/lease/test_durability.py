@@ -1,0 +1,242 @@
+"""Real servers that lose what they acknowledged, or do not show that they might: what a pool makes of them."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import snowredis
+from snowredis import WorkerPool
+from snowredis.core.layout import Layout
+from snowredis.errors import LayoutMismatch, ServerUnidentified
+from snowredis.lease.model import PoolConfig, check_status
+from snowredis.lease.redis_store import RedisStore
+from snowredis.lease.scripts import pool_keys
+from tests.lease.conftest import really_wait, wall_ms
+from tests.support.holder import Holder, fresh_hex
+from tests.support.servers import RedisServer, redis_server
+from tests.support.waiting import eventually
+
+LAYOUT = Layout(timestamp_bits=41, backup_bits=1, worker_bits=4, sequence_bits=10)
+SHORT = PoolConfig(name="short", layout=LAYOUT, ttl_ms=240)
+
+
+def open_holder(server: RedisServer, config: PoolConfig) -> Holder:
+    return Holder(RedisStore.from_url(server.url, config), wall_ms)
+
+
+def create(server: RedisServer, config: PoolConfig) -> None:
+    assert RedisStore.from_url(server.url, config).create(wall_ms()).status == "ok"
+
+
+# --- a server that does not show which it is -------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def silent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """A Redis that has no INFO, for scripts and for clients."""
+    with redis_server(tmp_path_factory.mktemp("silent"), "--rename-command", "INFO", "") as running:
+        yield running
+
+
+# the bound: it must not be asked again and again
+@pytest.mark.timeout(10)
+def test_a_server_without_info_is_refused_at_once_and_holds_nothing(silent: RedisServer) -> None:
+    with snowredis.connect(silent.url, pool="orders", layout=LAYOUT) as ids:
+        for make in (ids.claim, ids.next_id):
+            with pytest.raises(ServerUnidentified, match="refuses INFO inside scripts") as caught:
+                make()
+    assert caught.value.code == "info-refused"
+    for remedy in ("run INFO", 'durability="assured"', 'durability="none"', "nothing was claimed"):
+        assert remedy in str(caught.value)
+    assert silent.client().exists(*pool_keys("orders")) == 0
+
+
+@pytest.mark.timeout(10)
+def test_a_user_who_may_not_run_info_is_told_that_this_is_missing(own_server: RedisServer) -> None:
+    create(own_server, SHORT)
+    own_server.client().execute_command(
+        "ACL", "SETUSER", "app", "on", ">secret", "~snowredis:*", "+@all", "-info"
+    )
+    app = RedisStore.from_url(f"unix://app:secret@{own_server.socket}", SHORT)
+    with pytest.raises(ServerUnidentified, match="refuses INFO inside scripts") as caught:
+        Holder(app, wall_ms).ask_claim()
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("durability", ["assured", "none"])
+def test_whoever_says_what_stands_in_is_served_by_a_server_without_info(
+    silent: RedisServer, durability: Any
+) -> None:
+    config = replace(SHORT, name=durability, durability=durability)
+    create(silent, config)
+    holder = open_holder(silent, config).claim()
+    assert holder.ask_renew().status == "ok"
+    assert holder.release() == "ok"
+
+
+# --- what each durability makes of a restart -------------------------------------------------------
+
+
+@pytest.mark.parametrize("durability", ["detect", "assured", "none"])
+def test_after_a_restart_from_a_snapshot_newcomers_start_where_durability_says(
+    own_server: RedisServer, durability: str
+) -> None:
+    config = replace(SHORT, durability=durability)
+    create(own_server, config)
+    holder = open_holder(own_server, config).claim()
+    own_server.save()
+    own_server.restart()
+    began = wall_ms()
+    answer = open_holder(own_server, config).ask_claim()
+    if durability == "detect":
+        assert answer.status == "settling"
+        assert answer.floor_ms >= began + config.floor_ms
+        return
+    assert answer.status == "ok"
+    floor_ms = began + config.floor_ms if durability == "none" else 0
+    assert min(map(int, answer.rest[2].split(","))) >= floor_ms
+    # the record is there, and young enough
+    holder.store = RedisStore.from_url(own_server.url, config)
+    assert holder.ask_renew().rest[1] == "0"
+
+
+def test_an_assured_pool_that_is_gone_raises_the_floor_all_the_same(own_server: RedisServer) -> None:
+    config = replace(SHORT, durability="assured")
+    create(own_server, config)
+    holder = open_holder(own_server, config).claim()
+    own_server.client().flushall()
+    answer = open_holder(own_server, config).ask_claim()
+    assert (answer.status, answer.floor_ms) == ("settling", answer.redis_ms + config.floor_ms)
+    assert holder.ask_renew().rest[1] == "1"
+
+
+# --- a failover that the address does not show -----------------------------------------------------
+
+
+@dataclass
+class Pair:
+    """A master and its replica, behind one address that can be pointed at either."""
+
+    master: RedisServer
+    replica: RedisServer
+    address: Path
+    ports: tuple[int, int]
+
+    @property
+    def url(self) -> str:
+        return f"unix://{self.address}"
+
+    def point_at(self, server: RedisServer) -> None:
+        self.address.unlink(missing_ok=True)
+        self.address.symlink_to(server.socket)
+
+    def follow(self, server: RedisServer, port: int) -> None:
+        """Make *server* a replica of the one at *port*, and wait until it has its data."""
+        server.client().replicaof("127.0.0.1", port)  # type: ignore[no-untyped-call]
+        eventually(
+            lambda: server.client().info("replication")["master_link_status"] == "up",
+            "it follows",
+            limit_s=20,
+        )
+
+    def follow_and_create(self, config: PoolConfig) -> None:
+        """Let the replica follow, and make a pool that both have."""
+        self.follow(self.replica, self.ports[0])
+        create(self.master, config)
+        eventually(lambda: self.replica.client().exists(pool_keys(config.name)[0]), "the pool is there, too")
+
+    def promote(self, server: RedisServer) -> None:
+        server.client().replicaof("NO", "ONE")  # type: ignore[no-untyped-call]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    ports = free_port(), free_port()
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    options = ["--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0", "--port"]
+    with (
+        redis_server(tmp_path / "a", *options, str(ports[0])) as master,
+        redis_server(tmp_path / "b", *options, str(ports[1])) as replica,
+    ):
+        pair = Pair(master, replica, tmp_path / "redis", ports)
+        pair.point_at(master)
+        yield pair
+
+
+def test_a_replica_promoted_behind_a_fixed_address_repeats_nothing(pair: Pair) -> None:
+    """It has run for longer than a floor, and missed the newest claim; nobody said that there may be a failover."""
+    settings: Any = {"pool": "orders", "layout": LAYOUT, "ttl": 0.5}
+    pair.follow_and_create(PoolConfig(name="orders", layout=LAYOUT, ttl_ms=500))
+    # INFO's uptime in whole seconds: two of them prove one
+    really_wait(2_100)
+    pair.promote(pair.replica)
+    with snowredis.connect(pair.url, **settings) as lost, snowredis.connect(pair.url, **settings) as heir:
+        before = {lost.next_id()}
+        old = lost.lease
+        pair.master.kill()
+        pair.point_at(pair.replica)
+        heir.claim()
+        new = heir.lease
+        assert old is not None
+        assert new is not None
+        assert new.worker != old.worker or min(new.opens) >= old.until
+        assert heir.next_id() not in before
+
+
+def test_a_master_deposed_and_promoted_again_knows_that_it_missed_something(pair: Pair) -> None:
+    """It is the same process throughout; what it was told between the two is gone."""
+    settings: Any = {"pool": "orders", "layout": LAYOUT, "ttl": 0.5}
+    pair.follow_and_create(PoolConfig(name="orders", layout=LAYOUT, ttl_ms=500))
+    pair.promote(pair.replica)
+    with snowredis.connect(pair.url, **settings) as lost, snowredis.connect(pair.url, **settings) as heir:
+        lost.claim()
+        old = lost.lease
+        pair.follow(pair.master, pair.ports[1])
+        pair.promote(pair.master)
+        heir.claim()
+        new = heir.lease
+        assert old is not None
+        assert new is not None
+        assert new.worker != old.worker or min(new.opens) >= old.until
+
+
+# --- constants of the pool -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "other", [{"durability": "assured"}, {"durability": "none"}, {"guard_rollbacks": True}]
+)
+def test_a_client_that_trusts_redis_otherwise_is_refused(server: RedisServer, other: dict[str, Any]) -> None:
+    config = replace(SHORT, name=f"trust{fresh_hex()[-6:]}")
+    create(server, config)
+    stranger = open_holder(server, replace(config, **other))
+    with pytest.raises(LayoutMismatch):
+        check_status(stranger.ask_claim(), stranger.store.config)
+
+
+def test_what_a_killed_child_left_carries_the_pools_trust(server: RedisServer) -> None:
+    """A crash record goes through JSON to the process that gives the lease back."""
+    from snowredis.runtime.executor import execute
+    from snowredis.runtime.will import address_of
+
+    config = replace(SHORT, name=f"trust{fresh_hex()[-6:]}", durability="assured", guard_rollbacks=True)
+    create(server, config)
+    holder = open_holder(server, config).claim()
+    address = json.loads(json.dumps(address_of(holder.store)))
+    right = {"worker": holder.worker, "token": holder.token, "marks_ms": [0, 0], "stats": "0,0,0,0,0"}
+    execute({"store": address, **right})
+    assert WorkerPool(server.url, config.name).workers() == []

@@ -1,0 +1,104 @@
+"""What a server must show to be known as the same: the Lua that reads it, on every kind of INFO."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import snowredis
+from snowredis.errors import ServerUnidentified
+from snowredis.lease.scripts import read_lua
+
+lua51 = pytest.importorskip("lupa.lua51")
+
+RUN_ID, REPLICATION_ID = "8" * 40, "4f" * 20
+SERVER = f"# Server\r\nredis_version:7.0.15\r\nrun_id:{RUN_ID}\r\ntcp_port:6379\r\n"
+REPLICATION = (
+    f"# Replication\r\nrole:master\r\nmaster_replid:{REPLICATION_ID}\r\nmaster_replid2:{'0' * 40}\r\n"
+)
+KNOWN = (f"{RUN_ID}-{REPLICATION_ID}", None)
+
+
+def identity(info: Callable[..., str | None], *, version: int | None = 0x00070000) -> tuple[str, str]:
+    """What the script finds; *info* answers INFO, None where it is refused."""
+    runtime = lua51.LuaRuntime()
+
+    def pcall(command: str, *sections: str) -> object:
+        assert command == "INFO"
+        text = info(*sections)
+        return runtime.table_from({"err": "ERR refused"}) if text is None else text
+
+    runtime.globals()["redis"] = runtime.table_from({"pcall": pcall, "REDIS_VERSION_NUM": version})
+    found: tuple[str, str] = runtime.execute(
+        read_lua("identity") + "\nlocal id, reason = identity() return {id or false, reason or false}"
+    ).values()
+    return tuple(text or None for text in found)  # type: ignore[return-value]
+
+
+def one_section(*sections: str) -> str | None:
+    return {"server": SERVER, "replication": REPLICATION}[sections[0]] if len(sections) == 1 else None
+
+
+def test_redis_7_is_asked_once() -> None:
+    asked = []
+
+    def info(*sections: str) -> str:
+        asked.append(sections)
+        return SERVER + REPLICATION
+
+    assert identity(info) == KNOWN
+    assert asked == [("server", "replication")]
+
+
+def test_a_server_that_takes_one_section_a_call_is_asked_twice() -> None:
+    assert identity(one_section, version=None) == KNOWN
+    # also one that calls itself 7
+    assert identity(one_section) == KNOWN
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (None, "info-refused"),
+        ("", "no-run-id"),
+        (REPLICATION, "no-run-id"),
+        (REPLICATION + "run_id:\r\n", "no-run-id"),
+        (REPLICATION + "run_id:abc\r\n", "no-run-id"),
+        (REPLICATION + f"run_id:{'0' * 40}\r\n", "no-run-id"),
+        (REPLICATION + "run_id:unknown-to-the-proxy-in-front\r\n", "no-run-id"),
+        (SERVER, "no-replication-id"),
+        (SERVER + f"master_replid:{'0' * 40}\r\n", "no-replication-id"),
+        # another field of nearly that name
+        (SERVER + f"master_replid2:{REPLICATION_ID}\r\n", "no-replication-id"),
+    ],
+)
+def test_what_is_missing_is_said(text: str | None, reason: str) -> None:
+    assert identity(lambda *sections: text) == (None, reason)
+
+
+@pytest.mark.parametrize("hidden", ["run_id", "master_replid"])
+def test_a_redis_that_does_not_show_which_it_is_is_refused_with_the_remedy(
+    monkeypatch: pytest.MonkeyPatch, hidden: str
+) -> None:
+    """It would make one id after the other, and repeat them after a restart that nobody notices."""
+    fakeredis = pytest.importorskip("fakeredis")
+    from fakeredis.commands_mixins.server_mixin import ServerCommandsMixin
+
+    from snowredis.lease.fake import install_info
+
+    install_info()
+    whole = ServerCommandsMixin.info
+    monkeypatch.setattr(
+        ServerCommandsMixin,
+        "info",
+        lambda self, *sections: whole(self, *sections).replace(hidden.encode(), b"hidden"),
+    )
+    client = fakeredis.FakeRedis()
+    ids = snowredis.connect(client, pool="orders", ttl=0.3)
+    with pytest.raises(ServerUnidentified, match=f"its INFO shows no {hidden}.*durability=") as caught:
+        ids.next_id()
+    assert caught.value.code in ("no-run-id", "no-replication-id")
+    assert client.keys() == []
+    with snowredis.connect(client, pool="orders", ttl=0.3, durability="assured") as assured:
+        assert assured.next_id()

@@ -1,0 +1,197 @@
+"""Schedules that need the rules about servers that lose what they acknowledged: which server it is, how far a pool
+may trust it (durability), and what a deleted pool leaves behind."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+
+from snowredis.errors import ServerUnidentified
+from tests.simulation.redis_model import RedisModel
+from tests.simulation.scenarios import shows
+from tests.simulation.stage import Stage
+
+KEY = "snowredis:{sim}"
+
+
+@shows("R3 run id")
+def a_restart_from_a_snapshot(off: str | None) -> Stage:
+    """The pool is there, and the lease that was granted after the snapshot is not."""
+    stage = Stage(off=off).with_pool()
+    saved, replication_id = stage.master.copy_data(), stage.master.replid
+    gone, heir = stage.process(), stage.process()
+    now_ms = stage.redis_now_ms
+    stage.set_clock(gone, now_ms)
+    stage.make(gone)
+    stage.master.restart(saved)
+    # a snapshot may hold it, too
+    stage.master.replid = replication_id
+    stage.set_clock(heir, now_ms)
+    stage.make(heir)
+    return stage
+
+
+@shows("R3 promotion")
+def a_server_that_becomes_master_again(off: str | None) -> Stage:
+    """While it was a replica it took over the data of a master that had missed the claim; no script ran there."""
+    stage = Stage(off=off).with_pool()
+    holder, heir = stage.process(), stage.process()
+    missed = stage.master.copy_data()
+    now_ms = stage.redis_now_ms
+    for process in (holder, heir):
+        stage.set_clock(process, now_ms)
+    stage.make(holder)
+    stage.master.data = missed
+    stage.master.promote()
+    stage.cut_off(holder)
+    stage.make(heir)
+    return stage
+
+
+@shows("R3 from the moment of notice")
+def a_replica_that_ran_for_long_before_it_was_promoted(off: str | None) -> Stage:
+    """Behind one fixed address; it had missed the claim. Nobody said that there may be a failover."""
+    stage = Stage(off=off).with_pool()
+    replica = RedisModel(stage.world, "replica")
+    replica.started_s -= 1_000_000
+    replica.data = stage.master.copy_data()
+    holder, heir = stage.process(), stage.process()
+    now_ms = stage.redis_now_ms
+    stage.set_clock(holder, now_ms)
+    stage.make(holder)
+    stage.network.master = replica
+    stage.set_clock(heir, now_ms)
+    stage.make(heir)
+    return stage
+
+
+@shows("R3 identity")
+def a_server_whose_info_has_no_run_id(off: str | None) -> Stage:
+    """Nothing tells it from the server that it was before; later it is replaced by one that can be told."""
+    stage = Stage(off=off)
+    server = stage.master
+    server.info = lambda name: "" if name == "server" else f"master_replid:{'0' * 40}\r\n"
+    with contextlib.suppress(ServerUnidentified):
+        stage.with_pool()
+    saved = server.copy_data()
+    gone, heir, last = stage.process(), stage.process(), stage.process()
+    now_ms = stage.redis_now_ms
+    stage.set_clock(gone, now_ms)
+    stage.make(gone)
+    server.restart(saved)
+    stage.set_clock(heir, now_ms)
+    stage.make(heir)
+    server.info = server.section
+    stage.make(last)
+    return stage
+
+
+@shows("none: newcomers wait")
+def a_restart_that_nothing_shows(off: str | None) -> Stage:
+    stage = Stage(off=off, durability="none").with_pool()
+    saved = stage.master.copy_data()
+    gone, heir = stage.process(), stage.process()
+    stage.do(gone, lambda process: process.generator.claim())
+    for _ in range(9):
+        stage.beat(gone)
+        stage.wait(1_000)
+    used_ms = stage.redis_now_ms
+    stage.set_clock(gone, used_ms)
+    stage.make(gone)
+    stage.master.restart(saved)
+    stage.cut_off(gone)
+    stage.do(heir, lambda process: process.generator.claim())
+    stage.set_clock(heir, used_ms)
+    stage.make(heir)
+    return stage
+
+
+@shows("none: no adoption")
+def two_losses_that_nothing_shows(off: str | None) -> Stage:
+    """Ticks of 1 ms. Between the losses, the worker id of a living holder was given to a newcomer."""
+    stage = Stage(off=off, durability="none", tick_ms=1).with_pool()
+    holder, newcomer = stage.process(), stage.process()
+    stage.do(holder, lambda process: process.generator.claim())
+    for _ in range(9):
+        stage.beat(holder)
+        stage.wait(1_000)
+    stage.make(holder)
+    stage.beat(holder)
+    stage.master.wipe()
+    began_ms = stage.redis_now_ms
+    stage.begin(newcomer, lambda process: process.make(1))
+    # while it waits, its reservation is extended beyond where it begins, at 7 s
+    stage.wait(2_000)
+    stage.master.wipe()
+    stage.cut_off(newcomer)
+    for _ in range(5):
+        stage.beat(holder)
+        stage.wait(1_000)
+    for process in (holder, newcomer):
+        stage.set_clock(process, began_ms + 7_500)
+        stage.make(process)
+    return stage
+
+
+@shows("none: no late renewal")
+def a_pause_and_a_loss_that_nothing_shows(off: str | None) -> Stage:
+    """Ticks of 1 ms. The snapshot shows the lease of a holder that was asleep while its worker id was another's."""
+    stage = Stage(off=off, durability="none", tick_ms=1).with_pool()
+    asleep, other, heir = (stage.process() for _ in range(3))
+    for process in (asleep, other):
+        stage.do(process, lambda process: process.generator.claim())
+    saved = stage.master.copy_data()
+    for _ in range(7):
+        stage.wait(1_000)
+        stage.beat(other)
+    stage.do(heir, lambda process: process.generator.claim())
+    for _ in range(8):
+        stage.wait(1_000)
+        stage.beat(heir, other)
+    stage.master.restart(saved)
+    for process in (heir, other):
+        stage.cut_off(process)
+    stage.beat(asleep)
+    now_ms = stage.redis_now_ms + 1_000
+    for process in (heir, asleep):
+        stage.set_clock(process, now_ms)
+        stage.make(process)
+    return stage
+
+
+def _deleted(stage: Stage, ttl_ms: int) -> None:
+    """By a person, who makes it again at once."""
+    stage.do(stage.process(), lambda process: process.store.delete(stage.redis_now_ms))
+    stage.config = replace(
+        stage.config, ttl_ms=ttl_ms, max_clock_lead_ms=ttl_ms // 12, redis_skew_ms=ttl_ms // 12
+    )
+    stage.with_pool()
+
+
+@shows("deleted pool's floor")
+def a_pool_that_comes_back_with_a_shorter_ttl(off: str | None) -> Stage:
+    stage = Stage(off=off).with_pool()
+    holder = stage.process()
+    now_ms = stage.redis_now_ms
+    stage.set_clock(holder, now_ms)
+    stage.make(holder)
+    _deleted(stage, 600)
+    heir = stage.process()
+    stage.set_clock(heir, now_ms)
+    stage.make(heir)
+    return stage
+
+
+@shows("deleted pool's end")
+def a_pool_that_outlives_what_the_one_before_it_left(off: str | None) -> Stage:
+    """What a deleted pool leaves goes by itself; the pool that was made in its place does not."""
+    stage = Stage(off=off).with_pool()
+    holder = stage.process()
+    stage.make(holder)
+    _deleted(stage, stage.config.ttl_ms)
+    made = stage.master.data[KEY]["incarnation"]
+    stage.wait(12_000)
+    stage.make(stage.process())
+    if stage.master.data[KEY]["incarnation"] != made:
+        stage.checker.fail("the pool was gone, and newcomers waited for another floor")
+    return stage
