@@ -64,13 +64,14 @@ def _restart(sim: Simulation, name: str, *, clock_behind: bool) -> None:
     if not sim.may_forget(name):
         return
     sim.went_unnoticed()
-    data = server.data_at(sim.world.now_us - sim.lost_us(3 * sim.ttl_us))
+    lost_us = sim.lost_us(3 * sim.ttl_us)
+    saved = server.data_at(sim.world.now_us - lost_us)
     server.up = False
     sim.say("%s dies", server.name)
 
     def restart() -> None:
         sim.say("%s restarts from a snapshot", server.name)
-        server.restart(data)
+        server.restart(saved if lost_us else server.data)
         if clock_behind:
             server.started_before(random.randint(1, LONG_UPTIME_S))
         sim.somebody_comes()

@@ -282,9 +282,10 @@ class Simulation:
         self.world.run(self.heal_us)
         self._heal()
         config = self.config
-        reach_us = (
-            self.ttl_us + self.lead_us + 2 * self.skew_us + self.slack_us + 2000 * config.layout.tick_ms
-        )
+        floor_us = self.ttl_us + self.lead_us + self.skew_us + self.slack_us
+        # whoever comes waits out a floor where losses go unnoticed, after the end of a lease in a full pool
+        floors = 2 if config.durability == "none" else 1
+        reach_us = floors * floor_us + self.skew_us + 2000 * config.layout.tick_ms
         self.world.run(self.heal_us + reach_us + PATIENCE_US)
         self._check_life()
 
