@@ -72,6 +72,8 @@ class ScriptStore(ABC):
             int(config.guard_rollbacks),
         )
         self._max_events = max_events
+        # read now: a process that is forked while another thread reads a file or imports a module may wait for ever
+        self._scripts = {name: load(name) for name in SCRIPTS}
         self._keys = pool_keys(config.name)
         self.urls: Sequence[str] = ()
 
@@ -95,7 +97,7 @@ class ScriptStore(ABC):
         nonce = self._random_bytes(16).hex()
         newest = (seen.incarnation, seen.version, nonce, caller_ms, self._max_events)
         common = (*self._constants, *newest, self._config.durability)
-        reply = self.run(load(name), self._keys, (*common, *args))
+        reply = self.run(self._scripts[name], self._keys, (*common, *args))
         texts = [item.decode("utf-8", "replace") if isinstance(item, bytes) else item for item in reply]
         try:
             if texts[0] == "signature":

@@ -169,8 +169,8 @@ static PyType_Spec ids_spec = {"snowredis.runtime._tick.Ids", sizeof(Ids), 0, Py
 
 typedef struct {
     PyObject_HEAD
-    /* (start, end, ids, alive), as block.py publishes it, and what it says */
-    PyObject *block;
+    /* a Published of window.py, and what its block (start, end, ids, alive) says */
+    PyObject *published;
     Ids *ids;
     double start_s, end_s;
     long long start_ns, end_ns;
@@ -239,16 +239,16 @@ is_alive(Window *window)
 }
 
 static PyObject *
-window_get_block(PyObject *self, void *unused)
+window_get_published(PyObject *self, void *unused)
 {
-    PyObject *block;
+    PyObject *published;
     (void)unused;
     Py_BEGIN_CRITICAL_SECTION(self);
-    block = Py_XNewRef(((Window *)self)->block);
+    published = Py_XNewRef(((Window *)self)->published);
     Py_END_CRITICAL_SECTION();
-    if (block == NULL)
-        PyErr_SetString(PyExc_AttributeError, "_block");
-    return block;
+    if (published == NULL)
+        PyErr_SetString(PyExc_AttributeError, "_published");
+    return published;
 }
 
 static int
@@ -278,26 +278,61 @@ set_block(Window *window, PyObject *block)
     return 0;
 }
 
+/* The test and the stores of _supersede(), between which nothing comes in: 1, or 0 if old is not current; -1 for an error.
+   What was current is left in *before, to be released when everything is in its place. */
 static int
-window_set_block(PyObject *self, PyObject *block, void *unused)
+compare_and_set(Window *window, PyObject *old, PyObject *new, long long *mark, long long mark_ms, PyObject **before)
 {
-    Window *window = (Window *)self;
-    PyObject *before = NULL;
-    int failed;
-    (void)unused;
-    if (block == NULL) {
-        PyErr_SetString(PyExc_AttributeError, "_block");
+    Ids *emptied = window->ids;
+    if (window->published != old)
+        return 0;
+    if (mark != NULL && *mark < mark_ms)
+        *mark = mark_ms;
+    if (set_block(window, PyTuple_GetItem(new, 0)) < 0)
         return -1;
+    *before = window->published;
+    window->published = Py_NewRef(new);
+    if (emptied != NULL && emptied != window->ids)
+        STORE(emptied->next, emptied->stop);
+    return 1;
+}
+
+static PyObject *
+window_supersede(PyObject *self, PyObject *args)
+{
+    PyObject *old, *new, *marks = Py_None, *before = NULL;
+    Py_ssize_t place = 0;
+    long long mark_ms = 0, *mark = NULL;
+    Py_buffer view = {0};
+    int replaced;
+    if (!PyArg_ParseTuple(args, "OO|OnL:_supersede", &old, &new, &marks, &place, &mark_ms))
+        return NULL;
+    if (!PyTuple_Check(new) || PyTuple_Size(new) < 1) {
+        PyErr_SetString(PyExc_TypeError, "what is published is (block, ...)");
+        return NULL;
+    }
+    if (marks != Py_None) {
+        if (PyObject_GetBuffer(marks, &view, PyBUF_CONTIG) < 0) {
+            if (!PyErr_ExceptionMatches(PyExc_ValueError))
+                return NULL;
+            /* a forked child let go of its parent's marks */
+            PyErr_Clear();
+            Py_RETURN_FALSE;
+        }
+        if (place < 0 || place >= view.len / (Py_ssize_t)sizeof(long long)) {
+            PyBuffer_Release(&view);
+            PyErr_SetString(PyExc_IndexError, "there is no such mark");
+            return NULL;
+        }
+        mark = (long long *)view.buf + place;
     }
     Py_BEGIN_CRITICAL_SECTION(self);
-    failed = set_block(window, block);
-    if (!failed) {
-        before = window->block;
-        window->block = Py_NewRef(block);
-    }
+    replaced = compare_and_set((Window *)self, old == Py_None ? NULL : old, new, mark, mark_ms, &before);
     Py_END_CRITICAL_SECTION();
+    if (marks != Py_None)
+        PyBuffer_Release(&view);
     Py_XDECREF(before);
-    return failed;
+    return replaced < 0 ? NULL : PyBool_FromLong(replaced);
 }
 
 /* 1 if the clock is within the window, and this is no child that nobody told; 0 if not; -1 for an error. */
@@ -453,7 +488,7 @@ window_traverse(PyObject *self, visitproc visit, void *arg)
 {
     Window *window = (Window *)self;
     Py_VISIT(Py_TYPE(self));
-    Py_VISIT(window->block);
+    Py_VISIT(window->published);
     Py_VISIT(window->alive_owner);
     Py_VISIT(window->now);
     return 0;
@@ -469,7 +504,8 @@ window_clear(PyObject *self)
     window->start_s = 1.0;
     window->end_s = 0.0;
     forget_alive(window);
-    Py_CLEAR(window->block);
+    window->ids = NULL;
+    Py_CLEAR(window->published);
     Py_CLEAR(window->now);
     return 0;
 }
@@ -505,12 +541,14 @@ static PyMethodDef window_methods[] = {
     {"_id_now", window_id_now, METH_NOARGS, "An id of the current block, or 0."},
     {"_take_now", window_take_now, METH_O, "A list of up to count ids of the current block."},
     {"_fill_now", window_fill_now, METH_O, "Write ids of the current block into a buffer; how many."},
+    {"_supersede", window_supersede, METH_VARARGS,
+     "Make new current in the place of old, and take away the ids that old has left; False if old is not current."},
     {"_use_clock", window_use_clock, METH_O, "What to ask for the time, in s; None for the system's clock."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyGetSetDef window_getset[] = {
-    {"_block", window_get_block, window_set_block, "(start, end, ids, alive)", NULL},
+    {"_published", window_get_published, NULL, "What is current.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

@@ -8,7 +8,6 @@ need it, and not in the loop's executor, which the application may have filled.
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable
 from collections.abc import Generator as Steps
 from concurrent.futures import Future
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from snowredis.core.lanes import Wait
 from snowredis.runtime.batches import Batches, check_count
+from snowredis.runtime.thread import start_thread
 
 if TYPE_CHECKING:
     from snowredis.runtime.generator import Generator
@@ -94,7 +94,9 @@ class AsyncIds(Batches):
 
     def _step(self) -> tuple[int, Any]:
         """An id of the current tick or of a new one; or 0 and what has to be done first. Never waits for a lock."""
-        if not self._lock.acquire(blocking=False):
+        # the very one that was taken: a child that is forked in between has another
+        lock = self._lock
+        if not lock.acquire(blocking=False):
             return 0, None
         try:
             self._guard.check()
@@ -108,7 +110,7 @@ class AsyncIds(Batches):
                 return 0, None
             return an_id, decision
         finally:
-            self._lock.release()
+            lock.release()
 
     async def _ready(self) -> None:
         """Until ids can be made; one thread for all who wait. Raises what next_id() raises."""
@@ -178,7 +180,7 @@ def in_background(function: Callable[[], T]) -> Future[T]:
         except BaseException as error:  # noqa: BLE001 - it is the caller's
             future.set_exception(error)
 
-    threading.Thread(target=run, name="snowredis-async", daemon=True).start()
+    start_thread(run, "snowredis-async")
     return future
 
 

@@ -2,8 +2,10 @@
 
 Knows no store and never waits: where something has to be done first, it says what. The fast path is
 in window.py: it takes ids from a *block*, one tick's ids. This runs once a tick: it asks core.lanes what
-comes next, and publishes a new block only if the one it started from still stands. Sealing (close,
-fork, lost lease) exhausts the block's iterator itself, which also reaches a thread that has read it already.
+comes next, and publishes a new block only if the one it started from still stands, in one step with that test.
+So whatever it has computed is void if anything was published or sealed (close, fork, lost lease) meanwhile.
+Whoever publishes or seals also empties the iterator of the block before, which reaches a thread, or a frame
+below a signal handler, that has read that block already.
 """
 
 from __future__ import annotations
@@ -20,8 +22,7 @@ from snowredis.lease.model import PoolConfig
 from snowredis.runtime.clock import SYSTEM, Clock
 from snowredis.runtime.fork import ForkGuard
 from snowredis.runtime.keeper import Held, Keeper
-from snowredis.runtime.will import LANES
-from snowredis.runtime.window import SEALED, Block, Window, exhaust, make_ids
+from snowredis.runtime.window import SEALED, Block, Published, Window, make_ids
 
 SEQUENCE_STARTS = ("zero", "random", "continue")
 # a tick of 10 s must not keep next_id() from seeing a step of the clock: a block is looked at again this often
@@ -29,7 +30,7 @@ MAX_WINDOW_S = 0.25
 
 
 class State(NamedTuple):
-    """What the slow path knows of the current block; replaced together with it."""
+    """What the slow path knows of the current block; published together with it."""
 
     # of the lease that the block belongs to; serials only grow
     serial: int
@@ -41,9 +42,11 @@ class State(NamedTuple):
     first_sequence: int
     # ids of the block when it was made
     size: int
+    # ids that this generator made of the blocks before
+    made: int
 
 
-NO_STATE = State(0, Lanes((), ()), 0, -1, 0, 0)
+NO_STATE = State(0, Lanes((), ()), 0, -1, 0, 0, 0)
 
 
 class TickBlocks(Window):
@@ -53,14 +56,12 @@ class TickBlocks(Window):
         "_clock",
         "_config",
         "_guard",
-        "_ids_made",
         "_keeper",
         "_lock",
         "_random",
         "_rules",
         "_sequence_bound",
         "_sequence_start",
-        "_state",
     )
 
     def __init__(
@@ -91,19 +92,21 @@ class TickBlocks(Window):
         self._random = random.Random(seed)
         self._lock = threading.RLock()
         self._use_clock(None if clock is SYSTEM else clock.time)
-        self._block = SEALED
-        self._state = NO_STATE
-        self._ids_made = 0
+        self._supersede(None, Published(SEALED, NO_STATE, {}))
 
     @property
     def layout(self) -> Layout:
         return self._config.layout
 
     @property
+    def _state(self) -> State:
+        state: State = self._published.state
+        return state
+
+    @property
     def ids_made(self) -> int:
         """How many ids this generator made so far, about: those of a sealed block may count."""
-        block, state = self._block, self._state
-        return self._ids_made + max(0, state.size - operator.length_hint(block[2]))
+        return _made(self._published)
 
     def _note_clock_back(self, behind_ms: float, step: str) -> None:
         """Called when another namespace is in use because of it."""
@@ -115,7 +118,9 @@ class TickBlocks(Window):
         Answers (id, None), or (0, a decision), "claim" among them.
         """
         with self._lock:
-            block, state = self._block, self._state
+            # before the lease is looked at: whoever takes that away seals next, and this is not current any more
+            published = self._published
+            block, state = published.block, published.state
             held = self._keeper.held
             if held is None:
                 self._seal()
@@ -133,13 +138,12 @@ class TickBlocks(Window):
             if state.serial == held.serial and state.from_tick <= now_ms // layout.tick_ms <= state.tick:
                 # another thread was here first, or a long tick goes on
                 for an_id in block[2]:
-                    window_end_s = self._window_end_s(state.tick, now_ns)
-                    if self._block is block:
-                        self._block = (block[0], window_end_s, block[2], block[3])
+                    going_on = (block[0], self._window_end_s(state.tick, now_ns), block[2], block[3])
+                    self._supersede(published, Published(going_on, state, {}))
                     return an_id, None
             decision = decide(lanes, now_ms, held.lease.until, layout.tick_ms, self._rules)
             if isinstance(decision, Emit) and not only_claim:
-                an_id = self._publish(block, state, held, lanes, decision, now_ns)
+                an_id = self._publish(published, held, lanes, decision, now_ns)
                 if an_id:
                     return an_id, None
                 # a signal handler was quicker: look again
@@ -148,16 +152,20 @@ class TickBlocks(Window):
                 return 0, None
             return 0, decision
 
-    def _publish(self, block: Block, state: State, held: Held, lanes: Lanes, emit: Emit, now_ns: int) -> int:
-        """Make the block of *emit* current and take its first id; 0 if *block* is not current any more."""
+    def _publish(self, published: Published, held: Held, lanes: Lanes, emit: Emit, now_ns: int) -> int:
+        """Make the block of *emit* current and take its first id; 0 if *published* is not current any more.
+
+        The will, if there is one, has the mark before anybody can have the ids.
+        """
         layout, (lane, tick) = self._config.layout, emit
+        state: State = published.state
         if tick > layout.max_tick:
             raise LayoutError(
                 f"the layout's {layout.timestamp_bits} timestamp bits are used up since {layout.end}; no id was made. "
                 "Move to a layout with more timestamp bits or a later epoch."
             )
-        left = operator.length_hint(block[2])
-        first = self._first_sequence(state, left)
+        made = _made(published)
+        first = self._first_sequence(state, made - state.made)
         worker = held.lease.worker
         low = layout.compose(
             tick=tick, datacenter=self._config.datacenter, backup=lane, worker=worker, sequence=first
@@ -169,10 +177,16 @@ class TickBlocks(Window):
         ids = make_ids(low, low + size * step, step)
         # a borrowed tick begins ahead of the clock; its block is current from the clock's tick on
         from_tick = min(tick, layout.tick_at(now_ns // 1_000_000))
-        new_block = (layout.ms_at(from_tick) / 1000, self._window_end_s(tick, now_ns), ids, self._guard.alive)
-        new_state = State(held.serial, lanes.using(lane, tick), from_tick, tick, first, size)
-        made = max(0, state.size - left)
-        if not self._swap(block, state, held, new_block, new_state, made):
+        block: Block = (
+            layout.ms_at(from_tick) / 1000,
+            self._window_end_s(tick, now_ns),
+            ids,
+            self._guard.alive,
+        )
+        used = lanes.using(lane, tick)
+        new = Published(block, State(held.serial, used, from_tick, tick, first, size, made), {})
+        mark = () if held.marks is None else (held.marks, lane, layout.ms_at(used.opens[lane]))
+        if not self._supersede(published, new, *mark):
             return 0
         an_id = next(ids, 0)
         if state.serial == held.serial and state.lanes.current != lane:
@@ -180,55 +194,26 @@ class TickBlocks(Window):
             self._note_clock_back(behind_ms, "namespace")
         return an_id
 
-    def _swap(
-        self, block: Block, state: State, held: Held | None, new_block: Block, new_state: State, made: int
-    ) -> bool:
-        """Replace block and state together, unless something came in since they were read.
-
-        The will, if there is one, has the mark before anybody can have the ids. From the test to the last
-        store there is no call and no backward jump: no signal handler, and under
-        the GIL no thread, can come in between. Free-threaded builds hold the lock.
-        """
-        marks, place, mark_ms = None, 0, 0
-        if held is not None and self._keeper.will is not None:
-            marks, lane = self._keeper.will.marks, new_state.lanes.current
-            place = held.serial % 2 * LANES + lane
-            mark_ms = self._config.layout.ms_at(new_state.lanes.opens[lane])
-        if (
-            self._block is not block
-            or self._state is not state
-            or (held is not None and self._keeper.held is not held)
-        ):
-            return False
-        if marks is not None:
-            marks[place] = mark_ms
-        self._block = new_block
-        self._state = new_state
-        self._ids_made += made
-        return True
-
     def _window_end_s(self, tick: int, now_ns: int) -> float:
         """When the slow path has to look again: at the end of the tick, and now and then in a long one."""
         layout = self._config.layout
         end_s = layout.ms_at(tick + 1) / 1000
         return min(end_s, max(now_ns / 1e9, layout.ms_at(tick) / 1000) + MAX_WINDOW_S)
 
-    def _first_sequence(self, state: State, left: int) -> int:
+    def _first_sequence(self, state: State, made: int) -> int:
         if self._sequence_start == "random":
             return self._random.randrange(self._sequence_bound)
         if self._sequence_start == "continue":
-            return (state.first_sequence + max(0, state.size - left)) % self._sequence_bound
+            return (state.first_sequence + made) % self._sequence_bound
         return 0
 
     def _seal(self) -> None:
         """No more ids from the current block, not even for a thread that has read it already."""
         while True:
-            block, state = self._block, self._state
-            made = max(0, state.size - operator.length_hint(block[2]))
+            published = self._published
             # what the lanes were used for must stay known
-            sealed = state._replace(from_tick=0, tick=-1, size=0)
-            if self._swap(block, state, None, SEALED, sealed, made):
-                exhaust(block[2])
+            state = published.state._replace(from_tick=0, tick=-1, size=0, made=_made(published))
+            if self._supersede(published, Published(SEALED, state, {})):
                 return
 
     def _marks(self, held: Held) -> tuple[int, ...] | None:
@@ -247,9 +232,14 @@ class TickBlocks(Window):
 
     def _forget(self, seed: bytes) -> None:
         """In a forked child: nothing of the parent's block is left, and no lock is held."""
-        ids = self._block[2]
         self._lock = threading.RLock()
-        self._block, self._state = SEALED, NO_STATE
-        exhaust(ids)
-        self._ids_made = 0
+        # published after whatever the parent was about to publish, so that a call that goes on here cannot
+        while not self._supersede(self._published, Published(SEALED, NO_STATE, {})):
+            pass
         self._random.seed(seed)
+
+
+def _made(published: Published) -> int:
+    """How many ids were made by the time, those of *published* included."""
+    state: State = published.state
+    return state.made + max(0, state.size - operator.length_hint(published.block[2]))

@@ -40,11 +40,14 @@ class Deadlines:
         """Claim, or wait a little and let the caller ask again."""
         ids = self._generator
         waited_s = self._waited_s()
+        if ids._skewed is not None and ids._clock.monotonic() < ids._claim_again_s:
+            # refused a moment ago, and Redis is not to be asked for every id
+            raise ids._skewed
         if waited_s < self._ask_again_after_s:
             ids._sleep(self._ask_again_after_s - waited_s)
             return
         try:
-            settling_ms = ids._keeper.claim(wait_ms=ids._config.floor_ms).settling_ms
+            settling_ms = ids._keeper.claim(wait_ms=ids._longest_wait_ms).settling_ms
         except (PoolExhausted, StoreUnavailable) as error:
             if isinstance(error, PoolExhausted) and waited_s < ids._claim_timeout_s:
                 self._ask_again_after_s = waited_s + max(0.01, min(RETRY_S, error.next_expiry_ms / 1000))
@@ -53,15 +56,16 @@ class Deadlines:
                 raise LeaseLost(ids.pool, ids._keeper.lost_worker, str(error)) from error
             raise
         except ClockMovedBack as error:
-            raise ClockSkewed(-error.behind_ms, ids._config.floor_ms) from error
+            raise self._skewed(error.behind_ms, ids._longest_wait_ms) from error
         if not settling_ms:
             ids._start_heartbeat()
             return
         self._tell(ids._keeper.floor_ms - ids._clock.time_ns() // 1_000_000)
         if waited_s > 2 * ids._config.floor_ms / 1000 + 1:
             raise LeaseExpired(ids.pool, -1, "Redis keeps losing its state")
-        # the floor may be raised once more meanwhile, so look now and then
-        self._ask_again_after_s = waited_s + min(settling_ms / 1000, 1.0)
+        # the floor may be raised once more meanwhile, so look now and then; more often than what is guarded
+        # against rollbacks takes for a silence
+        self._ask_again_after_s = waited_s + min(settling_ms, 1000, ids._config.heartbeat_ms) / 1000
 
     def wait_for_opening(self, ms: float) -> None:
         ids = self._generator
@@ -69,7 +73,7 @@ class Deadlines:
         limit_ms = 2 * ids._config.floor_ms + ids._config.layout.tick_ms
         if ms > limit_ms:
             ids._give_back()
-            raise ClockSkewed(-int(ms), limit_ms)
+            raise self._skewed(int(ms), limit_ms)
         self._waited_s()
         self._tell(ms)
         held = ids._keeper.held
@@ -77,6 +81,13 @@ class Deadlines:
         if held is not None and not ids._clock.background and not ids._keeper.just_renewed():
             ids._renew_in_need()
         ids._sleep(ms / 1000)
+
+    def _skewed(self, behind_ms: int, limit_ms: int) -> ClockSkewed:
+        """The error, kept for the calls that come next."""
+        ids = self._generator
+        ids._skewed = ClockSkewed(-behind_ms, limit_ms)
+        ids._claim_again_s = ids._clock.monotonic() + RETRY_S
+        return ids._skewed
 
     def _tell(self, ms: float) -> None:
         ids = self._generator

@@ -30,7 +30,8 @@ class ExitHook:
         self._held: dict[Closable, int] = {}
         self._registered = False
         self._armed_pid = 0
-        self._lock = threading.Lock()
+        # a signal handler may make a generator while its thread is making one
+        self._lock = threading.RLock()
 
     def watch(self, member: Closable) -> None:
         """Close *member* at exit if it still exists then."""
@@ -42,7 +43,7 @@ class ExitHook:
             self._members.add(member)
 
     def _after_fork(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def arm(self) -> None:
         """In a child of multiprocessing, which ends without atexit: be the last of its own finalizers."""

@@ -19,7 +19,7 @@ MADV_WIPEONFORK = 18
 
 class Forkable(Protocol):
     def after_fork(self) -> None:
-        """Make a child's copy harmless: new locks, no lease, no ids left. Must not block or raise."""
+        """Make a child's copy harmless: new locks, no lease, no ids left. Must not block or raise; may run twice."""
 
 
 class ForkGuard:
@@ -31,7 +31,8 @@ class ForkGuard:
         self._page: Any = None
         self._pid = 0
         self._members: weakref.WeakSet[Forkable] = weakref.WeakSet()
-        self._lock = threading.Lock()
+        # a signal handler may make a generator while its thread is making one
+        self._lock = threading.RLock()
 
     def watch(self, member: Forkable) -> None:
         """Tell *member* about every fork from now on."""
@@ -42,7 +43,7 @@ class ForkGuard:
 
     def _start(self) -> None:
         self._pid = os.getpid()
-        os.register_at_fork(after_in_child=self.recover)
+        os.register_at_fork(after_in_child=self._after_fork)
         try:
             import ctypes
             import mmap
@@ -60,15 +61,25 @@ class ForkGuard:
         if not self.alive or (self._page is None and os.getpid() != self._pid):
             self.recover()
 
+    def _after_fork(self) -> None:
+        # unless a hook that ran before this one made an id, which made this child harmless: it has a lease by now
+        if not self.alive or os.getpid() != self._pid:
+            self.recover()
+
     def recover(self) -> None:
         """Runs in the child, in its only thread."""
-        self._lock = threading.Lock()
-        self._pid = os.getpid()
+        self._lock = threading.RLock()
         self.generation += 1
-        if self._page is not None:
-            self._page[0] = 1
+        generation = self.generation
         for member in list(self._members):
+            # a signal handler that made an id meanwhile has done all of this, and has a lease by now
+            if self.generation != generation:
+                return
             member.after_fork()
+        self._pid = os.getpid()
+        # last: until then, whoever wants an id in a handler finds that this is a child
+        if self._page is not None and self.generation == generation:
+            self._page[0] = 1
 
 
 GUARD = ForkGuard()

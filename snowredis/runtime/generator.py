@@ -53,6 +53,7 @@ class Generator(AsyncIds):
 
     __slots__ = (
         "__weakref__",
+        "_claim_again_s",
         "_claim_timeout_s",
         "_closed",
         "_suspended",
@@ -62,6 +63,7 @@ class Generator(AsyncIds):
         "_noted",
         "_random_bytes",
         "_replace_again_s",
+        "_skewed",
     )
 
     def __init__(
@@ -92,7 +94,8 @@ class Generator(AsyncIds):
         self._closed = self._suspended = self._failing = False
         self._heartbeat: Heartbeat | None = None
         self._last_rate = (clock.monotonic(), 0)
-        self._replace_again_s = -1e9
+        self._replace_again_s = self._claim_again_s = -1e9
+        self._skewed: ClockSkewed | None = None
         self._noted: Lanes | None = None
         self._readying = None
         guard.watch(self)
@@ -149,6 +152,11 @@ class Generator(AsyncIds):
     def _ended(self) -> bool:
         return self._closed or self._suspended
 
+    @property
+    def _longest_wait_ms(self) -> int:
+        """How much later than now a worker id that is claimed may begin: a floor, to the end of its tick."""
+        return self._config.floor_ms + self._config.layout.tick_ms
+
     def make_ready(self) -> None:
         self._next_slow(only_claim=True)
 
@@ -185,11 +193,18 @@ class Generator(AsyncIds):
                 deadline.claim()
 
     def _extend(self) -> None:
-        """The clock is at or past the end of the reservation."""
+        """The tick that comes next is at or past the end of the reservation."""
         held = self._keeper.held
         if held is None:
             return
         if self._keeper.just_renewed():
+            now_ms = self._clock.time_ns() // 1_000_000
+            if self.layout.tick_at(now_ms) < held.lease.until:
+                # borrowed ahead of the clock, which is right: each renewal lets it go a little further
+                wait = Wait(min(self._config.heartbeat_ms / 10, self.layout.tick_ms), clock_back=False)
+                self._note_wait(wait)
+                self._sleep(wait.ms / 1000)
+                return
             limit_ms = self._config.ttl_ms + self._config.max_clock_lead_ms
             raise ClockSkewed(self._keeper.clock_offset_ms(), limit_ms)
         self._renew_in_need()
@@ -283,11 +298,11 @@ class Generator(AsyncIds):
         with self._lock:
             if self._heartbeat is not None or self._closed or not self._clock.background:
                 return
-            self._heartbeat = Heartbeat(
-                self, self._beat_after_s(), f"snowredis-{self.pool}", self._keeper.abandon
-            )
-        self._heartbeat.start()
-        EXIT.arm()
+            heartbeat = Heartbeat(self, self._beat_after_s(), f"snowredis-{self.pool}", self._keeper.abandon)
+            self._heartbeat = heartbeat
+        if self._heartbeat is heartbeat:
+            heartbeat.start()
+            EXIT.arm()
 
     def _beat_after_s(self) -> float:
         # a little apart, so that workers that started together do not beat together
@@ -301,16 +316,13 @@ class Generator(AsyncIds):
         """
         self._guard.check()
         try:
-            if self._keeper.held is not None:
-                if self._renew_or_move():
-                    if self._failing:
-                        self._failing = False
-                        log.warning("pool %s: Redis answers again", self.pool)
-                    return self._beat_after_s()
-                with self._lock:
-                    self._seal()
+            if self._keeper.held is not None and self._renew_or_move():
+                if self._failing:
+                    self._failing = False
+                    log.warning("pool %s: Redis answers again", self.pool)
+                return self._beat_after_s()
             if not (self._closed or self._suspended):
-                settling_ms = self._keeper.claim(wait_ms=self._config.floor_ms).settling_ms
+                settling_ms = self._keeper.claim(wait_ms=self._longest_wait_ms).settling_ms
                 if self.closed or self._suspended:
                     # close() or suspend() came in between and found nothing to give back
                     self._give_back()
@@ -336,6 +348,11 @@ class Generator(AsyncIds):
             if not self._move():
                 raise
             return True
+        finally:
+            if self._keeper.held is None:
+                # lost: at once, not when the tick ends
+                with self._lock:
+                    self._seal()
 
     def _stats(self) -> str:
         """ids made, ids a second since the last call, clock offset in ms, namespace, clock-backs."""
@@ -367,12 +384,15 @@ class Generator(AsyncIds):
             as close().
         """
         self._guard.check()
-        self._suspended = True
+        self._suspended, self._keeper.accepting = True, False
         self._give_back()
+        self._keeper.forget_claims()
 
     def resume(self) -> None:
         """Go on after suspend(): the next id claims a worker id. Does nothing if it was not suspended."""
-        self._suspended = False
+        if self._suspended:
+            self._keeper.forget_claims()
+            self._suspended, self._keeper.accepting = False, not self._closed
 
     def close(self) -> None:
         """Stop making ids and give the worker id back. Idempotent, never raises.
@@ -382,7 +402,7 @@ class Generator(AsyncIds):
             again when its lease ends.
         """
         self._guard.check()
-        self._closed = True
+        self._closed, self._keeper.accepting = True, False
         heartbeat, self._heartbeat = self._heartbeat, None
         if heartbeat is not None:
             heartbeat.stop()
@@ -391,10 +411,12 @@ class Generator(AsyncIds):
 
     def after_fork(self) -> None:
         """In a forked child: forget the parent's lease; the first next_id() claims another worker id."""
+        # in this order: a call that goes on here finds neither a lease nor what it was about to replace
+        self._keeper.after_fork()
         self._forget(self._random_bytes(8))
         self._heartbeat = None
         self._readying = None
-        self._keeper.after_fork()
+        self._skewed = None
 
     def __enter__(self) -> Self:
         return self

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from snowredis.runtime.exit import EXIT
+from snowredis.runtime.thread import start_thread
 
 log = logging.getLogger("snowredis")
 
@@ -25,12 +26,12 @@ class Heartbeat:
         self._stopped = threading.Event()
         self._gone = gone
         self._ref = weakref.ref(beating)
-        self._thread = threading.Thread(target=self._run, args=(first_s,), name=name, daemon=True)
+        self._first_s, self._name = first_s, name
 
     def start(self) -> bool:
         """Whether the thread could be started; without one, renewals happen inside next_id()."""
         try:
-            self._thread.start()
+            start_thread(lambda: self._run(self._first_s), self._name)
         except RuntimeError as error:
             log.warning("no heartbeat thread (%s): leases are renewed only while ids are made", error)
             return False

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
+import itertools
 import logging
 import os
 import socket
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from snowredis.errors import ClockMovedBack, LeaseExpired, SnowredisError, StoreUnavailable
+from snowredis.errors import ClockMovedBack, LayoutMismatch, LeaseExpired, SnowredisError, StoreUnavailable
 from snowredis.lease.model import (
     NOTHING_MADE,
     Answer,
@@ -27,6 +27,7 @@ from snowredis.lease.model import (
     Seen,
     Store,
     check_status,
+    owner_text,
 )
 from snowredis.runtime.clock import Clock
 from snowredis.runtime.counts import Counts
@@ -69,7 +70,12 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A lease with what must stay secret and what only the keeper needs."""
+    """A lease with what must stay secret and what only the keeper needs.
+
+    Attributes:
+        serial: counts the claims of this process, and of those that it was forked from.
+        marks: where a lane's mark is noted down for the parent before its ids can be had; None if nowhere.
+    """
 
     serial: int
     token: str
@@ -77,6 +83,7 @@ class Held:
     sent: str
     lanes_ms: tuple[int, ...]
     lease: Lease
+    marks: memoryview | None = None
 
 
 class Claimed(NamedTuple):
@@ -87,7 +94,13 @@ class Claimed(NamedTuple):
 
 
 class Keeper:
-    """One per generator."""
+    """One per generator.
+
+    A signal handler may fork, or suspend the generator, in the middle of every method here; the rest of the method
+    then runs in the child, or after the suspension, with what it had learned before. So every lease carries the
+    serial of its claim, which is taken before anything of the request is made, and counts only if that is not
+    below ``_oldest``: a fork and a suspension raise it, and whatever is stored late is void.
+    """
 
     def __init__(
         self, store: Store, clock: Clock, label: str, random_bytes: Callable[[int], bytes], guard: ForkGuard
@@ -99,13 +112,17 @@ class Keeper:
         self._random_bytes = random_bytes
         self._config = store.config
         self._lock = threading.RLock()
-        self._busy = False
-        self._serial = 0
+        # the lock, while this process talks to the store
+        self._busy: Any = None
+        self._serials = itertools.count(1)
+        self._oldest = 0
+        self._held: Held | None = None
+        # whether a worker id may be claimed: not while suspended, and not after the end
+        self.accepting = True
         self._claim_token = ""
         self._owner, self._owner_pid = "", 0
         self._common_right: dict[str, Any] = {}
         self.counts = Counts()
-        self.held: Held | None = None
         # where it is written down for the parent, if that wants to know
         self.will: Will | None = None
         self.seen = Seen()
@@ -123,13 +140,34 @@ class Keeper:
     def store(self) -> Store:
         return self._store
 
+    @property
+    def held(self) -> Held | None:
+        """The lease that ids may be made of."""
+        held = self._held
+        return held if held is not None and held.serial >= self._oldest else None
+
+    def _hold(self, held: Held) -> None:
+        if held.serial >= self._oldest:
+            self._held = held
+
     def after_fork(self) -> None:
         """In the child: nothing of the parent's lease is left, and no lock is held."""
+        self._oldest = next(self._serials)
+        will, self.will = self.will, None
+        if will is not None:
+            will.forget()
         self._lock = threading.RLock()
-        self._busy = False
-        self.held = self.will = None
+        self._held = None
         self._claim_token = self._owner = ""
         self.counts = Counts()
+
+    def forget_claims(self) -> None:
+        """Whatever was claimed or asked for is void, also a claim whose answer is still to come; suspend() needs that.
+
+        A clone of this machine would present the same token and be given the same lease.
+        """
+        self._oldest = next(self._serials)
+        self._claim_token = ""
 
     @contextlib.contextmanager
     def _exclusively(self) -> Iterator[None]:
@@ -141,24 +179,27 @@ class Keeper:
         lock, and a finalizer in the other thread may wait for that one.
         """
         lock = self._lock
-        if not lock.acquire(timeout=LOCK_LIMIT_S):
-            raise StoreUnavailable(
-                self._store.where,
-                f"another thread has been talking to Redis for over {LOCK_LIMIT_S:.0f} s",
-            )
+        while not lock.acquire(timeout=LOCK_LIMIT_S):
+            if lock is self._lock:
+                raise StoreUnavailable(
+                    self._store.where,
+                    f"another thread has been talking to Redis for over {LOCK_LIMIT_S:.0f} s",
+                )
+            # forked since it was read, and the thread that held it is not in this child
+            lock = self._lock
         try:
-            if self._busy:
+            if self._busy is lock:
                 raise StoreUnavailable(
                     self._store.where,
                     "a signal handler or finalizer asked for an id while this very thread was talking to Redis",
                 )
-            self._busy = True
+            self._busy = lock
             try:
                 yield
             finally:
-                # a fork in between gave the child a new lock and cleared the flag for it
-                if lock is self._lock:
-                    self._busy = False
+                # in a child that was forked in between there is another lock, which may be in use by now
+                if self._busy is lock:
+                    self._busy = None
         finally:
             lock.release()
 
@@ -179,9 +220,8 @@ class Keeper:
         # read first: of a fork in between, the child's next call finds another pid
         pid = os.getpid()
         if not self._owner or self._owner_pid != pid:
-            label = self._label or THIS.label
-            who = {"host": socket.gethostname()[:100], "pid": pid, "label": label[:100]}
-            self._owner, self._owner_pid = json.dumps(who, separators=(",", ":")), pid
+            text = owner_text(socket.gethostname(), pid, self._label or THIS.label)
+            self._owner, self._owner_pid = text, pid
         return self._owner
 
     def claim(self, *, wait_ms: int, instead_of: int = 0) -> Claimed:
@@ -196,12 +236,13 @@ class Keeper:
             was used at later times than this host's clock shows.
         """
         with self._exclusively():
+            # first: a fork from here on makes this claim void
+            serial = next(self._serials)
             replaced = self.held
-            if replaced is not None and replaced.serial != instead_of:
+            if not self.accepting or (replaced is not None and replaced.serial != instead_of):
                 return Claimed()
-            generation = self._guard.generation
             # R6: made here, so after any fork; R5: kept until it is answered
-            self._claim_token = self._claim_token or self._fresh_token()
+            self._claim_token = self._claim_token or self._fresh_name()
             token, asked_ms = self._claim_token, self._now_ms()
             layout = self._config.layout
             request = ClaimRequest(
@@ -213,10 +254,13 @@ class Keeper:
             )
             if replaced is None:
                 self._intend(token)
-            answer = self._ask_twice(lambda: self._store.claim(request, self.seen))
             self._guard.check()
-            if self._guard.generation != generation:
-                # this is a child now, and the answer was its parent's
+            if serial < self._oldest:
+                return Claimed()
+            answer = self._ask_twice(lambda: self._store.claim(request, self.seen), serial)
+            self._guard.check()
+            if serial < self._oldest:
+                # this is a child now and the answer was its parent's, or the generator was suspended
                 return Claimed()
             if answer.status != "ok" and replaced is None:
                 self._clear_will()
@@ -229,7 +273,6 @@ class Keeper:
                 raise ClockMovedBack(int(answer.rest[0]), "backup")
             worker, until_ms, lanes = int(answer.rest[0]), int(answer.rest[1]), answer.rest[2]
             lanes_ms = tuple(map(int, lanes.split(",")))
-            self._serial += 1
             lease = Lease(
                 pool=self._config.name,
                 worker=worker,
@@ -242,27 +285,31 @@ class Keeper:
             )
             self._renewed_at_s = self._clock.monotonic()
             self.lost_worker = None
-            fresh = Held(self._serial, token, "", "", lanes_ms, lease)
+            fresh = Held(serial, token, "", "", lanes_ms, lease)
             # before anybody can make an id with it
-            self._write_will(fresh, NOTHING_MADE, fresh=True)
-            self.held = fresh
+            marks = self._write_will(fresh, NOTHING_MADE, fresh=True)
+            self._hold(replace(fresh, marks=marks))
             self.counts.claims += 1
         log.info("pool %s: claimed worker id %d", self._config.name, worker)
         return Claimed(replaced=replaced)
 
-    def _write_will(self, held: Held, stats: str, *, fresh: bool = False) -> None:
+    def _write_will(self, held: Held, stats: str, *, fresh: bool = False) -> memoryview | None:
         if fresh:
             self._begin_will()
-        if self.will is not None:
-            right = {"worker": held.lease.worker, "token": held.token, "tip": held.tip, "sent": held.sent}
-            self.will.write(held.serial, self._common_right | right | {"stats": stats}, fresh=fresh)
+        will = self.will
+        # of a lease that could not be written down at first, nobody noted what was used since
+        if will is None or (held.marks is None and not fresh):
+            return None
+        right = {"worker": held.lease.worker, "token": held.token, "tip": held.tip, "sent": held.sent}
+        return will.write(self._common_right | right | {"stats": stats}, fresh=fresh)
 
     def _intend(self, token: str) -> None:
         """Note that a claim is under way: whoever is killed before the answer may have a worker id all the same."""
         self._begin_will()
-        if self.will is not None:
+        will = self.will
+        if will is not None:
             right = {"worker": UNKNOWN_WORKER, "token": token, "owner": self._who(), "stats": NOTHING_MADE}
-            self.will.write(self._serial + 1, self._common_right | right, fresh=True)
+            will.write(self._common_right | right, fresh=True)
 
     def _begin_will(self) -> None:
         # only with a fresh lease: of another, nobody noted down what was used before
@@ -273,20 +320,24 @@ class Keeper:
                 self.will = THIS.wills.new_will()
 
     def _clear_will(self) -> None:
-        if self.will is not None:
-            self.will.clear()
+        will = self.will
+        if will is not None:
+            will.clear()
 
-    def _fresh_token(self) -> str:
-        """128 random bits, hex. The clocks are mixed in: two clones of a machine may share their random state."""
+    def _fresh_name(self) -> str:
+        """128 random bits, hex, for a claim or a renewal.
+
+        The clocks are mixed in: two clones of a machine may share their random state.
+        """
         seed = f"{self._random_bytes(16).hex()} {self._clock.time_ns()} {self._clock.monotonic()!r}"
         return hashlib.sha256(seed.encode()).hexdigest()[:32]
 
-    def _ask_twice(self, ask: Callable[[], Answer]) -> Answer:
+    def _ask_twice(self, ask: Callable[[], Answer], serial: int) -> Answer:
         """A connection that went stale while idle shows only when it is used: a second attempt gets a new one."""
         try:
             return ask()
         except StoreUnavailable as error:
-            if type(error) is not StoreUnavailable:
+            if type(error) is not StoreUnavailable or serial < self._oldest:
                 raise
             return ask()
 
@@ -303,11 +354,10 @@ class Keeper:
             held = self.held
             if held is None:
                 return False
-            generation = self._guard.generation
             if not held.sent:
-                held = replace(held, sent=self._random_bytes(8).hex())
+                held = replace(held, sent=self._fresh_name())
                 self._write_will(held, stats)
-                self.held = held
+                self._hold(held)
             asked_ms = self._now_ms()
             request = RenewRequest(
                 worker=held.lease.worker,
@@ -321,30 +371,30 @@ class Keeper:
                 owner=self._who(),
             )
             began_s = self._clock.monotonic()
+            self._guard.check()
+            if held.serial < self._oldest:
+                # under a name of this child's own it would end the lease of its parent
+                return False
             try:
                 answer = self._store.renew(request, self.seen)
+                self._guard.check()
+                if held.serial < self._oldest:
+                    # this is a child now, or the generator was suspended
+                    return False
+                self._learn(answer, asked_ms)
+            except LayoutMismatch as error:
+                # R9: whoever made the pool anew did not count with what this lease has reserved
+                self._lose(held, str(error))
+                raise
             except SnowredisError as error:
                 self.counts.renewals_failed += 1
                 # counted from the end: an attempt may have taken all its time
                 self._tried_at_s = self._clock.monotonic()
                 self.last_error = error
                 raise
-            self._guard.check()
-            if self._guard.generation != generation:
-                return False
-            self._learn(answer, asked_ms)
             self.last_error = None
             if answer.status == "lost":
-                self.held = None
-                self._clear_will()
-                self.counts.leases_lost += 1
-                self.lost_worker = held.lease.worker
-                log.warning(
-                    "pool %s: lost worker id %d: %s; claiming another",
-                    self._config.name,
-                    held.lease.worker,
-                    answer.rest[0],
-                )
+                self._lose(held, f"{answer.rest[0]}; claiming another")
                 return False
             self.counts.renewals += 1
             self.counts.round_trip_s = self._clock.monotonic() - began_s
@@ -359,12 +409,21 @@ class Keeper:
             self._renewed_at_s = self._clock.monotonic()
             held = replace(held, tip=held.sent, sent="", lease=lease)
             self._write_will(held, stats)
-            self.held = held
+            self._hold(held)
             if answer.rest[1] == "1":
                 log.warning(
                     "pool %s: Redis lost its state; worker id %d goes on", self._config.name, lease.worker
                 )
             return True
+
+    def _lose(self, held: Held, why: str) -> None:
+        now = self._held
+        if now is not None and now.serial == held.serial:
+            self._held = None
+        self._clear_will()
+        self.counts.leases_lost += 1
+        self.lost_worker = held.lease.worker
+        log.warning("pool %s: lost worker id %d: %s", self._config.name, held.lease.worker, why)
 
     def renew_in_need(self, stats: str) -> bool:
         """Renew from within next_id(): the reservation ran out. At most one attempt each RETRY_S.
@@ -420,7 +479,9 @@ class Keeper:
         """
         try:
             with self._exclusively():
-                held, self.held = self.held, None
+                held = self.held
+                if self._held is held:
+                    self._held = None
                 return held
         except StoreUnavailable:
             return None
@@ -429,6 +490,10 @@ class Keeper:
         """Give *held*, detached or replaced before, back. Blocks for one round trip; never raises."""
         try:
             with self._exclusively():
+                self._guard.check()
+                if held.serial < self._oldest:
+                    # forked since it was detached: it is the parent's, and the marks may be this child's
+                    return
                 asked_ms = self._now_ms()
                 request = ReleaseRequest(
                     worker=held.lease.worker,
@@ -440,7 +505,7 @@ class Keeper:
                     stats=stats,
                 )
                 self._learn(self._store.release(request, self.seen), asked_ms)
-                if self.held is None:
+                if self._held is None:
                     self._clear_will()
             log.info("pool %s: released worker id %d", self._config.name, held.lease.worker)
         except Exception as error:  # noqa: BLE001 - whoever stops is not to be stopped by it

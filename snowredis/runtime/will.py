@@ -12,6 +12,7 @@ hands it to executor.py.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import mmap
@@ -21,6 +22,7 @@ from typing import Any
 
 from snowredis.core.presets import layout_spec
 from snowredis.lease.model import Store
+from snowredis.runtime.fork import GUARD
 
 log = logging.getLogger("snowredis")
 
@@ -40,45 +42,69 @@ WILL_BYTES = HEADER_BYTES + 2 * TEXT_BYTES + 2 * MARKS_BYTES
 class Will:
     """One generator's part of the page, in the child. One writer at a time: whoever talks to the store.
 
-    Attributes:
-        marks: ms of each lane's first unused tick, 0 for a lane never used. Those of the lease with serial s
-            begin at (s % 2) * LANES; they may be stored from anywhere, and only ever grow within a lease.
+    A process that this child forks shares the page, too, and may be in the middle of any of these methods: it
+    calls forget(), after which a store is an error, and no store comes in the child of a child.
     """
 
-    __slots__ = ("_header", "_page", "_texts", "_turn", "_wills", "marks")
+    __slots__ = ("_header", "_page", "_row", "_rows", "_texts", "_turn", "_wills")
 
     def __init__(self, wills: Wills, page: memoryview) -> None:
         self._wills, self._page = wills, page
         self._header = page[:HEADER_BYTES].cast("q")
         self._texts = [page[HEADER_BYTES + i * TEXT_BYTES :][:TEXT_BYTES] for i in (0, 1)]
-        self.marks = page[HEADER_BYTES + 2 * TEXT_BYTES :].cast("q")
-        self._turn = 0
+        marks = page[HEADER_BYTES + 2 * TEXT_BYTES :].cast("q")
+        self._rows = [marks[i * LANES :][:LANES] for i in (0, 1)]
+        self._turn = self._row = 0
 
-    def write(self, serial: int, right: dict[str, Any], *, fresh: bool) -> None:
-        """Say by what right which worker id is held; of a *fresh* lease no lane was used yet."""
-        row = serial % 2
-        if fresh:
-            self.marks[row * LANES : (row + 1) * LANES] = memoryview(bytes(MARKS_BYTES)).cast("q")
+    def write(self, right: dict[str, Any], *, fresh: bool) -> memoryview | None:
+        """Say by what right which worker id is held; of a *fresh* lease no lane was used yet.
+
+        Returns:
+            where its marks belong: ms of each lane's first unused tick, 0 for a lane never used. They may be
+            stored from anywhere, and only ever grow within a lease. None if nothing could be written down.
+        """
+        # of a fresh lease never the row that what is written there now belongs to
+        row = self._row ^ fresh
         text = json.dumps(right | {"row": row}).encode()
         if len(text) > TEXT_BYTES:
             log.debug(
                 "a will of %d bytes does not fit; the lease ends by its ttl if we are killed", len(text)
             )
-            return self.clear()
-        self._turn ^= 1
-        self._texts[self._turn][: len(text)] = text
-        # one store of 8 bytes: either the old text counts or the new one
-        self._header[0] = self._turn << 32 | len(text)
-        return None
+            self.clear()
+            return None
+        turn, no_marks = self._turn ^ 1, memoryview(bytes(MARKS_BYTES)).cast("q")
+        try:
+            # looked at directly before each store: a fork that bypasses Python calls no forget()
+            if fresh and GUARD.alive:
+                self._rows[row][:] = no_marks
+            if GUARD.alive:
+                self._texts[turn][: len(text)] = text
+            # one store of 8 bytes: either the old text counts or the new one
+            if GUARD.alive:
+                self._header[0] = turn << 32 | len(text)
+        except ValueError:
+            # forgotten: this is a child by now
+            return None
+        self._turn, self._row = turn, row
+        return self._rows[row]
 
     def clear(self) -> None:
         """Nothing is held any more."""
-        self._header[0] = 0
+        with contextlib.suppress(ValueError):
+            if GUARD.alive:
+                self._header[0] = 0
+
+    def forget(self) -> None:
+        """In a forked child: the page is the parent's, whatever a call that goes on here was about to store."""
+        for view in (self._header, *self._texts, *self._rows):
+            with contextlib.suppress(BufferError):
+                view.release()
 
     def give_up(self) -> None:
         """The generator is closed: another may have this part, unless the parent has still something to do."""
-        if not self._header[0]:
-            self._wills.free.append(self._page)
+        with contextlib.suppress(ValueError):
+            if not self._header[0]:
+                self._wills.free.append(self._page)
 
     @property
     def right(self) -> dict[str, Any] | None:
@@ -87,8 +113,7 @@ class Will:
         if not size:
             return None
         found: dict[str, Any] = json.loads(bytes(self._texts[turn][:size]))
-        at = found["row"] * LANES
-        return found | {"marks_ms": tuple(self.marks[at : at + found["lanes"]])}
+        return found | {"marks_ms": tuple(self._rows[found["row"]][: found["lanes"]])}
 
 
 class Wills:

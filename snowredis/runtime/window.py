@@ -2,7 +2,8 @@
 
 A *block* is one tick's ids, as an iterator, with the wall clock window in which they are current. Taking
 one is a look at the clock and one step of the iterator. Neither takes a lock (in Python, free-threaded
-builds do), and neither decides anything: block.py publishes blocks and seals them.
+builds do), and neither decides anything: block.py publishes blocks and seals them, by _supersede(), which
+is one step whatever comes in: a signal handler, another thread, a fork, a tracer.
 
 The one place that chooses: C where it was built, unless SNOWREDIS_PURE is set when this is imported.
 """
@@ -12,14 +13,14 @@ from __future__ import annotations
 import collections
 import contextlib
 import itertools
-import operator
 import os
+import sys
 import sysconfig
 import threading
 import time
 from array import array
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from snowredis.runtime.clock import SYSTEM, Clock
 
@@ -28,6 +29,20 @@ FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
 # start and end of the window (s since 1970), the ids that are left, and the fork guard's ``alive``
 Block = tuple[float, float, Iterator[int], Any]
+
+
+class Published(NamedTuple):
+    """A block, and what whoever publishes the next one has to know.
+
+    Attributes:
+        block: read by the fast path.
+        state: of block.py.
+        successor: the Published that came after this one, under the key "next"; filled in Python only.
+    """
+
+    block: Block
+    state: Any
+    successor: dict[str, Published]
 
 
 def make_next_id(now: Callable[[], float], *, locked: bool) -> Callable[[Any], int]:
@@ -74,9 +89,10 @@ def make_next_id(now: Callable[[], float], *, locked: bool) -> Callable[[Any], i
 class PureWindow:
     """What a generator makes ids from."""
 
-    __slots__ = ("_block",)
+    __slots__ = ("_block", "_last")
 
     _block: Block
+    _last: Published
     _clock: Clock
     _lock: threading.RLock
 
@@ -98,6 +114,47 @@ class PureWindow:
     def _next_slow(self) -> int:
         """The next id when the current block has none: claims, waits and renews as need be."""
         raise NotImplementedError
+
+    @property
+    def _published(self) -> Published:
+        """What is current."""
+        published = self._last
+        # whoever published something may not have come to the stores below yet, or may come to them late
+        while (successor := published.successor.get("next")) is not None:
+            published = successor
+        return published
+
+    def _supersede(
+        self,
+        old: Published | None,
+        new: Published,
+        marks: memoryview | None = None,
+        place: int = 0,
+        mark_ms: int = 0,
+    ) -> bool:
+        """Make *new* current in the place of *old*, and take away the ids that *old* has left, if they are others.
+
+        ``marks[place]`` is raised to *mark_ms* before anybody can have the new ids.
+
+        Returns:
+            False if *old* is not current any more; nothing is published then.
+        """
+        if marks is not None:
+            try:
+                # one line without a call: neither a handler nor a tracer of lines comes in between
+                marks[place] = mark_ms if marks[place] < mark_ms else marks[place]  # noqa: FURB136 - max() is a call
+            except ValueError:
+                # a forked child let go of its parent's marks
+                return False
+        # one step of the interpreter: a comparison and a store would let a tracer's callback in between
+        if old is not None and old.successor.setdefault("next", new) is not new:
+            return False
+        # where these come late, what they store was replaced and emptied: the slow path finds what is current
+        self._last = new
+        self._block = new.block
+        if old is not None and old.block[2] is not new.block[2]:
+            exhaust(old.block[2])
+        return True
 
     def _use_clock(self, now: Callable[[], float] | None) -> None:
         """What to ask for the time, in s; None for the system's clock. Here it is bound into next_id()."""
@@ -132,11 +189,12 @@ def _pure_ids(low: int, stop: int, step: int) -> Iterator[int]:
 
 
 def _pure_exhaust(ids: Iterator[int]) -> None:
-    """Take everything that is left, in one step of the interpreter."""
+    """Leave nothing, in one step of the interpreter."""
     jump = getattr(ids, "__setstate__", None)
     if jump is not None:
-        # a range iterator stops at its end, however far it is told to go; saves walking through millions
-        jump(operator.length_hint(ids))
+        # a range iterator stops at its end, however far it is told to go. Not by what is left: until Python 3.11 it
+        # counts from its beginning, and would go back where somebody took ids meanwhile
+        jump(sys.maxsize)
     collections.deque(ids, maxlen=0)
 
 

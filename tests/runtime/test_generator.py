@@ -444,7 +444,7 @@ def test_a_closed_generator_refuses_and_closing_twice_is_fine(pool: MemoryPool) 
 def test_closing_seals_an_iterator_that_a_thread_has_read_already(pool: MemoryPool) -> None:
     ids = pool.connect()
     ids.next_id()
-    running = ids._block[2]
+    running = ids._published.block[2]
     ids.close()
     assert next(running, None) is None
 
@@ -468,7 +468,7 @@ def test_repr_says_pool_and_worker(pool: MemoryPool) -> None:
 def test_a_forked_copy_has_nothing_of_its_parents(pool: MemoryPool) -> None:
     ids = pool.connect()
     first = ids.next_id()
-    running = ids._block[2]
+    running = ids._published.block[2]
     ids.after_fork()
     assert next(running, None) is None
     assert ids.lease is None

@@ -129,8 +129,12 @@ def test_a_block_gives_what_a_range_gives() -> None:
         ids, expected = window.make_ids(low, stop, step), range(low, stop, step)
         assert ids.__length_hint__() == len(expected)  # type: ignore[attr-defined]
         assert list(itertools.islice(ids, 5)) == list(expected[:5])
-        window.exhaust(ids)
-        assert next(ids, None) is None
+        again = window.make_ids(low, stop, step)
+        for number in (4, 0):
+            window.exhaust(ids)
+            assert next(ids, None) is None
+            # whatever was taken before: an iterator that is told where to go must not go back
+            ids, _ = again, list(itertools.islice(again, number))
         assert ids.__length_hint__() == 0  # type: ignore[attr-defined]
 
 
@@ -148,10 +152,30 @@ def test_a_block_of_nonsense_is_refused(arguments: Any) -> None:
 def test_a_window_takes_blocks_only(block: Any) -> None:
     ids = memory_pool().connect()
     first = ids.next_id()
+    current = ids._published
     with pytest.raises(TypeError):
-        ids._block = block
-    with pytest.raises(AttributeError):
-        del ids._block
+        ids._supersede(current, current._replace(block=block))
+    with pytest.raises(TypeError):
+        ids._supersede(current, None)  # type: ignore[arg-type]
+    with pytest.raises(IndexError):
+        ids._supersede(current, current, memoryview(bytearray(8)), 1, 1)
+    assert ids.next_id() > first
+
+
+def test_only_what_is_current_is_superseded_and_its_ids_are_gone() -> None:
+    ids = memory_pool(clock=ManualClock()).connect()
+    first = ids.next_id()
+    old = ids._published
+    read_already = old.block[2]
+    marks = memoryview(bytearray(8)).cast("q")
+    new, late = (window.Published(window.SEALED, old.state, {}) for _ in range(2))
+    assert ids._supersede(old, new, marks, 0, 7)
+    assert ids._published is new
+    assert next(read_already, None) is None
+    assert not ids._supersede(old, late)
+    assert not ids._supersede(old, late, marks, 0, 5)
+    assert ids._published is new
+    assert marks[0] == 7
     assert ids.next_id() > first
 
 

@@ -30,6 +30,8 @@ def ids(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
     class Locked(Generator):
         __slots__ = ()
         next_id = window.make_next_id(time.time, locked=True)
+        if snowredis.IMPLEMENTATION == "c":
+            _block = property(lambda self: self._published.block)
 
     pool = memory_pool()
     made = (Locked if locked else Generator)(pool.memory_store(PoolConfig(name="threads")))

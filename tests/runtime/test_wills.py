@@ -249,7 +249,7 @@ def test_a_damaged_page_is_no_reason_to_stop(caplog: pytest.LogCaptureFixture) -
     wills.adopt()
     will = wills.new_will()
     assert will is not None
-    will.write(1, {"lanes": 4, "worker": 1}, fresh=True)
+    will.write({"lanes": 4, "worker": 1}, fresh=True)
     will._texts[will._turn][:4] = b"\xff\xfe{["
     assert wills.read() == []
     assert "could not read what a killed process held" in caplog.text

@@ -19,6 +19,7 @@ from snowredis.lease.scripts import Script
 from snowredis.runtime.exit import EXIT
 from snowredis.runtime.generator import Generator
 from snowredis.runtime.will import Wills
+from snowredis.runtime.window import Published
 from tests.simulation.checker import Claim
 from tests.simulation.stand_ins import Host, SimClock, SimGuard, SimKeeper, SimStore
 from tests.simulation.world import SimLock, TaskKilled
@@ -225,7 +226,7 @@ class Process:
         """
         child = self._copy(Host(f"{self.host.name}+", self.host.offset_us))
         # calls under way are not copied, they end without a trace
-        child.keeper._busy = False
+        child.keeper._busy = None
         child.new_locks()
         child.claims = list(self.claims)
         if alike:
@@ -244,9 +245,10 @@ class Process:
         for slot in _slots(Generator):
             setattr(twin, slot, getattr(self.generator, slot))
         twin._use_clock(child.clock.time)
-        start_s, end_s, ids, alive = twin._block = self.generator._block
+        (start_s, end_s, ids, alive), state, _ = self.generator._published
         if alive is self.guard.alive:
-            twin._block = (start_s, end_s, copy.copy(ids), child.guard.alive)
+            ids, alive = copy.copy(ids), child.guard.alive
+        twin._supersede(None, Published((start_s, end_s, ids, alive), state, {}))
         child.keeper = keeper = object.__new__(type(self.keeper))
         keeper.__dict__.update(self.keeper.__dict__)
         keeper.process, keeper.will = child, None
@@ -256,6 +258,7 @@ class Process:
             thing._random_bytes = child.random_bytes
             thing._lock = thing._lock.copy(parent, me, child.interrupted if thing is twin else None)
         keeper._store, twin._keeper = child.store, keeper
+        keeper._serials = copy.copy(keeper._serials)
         twin._random = copy.copy(self.generator._random)
         child.guard.watch(twin)
         return child

@@ -31,16 +31,9 @@ class HostPidKeeper(SimKeeper):
 class EndlessKeeper(SimKeeper):
     """A lease without an end: the holder goes on until it is told that it lost it."""
 
-    @property
-    def held(self) -> Held | None:
-        return self._held
-
-    @held.setter
-    def held(self, held: Held | None) -> None:
-        if held is not None and self.process is not None:
-            self.process.sim.checker.believe(self.process, held)
-            held = replace(held, lease=replace(held.lease, until=1 << 40))
-        self._held = held
+    def _hold(self, held: Held) -> None:
+        super()._hold(held)
+        self._held = replace(held, lease=replace(held.lease, until=1 << 40))
 
 
 class DeafGuard(SimGuard):

@@ -102,14 +102,9 @@ class SimKeeper(Keeper):
 
     process: Process | None = None
 
-    @property
-    def held(self) -> Held | None:
-        return self._held
-
-    @held.setter
-    def held(self, held: Held | None) -> None:
-        self._held = held
-        if held is not None and self.process is not None:
+    def _hold(self, held: Held) -> None:
+        super()._hold(held)
+        if self._held is held and self.process is not None:
             self.process.sim.checker.believe(self.process, held)
 
     def release(self, held: Held, marks_ms: tuple[int, ...] | None, stats: str = "0,0,0,0,0") -> None:

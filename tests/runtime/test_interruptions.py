@@ -1,0 +1,366 @@
+"""What comes in at a bad moment: forks in the middle of a call, suspensions, one thread's own handlers.
+
+tests/interleave looks at every moment; here each way that once went wrong has a test of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import snowredis
+from snowredis.core.lanes import ClockRules
+from snowredis.core.layout import Layout
+from snowredis.errors import ClockSkewed, StoreUnavailable
+from snowredis.lease.memory_store import MemoryStore
+from snowredis.lease.model import PoolConfig
+from snowredis.monitor.pool import WorkerPool
+from snowredis.runtime.fork import ForkGuard
+from snowredis.runtime.generator import Generator
+from snowredis.testing import ManualClock, MemoryPool
+from tests.support.programs import run
+from tests.support.servers import RedisServer
+
+# a clock that forks where it is read, as a signal handler may anywhere; ticks of 10 s, so that repeats show
+FORKING = """
+import os, sys, time
+import snowredis
+from snowredis.runtime.clock import SystemClock
+
+class ForkingClock(SystemClock):
+    fork_in = -1
+    child = False
+
+    def _read(self):
+        self.fork_in -= 1
+        if self.fork_in == 0:
+            self.pid = os.fork()
+            self.child = not self.pid
+
+    def time_ns(self):
+        self._read()
+        return time.time_ns()
+
+    def monotonic(self):
+        self._read()
+        return time.monotonic()
+
+def hand_over(file, ids):
+    os.write(file, "".join(f"{an_id}\\n" for an_id in ids).encode())
+
+def play(operation, reading, file):
+    clock = ForkingClock()
+    ids = snowredis.connect(sys.argv[1], pool=sys.argv[2], layout="game", clock=clock)
+    made = []
+    if operation != "claim":
+        made.append(ids.next_id())
+    clock.fork_in = reading
+    if operation == "claim":
+        made.append(ids.next_id())
+    elif operation == "renew":
+        ids.beat()
+    elif operation == "close":
+        ids.close()
+    else:
+        ids.suspend()
+        ids.resume()
+    forked, clock.fork_in = clock.fork_in <= 0, -1
+    if clock.child:
+        made = made[1:] if operation != "claim" else made
+    if operation != "close":
+        made += ids.next_ids(5)
+    hand_over(file, made)
+    if clock.child:
+        os._exit(0)
+    if forked:
+        assert os.waitpid(clock.pid, 0)[1] == 0
+    ids.close()
+    return forked
+"""
+
+
+@pytest.mark.parametrize("operation", ["claim", "renew", "close", "suspend"])
+def test_a_fork_wherever_the_clock_is_read_leaves_the_lease_to_the_parent(
+    server: RedisServer, new_pool: Callable[..., str], operation: str
+) -> None:
+    output = run(
+        FORKING
+        + """
+file = os.open(sys.argv[3], os.O_RDWR | os.O_CREAT | os.O_APPEND)
+reading = 1
+while play(sys.argv[4], reading, file):
+    reading += 1
+made = os.pread(file, 1 << 20, 0).split()
+assert len(made) == len(set(made)), (len(made), len(set(made)))
+print(reading)
+""",
+        server.url,
+        new_pool(layout="game"),
+        str(server.directory / f"{operation}.txt"),
+        operation,
+    )
+    # there were moments to fork at
+    assert int(output) > 2
+
+
+def test_a_hook_that_ran_before_ours_keeps_the_lease_that_it_claimed(
+    server: RedisServer, new_pool: Callable[..., str]
+) -> None:
+    run(
+        """
+        import os, sys
+        in_hook = []
+        os.register_at_fork(after_in_child=lambda: in_hook.append((ids.next_id(), ids.lease.worker)))
+        import snowredis
+        ids = snowredis.connect(sys.argv[1], pool=sys.argv[2])
+        ids.claim()
+        pid = os.fork()
+        if not pid:
+            status = 1
+            try:
+                an_id, worker = in_hook[0]
+                assert ids.next_id() > an_id
+                assert ids.lease.worker == worker
+                assert len(snowredis.WorkerPool(sys.argv[1], sys.argv[2]).workers()) == 2
+                status = 0
+            finally:
+                os._exit(status)
+        assert os.waitpid(pid, 0)[1] == 0
+        ids.close()
+        """,
+        server.url,
+        new_pool(),
+    )
+
+
+def test_a_fork_while_the_heartbeat_is_started_leaves_no_child_waiting(
+    server: RedisServer, new_pool: Callable[..., str]
+) -> None:
+    run(
+        """
+        import _thread, os, sys, threading
+        import snowredis
+        start, pids = _thread.start_new_thread, []
+
+        def start_and_fork(*args):
+            # a handler forks before the thread was seen to run: the child has no such thread
+            if not pids:
+                pids.append(os.fork())
+                if not pids[0]:
+                    return 0
+            return start(*args)
+
+        _thread.start_new_thread = threading._start_new_thread = start_and_fork
+        ids = snowredis.connect(sys.argv[1], pool=sys.argv[2])
+        made = ids.next_id()
+        if not pids[0]:
+            os._exit(0)
+        assert os.waitpid(pids[0], 0)[1] == 0
+        ids.close()
+        """,
+        server.url,
+        new_pool(),
+        timeout_s=20,
+    )
+
+
+def test_a_fork_in_a_coroutine_that_takes_an_id_is_none_of_its_locks_business(
+    server: RedisServer, new_pool: Callable[..., str]
+) -> None:
+    output = run(
+        FORKING
+        + """
+import asyncio
+
+async def main():
+    clock = ForkingClock()
+    ids = snowredis.connect(sys.argv[1], pool=sys.argv[2], layout="game", clock=clock)
+    made = [ids.next_id()]
+    # the window of a block ends before its tick of 10 s does, and this is taken under the lock
+    await asyncio.sleep(0.3)
+    clock.fork_in = 1
+    made.append(await ids.anext_id())
+    if clock.child:
+        print("child", *made[1:], flush=True)
+        os._exit(0)
+    assert os.waitpid(clock.pid, 0)[1] == 0
+    print("parent", *made)
+    ids.close()
+
+asyncio.run(main())
+""",
+        server.url,
+        new_pool(layout="game"),
+    )
+    child, parent = (line.split() for line in output.splitlines())
+    assert child[0] == "child"
+    assert child[1] not in parent
+
+
+def test_a_generator_can_be_made_in_a_signal_handler_that_came_while_one_is_made() -> None:
+    run(
+        """
+        import snowredis
+        from snowredis.runtime.exit import EXIT
+        from snowredis.runtime.fork import GUARD
+        from snowredis.testing import memory_pool
+        memory_pool().connect()
+        with GUARD._lock, EXIT._lock:
+            memory_pool().connect().next_id()
+        """,
+        timeout_s=20,
+    )
+
+
+class Unanswered(MemoryStore):
+    """Grants every claim and loses the answer, as long as it is told to; notes what was asked."""
+
+    lossy = True
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.claims: list[Any] = []
+        self.renewals: list[Any] = []
+
+    def claim(self, request: Any, seen: Any) -> Any:
+        self.claims.append(request)
+        answer = super().claim(request, seen)
+        if self.lossy:
+            raise StoreUnavailable(self.where, "the answer was lost")
+        return answer
+
+    def renew(self, request: Any, seen: Any) -> Any:
+        self.renewals.append(request)
+        return super().renew(request, seen)
+
+
+def generator_on(store: MemoryStore, clock: ManualClock, **options: Any) -> Generator:
+    return Generator(store, clock=clock, guard=ForkGuard(), **options)
+
+
+@pytest.mark.parametrize("when", ["suspend", "resume"])
+def test_a_claim_that_was_not_answered_is_not_repeated_after_a_suspension(when: str) -> None:
+    """Two clones of a machine that was suspended would repeat it alike, and be given one lease."""
+    clock = ManualClock()
+    store = Unanswered(PoolConfig(name="lossy"), clock.server_time_ms)
+    ids = generator_on(store, clock)
+    if when == "resume":
+        # a handler suspended it in the middle of the claim, which went on afterwards
+        ids.suspend()
+        ids._keeper._claim_token = "5a" * 16
+    else:
+        with pytest.raises(StoreUnavailable):
+            ids.next_id()
+        ids.suspend()
+    store.lossy = False
+    before = {request.token for request in store.claims} | {"5a" * 16}
+    store.claims.clear()
+    ids.resume()
+    ids.next_id()
+    assert [request.token in before for request in store.claims] == [False]
+
+
+def test_a_claim_that_is_answered_after_a_suspension_is_void() -> None:
+    clock = ManualClock()
+    store = Unanswered(PoolConfig(name="late"), clock.server_time_ms)
+    store.lossy = False
+    ids = generator_on(store, clock)
+    claim = store.claim
+
+    def suspended_meanwhile(request: Any, seen: Any) -> Any:
+        answer = claim(request, seen)
+        ids.suspend()
+        ids.resume()
+        return answer
+
+    store.claim = suspended_meanwhile  # type: ignore[method-assign]
+    answered_late = ids._keeper.claim(wait_ms=0)
+    assert (answered_late.replaced, ids.lease) == (None, None)
+    store.claim = claim  # type: ignore[method-assign]
+    assert ids.next_id() > 0
+    assert len({request.token for request in store.claims}) == 2
+
+
+def test_clones_that_share_their_random_state_renew_under_different_names() -> None:
+    clock = ManualClock()
+    store = Unanswered(PoolConfig(name="alike"), clock.server_time_ms)
+    store.lossy = False
+    for _ in range(2):
+        ids = generator_on(store, clock, random_bytes=lambda count: b"\x5a" * count)
+        ids.next_id()
+        clock.advance(1)
+        ids.beat()
+    assert len({request.next_tip for request in store.renewals}) == 2
+    assert len({request.token for request in store.claims}) == 2
+
+
+def test_a_holder_that_is_told_of_other_settings_has_lost_its_lease_at_once(server: RedisServer) -> None:
+    name = "shorter"
+    made = WorkerPool(server.url, name)
+    made.create(PoolConfig(name=name, ttl_ms=20_000))
+    with snowredis.connect(server.url, pool=name, ttl=20, layout="default") as ids:
+        ids.next_id()
+        made.delete(force=True)
+        made.create(PoolConfig(name=name, ttl_ms=6_000))
+        ids.beat()
+        assert ids.lease is None
+        assert ids.counts.leases_lost == 1
+        with pytest.raises(snowredis.LayoutMismatch, match="ttl"):
+            ids.next_id()
+    made.close()
+
+
+@pytest.mark.parametrize("rules", [ClockRules(overflow="ahead"), ClockRules(policy="ahead")], ids=str)
+def test_ids_that_are_borrowed_up_to_the_end_of_the_reservation_wait_for_a_renewal(rules: ClockRules) -> None:
+    clock = ManualClock()
+    layout = Layout(worker_bits=2, sequence_bits=2)
+    store = MemoryStore(PoolConfig(name="ahead", layout=layout, ttl_ms=1000), clock.server_time_ms)
+    ids = generator_on(store, clock, rules=rules)
+    began_ms = clock.server_time_ms()
+    made = ids.next_ids(3000 * 4)
+    assert made == sorted(set(made))
+    # 3,000 ticks of 1 ms, a second ahead at the most
+    assert 1_900 <= clock.server_time_ms() - began_ms <= 3_100
+
+
+def test_a_worker_id_whose_next_tick_is_later_than_a_floor_can_be_claimed(
+    pool: MemoryPool, clock: ManualClock
+) -> None:
+    """A pool of one worker id, and ticks that are longer than the ttl."""
+    settings: dict[str, Any] = {
+        "layout": replace(Layout(), backup_bits=0, worker_bits=0, tick_ms=10_000),
+        "ttl": 1.0,
+    }
+    with pool.connect(**settings) as ids:
+        before = ids.next_id()
+    again = pool.connect(**settings)
+    assert again.next_id() > before
+
+
+def test_a_host_whose_clock_is_far_behind_asks_redis_now_and_then_only(clock: ManualClock) -> None:
+    store = Unanswered(PoolConfig(name="behind"), clock.server_time_ms, new=False)
+    store.lossy = False
+    # the floor of a pool that Redis may have forgotten lies ahead, and the clock lies far behind
+    clock.step(-200_000)
+    ids = generator_on(store, clock)
+    for _ in range(300):
+        with pytest.raises(ClockSkewed):
+            ids.next_id()
+    assert len(store.claims) < 50
+    asked = len(store.claims)
+    for _ in range(1_000):
+        with pytest.raises(ClockSkewed):
+            ids.next_id()
+    assert len(store.claims) == asked
+    assert len(store.events) <= 2 * asked
+    clock.step(200_000)
+    clock.advance(1_000)
+    assert ids.next_id() > 0
+
+
+def test_a_pool_guarded_against_rollbacks_gives_worker_ids_with_a_short_ttl(server: RedisServer) -> None:
+    with snowredis.connect(server.url, pool="short", ttl=0.4, guard_rollbacks=True) as ids:
+        assert ids.next_id() > 0
