@@ -178,6 +178,9 @@ class Checker:
         claim = self.claims.get((token, worker))
         if claim is None or marks_ms is None:
             return
+        if token in self._shared_tokens:
+            # a clone may have been given the same lease
+            claim.cloned_until = max(claim.cloned_until, claim.until)
         ends = (
             max(opens, claim.cloned_until, self._layout.first_tick_from(ms)) if ms else opens
             for opens, ms in zip(claim.opens, marks_ms, strict=True)

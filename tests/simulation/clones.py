@@ -23,10 +23,13 @@ def _with_a_claim(sim: Simulation, process: Process, then: Callable[[], None]) -
         sim.world.after(sim.random.randint(0, 1_500_000), then)
 
     process.before_claim = waiting
+    if process.generator.lease is None:
+        return
 
     def claim_anew() -> None:
-        process.generator.suspend()
-        process.generator.resume()
+        if not process.suspending:
+            process.generator.suspend()
+            process.generator.resume()
 
     sim.world.spawn(process, claim_anew)
 
@@ -55,6 +58,9 @@ def suspended(sim: Simulation) -> None:
         return
 
     def suspend_and_clone() -> None:
+        if process.suspending:
+            return
+        process.suspending = True
         process.generator.suspend()
         sim.world.sleep(sim.random.choice((0, sim.random.randint(0, sim.ttl_us))))
         if not sim.healed and not process.generator.closed and len(sim.living) < MOST_PROCESSES:
@@ -63,6 +69,7 @@ def suspended(sim: Simulation) -> None:
             sim.say("%s is a clone of %s, which is suspended", child.name, process.name)
             child.generator.resume()
             child.run(sim.random.choice((0, 0, sim.random.randint(0, 2 * sim.ttl_us))))
+        process.suspending = False
         process.generator.resume()
 
     def spawn() -> None:

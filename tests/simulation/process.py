@@ -67,6 +67,8 @@ class Process:
         # heartbeats that are slept through, up to this moment
         self.starved_until_us = 0
         self.claims: list[Claim] = []
+        # somebody is about to take a snapshot of it
+        self.suspending = False
         # what happens at the how manieth interruption from now
         self.armed: tuple[int, Callable[[], None]] | None = None
         # what gives its random bytes
