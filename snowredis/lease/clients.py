@@ -1,12 +1,16 @@
 """redis-py clients for our own use: from URLs, and from clients that the application made.
 
-Every client made here answers or fails within a second or so, and never repeats a command by
-itself. Nothing connects before the first command, to a Cluster neither.
+Every client made here answers or fails within about two seconds, and never repeats a command by
+itself. Nothing connects before the first command, to a Cluster neither. What the first command
+needs is imported here, so that no fork finds another thread in the middle of an import.
 """
 
 from __future__ import annotations
 
+# the first look-up of a host name imports it
+import encodings.idna  # noqa: F401
 import re
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -19,6 +23,8 @@ from redis.retry import Retry
 from redis.sentinel import SentinelConnectionPool
 
 from snowredis.errors import ConfigError
+from snowredis.lease.cluster import ClusterClient
+from snowredis.lease.connections import limited
 
 # redis-py gives these no types
 _Sentinel: Any = sentinel.Sentinel
@@ -33,6 +39,8 @@ SENTINEL_TIMEOUT_S = 0.5
 # a deposed master may go on answering for about so long; see failover_slack of connect()
 FAILOVER_SLACK_MS = 15_000
 SENTINEL_PORT, REDIS_PORT = 26379, 6379
+# clients that this process inherited in a fork
+_of_parents: list[Any] = []
 
 
 def connect_client(url: str) -> Any:
@@ -52,9 +60,7 @@ def connect_client(url: str) -> Any:
 
 
 def _from_redis_url(url: str) -> redis.Redis:
-    client = redis.Redis.from_url(url, **_limits())
-    _try_options(client)
-    return client
+    return _prepared(redis.Redis.from_url(url, **_limits()))
 
 
 def _from_sentinel_url(url: str) -> redis.Redis:
@@ -71,8 +77,9 @@ def _from_sentinel_url(url: str) -> redis.Redis:
     sentinels = _Sentinel(hosts, min_other_sentinels=others, sentinel_kwargs=to_sentinels)
     settings = _limits() | options | {"db": int(db or options.get("db", 0))}
     client: redis.Redis = sentinels.master_for(unquote(master), **settings, **({"ssl": True} if tls else {}))
-    _try_options(client)
-    return client
+    for one in sentinels.sentinels:
+        _prepared(one)
+    return _prepared(client)
 
 
 def _from_cluster_url(url: str) -> ClusterClient:
@@ -80,11 +87,9 @@ def _from_cluster_url(url: str) -> ClusterClient:
     if path.strip("/") not in ("", "0") or options.pop("db", 0):
         raise ValueError("a Cluster has no databases but 0")
     settings = _limits() | options
-    del settings["retry"]
-    tls: dict[str, Any] = {"ssl": True} if settings.pop("ssl", False) else {}
-    # does not connect; as in _try_options()
-    _try_options(redis.Redis(**settings, **tls))
-    return ClusterClient(hosts, lambda: _cluster(hosts, settings | tls))
+    if not settings.get("ssl"):
+        settings.pop("ssl", None)
+    return _cluster_client(hosts, settings)
 
 
 def _split(url: str, default_port: int) -> tuple[list[tuple[str, int]], str, dict[str, Any]]:
@@ -114,38 +119,18 @@ def _limits(seconds: float = SOCKET_TIMEOUT_S) -> dict[str, Any]:
     }
 
 
-def _try_options(client: redis.Redis) -> None:
-    # does not connect; an option that there is not would show only at the first command
-    pool = client.connection_pool
-    pool.connection_class(**pool.connection_kwargs)
+def _prepared(client: redis.Redis) -> redis.Redis:
+    """Make *client* keep to time limits, and do now what would read a file at its first command. Does not connect.
 
-
-class ClusterClient:
-    """A RedisCluster that is made at its first use: its constructor asks the nodes for their slots.
-
-    Args:
-        nodes: where to ask, in any order.
-        make: makes the client.
+    Raises TypeError for an option that there is not, which would show only at the first command.
     """
-
-    def __init__(self, nodes: Sequence[tuple[str, int]], make: Callable[[], RedisCluster]) -> None:
-        self.nodes = tuple(nodes)
-        self._make = make
-        # a dict because setdefault() is one step: of two threads that come here together one's client is kept
-        self._made: dict[str, RedisCluster] = {}
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        made = self._made.get("client")
-        if made is None:
-            made = self._made.setdefault("client", self._make())
-        return getattr(made, name)
-
-    def close(self) -> None:
-        made = self._made.pop("client", None)
-        if made is not None:
-            made.close()
+    pool = client.connection_pool
+    pool.connection_class = limited(pool.connection_class)
+    connection = pool.connection_class(**pool.connection_kwargs)
+    # since redis-py 7.2: the version that it tells the server is read from its metadata for each connection
+    if hasattr(connection, "driver_info"):
+        pool.connection_kwargs.setdefault("driver_info", connection.driver_info)
+    return client
 
 
 def _cluster(nodes: Sequence[tuple[str, int]], settings: dict[str, Any], **options: Any) -> RedisCluster:
@@ -160,7 +145,22 @@ def _cluster(nodes: Sequence[tuple[str, int]], settings: dict[str, Any], **optio
         # the first redirection shows that the slots have moved
         reinitialize_steps=1,
         **options,
-        **settings,
+        **{name: value for name, value in settings.items() if name != "retry"},
+    )
+
+
+def _cluster_client(
+    nodes: Sequence[tuple[str, int]],
+    settings: dict[str, Any],
+    address_remap: Callable[[tuple[str, int]], tuple[str, int]] | None = None,
+) -> ClusterClient:
+    node = _prepared(redis.Redis(**settings))
+    settings |= {
+        name: at for name, at in node.connection_pool.connection_kwargs.items() if name == "driver_info"
+    }
+    options = {} if address_remap is None else {"address_remap": address_remap}
+    return ClusterClient(
+        nodes, settings, lambda: _cluster(nodes, settings, **options), address_remap=address_remap
     )
 
 
@@ -176,11 +176,16 @@ def without_retries(client: Any) -> Any:
     if type(pool) is not redis.ConnectionPool:
         return client
     settings = _kept(pool.connection_kwargs)
-    if pool.connection_class is redis.UnixDomainSocketConnection:
-        settings.pop("socket_connect_timeout")
-    return redis.Redis(
-        connection_pool=redis.ConnectionPool(connection_class=pool.connection_class, **settings)
-    )
+    if issubclass(pool.connection_class, redis.UnixDomainSocketConnection):
+        settings.pop("socket_connect_timeout", None)
+    return _on_pool(redis.ConnectionPool(connection_class=pool.connection_class, **settings))
+
+
+def _on_pool(pool: redis.ConnectionPool) -> redis.Redis:
+    client = redis.Redis(connection_pool=pool)
+    # the pool is this client's alone
+    client.auto_close_connection_pool = True
+    return _prepared(client)
 
 
 def _sentinel_without_retries(pool: Any) -> redis.Redis:
@@ -190,8 +195,8 @@ def _sentinel_without_retries(pool: Any) -> redis.Redis:
     if getattr(theirs, "_force_master_ip", None) is not None:
         ours._force_master_ip = theirs._force_master_ip
     ours.sentinels = [
-        redis.Redis(
-            connection_pool=redis.ConnectionPool(
+        _on_pool(
+            redis.ConnectionPool(
                 connection_class=one.connection_pool.connection_class,
                 **_kept(one.connection_pool.connection_kwargs, SENTINEL_TIMEOUT_S),
             )
@@ -201,8 +206,8 @@ def _sentinel_without_retries(pool: Any) -> redis.Redis:
     settings = _kept(pool.connection_kwargs)
     # of the other pool; this one notes its own
     settings.pop("connection_pool", None)
-    return redis.Redis(
-        connection_pool=_SentinelPool(
+    return _on_pool(
+        _SentinelPool(
             pool.service_name,
             ours,
             connection_class=pool.connection_class,
@@ -218,12 +223,48 @@ def _cluster_without_retries(client: Any) -> Any:
     nodes = [(node.host, node.port) for node in (client.get_nodes() or manager.startup_nodes.values())]
     settings = _kept(manager.connection_kwargs)
     # each node's, or made anew by the client
-    for name in ("host", "port", "db", "retry", "redis_connect_func", "himport_registry", "cache"):
+    for name in ("host", "port", "db", "redis_connect_func", "himport_registry", "cache"):
         settings.pop(name, None)
-    options = {}
-    if getattr(manager, "address_remap", None) is not None:
-        options["address_remap"] = manager.address_remap
-    return ClusterClient(nodes, lambda: _cluster(nodes, settings, **options))
+    # of a client that was made from a URL
+    if issubclass(settings.pop("connection_class", object), redis.SSLConnection):
+        settings["ssl"] = True
+    return _cluster_client(nodes, settings, getattr(manager, "address_remap", None))
+
+
+def fresh_copy(client: Any) -> Any:
+    """Return a client like *client*, for a forked child: no connection and no lock of the parent's in it.
+
+    Takes no lock, closes no socket, and sees to it that nothing does when *client* goes: a lock may have been held by
+    another thread of the parent at the fork, and a connection may be in use there. A client of a kind that
+    without_retries() does not know is returned as it is.
+    """
+    # kept, since an object that goes closes its connections
+    _of_parents.append(client)
+    if isinstance(client, ClusterClient):
+        for part in client.parts():
+            _disarm(part)
+        return client.fresh_copy()
+    copy = without_retries(client)
+    if copy is not client:
+        _disarm(client)
+    return copy
+
+
+def _disarm(client: Any) -> None:
+    """Make *client* one that can be finalized, at the end of the process, without a lock of its parent's."""
+    if isinstance(client, RedisCluster):
+        manager: Any = client.nodes_manager
+        client._lock = manager._lock = threading.RLock()
+        nodes = {*manager.nodes_cache.values(), *manager.startup_nodes.values()}
+        for node in nodes:
+            if node.redis_connection is not None:
+                _disarm(node.redis_connection)
+        return
+    client.auto_close_connection_pool = False
+    pool = client.connection_pool
+    if isinstance(pool, SentinelConnectionPool):
+        for one in pool.sentinel_manager.sentinels:
+            _disarm(one)
 
 
 def _kept(theirs: dict[str, Any], seconds: float = SOCKET_TIMEOUT_S) -> dict[str, Any]:

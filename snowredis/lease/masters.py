@@ -4,6 +4,8 @@ Each server has a share of the worker ids for itself: server i of n those with w
 server has to agree with another, and any of them may be away or lose everything: the rules of
 the lease hold on each by itself. Whoever finds its own server away takes a worker id of another.
 
+That rests on one list, in one order, in every process: see lease.list_check.
+
 Blocks as its servers do, one after the other; has no thread and no lock of its own. One caller
 at a time, as the lease keeper does it.
 """
@@ -14,9 +16,9 @@ import contextlib
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from snowredis.errors import ConfigError, StoreUnavailable
+from snowredis.lease.list_check import ListCheck, Server
 from snowredis.lease.model import (
     NOTHING_MADE,
     Answer,
@@ -25,21 +27,12 @@ from snowredis.lease.model import (
     ReleaseRequest,
     RenewRequest,
     Seen,
-    Store,
-    check_status,
 )
 
 # a worker id that can be used sooner is taken as it is; for a later one, the other servers are asked first
 SOON_MS = 1_000
 # so often a server that is away or full is asked again while another lets newcomers wait
 ASK_AGAIN_MS = 500
-
-
-class Server(Store, Protocol):
-    """A store that can say which pool it holds before anything is claimed there."""
-
-    def stored_signature(self) -> str:
-        """The signature of the pool there; nothing if there is none. Raises StoreUnavailable."""
 
 
 class Masters:
@@ -70,8 +63,7 @@ class Masters:
         self._seen = [Seen()] * count
         # servers that did not answer when they were asked last: others are asked before them
         self._away: set[int] = set()
-        # servers whose pool was seen to be of this very list
-        self._known: set[int] = set()
+        self._list = ListCheck(self._servers, config)
 
     @property
     def where(self) -> str:
@@ -95,17 +87,22 @@ class Masters:
 
         *seen* is not used here: what was seen of one server says nothing of another.
         """
-        errors = self._check_lists()
+        errors, absent = self._list.look_at_all()
+        self._away.update(errors)
         late: tuple[int, int, Answer] | None = None
         others: list[Answer] = []
         try:
-            for index in self._order():
+            # where there is no pool yet, the claim makes it
+            for index in [*absent, *(index for index in self._order() if index not in absent)]:
                 if index in errors:
                     continue
                 try:
                     answer = self._ask(index, lambda server, seen: server.claim(request, seen))
                 except StoreUnavailable as error:
                     errors[index] = error
+                    if index in absent:
+                        # only whoever has made the one before goes on to the next
+                        errors |= dict.fromkeys(absent[absent.index(index) :], error)
                     continue
                 if answer.status != "ok":
                     others.append(answer)
@@ -126,6 +123,7 @@ class Masters:
         if late is not None:
             _, index, answer = late
             worker = int(answer.rest[0]) * len(self._servers) + index
+            self._list.warn_of_unseen(worker)
             return replace(answer, rest=(str(worker), *answer.rest[1:]))
         return self._refused(others, errors)
 
@@ -147,25 +145,38 @@ class Masters:
         return answers[0]
 
     def renew(self, request: RenewRequest, seen: Seen) -> Answer:
+        """Renew the lease, and look at one of the servers that were not seen yet.
+
+        Raises LayoutMismatch, with the lease renewed, if that server is of another list: then another process may make
+        the same ids.
+        """
         local, index = divmod(request.worker, len(self._servers))
-        return self._ask(index, lambda server, seen: server.renew(replace(request, worker=local), seen))
+        answer = self._ask(index, lambda server, seen: server.renew(replace(request, worker=local), seen))
+        self._list.look_at_next()
+        return answer
 
     def release(self, request: ReleaseRequest, seen: Seen) -> Answer:
         local, index = divmod(request.worker, len(self._servers))
         return self._ask(index, lambda server, seen: server.release(replace(request, worker=local), seen))
 
     def create(self, caller_ms: int) -> Answer:
-        """Say of every server that the pool is new there. Answers "ok" if it was on one of them."""
-        answers = []
-        error: StoreUnavailable | None = None
-        for index in range(len(self._servers)):
-            try:
-                answers.append(self._ask(index, lambda server, _: server.create(caller_ms)))
-            except StoreUnavailable as unavailable:
-                error = unavailable
-        if error is not None:
+        """Say of every server that the pool is new there. Answers "ok" if it was on one of them.
+
+        Does nothing unless all of them answer: raises StoreUnavailable or LayoutMismatch.
+        """
+        errors, _ = self._list.look_at_all()
+        for error in errors.values():
             raise error
+        answers = [
+            self._ask(index, lambda server, _: server.create(caller_ms))
+            for index in self._list.in_fixed_order(range(len(self._servers)))
+        ]
         return next((answer for answer in answers if answer.status == "ok"), answers[0])
+
+    def after_fork(self) -> None:
+        """In a forked child: leave the parent's connections and locks alone."""
+        for server in self._servers:
+            server.after_fork()
 
     def close(self) -> None:
         for server in self._servers:
@@ -186,35 +197,11 @@ class Masters:
             raise
         self._away.discard(index)
         if answer.status == "signature":
-            check_status(answer, server.config)
-        self._known.add(index)
+            self._list.known.discard(index)
+            raise self._list.mismatch(index, answer.rest[0])
+        self._list.saw(index)
         self._seen[index] = answer.seen
         return answer
-
-    def _check_lists(self) -> dict[int, StoreUnavailable]:
-        """Look at every pool that was not seen yet before anything is claimed in any of them.
-
-        A process with another list could else be given, by a server that the two lists have not in common or
-        have at different places, a worker id that somebody has from another server.
-
-        Returns:
-            the servers that did not answer. Raises LayoutMismatch.
-        """
-        errors: dict[int, StoreUnavailable] = {}
-        for index, server in enumerate(self._servers):
-            if index in self._known:
-                continue
-            try:
-                stored = server.stored_signature()
-            except StoreUnavailable as error:
-                self._away.add(index)
-                errors[index] = error
-                continue
-            if stored and stored != server.config.signature:
-                check_status(Answer("signature", 0, "", 0, 0, "", (stored,)), server.config)
-            if stored:
-                self._known.add(index)
-        return errors
 
     def _give_back(self, index: int, answer: Answer, request: ClaimRequest) -> None:
         """Release what was just claimed and will not be used. A server that does not answer frees it after a ttl."""

@@ -79,6 +79,13 @@ class MemoryStore:
         """Of the pool, or nothing after a wipe."""
         return self._config.signature if self._incarnation else ""
 
+    def stored_incarnation(self) -> str:
+        """Of the pool, or nothing after a wipe."""
+        return self._incarnation
+
+    def after_fork(self) -> None:
+        """Nothing: the child's copy of the memory is a pool of its own."""
+
     def wipe(self) -> None:
         """Forget everything, as FLUSHALL does."""
         with self._lock:

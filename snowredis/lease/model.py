@@ -237,6 +237,9 @@ class Store(Protocol):
 
     def create(self, caller_ms: int) -> Answer: ...
 
+    def after_fork(self) -> None:
+        """In a forked child: use nothing of the parent's connections and locks. Takes no lock, touches no socket."""
+
     def close(self) -> None: ...
 
 

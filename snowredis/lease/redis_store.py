@@ -14,7 +14,7 @@ from redis import exceptions
 from redis.sentinel import MasterNotFoundError
 
 from snowredis.errors import ConfigError, StoreReadOnly, StoreRefused, StoreUnavailable
-from snowredis.lease.clients import address, connect_client, without_retries
+from snowredis.lease.clients import address, connect_client, fresh_copy, without_retries
 from snowredis.lease.model import DEFAULT_MAX_EVENTS, PoolConfig
 from snowredis.lease.replicas import Acknowledged, MinReplicas, check_min_replicas
 from snowredis.lease.scripts import Script, ScriptStore
@@ -124,9 +124,21 @@ class RedisStore(ScriptStore):
 
     def stored_signature(self) -> str:
         """Of the pool in this Redis, or nothing. Blocks for a round trip; raises StoreUnavailable."""
+        return self._stored("signature")
+
+    def stored_incarnation(self) -> str:
+        """Of the pool in this Redis, or nothing. Blocks for a round trip; raises StoreUnavailable."""
+        return self._stored("incarnation")
+
+    def _stored(self, field: str) -> str:
         with translated(self._where):
-            value = self._client.hget(self._keys[0], "signature")
+            value = self._client.hget(self._keys[0], field)
         return value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""
+
+    def after_fork(self) -> None:
+        """In a forked child: leave the parent's connections and locks alone."""
+        if self._owned:
+            self._client = fresh_copy(self._client)
 
     def close(self) -> None:
         if self._owned:

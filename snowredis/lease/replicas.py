@@ -12,7 +12,7 @@ from typing import Any, Literal
 from redis import exceptions
 
 from snowredis.errors import ConfigError, StoreUnavailable
-from snowredis.lease.clients import is_cluster
+from snowredis.lease.cluster import on_one_connection
 from snowredis.lease.scripts import Script
 
 MinReplicas = int | Literal["all"]
@@ -51,8 +51,7 @@ class Acknowledged:
         Blocks for a round trip and, where replicas are missing, up to twice WAIT_MS. Raises redis-py's
         errors, and StoreUnavailable when too few replicas acknowledged: the script did run then.
         """
-        node = _node_of(client, keys[0])
-        reply, acknowledged = self._once(client, node, script, keys, args)
+        reply, acknowledged = self._once(client, script, keys, args)
         # what changed nothing needs no replica: another pool's signature, for one
         if acknowledged < self._needed and reply[0] not in (b"signature", "signature"):
             needed = f"all {self._needed}" if self._all else f"{self._needed}"
@@ -64,45 +63,20 @@ class Acknowledged:
         return reply
 
     def _once(
-        self, client: Any, node: Any, script: Script, keys: Sequence[str], args: Sequence[str | int]
+        self, client: Any, script: Script, keys: Sequence[str], args: Sequence[str | int]
     ) -> tuple[Any, int]:
         run = ("EVALSHA", script.sha, len(keys), *keys, *args)
         for attempt in (run, ("EVAL", script.source, *run[2:])):
             # on one connection: WAIT counts for what its own connection wrote
-            pipe = node.pipeline(transaction=False)
-            pipe.execute_command(*attempt)
-            pipe.info("replication")
-            pipe.execute_command("WAIT", self._needed, WAIT_MS)
-            try:
-                reply, info, acknowledged = pipe.execute(raise_on_error=False)
-            except (exceptions.ConnectionError, exceptions.TimeoutError):
-                _look_again(client)
-                raise
-            if isinstance(reply, exceptions.NoScriptError):
-                continue
-            break
-        if isinstance(reply, exceptions.AskError):
-            _look_again(client)
-        for answer in (reply, info, acknowledged):
+            commands = [attempt, ("INFO", "replication"), ("WAIT", self._needed, WAIT_MS)]
+            replies = on_one_connection(client, keys[0], commands)
+            if not isinstance(replies[0], exceptions.NoScriptError):
+                break
+        for answer in replies:
             if isinstance(answer, Exception):
                 raise answer
+        reply, info, acknowledged = replies
         if self._all and int(info["connected_slaves"]) > self._needed:
             # one call too late to have waited for it: the next does, and is the same call repeated
             self._needed = int(info["connected_slaves"])
         return reply, int(acknowledged)
-
-
-def _node_of(client: Any, key: str) -> Any:
-    """The client of the one server that has *key*."""
-    if not is_cluster(client):
-        return client
-    node = client.get_node_from_key(key)
-    if node is None:
-        raise exceptions.ConnectionError(f"no node of the Cluster serves the slot of {key}")
-    return client.get_redis_connection(node)
-
-
-def _look_again(client: Any) -> None:
-    """The slot may have moved: know where to when the call is repeated."""
-    if is_cluster(client):
-        client.nodes_manager.initialize()

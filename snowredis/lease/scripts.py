@@ -162,5 +162,8 @@ class ScriptStore(ABC):
         """Forget the pool, whatever its settings; ``rest`` is ("1",) where they could not be read."""
         return self._call("delete", Seen(), caller_ms)
 
+    def after_fork(self) -> None:  # noqa: B027 - without connections nothing is to be done
+        """In a forked child: use nothing of the parent's connections and locks."""
+
     @abstractmethod
     def close(self) -> None: ...

@@ -18,6 +18,7 @@ from snowredis.monitor.findings import Finding, error, ok, unknown, warning
 from snowredis.monitor.host import look_at_host
 from snowredis.monitor.pool import WorkerPool, same_ids
 from snowredis.monitor.server_checks import UNIDENTIFIED, look_at_server, missing_identity
+from snowredis.monitor.server_list import look_at_list
 
 DAY_MS = 86_400_000
 # nobody was alive for so long: it is forgotten rather than idle
@@ -86,6 +87,7 @@ def _look_at_pools(url: Any, found: WorkerPool, name: str | None) -> list[Findin
 
 def _look_at_pool(pool: WorkerPool, info: PoolInfo) -> Iterator[Finding]:
     what, workers = f"pool {info.name}", pool.workers()
+    yield from look_at_list(pool._clients, pool.name)
     yield from _of_life(what, info)
     yield from _of_use(what, pool, info)
     yield from _of_workers(what, workers, info)
@@ -95,8 +97,8 @@ def _look_at_pool(pool: WorkerPool, info: PoolInfo) -> Iterator[Finding]:
     if not failover and any(replicas):
         yield warning(
             what,
-            f"failover_slack is 0, and Redis has {max(replicas)} replicas: after a failover, ids may be repeated for as "
-            "long as the deposed master answers",
+            f"failover_slack is 0, and Redis has {max(replicas)} replicas: a deposed master that still answers may "
+            "repeat ids",
             "if replicas can become masters, make the pool anew with --failover-slack 15 (under another "
             "name or after a "
             "ttl without workers)",

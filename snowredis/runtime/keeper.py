@@ -160,6 +160,7 @@ class Keeper:
         self._held = None
         self._claim_token = self._owner = ""
         self.counts = Counts()
+        self._store.after_fork()
 
     def forget_claims(self) -> None:
         """Whatever was claimed or asked for is void, also a claim whose answer is still to come; suspend() needs that.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from redis.crc import key_slot
 
 import snowredis
 from snowredis.lease.scripts import pool_keys
-from tests.support.ha import Cluster, Maker, assert_no_id_twice, eventually
+from tests.support.ha import Cluster, Maker, Node, assert_no_id_twice, eventually, free_port, running
 
 # as in test_sentinel.py: a node that is gone is noticed after a second
 SETTINGS: dict[str, Any] = {"ttl": 6.0, "max_clock_lead": 0.2, "redis_skew": 0.2, "failover_slack": 1.0}
@@ -66,6 +67,30 @@ def test_a_slot_that_moves_takes_its_pool_with_it(slots: Cluster, new_pool: Call
         holder.wait_for_adoption(before)
         assert target.ask("EXISTS", pool_keys(name)[0]) == 1
     assert not holder.errors
+
+
+@pytest.mark.parametrize("min_replicas", [0, 1])
+def test_a_node_that_serves_no_slots_any_more_is_left(
+    slots: Cluster, new_pool: Callable[..., str], tmp_path: Path, min_replicas: int
+) -> None:
+    # of a pool whose node has one replica
+    name = new_pool(slots.url, name=name_on(0, f"astray{min_replicas}"), failover_slack_ms=0)
+    lost = Node(tmp_path, "--cluster-enabled", "yes", "--cluster-port", str(free_port()))
+    astray = True
+
+    def remap(address: tuple[str, int]) -> tuple[str, int]:
+        """What the Cluster says at first is out of date: its master is a node that answers CLUSTERDOWN."""
+        return (address[0], lost.port) if astray and address[1] == slots.nodes[0].port else address
+
+    known = [ClusterNode("127.0.0.1", node.port) for node in slots.nodes[1:3]]
+    theirs = RedisCluster(startup_nodes=known, address_remap=remap)
+    with running([lost]), contextlib.closing(theirs):
+        ids = snowredis.connect(theirs, pool=name, failover_slack=0, min_replicas=min_replicas)
+        with contextlib.closing(ids):
+            with pytest.raises(snowredis.StoreUnavailable, match="look at CLUSTER INFO"):
+                ids.next_id()
+            astray = False
+            ids.next_id()
 
 
 def test_a_living_holder_goes_on_through_a_failover_of_its_node(

@@ -33,13 +33,22 @@ CONFIG = PoolConfig(name="masters", layout=FEW, ttl_ms=6_000)
 
 
 class Flaky(MemoryStore):
-    """Can be away."""
+    """Can be away, and has incarnations of its own."""
 
     away = False
+    name = ""
+
+    @property
+    def where(self) -> str:  # type: ignore[override]
+        return self.name
+
+    def stored_incarnation(self) -> str:
+        self._reached()
+        return f"{super().stored_incarnation()} of {self.name}"
 
     def _reached(self) -> None:
         if self.away:
-            raise StoreUnavailable("memory", "it is away")
+            raise StoreUnavailable(self.name, "it is away")
 
     def claim(self, request: ClaimRequest, seen: Seen) -> Answer:
         self._reached()
@@ -80,6 +89,8 @@ class Stage:
 def stage(count: int = 2, config: PoolConfig = CONFIG, *, new: bool = True) -> Stage:
     clock, first = ManualClock(), [0]
     servers = [Flaky(replace(config, share=(i, count)), clock.server_time_ms, new=new) for i in range(count)]
+    for server, name in zip(servers, "abc", strict=False):
+        server.name = name
     return Stage(clock, servers, Masters(servers, config, choose=lambda _: first[0]), first)
 
 
@@ -149,7 +160,7 @@ def test_nobody_claims_when_all_are_away() -> None:
     on = stage()
     for server in on.servers:
         server.away = True
-    with pytest.raises(StoreUnavailable, match="none of them can be used: memory: it is away; memory"):
+    with pytest.raises(StoreUnavailable, match="none of them can be used: a: it is away; b"):
         on.holder().ask_claim()
 
 
@@ -227,6 +238,7 @@ def test_a_list_in_another_order_or_of_another_length_is_refused(places: list[in
         for i, place in enumerate(places):
             config = replace(CONFIG, share=(i, count))
             fresh = Flaky(config, on.clock.server_time_ms)
+            fresh.name = f"other{i}" if place is None else on.servers[place].name
             if place is not None:
                 # the same server, seen by a deployment that gives it another place
                 fresh.stored_signature = on.servers[place].stored_signature  # type: ignore[method-assign]

@@ -16,13 +16,13 @@ from snowredis.lease.clients import (
     FAILOVER_SLACK_MS,
     SENTINEL_TIMEOUT_S,
     SOCKET_TIMEOUT_S,
-    ClusterClient,
     address,
     connect_client,
     default_failover_slack_ms,
     redacted,
     without_retries,
 )
+from snowredis.lease.cluster import ClusterClient
 from snowredis.lease.model import PoolConfig
 from snowredis.lease.redis_store import RedisStore, translated
 
@@ -65,9 +65,9 @@ def test_a_sentinel_url_says_sentinels_master_database_and_both_passwords() -> N
 
 def test_tls_under_sentinel_is_for_the_sentinels_too() -> None:
     client = connect_client("sentinel://a/m?ssl=true")
-    assert client.connection_pool.connection_class is SentinelManagedSSLConnection
+    assert issubclass(client.connection_pool.connection_class, SentinelManagedSSLConnection)
     (sentinel,) = client.connection_pool.sentinel_manager.sentinels
-    assert sentinel.connection_pool.connection_class is redis.SSLConnection
+    assert issubclass(sentinel.connection_pool.connection_class, redis.SSLConnection)
 
 
 def test_the_address_of_a_sentinel_client_is_in_one_order_and_has_no_password() -> None:
@@ -111,10 +111,10 @@ def test_a_sentinel_client_is_taken_over_without_its_retries() -> None:
 def test_a_sentinel_client_with_tls_keeps_it() -> None:
     theirs = Sentinel([("a", 1)], sentinel_kwargs={"ssl": True}).master_for("m", ssl=True, ssl_ca_certs="/ca")
     ours = without_retries(theirs)
-    assert ours.connection_pool.connection_class is SentinelManagedSSLConnection
+    assert issubclass(ours.connection_pool.connection_class, SentinelManagedSSLConnection)
     assert settings(ours)["ssl_ca_certs"] == "/ca"
     (sentinel,) = ours.connection_pool.sentinel_manager.sentinels
-    assert sentinel.connection_pool.connection_class is redis.SSLConnection
+    assert issubclass(sentinel.connection_pool.connection_class, redis.SSLConnection)
 
 
 def test_a_cluster_url_connects_to_nothing_yet() -> None:

@@ -139,7 +139,7 @@ class Pair:
 
     def follow(self, server: RedisServer, port: int) -> None:
         """Make *server* a replica of the one at *port*, and wait until it has its data."""
-        server.client().replicaof("127.0.0.1", port)  # type: ignore[no-untyped-call]
+        server.client().replicaof("127.0.0.1", port)
         eventually(
             lambda: server.client().info("replication")["master_link_status"] == "up",
             "it follows",
@@ -153,7 +153,7 @@ class Pair:
         eventually(lambda: self.replica.client().exists(pool_keys(config.name)[0]), "the pool is there, too")
 
     def promote(self, server: RedisServer) -> None:
-        server.client().replicaof("NO", "ONE")  # type: ignore[no-untyped-call]
+        server.client().replicaof("NO", "ONE")
 
 
 def free_port() -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -17,10 +18,11 @@ SERVER = f"# Server\r\nredis_version:7.0.15\r\nrun_id:{RUN_ID}\r\ntcp_port:6379\
 REPLICATION = (
     f"# Replication\r\nrole:master\r\nmaster_replid:{REPLICATION_ID}\r\nmaster_replid2:{'0' * 40}\r\n"
 )
-KNOWN = (f"{RUN_ID}-{REPLICATION_ID}", None)
+Found = tuple[str | None, str | None]
+KNOWN: Found = (f"{RUN_ID}-{REPLICATION_ID}", None)
 
 
-def identity(info: Callable[..., str | None], *, version: int | None = 0x00070000) -> tuple[str, str]:
+def identity(info: Callable[..., str | None], *, version: int | None = 0x00070000) -> Found:
     """What the script finds; *info* answers INFO, None where it is refused."""
     runtime = lua51.LuaRuntime()
 
@@ -30,10 +32,11 @@ def identity(info: Callable[..., str | None], *, version: int | None = 0x0007000
         return runtime.table_from({"err": "ERR refused"}) if text is None else text
 
     runtime.globals()["redis"] = runtime.table_from({"pcall": pcall, "REDIS_VERSION_NUM": version})
-    found: tuple[str, str] = runtime.execute(
+    found = runtime.execute(
         read_lua("identity") + "\nlocal id, reason = identity() return {id or false, reason or false}"
     ).values()
-    return tuple(text or None for text in found)  # type: ignore[return-value]
+    name, reason = found
+    return name or None, reason or None
 
 
 def one_section(*sections: str) -> str | None:
@@ -88,11 +91,10 @@ def test_a_redis_that_does_not_show_which_it_is_is_refused_with_the_remedy(
     from snowredis.lease.fake import install_info
 
     install_info()
-    whole = ServerCommandsMixin.info
+    mixin: Any = ServerCommandsMixin
+    whole = mixin.info
     monkeypatch.setattr(
-        ServerCommandsMixin,
-        "info",
-        lambda self, *sections: whole(self, *sections).replace(hidden.encode(), b"hidden"),
+        mixin, "info", lambda self, *sections: whole(self, *sections).replace(hidden.encode(), b"hidden")
     )
     client = fakeredis.FakeRedis()
     ids = snowredis.connect(client, pool="orders", ttl=0.3)

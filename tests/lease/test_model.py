@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 import ssl
 from collections.abc import Sequence
 from dataclasses import FrozenInstanceError, replace
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 import redis
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from redis import exceptions
 from redis.backoff import ExponentialBackoff
@@ -36,8 +37,8 @@ from snowredis.lease.clients import (
     redacted,
     without_retries,
 )
-from snowredis.lease.inspect import settings_of
-from snowredis.lease.model import MAX_TTL_MS, Answer, PoolConfig, Seen, check_status
+from snowredis.lease.inspect import parse_owner, settings_of
+from snowredis.lease.model import MAX_TTL_MS, Answer, PoolConfig, Seen, check_status, owner_text
 from snowredis.lease.redis_store import RedisStore, translated
 from snowredis.lease.scripts import Script, pool_keys
 
@@ -89,6 +90,9 @@ def test_another_pool_name_is_refused_and_shown(name: Any) -> None:
         ),
         ({"datacenter": "1"}, "datacenter must be a whole number, not '1'"),
         ({"datacenter": 0.5}, "datacenter must be a whole number, not 0.5"),
+        ({"durability": "some"}, "durability='some' is unknown. Choose 'detect'"),
+        ({"durability": None}, "durability=None is unknown"),
+        ({"guard_rollbacks": 1}, "guard_rollbacks must be True or False, not 1"),
         ({"ttl_ms": 0}, "ttl 0 ms is too short: it must be 100 ms at least"),
         ({"ttl_ms": 99}, "ttl 99 ms is too short"),
         (
@@ -155,9 +159,47 @@ def test_every_constant_shows_in_the_signature() -> None:
         {"max_clock_lead_ms": 1},
         {"redis_skew_ms": 1},
         {"failover_slack_ms": 1},
+        {"durability": "assured"},
+        {"durability": "none"},
+        {"guard_rollbacks": True},
     ]
     others = [replace(config, **({"datacenter": 0} | change)).signature for change in changes]
     assert len({config.signature, *others}) == len(others) + 1
+
+
+def test_what_came_later_shows_in_a_signature_only_where_it_is_not_the_default() -> None:
+    assert "durability" not in PoolConfig(name="orders").signature
+    assert "guard" not in PoolConfig(name="orders").signature
+    chosen = PoolConfig(name="orders", durability="none", guard_rollbacks=True)
+    assert chosen.signature.endswith(" durability=none guard_rollbacks=1")
+
+
+# --- who holds a lease ------------------------------------------------------------------------------
+
+# as renew.lua and claim.lua check it
+OWNER = re.compile(rb"{[^\x00-\x1f\x7f]*}")
+
+
+@given(host=st.text(), pid=st.integers(0, 2**31), label=st.text(max_size=300))
+@example(host="h", pid=1, label="\x7f\x00\n\x1b[31m\x85")
+@example(host="h", pid=1, label="\N{GRINNING FACE}" * 300)
+@example(host="\N{GRINNING FACE}" * 300, pid=2**31, label='"' * 50 + "\\" * 50)
+@example(host="h", pid=1, label="\ud83d")
+def test_any_host_name_and_label_make_an_owner_that_the_scripts_take(host: str, pid: int, label: str) -> None:
+    text = owner_text(host, pid, label).encode()
+    assert OWNER.fullmatch(text)
+    assert len(text) <= 1000
+    shown_host, shown_pid, shown_label = parse_owner(text.decode())
+    assert (len(shown_host), shown_pid, len(shown_label)) == (len(host[:100]), pid, len(label[:100]))
+
+
+def test_an_owner_keeps_what_can_be_printed() -> None:
+    label = 'größe \N{GRINNING FACE} "a\\b"'
+    assert parse_owner(owner_text("web-1", 7, label)) == ("web-1", 7, label)
+    assert (
+        parse_owner(owner_text("web-1", 7, "a\x7fb\nc"))[2]
+        == "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}c"
+    )
 
 
 def test_the_keys_of_a_pool_share_one_hash_tag() -> None:
@@ -314,7 +356,7 @@ def test_what_a_pool_notes_for_its_own_connections_is_not_taken_over() -> None:
 def test_a_client_on_a_unix_socket_stays_there() -> None:
     ours = without_retries(redis.Redis(unix_socket_path="/run/redis.sock", db=4))
     assert address(ours) == "unix:///run/redis.sock"
-    assert ours.connection_pool.connection_class is redis.UnixDomainSocketConnection
+    assert issubclass(ours.connection_pool.connection_class, redis.UnixDomainSocketConnection)
     assert settings_of_client(ours)["db"] == 4
     assert_never_repeats_or_hangs(ours)
 
@@ -324,7 +366,7 @@ def test_a_client_with_tls_keeps_its_certificates() -> None:
         host="host", ssl=True, ssl_ca_certs="/ca.pem", ssl_certfile="/me.pem", ssl_check_hostname=False
     )
     ours = without_retries(theirs)
-    assert ours.connection_pool.connection_class is redis.SSLConnection
+    assert issubclass(ours.connection_pool.connection_class, redis.SSLConnection)
     connection = ours.connection_pool.connection_class(**settings_of_client(ours))
     assert (connection.ca_certs, connection.certfile, connection.check_hostname) == (
         "/ca.pem",

@@ -39,7 +39,9 @@ NOT_IN_CORE = {"socket", "threading", "asyncio", "logging", "time", "redis"}
 # a Layout looks at the wall clock once, to refuse an epoch that has not begun
 EXEMPT = {("snowredis.core.layout", "time")}
 # every other module imports it where it is used: that takes 0.15 s
-IMPORTS_REDIS = ("snowredis.lease.redis_store", "snowredis.lease.clients", "snowredis.lease.replicas")
+IMPORTS_REDIS = tuple(
+    f"snowredis.lease.{name}" for name in ("redis_store", "clients", "cluster", "connections", "replicas")
+)
 
 
 class Import(NamedTuple):

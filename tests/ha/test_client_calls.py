@@ -1,0 +1,270 @@
+"""Calls of our own clients to real servers: forks, silent nodes, and nothing that is imported or read meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import snowredis
+from snowredis.lease.clients import connect_client
+from snowredis.lease.model import PoolConfig
+from snowredis.lease.redis_store import RedisStore
+from tests.support.ha import MASTER, Cluster, Node, free_port, running
+from tests.support.waiting import eventually
+
+KINDS = ["redis", "unix", "sentinel", "cluster"]
+# of an answer that is there, on a busy machine
+LIMIT_S = 20.0
+
+
+@pytest.fixture(scope="module")
+def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The URL of a server of each kind; the same server but for the Cluster of one node."""
+    directory = tmp_path_factory.mktemp("k")
+    path = directory / "redis.sock"
+    master = Node(directory / "m", "--unixsocket", str(path))
+    sentinel = Node(directory / "s", sentinel=True)
+    lines = [
+        f"port {sentinel.port}",
+        "bind 127.0.0.1",
+        f"sentinel monitor {MASTER} 127.0.0.1 {master.port} 1",
+    ]
+    (sentinel.directory / "sentinel.conf").write_text("\n".join(lines) + "\n")
+    alone = Node(directory / "c", "--cluster-enabled", "yes", "--cluster-port", str(free_port()))
+    with running([master, sentinel, alone]):
+        alone.ask("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+        eventually(lambda: "cluster_state:ok" in alone.ask("CLUSTER", "INFO"), "the Cluster")
+        # a name, so that it has to be resolved
+        yield {
+            "redis": f"redis://localhost:{master.port}/0",
+            "unix": f"unix://{path}",
+            "sentinel": f"sentinel://localhost:{sentinel.port}/{MASTER}/0",
+            "cluster": f"cluster://localhost:{alone.port}",
+        }
+
+
+# --- imports and files -----------------------------------------------------------------------------
+
+CALLS = """
+import sys
+import snowredis
+from snowredis.lease.scripts import SCRIPTS, load
+
+ids = snowredis.connect(sys.argv[1], pool=sys.argv[2], failover_slack=0)
+for name in SCRIPTS:
+    load(name)
+seen = []
+
+def hook(event, args):
+    if event in ("import", "open"):
+        frame, stack = sys._getframe(1), []
+        while frame:
+            stack.append(f"{frame.f_code.co_filename}:{frame.f_lineno}")
+            frame = frame.f_back
+        seen.append((event, args[0], stack))
+
+sys.addaudithook(hook)
+ids.next_id()
+assert ids.beat() > 0
+renewals = ids.lease.renewals
+ids.close()
+done = list(seen)
+assert renewals == 1
+for entry in done:
+    print(*entry)
+"""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_module_is_imported_and_no_file_opened_from_claim_to_release(
+    urls: dict[str, str], new_pool: Callable[..., str], kind: str
+) -> None:
+    # another thread may fork in the middle of it, and the child would inherit the import system's locks
+    name = new_pool(urls[kind])
+    done = subprocess.run(
+        [sys.executable, "-c", CALLS, urls[kind], name],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stderr == ""
+    assert done.stdout == ""
+
+
+# --- forks -----------------------------------------------------------------------------------------
+
+
+def child_of(work: Callable[[], object]) -> int:
+    """Fork; the child does *work* and ends as the interpreter does, with all finalizers. Returns its pid."""
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        work()
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def ended_well(pid: int) -> bool:
+    try:
+        code = eventually(
+            lambda: (at := os.waitpid(pid, os.WNOHANG))[0] == pid and [at[1]], "the child", LIMIT_S
+        )
+    except BaseException:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        raise
+    return bool(code == [0])
+
+
+def locks_of(thing: object, found: dict[int, Any], depth: int = 6) -> dict[int, Any]:
+    """Every lock that can be reached from *thing* by attributes, lists and dicts."""
+    if id(thing) in found or depth < 0:
+        return found
+    if type(thing).__name__ in ("RLock", "lock"):
+        found[id(thing)] = thing
+        return found
+    inside: list[object] = []
+    if isinstance(thing, dict):
+        inside = list(thing.values())
+    elif isinstance(thing, list | tuple | set):
+        inside = list(thing)
+    elif type(thing).__module__.startswith(("redis.", "snowredis.")):
+        inside = list(getattr(thing, "__dict__", {}).values())
+    for part in inside:
+        locks_of(part, found, depth - 1)
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_child_needs_no_lock_and_closes_no_socket_of_its_parents_client(
+    urls: dict[str, str], kind: str
+) -> None:
+    client = connect_client(urls[kind])
+    store = RedisStore(client, PoolConfig(name="locks", failover_slack_ms=0))
+    store._owned = True
+    with contextlib.closing(store):
+        assert store.stored_signature() == ""
+        # what monitoring asks: for a Cluster, the client of redis-py behind ours
+        store._client.exists("x")
+        held, forked = threading.Event(), threading.Event()
+
+        def hold_all() -> None:
+            with contextlib.ExitStack() as stack:
+                for lock in locks_of(store._client, {}).values():
+                    stack.enter_context(lock)
+                held.set()
+                forked.wait(LIMIT_S)
+
+        holding = threading.Thread(target=hold_all)
+        holding.start()
+        held.wait(LIMIT_S)
+
+        def work() -> None:
+            old = store._client
+            store.after_fork()
+            assert store.stored_signature() == ""
+            # as the end of the interpreter does
+            from snowredis.lease import clients
+
+            clients._of_parents.clear()
+            del old
+
+        pid = child_of(work)
+        forked.set()
+        holding.join()
+        assert ended_well(pid)
+        # on the same connections
+        assert store.stored_signature() == ""
+
+
+def test_a_child_that_was_forked_while_the_slots_were_looked_for_gets_ids(
+    slots: Cluster, new_pool: Callable[..., str]
+) -> None:
+    name = new_pool(slots.url, failover_slack_ms=0)
+    ids = snowredis.connect(slots.url, pool=name, failover_slack=0)
+    with contextlib.closing(ids):
+        ids.next_id()
+        for node in slots.nodes:
+            # no node answers for so long, and the Cluster itself goes on
+            node.ask("CLIENT", "PAUSE", 2500, "ALL")
+        renewing = threading.Thread(target=ids.beat)
+        renewing.start()
+        # the renewal has timed out after 1 s, and now nodes are asked for the slots
+        time.sleep(1.3)
+
+        def work() -> None:
+            while True:
+                with contextlib.suppress(snowredis.StoreUnavailable):
+                    ids.next_id()
+                    return
+
+        pid = child_of(work)
+        renewing.join()
+        assert ended_well(pid)
+
+
+# --- silent servers --------------------------------------------------------------------------------
+
+
+class Silent:
+    """A server that accepts connections and never answers."""
+
+    def __init__(self) -> None:
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listening.getsockname()[1]
+        self._accepted: list[socket.socket] = []
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    @property
+    def asked(self) -> bool:
+        return bool(self._accepted)
+
+    def _run(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                self._accepted.append(self._listening.accept()[0])
+
+    def close(self) -> None:
+        # wakes the thread up
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        for one in [self._listening, *self._accepted]:
+            one.close()
+
+
+@pytest.fixture
+def silent() -> Iterator[list[Silent]]:
+    servers = [Silent() for _ in range(6)]
+    yield servers
+    for server in servers:
+        server.close()
+
+
+def test_one_time_limit_is_over_a_whole_call_however_many_nodes_are_silent(
+    urls: dict[str, str], silent: list[Silent]
+) -> None:
+    nodes = [f"127.0.0.1:{server.port}" for server in silent]
+    url = f"cluster://{','.join(nodes)},{urls['cluster'].removeprefix('cluster://')}"
+    store = RedisStore.from_url(url, PoolConfig(name="silent"))
+    with contextlib.closing(store):
+        with pytest.raises(snowredis.StoreUnavailable, match="no node answered"):
+            store.stored_signature()
+        # each has half a second, and the call two
+        assert sum(server.asked for server in silent) <= 4
+        # the next one begins with those that were not asked
+        assert store.stored_signature() == ""

@@ -1,0 +1,157 @@
+"""Play many cases, in a process that may hang or die, and say what went wrong in which."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import select
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import IO, Self
+
+from tests.interrupts.actions import ACTIONS, PAUSED
+from tests.interrupts.cases import Case, Outcome
+from tests.interrupts.operations import OPERATIONS
+from tests.support.programs import ROOT
+
+# longer than anything in a case may wait
+LIMIT_S = 60.0
+# no operation has so many bytecodes
+MOST_POINTS = 100_000
+
+
+class Explorer:
+    """A player of cases, started again when a case hung or killed it. Use as a context manager."""
+
+    def __init__(self, url: str, *, pure: bool = False, always_redis: bool = False, python: str = "") -> None:
+        self._arguments = [python or sys.executable, "-m", "tests.interrupts.player", url]
+        self._environment = {**os.environ, "SNOWREDIS_PURE": "1" if pure else "", "PYTHONPATH": str(ROOT)}
+        self._prefix = "redis " if always_redis else ""
+        self._player: subprocess.Popen[str] | None = None
+        self._errors: IO[str] = tempfile.TemporaryFile("w+")
+        self.played = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._end()
+        self._errors.close()
+
+    def _end(self) -> None:
+        player, self._player = self._player, None
+        if player is not None:
+            player.kill()
+            player.communicate()
+
+    def _running(self) -> subprocess.Popen[str]:
+        if self._player is None:
+            self._errors.truncate(0)
+            self._player = subprocess.Popen(
+                self._arguments,
+                cwd=ROOT,
+                env=self._environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                text=True,
+            )
+        return self._player
+
+    def play(self, case: Case) -> Outcome:
+        player = self._running()
+        self.played += 1
+        try:
+            assert player.stdin is not None
+            player.stdin.write(f"{self._prefix}{case}\n")
+            player.stdin.flush()
+            answer = _line(player)
+        except BrokenPipeError:
+            answer = ""
+        if answer:
+            return Outcome(**json.loads(answer))
+        self._end()
+        self._errors.seek(0)
+        return Outcome(str(case), -1, [""], ["hangs or dies:\n" + self._errors.read()])
+
+    def sweep(
+        self, operation: str, action: str, *, elsewhere: bool = False, first: int = 0, step: int = 1
+    ) -> Iterator[Outcome]:
+        """Every point, or every *step*-th, of *operation*: until there are no more."""
+        for at in range(first, MOST_POINTS, step):
+            outcome = self.play(Case(operation, ((action, at),), elsewhere))
+            if not outcome.fired:
+                return
+            yield outcome
+
+
+def _line(player: subprocess.Popen[str]) -> str:
+    """The next line of its output; "" if none comes."""
+    assert player.stdout is not None
+    if not select.select([player.stdout], [], [], LIMIT_S)[0]:
+        return ""
+    return player.stdout.readline()
+
+
+def sweeps(operations: Iterable[str], actions: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Every operation with every action that it can have."""
+    for operation in operations:
+        for action in actions:
+            if OPERATIONS[operation].forks or not ACTIONS[action].forks:
+                yield operation, action
+
+
+def random_case(rng: random.Random, points: dict[str, int]) -> Case:
+    """One to three interruptions of one operation, at random points."""
+    operation = rng.choice(list(OPERATIONS))
+    names = [name for name, what in ACTIONS.items() if OPERATIONS[operation].forks or not what.forks]
+    most = points.get(operation, 1500)
+    chosen = [(rng.choice(names), rng.randrange(most)) for _ in range(rng.choice((1, 2, 2, 3)))]
+    if rng.random() < 0.3:
+        paused = f"paused:{rng.choice(list(PAUSED))}:{rng.randrange(rng.choice((12, 200, 1500)))}"
+        chosen[0] = (paused, chosen[0][1])
+    return Case(operation, tuple(sorted(chosen, key=lambda pair: pair[1])))
+
+
+@dataclass
+class Summary:
+    """What became of many cases: how many there were, and for each kind of failure in which function and line."""
+
+    cases: int = 0
+    doubled: int = 0
+    kinds: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+
+    @property
+    def failures(self) -> int:
+        return sum(len(cases) for places in self.kinds.values() for cases in places.values())
+
+    def count(self, outcome: Outcome) -> None:
+        self.cases += 1
+        self.doubled += outcome.doubled
+        place = outcome.fired[-1] if outcome.fired else ""
+        for failure in outcome.failures:
+            kind = re.sub(r"unix://\S+", "URL", failure.partition("\n")[0])
+            kind = re.sub(r"\d+", "N", kind)[:100]
+            self.kinds.setdefault(kind, {}).setdefault(place, []).append(outcome.case)
+
+    def lines(self) -> Iterator[str]:
+        """One for each kind, and below it one for each function with its lines and one case to play again."""
+        for kind, places in self.kinds.items():
+            functions: dict[str, list[tuple[int, str]]] = {}
+            signals = 0
+            for place, cases in places.items():
+                where, function, *_ = [*place.split(" "), ""]
+                file, _, line = where.rpartition(":")
+                functions.setdefault(f"{file} {function}", []).extend((int(line or 0), case) for case in cases)
+                signals += len(cases) if "[signal]" in place else 0
+            total = sum(map(len, functions.values()))
+            yield f"  {total} x {kind} ({signals} where CPython runs signal handlers)"
+            for function, found in functions.items():
+                numbers = [number for number, _ in found if number]
+                lines = f"{min(numbers, default=0)}-{max(numbers, default=0)}"
+                yield f"      {len(found)} x {function} lines {lines}, such as {found[0][1]}"

@@ -1,0 +1,177 @@
+"""What is interrupted: every operation of a generator that reads or changes its lease, its lanes or its block."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.interrupts.stage import Stage, StageClock
+
+
+@dataclass(frozen=True)
+class Operation:
+    """*prepare* runs undisturbed; *run* is one call, interrupted.
+
+    background: whether the clock lets the generator start its heartbeat thread; threading_too: whether
+    Python's threading.py is interrupted as well.
+    """
+
+    prepare: Callable[[Stage], None]
+    run: Callable[[Stage], None]
+    background: bool = False
+    threading_too: bool = False
+    # such an operation ends what it works on: nothing comes after it
+    forks: bool = True
+
+
+def _nothing(stage: Stage) -> None:
+    pass
+
+
+def claimed(stage: Stage) -> None:
+    stage.ids.claim()
+
+
+def working(stage: Stage) -> None:
+    stage.take(stage.ids.next_id(), stage.ids.next_id())
+
+
+def at_the_end_of_a_tick(stage: Stage) -> None:
+    stage.take(*stage.ids.next_ids(6))
+
+
+def in_a_new_tick(stage: Stage) -> None:
+    working(stage)
+    stage.clock.advance(1000)
+
+
+def clock_back(stage: Stage) -> None:
+    """The next id needs the other namespace."""
+    working(stage)
+    stage.clock.step(-3000)
+
+
+def clock_back_twice(stage: Stage) -> None:
+    """The next id needs another worker id."""
+    clock_back(stage)
+    stage.take(stage.ids.next_id())
+    stage.clock.step(-3000)
+
+
+def reservation_over(stage: Stage) -> None:
+    """The next id needs a renewal."""
+    stage.clock.step(-29_000)
+    working(stage)
+    stage.clock.advance(30_500)
+
+
+def lost(stage: Stage) -> None:
+    """Redis was wiped, and somebody else was given the same worker id."""
+    working(stage)
+    stage.place.wipe()
+    # its ids and marks are far ahead on both lanes: whoever has the worker id after it makes other ids than the first
+    clock = StageClock(stage.start_ms + 15_000)
+    rival = stage.place.connect(clock)
+    rival.next_id()
+    clock.step(-5_000)
+    rival.next_id()
+    stage.rivals.append(rival)
+    stage.lost += 1
+
+
+def suspended(stage: Stage) -> None:
+    working(stage)
+    stage.ids.suspend()
+    stage.clock.advance(1000)
+
+
+def next_id(stage: Stage) -> None:
+    an_id = stage.ids.next_id()
+    stage.returned.append(an_id)
+    stage.made.append(an_id)
+
+
+def next_ids(stage: Stage) -> None:
+    batch = stage.ids.next_ids(5)
+    stage.returned.extend(batch)
+    stage.made.extend(batch)
+
+
+def fill(stage: Stage) -> None:
+    buffer = memoryview(bytearray(8 * 5)).cast("q")
+    stage.ids.fill(buffer)
+    stage.returned.extend(buffer)
+    stage.made.extend(buffer)
+
+
+def claim(stage: Stage) -> None:
+    stage.ids.claim()
+
+
+def beat(stage: Stage) -> None:
+    stage.ids.beat()
+
+
+def close(stage: Stage) -> None:
+    stage.ids.close()
+
+
+def suspend(stage: Stage) -> None:
+    stage.ids.suspend()
+
+
+def suspend_and_resume(stage: Stage) -> None:
+    stage.ids.suspend()
+    stage.ids.resume()
+
+
+def resumed(stage: Stage) -> None:
+    stage.ids.resume()
+    next_id(stage)
+
+
+def anext_id_here(stage: Stage) -> None:
+    """Driven without a loop: a new tick needs none."""
+    steps = stage.ids.anext_id()
+    try:
+        steps.send(None)
+    except StopIteration as end:
+        stage.returned.append(end.value)
+        stage.made.append(end.value)
+    else:
+        # it wants to wait, for which it needs a loop, and a forked child has none
+        steps.close()
+
+
+def anext_id_on_a_loop(stage: Stage) -> None:
+    async def run() -> None:
+        an_id = await stage.ids.anext_id()
+        stage.returned.append(an_id)
+        stage.made.append(an_id)
+
+    asyncio.run(run())
+
+
+OPERATIONS: dict[str, Operation] = {
+    "claim": Operation(_nothing, claim),
+    "first_id": Operation(_nothing, next_id),
+    "start_heartbeat": Operation(_nothing, next_id, background=True, threading_too=True),
+    "same_tick": Operation(working, next_id),
+    "new_tick": Operation(in_a_new_tick, next_id),
+    "batch": Operation(at_the_end_of_a_tick, next_ids),
+    "fill": Operation(at_the_end_of_a_tick, fill),
+    "namespace": Operation(clock_back, next_id),
+    "hand_over": Operation(clock_back_twice, next_id),
+    "renew": Operation(working, beat),
+    "renew_in_need": Operation(reservation_over, next_id),
+    "lost": Operation(lost, beat),
+    "suspend": Operation(working, suspend),
+    "resume": Operation(suspended, resumed),
+    "close": Operation(working, close),
+    "close_late": Operation(at_the_end_of_a_tick, close),
+    "suspend_late": Operation(at_the_end_of_a_tick, suspend),
+    "close_unused": Operation(claimed, close),
+    "anext_new_tick": Operation(in_a_new_tick, anext_id_here),
+    "anext_first": Operation(_nothing, anext_id_on_a_loop, forks=False),
+}

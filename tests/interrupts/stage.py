@@ -1,0 +1,334 @@
+"""One case: a generator, a clock that stands still, and everybody who makes ids while one is interrupted."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import itertools
+import json
+import os
+import select
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import redis
+
+import snowredis
+from snowredis.core.layout import Layout
+from snowredis.errors import SnowredisError
+from snowredis.monitor.pool import WorkerPool
+from snowredis.runtime.generator import Generator
+from snowredis.testing import ManualClock, memory_pool
+from tests.interrupts.points import Points, stopped_in_product
+
+# ids of one tick are alike in all processes that have the same worker id: what is repeated shows at once
+LAYOUT = Layout(
+    timestamp_bits=41, backup_bits=1, worker_bits=2, sequence_bits=3, tick_ms=1000, epoch_ms=1735689600000
+)
+# a child that takes longer hangs; the longest wait of the product for a lock of its own is 5 s
+CHILD_LIMIT_S = 8.0
+JOIN_LIMIT_S = 12.0
+_numbers = itertools.count(1)
+
+
+class StageClock(ManualClock):
+    """Stands still but for sleep(); *background* makes the generator start its heartbeat thread."""
+
+    def __init__(self, start_ms: int, *, background: bool = False) -> None:
+        super().__init__(start_ms)
+        self.background = background
+
+
+class RedisPlace:
+    """A pool of its own for each case, in a real redis-server."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._client = redis.Redis.from_url(url)
+        self._name = ""
+
+    def new_pool(self) -> None:
+        # the server's memory is the cases' own
+        self._client.flushdb()
+        self._name = f"case{next(_numbers)}"
+        self.create()
+
+    def create(self) -> None:
+        with contextlib.closing(self.connect(StageClock(now_ms()))) as ids:
+            pool = WorkerPool(self.url, self._name)
+            with contextlib.closing(pool):
+                pool.create(ids._config)
+
+    def wipe(self) -> None:
+        """Forget everything, and let a person say that the pool is new, which it is not."""
+        self._client.flushdb()
+        self.create()
+
+    def connect(self, clock: ManualClock) -> Generator:
+        return snowredis.connect(self.url, pool=self._name, layout=LAYOUT, clock=clock)
+
+
+class MemoryPlace:
+    """The same in memory, for cases in one process."""
+
+    url = ""
+
+    def new_pool(self) -> None:
+        self._now = StageClock(now_ms())
+        self._pool = memory_pool(clock=self._now)
+
+    def wipe(self) -> None:
+        for store in self._pool._stores.values():
+            store.wipe()
+            store.create(now_ms())
+
+    def connect(self, clock: ManualClock) -> Generator:
+        return self._pool.connect(layout=LAYOUT, clock=clock)
+
+
+Place = RedisPlace | MemoryPlace
+
+
+def limit_time(limit_s: float) -> None:
+    """Have this process die after that, with a traceback of every thread on stderr; 0: not any more."""
+    # a handler in C: it also comes where Python waits for a lock; and then what the signal does by itself
+    faulthandler.register(signal.SIGALRM, chain=True)
+    signal.setitimer(signal.ITIMER_REAL, limit_s)
+
+
+def now_ms() -> int:
+    # the middle of a tick
+    return time.time_ns() // 1_000_000_000 * 1000 + 500
+
+
+class Companion(threading.Thread):
+    """Another thread of the same process; runs one operation, and may be stopped before its k-th bytecode."""
+
+    def __init__(self, stage: Stage, operation: Callable[[Stage], None], stop_at: int = -1) -> None:
+        super().__init__(daemon=True)
+        self._stage, self._operation = stage, operation
+        self._at_point, self._go_on = threading.Event(), threading.Event()
+        self.done = threading.Event()
+        self.points = Points({stop_at: self._pause} if stop_at >= 0 else {})
+
+    def _pause(self) -> None:
+        self._at_point.set()
+        self._go_on.wait()
+
+    def run(self) -> None:
+        try:
+            if self.points._actions:
+                with self.points:
+                    self._stage.attempt(self._operation)
+            else:
+                self._stage.attempt(self._operation)
+        finally:
+            self.done.set()
+            self._at_point.set()
+
+    def run_to_point(self) -> None:
+        self.start()
+        self._settle(self._at_point)
+
+    def let_go_on(self) -> None:
+        """Until it is done, or waits for a lock that the caller holds."""
+        self._go_on.set()
+        self._settle(self.done)
+
+    def _settle(self, event: threading.Event) -> None:
+        last, same = None, 0
+        until_s = time.monotonic() + JOIN_LIMIT_S
+        while not event.wait(0.0003) and time.monotonic() < until_s:
+            here = stopped_in_product(self.ident)
+            same = same + 1 if here is not None and here == last else 0
+            last = here
+            if same >= 6:
+                return
+
+
+class Stage:
+    """What happens in one case, as one process sees it."""
+
+    def __init__(self, place: Place, *, background: bool = False) -> None:
+        self.place = place
+        place.new_pool()
+        self.start_ms = now_ms()
+        self.clock = StageClock(self.start_ms, background=background)
+        self.ids = place.connect(self.clock)
+        self.pid = os.getpid()
+        self.made: list[int] = []
+        # what the interrupted call itself returned
+        self.returned: list[int] = []
+        self.refusals: Counter[str] = Counter()
+        self.failures: list[str] = []
+        self.companions: list[Companion] = []
+        # a lease may be lost, where the operation is its loss
+        self.lost = 0
+        self.reports: list[dict[str, Any]] = []
+        # of children: where to write what became of it, and what to wait for before it goes on
+        self.report_fd = -1
+        self.waiting: list[tuple[int, int, int]] = []
+        # who was given the same worker id, and makes no ids
+        self.rivals: list[Generator] = []
+        self.in_hook = False
+        self.claimed_in_hook = False
+
+    # --- what operations and actions call ----------------------------------------------------------
+
+    def attempt(self, operation: Callable[[Stage], None]) -> None:
+        """Run *operation*; the product may refuse, with an error of its own."""
+        try:
+            operation(self)
+        except SnowredisError as error:
+            self.refusals[type(error).__name__] += 1
+        except Exception as error:
+            self.failures.append(f"{type(error).__name__}: {error}")
+
+    def take(self, *ids: int) -> None:
+        self.made.extend(ids)
+
+    def in_thread(self, operation: Callable[[Stage], None]) -> None:
+        companion = Companion(self, operation)
+        self.companions.append(companion)
+        companion.start()
+        companion.let_go_on()
+
+    def fork(self, *, fork: Callable[[], int] = os.fork, child_first: bool = True) -> bool:
+        """Whether this is the child. Its ids come back when it ends, which the parent waits for now or later."""
+        reader, writer = os.pipe()
+        held, hold = os.pipe()
+        pid = fork()
+        if pid == 0:
+            os.close(reader)
+            os.close(hold)
+            self._become_child(writer)
+            if not child_first:
+                os.read(held, 1)
+            os.close(held)
+            return True
+        os.close(writer)
+        os.close(held)
+        self.waiting.append((pid, reader, hold))
+        if child_first:
+            self.wait_for_children()
+        return False
+
+    def _become_child(self, writer: int) -> None:
+        limit_time(CHILD_LIMIT_S)
+        hook_ids = self.made[-1:] if self.claimed_in_hook else []
+        self.made, self.returned, self.failures = hook_ids, [], []
+        self.companions, self.reports, self.waiting = [], [], []
+        if self.report_fd >= 0:
+            os.close(self.report_fd)
+        self.report_fd = writer
+
+    @property
+    def is_child(self) -> bool:
+        return os.getpid() != self.pid
+
+    def wait_for_children(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for pid, reader, hold in waiting:
+            os.close(hold)
+            text = b"".join(_read(reader, CHILD_LIMIT_S + 2))
+            os.close(reader)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            if text:
+                self.reports.append(json.loads(text))
+            else:
+                self.failures.append("a forked child hangs or dies")
+
+    # --- afterwards --------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Every process can make ids in the end, in this tick and in the next, and keeps its lease."""
+        for companion in self.companions:
+            companion._go_on.set()
+            companion.join(JOIN_LIMIT_S)
+            if companion.is_alive():
+                self.failures.append("another thread hangs")
+        if self.ids.closed:
+            return
+        self.ids.resume()
+        # whatever an action did to it
+        passed_ms = self.clock.time_ns() // 1_000_000 - self.start_ms
+        if not 0 <= passed_ms < 20_000:
+            self.clock.step(-passed_ms)
+        try:
+            self.take(self.ids.next_id(), self.ids.next_id())
+            self.clock.advance(1000)
+            self.take(self.ids.next_id())
+            self._keeps_lease()
+            self.take(self.ids.next_id())
+        except Exception as error:  # noqa: BLE001 - whatever it is, no id could be made
+            self.failures.append(f"no id can be made afterwards: {type(error).__name__}: {error}")
+
+    def _keeps_lease(self) -> None:
+        before = self.ids.lease
+        self.ids.beat()
+        after = self.ids.lease
+        if before is None or after is None or before.token_hash != after.token_hash:
+            self.failures.append("the lease of a living process was lost")
+        if self.ids.counts.leases_lost > self.lost:
+            self.failures.append("the lease of a living process was lost")
+
+    def end_child(self) -> None:
+        with contextlib.suppress(BaseException):
+            self.wait_for_children()
+        self.ids.close()
+        self._report()
+
+    def _report(self) -> None:
+        report = {
+            "made": self.made,
+            "returned": self.returned,
+            "failures": self.failures,
+            "reports": self.reports,
+        }
+        os.write(self.report_fd, json.dumps(report).encode())
+        os._exit(0)
+
+    def fail_child(self, error: BaseException) -> None:
+        self.failures.append(f"in the child: {type(error).__name__}: {error}")
+        self._report()
+
+    def finish(self) -> None:
+        self.wait_for_children()
+        self._keeps_lease_beside_children()
+        self.ids.close()
+        for rival in self.rivals:
+            rival.close()
+
+    def _keeps_lease_beside_children(self) -> None:
+        if self.reports and not self.ids.closed and self.ids.lease is not None:
+            self._keeps_lease()
+
+    def take_over(self) -> list[int]:
+        """Whoever has the worker ids next makes ids at the same time of the clock; all of them are there to be had."""
+        made: list[int] = []
+        heirs = []
+        try:
+            for _ in range(LAYOUT.workers):
+                ids = self.place.connect(StageClock(self.start_ms))
+                heirs.append(ids)
+                made += (ids.next_id(), ids.next_id())
+        except SnowredisError as error:
+            self.failures.append(f"a worker id was not given back: {type(error).__name__}: {error}")
+        for ids in heirs:
+            ids.close()
+        return made
+
+
+def _read(fd: int, limit_s: float) -> Iterator[bytes]:
+    until_s = time.monotonic() + limit_s
+    while select.select([fd], [], [], max(0.0, until_s - time.monotonic()))[0]:
+        part = os.read(fd, 65536)
+        if not part:
+            return
+        yield part

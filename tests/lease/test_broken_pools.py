@@ -1,0 +1,244 @@
+"""Pools that a person deleted, edited or filled by hand, in a real Redis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from snowredis import WorkerPool
+from snowredis.core.layout import Layout
+from snowredis.errors import PoolBroken, PoolNotFound
+from snowredis.lease.model import PoolConfig
+from snowredis.lease.redis_store import RedisStore
+from snowredis.lease.scripts import pool_keys
+from tests.lease.conftest import really_wait, wall_ms
+from tests.support.holder import Holder, fresh_hex
+from tests.support.servers import RedisServer
+
+LAYOUT = Layout(timestamp_bits=41, backup_bits=1, worker_bits=4, sequence_bits=10)
+LONG = PoolConfig(name="long", layout=LAYOUT, ttl_ms=30_000)
+SHORT = replace(LONG, ttl_ms=120, max_clock_lead_ms=10, redis_skew_ms=10)
+
+
+def new_pool(server: RedisServer, config: PoolConfig) -> RedisStore:
+    store = RedisStore.from_url(server.url, replace(config, name=f"pool{fresh_hex()[-6:]}"))
+    assert store.create(wall_ms()).status == "ok"
+    return store
+
+
+def again(store: RedisStore, server: RedisServer, config: PoolConfig) -> RedisStore:
+    """The pool of the same name, with other constants."""
+    return RedisStore.from_url(server.url, replace(config, name=store.config.name))
+
+
+def holder(store: RedisStore) -> Holder:
+    return Holder(store, wall_ms)
+
+
+# --- deleted ---------------------------------------------------------------------------------------
+
+
+def test_a_pool_that_comes_back_with_a_shorter_ttl_starts_above_the_reservations_of_the_longer(
+    server: RedisServer,
+) -> None:
+    store = new_pool(server, LONG)
+    old = holder(store).claim()
+    done = WorkerPool(server.url, store.config.name).delete(force=True)
+    assert (done.alive, done.guessed) == (1, False)
+    assert 0 < done.wait_ms <= LONG.ttl_ms
+    short = again(store, server, SHORT)
+    # whether somebody says that it is new or not
+    for answer in (short.create(wall_ms()), holder(short).ask_claim()):
+        assert answer.floor_ms >= old.until_ms
+    assert holder(short).ask_claim().status == "settling"
+    # who has a reservation of the pool before this one has lost it
+    assert old.ask_renew().status == "signature"
+
+
+def test_what_a_deleted_pool_leaves_is_small_and_goes_by_itself(server: RedisServer) -> None:
+    store = new_pool(server, LONG)
+    name, client = store.config.name, server.client()
+    old = holder(store).claim()
+    version = int(client.hget(pool_keys(name)[0], "version") or 0)
+    WorkerPool(server.url, name).delete(force=True)
+    left: Any = client.hgetall(pool_keys(name)[0])
+    assert left == {"floor": str(old.until_ms), "incarnation": old.seen.incarnation, "version": str(version)}
+    assert client.exists(*pool_keys(name)[1:]) == 0
+    before = wall_ms()
+    assert 0 < client.pttl(pool_keys(name)[0]) <= old.until_ms + 1_000 - before
+    # nothing to look at, nothing to delete
+    looked = WorkerPool(server.url, name)
+    assert name not in looked.pools()
+    for look in (looked.info, looked.workers, looked.delete):
+        with pytest.raises(PoolNotFound):
+            look()
+    # and the pool that comes after it stays
+    holder(store).ask_claim()
+    assert client.ttl(pool_keys(name)[0]) == -1
+    assert int(client.hget(pool_keys(name)[0], "version") or 0) > version
+
+
+def test_living_workers_bring_a_deleted_pool_back_and_keep_their_worker_ids(server: RedisServer) -> None:
+    store = new_pool(server, LONG)
+    living = holder(store).claim()
+    WorkerPool(server.url, store.config.name).delete(force=True)
+    answer = living.ask_renew()
+    assert (answer.status, answer.rest[1], answer.alarm) == ("ok", "1", "")
+    assert server.client().ttl(pool_keys(store.config.name)[0]) == -1
+
+
+def test_a_pool_whose_workers_all_gave_back_leaves_nothing_to_wait_for(server: RedisServer) -> None:
+    store = new_pool(server, LONG)
+    assert holder(store).claim().release(wall_ms(), 0) == "ok"
+    done = WorkerPool(server.url, store.config.name).delete()
+    assert done.wait_ms == 0
+    assert server.client().exists(*pool_keys(store.config.name)) == 0
+    short = again(store, server, SHORT)
+    assert short.create(wall_ms()).floor_ms == 0
+    assert holder(short).claim().lanes_ms == (0, 0)
+
+
+@pytest.mark.parametrize("why", ["another server", "nothing is known", "too many records", "a broken record"])
+def test_where_the_records_may_not_be_all_a_deleted_pool_leaves_a_whole_floor(
+    server: RedisServer, why: str
+) -> None:
+    config = replace(LONG, durability="none") if why == "nothing is known" else LONG
+    store = new_pool(server, config)
+    client, (key, _, _) = server.client(), pool_keys(store.config.name)
+    old = holder(store).claim()
+    old.release(wall_ms(), 0)
+    if why == "another server":
+        client.hset(key, "run_id", "0")
+    elif why == "too many records":
+        client.hset(key, mapping={f"t:{number:040x}": "1" for number in range(2_050)})
+    elif why == "a broken record":
+        client.hset(key, "w:3", "what is this?")
+    began = wall_ms()
+    done = WorkerPool(server.url, store.config.name).delete(force=True)
+    assert done.wait_ms == LONG.floor_ms
+    assert int(client.hget(key, "floor") or 0) >= began + LONG.floor_ms
+
+
+# --- edited by hand --------------------------------------------------------------------------------
+
+EDITS = {
+    "floor": ["soon", "", "-1", "1e3", "9" * 16, "nan"],
+    "version": ["x", "1.5"],
+    "last": ["\x1b[31m"],
+    "records": ["many"],
+    "next": ["0x10", "-2"],
+    "incarnation": ["", "here", "12", "9" * 20 + "-ab"],
+}
+
+
+def calls(store: RedisStore, living: Holder) -> list[Callable[[], object]]:
+    return [holder(store).ask_claim, living.ask_renew, living.release, lambda: store.create(wall_ms())]
+
+
+@pytest.mark.parametrize(
+    ("field", "text"), [(field, text) for field, texts in EDITS.items() for text in texts]
+)
+def test_a_field_that_no_script_wrote_is_named_and_nothing_changes(
+    server: RedisServer, field: str, text: str
+) -> None:
+    store = new_pool(server, LONG)
+    client, (key, _, _) = server.client(), pool_keys(store.config.name)
+    living = holder(store).claim()
+    client.hset(key, field, text)
+    before = client.hgetall(key)
+    for call in calls(store, living):
+        with pytest.raises(PoolBroken) as caught:
+            call()
+        assert (caught.value.field, caught.value.value) == (field, text)
+        assert f"snowredis pool delete {store.config.name}" in str(caught.value)
+        assert str(caught.value).isprintable()
+    assert client.hgetall(key) == before
+    # as it says
+    done = WorkerPool(server.url, store.config.name).delete(force=True)
+    assert done.wait_ms == LONG.floor_ms
+    assert living.ask_renew().rest[1] == "1"
+
+
+@pytest.mark.parametrize("field", EDITS)
+def test_a_field_that_somebody_removed_is_named(server: RedisServer, field: str) -> None:
+    store = new_pool(server, LONG)
+    living = holder(store).claim()
+    server.client().hdel(pool_keys(store.config.name)[0], field)
+    for call in calls(store, living):
+        with pytest.raises(PoolBroken, match=f"field '{field}' .* holds ''"):
+            call()
+
+
+@pytest.mark.parametrize("text", ["", "a|b", "{}", "|" * 9, "a|1-b||5|5|" + "9" * 400 + "|1|1|0|{}"])
+def test_a_record_that_no_script_wrote_is_named_to_its_holder_and_others_are_served(
+    server: RedisServer, text: str
+) -> None:
+    store = new_pool(server, LONG)
+    living, other = holder(store).claim(), holder(store).claim()
+    server.client().hset(pool_keys(store.config.name)[0], "w:0", text)
+    for call in (living.ask_renew, living.release):
+        with pytest.raises(PoolBroken) as caught:
+            call()
+        assert caught.value.field == "w:0"
+    assert other.ask_renew().status == "ok"
+    assert holder(store).claim().worker == 2
+
+
+@pytest.mark.parametrize("field", ["claims", "peak", "alarms", "lost", "rebuild", "rebuilt"])
+def test_a_counter_that_no_script_wrote_stops_nobody(server: RedisServer, field: str) -> None:
+    store = new_pool(server, LONG)
+    client, (key, leases, _) = server.client(), pool_keys(store.config.name)
+    client.hset(key, field, "a few")
+    living = holder(store).claim()
+    assert living.ask_renew().status == "ok"
+    client.delete(leases)
+    assert holder(store).claim().worker == 1
+    client.hset(key, "version", 0)
+    assert living.ask_renew().alarm
+
+
+@pytest.mark.parametrize(
+    ("signature", "guessed"),
+    [("layout=none", True), ("", True), ("nonsense \x1b", True), (f"x {LONG.signature} ttl_ms=1", False)],
+)
+def test_a_pool_with_a_signature_that_no_script_wrote_is_deleted_all_the_same(
+    server: RedisServer, signature: str, guessed: bool
+) -> None:
+    store = new_pool(server, LONG)
+    old = holder(store).claim()
+    server.client().hset(pool_keys(store.config.name)[0], "signature", signature)
+    done = WorkerPool(server.url, store.config.name).delete(force=True)
+    assert done.guessed == guessed
+    answer = holder(again(store, server, SHORT)).ask_claim()
+    assert (answer.status, answer.floor_ms >= old.until_ms) == ("settling", True)
+
+
+# --- filled ----------------------------------------------------------------------------------------
+
+
+def test_no_script_walks_far_to_find_a_worker_id_after_a_loss(own_server: RedisServer) -> None:
+    """Living holders were taken up again; none of their worker ids was counted out here."""
+    wide = Layout(timestamp_bits=41, backup_bits=0, worker_bits=12, sequence_bits=10)
+    store = new_pool(own_server, replace(LONG, layout=wide))
+    client, (key, leases, _), count = own_server.client(), pool_keys(store.config.name), 1_700
+    holder(store).claim()
+    record = str(client.hget(key, "w:0"))
+    client.hset(key, mapping={f"w:{worker}": record for worker in range(count)})
+    client.hset(key, mapping={"records": count, "next": 0})
+    client.zadd(leases, {str(worker): wall_ms() + 60_000 for worker in range(count)})
+    looked_at = []
+    newcomer = holder(store)
+    while True:
+        client.config_resetstat()
+        answer = newcomer.ask_claim()
+        stats: Any = client.info("commandstats")
+        looked_at.append(stats["cmdstat_hexists"]["calls"])
+        if answer.status != "settling":
+            break
+        assert len(looked_at) < 10
+        really_wait(int(answer.rest[0]))
+    assert (answer.status, answer.rest[0]) == ("ok", str(count))
+    assert looked_at == [500, 500, 500, count - 1_500 + 1]
