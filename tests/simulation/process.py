@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 # a fleet that forks for ever is another test
 MOST_PROCESSES = 8
+# for calls that are under way when a process is told that it lost its lease
+AT_ONCE_US = 1_000_000
 
 
 class Process:
@@ -98,7 +100,11 @@ class Process:
         if self.before_claim is not None and script.name == "claim":
             hook, self.before_claim = self.before_claim, None
             hook()
-        return self.sim.network.call(self, script.name, script.source, keys, args)
+        reply = self.sim.network.call(self, script.name, script.source, keys, args)
+        if reply[0] == "signature":
+            # the pool is another: from soon on, nothing is its own any more
+            self.world.after(AT_ONCE_US, self.claims.clear)
+        return reply
 
     def interrupted(self, *, readily: bool = True) -> bool:
         """Something may come in, where a clock is read or a lock released; answer whether it did."""

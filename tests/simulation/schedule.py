@@ -21,7 +21,7 @@ from tests.simulation.checker import Checker
 from tests.simulation.faults import FAULTS
 from tests.simulation.network import Network
 from tests.simulation.pool_faults import CHANGES
-from tests.simulation.process import MOST_PROCESSES, Process
+from tests.simulation.process import Process
 from tests.simulation.reclaim import simulated_time
 from tests.simulation.redis_faults import IDENTITIES, LOSSES, NOT_ASSURED, OF_SENTINEL
 from tests.simulation.redis_model import CHANGING, CONSTANT, SHOWN, WITHOUT_IDENTITY, RedisModel
@@ -221,7 +221,7 @@ class Simulation:
 
     def somebody_comes(self) -> None:
         """Just after a loss, before those who live have noticed it."""
-        if len(self.living) < MOST_PROCESSES and self.random.random() < 0.5:
+        if len(self.living) <= self.size and self.random.random() < 0.5:
             self.process_class(self, self.new_host()).run()
 
     def went_unnoticed(self) -> None:
