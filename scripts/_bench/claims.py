@@ -45,18 +45,20 @@ class Case:
             self.server.client.delete(*pool_keys(self.store.config.name))
             self.store.create(now_ms())
 
-    def claim(self) -> tuple[str, int]:
-        """Its token and worker id; worker id -1 if it was refused."""
+    def claim(self) -> tuple[str, int, str]:
+        """Its token, worker id and tip; worker id -1 if it was refused."""
         token, now = secrets.token_hex(16), now_ms()
         answer = self.store.claim(ClaimRequest(token, now, now, 35_000, OWNER), Seen())
         if answer.status != ("exhausted" if self.refused else "ok"):
             raise SystemExit(f"{self.name}: unexpected answer {answer}")
-        return token, -1 if self.refused else int(answer.rest[0])
+        return (token, -1, "") if self.refused else (token, int(answer.rest[0]), answer.rest[3])
 
-    def give_back(self, token: str, worker: int) -> None:
+    def give_back(self, token: str, worker: int, tip: str) -> None:
         if not self.empty and not self.refused:
             marks = (now_ms(), 0, 0, 0)
-            answer = self.store.release(ReleaseRequest(worker, token, "", "", now_ms(), marks, STATS), Seen())
+            answer = self.store.release(
+                ReleaseRequest(worker, token, tip, "", now_ms(), marks, STATS), Seen()
+            )
             if answer.status != "ok":
                 raise SystemExit(f"{self.name}: unexpected answer {answer}")
 

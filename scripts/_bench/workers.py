@@ -49,8 +49,8 @@ def claim(store: ScriptStore) -> Holder:
     answer = store.claim(ClaimRequest(token, now, now, 0, OWNER), Seen())
     if answer.status != "ok":
         raise SystemExit(f"a claim was answered with {answer}")
-    worker, until, lanes = answer.rest[:3]
-    return Holder(int(worker), token, "", int(until), tuple(int(lane) for lane in lanes.split(",")))
+    worker, until, lanes, tip = answer.rest
+    return Holder(int(worker), token, tip, int(until), tuple(int(lane) for lane in lanes.split(",")))
 
 
 def renew(store: ScriptStore, holder: Holder) -> None:

@@ -206,6 +206,7 @@ class Masters:
     def _give_back(self, index: int, answer: Answer, request: ClaimRequest) -> None:
         """Release what was just claimed and will not be used. A server that does not answer frees it after a ttl."""
         worker, lanes = int(answer.rest[0]), answer.rest[2].count(",") + 1
-        unused = ReleaseRequest(worker, request.token, "", "", request.caller_ms, (0,) * lanes, NOTHING_MADE)
+        tip, unmarked = answer.rest[3], (0,) * lanes
+        unused = ReleaseRequest(worker, request.token, tip, "", request.caller_ms, unmarked, NOTHING_MADE)
         with contextlib.suppress(StoreUnavailable):
             self._ask(index, lambda server, seen: server.release(unused, seen))

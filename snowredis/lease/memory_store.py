@@ -21,6 +21,9 @@ from snowredis.lease.model import (
     Seen,
 )
 
+# hex digits of what begins the chain of a lease, as in claim.lua; a renewal's name is longer
+FIRST_TIP = 12
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
@@ -118,9 +121,11 @@ class MemoryStore:
             ttl = self._config.ttl_ms
             for worker, record in self._records.items():
                 current = record.token == request.token and record.incarnation == self._incarnation
-                if current and not record.tip and not self._overdue(record, now):
+                replayed = current and len(record.tip) == FIRST_TIP and record.lease_end_ms > now
+                if replayed and not self._overdue(record, now):
                     until = max(record.until_ms, capped + ttl)
-                    return self._grant(worker, replace(record, until_ms=until, lease_end_ms=now + ttl), now)
+                    again = replace(record, until_ms=until, lease_end_ms=now + ttl, tip=self._first_tip())
+                    return self._grant(worker, again, now)
             if self._floor_ms > now and not self._may_forget:
                 return self._answer("settling", now, self._floor_ms - now)
             chosen = self._choose(now, min(request.fit_ms, capped), request.wait_ms)
@@ -136,7 +141,7 @@ class MemoryStore:
             record = Record(
                 token=request.token,
                 incarnation=self._incarnation,
-                tip="",
+                tip=self._first_tip(),
                 until_ms=capped + ttl,
                 lanes_ms=tuple(max(lane, least) for lane in lanes),
                 lease_end_ms=now + ttl,
@@ -146,9 +151,13 @@ class MemoryStore:
             self.events.append(("claimed", chosen))
             return self._grant(chosen, record, now)
 
+    def _first_tip(self) -> str:
+        return f"{self._version:0{FIRST_TIP}x}"
+
     def _grant(self, worker: int, record: Record, now: int) -> Answer:
         self._records[worker] = record
-        return self._answer("ok", now, worker, record.until_ms, ",".join(map(str, record.lanes_ms)))
+        lanes = ",".join(map(str, record.lanes_ms))
+        return self._answer("ok", now, worker, record.until_ms, lanes, record.tip)
 
     def _choose(self, now: int, fit_ms: int, wait_ms: int) -> int | Answer:
         """The worker id free the longest that has a usable lane, else a new one, else the nearest, else why none."""

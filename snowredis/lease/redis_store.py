@@ -14,7 +14,7 @@ from redis import exceptions
 from redis.sentinel import MasterNotFoundError
 
 from snowredis.errors import ConfigError, StoreReadOnly, StoreRefused, StoreUnavailable
-from snowredis.lease.clients import address, connect_client, fresh_copy, without_retries
+from snowredis.lease.clients import address, connect_client, fresh_copy, is_cluster, without_retries
 from snowredis.lease.model import DEFAULT_MAX_EVENTS, PoolConfig
 from snowredis.lease.replicas import Acknowledged, MinReplicas, check_min_replicas
 from snowredis.lease.scripts import Script, ScriptStore
@@ -139,6 +139,13 @@ class RedisStore(ScriptStore):
         """In a forked child: leave the parent's connections and locks alone."""
         if self._owned:
             self._client = fresh_copy(self._client)
+
+    def _reconnect(self) -> None:
+        with contextlib.suppress(exceptions.RedisError, OSError, AttributeError):
+            if not is_cluster(self._client):
+                self._client.connection_pool.disconnect()
+            elif self._owned:
+                self._client.close()
 
     def close(self) -> None:
         if self._owned:

@@ -93,12 +93,23 @@ class ScriptStore(ABC):
     def run(self, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> Sequence[bytes | str]:
         """Run *script* once, atomically. Raises StoreUnavailable and its kinds."""
 
+    def _reconnect(self) -> None:  # noqa: B027 - without connections nothing is to be done
+        """Use no connection any more that was made before."""
+
     def _call(self, name: str, seen: Seen, caller_ms: int, *args: str | int) -> Answer:
         nonce = self._random_bytes(16).hex()
         newest = (seen.incarnation, seen.version, nonce, caller_ms, self._max_events)
         common = (*self._constants, *newest, self._config.durability)
         reply = self.run(self._scripts[name], self._keys, (*common, *args))
-        texts = [item.decode("utf-8", "replace") if isinstance(item, bytes) else item for item in reply]
+        *texts, echo = [
+            item.decode("utf-8", "replace") if isinstance(item, bytes) else item for item in reply
+        ] or [""]
+        if echo != nonce:
+            # a connection whose replies are one behind: of a fork in the middle of a call, or by a proxy
+            self._reconnect()
+            raise StoreUnavailable(
+                self.where, "it gave the answer to another question; the connection was dropped"
+            )
         try:
             if texts[0] == "signature":
                 return Answer("signature", 0, "", 0, 0, "", (texts[1],))

@@ -47,7 +47,7 @@ class Deadlines:
             ids._sleep(self._ask_again_after_s - waited_s)
             return
         try:
-            settling_ms = ids._keeper.claim(wait_ms=ids._longest_wait_ms).settling_ms
+            settling_ms = ids._claim(wait_ms=ids._longest_wait_ms).settling_ms
         except (PoolExhausted, StoreUnavailable) as error:
             if isinstance(error, PoolExhausted) and waited_s < ids._claim_timeout_s:
                 self._ask_again_after_s = waited_s + max(0.01, min(RETRY_S, error.next_expiry_ms / 1000))

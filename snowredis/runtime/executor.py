@@ -77,18 +77,18 @@ def execute(right: dict[str, Any]) -> None:
 def _release(store: Store, right: dict[str, Any]) -> int | None:
     """The worker id that was given back, if it was."""
     now_ms = time.time_ns() // 1_000_000
-    worker = right["worker"]
+    worker, tip = right["worker"], right.get("tip", "")
     if worker == UNKNOWN_WORKER:
         # killed before the answer came: the same claim again is answered with the same worker id
         claim = ClaimRequest(right["token"], now_ms, now_ms, 0, right["owner"])
         answer = store.claim(claim, Seen())
         if answer.status != "ok":
             return None
-        worker = int(answer.rest[0])
+        worker, tip = int(answer.rest[0]), answer.rest[3]
     release = ReleaseRequest(
         worker=worker,
         token=right["token"],
-        tip=right.get("tip", ""),
+        tip=tip,
         sent=right.get("sent", ""),
         caller_ms=now_ms,
         marks_ms=tuple(right["marks_ms"]),

@@ -229,21 +229,26 @@ class Generator(AsyncIds):
             return False
         old = None
         try:
-            old = self._keeper.claim(wait_ms=MOVE_WAIT_MS, instead_of=held.serial).replaced
+            old = self._claim(wait_ms=MOVE_WAIT_MS, instead_of=held.serial).replaced
         except SnowredisError as error:
             log.warning("pool %s: no other server has a worker id: %s", self.pool, error)
         if old is None:
             self._replace_again_s = self._clock.monotonic() + RETRY_S
         else:
             log.warning("pool %s: the server of worker id %d is away; moved on", self.pool, old.lease.worker)
-            self._hand_over(old)
         if self._closed or self._suspended:
             # close() or suspend() came in between
             self._give_back()
         return self._keeper.held is not held
 
+    def _claim(self, *, wait_ms: int, instead_of: int = 0) -> Claimed:
+        """As Keeper.claim(); what was replaced is given back with what its lanes were used for."""
+        claimed = self._keeper.claim(wait_ms=wait_ms, instead_of=instead_of)
+        if claimed.replaced is not None:
+            self._hand_over(claimed.replaced)
+        return claimed
+
     def _hand_over(self, old: Held) -> None:
-        """Give *old*, which another lease replaced, back with what its lanes were used for."""
         with self._lock:
             if self._state.serial == old.serial:
                 self._seal()
@@ -260,17 +265,15 @@ class Generator(AsyncIds):
             # refused a moment ago, and Redis is not to be asked for every id
             raise ClockMovedBack(behind_ms, self._rules.policy)
         try:
-            claimed = self._keeper.claim(wait_ms=0, instead_of=held.serial)
+            claimed = self._claim(wait_ms=0, instead_of=held.serial)
         except (PoolExhausted, ClockMovedBack, StoreUnavailable) as error:
             cause = error
         if claimed.settling_ms or cause is not None:
             self._note_clock_back(behind_ms, "refusal")
             self._replace_again_s = now_s + RETRY_S
             raise ClockMovedBack(behind_ms, self._rules.policy) from cause
-        old = claimed.replaced
-        if old is not None:
+        if claimed.replaced is not None:
             self._note_clock_back(behind_ms, "worker")
-            self._hand_over(old)
 
     def _note_clock_back(self, behind_ms: float, step: str) -> None:
         """Count and log it, once for each place that the clock came from."""
@@ -322,7 +325,7 @@ class Generator(AsyncIds):
                     log.warning("pool %s: Redis answers again", self.pool)
                 return self._beat_after_s()
             if not (self._closed or self._suspended):
-                settling_ms = self._keeper.claim(wait_ms=self._longest_wait_ms).settling_ms
+                settling_ms = self._claim(wait_ms=self._longest_wait_ms).settling_ms
                 if self.closed or self._suspended:
                     # close() or suspend() came in between and found nothing to give back
                     self._give_back()

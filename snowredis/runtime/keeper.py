@@ -74,6 +74,7 @@ class Held:
 
     Attributes:
         serial: counts the claims of this process, and of those that it was forked from.
+        generation: of the process that claimed it, by the fork guard: who else may not give it back.
         marks: where a lane's mark is noted down for the parent before its ids can be had; None if nowhere.
     """
 
@@ -83,6 +84,7 @@ class Held:
     sent: str
     lanes_ms: tuple[int, ...]
     lease: Lease
+    generation: int
     marks: memoryview | None = None
 
 
@@ -238,10 +240,12 @@ class Keeper:
         """
         with self._exclusively():
             # first: a fork from here on makes this claim void
-            serial = next(self._serials)
-            replaced = self.held
-            if not self.accepting or (replaced is not None and replaced.serial != instead_of):
+            serial, generation = next(self._serials), self._guard.generation
+            current = self.held
+            if not self.accepting or (current is not None and current.serial != instead_of):
                 return Claimed()
+            # or one that a suspension made void and that could not be given back then
+            replaced = self._held
             # R6: made here, so after any fork; R5: kept until it is answered
             self._claim_token = self._claim_token or self._fresh_name()
             token, asked_ms = self._claim_token, self._now_ms()
@@ -260,8 +264,8 @@ class Keeper:
                 return Claimed()
             answer = self._ask_twice(lambda: self._store.claim(request, self.seen), serial)
             self._guard.check()
-            if serial < self._oldest:
-                # this is a child now and the answer was its parent's, or the generator was suspended
+            if self._guard.generation != generation:
+                # this is a child now, and the answer was its parent's
                 return Claimed()
             if answer.status != "ok" and replaced is None:
                 self._clear_will()
@@ -272,27 +276,34 @@ class Keeper:
             self.last_error = None
             if answer.status == "behind":
                 raise ClockMovedBack(int(answer.rest[0]), "backup")
-            worker, until_ms, lanes = int(answer.rest[0]), int(answer.rest[1]), answer.rest[2]
-            lanes_ms = tuple(map(int, lanes.split(",")))
-            lease = Lease(
-                pool=self._config.name,
-                worker=worker,
-                token_hash=_hash(token),
-                until=layout.first_tick_from(until_ms),
-                until_ms=until_ms,
-                opens=tuple(max(0, layout.first_tick_from(ms)) for ms in lanes_ms),
-                incarnation=answer.incarnation,
-                renewals=0,
-            )
+            fresh = self._granted(answer, token, serial, generation)
             self._renewed_at_s = self._clock.monotonic()
             self.lost_worker = None
-            fresh = Held(serial, token, "", "", lanes_ms, lease)
             # before anybody can make an id with it
             marks = self._write_will(fresh, NOTHING_MADE, fresh=True)
             self._hold(replace(fresh, marks=marks))
             self.counts.claims += 1
-        log.info("pool %s: claimed worker id %d", self._config.name, worker)
+        if serial < self._oldest:
+            # suspended in the middle of it; in a forked child this does nothing
+            self.release(fresh, (0,) * len(fresh.lanes_ms))
+            return Claimed(replaced=replaced)
+        log.info("pool %s: claimed worker id %d", self._config.name, fresh.lease.worker)
         return Claimed(replaced=replaced)
+
+    def _granted(self, answer: Answer, token: str, serial: int, generation: int) -> Held:
+        layout = self._config.layout
+        until_ms, lanes_ms = int(answer.rest[1]), tuple(map(int, answer.rest[2].split(",")))
+        lease = Lease(
+            pool=self._config.name,
+            worker=int(answer.rest[0]),
+            token_hash=_hash(token),
+            until=layout.first_tick_from(until_ms),
+            until_ms=until_ms,
+            opens=tuple(max(0, layout.first_tick_from(ms)) for ms in lanes_ms),
+            incarnation=answer.incarnation,
+            renewals=0,
+        )
+        return Held(serial, token, answer.rest[3], "", lanes_ms, lease, generation)
 
     def _write_will(self, held: Held, stats: str, *, fresh: bool = False) -> memoryview | None:
         if fresh:
@@ -480,7 +491,7 @@ class Keeper:
         """
         try:
             with self._exclusively():
-                held = self.held
+                held = self._held
                 if self._held is held:
                     self._held = None
                 return held
@@ -492,7 +503,7 @@ class Keeper:
         try:
             with self._exclusively():
                 self._guard.check()
-                if held.serial < self._oldest:
+                if held.generation != self._guard.generation:
                     # forked since it was detached: it is the parent's, and the marks may be this child's
                     return
                 asked_ms = self._now_ms()

@@ -237,6 +237,6 @@ def test_what_a_killed_child_left_carries_the_pools_trust(server: RedisServer) -
     create(server, config)
     holder = open_holder(server, config).claim()
     address = json.loads(json.dumps(address_of(holder.store)))
-    right = {"worker": holder.worker, "token": holder.token, "marks_ms": [0, 0], "stats": "0,0,0,0,0"}
-    execute({"store": address, **right})
+    right = {"worker": holder.worker, "token": holder.token, "tip": holder.tip, "marks_ms": [0, 0]}
+    execute({"store": address, "stats": "0,0,0,0,0", **right})
     assert WorkerPool(server.url, config.name).workers() == []

@@ -41,6 +41,7 @@ from snowredis.lease.inspect import parse_owner, settings_of
 from snowredis.lease.model import MAX_TTL_MS, Answer, PoolConfig, Seen, check_status, owner_text
 from snowredis.lease.redis_store import RedisStore, translated
 from snowredis.lease.scripts import Script, pool_keys
+from tests.support.servers import RedisServer
 
 ANSWER = Answer("ok", 1, "i", 2, 3, "", ())
 
@@ -453,11 +454,34 @@ def test_a_mistake_of_ours_is_not_taken_for_an_error_of_redis() -> None:
 def test_an_answer_that_no_script_gives_is_said_to_be_one(reply: list[bytes]) -> None:
     class Proxy(RedisStore):
         def run(self, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> list[bytes | str]:
-            return [*reply]
+            # nobody else knows the nonce of the question, which every script says last
+            return [*reply, str(args[8])]
 
     store = Proxy.from_url("redis://host", PoolConfig(name="orders"))
     with pytest.raises(StoreUnavailable, match="an answer that no script gives"):
         store.create(0)
+
+
+def test_the_answer_to_another_question_is_taken_for_none_and_its_connection_is_dropped(
+    server: RedisServer,
+) -> None:
+    """As after a fork within a call, when parent and child have read each other's replies."""
+    late: list[Any] = []
+
+    class OneBehind(RedisStore):
+        def run(
+            self, script: Script, keys: Sequence[str], args: Sequence[str | int]
+        ) -> Sequence[bytes | str]:
+            late.append(super().run(script, keys, args))
+            return late.pop(0) if len(late) > 1 else late[0]
+
+    store = OneBehind.from_url(server.url, PoolConfig(name="behind"))
+    assert store.create(0).status == "ok"
+    connected = server.client().info("clients")["connected_clients"]
+    with pytest.raises(StoreUnavailable, match="another question"):
+        store.create(0)
+    assert server.client().info("clients")["connected_clients"] < connected
+    store.close()
 
 
 # --- our errors ------------------------------------------------------------------------------------

@@ -35,6 +35,23 @@ def a_claim_that_arrives_again(off: str | None) -> Stage:
     return stage
 
 
+@shows("R5 chain of each answer")
+def a_claim_that_two_clones_repeat(off: str | None) -> Stage:
+    """It was under way when the clone was made. Both are answered, and the second answer must end the first lease."""
+    stage = Stage(off=off).with_pool()
+    one, two = stage.process(), stage.process()
+    stage.make(one)
+    held = one.keeper.held
+    assert held is not None
+    two.keeper._claim_token = held.token
+    stage.wait(2_000)
+    stage.make(two)
+    stage.wait(1_000)
+    stage.beat(one)
+    stage.make(one, two)
+    return stage
+
+
 @shows("R6 fresh tokens")
 def two_containers_with_one_host_name_and_pid(off: str | None) -> Stage:
     stage = Stage(off=off).with_pool()

@@ -100,7 +100,7 @@ _FROM_ITS_START = """
     local uptime = tonumber(string.match(redis.call('INFO', 'server'), 'uptime_in_seconds:(%d+)'))
     pool.floor = math.max(pool.floor, horizon() - uptime * 1000)"""
 _IDENTITY = "local id, reason = identity()"
-_UNKNOWN = "if not id then return nil, { 'unidentified', reason } end"
+_UNKNOWN = "if not id then return nil, { 'unidentified', reason, nonce } end"
 _NEWCOMERS = "local least = durability == 'none' and math.max(pool.floor, horizon()) or pool.floor"
 _OVERDUE = "local function overdue(r) return durability == 'none' and r.lease_end <= now + skew + slack end"
 
@@ -118,7 +118,8 @@ RULES: dict[str, Rule] = {
     "R4 too late": Rule((("renew", "elseif held_until <= now + skew + lead + slack then", "elseif false then"),)),
     "settling": Rule((("claim", "if pool.floor > now and", "if pool.floor - now > ttl and"),)),
     "R5 chain": Rule((("renew", "if r.tip ~= tip and r.tip ~= next_tip then", "if false then"),)),
-    "R5 replayed claim": Rule((("claim", "and r.tip == '' and", "and"),)),
+    "R5 replayed claim": Rule((("claim", "and #r.tip == FIRST_TIP and r.lease_end > now", ""),)),
+    "R5 chain of each answer": Rule((("claim", "now + ttl, now, first_tip", "now + ttl, now, r.tip"),)),
     "R6 fresh tokens": Rule(keeper=HostPidKeeper),
     "R7 seal": Rule(methods=(("_give_back", _release_without_sealing),)),
     "R7 holder": Rule((("release", _HOLDER, "if not r then"),)),
@@ -126,7 +127,7 @@ RULES: dict[str, Rule] = {
     "R8 page": Rule(guard=BlindGuard),
     "R8 generation": Rule(guard=TimelessGuard),
     "R9 signature": Rule(
-        (("common", "if v[1] and v[1] ~= signature then return nil, { 'signature', v[1] } end", ""),)
+        (("common", "if v[1] and v[1] ~= signature then return nil, { 'signature', v[1], nonce } end", ""),)
     ),
     "R10 version": Rule((("common", _ROLLED_BACK, "elseif false then"),)),
     "R10 silence": Rule((("common", "elseif guard and now - last > ttl then", "elseif false then"),)),

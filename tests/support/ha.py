@@ -34,6 +34,15 @@ def free_port() -> int:
         return port
 
 
+def free_cluster_port() -> int:
+    """A free port below one that is free, too, for the Cluster's own traffic: Redis 6.2 cannot be told another."""
+    while True:
+        port = free_port()
+        with contextlib.suppress(OSError, OverflowError), socket.socket() as listening:
+            listening.bind(("127.0.0.1", port + 10_000))
+            return port
+
+
 def eventually(condition: Callable[[], Any], limit_s: float = 10.0, what: str = "it") -> Any:
     """Poll until *condition* holds; a Redis that does not answer counts as no."""
 
@@ -115,7 +124,7 @@ class Replicated:
     def __init__(self, directory: Path) -> None:
         at_once = ("--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1")
         self.master = Node(directory / "m", *at_once)
-        to_master = ("--replicaof", f"127.0.0.1 {self.master.port}", *at_once)
+        to_master = ("--replicaof", "127.0.0.1", str(self.master.port), *at_once)
         self.replicas = [Node(directory / f"r{i}", *to_master) for i in range(2)]
         self.nodes = [self.master, *self.replicas]
 
@@ -190,9 +199,9 @@ class Cluster:
         self.nodes = [
             Node(
                 directory / f"c{i}",
-                *("--cluster-enabled", "yes", "--cluster-port", str(free_port())),
-                *("--cluster-node-timeout", "1000", "--repl-diskless-sync-delay", "0"),
-                *("--cluster-require-full-coverage", "no"),
+                *("--cluster-enabled", "yes", "--cluster-node-timeout", "1000"),
+                *("--cluster-require-full-coverage", "no", "--repl-diskless-sync-delay", "0"),
+                port=free_cluster_port(),
             )
             for i in range(4)
         ]
@@ -206,10 +215,9 @@ class Cluster:
         for i, node in enumerate(self.nodes):
             node.ask("CLUSTER", "SET-CONFIG-EPOCH", i + 1)
             if i < 3:
-                node.ask("CLUSTER", "ADDSLOTSRANGE", bounds[i], bounds[i + 1] - 1)
+                node.ask("CLUSTER", "ADDSLOTS", *range(bounds[i], bounds[i + 1]))
             if i > 0:
-                bus = next(option for option in node._options if option.isdigit() and option != "1000")
-                first.ask("CLUSTER", "MEET", "127.0.0.1", node.port, bus)
+                first.ask("CLUSTER", "MEET", "127.0.0.1", node.port)
         eventually(lambda: all(self._known(node) for node in self.nodes), START_LIMIT_S, "a Cluster")
         master_id = first.ask("CLUSTER", "MYID")
         eventually(lambda: master_id in self.nodes[3].ask("CLUSTER", "NODES"))

@@ -37,7 +37,7 @@ class Holder:
         answer = self.ask_claim(ahead_ms=ahead_ms, wait_ms=wait_ms)
         assert answer.status == "ok", answer
         self.worker, self.until_ms = int(answer.rest[0]), int(answer.rest[1])
-        self.lanes_ms = tuple(map(int, answer.rest[2].split(",")))
+        self.lanes_ms, self.tip = tuple(map(int, answer.rest[2].split(","))), answer.rest[3]
         return self
 
     def ask_renew(self, next_tip: str = "", *, ahead_ms: int = 0) -> Answer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import signal
 import subprocess
@@ -13,7 +14,10 @@ from pathlib import Path
 import pytest
 import redis
 
-PROGRAM = shutil.which("redis-server") or shutil.which("valkey-server")
+# the variable names another version, or a relative of Redis; see scripts/servers
+PROGRAM = (
+    os.environ.get("SNOWREDIS_TEST_SERVER") or shutil.which("redis-server") or shutil.which("valkey-server")
+)
 # a busy machine starts a server within a second
 START_LIMIT_S = 10.0
 
@@ -21,9 +25,10 @@ START_LIMIT_S = 10.0
 class RedisServer:
     """One server process on a unix socket; it keeps its state in *directory* only when told to save."""
 
-    def __init__(self, directory: Path, *options: str) -> None:
+    def __init__(self, directory: Path, *options: str, program: Path | str | None = PROGRAM) -> None:
         self.directory = directory
         self.socket = directory / "redis.sock"
+        self._program = program
         self._options = options
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -35,11 +40,11 @@ class RedisServer:
         return redis.Redis.from_url(self.url, decode_responses=True)
 
     def start(self) -> None:
-        assert PROGRAM is not None
+        assert self._program is not None
         arguments = ["--port", "0", "--unixsocket", str(self.socket), "--dir", str(self.directory)]
         with (self.directory / "redis.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [PROGRAM, *arguments, "--save", "", "--appendonly", "no", *self._options],
+                [self._program, *arguments, "--save", "", "--appendonly", "no", *self._options],
                 stdout=log,
                 stderr=log,
             )
@@ -73,10 +78,12 @@ class RedisServer:
 
 
 @contextlib.contextmanager
-def redis_server(directory: Path, *options: str) -> Iterator[RedisServer]:
-    if PROGRAM is None:
+def redis_server(
+    directory: Path, *options: str, program: Path | str | None = PROGRAM
+) -> Iterator[RedisServer]:
+    if program is None:
         pytest.skip("no redis-server or valkey-server on PATH")
-    server = RedisServer(directory, *options)
+    server = RedisServer(directory, *options, program=program)
     server.start()
     try:
         yield server

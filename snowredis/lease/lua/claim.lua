@@ -8,7 +8,7 @@
 -- ARGV[17] wait_ms     int, how much later the best lane may begin than fit_ms
 -- ARGV[18] owner       string, JSON: who claims
 --
--- Returns ok, common answer, worker, until, lanes (first usable ms of each)
+-- Returns ok, common answer, worker, until, lanes (first usable ms of each), tip: the first of the lease's chain
 --       | settling, common answer, ms to wait: living holders come first after the floor was raised
 --       | exhausted, common answer, ms to the next lease end
 --       | behind, common answer, ms by which the caller's clock is behind every free lane
@@ -29,15 +29,20 @@ local token_hash = sha(token)
 local function grant(worker, r)
   redis.call('ZADD', KEYS[2], r.lease_end, worker)
   commit(pool, 'w:' .. worker, pack_record(r), 't:' .. token_hash, worker)
-  return answer(pool, 'ok', worker, tostring(r['until']), table.concat(r.lanes, ','))
+  return answer(pool, 'ok', worker, tostring(r['until']), table.concat(r.lanes, ','), r.tip)
 end
+-- R5: each answer begins a chain of its own, so that of two clones that repeat one claim only the one that was
+-- answered last goes on. A renewal's name is longer
+local FIRST_TIP = 12
+local first_tip = string.sub(sha(token .. pool.version .. now .. nonce), 1, FIRST_TIP)
 
 -- R5: the same claim again, because its answer was lost
 local mine = redis.call('HGET', KEYS[1], 't:' .. token_hash)
 if mine then
   local r = record_of(mine)
-  if r and r.token == token_hash and r.incarnation == pool.incarnation and r.tip == '' and not overdue(r) then
-    r['until'], r.lease_end, r.renewed = math.max(r['until'], capped + ttl), now + ttl, now
+  if r and r.token == token_hash and r.incarnation == pool.incarnation and #r.tip == FIRST_TIP and r.lease_end > now
+    and not overdue(r) then
+    r['until'], r.lease_end, r.renewed, r.tip = math.max(r['until'], capped + ttl), now + ttl, now, first_tip
     return grant(mine, r)
   end
 end
@@ -145,7 +150,7 @@ end
 for i = 1, lane_count do
   lanes[i] = math.max(before and before.lanes[i] or 0, before and before['until'] or 0, least)
 end
-local r = { token = token_hash, incarnation = pool.incarnation, tip = '', ['until'] = capped + ttl, lanes = lanes,
+local r = { token = token_hash, incarnation = pool.incarnation, tip = first_tip, ['until'] = capped + ttl, lanes = lanes,
   lease_end = now + ttl, claimed = now, renewed = now, stats = '0,0,0,0,0', owner = owner }
 event('claimed', chosen, owner, lanes[1], r['until'], table.concat(lanes, ','))
 count('claims')

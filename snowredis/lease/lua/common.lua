@@ -109,7 +109,7 @@ local function pack_record(r)
   return table.concat({ r.token, r.incarnation, r.tip, r['until'], r.lease_end, table.concat(r.lanes, ','),
     r.claimed, r.renewed, r.stats, r.owner }, '|')
 end
-local function broken(field, text) return { 'broken', field, string.sub(text or '', 1, 60) } end
+local function broken(field, text) return { 'broken', field, string.sub(text or '', 1, 60), nonce } end
 -- The record, if there is one; and the answer, if there is one that cannot be read.
 local function record_of(worker)
   local text = redis.call('HGET', KEYS[1], 'w:' .. worker)
@@ -123,7 +123,7 @@ end
 local function open_pool()
   local v = redis.call('HMGET', KEYS[1], 'signature', 'floor', 'incarnation', 'run_id', 'version', 'last', 'records',
     'next')
-  if v[1] and v[1] ~= signature then return nil, { 'signature', v[1] } end
+  if v[1] and v[1] ~= signature then return nil, { 'signature', v[1], nonce } end
   local wrong
   local function stored(name, text)
     -- a pool has them all; what delete left of one has some
@@ -140,7 +140,7 @@ local function open_pool()
   if wrong then return nil, wrong end
   if durability == 'detect' then
     local id, reason = identity()
-    if not id then return nil, { 'unidentified', reason } end
+    if not id then return nil, { 'unidentified', reason, nonce } end
     pool.run_id = id
   end
   pool.kept_floor = pool.floor
@@ -190,6 +190,10 @@ local function commit(pool, ...)
 end
 -- for people; nothing rests on it
 local function count(what) redis.pcall('HINCRBY', KEYS[1], what, 1) end
+-- the nonce comes last, so that whoever asked sees that this is the answer to that very question
 local function answer(pool, status, ...)
-  return { status, tostring(now), pool.incarnation, tostring(pool.version), tostring(pool.floor), pool.alarm or '', ... }
+  local reply = { status, tostring(now), pool.incarnation, tostring(pool.version), tostring(pool.floor),
+    pool.alarm or '', ... }
+  reply[#reply + 1] = nonce
+  return reply
 end

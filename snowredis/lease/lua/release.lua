@@ -3,7 +3,7 @@
 -- KEYS, ARGV[1..12] as in common
 -- ARGV[13] worker  int
 -- ARGV[14] token   hex, of the claim
--- ARGV[15] tip     hex, of the last renewal that was answered, or empty
+-- ARGV[15] tip     hex, of the last renewal that was answered, or of the claim
 -- ARGV[16] sent    hex, of a renewal that was sent and not answered, or empty
 -- ARGV[17] marks   ints, comma separated: ms of each lane's first unused tick, 0 for a lane never used;
 --                  empty if unknown: the reservation then stays used up to its end

@@ -3,7 +3,7 @@
 -- KEYS, ARGV[1..12] as in common
 -- ARGV[13] worker      int
 -- ARGV[14] token       hex, of the claim
--- ARGV[15] tip         hex, of the last renewal that was answered, or empty
+-- ARGV[15] tip         hex, of the last renewal that was answered, or of the claim
 -- ARGV[16] next_tip    hex, of this renewal; the same again is a replay
 -- ARGV[17] held_until  int, ms: the end of the reservation that the holder has
 -- ARGV[18] held_lanes  ints, comma separated: where each of its lanes began
