@@ -102,9 +102,15 @@ class Process:
             hook()
         reply = self.sim.network.call(self, script.name, script.source, keys, args)
         if reply[0] == "signature":
-            # the pool is another: from soon on, nothing is its own any more
-            self.world.after(AT_ONCE_US, self.claims.clear)
+            self.world.after(AT_ONCE_US, self._has_been_told)
         return reply
+
+    def _has_been_told(self) -> None:
+        """The pool is another: from now on nothing is this process' own any more."""
+        if self.paused_until_us > self.world.now_us - AT_ONCE_US:
+            self.world.at(self.paused_until_us + AT_ONCE_US, self._has_been_told)
+        else:
+            self.claims.clear()
 
     def interrupted(self, *, readily: bool = True) -> bool:
         """Something may come in, where a clock is read or a lock released; answer whether it did."""
