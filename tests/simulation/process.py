@@ -102,15 +102,20 @@ class Process:
             hook()
         reply = self.sim.network.call(self, script.name, script.source, keys, args)
         if reply[0] == "signature":
-            self.world.after(AT_ONCE_US, self._has_been_told)
+            self._has_been_told(list(self.claims))
         return reply
 
-    def _has_been_told(self) -> None:
-        """The pool is another: from now on nothing is this process' own any more."""
-        if self.paused_until_us > self.world.now_us - AT_ONCE_US:
-            self.world.at(self.paused_until_us + AT_ONCE_US, self._has_been_told)
-        else:
-            self.claims.clear()
+    def _has_been_told(self, claims: list[Claim]) -> None:
+        """The pool is another: from soon on none of these is this process' own any more."""
+        at_once_us = max(self.world.now_us, self.paused_until_us) + AT_ONCE_US
+
+        def forget() -> None:
+            if self.paused_until_us > at_once_us - AT_ONCE_US:
+                self._has_been_told(claims)
+            else:
+                self.claims = [claim for claim in self.claims if claim not in claims]
+
+        self.world.at(at_once_us, forget)
 
     def interrupted(self, *, readily: bool = True) -> bool:
         """Something may come in, where a clock is read or a lock released; answer whether it did."""
