@@ -93,7 +93,7 @@ class Checker:
         before = self._remember(process, an_id)
         if before is not None:
             self._repeated(process, before, worker, lane, tick)
-        if process.config is not process.sim.config:
+        if process.config not in process.sim.configs:
             self.fail(f"{process.name} made an id with settings that are not the pool's")
             return
         for claim in reversed(process.claims):
@@ -169,9 +169,18 @@ class Checker:
     def released(self, held: Held, marks_ms: tuple[int, ...] | None) -> None:
         """A holder sealed itself and says what it used: the rest is not its own any more."""
         claim = self.claims.get((held.token, held.lease.worker))
-        if claim is None or marks_ms is None or held.lease.until < claim.until:
-            # nothing is given back; the last is what the slower of two clones tries
+        # the last is what the slower of two clones tries: nothing is given back
+        if claim is not None and held.lease.until >= claim.until:
+            self.given_back(held.token, held.lease.worker, marks_ms)
+
+    def given_back(self, token: str, worker: int, marks_ms: tuple[int, ...] | None) -> None:
+        """Nothing is made with this claim any more, and somebody says what it was used for."""
+        claim = self.claims.get((token, worker))
+        if claim is None or marks_ms is None:
             return
+        if token in self._shared_tokens:
+            # a clone may have been given the same lease
+            claim.cloned_until = max(claim.cloned_until, claim.until)
         ends = (
             max(opens, claim.cloned_until, self._layout.first_tick_from(ms)) if ms else opens
             for opens, ms in zip(claim.opens, marks_ms, strict=True)

@@ -6,19 +6,17 @@ A fault that lasts ends by itself or when the simulation heals, whichever comes 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from snowredis.errors import LayoutMismatch
+from tests.simulation import clones, pool_faults
 from tests.simulation import redis_faults as redis
-from tests.simulation.process import Process
+from tests.simulation.process import MOST_PROCESSES, Process
+from tests.simulation.reclaim import reclaim_from
 
 if TYPE_CHECKING:
     from tests.simulation.schedule import Simulation
 
 Fault = Callable[["Simulation"], None]
-# a fleet that forks for ever is another test
-MOST_PROCESSES = 8
 YEAR_MS = 31_557_600_000
 
 
@@ -36,10 +34,6 @@ def _noise(attribute: str, most: float) -> Fault:
     return make_noise
 
 
-def _someone(sim: Simulation) -> Process | None:
-    return sim.random.choice(sim.living) if sim.living else None
-
-
 def _suddenly(sim: Simulation, process: Process, action: Callable[[], None]) -> None:
     """Now, or in the middle of something: where the process reads a clock soon."""
     if sim.random.random() < 0.3:
@@ -49,7 +43,7 @@ def _suddenly(sim: Simulation, process: Process, action: Callable[[], None]) -> 
 
 
 def pause(sim: Simulation) -> None:
-    process = _someone(sim)
+    process = sim.someone()
     length_us = sim.random.choice((sim.ttl_us // 4, sim.ttl_us, 2 * sim.ttl_us, 4 * sim.ttl_us))
     if process is None:
         return
@@ -68,14 +62,14 @@ def pause(sim: Simulation) -> None:
 
 
 def starve(sim: Simulation) -> None:
-    process = _someone(sim)
+    process = sim.someone()
     if process is not None:
         sim.fired["starve"] += 1
         process.starved_until_us = min(sim.world.now_us + sim.random.randint(1, 3) * sim.ttl_us, sim.heal_us)
 
 
 def crash(sim: Simulation) -> None:
-    process = _someone(sim)
+    process = sim.someone()
     if process is None:
         return
     crashed = process
@@ -86,13 +80,21 @@ def crash(sim: Simulation) -> None:
         sim.fired["crash"] += 1
         sim.say("%s crashes", crashed.name)
         sim.start_again(crashed)
+        reclaim_from(sim, crashed)
         crashed.crash()
 
     _suddenly(sim, crashed, die)
 
 
+def reclaim(sim: Simulation) -> None:
+    """Crashes of children whose parent gives back what they held, sometimes while Redis is away."""
+    crash(sim)
+    if sim.random.random() < 0.2:
+        redis.down(sim)
+
+
 def release(sim: Simulation) -> None:
-    process = _someone(sim)
+    process = sim.someone()
     if process is not None:
         sim.fired["release"] += 1
         sim.say("%s closes", process.name)
@@ -101,7 +103,7 @@ def release(sim: Simulation) -> None:
 
 
 def skew(sim: Simulation) -> None:
-    process = _someone(sim)
+    process = sim.someone()
     if process is not None:
         sim.fired["skew"] += 1
         process.host.offset_us = sim.random.randint(-3 * sim.lead_us, 3 * sim.lead_us)
@@ -109,7 +111,7 @@ def skew(sim: Simulation) -> None:
 
 
 def step(sim: Simulation) -> None:
-    process = _someone(sim)
+    process = sim.someone()
     if process is not None:
         sim.fired["step"] += 1
         size_ms = sim.random.choice(
@@ -124,7 +126,7 @@ def step(sim: Simulation) -> None:
 
 
 def _offspring(sim: Simulation, name: str, make: Callable[[Process], Process]) -> None:
-    process = _someone(sim)
+    process = sim.someone()
     if process is None or len(sim.living) >= MOST_PROCESSES:
         return
     parent = process
@@ -143,7 +145,7 @@ def _offspring(sim: Simulation, name: str, make: Callable[[Process], Process]) -
 
 def _fork(name: str, *, bypass: bool) -> Fault:
     def fork(sim: Simulation) -> None:
-        process = _someone(sim)
+        process = sim.someone()
         if process is None or sim.random.random() < 0.5:
             _offspring(sim, name, lambda parent: parent.fork(bypass=bypass))
             return
@@ -162,12 +164,12 @@ def _fork(name: str, *, bypass: bool) -> Fault:
 
 
 def clone(sim: Simulation) -> None:
-    _offspring(sim, "clone", lambda parent: parent.clone())
+    _offspring(sim, "clone", lambda parent: parent.clone(alike=sim.random.random() < 0.5))
 
 
 def signal(sim: Simulation) -> None:
     """A handler that makes an id, in the middle of whatever the thread does."""
-    process = _someone(sim)
+    process = sim.someone()
     if process is None:
         return
     interrupted = process
@@ -179,29 +181,6 @@ def signal(sim: Simulation) -> None:
             interrupted.make(1)
 
     interrupted.armed = (sim.random.randint(1, 12), handle)
-
-
-def mixed(sim: Simulation) -> None:
-    """Somebody comes with another layout or ttl."""
-    layout = sim.config.layout
-    other = sim.random.choice(
-        (
-            replace(sim.config, ttl_ms=sim.config.ttl_ms + 1000),
-            replace(sim.config, layout=replace(layout, tick_ms=layout.tick_ms + 1)),
-            replace(sim.config, redis_skew_ms=sim.config.redis_skew_ms + 1),
-        )
-    )
-    stranger = Process(sim, sim.new_host(), other)
-
-    def come() -> None:
-        for _ in range(5):
-            stranger.make(1)
-            sim.world.sleep(300_000)
-        if LayoutMismatch.__name__ in stranger.errors:
-            sim.fired["mixed"] += 1
-        stranger.crash()
-
-    sim.world.spawn(stranger, come)
 
 
 FAULTS: dict[str, Fault] = {
@@ -223,9 +202,20 @@ FAULTS: dict[str, Fault] = {
     "rollback": redis.rollback,
     "failover": redis.failover,
     "split": redis.split,
+    "moved": redis.moved,
+    "again": redis.again,
+    "boot": redis.boot,
+    "unidentified": redis.servers_show("unidentified"),
+    "constant": redis.servers_show("constant"),
+    "proxy": redis.servers_show("proxy"),
     "fork": _fork("fork", bypass=False),
     "bypass": _fork("bypass", bypass=True),
     "clone": clone,
+    "unanswered": clones.unanswered,
+    "suspended": clones.suspended,
     "signal": signal,
-    "mixed": mixed,
+    "mixed": pool_faults.mixed,
+    "deleted": pool_faults.deleted,
+    "changed": pool_faults.changed,
+    "reclaim": reclaim,
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from snowredis.errors import ConfigError, StoreUnavailable
 from tests.simulation.redis_model import RedisModel
@@ -16,11 +16,19 @@ from tests.simulation.world import Task, World
 
 if TYPE_CHECKING:
     from tests.simulation.process import Process
+    from tests.simulation.stand_ins import Host
 
 # snowredis.lease.redis_store.SOCKET_TIMEOUT_S
 TIMEOUT_US = 1_000_000
 # a round trip in a data centre, one way
 LATENCY_US = (50, 800)
+
+
+class Sender(Protocol):
+    """Whoever asks: a process, or one that cleans up after it."""
+
+    name: str
+    host: Host
 
 
 class Call:
@@ -45,7 +53,9 @@ class Network:
         # counts heal(): what was late before it never arrives
         self._era = 0
         # told of every answer
-        self.answered: Callable[[RedisModel, list[str]], None] = lambda server, reply: None
+        self.answered: Callable[[RedisModel, str, list[str]], None] = lambda server, name, reply: None
+        # hosts that get no answers
+        self._deaf: Counter[str] = Counter()
         # in good times, where everybody goes; a split sends some elsewhere
         self.master = servers[0]
         self.strayed: dict[str, RedisModel] = {}
@@ -56,12 +66,18 @@ class Network:
         self._era += 1
         self.loss = self.delay = self.duplicate = self.reorder = 0.0
         self.strayed.clear()
+        self._deaf.clear()
 
-    def server_of(self, process: Process) -> RedisModel:
+    def deafen(self, process: Process, lasts_us: int) -> None:
+        """What is answered to this process gets lost for a while."""
+        self._deaf[process.host.name] += 1
+        self._world.after(lasts_us, lambda: self._deaf.subtract([process.host.name]))
+
+    def server_of(self, process: Sender) -> RedisModel:
         return self.strayed.get(process.host.name, self.master)
 
     def call(
-        self, process: Process, name: str, source: str, keys: Sequence[str], args: Sequence[str | int]
+        self, process: Sender, name: str, source: str, keys: Sequence[str], args: Sequence[str | int]
     ) -> list[str]:
         """Ask and wait; what a redis-py client with a time-out and without retries does."""
         world = self._world
@@ -108,7 +124,7 @@ class Network:
         self,
         call: Call,
         server: RedisModel,
-        process: Process,
+        process: Sender,
         name: str,
         source: str,
         keys: Sequence[str],
@@ -122,12 +138,13 @@ class Network:
             except ConfigError as refused:
                 error = refused
             else:
-                self.answered(server, reply)
+                self.answered(server, name, reply)
         else:
             error = StoreUnavailable("simulated", "connection refused")
         if self._world.trace is not None:
             self._world.note("%s -> %s: %s", server.name, process.name, reply or error)
-        self._send(lambda: self._answered(call, reply, error))
+        if self._deaf[process.host.name] <= 0:
+            self._send(lambda: self._answered(call, reply, error))
 
     def _answered(self, call: Call, reply: list[str] | None, error: Exception | None) -> None:
         if call.task is not None and call.reply is None and call.error is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import hashlib
 from collections.abc import Callable, Sequence
 from math import ceil
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from snowredis.lease.model import PoolConfig
 from snowredis.lease.scripts import Script
 from snowredis.runtime.exit import EXIT
 from snowredis.runtime.generator import Generator
+from snowredis.runtime.will import Wills
 from snowredis.runtime.window import Published
 from tests.simulation.checker import Claim
 from tests.simulation.stand_ins import Host, SimClock, SimGuard, SimKeeper, SimStore
@@ -26,11 +28,19 @@ if TYPE_CHECKING:
     from tests.simulation.schedule import Simulation
 
 
+# a fleet that forks for ever is another test
+MOST_PROCESSES = 8
+# for calls that are under way when a process is told that it lost its lease
+AT_ONCE_US = 1_000_000
+
+
 class Process:
     """One process. Its tasks are started by run()."""
 
     keeper_class: type[SimKeeper] = SimKeeper
     guard_class: type[SimGuard] = SimGuard
+    # the memory that its parent reads when it is dead
+    crash_records: Wills | None = None
 
     def __init__(self, sim: Simulation, host: Host, config: PoolConfig | None = None) -> None:
         self._bare(sim, host, config or sim.config)
@@ -47,6 +57,9 @@ class Process:
         generator._keeper = keeper
         self.generator, self.keeper = generator, keeper
         self.new_locks()
+        if sim.parents_reclaim:
+            self.crash_records = Wills()
+            self.crash_records.adopt()
 
     def _bare(self, sim: Simulation, host: Host, config: PoolConfig) -> None:
         self.sim, self.world, self.host = sim, sim.world, host
@@ -56,10 +69,15 @@ class Process:
         # heartbeats that are slept through, up to this moment
         self.starved_until_us = 0
         self.claims: list[Claim] = []
+        # somebody is about to take a snapshot of it
+        self.suspending = False
         # what happens at the how manieth interruption from now
         self.armed: tuple[int, Callable[[], None]] | None = None
-        # called as the next id is asked for
+        # what gives its random bytes
+        self.entropy = Entropy(sim.random.getrandbits(64))
+        # called as the next id is asked for, and when the next claim is under way
         self.before_call: Callable[[], None] | None = None
+        self.before_claim: Callable[[], None] | None = None
         # of a child whose fork comes in the middle of a call: makes it one; None before and after
         self.unborn: Callable[[], None] | None = None
         self.errors: dict[str, int] = {}
@@ -69,7 +87,7 @@ class Process:
         sim.processes.append(self)
 
     def random_bytes(self, count: int) -> bytes:
-        return self.world.random.randbytes(count)
+        return self.entropy.take(count)
 
     def new_locks(self) -> None:
         self.generator._lock = SimLock(self.world, self.interrupted)  # type: ignore[assignment]
@@ -79,7 +97,25 @@ class Process:
         if self.unborn is not None:
             self.unborn()
             raise StoreUnavailable("simulated", "the answer is the parent's")
-        return self.sim.network.call(self, script.name, script.source, keys, args)
+        if self.before_claim is not None and script.name == "claim":
+            hook, self.before_claim = self.before_claim, None
+            hook()
+        reply = self.sim.network.call(self, script.name, script.source, keys, args)
+        if reply[0] == "signature":
+            self._has_been_told(list(self.claims))
+        return reply
+
+    def _has_been_told(self, claims: list[Claim]) -> None:
+        """The pool is another: from soon on none of these is this process' own any more."""
+        at_once_us = max(self.world.now_us, self.paused_until_us) + AT_ONCE_US
+
+        def forget() -> None:
+            if self.paused_until_us > at_once_us - AT_ONCE_US:
+                self._has_been_told(claims)
+            else:
+                self.claims = [claim for claim in self.claims if claim not in claims]
+
+        self.world.at(at_once_us, forget)
 
     def interrupted(self, *, readily: bool = True) -> bool:
         """Something may come in, where a clock is read or a lock released; answer whether it did."""
@@ -201,14 +237,21 @@ class Process:
         self.world.spawn(child, go_on)
         return child
 
-    def clone(self) -> Process:
-        """Another machine with the memory of this one, as a snapshot of a VM makes it. Nobody is told."""
+    def clone(self, *, suspended: bool = False, alike: bool = False) -> Process:
+        """Another machine with the memory of this one, as a snapshot of a VM makes it. Nobody is told.
+
+        Of a suspended process, it has no excuse to repeat an id. Machines that are alike go on from the same state
+        of the kernel's random numbers.
+        """
         child = self._copy(Host(f"{self.host.name}+", self.host.offset_us))
         # calls under way are not copied, they end without a trace
         child.keeper._busy = None
         child.new_locks()
         child.claims = list(self.claims)
-        self.sim.checker.cloned(self.keeper.held, self.keeper._claim_token)
+        if alike:
+            child.entropy = copy.copy(self.entropy)
+        if not suspended:
+            self.sim.checker.cloned(self.keeper.held, self.keeper._claim_token)
         return child
 
     def _copy(self, host: Host) -> Process:
@@ -227,7 +270,7 @@ class Process:
         twin._supersede(None, Published((start_s, end_s, ids, alive), state, {}))
         child.keeper = keeper = object.__new__(type(self.keeper))
         keeper.__dict__.update(self.keeper.__dict__)
-        keeper.process = child
+        keeper.process, keeper.will = child, None
         owned: tuple[Any, ...] = (keeper, twin)
         for thing in owned:
             thing._clock, thing._guard = child.clock, child.guard
@@ -238,6 +281,17 @@ class Process:
         twin._random = copy.copy(self.generator._random)
         child.guard.watch(twin)
         return child
+
+
+class Entropy:
+    """Random bytes that a copy of it repeats."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed, self._taken = seed, 0
+
+    def take(self, count: int) -> bytes:
+        self._taken += 1
+        return hashlib.sha256(b"%d %d" % (self._seed, self._taken)).digest()[:count]
 
 
 def _slots(kind: type) -> list[str]:

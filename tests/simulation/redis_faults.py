@@ -1,7 +1,7 @@
-"""What goes wrong with Redis: it is away, forgets, goes back in time, or is two.
+"""What goes wrong with Redis: it is away, forgets, goes back in time, is two, or is another.
 
-LOSSES lose what Redis knew: no pool with strangers is mixed with them, since after a loss whoever
-comes first says what the pool's settings are.
+LOSSES lose what Redis knew: nothing that changes a pool's settings is mixed with them, since after a loss
+whoever comes first says what the settings are.
 """
 
 from __future__ import annotations
@@ -9,15 +9,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from snowredis.lease.scripts import pool_keys
-from tests.simulation.redis_model import RedisModel
+from tests.simulation.redis_model import SHOWN, RedisModel
 
 if TYPE_CHECKING:
+    from tests.simulation.faults import Fault
     from tests.simulation.schedule import Simulation
 
 # what lets Redis forget something
-LOSSES = ("wipe", "evict", "snapshot", "rollback", "failover", "split")
+LOSSES = ("wipe", "evict", "snapshot", "rollback", "failover", "split", "moved", "again", "boot")
 # what there is only where failover_slack is set
 OF_SENTINEL = ("failover", "split")
+# what INFO says of a server, in a whole schedule or now and then
+IDENTITIES = ("unidentified", "constant", "proxy")
+# what a durability of "assured" rules out: two masters that both acknowledge, and a memory that goes back
+NOT_ASSURED = ("rollback", "split")
+# how long a server has run before anybody was sent to it, or how long it seems to have, at most
+LONG_UPTIME_S = 100_000
 
 
 def redis_clock(sim: Simulation) -> None:
@@ -28,14 +35,18 @@ def redis_clock(sim: Simulation) -> None:
 
 
 def wipe(sim: Simulation) -> None:
-    sim.fired["wipe"] += 1
-    sim.say("wipe")
-    sim.network.master.wipe()
+    if sim.may_forget("wipe"):
+        sim.say("wipe")
+        sim.network.master.wipe()
 
 
 def evict(sim: Simulation) -> None:
-    key = sim.random.choice(pool_keys(sim.config.name))
-    sim.fired["evict"] += 1
+    keys = pool_keys(sim.config.name)
+    key = sim.random.choice(keys)
+    if key != keys[0]:
+        sim.fired["evict"] += 1
+    elif not sim.may_forget("evict"):
+        return
     sim.say("evict %s", key)
     sim.network.master.data.pop(key, None)
 
@@ -48,54 +59,69 @@ def down(sim: Simulation) -> None:
     sim.world.after(sim.random.randint(200_000, 2 * sim.ttl_us), lambda: setattr(server, "up", True))
 
 
-def snapshot(sim: Simulation) -> None:
-    """Restarted from what it saved some time ago; another run_id."""
+def _restart(sim: Simulation, name: str, *, clock_behind: bool) -> None:
     server, random = sim.network.master, sim.random
-    data = server.data_at(sim.world.now_us - random.randint(0, 3 * sim.ttl_us))
+    if not sim.may_forget(name):
+        return
+    sim.went_unnoticed()
+    lost_us = sim.lost_us(3 * sim.ttl_us)
+    saved = server.data_at(sim.world.now_us - lost_us)
     server.up = False
-    sim.fired["snapshot"] += 1
     sim.say("%s dies", server.name)
 
     def restart() -> None:
         sim.say("%s restarts from a snapshot", server.name)
-        server.restart(data)
+        server.restart(saved if lost_us else server.data)
+        if clock_behind:
+            server.started_before(random.randint(1, LONG_UPTIME_S))
+        sim.somebody_comes()
 
     sim.before_heal(random.choice((0, random.randint(0, 2 * sim.ttl_us))), restart)
+
+
+def snapshot(sim: Simulation) -> None:
+    """Restarted from what it saved some time ago; another run_id."""
+    _restart(sim, "snapshot", clock_behind=False)
+
+
+def boot(sim: Simulation) -> None:
+    """As a snapshot, on a machine whose clock is behind at first and is set right before the first script."""
+    _restart(sim, "boot", clock_behind=True)
 
 
 def rollback(sim: Simulation) -> None:
     """Back to a memory snapshot, with the same run_id."""
     server, random = sim.network.master, sim.random
-    oldest = 4 * sim.ttl_us
-    if sim.config.guard_rollbacks:
-        # guard_rollbacks sees what is more than a ttl old
-        age_us = random.randint(sim.ttl_us + 2 * sim.skew_us + 10_000, oldest)
-    else:
-        age_us = random.randint(0, oldest)
-        sim.lift()
-    sim.fired["rollback"] += 1
+    age_us = random.randint(0, 4 * sim.ttl_us)
+    if not sim.may_forget("rollback"):
+        return
+    # guard_rollbacks sees what is more than a ttl old, and where nothing can be seen nothing rests on it
+    seen = sim.config.guard_rollbacks and age_us > sim.ttl_us + 2 * sim.skew_us + 10_000
+    if not (seen or sim.config.durability == "none"):
+        sim.went_back()
     sim.say("%s goes back by %d ms", server.name, age_us // 1000)
     server.data = server.data_at(sim.world.now_us - age_us)
 
 
-def _promote(sim: Simulation, *, split_us: int) -> None:
+def _promote(sim: Simulation, *, split_us: int, lost_us: int, ran_s: int) -> None:
     network, random = sim.network, sim.random
     old = network.master
-    new = RedisModel(sim.world, f"redis{len(network.servers)}")
-    new.started_s -= 1_000_000
+    new = RedisModel(sim.world, f"redis{len(network.servers)}", old.shows)
+    new.started_before(ran_s)
     new.offset_us = sim.redis_offset_us()
-    lag_us = random.choice((0, 100_000, random.randint(0, 3_000_000)))
-    new.data = old.data_at(sim.world.now_us - lag_us)
+    new.data = old.data_at(sim.world.now_us - lost_us)
     # to another replica of it that is behind it belongs what the old master did before
-    new.history = [*old.history_until(sim.world.now_us - lag_us), (sim.world.now_us, new.copy_data())]
+    new.history = [*old.history_until(sim.world.now_us - lost_us), (sim.world.now_us, new.copy_data())]
     network.servers.append(new)
     network.master = new
+    sim.went_unnoticed()
     sim.say("%s takes over from %s", new.name, old.name)
 
     def end() -> None:
         old.up = False
         network.strayed.clear()
 
+    sim.somebody_comes()
     if not split_us:
         end()
         return
@@ -106,12 +132,56 @@ def _promote(sim: Simulation, *, split_us: int) -> None:
 
 
 def failover(sim: Simulation) -> None:
-    sim.fired["failover"] += 1
-    _promote(sim, split_us=0)
+    if sim.may_forget("failover"):
+        _promote(sim, split_us=0, lost_us=sim.lost_us(3_000_000), ran_s=1)
 
 
 def split(sim: Simulation) -> None:
     """The deposed master goes on answering to some, no longer than failover_slack."""
-    if not sim.network.strayed:
-        sim.fired["split"] += 1
-        _promote(sim, split_us=sim.random.randint(1, sim.slack_us))
+    if not sim.network.strayed and sim.may_forget("split"):
+        split_us = sim.random.randint(1, sim.slack_us)
+        _promote(sim, split_us=split_us, lost_us=sim.lost_us(3_000_000), ran_s=1)
+
+
+def moved(sim: Simulation) -> None:
+    """The address leads to another server, that has run for long: a replica, or one that a backup was read into.
+
+    Nobody told the pool that such a thing may be. Sometimes nobody was there for a while before.
+    """
+    random = sim.random
+    if not sim.may_forget("moved"):
+        return
+    lost_us = sim.lost_us(random.choice((3_000_000, 3 * sim.ttl_us)))
+    old = sim.network.master
+    old.up = False
+
+    def move() -> None:
+        ran_s = random.choice((0, random.randint(0, 3 * sim.ttl_us // 1_000_000), LONG_UPTIME_S))
+        _promote(sim, split_us=0, lost_us=lost_us, ran_s=ran_s)
+
+    sim.before_heal(random.choice((0, 0, random.randint(0, 2 * sim.ttl_us))), move)
+
+
+def again(sim: Simulation) -> None:
+    """The same server process was deposed for a while, and is master again, without the last writes."""
+    server = sim.network.master
+    if sim.may_forget("again"):
+        sim.went_unnoticed()
+        sim.say("%s is master again", server.name)
+        server.data = server.data_at(sim.world.now_us - sim.lost_us(3_000_000))
+        server.promote()
+        sim.somebody_comes()
+
+
+def servers_show(name: str) -> Fault:
+    """From now on, or no longer, INFO says what the schedule drew for this class."""
+
+    def change(sim: Simulation) -> None:
+        if sim.steady:
+            return
+        sim.fired[name] += 1
+        for server in sim.network.servers:
+            server.show(SHOWN if server.shows == sim.shows else sim.shows)
+        sim.say("INFO shows: %s", sim.network.master.shows)
+
+    return change

@@ -37,6 +37,13 @@ end
 """
 
 
+# what a server says in INFO of which server it is; "changing" is a proxy before several, and what
+# shows no identity is what scripts find on some rented servers
+SHOWN, CONSTANT, CHANGING = "shown", "constant", "changing"
+ABSENT, NO_RUN_ID, NO_REPLICATION_ID, REFUSED = "absent", "no run id", "no replication id", "refused"
+WITHOUT_IDENTITY = (ABSENT, NO_RUN_ID, NO_REPLICATION_ID, REFUSED)
+
+
 class CommandRefused(Exception):
     """What a server answers in place of a command's reply."""
 
@@ -76,7 +83,10 @@ class Lua:
         self, server: RedisModel, source: str, keys: Sequence[str], args: Sequence[str | int]
     ) -> list[str]:
         self.server = server
-        reply = self._run(self._compile(source), len(keys), *keys, *map(str, args))
+        try:
+            reply = self._run(self._compile(source), len(keys), *keys, *map(str, args))
+        except CommandRefused as refused:
+            raise ConfigError(str(refused)) from refused
         error = reply["err"]
         if error is not None:
             raise ConfigError(str(error))
@@ -89,19 +99,20 @@ def lua() -> Lua:
 
 
 class RedisModel:
-    """One server process, and its data. Its clock is the world's, plus an offset."""
+    """One server process, and its data. Its clock is the world's, plus an offset. *shows* is one of the above."""
 
-    def __init__(self, world: World, name: str) -> None:
+    def __init__(self, world: World, name: str, shows: str = SHOWN) -> None:
         self._world = world
         self.name = name
+        self.show(shows)
         self.offset_us = 0
         self.data: dict[str, dict[str, Any]] = {}
         # copies of data by time, newest last, if a fault of this schedule may go back to one
         self.history: list[tuple[int, dict[str, dict[str, Any]]]] | None = None
-        # what INFO answers in scripts; None: it is refused
-        self.info: Callable[[str], str] | None = self.section
         self.up = True
         self.runs = 0
+        # whether the last script changed something; kept for servers without an identity only
+        self.wrote = False
         # how many fields a step of HSCAN answers
         self.scan_page = world.random.choice((1, 3, 500))
         self._start()
@@ -127,7 +138,9 @@ class RedisModel:
         self.runs += 1
         over = [key for key, ms in self._of(EXPIRES).items() if ms <= self.now_us // 1000]
         self._del(*over)
+        before = self.copy_data() if self.shows in WITHOUT_IDENTITY else self.data
         reply = lua().eval(self, source, keys, args)
+        self.wrote = before is not self.data and before != self.data
         if self.history is not None:
             self.history.append((self._world.now_us, self.copy_data()))
         return reply
@@ -158,6 +171,16 @@ class RedisModel:
         self.data, self.up = data, True
         self._start()
 
+    def show(self, what: str) -> None:
+        """From now on INFO says this of the server."""
+        self.shows = what
+        # what INFO answers in scripts; None: it is refused
+        self.info: Callable[[str], str] | None = None if what == REFUSED else self.section
+
+    def started_before(self, seconds: int) -> None:
+        """Its uptime is longer than it has served this pool: it was a replica, or its clock was stepped."""
+        self.started_s -= seconds
+
     # --- commands ----------------------------------------------------------------------------------
 
     def _of(self, key: str) -> dict[str, Any]:
@@ -173,12 +196,22 @@ class RedisModel:
         return "".join(map(self.info, sections))
 
     def section(self, name: str) -> str:
-        """What a Redis says of itself."""
+        """What it says of itself, or of another where it is made to."""
+        run_id, replid = self.run_id, self.replid
+        if self.shows == CONSTANT:
+            run_id = replid = f"{1:040x}"
+        elif self.shows == CHANGING:
+            run_id = replid = f"{self._world.random.getrandbits(160):040x}"
         if name == "replication":
-            return f"# Replication\r\nrole:master\r\nmaster_replid:{self.replid}\r\n"
+            shown = self.shows not in (ABSENT, NO_REPLICATION_ID)
+            return (
+                f"# Replication\r\nrole:master\r\nmaster_replid:{replid}\r\n" if shown else "role:master\r\n"
+            )
         assert name == "server"
         uptime_s = max(0, self.now_us // 1_000_000 - self.started_s)
-        return f"# Server\r\nredis_version:7.0.15\r\nrun_id:{self.run_id}\r\nuptime_in_seconds:{uptime_s}\r\n"
+        shown = self.shows not in (ABSENT, NO_RUN_ID)
+        which = f"run_id:{run_id}\r\n" if shown else ""
+        return f"# Server\r\nredis_version:7.0.15\r\n{which}uptime_in_seconds:{uptime_s}\r\n"
 
     def _del(self, *keys: str) -> int:
         for key in keys:

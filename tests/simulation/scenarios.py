@@ -199,7 +199,7 @@ def _back_in_time(stage: Stage, witness: Process | None) -> Stage:
         stage.beat(witness)
     else:
         stage.wait(7_000)
-    stage.fired["rollback"] += 1
+    stage.went_back()
     stage.master.data = saved
     if witness is not None:
         stage.beat(witness)

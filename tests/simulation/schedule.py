@@ -9,19 +9,22 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from snowredis.core.lanes import ClockRules
 from snowredis.core.layout import Layout
-from snowredis.lease.model import PoolConfig
+from snowredis.errors import SnowredisError
+from snowredis.lease.model import PoolConfig, check_status
 from tests.simulation.checker import Checker
 from tests.simulation.faults import FAULTS
 from tests.simulation.network import Network
+from tests.simulation.pool_faults import CHANGES
 from tests.simulation.process import Process
-from tests.simulation.redis_faults import LOSSES, OF_SENTINEL
-from tests.simulation.redis_model import RedisModel
+from tests.simulation.reclaim import simulated_time
+from tests.simulation.redis_faults import IDENTITIES, LOSSES, NOT_ASSURED, OF_SENTINEL
+from tests.simulation.redis_model import CHANGING, CONSTANT, SHOWN, WITHOUT_IDENTITY, RedisModel
 from tests.simulation.stand_ins import Host
 from tests.simulation.world import START_US, Stuck, World
 
@@ -63,7 +66,13 @@ class Simulation:
         self.processes: list[Process] = []
         self.process_class: type[Process] = Process
         self._draw_settings()
-        first = RedisModel(self.world, "redis0")
+        self._draw_servers()
+        self.parents_reclaim = "reclaim" in self.classes
+        # whether Redis forgot something, and whether it went back in time in a way that nobody can notice at once
+        self._forgot = self._went_back = False
+        # the newest claim
+        self._claimed_us = 0
+        first = RedisModel(self.world, "redis0", self.shows if self.steady else SHOWN)
         first.offset_us = self.redis_offset_us() if "redis_clock" in self.classes else 0
         if set(LOSSES) & set(self.classes):
             first.history = []
@@ -74,12 +83,13 @@ class Simulation:
         self.healed = False
 
     def _draw_classes(self) -> tuple[str, ...]:
-        """By turns one that is sure to be there, and up to three more."""
+        """By turns one that is sure to be there, and up to three more that may be mixed with it."""
         names = list(FAULTS)
         first = names[self.seed % len(names)]
-        chosen = {first, *self.random.sample(names, self.random.choice((0, 0, 1, 2, 3)))}
-        if "mixed" in chosen and chosen & set(LOSSES):
-            chosen = chosen - set(LOSSES) if first == "mixed" else chosen - {"mixed"}
+        chosen = {first}
+        for name in self.random.sample(names, self.random.choice((0, 0, 1, 2, 3))):
+            if not any(_excludes(name, other) for other in chosen):
+                chosen.add(name)
         return tuple(name for name in names if name in chosen)
 
     def _draw_settings(self) -> None:
@@ -106,7 +116,10 @@ class Simulation:
             ttl_ms=TTL_MS,
             failover_slack_ms=slack_ms,
             guard_rollbacks=random.random() < 0.3,
+            durability=self._draw_durability(),
         )
+        # all that the pool had
+        self.configs = [self.config]
         self.ttl_us = self.config.ttl_ms * 1000
         self.lead_us = self.config.max_clock_lead_ms * 1000
         self.skew_us = self.config.redis_skew_ms * 1000
@@ -126,6 +139,20 @@ class Simulation:
         self.preempt = random.choice((0.0, 0.02, 0.2))
         # a stranger who comes first would say what the pool is
         self.created = random.random() < 0.6 or "mixed" in self.classes
+
+    def _draw_durability(self) -> str:
+        hidden = bool({"unidentified", "proxy"} & set(self.classes))
+        durability = self.random.choice(("detect",) * (1 if hidden else 6) + ("assured", "none"))
+        return "detect" if durability == "assured" and set(NOT_ASSURED) & set(self.classes) else durability
+
+    def _draw_servers(self) -> None:
+        """What INFO says, if it is not the plain truth; *steady*: from the start, and to the end."""
+        self.shows, self.steady = SHOWN, False
+        for name in set(IDENTITIES) & set(self.classes):
+            kinds = {"unidentified": WITHOUT_IDENTITY, "constant": (CONSTANT,), "proxy": (CHANGING,)}
+            self.shows = self.random.choice(kinds[name])
+            self.steady = name == "constant" or self.random.random() < 0.5
+            self.fired[name] += self.steady
 
     # --- what faults use ---------------------------------------------------------------------------
 
@@ -165,26 +192,81 @@ class Simulation:
 
         self.before_heal(self.random.choice((0, self.random.randint(0, 2 * self.ttl_us))), start)
 
+    def someone(self) -> Process | None:
+        return self.random.choice(self.living) if self.living else None
+
+    def replace_config(self, config: PoolConfig) -> None:
+        """Whoever comes from now on has this one."""
+        self.config = config
+        self.configs.append(config)
+        self.ttl_us = max(self.ttl_us, config.ttl_ms * 1000)
+
+    def may_forget(self, name: str) -> bool:
+        """Whether Redis may lose something now; if so, it counts. Where losses go unnoticed, one is survived."""
+        if self._forgot and self.config.durability == "none":
+            return False
+        self._forgot = True
+        self.fired[name] += 1
+        return True
+
+    def lost_us(self, longest_us: int) -> int:
+        """How old what is left is: all is left where somebody gave his word that no acknowledged write is lost."""
+        if self.config.durability == "assured":
+            return 0
+        lost_us = self.random.choice((0, 100_000, self.random.randint(0, longest_us)))
+        if self.random.random() < 0.5:
+            # a worker id that nobody knows of any more
+            lost_us = max(lost_us, min(longest_us, self.world.now_us - self._claimed_us + 1))
+        return lost_us
+
+    def somebody_comes(self) -> None:
+        """Just after a loss, before those who live have noticed it."""
+        if len(self.living) <= self.size and self.random.random() < 0.5:
+            self.process_class(self, self.new_host()).run()
+
+    def went_unnoticed(self) -> None:
+        """Other data, or another server: where all servers call themselves the same, nobody can know."""
+        if self.shows == CONSTANT and self.config.durability == "detect":
+            self.went_back()
+
+    def went_back(self) -> None:
+        """The pool is older than it was, and nothing shows it before a client comes that saw more."""
+        self._went_back = True
+        self.lift()
+
     def lift(self) -> None:
         """From a state that went back in time nobody holds anything for longer than this."""
         reach_us = self.ttl_us + self.lead_us + self.skew_us + self.slack_us
         self.checker.lift((self.world.now_us + reach_us) // 1000 + self.config.layout.tick_ms)
 
-    def _answered(self, server: RedisModel, reply: list[str]) -> None:
-        if reply[0] in ("signature", "unidentified", "broken") or not reply[5]:
+    def _answered(self, server: RedisModel, name: str, reply: list[str]) -> None:
+        self._check_identity(server, name, reply)
+        if name == "claim" and reply[0] == "ok":
+            self._claimed_us = self.world.now_us
+        if len(reply) < 6 or not reply[5]:
             return
         self.alarms += 1
         self.say("ALARM: %s", reply[5])
-        if self.fired["rollback"]:
+        if self._went_back:
             self.lift()
         elif not set(LOSSES) & set(self.classes):
             # two losses within redis_skew may look like that, too
             self.checker.fail(f"an alarm without a reason: {reply[5]}")
 
+    def _check_identity(self, server: RedisModel, name: str, reply: list[str]) -> None:
+        if self.config.durability != "detect":
+            return
+        if server.shows in WITHOUT_IDENTITY and (
+            server.wrote or reply[0] not in ("unidentified", "signature")
+        ):
+            self.checker.fail(f"{name} was answered {reply[0]} by a server that does not say which one it is")
+        if server.shows == CHANGING and name == "claim" and reply[0] == "ok":
+            self.checker.fail("a worker id was leased through a proxy that leads to another server each time")
+
     # --- the course of things ----------------------------------------------------------------------
 
     def run(self) -> Result:
-        with quiet():
+        with quiet(), simulated_time(self):
             try:
                 self._run()
             except Stuck as stuck:
@@ -200,19 +282,30 @@ class Simulation:
         self.world.run(self.heal_us)
         self._heal()
         config = self.config
-        reach_us = (
-            self.ttl_us + self.lead_us + 2 * self.skew_us + self.slack_us + 2000 * config.layout.tick_ms
-        )
+        floor_us = self.ttl_us + self.lead_us + self.skew_us + self.slack_us
+        # whoever comes waits out a floor where losses go unnoticed, after the end of a lease in a full pool
+        floors = 2 if config.durability == "none" else 1
+        reach_us = floors * floor_us + self.skew_us + 2000 * config.layout.tick_ms
         self.world.run(self.heal_us + reach_us + PATIENCE_US)
         self._check_life()
+
+    @property
+    def refused(self) -> bool:
+        """Whether nobody may get a worker id: losses are to be detected, and cannot be."""
+        return self.steady and self.shows not in (SHOWN, CONSTANT) and self.config.durability == "detect"
 
     def _begin(self) -> None:
         processes = [self.process_class(self, self.new_host()) for _ in range(self.size)]
         if self.created:
             first = processes[0]
-            self.world.spawn(None, lambda: first.store.create(self.world.now_us // 1000))
+            self.world.spawn(None, lambda: self._create(first))
         for process in processes:
             process.run(self.random.randint(10_000, 2_000_000))
+
+    def _create(self, process: Process) -> None:
+        # a server that does not say which one it is refuses that, too
+        with suppress(SnowredisError):
+            check_status(process.store.create(self.world.now_us // 1000), self.config)
 
     def _go_wrong(self) -> None:
         if self.world.now_us < self.heal_us - 100_000:
@@ -225,11 +318,15 @@ class Simulation:
         self.network.heal()
         for server in self.network.servers:
             server.up, server.offset_us = server is self.network.master, 0
+            if not self.steady:
+                server.show(SHOWN)
         for process in self.living:
             process.host.offset_us = 0
-            process.armed = process.before_call = None
+            process.armed = process.before_call = process.before_claim = None
             if process.unborn is not None:
                 process.unborn()
+            # a copy that was made of a suspended one, and that nobody has resumed
+            process.generator.resume()
 
     def _check_life(self) -> None:
         living = self.living
@@ -246,6 +343,10 @@ class Simulation:
             for process in living
             if self.checker.made.get(process.name, 0) == before.get(process.name, 0)
         ]
+        if self.refused:
+            if len(silent) < len(living):
+                self.checker.fail("ids are made, though nobody can tell which server this is")
+            return
         expected = min(len(living), self.config.layout.workers)
         if len(living) - len(silent) < expected:
             who = ", ".join(f"{process.name} ({process.errors})" for process in silent)
@@ -264,6 +365,14 @@ class Simulation:
             failures=self.checker.failures,
             trace=self.world.trace or [],
         )
+
+
+def _excludes(name: str, other: str) -> bool:
+    """Whether two classes of faults cannot be in one schedule."""
+    for one, two in ((name, other), (other, name)):
+        if one in CHANGES and two in (*CHANGES, *LOSSES, *IDENTITIES):
+            return one != two
+    return name in IDENTITIES and other in IDENTITIES and name != other
 
 
 @contextmanager

@@ -42,7 +42,7 @@ class Stage(Simulation):
         self.config = PoolConfig(
             name="sim", layout=layout, ttl_ms=6000, failover_slack_ms=slack_ms, **settings
         )
-        self.preempt = 0.0
+        self.configs, self.preempt = [self.config], 0.0
         self.options = {"rules": ClockRules()}
         self.checker._layout = layout
         self.network.servers[0].offset_us = 0

@@ -6,16 +6,19 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from snowredis.lease.model import PoolConfig
 from snowredis.lease.scripts import Script, ScriptStore
 from snowredis.runtime.fork import ForkGuard
 from snowredis.runtime.keeper import Held, Keeper
+from snowredis.runtime.will import address_of
 from tests.simulation.world import START_US
 
 if TYPE_CHECKING:
     from tests.simulation.process import Process
+    from tests.simulation.reclaim import Reclaimer
 
 
 @dataclass
@@ -58,7 +61,7 @@ class SimClock:
 class SimStore(ScriptStore):
     where = "simulated"
 
-    def __init__(self, process: Process, config: PoolConfig) -> None:
+    def __init__(self, process: Process | Reclaimer, config: PoolConfig) -> None:
         super().__init__(config, random_bytes=process.random_bytes)
         self.process = process
 
@@ -108,6 +111,13 @@ class SimKeeper(Keeper):
         assert self.process is not None
         self.process.sim.checker.released(held, marks_ms)
         super().release(held, marks_ms, stats)
+
+    def _begin_will(self) -> None:
+        records = self.process.crash_records if self.process is not None else None
+        if self.will is None and records is not None:
+            settings = address_of(SimpleNamespace(urls=["simulated"], config=self._config))
+            self._common_right = {"store": settings, "lanes": self._config.layout.namespaces}
+            self.will = records.new_will()
 
     def _who(self) -> str:
         assert self.process is not None

@@ -1,4 +1,4 @@
-"""Two thousand schedules of faults, drawn by seed: no id twice, no tick reserved twice, and life afterwards.
+"""Seventeen hundred schedules of faults, drawn by seed: no id twice, no tick reserved twice, and life afterwards.
 
 A failure names its seed; `scripts/soak --replay SEED` plays it again with everything that happened.
 """
@@ -13,7 +13,7 @@ from tests.simulation.faults import FAULTS
 from tests.simulation.plain_ttl import plain_schedule
 from tests.simulation.schedule import run_schedule
 
-SCHEDULES = 2_000
+SCHEDULES = 1_700
 CHUNK = 50
 
 
@@ -41,7 +41,7 @@ def test_a_seed_replays_the_very_same_schedule(seed: int) -> None:
 def test_every_class_of_faults_fires_in_the_schedules_it_belongs_to() -> None:
     belongs: Counter[str] = Counter()
     fires: Counter[str] = Counter()
-    for seed in range(10_000, 10_000 + 6 * len(FAULTS)):
+    for seed in range(10_000, 10_000 + 5 * len(FAULTS)):
         result = run_schedule(seed)
         belongs.update(result.classes)
         fires.update(name for name in result.classes if result.fired[name])

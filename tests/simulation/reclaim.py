@@ -1,0 +1,93 @@
+"""Parents that give back what a killed child held: crash records, and who carries them out, in simulated time."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+from snowredis.core.presets import resolve_layout
+from snowredis.errors import SnowredisError, StoreUnavailable
+from snowredis.lease.model import Answer, PoolConfig, ReleaseRequest, Seen
+from snowredis.lease.scripts import Script
+from snowredis.runtime import executor
+from tests.simulation.stand_ins import Host, SimStore
+
+if TYPE_CHECKING:
+    from tests.simulation.process import Process
+    from tests.simulation.schedule import Simulation
+
+
+class Reclaimer:
+    """The process of a parent's that gives back what one dead child held."""
+
+    def __init__(self, sim: Simulation, dead: Process, record: dict[str, Any]) -> None:
+        self.sim, self.world, self.host = sim, sim.world, Host(dead.host.name, dead.host.offset_us)
+        self.name = f"reclaimer of {dead.name}"
+        # as it travels between the two
+        self._record = json.loads(json.dumps(record))
+
+    def random_bytes(self, count: int) -> bytes:
+        return self.world.random.randbytes(count)
+
+    def ask(self, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> list[str]:
+        return self.sim.network.call(self, script.name, script.source, keys, args)
+
+    def run(self) -> None:
+        """What executor.execute() does, with a store of the simulation."""
+        settings = self._record["store"]["config"]
+        config = PoolConfig(
+            **settings | {"layout": resolve_layout(settings["layout"]), "share": tuple(settings["share"])}
+        )
+        store = ReclaimerStore(self, config)
+        until_us = self.world.now_us + config.ttl_ms * 1000
+        with contextlib.suppress(SnowredisError):
+            while True:
+                try:
+                    given_back = executor._release(store, self._record)
+                except StoreUnavailable:
+                    if self.world.now_us > until_us:
+                        return
+                else:
+                    self.sim.fired["reclaim"] += given_back is not None
+                    return
+                self.world.sleep(round(executor.RETRY_S * 1e6))
+
+
+class ReclaimerStore(SimStore):
+    """Tells the checker what is given back."""
+
+    def release(self, request: ReleaseRequest, seen: Seen) -> Answer:
+        self.process.sim.checker.given_back(request.token, request.worker, request.marks_ms)
+        return super().release(request, seen)
+
+
+def reclaim_from(sim: Simulation, dead: Process) -> None:
+    """The parent reaps *dead* some time after it was killed."""
+    records = dead.crash_records
+    if records is None:
+        return
+
+    def reap() -> None:
+        for record in records.read():
+            sim.world.spawn(None, Reclaimer(sim, dead, record).run)
+
+    sim.before_heal(sim.random.choice((0, 1_000, sim.random.randint(0, 2 * sim.ttl_us))), reap)
+
+
+class _SimulatedTime:
+    """In the place of the module: executor.py reads the wall clock itself."""
+
+    def __init__(self, sim: Simulation) -> None:
+        self._sim = sim
+
+    def time_ns(self) -> int:
+        return self._sim.world.now_us * 1000
+
+
+@contextlib.contextmanager
+def simulated_time(sim: Simulation) -> Iterator[None]:
+    with mock.patch.object(executor, "time", _SimulatedTime(sim)):
+        yield
