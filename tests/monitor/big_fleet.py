@@ -50,7 +50,8 @@ class BigFleet:
         self._seen = answer.seen
         lanes = tuple(map(int, answer.rest[2].split(",")))
         return {
-            "worker": int(answer.rest[0]), "token": token, "tip": answer.rest[3], "until": int(answer.rest[1]), "lanes": lanes,
+            "worker": int(answer.rest[0]), "token": token, "tip": answer.rest[3],
+            "until": int(answer.rest[1]), "lanes": lanes,
             "owner": owner, "made": 0,
         }  # fmt: skip
 

@@ -60,9 +60,9 @@ def a_clone_of_a_claim_that_is_repeated_when_its_lease_is_over(off: str | None) 
     two.keeper._claim_token = one.keeper._claim_token = "c1" * 16
     stage.do(one, lambda process: process.generator.claim())
     network = stage.network
-    network.answered = lambda server, reply: setattr(network, "loss", 1.0)
+    network.answered = lambda server, name, reply: setattr(network, "loss", 1.0)
     stage.beat(one)
-    network.answered, network.loss = lambda server, reply: None, 0.0
+    network.answered, network.loss = lambda server, name, reply: None, 0.0
     stage.wait(7_000)
     stage.do(two, lambda process: process.generator.claim())
     stage.beat(one)
