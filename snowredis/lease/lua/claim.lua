@@ -60,7 +60,7 @@ if cursor or redis.call('ZCARD', KEYS[2]) ~= pool.records then
   local in_one_step = not cursor
   if in_one_step then redis.call('DEL', KEYS[2]) end
   cursor = cursor or '0'
-  for _ = 1, 20 do
+  for _ = 1, 2 do
     local page = redis.call('HSCAN', KEYS[1], cursor, 'COUNT', 500)
     cursor = page[1]
     for i = 1, #page[2], 2 do
