@@ -1,10 +1,15 @@
-"""The private redis-server of a chaos run: ended, frozen, wiped, restored from an old snapshot."""
+"""The private redis-server of a chaos run: ended, frozen, wiped, restored, and replaced by another.
+
+Whoever looks for it finds it at one socket path. Another server takes its place there by a rename, as a DNS name
+or a virtual address moves: connections that are there stay with the old one, which is killed.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Mapping
@@ -20,23 +25,24 @@ START_LIMIT_S = 30.0
 
 
 class Server:
-    """On a unix socket; keeps nothing unless a fault saves it."""
+    """On a unix socket; keeps nothing unless a fault saves it. *hidden*: without the command INFO."""
 
-    def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, directory: Path, environment: Mapping[str, str], *, hidden: bool = False) -> None:
         if PROGRAM is None:
             raise SystemExit("no redis-server or valkey-server on PATH")
         self.directory = directory
         self.socket = directory / "redis.sock"
         self._environment = {**os.environ, **environment}
+        self._hidden = ["--rename-command", "INFO", ""] if hidden else []
         self._process: subprocess.Popen[bytes] | None = None
+        # the one that is to take its place
+        self._standby: subprocess.Popen[bytes] | None = None
+        self._standby_socket = directory / "next.sock"
+        # where a replica reads what it is to copy
+        self._port = self._standby_port = _free_port()
         self._old = directory / "old.rdb"
         self._dump = directory / "dump.rdb"
-        self.client = redis.Redis(
-            unix_socket_path=str(self.socket),
-            decode_responses=True,
-            socket_timeout=5.0,
-            retry=Retry(NoBackoff(), 0),
-        )
+        self.client = _client(self.socket)
 
     @property
     def url(self) -> str:
@@ -44,23 +50,38 @@ class Server:
 
     def start(self) -> None:
         """Start it, empty unless there is a dump, and wait until it answers."""
-        arguments = ["--port", "0", "--unixsocket", str(self.socket), "--dir", str(self.directory)]
-        with (self.directory / "redis.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [str(PROGRAM), *arguments, "--save", "", "--appendonly", "no"],
+        self._process = self._run(self.socket, self._port)
+
+    def _run(self, path: Path, port: int, *options: str) -> subprocess.Popen[bytes]:
+        arguments = ["--bind", "127.0.0.1", "--port", str(port), "--unixsocket", str(path)]
+        arguments += [
+            "--dir",
+            str(self.directory),
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+            *self._hidden,
+            *options,
+        ]
+        log_path = self.directory / "redis.log"
+        with log_path.open("ab") as log:
+            process = subprocess.Popen(
+                [str(PROGRAM), *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 env=self._environment,
             )
+        client = self.client if path == self.socket else _client(path)
         deadline_s = time.monotonic() + START_LIMIT_S
         while True:
             try:
-                self.client.ping()
-                return
+                client.ping()
+                return process
             except (redis.ConnectionError, redis.TimeoutError):
-                if self._process.poll() is not None or time.monotonic() > deadline_s:
-                    raise SystemExit((self.directory / "redis.log").read_text()[-2000:]) from None
+                if process.poll() is not None or time.monotonic() > deadline_s:
+                    raise SystemExit(log_path.read_text()[-2000:]) from None
                 time.sleep(0.005)
 
     def signal(self, number: int) -> None:
@@ -107,3 +128,61 @@ class Server:
         shutil.copyfile(self._old, self._dump)
         self.start()
         self._dump.unlink()
+
+    # --- another server in its place ---------------------------------------------------------------
+
+    def start_replica(self) -> None:
+        """A server that copies this one; it has run for a while when it takes over."""
+        self._standby_port = _free_port()
+        master = f"127.0.0.1 {self._port}"
+        options = (
+            "--dbfilename",
+            "next.rdb",
+            "--replicaof",
+            *master.split(),
+            "--repl-diskless-sync-delay",
+            "0",
+        )
+        self._standby = self._run(self._standby_socket, self._standby_port, *options)
+
+    def start_from_backup(self) -> None:
+        """A server that has read the old snapshot."""
+        self._standby_port = _free_port()
+        shutil.copyfile(self._old, self.directory / "next.rdb")
+        self._standby = self._run(self._standby_socket, self._standby_port, "--dbfilename", "next.rdb")
+
+    def promote(self) -> None:
+        """The replica is a master from now on: what is written to the old one is lost."""
+        _client(self._standby_socket).replicaof("NO", "ONE")
+
+    def move(self) -> None:
+        """The address leads to the other server; the old one answers nobody any more."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGCONT)
+            self._process.kill()
+            self._process.wait(30)
+        self._standby_socket.replace(self.socket)
+        self._process, self._standby = self._standby, None
+        self._port = self._standby_port
+        self.client.connection_pool.disconnect()
+        self.client.config_set("dbfilename", self._dump.name)
+        (self.directory / "next.rdb").unlink(missing_ok=True)
+
+    def end(self) -> None:
+        if self._standby is not None:
+            self._standby.kill()
+            self._standby.wait(30)
+        self.kill()
+
+
+def _client(path: Path) -> redis.Redis:
+    return redis.Redis(
+        unix_socket_path=str(path), decode_responses=True, socket_timeout=5.0, retry=Retry(NoBackoff(), 0)
+    )
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
