@@ -6,6 +6,7 @@ or a virtual address moves: connections that are there stay with the old one, wh
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import signal
@@ -41,7 +42,8 @@ class Server:
         # where a replica reads what it is to copy
         self._port = self._standby_port = _free_port()
         self._old = directory / "old.rdb"
-        self._dump = directory / "dump.rdb"
+        self._dump = self._standby_dump = directory / "dump.rdb"
+        self._numbers = itertools.count()
         self.client = _client(self.socket)
 
     @property
@@ -50,20 +52,12 @@ class Server:
 
     def start(self) -> None:
         """Start it, empty unless there is a dump, and wait until it answers."""
-        self._process = self._run(self.socket, self._port)
+        self._process = self._run(self.socket, self._port, self._dump)
 
-    def _run(self, path: Path, port: int, *options: str) -> subprocess.Popen[bytes]:
+    def _run(self, path: Path, port: int, dump: Path, *options: str) -> subprocess.Popen[bytes]:
         arguments = ["--bind", "127.0.0.1", "--port", str(port), "--unixsocket", str(path)]
-        arguments += [
-            "--dir",
-            str(self.directory),
-            "--save",
-            "",
-            "--appendonly",
-            "no",
-            *self._hidden,
-            *options,
-        ]
+        arguments += ["--dir", str(self.directory), "--dbfilename", dump.name]
+        arguments += ["--save", "", "--appendonly", "no", *self._hidden, *options]
         log_path = self.directory / "redis.log"
         with log_path.open("ab") as log:
             process = subprocess.Popen(
@@ -133,23 +127,20 @@ class Server:
 
     def start_replica(self) -> None:
         """A server that copies this one; it has run for a while when it takes over."""
-        self._standby_port = _free_port()
-        master = f"127.0.0.1 {self._port}"
-        options = (
-            "--dbfilename",
-            "next.rdb",
-            "--replicaof",
-            *master.split(),
-            "--repl-diskless-sync-delay",
-            "0",
-        )
-        self._standby = self._run(self._standby_socket, self._standby_port, *options)
+        self._start_standby("--replicaof", "127.0.0.1", str(self._port))
 
     def start_from_backup(self) -> None:
         """A server that has read the old snapshot."""
+        self._start_standby(backup=True)
+
+    def _start_standby(self, *options: str, backup: bool = False) -> None:
+        # a file of its own: a replica writes what it copies there
+        self._standby_dump = self.directory / f"{next(self._numbers)}.rdb"
         self._standby_port = _free_port()
-        shutil.copyfile(self._old, self.directory / "next.rdb")
-        self._standby = self._run(self._standby_socket, self._standby_port, "--dbfilename", "next.rdb")
+        if backup:
+            shutil.copyfile(self._old, self._standby_dump)
+        self._standby = self._run(self._standby_socket, self._standby_port, self._standby_dump, *options)
+        self._standby_dump.unlink(missing_ok=True)
 
     def promote(self) -> None:
         """The replica is a master from now on: what is written to the old one is lost."""
@@ -163,10 +154,9 @@ class Server:
             self._process.wait(30)
         self._standby_socket.replace(self.socket)
         self._process, self._standby = self._standby, None
-        self._port = self._standby_port
+        self._port, self._dump = self._standby_port, self._standby_dump
+        self._dump.unlink(missing_ok=True)
         self.client.connection_pool.disconnect()
-        self.client.config_set("dbfilename", self._dump.name)
-        (self.directory / "next.rdb").unlink(missing_ok=True)
 
     def end(self) -> None:
         if self._standby is not None:
