@@ -52,7 +52,7 @@ class Fleet:
         self._began_ns = time.monotonic_ns()
         library, self.report.skipped = build(directory)
         self.server_clock = StepClock(directory / "redis.clock", library)
-        self.server = Server(directory, self.server_clock.environment)
+        self.server = Server(directory, self.server_clock.environment, hidden=plan.durability == "none")
         self.proxy = Proxy(self.server.socket)
         self.proxy.start()
         skew, settings = self.skew_s, (POOL, plan.layout, plan.ttl_s)
@@ -60,7 +60,16 @@ class Fleet:
         self.slots = []
         for number in range(plan.processes):
             url = proxied if number % 2 else self.server.url
-            arguments = (url, *settings, skew, directory, number, self._began_ns, int(plan.plain_ttl))
+            arguments = (
+                url,
+                *settings,
+                skew,
+                plan.durability,
+                directory,
+                number,
+                self._began_ns,
+                int(plan.plain_ttl),
+            )
             clock = StepClock(directory / f"{number}.clock", library)
             self.slots.append(Slot(number, directory, clock, arguments))
         self._busy = {"redis": False, "proxy": False}
@@ -70,6 +79,9 @@ class Fleet:
         self._count_s = 0.0
         # what is promised: ttl + max_clock_lead + redis_skew (+ failover_slack, 0 here); a new process starts meanwhile
         self._recovery_s = plan.ttl_s + 2 * self.skew_s + START_S
+        if plan.durability == "none":
+            # whoever comes waits as long, after the end of a lease
+            self._recovery_s += plan.ttl_s + 2 * self.skew_s
         self.report.recovery_limit_s = self._recovery_s + MARGIN_S
 
     # --- what faults use ---------------------------------------------------------------------------
@@ -110,6 +122,7 @@ class Fleet:
                 ttl_ms=round(self.ttl_s * 1000),
                 max_clock_lead_ms=round(self.skew_s * 1000),
                 redis_skew_ms=round(self.skew_s * 1000),
+                durability=self.plan.durability,
             )
             WorkerPool(self.server.url, POOL).create(config)
             self.server.keep_snapshot()
@@ -130,7 +143,13 @@ class Fleet:
 
     def _chaos(self) -> None:
         plan, fired = self.plan, self.report.fired
-        kinds_known = [fault for fault in self._kinds if not (fault.clock and self.report.skipped)]
+        kinds_known = [
+            fault
+            for fault in self._kinds
+            if not (fault.clock and self.report.skipped)
+            # two of them in a short time are too many for a pool that cannot tell
+            and not (fault.unseen and plan.durability == "none")
+        ]
         every_s = plan.seconds / plan.faults
         for number, (count, kinds) in enumerate(phases(plan.faults, kinds_known)):
             if not count:
@@ -244,5 +263,5 @@ class Fleet:
             status = read_status(path)
             if status is not None and status.kind != "worker" and is_ours(status.pid, self._directory):
                 os.kill(status.pid, signal.SIGKILL)
-        self.server.kill()
+        self.server.end()
         self.proxy.stop()

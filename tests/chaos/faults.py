@@ -33,7 +33,8 @@ class Begun:
 class Fault:
     """target: "worker", "redis" or "proxy". weight: how often it is in a deck.
 
-    forgets: Redis' state is lost or goes back. clock: steps this kind of clock: "worker", "redis" (within
+    forgets: Redis' state is lost or goes back. unseen: to a state that shows no loss, so that only another identity
+    of the server tells of it. clock: steps this kind of clock: "worker", "redis" (within
     redis_skew) or "hours" (Redis', by any distance).
     """
 
@@ -42,6 +43,7 @@ class Fault:
     begin: Callable[[Fleet, random.Random, Slot], Begun]
     weight: int = 1
     forgets: bool = False
+    unseen: bool = False
     clock: str = ""
 
 
@@ -109,6 +111,37 @@ def kill_server(fleet: Fleet, rng: random.Random, slot: Slot) -> Begun:
 def restore(fleet: Fleet, rng: random.Random, slot: Slot) -> Begun:
     fleet.server.restore_old()
     return Begun(excuses="all")
+
+
+def boot(fleet: Fleet, rng: random.Random, slot: Slot) -> Begun:
+    """From an old snapshot, on a machine whose clock is behind until just before anybody asks."""
+    server, clock = fleet.server, fleet.server_clock
+    server.kill()
+    offset_s = clock.offset_s
+    clock.set(offset_s - rng.uniform(60, 20_000))
+    server.start_from_backup()
+    clock.set(offset_s)
+    server.move()
+    return Begun(excuses="all")
+
+
+def move_to_replica(fleet: Fleet, rng: random.Random, slot: Slot) -> Begun:
+    """A replica that was started long before takes over, without what was written last."""
+    fleet.server.start_replica()
+    unseen_s = rng.uniform(0, 0.3)
+
+    def move() -> None:
+        fleet.server.promote()
+        time.sleep(unseen_s)
+        fleet.server.move()
+
+    return Begun(fleet.ttl_s * rng.uniform(0.3, 1.3), move, "all")
+
+
+def move_to_backup(fleet: Fleet, rng: random.Random, slot: Slot) -> Begun:
+    """The address leads to a server that has read a backup and has run for a while."""
+    fleet.server.start_from_backup()
+    return Begun(fleet.ttl_s * rng.uniform(0.3, 1.3), fleet.server.move, "all")
 
 
 def stop_server(fleet: Fleet, rng: random.Random, slot: Slot) -> Begun:
@@ -185,13 +218,17 @@ FAULTS = (
     Fault("fork inside next_ids", "worker", fork("fork inside next_ids"), 4),
     Fault("fork in C", "worker", fork("fork in C"), 3),
     Fault("multiprocessing", "worker", fork("multiprocessing"), 2),
+    Fault("clone of a suspended process", "worker", fork("clone of a suspended process"), 3),
     Fault("step a worker's clock by milliseconds", "worker", clock(0.001, 0.05), 3, clock="worker"),
     Fault("step a worker's clock by seconds", "worker", clock(0.05, 20), 4, clock="worker"),
     Fault("step a worker's clock by minutes to hours", "worker", clock(60, 20_000), 3, clock="worker"),
     Fault("SHUTDOWN NOSAVE and start", "redis", shutdown(save=False), forgets=True),
     Fault("SHUTDOWN SAVE and start", "redis", shutdown(save=True), forgets=True),
     Fault("kill -9 redis and start", "redis", kill_server, forgets=True),
-    Fault("restore an old RDB", "redis", restore, 2, forgets=True),
+    Fault("restore an old RDB", "redis", restore, 2, forgets=True, unseen=True),
+    Fault("boot with a late clock", "redis", boot, 2, forgets=True, unseen=True, clock="redis"),
+    Fault("move to a replica", "redis", move_to_replica, 2, forgets=True, unseen=True),
+    Fault("move to a backup", "redis", move_to_backup, 2, forgets=True, unseen=True),
     Fault("FLUSHALL", "redis", command("FLUSHALL"), forgets=True),
     Fault("DEL the pool's hash", "redis", delete(0), forgets=True),
     Fault("DEL the index of leases", "redis", delete(1)),

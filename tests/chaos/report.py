@@ -32,6 +32,8 @@ class Plan:
     ttl_s: float = 3.0
     truce_every: int = 100
     layout: str = "41/0/2/4/16"
+    # of the pool; "none" is for a server without INFO
+    durability: str = "detect"
     plain_ttl: bool = False
 
 

@@ -21,7 +21,14 @@ MAGIC = int.from_bytes(b"SNOWRUNS", "little")
 W_MAGIC, W_SLOT, W_KIND, W_PID, W_STARTED_MS, W_COUNTED, W_LAST_MS, W_ERRORS = range(8)
 # the name of the last error
 ERROR_AT, ERROR_BYTES = 64, 64
-KINDS = ("worker", "os.fork", "fork inside next_ids", "fork in C", "multiprocessing")
+KINDS = (
+    "worker",
+    "os.fork",
+    "fork inside next_ids",
+    "fork in C",
+    "multiprocessing",
+    "clone of a suspended process",
+)
 # how a forked child ends: gives its worker id back, leaves without a word, dies
 ENDINGS = ("close", "leave", "kill")
 # the second number of a run: how many ids, and above that when it was written, in ms of the chaos run

@@ -1,10 +1,16 @@
-"""The private redis-server of a chaos run: ended, frozen, wiped, restored from an old snapshot."""
+"""The private redis-server of a chaos run: ended, frozen, wiped, restored, and replaced by another.
+
+Whoever looks for it finds it at one socket path. Another server takes its place there by a rename, as a DNS name
+or a virtual address moves: connections that are there stay with the old one, which is killed.
+"""
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Mapping
@@ -20,23 +26,25 @@ START_LIMIT_S = 30.0
 
 
 class Server:
-    """On a unix socket; keeps nothing unless a fault saves it."""
+    """On a unix socket; keeps nothing unless a fault saves it. *hidden*: without the command INFO."""
 
-    def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, directory: Path, environment: Mapping[str, str], *, hidden: bool = False) -> None:
         if PROGRAM is None:
             raise SystemExit("no redis-server or valkey-server on PATH")
         self.directory = directory
         self.socket = directory / "redis.sock"
         self._environment = {**os.environ, **environment}
+        self._hidden = ["--rename-command", "INFO", ""] if hidden else []
         self._process: subprocess.Popen[bytes] | None = None
+        # the one that is to take its place
+        self._standby: subprocess.Popen[bytes] | None = None
+        self._standby_socket = directory / "next.sock"
+        # where a replica reads what it is to copy
+        self._port = self._standby_port = _free_port()
         self._old = directory / "old.rdb"
-        self._dump = directory / "dump.rdb"
-        self.client = redis.Redis(
-            unix_socket_path=str(self.socket),
-            decode_responses=True,
-            socket_timeout=5.0,
-            retry=Retry(NoBackoff(), 0),
-        )
+        self._dump = self._standby_dump = directory / "dump.rdb"
+        self._numbers = itertools.count()
+        self.client = _client(self.socket)
 
     @property
     def url(self) -> str:
@@ -44,23 +52,30 @@ class Server:
 
     def start(self) -> None:
         """Start it, empty unless there is a dump, and wait until it answers."""
-        arguments = ["--port", "0", "--unixsocket", str(self.socket), "--dir", str(self.directory)]
-        with (self.directory / "redis.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [str(PROGRAM), *arguments, "--save", "", "--appendonly", "no"],
+        self._process = self._run(self.socket, self._port, self._dump)
+
+    def _run(self, path: Path, port: int, dump: Path, *options: str) -> subprocess.Popen[bytes]:
+        arguments = ["--bind", "127.0.0.1", "--port", str(port), "--unixsocket", str(path)]
+        arguments += ["--dir", str(self.directory), "--dbfilename", dump.name]
+        arguments += ["--save", "", "--appendonly", "no", *self._hidden, *options]
+        log_path = self.directory / "redis.log"
+        with log_path.open("ab") as log:
+            process = subprocess.Popen(
+                [str(PROGRAM), *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 env=self._environment,
             )
+        client = self.client if path == self.socket else _client(path)
         deadline_s = time.monotonic() + START_LIMIT_S
         while True:
             try:
-                self.client.ping()
-                return
+                client.ping()
+                return process
             except (redis.ConnectionError, redis.TimeoutError):
-                if self._process.poll() is not None or time.monotonic() > deadline_s:
-                    raise SystemExit((self.directory / "redis.log").read_text()[-2000:]) from None
+                if process.poll() is not None or time.monotonic() > deadline_s:
+                    raise SystemExit(log_path.read_text()[-2000:]) from None
                 time.sleep(0.005)
 
     def signal(self, number: int) -> None:
@@ -107,3 +122,57 @@ class Server:
         shutil.copyfile(self._old, self._dump)
         self.start()
         self._dump.unlink()
+
+    # --- another server in its place ---------------------------------------------------------------
+
+    def start_replica(self) -> None:
+        """A server that copies this one; it has run for a while when it takes over."""
+        self._start_standby("--replicaof", "127.0.0.1", str(self._port))
+
+    def start_from_backup(self) -> None:
+        """A server that has read the old snapshot."""
+        self._start_standby(backup=True)
+
+    def _start_standby(self, *options: str, backup: bool = False) -> None:
+        # a file of its own: a replica writes what it copies there
+        self._standby_dump = self.directory / f"{next(self._numbers)}.rdb"
+        self._standby_port = _free_port()
+        if backup:
+            shutil.copyfile(self._old, self._standby_dump)
+        self._standby = self._run(self._standby_socket, self._standby_port, self._standby_dump, *options)
+        self._standby_dump.unlink(missing_ok=True)
+
+    def promote(self) -> None:
+        """The replica is a master from now on: what is written to the old one is lost."""
+        _client(self._standby_socket).replicaof("NO", "ONE")
+
+    def move(self) -> None:
+        """The address leads to the other server; the old one answers nobody any more."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGCONT)
+            self._process.kill()
+            self._process.wait(30)
+        self._standby_socket.replace(self.socket)
+        self._process, self._standby = self._standby, None
+        self._port, self._dump = self._standby_port, self._standby_dump
+        self._dump.unlink(missing_ok=True)
+        self.client.connection_pool.disconnect()
+
+    def end(self) -> None:
+        if self._standby is not None:
+            self._standby.kill()
+            self._standby.wait(30)
+        self.kill()
+
+
+def _client(path: Path) -> redis.Redis:
+    return redis.Redis(
+        unix_socket_path=str(path), decode_responses=True, socket_timeout=5.0, retry=Retry(NoBackoff(), 0)
+    )
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port

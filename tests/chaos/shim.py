@@ -36,6 +36,10 @@ class StepClock:
         self._words = memoryview(self._page).cast("q")
         self.environment = {"CHAOS_CLOCK": str(path), "LD_PRELOAD": str(library)} if library else {}
 
+    @property
+    def offset_s(self) -> float:
+        return self._words[0] / 1e9
+
     def set(self, offset_s: float) -> None:
         # an aligned store of 8 bytes: no reader sees half of it
         self._words[0] = round(offset_s * 1e9)

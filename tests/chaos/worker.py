@@ -24,6 +24,7 @@ from typing import Any, NoReturn
 
 import snowredis
 from snowredis.runtime import block
+from snowredis.runtime.fork import GUARD
 from snowredis.runtime.keeper import Keeper
 from tests.chaos.runs import KINDS, Recorder, Run, runs_of
 
@@ -161,12 +162,34 @@ class Worker:
             # PyDLL, since CDLL lets go of the GIL, and nobody would give it back in the child
             if ctypes.PyDLL(None).fork() == 0:
                 self._become_child(int(number), ending, life_s)
+        elif kind == "clone of a suspended process":
+            self._clone(int(number), ending, life_s)
         elif kind == "multiprocessing":
             context: Any = multiprocessing.get_context("fork")
             context.Process(target=self._child_main, args=(int(number), ending, life_s)).start()
         else:
             self._inside, self._tries = (ending, life_s), INSIDE_TRIES
             os.kill(os.getpid(), signal.SIGUSR1)
+
+    def _clone(self, kind: int, ending: str, life_s: float) -> None:
+        """Suspend, make a copy of this process that nothing tells of it, and resume both.
+
+        A snapshot of a machine copies every byte and all threads. fork() in C leaves the other threads out and the
+        kernel wipes a page: both are undone here.
+        """
+        ids: Any = self._ids
+        ids.suspend()
+        # as they would be where the thread that holds them is copied, too
+        with ids._lock, ids._keeper._lock:
+            clone = ctypes.PyDLL(None).fork() == 0
+            if clone:
+                if GUARD._page is not None:
+                    GUARD._page[0] = 1
+                GUARD._pid = os.getpid()
+                ids._heartbeat = None
+        if clone:
+            self._become_child(kind, ending, life_s)
+        ids.resume()
 
     def _become_child(self, kind: int, ending: str, life_s: float) -> None:
         self._ending, self._ends_s = ending, time.monotonic() + life_s
@@ -221,11 +244,12 @@ def without_reservations() -> None:
 
 
 def main() -> None:
-    url, pool, layout, ttl, skew, directory, slot, began_ns, plain_ttl = sys.argv[1:]
+    url, pool, layout, ttl, skew, durability, directory, slot, began_ns, plain_ttl = sys.argv[1:]
     if plain_ttl == "1":
         without_reservations()
     logging.basicConfig(level=logging.WARNING, format="%(relativeCreated)d ms %(process)d %(message)s")
     recorder = Recorder(Path(directory), int(slot), int(began_ns))
+    settings: dict[str, Any] = {"durability": durability}
     ids = snowredis.connect(
         url,
         pool=pool,
@@ -234,6 +258,7 @@ def main() -> None:
         max_clock_lead=float(skew),
         redis_skew=float(skew),
         label=slot,
+        **settings,
     )
     Worker(ids, recorder).run()
 

@@ -135,7 +135,7 @@ class Checker:
         lease = held.lease
         claim = self.claims.get((held.token, lease.worker))
         if claim is not None:
-            if held.tip in claim.shared_tips or (not held.tip and held.token in self._shared_tokens):
+            if held.tip in claim.shared_tips or (held.token in self._shared_tokens and not lease.renewals):
                 claim.cloned_until = max(claim.cloned_until, lease.until)
             if claim not in process.claims:
                 process.claims.append(claim)
