@@ -203,7 +203,7 @@ def _server(url: Any, config: PoolConfig, *, min_replicas: Any) -> RedisStore | 
         return RedisStore.from_url(url, config, min_replicas=min_replicas)
     from snowredis import embedded
 
-    server = embedded.join(url)
+    server = embedded.join(url, reach_ms=config.ttl_ms + config.max_clock_lead_ms + config.layout.tick_ms)
     made = RedisStore.from_url(server.url, config)
     if server.fresh:
         # nobody of an earlier server's life is left, so a pool that is absent is new

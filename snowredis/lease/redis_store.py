@@ -18,6 +18,7 @@ from snowredis.lease.clients import address, connect_client, fresh_copy, is_clus
 from snowredis.lease.model import DEFAULT_MAX_EVENTS, PoolConfig
 from snowredis.lease.replicas import Acknowledged, MinReplicas, check_min_replicas
 from snowredis.lease.scripts import Script, ScriptStore
+from snowredis.lease.time_limit import CALL_LIMIT_S, time_limit
 
 # the last two: a script may be run, but not a command in it; of Redis 6.2 and 7.0, and of 7.2
 _REFUSALS = ("NOPERM", "NOAUTH", "WRONGPASS", "The user executing the script can't", "ACL failure in script")
@@ -113,7 +114,7 @@ class RedisStore(ScriptStore):
         return self._where
 
     def run(self, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> Sequence[bytes | str]:
-        with translated(self._where):
+        with translated(self._where), time_limit(CALL_LIMIT_S):
             if self._acknowledged is not None:
                 return list(self._acknowledged.run(self._client, script, keys, args))
             try:
@@ -131,7 +132,7 @@ class RedisStore(ScriptStore):
         return self._stored("incarnation")
 
     def _stored(self, field: str) -> str:
-        with translated(self._where):
+        with translated(self._where), time_limit(CALL_LIMIT_S):
             value = self._client.hget(self._keys[0], field)
         return value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""
 

@@ -13,6 +13,7 @@ from snowredis.embedded import FRESH_KEY, resolve
 from snowredis.errors import ConfigError, PoolNotFound, StoreUnavailable
 from snowredis.lease.clients import address, connect_client, without_retries
 from snowredis.lease.inspect import PoolInfo, WorkerInfo, list_pools, read_pool, read_worker, read_workers
+from snowredis.lease.masters import Masters
 from snowredis.lease.model import PoolConfig, check_pool_name, check_status
 from snowredis.lease.redis_store import RedisStore, translated
 from snowredis.monitor.events import (
@@ -283,13 +284,14 @@ class WorkerPool:
 
         Raises:
             LayoutMismatch: there is one with other settings.
+            StoreUnavailable: of several independent servers, one does not answer; nothing was made then.
         """
-        made, caller_ms = False, time.time_ns() // 1_000_000 if caller_ms is None else caller_ms
-        for index, client in enumerate(self._clients):
-            share = replace(config, share=(index, len(self._clients)))
-            answer = check_status(RedisStore(client, share).create(caller_ms), share)
-            made = made or answer.status == "ok"
-        return made
+        count = len(self._clients)
+        shares = (replace(config, share=(index, count)) for index in range(count))
+        stores = [RedisStore(client, share) for client, share in zip(self._clients, shares, strict=True)]
+        store = stores[0] if count == 1 else Masters(stores, config)
+        answer = store.create(time.time_ns() // 1_000_000 if caller_ms is None else caller_ms)
+        return check_status(answer, config).status == "ok"
 
     def delete(self, *, force: bool = False) -> Deletion:
         """Remove the pool, whatever its settings, also one that is broken.

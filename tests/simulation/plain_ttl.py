@@ -73,6 +73,9 @@ class PlainGenerator:
             pass
         return self._beat_after_s()
 
+    def resume(self) -> None:
+        """It is never suspended."""
+
     def next_ids(self, count: int) -> list[int]:
         return [self.next_id() for _ in range(count)]
 

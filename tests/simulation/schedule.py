@@ -162,7 +162,7 @@ class Simulation:
         return [
             process
             for process in self.processes
-            if process.alive and process.config is self.config and not process.generator.closed
+            if process.alive and process.config == self.config and not process.generator.closed
         ]
 
     def new_name(self) -> str:
