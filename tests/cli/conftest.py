@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -116,3 +117,13 @@ def process_environment(server_url: str) -> dict[str, str]:
 def short_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory whose path leaves room for that of a socket in it."""
     return tmp_path_factory.mktemp("d")
+
+
+@pytest.fixture
+def hostile_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write labels to Redis as they are given, as no process of ours does."""
+
+    def owner_text(host: str, pid: int, label: str) -> str:
+        return json.dumps({"host": host, "pid": pid, "label": label}, separators=(",", ":"))
+
+    monkeypatch.setattr("snowredis.runtime.keeper.owner_text", owner_text)

@@ -25,6 +25,7 @@ def nothing_left(client: redis.Redis, pool_name: str) -> Iterator[None]:
         client.delete(key)
 
 
+@pytest.mark.usefixtures("hostile_labels")
 def test_the_newest_are_shown_one_a_line(cli: Cli, pool_name: str, server_url: str) -> None:
     cli("pool", "create", pool_name)
     for number in range(3):

@@ -23,7 +23,7 @@ def nothing_left(client: redis.Redis, pool_name: str) -> Iterator[None]:
 
 
 @pytest.fixture
-def ids(cli: Cli, pool_name: str, server_url: str) -> Iterator[snowredis.Generator]:
+def ids(cli: Cli, pool_name: str, server_url: str, hostile_labels: None) -> Iterator[snowredis.Generator]:
     cli("pool", "create", pool_name)
     with snowredis.connect(server_url, pool=pool_name, label="web \x1b[31m1") as made:
         yield made
