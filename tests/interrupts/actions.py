@@ -175,4 +175,9 @@ def action(name: str) -> Action:
         stage.companions.append(companion)
         companion.run_to_point()
 
-    return Action(lambda stage: stage.companions[0].let_go_on(), prepare)
+    def run(stage: Stage) -> None:
+        # a forked child has no other thread
+        for companion in stage.companions[:1]:
+            companion.let_go_on()
+
+    return Action(run, prepare)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from typing import Any
 from tests.interrupts.actions import action
 from tests.interrupts.operations import OPERATIONS, Operation
 from tests.interrupts.points import Points
-from tests.interrupts.stage import LAYOUT, Companion, Place, RedisPlace, Stage
+from tests.interrupts.stage import LAYOUT, Companion, Place, Stage
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,8 @@ class Outcome:
     """What became of a case.
 
     points: how many bytecodes there were; fired: where something came in; doubled: whether ids were doubled
-    that the call had as good as returned already, which only a tracer can see.
+    that the call had as good as returned already, which only a tracer can see; leaked: why a worker id is not
+    available before its lease ends.
     """
 
     case: str
@@ -50,6 +52,7 @@ class Outcome:
     refusals: dict[str, int] = field(default_factory=dict)
     ids: int = 0
     doubled: bool = False
+    leaked: str = ""
 
 
 # the stage on which other libraries' after-fork hooks play
@@ -59,8 +62,8 @@ _current: list[Stage] = []
 def _earlier_hook() -> None:
     if _current and _current[0].in_hook:
         stage = _current[0]
-        stage.in_hook, stage.claimed_in_hook = False, True
-        stage.attempt(lambda stage: stage.take(stage.ids.next_id()))
+        stage.in_hook = False
+        stage.attempt(lambda stage: stage.made_in_hook.append(stage.ids.next_id()))
 
 
 def register_earlier_hook() -> None:
@@ -99,8 +102,7 @@ def _play(case: Case, operation: Operation, stage: Stage) -> Points:
     if case.elsewhere:
         return _play_elsewhere(chosen, operation, stage)
     points = Points(
-        {at: (lambda run=what.run: run(stage)) for what, at in chosen},
-        threading_too=operation.threading_too,
+        {at: functools.partial(what.run, stage) for what, at in chosen}, threading_too=operation.threading_too
     )
 
     def traced(stage: Stage) -> None:
@@ -140,7 +142,19 @@ def judge(case: Case, stage: Stage, points: Points, later: list[int]) -> Outcome
             f"{len(repeated)} ids repeated; the first of worker id {first.worker}, lane {first.backup}, "
             f"{seconds:+.1f} s, sequence {first.sequence}"
         )
-    return Outcome(str(case), points.count, points.fired, failures, dict(stage.refusals), len(made), doubled)
+    if stage.leaked and not forked(case):
+        # a forked child may have asked for a worker id in the name of its parent, and cannot know whose it is
+        failures.append(stage.leaked)
+    return Outcome(
+        case=str(case),
+        points=points.count,
+        fired=points.fired,
+        failures=failures,
+        refusals=dict(stage.refusals),
+        ids=len(made),
+        doubled=doubled,
+        leaked=stage.leaked,
+    )
 
 
 def _all(reports: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -149,8 +163,6 @@ def _all(reports: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         yield from _all(report["reports"])
 
 
-def needs_redis(case: Case) -> bool:
+def forked(case: Case) -> bool:
+    """Whether there are several processes, which need a real server."""
     return any(what.startswith("fork") for what, _ in case.interruptions)
-
-
-__all__ = ["Case", "Outcome", "RedisPlace", "play"]

@@ -11,9 +11,10 @@ from __future__ import annotations
 import dis
 import linecache
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import CodeType, FrameType, TracebackType
+from types import CodeType, FrameType, FunctionType, ModuleType, TracebackType
 from typing import Any, Self
 
 import snowredis
@@ -47,13 +48,19 @@ class Points:
         self.calls_left = False
 
     def __enter__(self) -> Self:
-        sys.settrace(self._call)
+        if _MONITORING:
+            _listen(self)
+        else:
+            sys.settrace(self._call)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        sys.settrace(None)
+        if _MONITORING:
+            _listening.pop(threading.get_ident(), None)
+        else:
+            sys.settrace(None)
         # holds the frames of the operation
         self._before = (None, -1)
 
@@ -62,20 +69,26 @@ class Points:
         found = name.startswith(ROOMS) and name != SERVER
         return found or (self._threading_too and name.endswith(THREADING))
 
-    def _call(self, frame: FrameType, event: str, argument: Any) -> Any:
-        code = frame.f_code
+    def is_traced(self, code: CodeType) -> bool:
         traced = self._traced.get(code)
         if traced is None:
             traced = self._traced[code] = self._is_traced(code)
-        if not traced:
+        return traced
+
+    def _call(self, frame: FrameType, event: str, argument: Any) -> Any:
+        if not self.is_traced(frame.f_code):
             return None
         frame.f_trace_lines = False
         frame.f_trace_opcodes = True
         return self._step
 
     def _step(self, frame: FrameType, event: str, argument: Any) -> Any:
-        if event != "opcode":
-            return self._step
+        if event == "opcode":
+            self.step(frame)
+        return self._step
+
+    def step(self, frame: FrameType) -> None:
+        """Called before each bytecode."""
         here = self.count
         self.count += 1
         if self.fired and not self.calls_left:
@@ -86,7 +99,6 @@ class Points:
             self.fired.append(self._describe(frame))
             action()
         self._before = (frame, frame.f_lasti)
-        return self._step
 
     def _name(self, code: CodeType, offset: int) -> str:
         codes = self._codes.get(code)
@@ -104,6 +116,70 @@ class Points:
         kind = "signal" if signal else "tracer"
         name = getattr(code, "co_qualname", code.co_name)
         return f"{place}:{line} {name} {self._name(code, frame.f_lasti)} [{kind}]: {source}"
+
+
+# --- Python 3.12 and later -------------------------------------------------------------------------
+# there f_trace_opcodes misses the first call of a function, and sys.monitoring sees every bytecode
+
+_MONITORING = sys.version_info >= (3, 12)
+# neither a debugger's nor a profiler's
+_TOOL = 4
+_listening: dict[int, Points] = {}
+_watched: set[CodeType] = set()
+_modules_seen = 0
+
+
+def _listen(points: Points) -> None:
+    """Have *points* told of the bytecodes of this thread."""
+    global _modules_seen  # noqa: PLW0603 - one for the process, as the tool is
+    monitoring: Any = getattr(sys, "monitoring")  # noqa: B009 - mypy checks for 3.11, which has none
+    if monitoring.get_tool(_TOOL) is None:
+        monitoring.use_tool_id(_TOOL, "interrupts")
+        monitoring.register_callback(_TOOL, monitoring.events.INSTRUCTION, _instruction)
+    if _modules_seen != len(sys.modules):
+        _modules_seen = len(sys.modules)
+        for code in _product_codes():
+            if code not in _watched:
+                _watched.add(code)
+                monitoring.set_local_events(_TOOL, code, monitoring.events.INSTRUCTION)
+    _listening[threading.get_ident()] = points
+
+
+def _instruction(code: CodeType, offset: int) -> None:
+    points = _listening.get(threading.get_ident())
+    if points is not None and points.is_traced(code):
+        points.step(sys._getframe(1))
+
+
+def _product_codes() -> Iterator[CodeType]:
+    """Of every function of the product that is loaded, and of Python's threading."""
+    for module in list(sys.modules.values()):
+        name = getattr(module, "__file__", None) or ""
+        if name.startswith(ROOMS) or module is threading:
+            for function in _functions(module):
+                yield from _nested(function.__code__)
+
+
+def _functions(module: ModuleType) -> Iterator[FunctionType]:
+    pending: list[Any] = list(vars(module).values())
+    while pending:
+        thing = pending.pop()
+        thing = getattr(thing, "__wrapped__", thing)
+        if isinstance(thing, FunctionType):
+            yield thing
+        elif isinstance(thing, type) and thing.__module__ == module.__name__:
+            pending += vars(thing).values()
+        elif isinstance(thing, property):
+            pending += (thing.fget, thing.fset)
+        elif isinstance(thing, staticmethod | classmethod):
+            pending.append(thing.__func__)
+
+
+def _nested(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _nested(constant)
 
 
 def stopped_in_product(thread_id: int | None) -> tuple[CodeType, int] | None:

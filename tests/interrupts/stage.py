@@ -31,7 +31,7 @@ LAYOUT = Layout(
 )
 # a child that takes longer hangs; the longest wait of the product for a lock of its own is 5 s
 CHILD_LIMIT_S = 8.0
-JOIN_LIMIT_S = 12.0
+JOIN_LIMIT_S = 8.0
 _numbers = itertools.count(1)
 
 
@@ -61,7 +61,7 @@ class RedisPlace:
         with contextlib.closing(self.connect(StageClock(now_ms()))) as ids:
             pool = WorkerPool(self.url, self._name)
             with contextlib.closing(pool):
-                pool.create(ids._config)
+                pool.create(ids._config, now_ms())
 
     def wipe(self) -> None:
         """Forget everything, and let a person say that the pool is new, which it is not."""
@@ -117,7 +117,8 @@ class Companion(threading.Thread):
 
     def _pause(self) -> None:
         self._at_point.set()
-        self._go_on.wait()
+        # whoever is to let it go on may be waiting for a lock that is held here
+        _wait(self._go_on, threading.main_thread())
 
     def run(self) -> None:
         try:
@@ -132,22 +133,24 @@ class Companion(threading.Thread):
 
     def run_to_point(self) -> None:
         self.start()
-        self._settle(self._at_point)
+        _wait(self._at_point, self)
 
     def let_go_on(self) -> None:
         """Until it is done, or waits for a lock that the caller holds."""
         self._go_on.set()
-        self._settle(self.done)
+        _wait(self.done, self)
 
-    def _settle(self, event: threading.Event) -> None:
-        last, same = None, 0
-        until_s = time.monotonic() + JOIN_LIMIT_S
-        while not event.wait(0.0003) and time.monotonic() < until_s:
-            here = stopped_in_product(self.ident)
-            same = same + 1 if here is not None and here == last else 0
-            last = here
-            if same >= 6:
-                return
+
+def _wait(event: threading.Event, other: threading.Thread) -> None:
+    """Until *event*, or until the thread that is to set it waits for a lock of the product."""
+    last, same = None, 0
+    until_s = time.monotonic() + JOIN_LIMIT_S
+    while not event.wait(0.0003) and time.monotonic() < until_s:
+        here = stopped_in_product(other.ident)
+        same = same + 1 if here is not None and here == last else 0
+        last = here
+        if same >= 6:
+            return
 
 
 class Stage:
@@ -166,6 +169,8 @@ class Stage:
         self.refusals: Counter[str] = Counter()
         self.failures: list[str] = []
         self.companions: list[Companion] = []
+        # worker ids that nobody has and that are not available before their leases end
+        self.leaked = ""
         # a lease may be lost, where the operation is its loss
         self.lost = 0
         self.reports: list[dict[str, Any]] = []
@@ -175,7 +180,7 @@ class Stage:
         # who was given the same worker id, and makes no ids
         self.rivals: list[Generator] = []
         self.in_hook = False
-        self.claimed_in_hook = False
+        self.made_in_hook: list[int] = []
 
     # --- what operations and actions call ----------------------------------------------------------
 
@@ -185,7 +190,7 @@ class Stage:
             operation(self)
         except SnowredisError as error:
             self.refusals[type(error).__name__] += 1
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - any other is a failure
             self.failures.append(f"{type(error).__name__}: {error}")
 
     def take(self, *ids: int) -> None:
@@ -219,8 +224,8 @@ class Stage:
 
     def _become_child(self, writer: int) -> None:
         limit_time(CHILD_LIMIT_S)
-        hook_ids = self.made[-1:] if self.claimed_in_hook else []
-        self.made, self.returned, self.failures = hook_ids, [], []
+        self.made, self.made_in_hook = self.made_in_hook, []
+        self.returned, self.failures = [], []
         self.companions, self.reports, self.waiting = [], [], []
         if self.report_fd >= 0:
             os.close(self.report_fd)
@@ -310,7 +315,7 @@ class Stage:
             self._keeps_lease()
 
     def take_over(self) -> list[int]:
-        """Whoever has the worker ids next makes ids at the same time of the clock; all of them are there to be had."""
+        """Whoever has the worker ids next makes ids at the same time of the clock."""
         made: list[int] = []
         heirs = []
         try:
@@ -319,7 +324,7 @@ class Stage:
                 heirs.append(ids)
                 made += (ids.next_id(), ids.next_id())
         except SnowredisError as error:
-            self.failures.append(f"a worker id was not given back: {type(error).__name__}: {error}")
+            self.leaked = f"a worker id was not given back: {type(error).__name__}: {error}"
         for ids in heirs:
             ids.close()
         return made

@@ -1,0 +1,92 @@
+"""What comes in between two bytecodes never repeats an id, takes a lease away or stops a process.
+
+A sample that takes seconds; `scripts/interrupts` tries every bytecode. A failure names its case, which
+`scripts/interrupts --replay CASE` plays again.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.interrupts.cases import Outcome
+from tests.interrupts.explore import Explorer, random_case
+from tests.support.servers import redis_server
+
+RANDOM_CASES = 100
+
+
+@pytest.fixture(scope="module", params=["as built", "python"])
+def explorer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Explorer]:
+    directory: Path = tmp_path_factory.mktemp("i")
+    with redis_server(directory) as server, Explorer(server.url, pure=request.param == "python") as explorer:
+        yield explorer
+
+
+def check(outcomes: Iterable[Outcome]) -> None:
+    played, failures = 0, []
+    for outcome in outcomes:
+        played += 1
+        failures += [f"{outcome.case}: {failure}  # {outcome.fired}" for failure in outcome.failures]
+    assert played
+    assert not failures, f"{len(failures)} failures in {played} cases:\n" + "\n".join(failures[:20])
+
+
+# about as long as the shortest stretch in which an interruption did harm once
+@pytest.mark.parametrize("operation", ["first_id", "new_tick", "hand_over", "lost"])
+def test_a_handler_that_makes_an_id_repeats_none(explorer: Explorer, operation: str) -> None:
+    check(explorer.sweep(operation, "handler:next_id", step=7))
+
+
+def test_a_handler_may_suspend_close_or_beat_while_a_tick_begins(explorer: Explorer) -> None:
+    for action in ("handler:suspend", "handler:close", "handler:beat", "handler:clock_back"):
+        check(explorer.sweep("new_tick", action, step=13))
+
+
+def test_a_handler_gets_an_id_while_the_generator_is_resumed(explorer: Explorer) -> None:
+    check(explorer.sweep("resume", "handler:next_id", end=60))
+
+
+@pytest.mark.parametrize(
+    "operation", ["claim", "new_tick", "renew", "suspend", "close", "hand_over", "anext_new_tick"]
+)
+def test_a_child_that_is_forked_in_the_middle_makes_ids_of_its_own(
+    explorer: Explorer, operation: str
+) -> None:
+    check(explorer.sweep(operation, "fork", first=60, step=151))
+
+
+def test_a_fork_while_the_heartbeat_thread_is_started_hangs_nobody(explorer: Explorer) -> None:
+    check(explorer.sweep("start_heartbeat", "fork", first=60, step=97))
+
+
+def test_another_librarys_hook_may_make_an_id_in_the_child(explorer: Explorer) -> None:
+    check(explorer.sweep("renew", "fork:earlier_hook", step=211))
+
+
+def test_a_child_is_well_whatever_another_thread_was_doing(explorer: Explorer) -> None:
+    check(explorer.sweep("claim", "fork", elsewhere=True, first=60, step=251))
+
+
+@pytest.mark.parametrize("action", ["paused:next_id:8", "thread:next_id", "thread:suspend"])
+def test_a_thread_that_read_the_ids_before_they_were_sealed_repeats_none(
+    explorer: Explorer, action: str
+) -> None:
+    check(explorer.sweep("close_late", action, step=5))
+
+
+def test_several_interruptions_at_random_points_do_no_harm(explorer: Explorer) -> None:
+    rng = random.Random(1)
+    check(explorer.play(random_case(rng)) for _ in range(RANDOM_CASES))
+
+
+def test_an_interruption_comes_exactly_where_it_is_asked_for(explorer: Explorer) -> None:
+    first = [outcome.fired for outcome in explorer.sweep("new_tick", "clock:later", step=50)]
+    again = [outcome.fired for outcome in explorer.sweep("new_tick", "clock:later", step=50)]
+    assert first == again
+    # a different place each time, and all of them in the product
+    assert len({where for (where,) in first}) == len(first) > 10
+    assert all(where.startswith(("core/", "lease/", "runtime/")) for (where,) in first)
