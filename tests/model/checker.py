@@ -73,7 +73,14 @@ def check(
     defines = [f"-D{name}={value}" for name, value in constants.items()]
     _make(["spin", "-a", *defines, MODEL.name], directory)
     # NOREDUCE: each step is one transition of one process already, so there is no interleaving to leave out
-    options = ["-O2", "-w", "-DSAFETY", "-DNOREDUCE", f"-DMEMLIM={limit_mb}", *["-DBFS"] * shortest]
+    options = [
+        "-O1" if shortest else "-O2",
+        "-w",
+        "-DSAFETY",
+        "-DNOREDUCE",
+        f"-DMEMLIM={limit_mb}",
+        *["-DBFS"] * shortest,
+    ]
     _make(["cc", *options, "-o", "search", "pan.c"], directory)
     began_s = time.monotonic()
     # -E: that nothing more happens is no error; -n: no list of statements that were not reached

@@ -43,8 +43,12 @@ HOLDS = (
     Configuration("clones of running processes", {"END": 5, "CLONES": 1}, True),
     Configuration("one loss", {"END": 5, "FAULTS": 1, **LOSSES}),
     Configuration("two losses", {"END": 6, "LEAD": 0, "FAULTS": 2, **LOSSES}),
-    Configuration("one loss, crash records", {"END": 4, "LEAD": 0, "FAULTS": 1, "CRASH_RECORDS": 1, **LOSSES}),
-    Configuration("one loss, clocks of servers differ", {"END": 5, "LEAD": 0, "SKEW": 1, "FAULTS": 1, **LOSSES}),
+    Configuration(
+        "one loss, crash records", {"END": 4, "LEAD": 0, "FAULTS": 1, "CRASH_RECORDS": 1, **LOSSES}
+    ),
+    Configuration(
+        "one loss, clocks of servers differ", {"END": 5, "LEAD": 0, "SKEW": 1, "FAULTS": 1, **LOSSES}
+    ),
     Configuration(
         "failover, two masters for a while",
         {"END": 5, "LEAD": 0, "SLACK": 1, "FAULTS": 1, "FAILOVERS": 1, "COPIES": 1},
@@ -52,11 +56,13 @@ HOLDS = (
     Configuration("failover and back", {"END": 5, "LEAD": 0, "FAULTS": 2, "FAILOVERS": 1, "COPIES": 1}),
     Configuration("rollback in place", {"END": 4, "LEAD": 0, "VERSIONS": 7, **ROLLBACKS}),
     Configuration(
-        "rollback in place, guard_rollbacks", {"END": 5, "LEAD": 0, "VERSIONS": 7, "GUARD_ROLLBACKS": 1, **ROLLBACKS}
+        "rollback in place, guard_rollbacks",
+        {"END": 5, "LEAD": 0, "VERSIONS": 7, "GUARD_ROLLBACKS": 1, **ROLLBACKS},
     ),
     Configuration("delete, another ttl", {"END": 7, "DELETES": 1, **OTHER_TTL}, True),
     Configuration(
-        "durability assured, as promised", {"END": 5, "LEAD": 0, "FAULTS": 2, "WIPES": 1, "RESTARTS": 1, **ASSURED}
+        "durability assured, as promised",
+        {"END": 5, "LEAD": 0, "FAULTS": 2, "WIPES": 1, "RESTARTS": 1, **ASSURED},
     ),
     Configuration("durability none, one loss", {"END": 5, "FAULTS": 1, **LOSSES, **NONE}),
 )
@@ -68,18 +74,31 @@ NEEDED = (
     Configuration("R2 cap", {"END": 5, "FAULTS": 1, "WIPES": 1, "NO_CAP": 1}),
     Configuration("R3 floor", {"END": 4, "FAULTS": 1, "WIPES": 1, "NO_FLOOR": 1}),
     Configuration("R3 run id", {"END": 4, "FAULTS": 1, **COPIES, "NO_RUN_ID": 1}),
-    Configuration("R3 replication id", {"END": 4, "FAULTS": 2, "FAILOVERS": 1, "COPIES": 1, "NO_REPLICATION_ID": 1}),
-    Configuration("R3 from the moment of notice", {"END": 5, "FAULTS": 1, "FAILOVERS": 1, "COPIES": 1, "FLOOR_FROM_START": 1}),
-    Configuration("R3 skew in the floor", {"END": 4, "LEAD": 0, "SKEW": 1, "FAULTS": 1, "WIPES": 1, "FLOOR_SKEW": 0}),
-    Configuration("R3 slack in the floor", {"END": 4, "LEAD": 0, "SLACK": 1, "FAULTS": 1, "FAILOVERS": 1, "FLOOR_SLACK": 0}),
+    Configuration(
+        "R3 replication id", {"END": 4, "FAULTS": 2, "FAILOVERS": 1, "COPIES": 1, "NO_REPLICATION_ID": 1}
+    ),
+    Configuration(
+        "R3 from the moment of notice",
+        {"END": 5, "FAULTS": 1, "FAILOVERS": 1, "COPIES": 1, "FLOOR_FROM_START": 1},
+    ),
+    Configuration(
+        "R3 skew in the floor", {"END": 4, "LEAD": 0, "SKEW": 1, "FAULTS": 1, "WIPES": 1, "FLOOR_SKEW": 0}
+    ),
+    Configuration(
+        "R3 slack in the floor",
+        {"END": 4, "LEAD": 0, "SLACK": 1, "FAULTS": 1, "FAILOVERS": 1, "FLOOR_SLACK": 0},
+    ),
     Configuration("R4 too late", {"END": 4, "FAULTS": 1, "WIPES": 1, "NO_ADOPTION_LIMIT": 1}),
     Configuration("R4 served since", {"END": 4, "CLONES": 1, "NO_SERVED_SINCE": 1}),
     Configuration("R4 settling", {"END": 4, "FAULTS": 2, "WIPES": 1, "NO_SETTLING": 1}),
     Configuration("R5 chain", {"END": 4, "CLONES": 1, "NO_CHAIN": 1}),
     Configuration("R5 new names of renewals", {"END": 4, "CLONES": 1, "NAMES_REPEAT": 1}),
     Configuration("R5 replayed claim", {"END": 4, "CLONES": 1, "NO_CLAIM_TIP": 1}),
-    Configuration("R5 a token is granted once", {"END": 4, "CLONES": 1, "NO_CLAIM_ONCE": 1}),
-    Configuration("R6 token dropped by suspend()", {"END": 3, "SUSPENDED_CLONES": 1, "SUSPEND_KEEPS_TOKEN": 1}),
+    Configuration("R5 a token is granted once", {"END": 2, "CLONES": 1, "NO_CLAIM_ONCE": 1}),
+    Configuration("R5 a renewal of the same grant", {"END": 3, "LATE": 1, "NO_SAME_GRANT": 1}),
+    Configuration(
+        "R6 token dropped by suspend()", {"END": 3, "SUSPENDED_CLONES": 1, "SUSPEND_KEEPS_TOKEN": 1}
+    ),
     Configuration("R6 token dropped by fork", {"END": 3, "FORKS": 1, "FORK_KEEPS_TOKEN": 1}),
     Configuration("R8 lease dropped by fork", {"END": 3, "FORKS": 1, "FORK_KEEPS_LEASE": 1}),
     Configuration("R7 seal", {"END": 3, "NO_SEAL": 1}),
@@ -87,10 +106,16 @@ NEEDED = (
     Configuration("R9 tombstone", {"END": 5, "DELETES": 1, **OTHER_TTL, "NO_TOMBSTONE": 1}),
     Configuration("R9 signature", {"END": 5, "WIPES": 1, **OTHER_TTL, "NO_SIGNATURE": 1}),
     Configuration("R10 version", {"END": 4, "LEAD": 0, "VERSIONS": 7, **ROLLBACKS, "NO_VERSION": 1}),
-    Configuration("R10 silence", {"END": 4, "LEAD": 0, "VERSIONS": 7, "GUARD_ROLLBACKS": 1, **ROLLBACKS, "NO_GUARD": 1}),
+    Configuration(
+        "R10 silence", {"END": 4, "LEAD": 0, "VERSIONS": 7, "GUARD_ROLLBACKS": 1, **ROLLBACKS, "NO_GUARD": 1}
+    ),
     Configuration("mark in the crash record first", {"END": 3, "CRASH_RECORDS": 1, "RECORD_AFTER_ID": 1}),
-    Configuration("floor for newcomers (none)", {"END": 3, "FAULTS": 1, "WIPES": 1, **NONE, "NO_NEWCOMER_FLOOR": 1}),
-    Configuration("no late renewals (none)", {"END": 3, "LEAD": 0, "FAULTS": 1, **COPIES, **NONE, "NO_RENEWAL_LIMIT": 1}),
+    Configuration(
+        "floor for newcomers (none)", {"END": 3, "FAULTS": 1, "WIPES": 1, **NONE, "NO_NEWCOMER_FLOOR": 1}
+    ),
+    Configuration(
+        "no late renewals (none)", {"END": 3, "LEAD": 0, "FAULTS": 1, **COPIES, **NONE, "NO_RENEWAL_LIMIT": 1}
+    ),
 )
 
 # what no rule covers; docs/uniqueness.md says so
@@ -98,5 +123,7 @@ LIMITS = (
     Configuration("durability none, two losses", {"END": 5, "LEAD": 0, "FAULTS": 2, **LOSSES, **NONE}),
     Configuration("durability assured, a write lost", {"END": 5, "FAULTS": 1, **COPIES, **ASSURED}),
     Configuration("a wipe and a shorter ttl", {"END": 5, "WIPES": 1, **OTHER_TTL}),
-    Configuration("a clone, and a loss before it is found out", {"END": 5, "CLONES": 1, "FAULTS": 1, "WIPES": 1}),
+    Configuration(
+        "a clone, and a loss before it is found out", {"END": 5, "CLONES": 1, "FAULTS": 1, "WIPES": 1}
+    ),
 )

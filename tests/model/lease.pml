@@ -368,6 +368,10 @@ inline renew() {
           /* R5: only the tip of the chain goes on, or the same renewal again */
           if :: pool[s].tip != r_tip && pool[s].tip != r_sent -> status = REFUSED :: else fi;
 #endif
+#ifndef NO_SAME_GRANT
+          /* a late repetition of the claim was granted the worker id anew, after somebody else had it */
+          if :: pool[s].lane > r_from -> status = REFUSED :: else fi;
+#endif
           if :: OVERDUE -> status = REFUSED :: else fi;
           skip
 #ifndef NO_SERVED_SINCE
