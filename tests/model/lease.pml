@@ -149,6 +149,9 @@ bit lifting;            /* nor any other, until somebody notices that Redis went
 #ifdef FLOOR_FROM_START
 byte started[2];
 #endif
+#ifdef APART            /* how much time lies between two losses */
+byte quiet_until;
+#endif
 
 /* scratch of one step, 0 between steps */
 byte s, q, i, clock, capped, fresh, number, granted, mark, status, why;
@@ -803,10 +806,18 @@ inline start_server(t) {
 }
 
 inline fault() {
-    faults--; copied = 0
+    faults--; copied = 0;
+#ifdef APART
+    quiet_until = (faults -> now + APART : 0);
+#endif
+    skip
 }
 
+#ifdef APART
+#define FAULT (faults > 0 && !over && now >= quiet_until)
+#else
 #define FAULT (faults > 0 && !over)
+#endif
 
 proctype redis() {
     do
