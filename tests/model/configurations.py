@@ -33,7 +33,7 @@ class Configuration:
 
 # no tick is stamped twice in any state that can be reached
 HOLDS = (
-    Configuration("no losses, 3 processes", {"CLIENTS": 3, "END": 5}, True),
+    Configuration("no losses, 3 processes", {"CLIENTS": 3, "END": 5}),
     Configuration("clocks of hosts behind", {"END": 4, "ANY_CLOCK": 1, "BEHIND": 1, "CRASH_RECORDS": 1}),
     Configuration("late duplicates", {"END": 3, "LATE": 1}),
     Configuration("late duplicates, a wipe", {"END": 2, "LEAD": 0, "LATE": 1, "FAULTS": 1, "WIPES": 1}),
@@ -42,7 +42,7 @@ HOLDS = (
     ),
     Configuration("clones of running processes", {"END": 5, "CLONES": 1}, True),
     Configuration("one loss", {"END": 5, "FAULTS": 1, **LOSSES}),
-    Configuration("two losses", {"END": 4, "LEAD": 0, "FAULTS": 2, "WIPES": 1, **COPIES}),
+    Configuration("two losses", {"END": 3, "LEAD": 0, "FAULTS": 2, "WIPES": 1, **COPIES}),
     Configuration(
         "one loss, crash records", {"END": 4, "LEAD": 0, "FAULTS": 1, "CRASH_RECORDS": 1, **LOSSES}
     ),
@@ -52,7 +52,7 @@ HOLDS = (
     ),
     Configuration(
         "failover, two masters for a while",
-        {"END": 5, "LEAD": 0, "SLACK": 1, "FAULTS": 1, "FAILOVERS": 1, "COPIES": 1},
+        {"END": 4, "LEAD": 0, "SLACK": 1, "FAULTS": 1, "FAILOVERS": 1, "COPIES": 1},
     ),
     Configuration("failover and back", {"END": 4, "LEAD": 0, "FAULTS": 2, "FAILOVERS": 1, "COPIES": 1}),
     Configuration("rollback in place", {"END": 4, "LEAD": 0, "VERSIONS": 6, **ROLLBACKS}),
@@ -110,13 +110,13 @@ NEEDED = (
     Configuration("R7 tip at release", {"END": 1, "CLONES": 1, "NO_RELEASE_TIP": 1}),
     Configuration("R9 tombstone", {"END": 5, "DELETES": 1, **OTHER_TTL, "NO_TOMBSTONE": 1}),
     Configuration("R9 signature", {"END": 5, "WIPES": 1, **OTHER_TTL, "NO_SIGNATURE": 1}),
-    Configuration("R10 version", {"END": 4, "LEAD": 0, "VERSIONS": 7, **ROLLBACKS, "NO_VERSION": 1}),
+    Configuration("R10 version", {"END": 0, "LEAD": 0, "VERSIONS": 6, **ROLLBACKS, "NO_VERSION": 1}),
     Configuration(
-        "R10 silence", {"END": 4, "LEAD": 0, "VERSIONS": 7, "GUARD_ROLLBACKS": 1, **ROLLBACKS, "NO_GUARD": 1}
+        "R10 silence", {"END": 3, "LEAD": 0, "VERSIONS": 5, "GUARD_ROLLBACKS": 1, **ROLLBACKS, "NO_GUARD": 1}
     ),
     Configuration("mark in the crash record first", {"END": 0, "CRASH_RECORDS": 1, "RECORD_AFTER_ID": 1}),
     Configuration(
-        "floor for newcomers (none)", {"END": 3, "FAULTS": 1, "WIPES": 1, **NONE, "NO_NEWCOMER_FLOOR": 1}
+        "floor for newcomers (none)", {"END": 2, "FAULTS": 1, **COPIES, **NONE, "NO_NEWCOMER_FLOOR": 1}
     ),
     Configuration(
         "no late renewals (none)", {"END": 3, "LEAD": 0, "FAULTS": 1, **COPIES, **NONE, "NO_RENEWAL_LIMIT": 1}
@@ -130,5 +130,9 @@ LIMITS = (
     Configuration("a wipe and a shorter ttl", {"END": 1, "WIPES": 1, **OTHER_TTL}),
     Configuration(
         "a clone, and a loss before it is found out", {"END": 1, "CLONES": 1, "FAULTS": 1, "WIPES": 1}
+    ),
+    Configuration(
+        "a rollback in place, ticks after it was noticed",
+        {"END": 2, "LEAD": 0, "VERSIONS": 6, **ROLLBACKS, "LIFTED_AFTER_NOTICE": 1},
     ),
 )

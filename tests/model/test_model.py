@@ -14,8 +14,8 @@ pytestmark = pytest.mark.skipif(
     reason=f"not on PATH: {', '.join(missing_programs())}; scripts/model installs them",
 )
 
-# one of each kind: the script, the process, its crash record
-SWITCHED_OFF = ("mark", "end of the reservation", "mark in the crash record first")
+# one of a script, one of a process
+SWITCHED_OFF = ("mark", "mark in the crash record first")
 
 
 def _name(configuration: Configuration) -> str:
