@@ -73,6 +73,8 @@ def main() -> int:
     if missing := missing_programs():
         print(f"not on PATH: {', '.join(missing)}. On Debian: apt-get install spin gcc", file=sys.stderr)
         return 2
+    if not any(options.only in configuration.name for configuration in (*HOLDS, *NEEDED, *LIMITS)):
+        parser.error(f"no configuration has {options.only!r} in its name")
     found = [
         search("With all rules", HOLDS, options, repeats=False),
         search("With one rule switched off", NEEDED, options, repeats=True),
