@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Shared by scripts/test and scripts/demo, which source it: a virtual environment and a redis-server,
+# Shared by scripts/test, scripts/demo and scripts/model, which source it: a virtual environment and a redis-server,
 # from nothing but a Python. Nothing is done until a function is called.
 #
 # SNOWREDIS_PYTHON  the Python to use; else the newest of python3.14 … python3.11, python3
@@ -130,4 +130,21 @@ need_chromium() {
         quietly timeout 240 env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium || true
     fi
     command -v chromium >/dev/null || say "no chromium is to be had; browser tests are skipped"
+}
+
+# spin, and the C compiler that it needs, for the model of the lease protocol; its tests are skipped without
+need_spin() {
+    if command -v spin >/dev/null && command -v cc >/dev/null; then
+        return
+    fi
+    say "install spin"
+    if is_root && command -v apt-get >/dev/null; then
+        quietly timeout 60 apt-get update -qq || true
+        quietly timeout 240 env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+            spin gcc libc6-dev || true
+    fi
+    if ! command -v spin >/dev/null || ! command -v cc >/dev/null; then
+        say "spin and a C compiler are not both on PATH; the model cannot be checked. On Debian: apt-get install spin gcc"
+        return 1
+    fi
 }
