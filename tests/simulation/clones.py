@@ -63,7 +63,9 @@ def suspended(sim: Simulation) -> None:
         process.suspending = True
         process.generator.suspend()
         sim.world.sleep(sim.random.choice((0, sim.random.randint(0, sim.ttl_us))))
-        if not sim.healed and not process.generator.closed and len(sim.living) < MOST_PROCESSES:
+        # unless another thread has resumed it meanwhile
+        still = process.generator._suspended and not process.generator.closed
+        if still and not sim.healed and len(sim.living) < MOST_PROCESSES:
             sim.fired["suspended"] += 1
             child = process.clone(suspended=True)
             sim.say("%s is a clone of %s, which is suspended", child.name, process.name)
