@@ -106,11 +106,12 @@ class AsyncIds(Batches):
             an_id, decision = self._advance(only_claim=False)
             if isinstance(decision, Wait):
                 self._note_wait(decision)
-            if self._guard.generation != generation or not self._guard.alive:
-                return 0, None
-            return an_id, decision
         finally:
             lock.release()
+        # last: in a child that a signal handler forked just now, this id is its parent's
+        if self._guard.generation != generation or not self._guard.alive:
+            return 0, None
+        return an_id, decision
 
     async def _ready(self) -> None:
         """Until ids can be made; one thread for all who wait. Raises what next_id() raises."""

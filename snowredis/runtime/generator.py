@@ -395,7 +395,9 @@ class Generator(AsyncIds):
         """Go on after suspend(): the next id claims a worker id. Does nothing if it was not suspended."""
         if self._suspended:
             self._keeper.forget_claims()
-            self._suspended, self._keeper.accepting = False, not self._closed
+            # in this order: whoever sees that it goes on may claim
+            self._keeper.accepting = not self._closed
+            self._suspended = False
 
     def close(self) -> None:
         """Stop making ids and give the worker id back. Idempotent, never raises.
