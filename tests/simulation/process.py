@@ -151,6 +151,8 @@ class Process:
             world.sleep(max(1, ceil(delay_s * 1e6)))
             if self.starved_until_us > world.now_us:
                 world.sleep(self.starved_until_us - world.now_us)
+            if self.sim.bytecodes is not None:
+                self.sim.bytecodes.listen()
             delay_s = self.generator.beat()
 
     def _make(self) -> None:
@@ -161,6 +163,8 @@ class Process:
 
     def make(self, count: int) -> None:
         """Make some ids, if that is possible."""
+        if self.sim.bytecodes is not None:
+            self.sim.bytecodes.listen()
         if self.before_call is not None:
             call, self.before_call = self.before_call, None
             call()

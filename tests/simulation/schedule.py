@@ -17,6 +17,7 @@ from snowredis.core.lanes import ClockRules
 from snowredis.core.layout import Layout
 from snowredis.errors import SnowredisError
 from snowredis.lease.model import PoolConfig, check_status
+from tests.simulation.bytecodes import Bytecodes
 from tests.simulation.checker import Checker
 from tests.simulation.faults import FAULTS
 from tests.simulation.network import Network
@@ -54,9 +55,18 @@ class Result:
 class Simulation:
     """Everything of one schedule."""
 
-    def __init__(self, seed: int, classes: Iterable[str] | None = None, *, traced: bool = False) -> None:
+    def __init__(
+        self,
+        seed: int,
+        classes: Iterable[str] | None = None,
+        *,
+        traced: bool = False,
+        bytecodes: bool = False,
+    ) -> None:
         self.seed = seed
         self.world = World(seed, traced=traced)
+        # interrupts between bytecodes, too
+        self.bytecodes = Bytecodes(self.world, seed) if bytecodes else None
         self.random = self.world.random
         self.classes = tuple(classes) if classes is not None else self._draw_classes()
         self.fired: Counter[str] = Counter()
@@ -272,6 +282,8 @@ class Simulation:
             except Stuck as stuck:
                 self.checker.fail(f"stuck: {stuck}")
             finally:
+                if self.bytecodes is not None:
+                    self.bytecodes.close()
                 self.world.close()
         return self.result()
 
@@ -387,6 +399,11 @@ def quiet() -> Iterator[None]:
         log.disabled = before
 
 
-def run_schedule(seed: int, classes: Iterable[str] | None = None, *, traced: bool = False) -> Result:
-    """Play the schedule of *seed*, with the fault classes that it draws or with the given ones."""
-    return Simulation(seed, classes, traced=traced).run()
+def run_schedule(
+    seed: int, classes: Iterable[str] | None = None, *, traced: bool = False, bytecodes: bool = False
+) -> Result:
+    """Play the schedule of *seed*, with the fault classes that it draws or with the given ones.
+
+    *bytecodes*: tasks are also interrupted before random bytecodes, which takes several times as long.
+    """
+    return Simulation(seed, classes, traced=traced, bytecodes=bytecodes).run()
