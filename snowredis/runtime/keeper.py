@@ -121,7 +121,8 @@ class Keeper:
         self._held: Held | None = None
         # whether a worker id may be claimed: not while suspended, and not after the end
         self.accepting = True
-        self._claim_token = ""
+        # the serial and the token of a claim that was not answered yet
+        self._asked = (0, "")
         self._owner, self._owner_pid = "", 0
         self._common_right: dict[str, Any] = {}
         self.counts = Counts()
@@ -147,6 +148,16 @@ class Keeper:
         """The lease that ids may be made of."""
         held = self._held
         return held if held is not None and held.serial >= self._oldest else None
+
+    @property
+    def _claim_token(self) -> str:
+        """The token of a claim that was not answered yet, to be repeated with it; empty if there is none."""
+        serial, token = self._asked
+        return token if serial >= self._oldest else ""
+
+    @_claim_token.setter
+    def _claim_token(self, token: str) -> None:
+        self._asked = (self._oldest, token)
 
     def _hold(self, held: Held) -> None:
         if held.serial >= self._oldest:
@@ -247,8 +258,9 @@ class Keeper:
             # or one that a suspension made void and that could not be given back then
             replaced = self._held
             # R6: made here, so after any fork; R5: kept until it is answered
-            self._claim_token = self._claim_token or self._fresh_name()
-            token, asked_ms = self._claim_token, self._now_ms()
+            token = self._claim_token or self._fresh_name()
+            self._asked = (serial, token)
+            asked_ms = self._now_ms()
             layout = self._config.layout
             request = ClaimRequest(
                 token=token,

@@ -106,6 +106,38 @@ print(reading)
     assert int(output) > 2
 
 
+def test_a_child_that_is_forked_as_a_claim_gets_its_token_claims_with_another(
+    server: RedisServer, new_pool: Callable[..., str]
+) -> None:
+    output = run(
+        """
+        import os, sys
+        import snowredis
+        from snowredis.runtime.keeper import Keeper
+        ids = snowredis.connect(sys.argv[1], pool=sys.argv[2], layout="game")
+        make, pids = Keeper._fresh_name, []
+
+        def make_and_fork(keeper):
+            name = make(keeper)
+            if not pids:
+                pids.append(os.fork())
+            return name
+
+        Keeper._fresh_name = make_and_fork
+        made = ids.next_ids(10)
+        os.write(1, "".join(f"{an_id}\\n" for an_id in made).encode())
+        if not pids[0]:
+            os._exit(0)
+        assert os.waitpid(pids[0], 0)[1] == 0
+        ids.close()
+        """,
+        server.url,
+        new_pool(layout="game"),
+    )
+    made = output.split()
+    assert len(made) == len(set(made)) == 20
+
+
 def test_a_hook_that_ran_before_ours_keeps_the_lease_that_it_claimed(
     server: RedisServer, new_pool: Callable[..., str]
 ) -> None:
