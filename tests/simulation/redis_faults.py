@@ -71,6 +71,8 @@ def _restart(sim: Simulation, name: str, *, clock_behind: bool) -> None:
 
     def restart() -> None:
         sim.say("%s restarts from a snapshot", server.name)
+        # another restart may have come in between
+        sim.went_unnoticed()
         server.restart(saved if lost_us else server.data)
         if clock_behind:
             server.started_before(random.randint(1, LONG_UPTIME_S))

@@ -135,7 +135,7 @@ RULES: dict[str, Rule] = {
     "none: newcomers wait": Rule((("claim", _NEWCOMERS, "local least = pool.floor"),)),
     "none: no adoption": Rule((("renew", "elseif durability == 'none' then", "elseif false then"),)),
     "none: no late renewal": Rule((("common", _OVERDUE, "local function overdue(r) return false end"),)),
-    "deleted pool's floor": Rule((("delete", "if pool.floor > now then", "if false then"),)),
+    "deleted pool's floor": Rule((("delete", "'floor', pool.floor, 'incarnation', pool", "'floor', 0, 'incarnation', pool"),)),
     "deleted pool's end": Rule((("common", "redis.call('PERSIST', KEYS[1])", ""),)),
 }  # fmt: skip
 

@@ -8,6 +8,8 @@
 -- Cost    O(1) for the server's thread; up to about 1,000 records are read
 
 if bad then return refuse() end
+-- a day: further behind is no clock that anybody makes ids with
+local KEPT_MS = 864e5
 local guessed = 0
 local text = redis.call('HGET', KEYS[1], 'signature')
 local function constant(name, given)
@@ -47,9 +49,8 @@ pool.floor = math.min(pool.floor, now + 4 * 864e5)
 
 -- UNLINK: large keys are freed beside the server's thread
 redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3])
-if pool.floor > now then
-  redis.call('HSET', KEYS[1], 'floor', pool.floor, 'incarnation', pool.incarnation, 'version', pool.version)
-  -- the one key with an end: when the floor has passed, it says nothing more than a pool that is absent
-  redis.call('PEXPIREAT', KEYS[1], pool.floor + 1000)
-end
+redis.call('HSET', KEYS[1], 'floor', pool.floor, 'incarnation', pool.incarnation, 'version', pool.version)
+-- the one key with an end. Whoever comes without create waits for a floor of their own in any case; a pool that a person
+-- says is new has this one, below which a host whose clock is behind would stamp times that were used
+redis.call('PEXPIREAT', KEYS[1], math.max(pool.floor, now) + KEPT_MS)
 return answer(pool, 'ok', tostring(guessed))
