@@ -48,17 +48,17 @@ HOLDS = (
     ),
     Configuration(
         "one loss, clocks of servers differ",
-        {"END": 4, "LEAD": 0, "SKEW": 1, "FAULTS": 1, "WIPES": 1, **COPIES},
+        {"END": 3, "LEAD": 0, "SKEW": 1, "FAULTS": 1, "WIPES": 1},
     ),
     Configuration(
         "failover, two masters for a while",
-        {"END": 4, "LEAD": 0, "SLACK": 1, "FAULTS": 1, "FAILOVERS": 1, "COPIES": 1},
+        {"END": 3, "LEAD": 0, "SLACK": 1, "FAULTS": 1, "FAILOVERS": 1, "COPIES": 1},
     ),
     Configuration("failover and back", {"END": 4, "LEAD": 0, "FAULTS": 2, "FAILOVERS": 1, "COPIES": 1}),
-    Configuration("rollback in place", {"END": 4, "LEAD": 0, "VERSIONS": 6, **ROLLBACKS}),
+    Configuration("rollback in place", {"END": 3, "LEAD": 0, "VERSIONS": 5, **ROLLBACKS}),
     Configuration(
         "rollback in place, guard_rollbacks",
-        {"END": 5, "LEAD": 0, "VERSIONS": 6, "GUARD_ROLLBACKS": 1, **ROLLBACKS},
+        {"END": 5, "LEAD": 0, "VERSIONS": 4, "GUARD_ROLLBACKS": 1, **ROLLBACKS},
     ),
     Configuration("delete, another ttl", {"END": 7, "DELETES": 1, **OTHER_TTL}, True),
     Configuration(
@@ -94,6 +94,10 @@ NEEDED = (
         {"END": 2, "LEAD": 0, "SLACK": 1, "FAULTS": 1, "FAILOVERS": 1, "FLOOR_SLACK": 0},
     ),
     Configuration("R4 too late", {"END": 2, "FAULTS": 1, "WIPES": 1, "NO_ADOPTION_LIMIT": 1}),
+    Configuration(
+        "R4 a lease end that never goes back",
+        {"END": 3, "LEAD": 0, "SKEW": 1, "FAULTS": 1, "WIPES": 1, "NO_LEASE_KEPT": 1},
+    ),
     Configuration("R4 served since", {"END": 1, "CLONES": 1, "NO_SERVED_SINCE": 1}),
     Configuration("R4 settling", {"END": 1, "FAULTS": 2, "WIPES": 1, "NO_SETTLING": 1}),
     Configuration("R5 chain", {"END": 1, "CLONES": 1, "NO_CHAIN": 1}),

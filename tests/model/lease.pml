@@ -332,6 +332,15 @@ inline raise_floor(lost_at) {
     printf("%d: server %d raises the floor to %d, because of %d\n", now, s, pool[s].floor, why)
 }
 
+/* never back, though the clock may have been stepped back: R4 rests on until <= lease end + LEAD */
+inline extend_lease() {
+#ifdef NO_LEASE_KEPT
+    pool[s].lease_end = clock + TTL_OF(r_config)
+#else
+    pool[s].lease_end = MAX(pool[s].lease_end, clock + TTL_OF(r_config))
+#endif
+}
+
 inline claim() {
     open_pool();
     granted = 0;
@@ -342,7 +351,7 @@ inline claim() {
        :: pool[s].record && pool[s].token == r_token && pool[s].made_in == pool[s].incarnation && UNRENEWED &&
           !OVERDUE ->
           pool[s].until = MAX(pool[s].until, capped + TTL_OF(r_config));
-          pool[s].lease_end = clock + TTL_OF(r_config); granted = 1
+          extend_lease(); granted = 1
        :: else ->
           if
 #ifndef NO_CLAIM_ONCE
@@ -400,6 +409,7 @@ inline renew() {
 #endif
           :: else ->
              pool[s].lane = MAX(r_from, pool[s].lane); pool[s].until = MAX(r_until, pool[s].until);
+             if :: pool[s].token != r_token -> pool[s].lease_end = 0 :: else fi;
              pool[s].record = 1; pool[s].token = r_token
 #endif
           fi
@@ -409,7 +419,7 @@ inline renew() {
     if
     :: status == OK ->
        pool[s].made_in = pool[s].incarnation; pool[s].tip = r_sent;
-       pool[s].lease_end = clock + TTL_OF(r_config);
+       extend_lease();
        pool[s].until = MAX(pool[s].until, capped + TTL_OF(r_config))
     :: else
     fi
