@@ -124,7 +124,8 @@ class MemoryStore:
                 replayed = current and len(record.tip) == FIRST_TIP and record.lease_end_ms > now
                 if replayed and not self._overdue(record, now):
                     until = max(record.until_ms, capped + ttl)
-                    again = replace(record, until_ms=until, lease_end_ms=now + ttl, tip=self._first_tip())
+                    ends_ms = max(record.lease_end_ms, now + ttl)
+                    again = replace(record, until_ms=until, lease_end_ms=ends_ms, tip=self._first_tip())
                     return self._grant(worker, again, now)
             if self._floor_ms > now and not self._may_forget:
                 return self._answer("settling", now, self._floor_ms - now)
@@ -214,7 +215,7 @@ class MemoryStore:
                 incarnation=self._incarnation,
                 tip=request.next_tip,
                 until_ms=max(record.until_ms, capped + config.ttl_ms),
-                lease_end_ms=now + config.ttl_ms,
+                lease_end_ms=max(record.lease_end_ms, now + config.ttl_ms),
                 stats=request.stats,
             )
             self._records[request.worker] = record

@@ -238,7 +238,7 @@ def test_a_client_that_saw_more_than_the_pool_knows_raises_the_floor_and_an_alar
             witness.ask_renew()
     before = witness.seen
     answer = witness.ask_renew()
-    assert answer.alarm == f"ids may have been repeated between {last} and {answer.redis_ms}"
+    assert answer.alarm == f"ids may have been repeated between {last} and {answer.floor_ms}"
     assert answer.incarnation != before.incarnation
     assert answer.floor_ms == answer.redis_ms + LONG.floor_ms
     # its reservation reaches far enough ahead to be taken up again

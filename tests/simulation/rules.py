@@ -99,6 +99,7 @@ _RAISED = "pool.floor = math.max(pool.floor, horizon())"
 _FROM_ITS_START = """
     local uptime = tonumber(string.match(redis.call('INFO', 'server'), 'uptime_in_seconds:(%d+)'))
     pool.floor = math.max(pool.floor, horizon() - uptime * 1000)"""
+_LEFT = "pool.incarnation, 'version', pool.version)"
 _IDENTITY = "local id, reason = identity()"
 _UNKNOWN = "if not id then return nil, { 'unidentified', reason, nonce } end"
 _NEWCOMERS = "local least = durability == 'none' and math.max(pool.floor, horizon()) or pool.floor"
@@ -116,10 +117,11 @@ RULES: dict[str, Rule] = {
     "R3 promotion": Rule((("common", "return run_id .. '-' .. replication_id", "return run_id"),)),
     "R3 identity": Rule((("common", _IDENTITY, "local id = identity() or ''"), ("common", _UNKNOWN, ""))),
     "R4 too late": Rule((("renew", "elseif held_until <= now + skew + lead + slack then", "elseif false then"),)),
+    "R4 lease end": Rule((("renew", "math.max(r.lease_end or 0, now + ttl)", "now + ttl"),)),
     "settling": Rule((("claim", "if pool.floor > now and", "if pool.floor - now > ttl and"),)),
     "R5 chain": Rule((("renew", "if r.tip ~= tip and r.tip ~= next_tip then", "if false then"),)),
     "R5 replayed claim": Rule((("claim", "and #r.tip == FIRST_TIP and r.lease_end > now", ""),)),
-    "R5 chain of each answer": Rule((("claim", "now + ttl, now, first_tip", "now + ttl, now, r.tip"),)),
+    "R5 chain of each answer": Rule((("claim", "r.renewed, r.tip = now, first_tip", "r.renewed = now"),)),
     "R5 chain of each grant": Rule((("claim", "tip = first_tip, ['until']", "tip = '000000000000', ['until']"),)),
     "R6 fresh tokens": Rule(keeper=HostPidKeeper),
     "R7 seal": Rule(methods=(("_give_back", _release_without_sealing),)),
@@ -135,7 +137,7 @@ RULES: dict[str, Rule] = {
     "none: newcomers wait": Rule((("claim", _NEWCOMERS, "local least = pool.floor"),)),
     "none: no adoption": Rule((("renew", "elseif durability == 'none' then", "elseif false then"),)),
     "none: no late renewal": Rule((("common", _OVERDUE, "local function overdue(r) return false end"),)),
-    "deleted pool's floor": Rule((("delete", "'floor', pool.floor, 'incarnation', pool", "'floor', 0, 'incarnation', pool"),)),
+    "deleted pool's floor": Rule((("delete", _LEFT, _LEFT[:-1] + ", 'floor', 0)"),)),
     "deleted pool's end": Rule((("common", "redis.call('PERSIST', KEYS[1])", ""),)),
 }  # fmt: skip
 

@@ -143,6 +143,38 @@ def a_holder_that_wakes_up_after_two_wipes(off: str | None) -> Stage:
     return stage
 
 
+@shows("R4 lease end")
+def a_redis_whose_clock_goes_back_and_forth(off: str | None) -> Stage:
+    """Within redis_skew. The lease of a holder that renews after the step must not end sooner than it did before."""
+    stage = Stage(off=off).with_pool()
+    holder, other, heir = (stage.process() for _ in range(3))
+    began_ms = stage.redis_now_ms
+    stage.master.offset_us = 250_000
+    # as far ahead as a clock may be
+    stage.set_clock(holder, began_ms + 750)
+    for process in (holder, other):
+        stage.do(process, lambda process: process.generator.claim())
+    stage.master.offset_us = -250_000
+    stage.wait(10)
+    stage.beat(holder)
+    for _ in range(5):
+        stage.wait(1_000)
+        stage.beat(other)
+    # 5.5 s
+    stage.wait(500)
+    stage.master.offset_us = 250_000
+    stage.begin(heir, lambda process: process.make(1))
+    stage.wait(10)
+    stage.master.wipe()
+    stage.master.offset_us = -250_000
+    stage.cut_off(heir)
+    stage.beat(holder)
+    for process in (heir, holder):
+        stage.set_clock(process, began_ms + 7_100)
+        stage.make(process)
+    return stage
+
+
 @shows("settling")
 def two_wipes_within_two_seconds(off: str | None) -> Stage:
     """Ticks of 1 ms. A living holder that missed the first wipe is taken up again after the second.

@@ -42,7 +42,8 @@ if mine then
   local r = record_of(mine)
   if r and r.token == token_hash and r.incarnation == pool.incarnation and #r.tip == FIRST_TIP and r.lease_end > now
     and not overdue(r) then
-    r['until'], r.lease_end, r.renewed, r.tip = math.max(r['until'], capped + ttl), now + ttl, now, first_tip
+    r['until'], r.lease_end = math.max(r['until'], capped + ttl), math.max(r.lease_end, now + ttl)
+    r.renewed, r.tip = now, first_tip
     return grant(mine, r)
   end
 end

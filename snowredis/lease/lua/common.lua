@@ -150,7 +150,8 @@ local function open_pool()
     why = 'another server process'
   elseif seen_raised > pool_raised or (seen_incarnation == pool.incarnation and seen_version > pool.version) then
     why = 'the pool is older than what a client saw'
-    pool.alarm = 'ids may have been repeated between ' .. last .. ' and ' .. now
+    -- whoever was served before this notice, or was forgotten, may stamp times up to the horizon
+    pool.alarm = 'ids may have been repeated between ' .. last .. ' and ' .. horizon()
   elseif guard and now - last > ttl then
     why = 'silence of over one ttl'
   end

@@ -68,11 +68,14 @@ if why then
   return answer(pool, 'lost', why)
 end
 
-redis.call('ZADD', KEYS[2], now + ttl, worker)
 if stale then redis.call('HDEL', KEYS[1], 't:' .. stale) end
 local function clock_backs(text) return tonumber(string.match(text or '', '(%d+)$') or '0') end
 if clock_backs(stats) > clock_backs(r.stats) then event('clock-back', worker, owner, r.lanes[1], r['until'], stats) end
-r.incarnation, r.tip, r.renewed, r.lease_end = pool.incarnation, next_tip, now, now + ttl
+r.incarnation, r.tip, r.renewed = pool.incarnation, next_tip, now
+-- R4: never back, where Redis' clock is: whoever is given the worker id next comes later than the end of the reservation,
+-- less the lead, on any clock that the servers may show
+r.lease_end = math.max(r.lease_end or 0, now + ttl)
+redis.call('ZADD', KEYS[2], r.lease_end, worker)
 r['until'], r.stats, r.owner = math.max(r['until'], capped + ttl), stats, owner
 if adopted == 1 then
   event('adopted', worker, owner, r.lanes[1], r['until'], pool.raised or '')
