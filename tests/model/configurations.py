@@ -50,9 +50,10 @@ HOLDS = (
         "one loss, clocks of servers differ",
         {"END": 3, "LEAD": 0, "SKEW": 1, "FAULTS": 1, "WIPES": 1},
     ),
+    # VERSIONS: a client that alternates between two masters has them number incarnations without end
     Configuration(
         "failover, two masters for a while",
-        {"END": 3, "LEAD": 0, "SLACK": 1, "FAULTS": 1, "FAILOVERS": 1, "COPIES": 1},
+        {"END": 3, "LEAD": 0, "SLACK": 1, "FAULTS": 1, "FAILOVERS": 1, "COPIES": 1, "VERSIONS": 5},
     ),
     Configuration("failover and back", {"END": 4, "LEAD": 0, "FAULTS": 2, "FAILOVERS": 1, "COPIES": 1}),
     Configuration("rollback in place", {"END": 3, "LEAD": 0, "VERSIONS": 5, **ROLLBACKS}),

@@ -717,7 +717,7 @@ inline copy_lease(child, p) {
 #define MAY_ACT(p) (client[p].state == RUNNING && !over)
 #define NEXT_UNBORN(p) (client[p].state == RUNNING && (p) + 1 < CLIENTS && client[CLIENTS - 1].state == UNBORN)
 #if VERSIONS
-#define MAY_ASK (pool[master].version < VERSIONS)
+#define MAY_ASK (pool[0].version < VERSIONS && pool[1].version < VERSIONS)
 #else
 #define MAY_ASK true
 #endif
