@@ -434,6 +434,10 @@ inline release() {
        :: pool[s].record && pool[s].token == r_token && pool[s].made_in == pool[s].incarnation && TIP_KNOWN ->
           if
           :: known -> pool[s].lane = MAX(pool[s].lane, r_mark); pool[s].until = 0
+#ifndef NO_RELEASE_UNTIL
+          /* another server may have granted the holder more than this one knows of */
+          :: !known -> pool[s].until = MAX(pool[s].until, r_until)
+#endif
           :: else
           fi;
           pool[s].token = 0; pool[s].tip = 0; pool[s].lease_end = clock
