@@ -15,13 +15,13 @@ from pathlib import Path
 from tests.model.checker import Result, check, missing_programs
 from tests.model.configurations import HOLDS, LIMITS, NEEDED, Configuration
 
-HEADER = f"{'configuration':<44}{'states':>12}{'transitions':>13}{'depth':>7}{'MB':>7}{'s':>7}  result"
+HEADER = f"{'configuration':<54}{'states':>12}{'transitions':>13}{'depth':>7}{'MB':>7}{'s':>7}  result"
 
 
 def row(name: str, result: Result) -> str:
     outcome = result.problem or ("a tick stamped twice" if result.trail else "no tick stamped twice")
     return (
-        f"{name:<44}{result.states:>12,}{result.transitions:>13,}{result.depth:>7,}"
+        f"{name:<54}{result.states:>12,}{result.transitions:>13,}{result.depth:>7,}"
         f"{result.memory_mb:>7.0f}{result.seconds:>7.1f}  {outcome}"
     )
 

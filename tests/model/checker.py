@@ -91,7 +91,7 @@ def check(
     except subprocess.TimeoutExpired as expired:
         output, problem = (expired.stdout or b"").decode(), f"not complete after {limit_s:.0f} s"
     seconds = time.monotonic() - began_s
-    if "out of memory" in output or "memory bound" in output:
+    if "out of memory" in output or "MEMLIM bound" in output:
         problem = f"not complete within {limit_mb} MB"
     elif "max search depth too small" in output:
         problem = f"cut at depth {MAX_DEPTH}"

@@ -50,9 +50,10 @@ HOLDS = (
         "one loss, clocks of servers differ",
         {"END": 3, "LEAD": 0, "SKEW": 1, "FAULTS": 1, "WIPES": 1},
     ),
+    # VERSIONS: a client that alternates between two masters has them number incarnations without end
     Configuration(
         "failover, two masters for a while",
-        {"END": 3, "LEAD": 0, "SLACK": 1, "FAULTS": 1, "FAILOVERS": 1, "COPIES": 1},
+        {"END": 3, "LEAD": 0, "SLACK": 1, "FAULTS": 1, "FAILOVERS": 1, "COPIES": 1, "VERSIONS": 4},
     ),
     Configuration("failover and back", {"END": 4, "LEAD": 0, "FAULTS": 2, "FAILOVERS": 1, "COPIES": 1}),
     Configuration("rollback in place", {"END": 3, "LEAD": 0, "VERSIONS": 5, **ROLLBACKS}),
@@ -112,6 +113,18 @@ NEEDED = (
     Configuration("R8 lease dropped by fork", {"END": 0, "FORKS": 1, "FORK_KEEPS_LEASE": 1}),
     Configuration("R7 seal", {"END": 0, "NO_SEAL": 1}),
     Configuration("R7 tip at release", {"END": 1, "CLONES": 1, "NO_RELEASE_TIP": 1}),
+    Configuration(
+        "R7 whole reservation at a release without marks",
+        {
+            "END": 1,
+            "LEAD": 0,
+            "SLACK": 1,
+            "FAULTS": 1,
+            "FAILOVERS": 1,
+            "VERSIONS": 4,
+            "NO_RELEASE_UNTIL": 1,
+        },
+    ),
     Configuration("R9 tombstone", {"END": 5, "DELETES": 1, **OTHER_TTL, "NO_TOMBSTONE": 1}),
     Configuration("R9 signature", {"END": 5, "WIPES": 1, **OTHER_TTL, "NO_SIGNATURE": 1}),
     Configuration("R10 version", {"END": 0, "LEAD": 0, "VERSIONS": 6, **ROLLBACKS, "NO_VERSION": 1}),

@@ -434,6 +434,10 @@ inline release() {
        :: pool[s].record && pool[s].token == r_token && pool[s].made_in == pool[s].incarnation && TIP_KNOWN ->
           if
           :: known -> pool[s].lane = MAX(pool[s].lane, r_mark); pool[s].until = 0
+#ifndef NO_RELEASE_UNTIL
+          /* another server may have granted the holder more than this one knows of */
+          :: !known -> pool[s].until = MAX(pool[s].until, r_until)
+#endif
           :: else
           fi;
           pool[s].token = 0; pool[s].tip = 0; pool[s].lease_end = clock
@@ -717,7 +721,7 @@ inline copy_lease(child, p) {
 #define MAY_ACT(p) (client[p].state == RUNNING && !over)
 #define NEXT_UNBORN(p) (client[p].state == RUNNING && (p) + 1 < CLIENTS && client[CLIENTS - 1].state == UNBORN)
 #if VERSIONS
-#define MAY_ASK (pool[master].version < VERSIONS)
+#define MAY_ASK (pool[0].version < VERSIONS && pool[1].version < VERSIONS)
 #else
 #define MAY_ASK true
 #endif
