@@ -519,6 +519,9 @@ class Keeper:
                 if held.generation != self._guard.generation:
                     # forked since it was detached: it is the parent's, and the marks may be this child's
                     return
+                if marks_ms is None:
+                    # not what the record says: a deposed master's may end before what another one granted
+                    marks_ms = (held.lease.until_ms,) * len(held.lanes_ms)
                 asked_ms = self._now_ms()
                 request = ReleaseRequest(
                     worker=held.lease.worker,

@@ -253,6 +253,7 @@ class Unanswered(MemoryStore):
         super().__init__(*args, **options)
         self.claims: list[Any] = []
         self.renewals: list[Any] = []
+        self.releases: list[Any] = []
 
     def claim(self, request: Any, seen: Any) -> Any:
         self.claims.append(request)
@@ -264,6 +265,10 @@ class Unanswered(MemoryStore):
     def renew(self, request: Any, seen: Any) -> Any:
         self.renewals.append(request)
         return super().renew(request, seen)
+
+    def release(self, request: Any, seen: Any) -> Any:
+        self.releases.append(request)
+        return super().release(request, seen)
 
 
 def generator_on(store: MemoryStore, clock: ManualClock, **options: Any) -> Generator:
@@ -311,6 +316,19 @@ def test_a_claim_that_is_answered_after_a_suspension_is_void() -> None:
     store.claim = claim  # type: ignore[method-assign]
     assert ids.next_id() > 0
     assert len({request.token for request in store.claims}) == 2
+
+
+def test_a_generator_that_was_dropped_says_that_its_whole_reservation_may_be_used() -> None:
+    """Not what the server's record says: that of a deposed master may end before what another one granted."""
+    clock = ManualClock()
+    store = Unanswered(PoolConfig(name="dropped"), clock.server_time_ms)
+    store.lossy = False
+    ids = generator_on(store, clock)
+    ids.next_id()
+    assert ids.lease is not None
+    until_ms = ids.lease.until_ms
+    ids._keeper.abandon()
+    assert [request.marks_ms for request in store.releases] == [(until_ms,) * 4]
 
 
 def test_clones_that_share_their_random_state_renew_under_different_names() -> None:
