@@ -38,7 +38,9 @@
  * cloned, or that was granted to two clones which repeated one request; and after a rollback in place all ticks until
  * somebody notices who saw more, then those below LIFTED_AFTER_NOTICE, among processes that had a lease at that time.
  *
- * Random names (tokens, renewals, incarnations) are numbers that nothing refers to any more.
+ * Random names (tokens, renewals, incarnations) are numbers that nothing refers to any more. The scripts begin the chain
+ * of each answer to a claim with such a name; here every chain begins with 0, and a token that was granted is refused
+ * (NO_CLAIM_ONCE), and so is whoever has an earlier grant than the record (NO_SAME_GRANT).
  */
 
 #ifndef CLIENTS
