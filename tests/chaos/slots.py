@@ -74,10 +74,13 @@ class Slot:
             return
         if self._process.poll() is None and not self._killed():
             self.problems.append(f"worker {self.number} (pid {self._process.pid}) did not end when told to")
+            # faulthandler writes what its threads do to the log
+            self._process.send_signal(signal.SIGABRT)
+            self._killed()
             self._process.kill()
         self._process.wait()
         # what a worker ends with: 0, or a signal before it could set its handler
-        if self._process.returncode not in (0, -signal.SIGTERM, -signal.SIGKILL):
+        if self._process.returncode not in (0, -signal.SIGTERM, -signal.SIGKILL, -signal.SIGABRT):
             self.problems.append(f"worker {self.number} ended with {self._process.returncode}")
         if self._process.stdin is not None:
             with contextlib.suppress(BrokenPipeError):

@@ -37,7 +37,8 @@ def test_a_fleet_under_every_kind_of_fault_repeats_no_id_and_recovers(short_path
     verdict = check(short_path, LAYOUT)
     assert verdict.good, verdict.problems
     assert report.problems == []
-    assert verdict.ids == report.ids > 1_000_000
+    # a process that is killed between the two has written down what it did not count any more
+    assert verdict.ids >= report.ids > 1_000_000
     assert report.counters["claims"] >= 4
     assert set(report.children) > {"worker"}
     if report.skipped:
