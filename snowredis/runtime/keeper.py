@@ -159,9 +159,12 @@ class Keeper:
     def _claim_token(self, token: str) -> None:
         self._asked = (self._oldest, token)
 
-    def _hold(self, held: Held) -> None:
-        if held.serial >= self._oldest:
-            self._held = held
+    def _hold(self, held: Held) -> bool:
+        """Make *held* the lease that ids may be made of, unless it is void by now; whether it was not."""
+        if held.serial < self._oldest:
+            return False
+        self._held = held
+        return True
 
     def after_fork(self) -> None:
         """In the child: nothing of the parent's lease is left, and no lock is held."""
@@ -294,10 +297,10 @@ class Keeper:
             self.lost_worker = None
             # before anybody can make an id with it
             marks = self._write_will(fresh, NOTHING_MADE, fresh=True)
-            self._hold(replace(fresh, marks=marks))
+            kept = self._hold(replace(fresh, marks=marks))
             self.counts.claims += 1
-        if serial < self._oldest:
-            # suspended in the middle of it; in a forked child this does nothing
+        if not kept:
+            # suspended in the middle of it, so no id was made; in a forked child this does nothing
             self.release(fresh, (0,) * len(fresh.lanes_ms))
             return Claimed(replaced=replaced)
         log.info("pool %s: claimed worker id %d", self._config.name, fresh.lease.worker)

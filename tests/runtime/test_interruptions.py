@@ -5,7 +5,8 @@ tests/interleave looks at every moment; here each way that once went wrong has a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -316,6 +317,33 @@ def test_a_claim_that_is_answered_after_a_suspension_is_void() -> None:
     store.claim = claim  # type: ignore[method-assign]
     assert ids.next_id() > 0
     assert len({request.token for request in store.claims}) == 2
+
+
+def test_a_lease_that_was_used_is_never_given_back_as_unused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread makes an id as soon as the lease is there, and suspends the generator while Redis is away."""
+    clock = ManualClock()
+    store = Unanswered(PoolConfig(name="used"), clock.server_time_ms)
+    store.lossy = False
+    ids = generator_on(store, clock)
+    keeper, release = ids._keeper, store.release
+    exclusively = keeper._exclusively
+
+    def away(request: Any, seen: Any) -> Any:
+        raise StoreUnavailable(store.where, "away")
+
+    @contextlib.contextmanager
+    def then_the_other_thread() -> Iterator[None]:
+        with exclusively():
+            yield
+        monkeypatch.setattr(keeper, "_exclusively", exclusively)
+        ids.next_id()
+        monkeypatch.setattr(store, "release", away)
+        ids.suspend()
+        monkeypatch.setattr(store, "release", release)
+
+    monkeypatch.setattr(keeper, "_exclusively", then_the_other_thread)
+    keeper.claim(wait_ms=0)
+    assert store.releases == []
 
 
 def test_a_generator_that_was_dropped_says_that_its_whole_reservation_may_be_used() -> None:

@@ -31,9 +31,10 @@ class HostPidKeeper(SimKeeper):
 class EndlessKeeper(SimKeeper):
     """A lease without an end: the holder goes on until it is told that it lost it."""
 
-    def _hold(self, held: Held) -> None:
-        super()._hold(held)
+    def _hold(self, held: Held) -> bool:
+        kept = super()._hold(held)
         self._held = replace(held, lease=replace(held.lease, until=1 << 40))
+        return kept
 
 
 class DeafGuard(SimGuard):

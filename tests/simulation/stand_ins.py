@@ -102,10 +102,11 @@ class SimKeeper(Keeper):
 
     process: Process | None = None
 
-    def _hold(self, held: Held) -> None:
-        super()._hold(held)
-        if self._held is held and self.process is not None:
+    def _hold(self, held: Held) -> bool:
+        kept = super()._hold(held)
+        if kept and self.process is not None:
             self.process.sim.checker.believe(self.process, held)
+        return kept
 
     def release(self, held: Held, marks_ms: tuple[int, ...] | None, stats: str = "0,0,0,0,0") -> None:
         assert self.process is not None
