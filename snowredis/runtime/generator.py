@@ -250,7 +250,8 @@ class Generator(AsyncIds):
 
     def _hand_over(self, old: Held) -> None:
         with self._lock:
-            if self._state.serial == old.serial:
+            if self._state.serial <= old.serial:
+                # also without a block of it: a frame below this signal handler may be about to publish the first
                 self._seal()
             marks = self._marks(old)
         self._keeper.release(old, marks, self._stats())

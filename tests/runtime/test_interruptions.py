@@ -19,6 +19,7 @@ from snowredis.errors import ClockSkewed, StoreUnavailable
 from snowredis.lease.memory_store import MemoryStore
 from snowredis.lease.model import PoolConfig
 from snowredis.monitor.pool import WorkerPool
+from snowredis.runtime import window
 from snowredis.runtime.fork import ForkGuard
 from snowredis.runtime.generator import Generator
 from snowredis.testing import ManualClock, MemoryPool
@@ -344,6 +345,19 @@ def test_a_lease_that_was_used_is_never_given_back_as_unused(monkeypatch: pytest
     monkeypatch.setattr(keeper, "_exclusively", then_the_other_thread)
     keeper.claim(wait_ms=0)
     assert store.releases == []
+
+
+def test_a_lease_that_is_handed_over_in_a_handler_gets_no_block_from_the_frame_below() -> None:
+    """That frame read the lease and what is current, and goes on to publish the first block of the lease."""
+    clock = ManualClock()
+    store = MemoryStore(PoolConfig(name="over"), clock.server_time_ms)
+    ids = generator_on(store, clock)
+    ids.claim()
+    current, old = ids._published, ids._keeper.held
+    assert old is not None
+    ids._claim(wait_ms=0, instead_of=old.serial)
+    assert not ids._supersede(current, window.Published(window.SEALED, current.state, {}))
+    assert ids.decode(ids.next_id()).worker != old.lease.worker
 
 
 def test_a_generator_that_was_dropped_says_that_its_whole_reservation_may_be_used() -> None:
