@@ -72,7 +72,7 @@ def test_a_batch_is_strictly_increasing_over_many_ticks(run: Callable[[Main], No
 
 
 def test_many_coroutines_wait_for_one_claim(run: Callable[[Main], None], server: RedisServer) -> None:
-    ids = snowredis.connect(server.url, pool="many-coroutines", ttl=0.3)
+    ids = snowredis.connect(server.url, pool="many-coroutines", ttl=0.8)
     before = threading.active_count()
     most = 0
 
