@@ -42,7 +42,7 @@ class Deadlines:
         waited_s = self._waited_s()
         if ids._skewed is not None and ids._clock.monotonic() < ids._claim_again_s:
             # refused a moment ago, and Redis is not to be asked for every id
-            raise ids._skewed
+            raise ClockSkewed(*ids._skewed)
         if waited_s < self._ask_again_after_s:
             ids._sleep(self._ask_again_after_s - waited_s)
             return
@@ -83,11 +83,11 @@ class Deadlines:
         ids._sleep(ms / 1000)
 
     def _skewed(self, behind_ms: int, limit_ms: int) -> ClockSkewed:
-        """The error, kept for the calls that come next."""
+        """The error, noted for the calls that come next."""
         ids = self._generator
-        ids._skewed = ClockSkewed(-behind_ms, limit_ms)
+        ids._skewed = (-behind_ms, limit_ms)
         ids._claim_again_s = ids._clock.monotonic() + RETRY_S
-        return ids._skewed
+        return ClockSkewed(*ids._skewed)
 
     def _tell(self, ms: float) -> None:
         ids = self._generator

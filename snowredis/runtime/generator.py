@@ -95,7 +95,8 @@ class Generator(AsyncIds):
         self._heartbeat: Heartbeat | None = None
         self._last_rate = (clock.monotonic(), 0)
         self._replace_again_s = self._claim_again_s = -1e9
-        self._skewed: ClockSkewed | None = None
+        # what ClockSkewed said last, until _claim_again_s
+        self._skewed: tuple[int, int] | None = None
         self._noted: Lanes | None = None
         self._readying = None
         guard.watch(self)
