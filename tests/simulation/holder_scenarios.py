@@ -20,6 +20,26 @@ def a_clone(off: str | None) -> Stage:
     return stage
 
 
+@shows("R5 chain across a loss")
+def a_clone_and_a_server_that_lost_nothing(off: str | None) -> Stage:
+    """The slower copy is the first that is heard of after a restart, which makes everybody be taken up again."""
+    stage = Stage(off=off).with_pool()
+    one = stage.process()
+    stage.make(one)
+    two = one.clone()
+    began_ms = stage.redis_now_ms
+    stage.wait(1_000)
+    stage.beat(one)
+    stage.wait(1_000)
+    stage.master.restart(stage.master.copy_data())
+    stage.beat(two)
+    # beyond the reservation that both had when the clone was made, and within the one that was renewed
+    for process in (one, two):
+        stage.set_clock(process, began_ms + 7_100)
+        stage.make(process)
+    return stage
+
+
 @shows("R5 replayed claim")
 def a_claim_that_arrives_again(off: str | None) -> Stage:
     """A late copy of the claim must not undo what the renewals since have said; nobody can tell here."""

@@ -121,6 +121,7 @@ RULES: dict[str, Rule] = {
     "R4 lease end": Rule((("renew", "math.max(r.lease_end or 0, now + ttl)", "now + ttl"),)),
     "settling": Rule((("claim", "if pool.floor > now and", "if pool.floor - now > ttl and"),)),
     "R5 chain": Rule((("renew", "if r.tip ~= tip and r.tip ~= next_tip then", "if false then"),)),
+    "R5 chain across a loss": Rule((("renew", "r['until'] > held_until and r.tip", "false and r.tip"),)),
     "R5 replayed claim": Rule((("claim", "and #r.tip == FIRST_TIP and r.lease_end > now", ""),)),
     "R5 chain of each answer": Rule((("claim", "r.renewed, r.tip = now, first_tip", "r.renewed = now"),)),
     "R5 chain of each grant": Rule((("claim", "tip = first_tip, ['until']", "tip = '000000000000', ['until']"),)),

@@ -47,6 +47,10 @@ elseif durability == 'none' then
 elseif held_until <= now + skew + lead + slack then
   -- R4: too late to know that nobody else was given this worker id where it cannot be seen from here
   why = 'Redis lost the lease and the reservation is too old to be taken up again'
+elseif r and r.token == token_hash and r['until'] > held_until and r.tip ~= tip and r.tip ~= next_tip then
+  -- R5, also where the server seems to be another: what a holder was granted is no more than it knows, unless a copy of it
+  -- was granted that
+  why = 'another process presented this lease'
 else
   local lanes = {}
   for i = 1, #held_lanes do lanes[i] = math.max(held_lanes[i], r and r.lanes[i] or 0) end
