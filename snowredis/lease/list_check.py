@@ -32,9 +32,6 @@ class Server(Store, Protocol):
     def stored_incarnation(self) -> str:
         """The incarnation of the pool there; nothing if there is none. Raises StoreUnavailable."""
 
-    def after_fork(self) -> None:
-        """In a forked child: leave the parent's connections and locks alone."""
-
 
 class ListCheck:
     """What one process has seen of its servers.

@@ -1,4 +1,4 @@
-"""Whether the pools of several independent servers belong together: one setting, each server in its place."""
+"""Check that the pools of several independent servers belong together: one setting, each server in its place."""
 
 from __future__ import annotations
 
