@@ -114,7 +114,8 @@ need_redis() {
 try_uwsgi() {
     if [ ! -x "$VENV/bin/uwsgi" ] && [ ! -e "$VENV/no-uwsgi" ] && command -v cc >/dev/null; then
         say "install uwsgi"
-        quietly timeout 240 "$VENV/bin/python" -m pip install --disable-pip-version-check uwsgi >/dev/null 2>&1 || touch "$VENV/no-uwsgi"
+        # not from pip's cache: it is linked to the Python that it was compiled with, of which a machine may have two
+        quietly timeout 240 "$VENV/bin/python" -m pip install --disable-pip-version-check --no-cache-dir uwsgi >/dev/null 2>&1 || touch "$VENV/no-uwsgi"
     fi
 }
 
