@@ -35,38 +35,47 @@ from snowredis.errors import (
 
 if TYPE_CHECKING:
     from snowredis import embedded, testing
-    from snowredis.api import aconnect, anext_id, anext_ids, close, configure, connect, next_id, next_ids
+    from snowredis.connection import (
+        aconnect,
+        anext_id,
+        anext_ids,
+        close,
+        configure,
+        connect,
+        next_id,
+        next_ids,
+    )
     from snowredis.core.layout import Layout, Parts
     from snowredis.core.presets import layouts
     from snowredis.core.text import encode, parse
     from snowredis.lease.inspect import PoolInfo, WorkerInfo
     from snowredis.monitor.pool import WorkerPool
+    from snowredis.runtime.fast_path import IMPLEMENTATION
     from snowredis.runtime.generator import Generator
-    from snowredis.runtime.keeper import Lease
-    from snowredis.runtime.window import IMPLEMENTATION
+    from snowredis.runtime.lease_manager import Lease
 
 __version__ = "0.1.0"
 
 # public name -> where it lives; loaded at the first use
 _HOMES = {
-    "IMPLEMENTATION": "snowredis.runtime.window",
+    "IMPLEMENTATION": "snowredis.runtime.fast_path",
     "Generator": "snowredis.runtime.generator",
     "Layout": "snowredis.core.layout",
-    "Lease": "snowredis.runtime.keeper",
+    "Lease": "snowredis.runtime.lease_manager",
     "Parts": "snowredis.core.layout",
     "PoolInfo": "snowredis.lease.inspect",
     "WorkerInfo": "snowredis.lease.inspect",
     "WorkerPool": "snowredis.monitor.pool",
-    "aconnect": "snowredis.api",
-    "anext_id": "snowredis.api",
-    "anext_ids": "snowredis.api",
-    "close": "snowredis.api",
-    "configure": "snowredis.api",
-    "connect": "snowredis.api",
+    "aconnect": "snowredis.connection",
+    "anext_id": "snowredis.connection",
+    "anext_ids": "snowredis.connection",
+    "close": "snowredis.connection",
+    "configure": "snowredis.connection",
+    "connect": "snowredis.connection",
     "encode": "snowredis.core.text",
     "layouts": "snowredis.core.presets",
-    "next_id": "snowredis.api",
-    "next_ids": "snowredis.api",
+    "next_id": "snowredis.connection",
+    "next_ids": "snowredis.connection",
     "parse": "snowredis.core.text",
 }
 _MODULES = ("embedded", "testing")

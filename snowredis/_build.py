@@ -1,4 +1,4 @@
-"""How _tick.c is built, when a wheel is made or snowredis is installed from source. Never imported at run time.
+"""How _fastpath.c is built, when a wheel is made or snowredis is installed from source. Never imported at run time.
 
 SNOWREDIS_BUILD=skip builds a wheel without it, for every Python and machine; SNOWREDIS_BUILD=require fails
 where it cannot be built. Else it is built if there is a C compiler, and nothing is said if there is none.

@@ -84,7 +84,7 @@ class MemoryPool:
         self, *, pool: str = "test", layout: Layout | str | None = None, **options: object
     ) -> Generator:
         """snowredis.connect() to this pool."""
-        from snowredis.api import connect
+        from snowredis.connection import connect
 
         return connect(self, pool=pool, layout=layout, **options)  # type: ignore[arg-type]
 

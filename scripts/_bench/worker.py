@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from _bench.contestants import BY_LABEL, CONTESTANTS, Field
 from snowredis.cli.bench import ceiling, this_machine
-from snowredis.runtime.window import FREE_THREADED, IMPLEMENTATION
+from snowredis.runtime.fast_path import FREE_THREADED, IMPLEMENTATION
 
 
 class Worker:

@@ -25,7 +25,7 @@ from snowredis.cli import (
     whois,
     workers,
 )
-from snowredis.cli.exits import ExitCode, code_of
+from snowredis.cli.exit_codes import ExitCode, code_of
 from snowredis.cli.options import Parser
 from snowredis.cli.output import printable
 from snowredis.errors import SnowredisError

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from snowredis.cli.exits import ExitCode
+from snowredis.cli.exit_codes import ExitCode
 from snowredis.cli.options import Commands, Parser, add_command
 from snowredis.cli.output import Cell, Column, Line, table, terminal_width, write
 
@@ -150,7 +150,7 @@ def subjects(ids: Generator) -> dict[str, Subject]:
 
 
 def _bench(args: argparse.Namespace) -> int:
-    from snowredis.runtime.window import IMPLEMENTATION
+    from snowredis.runtime.fast_path import IMPLEMENTATION
     from snowredis.testing import memory_pool
 
     rounds, round_s, ceiling_s = (5, ROUND_S / 5, 0.2) if args.quick else (41, ROUND_S, 2.0)

@@ -9,8 +9,8 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from snowredis.cli.boxes import bits_of, draw
-from snowredis.cli.exits import ExitCode
+from snowredis.cli.bit_diagram import bits_of, draw
+from snowredis.cli.exit_codes import ExitCode
 from snowredis.cli.layouts import name_of
 from snowredis.cli.options import FORMS, Commands, Parser, add_command, layout_text
 from snowredis.cli.output import Line, ago, pairs, printable, write

@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from snowredis.cli.exits import ExitCode
+from snowredis.cli.exit_codes import ExitCode
 from snowredis.cli.options import (
     Commands,
     Parser,

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from snowredis.cli.exits import ExitCode, ended_like_ctrl_c
+from snowredis.cli.exit_codes import ExitCode, ended_like_ctrl_c
 from snowredis.cli.options import (
     FORMS,
     Commands,
@@ -52,7 +52,7 @@ def add_to(commands: Commands[Parser]) -> None:
 
 
 def _generate(args: argparse.Namespace) -> int:
-    from snowredis.api import connect
+    from snowredis.connection import connect
     from snowredis.core.text import encode
 
     url, options = settings(args)

@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from snowredis.cli.exits import ExitCode
+from snowredis.cli.exit_codes import ExitCode
 from snowredis.cli.options import Commands, Parser, add_command, natural
 from snowredis.cli.output import Cell, Column, Line, printable, table, terminal_width, write
 

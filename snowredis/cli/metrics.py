@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from snowredis.cli.exits import ExitCode
+from snowredis.cli.exit_codes import ExitCode
 from snowredis.cli.options import Commands, Parser, add_command, add_redis, open_pool, settings
 
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from snowredis.cli.exits import CommandError, ExitCode
+from snowredis.cli.exit_codes import CommandError, ExitCode
 from snowredis.cli.output import MAX_FOREIGN, printable
 from snowredis.errors import PoolNotFound
 
@@ -157,7 +157,7 @@ def seconds(text: str) -> float:
 
 def settings(args: argparse.Namespace) -> tuple[str | list[str], dict[str, Any]]:
     """The URL and the options of connect(): from the command line, else from SNOWREDIS_* variables."""
-    from snowredis.api import settings_from, split_urls
+    from snowredis.connection import settings_from, split_urls
 
     url, options = settings_from(os.environ)
     if args.url is not None:

@@ -7,7 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from snowredis.cli.exits import ExitCode
+from snowredis.cli.exit_codes import ExitCode
 from snowredis.cli.layouts import name_of
 from snowredis.cli.options import DURABILITIES, open_known_pool, open_pool, settings
 from snowredis.cli.output import (

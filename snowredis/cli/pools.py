@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from snowredis.cli.exits import CommandError, ExitCode
+from snowredis.cli.exit_codes import CommandError, ExitCode
 from snowredis.cli.options import (
     Commands,
     Parser,
@@ -112,7 +112,7 @@ def _add_delete(words: Commands[Parser]) -> None:
 
 
 def _create(args: argparse.Namespace) -> int:
-    from snowredis.api import default_slack_ms
+    from snowredis.connection import default_slack_ms
     from snowredis.core.presets import resolve_layout
     from snowredis.lease.model import PoolConfig
 

@@ -6,7 +6,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING, Any
 
-from snowredis.cli.exits import CommandError, ExitCode
+from snowredis.cli.exit_codes import CommandError, ExitCode
 from snowredis.cli.options import Commands, Parser, add_command, add_redis, natural, positive
 from snowredis.errors import ConfigError
 from snowredis.web import PREFIX

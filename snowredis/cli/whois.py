@@ -7,13 +7,13 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from snowredis.cli.exits import ExitCode
+from snowredis.cli.exit_codes import ExitCode
 from snowredis.cli.options import FORMS, Commands, Parser, add_command, add_redis, open_known_pool, settings
 from snowredis.cli.output import MAX_FOREIGN, Line, ago, pairs, printable, write
 
 if TYPE_CHECKING:
+    from snowredis.monitor.duplicate_causes import Cause
     from snowredis.monitor.pool import WorkerPool
-    from snowredis.monitor.twins import Cause
     from snowredis.monitor.whois import Holder, Whois
 
 _STYLES = {"certain": "good", "probable": "warn", "unknown": "bad"}

@@ -9,7 +9,7 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from snowredis.cli.exits import ExitCode
+from snowredis.cli.exit_codes import ExitCode
 from snowredis.cli.options import Commands, Parser, add_command, add_redis, open_known_pool, seconds, settings
 from snowredis.cli.output import (
     MAX_FOREIGN,
@@ -106,7 +106,7 @@ def _watch(pool: WorkerPool, args: argparse.Namespace, every_s: float) -> None:
 def _watch_live(pool: WorkerPool, args: argparse.Namespace, every_s: float) -> None:
     """Draw at every look and at every key, until Ctrl-C or q."""
     from snowredis.cli.browse import Browser
-    from snowredis.cli.keys import keyboard
+    from snowredis.cli.keyboard import keyboard
     from snowredis.cli.live import display
 
     browser = Browser(everybody=args.all)

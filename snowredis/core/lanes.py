@@ -80,7 +80,7 @@ class Lanes(NamedTuple):
         return Lanes(opens, used, lane)
 
 
-class Emit(NamedTuple):
+class UseTick(NamedTuple):
     """Make ids of this tick on this lane."""
 
     lane: int
@@ -100,25 +100,25 @@ class NotOpen(NamedTuple):
     ms: float
 
 
-class Extend(NamedTuple):
+class RenewLease(NamedTuple):
     """The reservation ends at or before this tick: renew it."""
 
     tick: int
 
 
-class Replace(NamedTuple):
+class ClaimAnother(NamedTuple):
     """The clock went back further than any lane allows: another worker id may have one that fits."""
 
     behind_ms: int
 
 
-class Refuse(NamedTuple):
+class RaiseClockBack(NamedTuple):
     """The clock went back and the policy says no."""
 
     behind_ms: int
 
 
-Decision = Emit | Wait | NotOpen | Extend | Replace | Refuse
+Decision = UseTick | Wait | NotOpen | RenewLease | ClaimAnother | RaiseClockBack
 
 
 def decide(lanes: Lanes, now_ms: float, until_tick: int, tick_ms: int, rules: ClockRules) -> Decision:
@@ -152,17 +152,17 @@ def decide(lanes: Lanes, now_ms: float, until_tick: int, tick_ms: int, rules: Cl
 def _ladder(lanes: Lanes, tick: int, behind_ms: float, until_tick: int, rules: ClockRules) -> Decision:
     """The clock shows an earlier tick than the last one that was used, which began *behind_ms* from now."""
     if rules.policy in {"raise", "ahead"}:
-        return Refuse(math.ceil(behind_ms))
+        return RaiseClockBack(math.ceil(behind_ms))
     if rules.policy == "wait":
         return (
             Wait(behind_ms, clock_back=True)
             if behind_ms <= rules.max_wait_ms
-            else Refuse(math.ceil(behind_ms))
+            else RaiseClockBack(math.ceil(behind_ms))
         )
     if behind_ms <= rules.tolerance_ms:
         return Wait(behind_ms, clock_back=True)
     lane = closest_fit(lanes, tick)
-    return Replace(math.ceil(behind_ms)) if lane is None else _within(lane, tick, until_tick)
+    return ClaimAnother(math.ceil(behind_ms)) if lane is None else _within(lane, tick, until_tick)
 
 
 def _first(lanes: Lanes, tick: int, now_ms: float, until_tick: int, tick_ms: int) -> Decision:
@@ -174,7 +174,7 @@ def _first(lanes: Lanes, tick: int, now_ms: float, until_tick: int, tick_ms: int
 
 
 def _within(lane: int, tick: int, until_tick: int) -> Decision:
-    return Emit(lane, tick) if tick < until_tick else Extend(tick)
+    return UseTick(lane, tick) if tick < until_tick else RenewLease(tick)
 
 
 def closest_fit(lanes: Lanes, tick: int) -> int | None:

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Mutable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from snowredis import api
+from snowredis import connection
 from snowredis.errors import ConfigError, SnowredisError
 from snowredis.runtime.aio import in_thread
 from snowredis.runtime.generator import Generator
@@ -106,12 +106,12 @@ class SnowredisMiddleware:
 async def opened(*url: Any, **options: Any) -> AsyncIterator[Generator]:
     """A generator of these settings, or the process' own, that has claimed its worker id."""
     if url or options:
-        async with api.aconnect(*url, **options) as ids:
+        async with connection.aconnect(*url, **options) as ids:
             yield ids
         return
-    ids = await in_thread(api.default)
+    ids = await in_thread(connection.default)
     await ids.aclaim()
     try:
         yield ids
     finally:
-        await in_thread(api.close)
+        await in_thread(connection.close)

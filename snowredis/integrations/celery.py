@@ -15,7 +15,7 @@ from typing import Any
 
 from celery import signals
 
-from snowredis import api
+from snowredis import connection
 from snowredis.runtime.exit import EXIT
 from snowredis.runtime.process import THIS
 
@@ -34,7 +34,7 @@ def setup(app: Any, *, task_ids: bool = False, **settings: Any) -> None:
         ConfigError: as snowredis.configure().
     """
     if settings:
-        api.configure(**settings)
+        connection.configure(**settings)
     if not task_ids:
         return
 
@@ -48,7 +48,7 @@ def setup(app: Any, *, task_ids: bool = False, **settings: Any) -> None:
         *more: Any,
         **options: Any,
     ) -> Any:
-        task_id = task_id or str(api.next_id())
+        task_id = task_id or str(connection.next_id())
         # looked up now: tracers replace the method of the class, some of them after this
         return type(app).send_task(app, name, args, kwargs, countdown, eta, task_id, *more, **options)
 

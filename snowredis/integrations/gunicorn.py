@@ -27,19 +27,19 @@ import time
 from collections.abc import Callable, MutableMapping
 from typing import Any
 
-from snowredis import api
-from snowredis.runtime import executor
+from snowredis import connection
+from snowredis.reclaim import reclaimer
+from snowredis.reclaim.crash_record import CrashRecords
 from snowredis.runtime.exit import EXIT
 from snowredis.runtime.generator import Generator
 from snowredis.runtime.process import THIS
-from snowredis.runtime.will import Wills
 
 __all__ = ["child_exit", "on_exit", "post_fork", "post_worker_init", "pre_fork", "worker_exit"]
 
 log = logging.getLogger("snowredis")
 
 # a worker is served requests after this long at most; gunicorn's timeout counts from then on
-CLAIM_BOUND_S = 5.0
+CLAIM_TIMEOUT_S = 5.0
 # gunicorn's own end is held up by what its workers left for this long at most
 EXIT_BOUND_S = 2.0
 
@@ -64,13 +64,13 @@ def _quietly(hook: Hook) -> Hook:
 
 @_quietly
 def pre_fork(server: Any, worker: Any) -> None:
-    worker.snowredis_wills = Wills()
+    worker.snowredis_crash_records = CrashRecords()
 
 
 @_quietly
 def post_fork(server: Any, worker: Any) -> None:
-    worker.snowredis_wills.adopt()
-    THIS.wills = worker.snowredis_wills
+    worker.snowredis_crash_records.adopt()
+    THIS.crash_records = worker.snowredis_crash_records
     THIS.label = THIS.label or f"gunicorn {server.proc_name}"
 
 
@@ -81,7 +81,7 @@ def post_worker_init(worker: Any) -> None:
         # made before gevent patched threading, as by --preload: its locks let every greenlet in
         if isinstance(generator, Generator) and type(generator._lock) is not lock and not generator.lease:
             generator.after_fork()
-    api.claim_all(CLAIM_BOUND_S)
+    connection.warm_up(CLAIM_TIMEOUT_S)
 
 
 @_quietly
@@ -109,8 +109,10 @@ def on_exit(server: Any) -> None:
 
 def _give_back(dead: list[Any]) -> None:
     # none: it was started before these hooks were configured
-    wills = [worker.snowredis_wills for worker in dead if hasattr(worker, "snowredis_wills")]
-    process = executor.start([right for will in wills for right in will.read()])
+    crash_records = [
+        worker.snowredis_crash_records for worker in dead if hasattr(worker, "snowredis_crash_records")
+    ]
+    process = reclaimer.start([right for record in crash_records for right in record.read()])
     _executors[:] = [other for other in (*_executors, process) if other is not None and other.poll() is None]
 
 

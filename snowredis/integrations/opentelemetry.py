@@ -14,7 +14,7 @@ from typing import Any
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation, get_meter
 
 from snowredis import __version__
-from snowredis.monitor.counters import COUNTERS, Counters, Tally
+from snowredis.monitor.counters import COUNTERS, Counters, TotalsTracker
 from snowredis.runtime.exit import EXIT
 
 _UNITS = {
@@ -46,11 +46,11 @@ def instrument(meter_provider: MeterProvider | None = None) -> None:
     Call it once, after the SDK was set up; in forked workers, where the SDK is set up.
     """
     meter: Any = get_meter("snowredis", __version__, meter_provider)
-    tally = Tally(lambda: EXIT.members)
+    totals = TotalsTracker(lambda: EXIT.members)
 
     def counter_callback(name: str, label: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
         def observe(_: CallbackOptions) -> Iterable[Observation]:
-            for pool, counted in tally.look().items():
+            for pool, counted in totals.look().items():
                 for full, value in counted.totals.items():
                     what, _colon, detail = full.partition(":")
                     if what == name:
@@ -62,7 +62,7 @@ def instrument(meter_provider: MeterProvider | None = None) -> None:
         read: Callable[[Counters], float | None],
     ) -> Callable[[CallbackOptions], Iterable[Observation]]:
         def observe(_: CallbackOptions) -> Iterable[Observation]:
-            for pool, counted in tally.look().items():
+            for pool, counted in totals.look().items():
                 value = read(counted)
                 if value is not None:
                     yield Observation(value, {"pool": pool})

@@ -19,7 +19,7 @@ from typing import Any
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from snowredis.monitor.counters import COUNTERS, Tally
+from snowredis.monitor.counters import COUNTERS, TotalsTracker
 from snowredis.monitor.metrics import families_of
 from snowredis.monitor.pool import WorkerPool
 from snowredis.runtime.exit import EXIT
@@ -32,7 +32,7 @@ class ProcessMetrics:
     """Of the generators of this process; see register()."""
 
     def __init__(self) -> None:
-        self._tally = Tally(lambda: EXIT.members)
+        self._totals = TotalsTracker(lambda: EXIT.members)
         self._lock, self._pid = threading.Lock(), os.getpid()
         self._before: dict[tuple[str, str], float] = {}
         self._counters = {
@@ -57,7 +57,7 @@ class ProcessMetrics:
             # in a forked child nothing was counted yet, and a lock may have been held
             self._lock, self._pid, self._before = threading.Lock(), os.getpid(), {}
         with self._lock:
-            for pool, counted in self._tally.look().items():
+            for pool, counted in self._totals.look().items():
                 for full, value in counted.totals.items():
                     name, *detail = full.split(":")
                     grown = max(0, value - self._before.get((pool, full), 0))

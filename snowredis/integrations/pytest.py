@@ -51,7 +51,7 @@ class LivePool:
 
     def connect(self, **options: Any) -> Generator:
         """snowredis.connect() to this pool; closed when the test ends."""
-        from snowredis.api import connect
+        from snowredis.connection import connect
 
         self._made.append(connect(self.url, **{"pool": self.name, **self._settings, **options}))
         return self._made[-1]
@@ -71,28 +71,28 @@ def snowredis_ids(snowredis_settings: dict[str, Any]) -> Iterator[FixedIds]:
     snowredis.testing.ManualClock), so the ids are the same in every run. After snowredis.close() another one of the
     same pool takes its place. A generator that the program made with snowredis.connect() is what it was.
     """
-    from snowredis import api
+    from snowredis import connection
     from snowredis.testing import ManualClock, memory_pool
 
     clock = ManualClock()
     # what needs replicas or dice is left out
     settings = {**_settings(), "min_replicas": 0, "sequence_start": "zero", **snowredis_settings}
     settings |= {"url": memory_pool(clock=clock), "clock": clock}
-    ids: Any = api.connect(**settings)
+    ids: Any = connection.connect(**settings)
     ids.__class__ = type("FixedIds", (type(ids),), {"__slots__": (), "clock": clock})
 
     def default() -> Generator:
         # not before the first use, so that the test may call configure(), as a program does when it starts
-        if "generator" not in api._default:
-            api._default["generator"] = api.connect(**settings) if ids.closed else ids
-        return api._default["generator"]
+        if "generator" not in connection._default:
+            connection._default["generator"] = connection.connect(**settings) if ids.closed else ids
+        return connection._default["generator"]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(api, "default", default)
-        patch.setattr(api, "_default", {})
-        patch.setattr(api, "_configured", dict(api._configured))
+        patch.setattr(connection, "default", default)
+        patch.setattr(connection, "_default", {})
+        patch.setattr(connection, "_configured", dict(connection._configured))
         yield ids
-        api.close()
+        connection.close()
     ids.close()
 
 
@@ -136,7 +136,7 @@ def _settings() -> dict[str, Any]:
     """What the program says of its ids, but for where they come from."""
     import os
 
-    from snowredis import api
+    from snowredis import connection
 
-    settings = api.settings_from(os.environ)[1] | api._configured
+    settings = connection.settings_from(os.environ)[1] | connection._configured
     return {name: value for name, value in settings.items() if name not in ("url", "pool", "clock")}

@@ -23,7 +23,7 @@ FOREVER_MS = 10**15
 
 
 @dataclass(slots=True)
-class Tenure:
+class Ownership:
     """One process' time with a worker id.
 
     Attributes:
@@ -42,7 +42,7 @@ class Tenure:
     end_place: int = -1
     adopted: list[int] = field(default_factory=list)
     record: WorkerInfo | None = None
-    next: Tenure | None = None
+    next: Ownership | None = None
 
     @property
     def claimed(self) -> bool:
@@ -100,7 +100,7 @@ class Chains:
         self, events: Sequence[Event], records: Mapping[int, WorkerInfo] | None = None, ttl_ms: int = 0
     ) -> None:
         self.events = events
-        self.tenures: dict[int, list[Tenure]] = {}
+        self.tenures: dict[int, list[Ownership]] = {}
         self.lost: dict[int, list[tuple[int, Event]]] = {}
         self.losses: list[Loss] = []
         # where the pool's present life begins, and how many claims were seen since
@@ -112,7 +112,7 @@ class Chains:
             if record is not None and record.claimed_ms in (event.at_ms for event in self._starts(last)):
                 last.record = record
 
-    def _starts(self, tenure: Tenure) -> Iterable[Event]:
+    def _starts(self, tenure: Ownership) -> Iterable[Event]:
         """Events that set the time of claim in a record."""
         return [tenure.start, *(self.events[place] for place in tenure.adopted)]
 
@@ -129,10 +129,10 @@ class Chains:
         current = tenures[-1] if tenures else None
         if event.kind == "claimed":
             self.claims_in_life += 1
-            self._append(tenures, Tenure(event, place, event.lanes_ms or (event.from_ms,)))
+            self._append(tenures, Ownership(event, place, event.lanes_ms or (event.from_ms,)))
         elif current is None or current.end is not None or not current.owned_by(event):
             # its claim is forgotten; of its lanes only the first is known
-            current = Tenure(event, place, (event.from_ms,))
+            current = Ownership(event, place, (event.from_ms,))
             self._append(tenures, current)
         if event.kind in ("released", "expired"):
             last = tenures[-1]
@@ -140,7 +140,7 @@ class Chains:
         elif event.kind == "adopted":
             tenures[-1].adopted.append(place)
 
-    def _append(self, tenures: list[Tenure], tenure: Tenure) -> None:
+    def _append(self, tenures: list[Ownership], tenure: Ownership) -> None:
         if tenures:
             tenures[-1].next = tenure
         tenures.append(tenure)

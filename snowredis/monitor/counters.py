@@ -48,7 +48,7 @@ class Counters:
     clock_offset_s: float | None = None
 
 
-class Counting(Protocol):
+class HasCounts(Protocol):
     """A generator as metrics see it: snowredis.Generator. Its ``counts`` are those of snowredis.runtime.counts."""
 
     @property
@@ -62,7 +62,7 @@ class Counting(Protocol):
 
 
 def counters_of(generator: Any) -> Counters:
-    """What *generator*, a Counting, has counted so far."""
+    """What *generator*, a HasCounts, has counted so far."""
     counts = generator.counts
     totals: dict[str, float] = {
         "ids": generator.ids_made,
@@ -76,8 +76,8 @@ def counters_of(generator: Any) -> Counters:
         "renewals_failed": counts.renewals_failed,
         "leases_lost": counts.leases_lost,
     }
-    lease, keeper = generator.lease, getattr(generator, "_keeper", None)
-    seen = getattr(keeper, "seen", None)
+    lease, lease_manager = generator.lease, getattr(generator, "_lease_manager", None)
+    seen = getattr(lease_manager, "seen", None)
     known = seen is not None and seen.incarnation
     now_s = getattr(getattr(generator, "_clock", None), "time", time.time)()
     return Counters(
@@ -85,11 +85,11 @@ def counters_of(generator: Any) -> Counters:
         leases=int(lease is not None),
         lease_left_s=None if lease is None else lease.until_ms / 1000 - now_s,
         heartbeat_s=counts.round_trip_s or None,
-        clock_offset_s=keeper.offset_ms / 1000 if keeper is not None and known else None,
+        clock_offset_s=lease_manager.offset_ms / 1000 if lease_manager is not None and known else None,
     )
 
 
-class Tally:
+class TotalsTracker:
     """Adds up what the generators of this process counted, those that are gone included.
 
     Args:

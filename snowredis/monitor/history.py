@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from snowredis.core.layout import Layout, Parts
 from snowredis.errors import InvalidId
 from snowredis.lease.inspect import WorkerInfo
-from snowredis.monitor.chains import COPY, FOREVER_MS, NEW_LIFE, ROLLED_BACK, Chains, Loss, Tenure
+from snowredis.monitor.chains import COPY, FOREVER_MS, NEW_LIFE, ROLLED_BACK, Chains, Loss, Ownership
 from snowredis.monitor.events import NO_ID, Event, StreamState
 from snowredis.monitor.holders import holder_of, holder_of_lost, holder_of_record, is_same, span, time_text
 from snowredis.monitor.whois import Holder, Whois
@@ -174,7 +174,7 @@ class History:
             )
         return self._judge(tenure, worker, tick_ms, lane)
 
-    def _outlived(self, tenure: Tenure, tick_ms: int) -> bool:
+    def _outlived(self, tenure: Ownership, tick_ms: int) -> bool:
         """Whether a tenure whose end nobody wrote down cannot have reached *tick_ms*: floors are beyond it."""
         if tenure.end is not None or tenure.record is not None:
             return False
@@ -187,7 +187,7 @@ class History:
 
     # --- how sure ----------------------------------------------------------------------------------
 
-    def _judge(self, tenure: Tenure, worker: int, tick_ms: int, lane: int) -> Verdict:
+    def _judge(self, tenure: Ownership, worker: int, tick_ms: int, lane: int) -> Verdict:
         holder = holder_of(tenure, lane)
         copy = self._copy(tenure, worker, tick_ms)
         if copy is not None:
@@ -211,7 +211,7 @@ class History:
             return Verdict(holder, "probable", "; ".join(doubts))
         return Verdict(holder, "certain", self._why(tenure, tick_ms, lane))
 
-    def _why(self, tenure: Tenure, tick_ms: int, lane: int) -> str:
+    def _why(self, tenure: Ownership, tick_ms: int, lane: int) -> str:
         until_ms, start = tenure.until_ms(lane), tenure.start.at_ms
         reserved = f"nobody else may stamp namespace {lane} of worker id {tenure.start.worker} with times "
         reserved += f"from {time_text(tenure.first_ms(lane))} " if tenure.first_ms(lane) else ""
@@ -221,7 +221,7 @@ class History:
             reserved += f"; its clock was {span(behind_ms)} behind at least when it made this id"
         return reserved
 
-    def _copy(self, tenure: Tenure, worker: int, tick_ms: int) -> Event | None:
+    def _copy(self, tenure: Ownership, worker: int, tick_ms: int) -> Event | None:
         """The refusal of another process that had the same lease and may have made this id with it, too."""
         past, after = self.past, tenure.next.place if tenure.next else len(self.events)
         for place, lost in self.chains.lost.get(worker, []):
@@ -241,7 +241,7 @@ class History:
                 return lost
         return None
 
-    def _doubt(self, loss: Loss, tenure: Tenure, worker: int, tick_ms: int, lane: int) -> Verdict | str:
+    def _doubt(self, loss: Loss, tenure: Ownership, worker: int, tick_ms: int, lane: int) -> Verdict | str:
         """What a loss of events after the beginning of a tenure leaves of it; nothing if it does not matter."""
         past = self.past
         rolled_back = loss.event.detail == ROLLED_BACK
@@ -269,7 +269,7 @@ class History:
             return self._perhaps([tenure], f"{what}, and with them who had worker id {worker} last", *others)
         return f"{what}; it would have to be a process whose clock was over {span(known_ms - tick_ms)} behind"
 
-    def _doubt_of_ended(self, loss: Loss, tenure: Tenure, lane: int, what: str) -> str:
+    def _doubt_of_ended(self, loss: Loss, tenure: Ownership, lane: int, what: str) -> str:
         """It ended before: whoever came after it and was forgotten began where it had stopped, on each lane."""
         if (
             tenure.end is None
@@ -285,7 +285,7 @@ class History:
 
     # --- nobody ------------------------------------------------------------------------------------
 
-    def _nobody(self, worker: int, tick_ms: int, lane: int, tenures: Sequence[Tenure]) -> Verdict:
+    def _nobody(self, worker: int, tick_ms: int, lane: int, tenures: Sequence[Ownership]) -> Verdict:
         past = self.past
         record = (past.records or {}).get(worker)
         unknown_claim = (
@@ -351,7 +351,7 @@ class History:
     def _and_gap(self) -> str:
         return f" ({self.gap})" if self.gap else ""
 
-    def _perhaps(self, tenures: Sequence[Tenure], reason: str, *others: Holder) -> Verdict:
+    def _perhaps(self, tenures: Sequence[Ownership], reason: str, *others: Holder) -> Verdict:
         mine = tuple(holder_of(tenure, 0) for tenure in tenures)
         return Verdict(None, "unknown", reason, tuple(dict.fromkeys((*mine, *others))))
 

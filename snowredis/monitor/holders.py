@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from snowredis.core.layout import utc_text
 from snowredis.lease.inspect import WorkerInfo
-from snowredis.monitor.chains import FOREVER_MS, Tenure
+from snowredis.monitor.chains import FOREVER_MS, Ownership
 from snowredis.monitor.events import Event
 from snowredis.monitor.whois import Holder
 
 
-def holder_of(tenure: Tenure, lane: int) -> Holder:
+def holder_of(tenure: Ownership, lane: int) -> Holder:
     start, end, record = tenure.start, tenure.end, tenure.record
     return Holder(
         worker=start.worker,
@@ -45,7 +45,7 @@ def holder_of_lost(lost: Event) -> Holder:
     )
 
 
-def is_same(holder: Holder, tenure: Tenure) -> bool:
+def is_same(holder: Holder, tenure: Ownership) -> bool:
     start = tenure.start
     return (holder.host, holder.pid, holder.label) == (start.host, start.pid, start.label)
 

@@ -13,9 +13,10 @@ from snowredis.embedded import FRESH_KEY, resolve
 from snowredis.errors import ConfigError, PoolNotFound, StoreUnavailable
 from snowredis.lease.clients import address, connect_client, without_retries
 from snowredis.lease.inspect import PoolInfo, WorkerInfo, list_pools, read_pool, read_worker, read_workers
-from snowredis.lease.masters import Masters
 from snowredis.lease.model import PoolConfig, check_pool_name, check_status
 from snowredis.lease.redis_store import RedisStore, translated
+from snowredis.lease.sharded_store import ShardedStore
+from snowredis.monitor.duplicate_causes import Cause, causes_of_twins
 from snowredis.monitor.events import (
     PAGE,
     Event,
@@ -27,7 +28,6 @@ from snowredis.monitor.events import (
 from snowredis.monitor.forecast import Forecast, forecast_of
 from snowredis.monitor.history import History, Past
 from snowredis.monitor.memory import MemoryView
-from snowredis.monitor.twins import Cause, causes_of_twins
 from snowredis.monitor.whois import Whois
 
 # of several servers: the sum of what each says
@@ -289,7 +289,7 @@ class WorkerPool:
         count = len(self._clients)
         shares = (replace(config, share=(index, count)) for index in range(count))
         stores = [RedisStore(client, share) for client, share in zip(self._clients, shares, strict=True)]
-        store = stores[0] if count == 1 else Masters(stores, config)
+        store = stores[0] if count == 1 else ShardedStore(stores, config)
         answer = store.create(time.time_ns() // 1_000_000 if caller_ms is None else caller_ms)
         return check_status(answer, config).status == "ok"
 

@@ -20,7 +20,7 @@ from snowredis.runtime.thread import start_thread
 
 if TYPE_CHECKING:
     from snowredis.runtime.generator import Generator
-    from snowredis.runtime.keeper import Lease
+    from snowredis.runtime.lease_manager import Lease
 
 T = TypeVar("T")
 

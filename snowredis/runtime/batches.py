@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from snowredis.errors import ConfigError
-from snowredis.runtime.block import TickBlocks
 from snowredis.runtime.buffers import as_int64
+from snowredis.runtime.id_allocator import IdAllocator
 
 MAX_BATCH = 1_000_000
 
@@ -19,7 +19,7 @@ def check_count(count: int) -> None:
         )
 
 
-class Batches(TickBlocks):
+class Batches(IdAllocator):
     """What a generator makes of its blocks besides single ids."""
 
     __slots__ = ()

@@ -1,6 +1,6 @@
 """The generator: what users hold. Ids singly and in batches, what to wait for, the heartbeat, the end.
 
-How ids are made of a held lease is in block.py; who holds it is in keeper.py. Here both meet the
+How ids are made of a held lease is in id_allocator.py; who holds it is in lease_manager.py. Here both meet the
 clock: claim, renew, replace, wait, refuse. A little over 400 lines: the public methods' docstrings are the
 manual.
 """
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
-from snowredis.core.lanes import ClockRules, Extend, Lanes, NotOpen, Refuse, Replace, Wait
+from snowredis.core.lanes import ClaimAnother, ClockRules, Lanes, NotOpen, RaiseClockBack, RenewLease, Wait
 from snowredis.core.layout import Parts
 from snowredis.errors import (
     ClockMovedBack,
@@ -28,13 +28,13 @@ from snowredis.errors import (
 )
 from snowredis.lease.model import Store
 from snowredis.runtime.aio import AsyncIds
+from snowredis.runtime.claim_wait import ClaimWait
 from snowredis.runtime.clock import SYSTEM, Clock
 from snowredis.runtime.counts import CLOCK_BACK_STEPS, Counts
-from snowredis.runtime.deadlines import Deadlines
 from snowredis.runtime.exit import EXIT
 from snowredis.runtime.fork import GUARD, ForkGuard
 from snowredis.runtime.heartbeat import Heartbeat
-from snowredis.runtime.keeper import RETRY_S, Claimed, Held, Keeper, Lease
+from snowredis.runtime.lease_manager import RETRY_S, Claimed, HeldLease, Lease, LeaseManager
 
 log = logging.getLogger("snowredis")
 
@@ -81,7 +81,7 @@ class Generator(AsyncIds):
     ) -> None:
         super().__init__(
             store.config,
-            Keeper(store, clock, label, random_bytes, guard),
+            LeaseManager(store, clock, label, random_bytes, guard),
             clock,
             guard,
             rules or ClockRules(),
@@ -116,9 +116,9 @@ class Generator(AsyncIds):
     @property
     def lease(self) -> Lease | None:
         """The lease that is held now; None before the first id, after close() and in a forked child."""
-        held = self._keeper.held
+        held = self._lease_manager.held
         self._guard.check()
-        return held.lease if held is not None and held is self._keeper.held else None
+        return held.lease if held is not None and held is self._lease_manager.held else None
 
     @property
     def closed(self) -> bool:
@@ -127,7 +127,7 @@ class Generator(AsyncIds):
     @property
     def counts(self) -> Counts:
         """What happened to it so far: waits, clock-backs, renewals."""
-        return self._keeper.counts
+        return self._lease_manager.counts
 
     def claim(self) -> Lease:
         """Claim a worker id now, if there is none yet, and wait until it may be used.
@@ -142,7 +142,7 @@ class Generator(AsyncIds):
         """
         self._guard.check()
         self._next_slow(only_claim=True)
-        held = self._keeper.held
+        held = self._lease_manager.held
         if held is None:
             raise LeaseLost(self.pool, -1, "it was lost as soon as it was claimed")
         return held.lease
@@ -162,7 +162,7 @@ class Generator(AsyncIds):
         self._next_slow(only_claim=True)
 
     def _next_slow(self, *, only_claim: bool = False) -> int:
-        deadline = Deadlines(self)
+        deadline = ClaimWait(self)
         while True:
             self._guard.check()
             generation = self._guard.generation
@@ -183,11 +183,11 @@ class Generator(AsyncIds):
                 self._sleep(decision.ms / 1000)
             elif isinstance(decision, NotOpen):
                 deadline.wait_for_opening(decision.ms)
-            elif isinstance(decision, Extend):
+            elif isinstance(decision, RenewLease):
                 self._extend()
-            elif isinstance(decision, Replace):
+            elif isinstance(decision, ClaimAnother):
                 self._replace(decision.behind_ms)
-            elif isinstance(decision, Refuse):
+            elif isinstance(decision, RaiseClockBack):
                 self._note_clock_back(decision.behind_ms, "refusal")
                 raise ClockMovedBack(decision.behind_ms, self._rules.policy)
             else:
@@ -195,10 +195,10 @@ class Generator(AsyncIds):
 
     def _extend(self) -> None:
         """The tick that comes next is at or past the end of the reservation."""
-        held = self._keeper.held
+        held = self._lease_manager.held
         if held is None:
             return
-        if self._keeper.just_renewed():
+        if self._lease_manager.just_renewed():
             now_ms = self._clock.time_ns() // 1_000_000
             if self.layout.tick_at(now_ms) < held.lease.until:
                 # borrowed ahead of the clock, which is right: each renewal lets it go a little further
@@ -207,12 +207,12 @@ class Generator(AsyncIds):
                 self._sleep(wait.ms / 1000)
                 return
             limit_ms = self._config.ttl_ms + self._config.max_clock_lead_ms
-            raise ClockSkewed(self._keeper.clock_offset_ms(), limit_ms)
+            raise ClockSkewed(self._lease_manager.clock_offset_ms(), limit_ms)
         self._renew_in_need()
 
     def _renew_in_need(self) -> None:
         try:
-            self._keeper.renew_in_need(self._stats())
+            self._lease_manager.renew_in_need(self._stats())
         except LeaseExpired:
             if not self._move():
                 raise
@@ -225,8 +225,12 @@ class Generator(AsyncIds):
         Returns:
             whether there is another lease now.
         """
-        held = self._keeper.held
-        if held is None or not self._keeper.due_to_move() or self._clock.monotonic() < self._replace_again_s:
+        held = self._lease_manager.held
+        if (
+            held is None
+            or not self._lease_manager.due_to_move()
+            or self._clock.monotonic() < self._replace_again_s
+        ):
             return False
         old = None
         try:
@@ -240,26 +244,26 @@ class Generator(AsyncIds):
         if self._closed or self._suspended:
             # close() or suspend() came in between
             self._give_back()
-        return self._keeper.held is not held
+        return self._lease_manager.held is not held
 
     def _claim(self, *, wait_ms: int, instead_of: int = 0) -> Claimed:
-        """As Keeper.claim(); what was replaced is given back with what its lanes were used for."""
-        claimed = self._keeper.claim(wait_ms=wait_ms, instead_of=instead_of)
+        """As LeaseManager.claim(); what was replaced is given back with what its lanes were used for."""
+        claimed = self._lease_manager.claim(wait_ms=wait_ms, instead_of=instead_of)
         if claimed.replaced is not None:
             self._hand_over(claimed.replaced)
         return claimed
 
-    def _hand_over(self, old: Held) -> None:
+    def _hand_over(self, old: HeldLease) -> None:
         with self._lock:
             if self._state.serial <= old.serial:
                 # also without a block of it: a frame below this signal handler may be about to publish the first
                 self._seal()
             marks = self._marks(old)
-        self._keeper.release(old, marks, self._stats())
+        self._lease_manager.release(old, marks, self._stats())
 
     def _replace(self, behind_ms: int) -> None:
         """The clock went back beyond every lane: claim a worker id whose lanes fit, then give this one back."""
-        held, now_s = self._keeper.held, self._clock.monotonic()
+        held, now_s = self._lease_manager.held, self._clock.monotonic()
         if held is None:
             return
         claimed, cause = Claimed(), None
@@ -303,7 +307,9 @@ class Generator(AsyncIds):
         with self._lock:
             if self._heartbeat is not None or self._closed or not self._clock.background:
                 return
-            heartbeat = Heartbeat(self, self._beat_after_s(), f"snowredis-{self.pool}", self._keeper.abandon)
+            heartbeat = Heartbeat(
+                self, self._beat_after_s(), f"snowredis-{self.pool}", self._lease_manager.abandon
+            )
             self._heartbeat = heartbeat
         if self._heartbeat is heartbeat:
             heartbeat.start()
@@ -321,7 +327,7 @@ class Generator(AsyncIds):
         """
         self._guard.check()
         try:
-            if self._keeper.held is not None and self._renew_or_move():
+            if self._lease_manager.held is not None and self._renew_or_move():
                 if self._failing:
                     self._failing = False
                     log.warning("pool %s: Redis answers again", self.pool)
@@ -346,15 +352,15 @@ class Generator(AsyncIds):
         return min(RETRY_S, self._beat_after_s())
 
     def _renew_or_move(self) -> bool:
-        """As Keeper.renew(); true also if the lease's server is away and there is a lease from another now."""
+        """As LeaseManager.renew(); true also if the lease's server is away and there is a lease from another now."""
         try:
-            return self._keeper.renew(self._stats())
+            return self._lease_manager.renew(self._stats())
         except StoreUnavailable:
             if not self._move():
                 raise
             return True
         finally:
-            if self._keeper.held is None:
+            if self._lease_manager.held is None:
                 # lost: at once, not when the tick ends
                 with self._lock:
                     self._seal()
@@ -365,7 +371,8 @@ class Generator(AsyncIds):
         since_s, before = self._last_rate
         rate = int((made - before) / (now_s - since_s)) if now_s > since_s else 0
         self._last_rate = (now_s, made)
-        return f"{made},{max(0, rate)},{self._keeper.offset_ms},{self._state.lanes.current},{self.counts.clock_backs}"
+        current, backs = self._state.lanes.current, self.counts.clock_backs
+        return f"{made},{max(0, rate)},{self._lease_manager.offset_ms},{current},{backs}"
 
     # --- the end -----------------------------------------------------------------------------------
 
@@ -373,11 +380,11 @@ class Generator(AsyncIds):
         # R7, in this order: from here on nothing is published for this lease; what was, is sealed; then
         # what was used is read; then it is said
         with self._lock:
-            held = self._keeper.detach()
+            held = self._lease_manager.detach()
             self._seal()
             marks = self._marks(held) if held is not None else None
         if held is not None:
-            self._keeper.release(held, marks, self._stats())
+            self._lease_manager.release(held, marks, self._stats())
 
     def suspend(self) -> None:
         """Give the worker id back before the machine is snapshotted; no ids until resume(). Never raises.
@@ -389,16 +396,16 @@ class Generator(AsyncIds):
             as close().
         """
         self._guard.check()
-        self._suspended, self._keeper.accepting = True, False
+        self._suspended, self._lease_manager.accepting = True, False
         self._give_back()
-        self._keeper.forget_claims()
+        self._lease_manager.forget_claims()
 
     def resume(self) -> None:
         """Go on after suspend(): the next id claims a worker id. Does nothing if it was not suspended."""
         if self._suspended:
-            self._keeper.forget_claims()
+            self._lease_manager.forget_claims()
             # in this order: whoever sees that it goes on may claim
-            self._keeper.accepting = not self._closed
+            self._lease_manager.accepting = not self._closed
             self._suspended = False
 
     def close(self) -> None:
@@ -409,17 +416,17 @@ class Generator(AsyncIds):
             again when its lease ends.
         """
         self._guard.check()
-        self._closed, self._keeper.accepting = True, False
+        self._closed, self._lease_manager.accepting = True, False
         heartbeat, self._heartbeat = self._heartbeat, None
         if heartbeat is not None:
             heartbeat.stop()
         self._give_back()
-        self._keeper.close()
+        self._lease_manager.close()
 
     def after_fork(self) -> None:
         """In a forked child: forget the parent's lease; the first next_id() claims another worker id."""
         # in this order: a call that goes on here finds neither a lease nor what it was about to replace
-        self._keeper.after_fork()
+        self._lease_manager.after_fork()
         self._forget(self._random_bytes(8))
         self._heartbeat = None
         self._readying = None
@@ -440,7 +447,7 @@ class Generator(AsyncIds):
         )
 
     def __repr__(self) -> str:
-        held = self._keeper.held
+        held = self._lease_manager.held
         what = (
             "closed"
             if self._closed

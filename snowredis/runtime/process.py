@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from snowredis.runtime.will import Wills
+    from snowredis.reclaim.crash_record import CrashRecords
 
 
 class ThisProcess:
@@ -13,13 +13,13 @@ class ThisProcess:
 
     Attributes:
         label: for generators that were given none: what people see beside the worker id.
-        wills: where generators write down what the parent needs to give their leases back; those of a forked
+        crash_records: where generators write down what the parent needs to give their leases back; those of a forked
             child do not.
     """
 
     def __init__(self) -> None:
         self.label = ""
-        self.wills: Wills | None = None
+        self.crash_records: CrashRecords | None = None
 
 
 THIS = ThisProcess()

@@ -11,14 +11,14 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from snowredis.web.answers import Headers, Problem
-from snowredis.web.door import Door
+from snowredis.web.request_guard import RequestGuard
 from snowredis.web.security import PAGE_HEADERS, set_cookie
 
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _STATIC = ("page.css", "dashboard.js", "draw.js", "icon.svg")
 
 
-def page_routes(door: Door) -> list[Route]:
+def page_routes(door: RequestGuard) -> list[Route]:
     """The routes of the pages."""
     pages = Pages(door)
     return [
@@ -33,7 +33,7 @@ class Pages:
     """With a token a browser gets in by a form, and gets a cookie that is made from it. The token itself stays
     out of addresses, which end up in histories and logs."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: RequestGuard) -> None:
         self._door = door
         self._files: dict[str, bytes] = {}
 

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from snowredis.api import connect
+from snowredis.connection import connect
 from snowredis.core.layout import Layout
 from snowredis.errors import (
     ConfigError,

@@ -43,15 +43,15 @@ from snowredis.web.answers import (
     plain,
     problem_of,
 )
-from snowredis.web.door import Door
-from snowredis.web.ending import told_of_the_end
 from snowredis.web.limits import Limits
 from snowredis.web.openapi import description
 from snowredis.web.pages import page_routes
 from snowredis.web.pools import ServedPool
-from snowredis.web.reading import reading_of
+from snowredis.web.request_guard import RequestGuard
 from snowredis.web.security import check_token
 from snowredis.web.settings import settings_from_environment
+from snowredis.web.shutdown import on_shutdown_signal
+from snowredis.web.user_ids import parse_user_id
 from snowredis.web.watch import last_events, pool_as_json
 
 log = logging.getLogger("snowredis")
@@ -123,7 +123,7 @@ class Service:
         for name in names:
             check_pool_name(name)
         self.limits = limits
-        self.door = Door(token, hosts, insecure, limits)
+        self.door = RequestGuard(token, hosts, insecure, limits)
         self.counts = metrics.Counts()
         self._made: tuple[Any, list[str], dict[str, Any]] = (url, names, options)
         self._pools: dict[str, ServedPool] = {}
@@ -319,15 +319,15 @@ class Service:
         if layout is None:
             # the bits mean nothing without it
             layout = (await pool.ask(lambda monitor: monitor.info())).layout
-        form, an_id = reading_of(request.path_params["text"], layout, asked)
+        form, an_id = parse_user_id(request.path_params["text"], layout, asked)
         return self._response(as_json(id_as_json(layout, an_id, form)))
 
     async def _whois(self, request: Request) -> Response:
         asked = _query(request.scope["query_string"])
         pool = self._pool(asked)
-        self.door.look_up()
+        self.door.check_lookup_rate()
         info = await pool.ask(lambda monitor: monitor.info())
-        form, an_id = reading_of(request.path_params["text"], info.layout, asked)
+        form, an_id = parse_user_id(request.path_params["text"], info.layout, asked)
         told = {"decoded": id_as_json(info.layout, an_id, form)}
         found = await pool.ask(lambda monitor: monitor.whois(an_id))
         answer = {name: value for name, value in plain(found).items() if name != "parts"}
@@ -335,13 +335,13 @@ class Service:
 
     async def _workers(self, request: Request) -> Response:
         pool = self._pool(_query(request.scope["query_string"]))
-        self.door.look_up()
+        self.door.check_lookup_rate()
         workers = await pool.ask(lambda monitor: monitor.workers())
         return self._response(as_json({"pool": pool.name, "workers": workers}))
 
     async def _pool_state(self, request: Request) -> Response:
         pool = self._pool(_query(request.scope["query_string"]))
-        self.door.look_up()
+        self.door.check_lookup_rate()
         info = await pool.ask(lambda monitor: monitor.info())
         return self._response(as_json(pool_as_json(info) | {"served_by": pool.worker, "ready": pool.ready}))
 
@@ -350,7 +350,7 @@ class Service:
 
     async def _events(self, request: Request) -> Response:
         pool = self._pool(_query(request.scope["query_string"]))
-        self.door.look_up()
+        self.door.check_lookup_rate()
         return self._response(as_json({"pool": pool.name, "events": await pool.ask(last_events)}))
 
     async def _healthz(self, request: Request) -> Response:
@@ -364,7 +364,7 @@ class Service:
         return self._response(body, status=503, more={"retry-after": "1"})
 
     async def _metrics(self, request: Request) -> Response:
-        self.door.look_up()
+        self.door.check_lookup_rate()
         if self._metrics_of is None:
             raise Problem(503, "NotReady", "the service has not started yet. Ask again.", 1)
         kind, text = await in_thread(self._metrics_of.text)
@@ -396,7 +396,7 @@ class Service:
                 lambda: metrics.Metrics(self.counts, dict.fromkeys(names, url))
             )
             self._pools = pools
-            with told_of_the_end(self.end_streams):
+            with on_shutdown_signal(self.end_streams):
                 yield
             self._pools = {}
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from snowredis.api import settings_from
+from snowredis.connection import settings_from
 from snowredis.errors import ConfigError
 from snowredis.web import PREFIX
 from snowredis.web.limits import Limits

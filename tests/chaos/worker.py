@@ -23,9 +23,9 @@ from types import FrameType
 from typing import Any, NoReturn
 
 import snowredis
-from snowredis.runtime import block
+from snowredis.runtime import id_allocator
 from snowredis.runtime.fork import GUARD
-from snowredis.runtime.keeper import Keeper
+from snowredis.runtime.lease_manager import LeaseManager
 from tests.chaos.runs import KINDS, Recorder, Run, runs_of
 
 # a fork that is to happen inside next_ids() tries this often, this far apart
@@ -180,7 +180,7 @@ class Worker:
         ids: Any = self._ids
         ids.suspend()
         # as they would be where the thread that holds them is copied, too
-        with ids._lock, ids._keeper._lock:
+        with ids._lock, ids._lease_manager._lock:
             clone = ctypes.PyDLL(None).fork() == 0
             if clone:
                 if GUARD._page is not None:
@@ -229,17 +229,17 @@ def without_reservations() -> None:
 
     And let every heartbeat take a while, as over a network: until its answer such a process goes on.
     """
-    making: Any = block
-    decide, renew = making.decide, Keeper.renew
+    making: Any = id_allocator
+    decide, renew = making.decide, LeaseManager.renew
 
     def trusting(lanes: Any, now_ms: float, until_tick: int, tick_ms: int, rules: Any) -> Any:
         return decide(lanes, now_ms, 1 << 62, tick_ms, rules)
 
-    def slow(keeper: Keeper, stats: str) -> bool:
+    def slow(lease_manager: LeaseManager, stats: str) -> bool:
         time.sleep(0.4)
-        return renew(keeper, stats)
+        return renew(lease_manager, stats)
 
-    keeping: Any = Keeper
+    keeping: Any = LeaseManager
     making.decide, keeping.renew = trusting, slow
 
 

@@ -19,7 +19,7 @@ import redis
 import snowredis
 from snowredis import errors
 from snowredis.cli import build_parser, layouts, main
-from snowredis.cli.exits import CommandError, ExitCode, code_of
+from snowredis.cli.exit_codes import CommandError, ExitCode, code_of
 
 Cli = Callable[..., Any]
 AN_ID = "249736970576592896"

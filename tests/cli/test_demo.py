@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from snowredis.cli.demo import check
 from snowredis.cli.demo.check import Recorded
 from snowredis.cli.demo.fleet import Fleet, Member
-from snowredis.cli.demo.story import Look, Plan, Story
+from snowredis.cli.demo.scenario import Look, Plan, Scenario
 from snowredis.cli.demo.view import frame, status, verdict_lines
 from snowredis.cli.output import plain
 from snowredis.core.layout import Layout
@@ -108,7 +108,7 @@ def test_a_clock_that_is_set_back_still_runs() -> None:
     assert clock.monotonic() <= time.monotonic()
 
 
-def a_story(tmp_path: Path, size: int) -> Story:
+def a_scenario(tmp_path: Path, size: int) -> Scenario:
     """In the middle of it, of processes that do nothing."""
     fleet = Fleet(tmp_path, "unix:///nowhere", "demo", 4.0, 1000)
     records: dict[int, WorkerInfo] = {}
@@ -127,37 +127,37 @@ def a_story(tmp_path: Path, size: int) -> Story:
         capacity=1024, used=size, free=1024 - size, peak=size, claims=size, releases=0, expired=0, adopted=0,
         lost=0, alarms=0, alarm="",
     )  # fmt: skip
-    story = Story(fleet, Plan(20.0, size), time.monotonic() - 12, Look(time.monotonic(), info, records))
+    scenario = Scenario(fleet, Plan(20.0, size), time.monotonic() - 12, Look(time.monotonic(), info, records))
     for number in range(10):
-        story.tell(f"line {number} of the story")
-    return story
+        scenario.tell(f"line {number} of the scenario")
+    return scenario
 
 
 @pytest.mark.parametrize(("width", "height", "size"), [(80, 24, 5), (80, 24, 20), (120, 40, 12), (60, 12, 5)])
 def test_a_frame_fills_the_screen_and_no_more(width: int, height: int, size: int, tmp_path: Path) -> None:
-    story = a_story(tmp_path, size)
+    scenario = a_scenario(tmp_path, size)
     try:
         lines = [
             plain(line)
-            for line in frame(story, "redis-server 7.0.15 (/usr/bin/redis-server)", "note", width, height)
+            for line in frame(scenario, "redis-server 7.0.15 (/usr/bin/redis-server)", "note", width, height)
         ]
         assert len(lines) == height
         assert lines[-1] == "note"
-        assert "line 9 of the story" in "\n".join(lines)
+        assert "line 9 of the scenario" in "\n".join(lines)
         if width >= 80:
             assert max(map(len, lines)) <= width
         assert ("… and" in "\n".join(lines)) == (size == 20 or height == 12)
-        assert f"{size} processes" in status(story)
+        assert f"{size} processes" in status(scenario)
     finally:
-        for member in story.fleet.members:
+        for member in scenario.fleet.members:
             member.process.kill()
             member.process.wait()
 
 
 def test_the_verdict_shows_what_is_wrong(tmp_path: Path) -> None:
-    story = a_story(tmp_path, 0)
+    scenario = a_scenario(tmp_path, 0)
     bad = check.Verdict(ids=10, duplicates=1, strangers=2, examples=["7 was made by pid 1 and by pid 2"])
-    shown = "\n".join(plain(line) for line in verdict_lines(story, bad))
+    shown = "\n".join(plain(line) for line in verdict_lines(scenario, bad))
     assert "duplicates    1" in shown
     assert "wrong worker  2" in shown
     assert "7 was made by pid 1 and by pid 2" in shown

@@ -211,7 +211,7 @@ def test_a_clock_that_nobody_synchronizes_is_a_warning(monkeypatch: pytest.Monke
 
 
 def test_the_exit_codes_are_those_that_the_help_says(offline: Cli) -> None:
-    from snowredis.cli.exits import ExitCode
+    from snowredis.cli.exit_codes import ExitCode
 
     text = " ".join(offline("doctor", "--help").out.split())
     assert f"with {ExitCode.ERROR:d} if there are warnings" in text

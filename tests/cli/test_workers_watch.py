@@ -20,7 +20,7 @@ import redis
 
 from snowredis.cli import workers
 from snowredis.cli.browse import SORTS, Browser
-from snowredis.cli.keys import split_keys
+from snowredis.cli.keyboard import split_keys
 from snowredis.core.layout import Layout
 from snowredis.lease.inspect import PoolInfo, WorkerInfo
 from snowredis.lease.model import ClaimRequest, PoolConfig, Seen

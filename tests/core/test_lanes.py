@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from snowredis.core.lanes import (
     CLOCK_POLICIES,
     OVERFLOWS,
+    ClaimAnother,
     ClockRules,
-    Emit,
-    Extend,
     Lanes,
     NotOpen,
-    Refuse,
-    Replace,
+    RaiseClockBack,
+    RenewLease,
+    UseTick,
     Wait,
     closest_fit,
     decide,
@@ -37,12 +37,12 @@ def used(*opens: int, current: int = 0) -> Lanes:
 
 
 def test_a_clock_that_goes_on_gets_its_tick() -> None:
-    assert decide(used(100), 105.5, FAR, 1, rules()) == Emit(0, 105)
+    assert decide(used(100), 105.5, FAR, 1, rules()) == UseTick(0, 105)
 
 
 def test_a_tick_at_the_end_of_the_reservation_asks_for_more() -> None:
-    assert decide(used(100), 105.0, 105, 1, rules()) == Extend(105)
-    assert decide(used(100), 104.9, 105, 1, rules()) == Emit(0, 104)
+    assert decide(used(100), 105.0, 105, 1, rules()) == RenewLease(105)
+    assert decide(used(100), 104.9, 105, 1, rules()) == UseTick(0, 104)
 
 
 def test_a_used_up_tick_waits_for_the_next() -> None:
@@ -56,10 +56,10 @@ def test_a_used_up_long_tick_waits_for_its_end() -> None:
 
 def test_overflow_ahead_borrows_ticks_up_to_its_bound() -> None:
     ahead = rules(overflow="ahead", max_ahead_ms=50)
-    assert decide(used(101), 100.0, FAR, 1, ahead) == Emit(0, 101)
-    assert decide(used(150), 100.0, FAR, 1, ahead) == Emit(0, 150)
+    assert decide(used(101), 100.0, FAR, 1, ahead) == UseTick(0, 101)
+    assert decide(used(150), 100.0, FAR, 1, ahead) == UseTick(0, 150)
     assert decide(used(151), 100.0, FAR, 1, ahead) == Wait(1.0, clock_back=False)
-    assert decide(used(140), 100.0, 140, 1, ahead) == Extend(140)
+    assert decide(used(140), 100.0, 140, 1, ahead) == RenewLease(140)
 
 
 def test_a_small_step_back_is_waited_out() -> None:
@@ -68,7 +68,7 @@ def test_a_small_step_back_is_waited_out() -> None:
 
 def test_a_larger_step_back_takes_the_namespace_that_fits_closest() -> None:
     lanes = Lanes((1000, 300, 500, 900), (True, False, False, False), 0)
-    assert decide(lanes, 600.0, FAR, 1, rules()) == Emit(2, 600)
+    assert decide(lanes, 600.0, FAR, 1, rules()) == UseTick(2, 600)
 
 
 def test_of_namespaces_that_fit_alike_the_first_is_taken() -> None:
@@ -76,30 +76,30 @@ def test_of_namespaces_that_fit_alike_the_first_is_taken() -> None:
 
 
 def test_when_no_namespace_fits_another_worker_id_is_wanted() -> None:
-    assert decide(used(1000, 900), 600.0, FAR, 1, rules()) == Replace(399)
+    assert decide(used(1000, 900), 600.0, FAR, 1, rules()) == ClaimAnother(399)
 
 
 def test_wait_policy_waits_up_to_its_bound_and_then_refuses() -> None:
     wait = rules(policy="wait", max_wait_ms=100)
     assert decide(used(1000, 0), 899.0, FAR, 1, wait) == Wait(100.0, clock_back=True)
-    assert decide(used(1000, 0), 898.0, FAR, 1, wait) == Refuse(101)
+    assert decide(used(1000, 0), 898.0, FAR, 1, wait) == RaiseClockBack(101)
 
 
 def test_raise_policy_refuses_at_once() -> None:
-    assert decide(used(1000, 0), 998.0, FAR, 1, rules(policy="raise")) == Refuse(1)
+    assert decide(used(1000, 0), 998.0, FAR, 1, rules(policy="raise")) == RaiseClockBack(1)
 
 
 def test_ahead_policy_goes_on_from_the_last_tick_up_to_its_bound() -> None:
     ahead = rules(policy="ahead", max_ahead_ms=100)
-    assert decide(used(1000, 0), 950.0, FAR, 1, ahead) == Emit(0, 1000)
-    assert decide(used(1000, 0), 800.0, FAR, 1, ahead) == Refuse(199)
+    assert decide(used(1000, 0), 950.0, FAR, 1, ahead) == UseTick(0, 1000)
+    assert decide(used(1000, 0), 800.0, FAR, 1, ahead) == RaiseClockBack(199)
 
 
 def test_a_fresh_lease_takes_the_lane_that_is_open_and_else_waits() -> None:
     fresh = Lanes.fresh((500, 400))
-    assert decide(fresh, 450.0, FAR, 1, rules()) == Emit(1, 450)
+    assert decide(fresh, 450.0, FAR, 1, rules()) == UseTick(1, 450)
     assert decide(fresh, 390.0, FAR, 1, rules()) == NotOpen(10.0)
-    assert decide(fresh, 450.0, 440, 1, rules()) == Extend(450)
+    assert decide(fresh, 450.0, 440, 1, rules()) == RenewLease(450)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_no_tick_is_used_twice_on_a_lane_whatever_the_clock_does(
     taken: set[tuple[int, int]] = set()
     for now_ms in readings:
         decision = decide(lanes, now_ms, until, tick_ms, which)
-        if isinstance(decision, Emit):
+        if isinstance(decision, UseTick):
             assert decision not in taken
             assert opens[decision.lane] <= decision.tick < until
             assert all(tick < decision.tick for lane, tick in taken if lane == decision.lane)
@@ -165,7 +165,7 @@ def test_ticks_only_grow_unless_the_backup_policy_is_chosen(readings: list[float
     last = -1
     for now_ms in readings:
         decision = decide(lanes, now_ms, FAR, 1, which)
-        if isinstance(decision, Emit):
+        if isinstance(decision, UseTick):
             assert decision.tick > last
             last = decision.tick
             lanes = lanes.using(*decision)

@@ -13,12 +13,12 @@ import pytest
 
 import snowredis
 from snowredis.errors import LayoutMismatch, StoreUnavailable
-from snowredis.lease.masters import Masters
 from snowredis.lease.model import Answer, ClaimRequest, PoolConfig, Seen
 from snowredis.lease.redis_store import RedisStore
 from snowredis.lease.scripts import pool_keys
+from snowredis.lease.sharded_store import ShardedStore
 from snowredis.monitor.doctor import diagnose
-from tests.ha.test_masters import CONFIG, Stage, stage
+from tests.ha.test_sharded_store import CONFIG, Stage, stage
 from tests.support.ha import Node, eventually
 from tests.support.holder import Holder
 
@@ -53,7 +53,7 @@ def test_a_wiped_server_is_not_used_by_who_has_not_seen_all() -> None:
     on.servers[2].away = True
     assert on.holder().claim().worker == 1
     on.servers[1].away = True
-    on.masters = Masters(on.servers, CONFIG)
+    on.masters = ShardedStore(on.servers, CONFIG)
     with pytest.raises(StoreUnavailable, match="b, c was not"):
         on.holder().ask_claim()
 
@@ -145,7 +145,7 @@ def test_of_two_settings_at_one_instant_one_wins(two: list[Node], orders: list[t
             servers.append(server)
         # each would begin with another server
         first = number if orders[0] == orders[1] else 0
-        processes.append(Masters(servers, config, choose=lambda _, first=first: first))  # type: ignore[misc]
+        processes.append(ShardedStore(servers, config, choose=lambda _, first=first: first))  # type: ignore[misc]
     holders = [Holder(process, lambda: 1_800_000_000_000) for process in processes]
 
     def begin(holder: Holder) -> None:

@@ -18,7 +18,7 @@ from fastapi import FastAPI, Request
 from starlette.testclient import TestClient
 
 import snowredis
-from snowredis import api
+from snowredis import connection
 from snowredis.integrations.asgi import SnowredisMiddleware, lifespan
 from snowredis.testing import memory_pool
 from tests.support.pools import new_pool
@@ -82,7 +82,7 @@ def test_a_lifespan_of_ones_own_goes_within(here: dict[str, Any]) -> None:
 def test_without_settings_it_is_the_generator_of_the_process(
     here: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(api, "_configured", here)
+    monkeypatch.setattr(connection, "_configured", here)
     with TestClient(app_with(lifespan=lifespan())) as client:
         assert int(client.get("/id").json()["id"]) < snowredis.next_id()
         assert leased(here) == 1

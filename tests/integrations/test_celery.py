@@ -22,7 +22,7 @@ pytest.importorskip("celery")
 
 from celery import Celery, chain, group
 
-from snowredis import api
+from snowredis import connection
 from snowredis.integrations import celery as integration
 from snowredis.runtime.process import THIS
 from tests.integrations.celery_worker import (
@@ -167,11 +167,11 @@ def test_the_broker_takes_tasks_whose_ids_are_snowflakes(fleet: Any, own_server:
 
 @pytest.fixture
 def unconfigured(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(api, "_default", {})
-    monkeypatch.setattr(api, "_configured", {})
+    monkeypatch.setattr(connection, "_default", {})
+    monkeypatch.setattr(connection, "_configured", {})
     monkeypatch.setattr(THIS, "label", "")
     yield
-    api.close()
+    connection.close()
 
 
 @pytest.fixture
@@ -237,7 +237,7 @@ def test_without_task_ids_the_app_is_left_as_it_is(unconfigured: None) -> None:
     app = Celery(broker="memory://", set_as_current=False)
     integration.setup(app)
     assert "send_task" not in vars(app)
-    assert api._configured == {}
+    assert connection._configured == {}
 
 
 def test_a_setting_that_does_not_exist_is_refused(unconfigured: None) -> None:

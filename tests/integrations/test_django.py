@@ -257,10 +257,10 @@ def test_starting_django_claims_nothing_and_does_not_even_load_redis(project: Pr
         """
         import sys, threading
         from shop.models import Order
-        from snowredis import api
-        assert not api._default and threading.active_count() == 1
+        from snowredis import connection
+        assert not connection._default and threading.active_count() == 1
         assert "redis" not in sys.modules
-        assert api._configured == {"url": "redis://127.0.0.1:1", "pool": "x"}, api._configured
+        assert connection._configured == {"url": "redis://127.0.0.1:1", "pool": "x"}, connection._configured
         """,
         settings="SNOWREDIS = {'URL': 'redis://127.0.0.1:1', 'Pool': 'x'}",
     )
@@ -666,14 +666,14 @@ def test_override_settings_moves_the_next_id_to_another_pool(project: Project) -
         import snowredis
         from django.test import override_settings
         from shop.models import Tag
-        from snowredis import api
+        from snowredis import connection
         from snowredis.testing import memory_pool
         Tag.objects.create()
         with override_settings(SNOWREDIS={"url": memory_pool(), "pool": "other"}):
             Tag.objects.create()
-            assert api.default().pool == "other"
+            assert connection.default().pool == "other"
         Tag.objects.create()
-        assert api.default().pool == "shop"
+        assert connection.default().pool == "shop"
         """
     )
 

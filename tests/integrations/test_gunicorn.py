@@ -21,9 +21,9 @@ pytest.importorskip("gunicorn")
 
 from gunicorn.config import Config
 
-from snowredis import api
+from snowredis import connection
 from snowredis.integrations import gunicorn as hooks
-from snowredis.runtime import executor
+from snowredis.reclaim import reclaimer
 from tests.integrations.gunicorn_server import WORKERS, Gunicorn, create_pool, eventually, gunicorn
 from tests.support.programs import ROOT
 from tests.support.servers import RedisServer
@@ -315,7 +315,7 @@ def test_the_module_itself_is_a_configuration() -> None:
 
 def test_no_hook_raises(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     # every generator of this process would claim
-    monkeypatch.delattr(api, "claim_all")
+    monkeypatch.delattr(connection, "warm_up")
     for name in hooks.__all__:
         caplog.clear()
         arguments = (object(),) if name in ("on_exit", "post_worker_init") else (object(), object())
@@ -334,10 +334,12 @@ def test_gunicorn_ends_when_what_its_workers_left_is_given_back(monkeypatch: pyt
             started.append(subprocess.Popen([sys.executable, "-c", ""]))
         return started[-1] if rights else None
 
-    monkeypatch.setattr(executor, "start", start)
-    killed = SimpleNamespace(pid=0, snowredis_wills=SimpleNamespace(read=lambda: [{}]))
+    monkeypatch.setattr(reclaimer, "start", start)
+    killed = SimpleNamespace(pid=0, snowredis_crash_records=SimpleNamespace(read=lambda: [{}]))
     at_the_end = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    worker = SimpleNamespace(pid=at_the_end.pid, snowredis_wills=SimpleNamespace(read=lambda: [{}, {}]))
+    worker = SimpleNamespace(
+        pid=at_the_end.pid, snowredis_crash_records=SimpleNamespace(read=lambda: [{}, {}])
+    )
     hooks.child_exit(None, killed)
     at_the_end.kill()
     hooks.on_exit(SimpleNamespace(WORKERS={worker.pid: worker}))

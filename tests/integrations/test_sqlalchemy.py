@@ -30,7 +30,7 @@ from sqlalchemy.orm import (
 )
 
 import snowredis
-from snowredis import api
+from snowredis import connection
 from snowredis.integrations.sqlalchemy import SnowflakeId
 from snowredis.lease.model import PoolConfig
 from snowredis.runtime.generator import Generator
@@ -94,7 +94,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     snowredis.configure(url=memory_pool())
     yield made
     snowredis.close()
-    api._configured.clear()
+    connection._configured.clear()
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 
 import snowredis
 from snowredis import WorkerPool
-from snowredis.api import settings_from
+from snowredis.connection import settings_from
 from snowredis.core.layout import Layout
 from snowredis.errors import LayoutMismatch, PoolBroken, ServerUnidentified
 from snowredis.lease.model import PoolConfig, check_status
@@ -231,8 +231,8 @@ def test_a_client_that_trusts_redis_otherwise_is_refused(server: RedisServer, ot
 
 def test_what_a_killed_child_left_carries_the_pools_trust(server: RedisServer) -> None:
     """A crash record goes through JSON to the process that gives the lease back."""
-    from snowredis.runtime.executor import execute
-    from snowredis.runtime.will import address_of
+    from snowredis.reclaim.crash_record import address_of
+    from snowredis.reclaim.reclaimer import execute
 
     config = replace(SHORT, name=f"trust{fresh_hex()[-6:]}", durability="assured", guard_rollbacks=True)
     create(server, config)

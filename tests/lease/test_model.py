@@ -386,13 +386,13 @@ def test_a_client_of_another_kind_is_used_as_it_is() -> None:
 
 
 def test_only_a_client_that_was_made_here_is_closed() -> None:
-    class Counting(redis.Redis):
+    class HasCounts(redis.Redis):
         closed = 0
 
         def close(self) -> None:
             self.closed += 1
 
-    theirs = Counting()
+    theirs = HasCounts()
     RedisStore(theirs, PoolConfig(name="orders")).close()
     assert theirs.closed == 0
     ours = RedisStore.from_url("redis://host", PoolConfig(name="orders"))

@@ -10,9 +10,9 @@ from snowredis.core.layout import Layout
 from snowredis.errors import InvalidId
 from snowredis.lease.inspect import WorkerInfo
 from snowredis.monitor.chains import COPY, NEW_LIFE, ROLLED_BACK
+from snowredis.monitor.duplicate_causes import causes_of_twins
 from snowredis.monitor.events import Event, StreamState
 from snowredis.monitor.history import History, Past, who_held
-from snowredis.monitor.twins import causes_of_twins
 
 TTL, LEAD = 30_000, 2_500
 PAST = Past(TTL, LEAD, now_ms=10_000_000)

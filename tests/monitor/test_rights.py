@@ -71,11 +71,11 @@ def test_a_generator_claims_renews_and_releases_and_can_do_nothing_else(url_of: 
     url = url_of("generator")
     ids: Any = snowredis.connect(url, pool=POOL, ttl=3)
     ids.next_ids(10)
-    ids._keeper.renew("10,1,0,0,0")
+    ids._lease_manager.renew("10,1,0,0,0")
     assert ids.lease.renewals == 1
     ids.close()
     # create is what `snowredis pool create` runs
-    ids._keeper.store.create(time.time_ns() // 1_000_000)
+    ids._lease_manager.store.create(time.time_ns() // 1_000_000)
     for command in HARM:
         assert refused(url, *command), command
     # a pool of another name is none of its business
@@ -118,7 +118,7 @@ def test_whoever_looks_sees_everything_and_changes_nothing(
             assert main([*argv, "--url", url]) == 0, argv
         out, err = capsys.readouterr()
         assert err == ""
-        token = ids._keeper.held.token
+        token = ids._lease_manager.held.token
         assert token not in out
         assert main(["doctor", "--url", url]) == 1
         assert "scripts may not be run" in capsys.readouterr().out
@@ -145,7 +145,7 @@ def test_whoever_looks_sees_everything_and_changes_nothing(
 def test_nobody_finds_a_token_in_redis(url_of: Callable[[str], str], own_server: RedisServer) -> None:
     with snowredis.connect(own_server.url, pool=POOL, ttl=3) as ids:
         ids.next_id()
-        held: Any = ids._keeper.held
+        held: Any = ids._lease_manager.held
         client = own_server.client()
         everything = (
             f"{client.hgetall(KEY)} {client.xrange(f'{KEY}:events')} {client.zrange(f'{KEY}:leases', 0, -1)}"

@@ -20,11 +20,22 @@ MAY_IMPORT = {
     "core": {"errors"},
     "lease": {"errors", "core"},
     "embedded": {"errors", "lease.fake"},
-    "runtime": {"errors", "core", "lease"},
+    "runtime": {"errors", "core", "lease", "reclaim"},
+    "reclaim": {"errors", "core", "lease", "runtime"},
     "monitor": {"errors", "core", "lease", "embedded"},
-    "api": {"errors", "core", "lease", "embedded", "runtime", "testing"},
-    "testing": {"errors", "core", "lease", "embedded", "runtime", "api"},
-    "snowredis": {"errors", "core", "lease", "embedded", "runtime", "monitor", "api", "testing"},
+    "connection": {"errors", "core", "lease", "embedded", "runtime", "reclaim", "testing"},
+    "testing": {"errors", "core", "lease", "embedded", "runtime", "reclaim", "connection"},
+    "snowredis": {
+        "errors",
+        "core",
+        "lease",
+        "embedded",
+        "runtime",
+        "reclaim",
+        "monitor",
+        "connection",
+        "testing",
+    },
 }
 EVERYTHING = {*MAY_IMPORT}
 MAY_IMPORT |= {

@@ -49,7 +49,7 @@ def test_a_snippet_runs(snippet: str, tmp_path: Path) -> None:
 def test_every_setting_in_the_table_is_an_argument_of_connect_and_the_other_way_round() -> None:
     import inspect
 
-    from snowredis.api import connect
+    from snowredis.connection import connect
 
     table = README[README.index("| setting |") :].partition("\n\n")[0]
     told = set(re.findall(r"^\| `(\w+)`", table, re.MULTILINE))
@@ -68,7 +68,7 @@ def test_every_file_that_a_page_names_exists(page: str) -> None:
 def test_the_environment_says_what_connect_takes() -> None:
     import inspect
 
-    from snowredis.api import _VARIABLES, connect
+    from snowredis.connection import _VARIABLES, connect
 
     options = {option for option, _ in _VARIABLES.values()}
     assert options == set(inspect.signature(connect).parameters) - {"clock", "url"}

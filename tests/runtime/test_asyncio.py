@@ -15,7 +15,7 @@ import trio
 import uvloop
 
 import snowredis
-from snowredis import api
+from snowredis import connection
 from snowredis.errors import ConfigError, GeneratorClosed, PoolExhausted
 from snowredis.testing import ManualClock, memory_pool
 from tests.support.servers import RedisServer
@@ -191,7 +191,7 @@ def test_a_claim_that_is_cancelled_holds_nothing(server: RedisServer) -> None:
 
 
 def test_the_generator_of_the_process_has_coroutines_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "_configured", {"url": memory_pool()})
+    monkeypatch.setattr(connection, "_configured", {"url": memory_pool()})
 
     async def main() -> None:
         an_id = await snowredis.anext_id()

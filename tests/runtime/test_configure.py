@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import snowredis
-from snowredis import api
+from snowredis import connection
 from snowredis.errors import ConfigError
 from snowredis.testing import memory_pool
 
@@ -16,7 +16,7 @@ from snowredis.testing import memory_pool
 def unconfigured() -> Iterator[None]:
     yield
     snowredis.close()
-    api._configured.clear()
+    connection._configured.clear()
 
 
 def test_what_is_configured_is_used_before_variables(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,8 +24,8 @@ def test_what_is_configured_is_used_before_variables(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("SNOWREDIS_LABEL", "of-the-environment")
     snowredis.configure(url=memory_pool(), pool="of-the-code")
     assert snowredis.next_id() > 0
-    assert api.default().pool == "of-the-code"
-    assert api.default()._keeper._label == "of-the-environment"
+    assert connection.default().pool == "of-the-code"
+    assert connection.default()._lease_manager._label == "of-the-environment"
 
 
 def test_an_unknown_setting_is_refused_with_the_known_ones() -> None:

@@ -16,7 +16,7 @@ import pytest
 
 import snowredis
 from snowredis.core.layout import Layout
-from snowredis.runtime import window
+from snowredis.runtime import fast_path
 from snowredis.testing import ManualClock, memory_pool
 
 ROOT = Path(__file__).parents[2]
@@ -126,12 +126,12 @@ def test_the_public_method_is_the_one_in_c() -> None:
 
 def test_a_block_gives_what_a_range_gives() -> None:
     for low, stop, step in [(0, 0, 1), (5, 6, 1), (0, 100, 7), (3, 1 << 62, 1 << 55)]:
-        ids, expected = window.make_ids(low, stop, step), range(low, stop, step)
+        ids, expected = fast_path.make_ids(low, stop, step), range(low, stop, step)
         assert ids.__length_hint__() == len(expected)  # type: ignore[attr-defined]
         assert list(itertools.islice(ids, 5)) == list(expected[:5])
-        again = window.make_ids(low, stop, step)
+        again = fast_path.make_ids(low, stop, step)
         for number in (4, 0):
-            window.exhaust(ids)
+            fast_path.exhaust(ids)
             assert next(ids, None) is None
             # whatever was taken before: an iterator that is told where to go must not go back
             ids, _ = again, list(itertools.islice(again, number))
@@ -142,12 +142,13 @@ def test_a_block_gives_what_a_range_gives() -> None:
 @pytest.mark.parametrize("arguments", [(), (1, 2), (1, 2, 0), (-1, 2, 1), (1 << 70, 2, 1), ("1", 2, 3)])
 def test_a_block_of_nonsense_is_refused(arguments: Any) -> None:
     with pytest.raises((TypeError, ValueError, OverflowError)):
-        window.make_ids(*arguments)
+        fast_path.make_ids(*arguments)
 
 
 @only_c
 @pytest.mark.parametrize(
-    "block", [None, (), (1.0, 2.0, iter(()), True), ("1", 2.0, window.make_ids(0, 1, 1), True), [1, 2, 3, 4]]
+    "block",
+    [None, (), (1.0, 2.0, iter(()), True), ("1", 2.0, fast_path.make_ids(0, 1, 1), True), [1, 2, 3, 4]],
 )
 def test_a_window_takes_blocks_only(block: Any) -> None:
     ids = memory_pool().connect()
@@ -168,7 +169,7 @@ def test_only_what_is_current_is_superseded_and_its_ids_are_gone() -> None:
     old = ids._published
     read_already = old.block[2]
     marks = memoryview(bytearray(8)).cast("q")
-    new, late = (window.Published(window.SEALED, old.state, {}) for _ in range(2))
+    new, late = (fast_path.Published(fast_path.SEALED, old.state, {}) for _ in range(2))
     assert ids._supersede(old, new, marks, 0, 7)
     assert ids._published is new
     assert next(read_already, None) is None

@@ -19,7 +19,7 @@ from snowredis.errors import ClockSkewed, StoreUnavailable
 from snowredis.lease.memory_store import MemoryStore
 from snowredis.lease.model import PoolConfig
 from snowredis.monitor.pool import WorkerPool
-from snowredis.runtime import window
+from snowredis.runtime import fast_path
 from snowredis.runtime.fork import ForkGuard
 from snowredis.runtime.generator import Generator
 from snowredis.testing import ManualClock, MemoryPool
@@ -115,17 +115,17 @@ def test_a_child_that_is_forked_as_a_claim_gets_its_token_claims_with_another(
         """
         import os, sys
         import snowredis
-        from snowredis.runtime.keeper import Keeper
+        from snowredis.runtime.lease_manager import LeaseManager
         ids = snowredis.connect(sys.argv[1], pool=sys.argv[2], layout="game")
-        make, pids = Keeper._fresh_name, []
+        make, pids = LeaseManager._fresh_name, []
 
-        def make_and_fork(keeper):
-            name = make(keeper)
+        def make_and_fork(lease_manager):
+            name = make(lease_manager)
             if not pids:
                 pids.append(os.fork())
             return name
 
-        Keeper._fresh_name = make_and_fork
+        LeaseManager._fresh_name = make_and_fork
         made = [ids.next_id() for _ in range(10)]
         os.write(1, "".join(f"{an_id}\\n" for an_id in made).encode())
         if not pids[0]:
@@ -286,7 +286,7 @@ def test_a_claim_that_was_not_answered_is_not_repeated_after_a_suspension(when: 
     if when == "resume":
         # a handler suspended it in the middle of the claim, which went on afterwards
         ids.suspend()
-        ids._keeper._claim_token = "5a" * 16
+        ids._lease_manager._claim_token = "5a" * 16
     else:
         with pytest.raises(StoreUnavailable):
             ids.next_id()
@@ -313,7 +313,7 @@ def test_a_claim_that_is_answered_after_a_suspension_is_void() -> None:
         return answer
 
     store.claim = suspended_meanwhile  # type: ignore[method-assign]
-    answered_late = ids._keeper.claim(wait_ms=0)
+    answered_late = ids._lease_manager.claim(wait_ms=0)
     assert (answered_late.replaced, ids.lease) == (None, None)
     store.claim = claim  # type: ignore[method-assign]
     assert ids.next_id() > 0
@@ -326,8 +326,8 @@ def test_a_lease_that_was_used_is_never_given_back_as_unused(monkeypatch: pytest
     store = Unanswered(PoolConfig(name="used"), clock.server_time_ms)
     store.lossy = False
     ids = generator_on(store, clock)
-    keeper, release = ids._keeper, store.release
-    exclusively = keeper._exclusively
+    lease_manager, release = ids._lease_manager, store.release
+    exclusively = lease_manager._exclusively
 
     def away(request: Any, seen: Any) -> Any:
         raise StoreUnavailable(store.where, "away")
@@ -336,14 +336,14 @@ def test_a_lease_that_was_used_is_never_given_back_as_unused(monkeypatch: pytest
     def then_the_other_thread() -> Iterator[None]:
         with exclusively():
             yield
-        monkeypatch.setattr(keeper, "_exclusively", exclusively)
+        monkeypatch.setattr(lease_manager, "_exclusively", exclusively)
         ids.next_id()
         monkeypatch.setattr(store, "release", away)
         ids.suspend()
         monkeypatch.setattr(store, "release", release)
 
-    monkeypatch.setattr(keeper, "_exclusively", then_the_other_thread)
-    keeper.claim(wait_ms=0)
+    monkeypatch.setattr(lease_manager, "_exclusively", then_the_other_thread)
+    lease_manager.claim(wait_ms=0)
     assert store.releases == []
 
 
@@ -353,10 +353,10 @@ def test_a_lease_that_is_handed_over_in_a_handler_gets_no_block_from_the_frame_b
     store = MemoryStore(PoolConfig(name="over"), clock.server_time_ms)
     ids = generator_on(store, clock)
     ids.claim()
-    current, old = ids._published, ids._keeper.held
+    current, old = ids._published, ids._lease_manager.held
     assert old is not None
     ids._claim(wait_ms=0, instead_of=old.serial)
-    assert not ids._supersede(current, window.Published(window.SEALED, current.state, {}))
+    assert not ids._supersede(current, fast_path.Published(fast_path.SEALED, current.state, {}))
     assert ids.decode(ids.next_id()).worker != old.lease.worker
 
 
@@ -369,7 +369,7 @@ def test_a_generator_that_was_dropped_says_that_its_whole_reservation_may_be_use
     ids.next_id()
     assert ids.lease is not None
     until_ms = ids.lease.until_ms
-    ids._keeper.abandon()
+    ids._lease_manager.abandon()
     assert [request.marks_ms for request in store.releases] == [(until_ms,) * 4]
 
 

@@ -243,7 +243,7 @@ def test_the_environment_configures_the_generator_of_the_process(
         first = snowredis.next_id()
         assert first < snowredis.next_ids(3)[0]
         import sys
-        from snowredis.api import default
+        from snowredis.connection import default
         assert snowredis.WorkerPool(sys.argv[1], sys.argv[2]).workers()[0].label == "from the environment"
         snowredis.close()
         assert snowredis.next_id() > first
@@ -261,7 +261,7 @@ def test_the_environment_configures_the_generator_of_the_process(
     ],
 )
 def test_a_wrong_variable_is_named(variable: str, value: str, said: str) -> None:
-    from snowredis.api import settings_from
+    from snowredis.connection import settings_from
 
     with pytest.raises(snowredis.ConfigError, match=said):
         settings_from({variable: value})

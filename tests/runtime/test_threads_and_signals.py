@@ -14,7 +14,7 @@ import pytest
 
 import snowredis
 from snowredis.lease.model import PoolConfig
-from snowredis.runtime import window
+from snowredis.runtime import fast_path
 from snowredis.runtime.generator import Generator
 from snowredis.testing import memory_pool
 from tests.support.programs import run
@@ -25,11 +25,11 @@ from tests.support.servers import RedisServer
 def ids(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A generator on the system's clock; "locked" is what free-threaded builds use without the C file."""
     locked = request.param == "locked"
-    monkeypatch.setattr(window, "FREE_THREADED", locked)
+    monkeypatch.setattr(fast_path, "FREE_THREADED", locked)
 
     class Locked(Generator):
         __slots__ = ()
-        next_id = window.make_next_id(time.time, locked=True)
+        next_id = fast_path.make_next_id(time.time, locked=True)
         if snowredis.IMPLEMENTATION == "c":
             _block = property(lambda self: self._published.block)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from snowredis.core.layout import Layout
-from snowredis.runtime.keeper import Held
+from snowredis.runtime.lease_manager import HeldLease
 from tests.simulation.world import START_US, World
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class Checker:
 
     # --- reservations ------------------------------------------------------------------------------
 
-    def believe(self, process: Process, held: Held) -> None:
+    def believe(self, process: Process, held: HeldLease) -> None:
         """A process was told that it holds this."""
         lease = held.lease
         claim = self.claims.get((held.token, lease.worker))
@@ -166,7 +166,7 @@ class Checker:
             if max(first, first_2) < min(end, end_2):
                 yield lane, max(first, first_2), min(end, end_2)
 
-    def released(self, held: Held, marks_ms: tuple[int, ...] | None) -> None:
+    def released(self, held: HeldLease, marks_ms: tuple[int, ...] | None) -> None:
         """A holder sealed itself and says what it used: the rest is not its own any more."""
         claim = self.claims.get((held.token, held.lease.worker))
         # the last is what the slower of two clones tries: nothing is given back
@@ -187,7 +187,7 @@ class Checker:
         )
         claim.ends = tuple(ends)
 
-    def cloned(self, held: Held | None, claim_token: str) -> None:
+    def cloned(self, held: HeldLease | None, claim_token: str) -> None:
         """A process was doubled while it held this, or was claiming."""
         if claim_token:
             self._shared_tokens.add(claim_token)

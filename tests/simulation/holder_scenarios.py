@@ -48,9 +48,9 @@ def a_claim_that_arrives_again(off: str | None) -> Stage:
     stage.make(one)
     stage.beat(one)
     two = stage.process()
-    held = one.keeper.held
+    held = one.lease_manager.held
     assert held is not None
-    two.keeper._claim_token = held.token
+    two.lease_manager._claim_token = held.token
     stage.make(two, one)
     return stage
 
@@ -61,9 +61,9 @@ def a_claim_that_two_clones_repeat(off: str | None) -> Stage:
     stage = Stage(off=off).with_pool()
     one, two = stage.process(), stage.process()
     stage.make(one)
-    held = one.keeper.held
+    held = one.lease_manager.held
     assert held is not None
-    two.keeper._claim_token = held.token
+    two.lease_manager._claim_token = held.token
     stage.wait(2_000)
     stage.make(two)
     stage.wait(1_000)
@@ -77,7 +77,7 @@ def a_clone_of_a_claim_that_is_repeated_when_its_lease_is_over(off: str | None) 
     """Ticks of 1 ms. One copy was granted the claim and sent a renewal whose answer is lost; the other claims later."""
     stage = Stage(off=off, tick_ms=1).with_pool()
     one, two = stage.process(), stage.process()
-    two.keeper._claim_token = one.keeper._claim_token = "c1" * 16
+    two.lease_manager._claim_token = one.lease_manager._claim_token = "c1" * 16
     stage.do(one, lambda process: process.generator.claim())
     network = stage.network
     network.answered = lambda server, name, reply: setattr(network, "loss", 1.0)

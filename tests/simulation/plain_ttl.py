@@ -113,7 +113,7 @@ class PlainProcess(Process):
     def __init__(self, sim: Simulation, host: Host, config: PoolConfig | None = None) -> None:
         self._bare(sim, host, config or sim.config)
         self.generator: Any = PlainGenerator(self)
-        self.keeper: Any = _Never()
+        self.lease_manager: Any = _Never()
 
     def new_locks(self) -> None:
         """There are none."""

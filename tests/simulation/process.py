@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from snowredis.errors import SnowredisError, StoreUnavailable
 from snowredis.lease.model import PoolConfig
 from snowredis.lease.scripts import Script
+from snowredis.reclaim.crash_record import CrashRecords
 from snowredis.runtime.exit import EXIT
+from snowredis.runtime.fast_path import Published
 from snowredis.runtime.generator import Generator
-from snowredis.runtime.will import Wills
-from snowredis.runtime.window import Published
 from tests.simulation.checker import Claim
 from tests.simulation.stand_ins import Host, SimClock, SimGuard, SimKeeper, SimStore
 from tests.simulation.world import SimLock, TaskKilled
@@ -37,10 +37,10 @@ AT_ONCE_US = 1_000_000
 class Process:
     """One process. Its tasks are started by run()."""
 
-    keeper_class: type[SimKeeper] = SimKeeper
+    lease_manager_class: type[SimKeeper] = SimKeeper
     guard_class: type[SimGuard] = SimGuard
     # the memory that its parent reads when it is dead
-    crash_records: Wills | None = None
+    crash_records: CrashRecords | None = None
 
     def __init__(self, sim: Simulation, host: Host, config: PoolConfig | None = None) -> None:
         self._bare(sim, host, config or sim.config)
@@ -52,13 +52,15 @@ class Process:
             **sim.options,
         )
         EXIT._members.discard(generator)
-        keeper = self.keeper_class(self.store, self.clock, self.name, self.random_bytes, self.guard)
-        keeper.process = self
-        generator._keeper = keeper
-        self.generator, self.keeper = generator, keeper
+        lease_manager = self.lease_manager_class(
+            self.store, self.clock, self.name, self.random_bytes, self.guard
+        )
+        lease_manager.process = self
+        generator._lease_manager = lease_manager
+        self.generator, self.lease_manager = generator, lease_manager
         self.new_locks()
         if sim.parents_reclaim:
-            self.crash_records = Wills()
+            self.crash_records = CrashRecords()
             self.crash_records.adopt()
 
     def _bare(self, sim: Simulation, host: Host, config: PoolConfig) -> None:
@@ -91,7 +93,7 @@ class Process:
 
     def new_locks(self) -> None:
         self.generator._lock = SimLock(self.world, self.interrupted)  # type: ignore[assignment]
-        self.keeper._lock = SimLock(self.world)  # type: ignore[assignment]
+        self.lease_manager._lock = SimLock(self.world)  # type: ignore[assignment]
 
     def ask(self, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> list[str]:
         if self.unborn is not None:
@@ -144,7 +146,7 @@ class Process:
     def _beat(self) -> None:
         world = self.world
         # the heartbeat starts with the first claim
-        while self.keeper.held is None:
+        while self.lease_manager.held is None:
             world.sleep(200_000)
         delay_s = self.generator._beat_after_s()
         while not self.generator.closed:
@@ -215,7 +217,7 @@ class Process:
         The child makes the same call from the same state at the same time, and is one from then on.
         None where another thread is in the middle of something: a copy would not do the same.
         """
-        if self.generator._lock.owner is not None or self.keeper._lock.owner is not None:  # type: ignore[attr-defined]
+        if self.generator._lock.owner is not None or self.lease_manager._lock.owner is not None:  # type: ignore[attr-defined]
             return None
         child = self._copy(self.host)
 
@@ -249,13 +251,13 @@ class Process:
         """
         child = self._copy(Host(f"{self.host.name}+", self.host.offset_us))
         # calls under way are not copied, they end without a trace
-        child.keeper._busy = None
+        child.lease_manager._busy = None
         child.new_locks()
         child.claims = list(self.claims)
         if alike:
             child.entropy = copy.copy(self.entropy)
         if not suspended:
-            self.sim.checker.cloned(self.keeper.held, self.keeper._claim_token)
+            self.sim.checker.cloned(self.lease_manager.held, self.lease_manager._claim_token)
         return child
 
     def _copy(self, host: Host) -> Process:
@@ -272,16 +274,16 @@ class Process:
         if alive is self.guard.alive:
             ids, alive = copy.copy(ids), child.guard.alive
         twin._supersede(None, Published((start_s, end_s, ids, alive), state, {}))
-        child.keeper = keeper = object.__new__(type(self.keeper))
-        keeper.__dict__.update(self.keeper.__dict__)
-        keeper.process, keeper.will = child, None
-        owned: tuple[Any, ...] = (keeper, twin)
+        child.lease_manager = lease_manager = object.__new__(type(self.lease_manager))
+        lease_manager.__dict__.update(self.lease_manager.__dict__)
+        lease_manager.process, lease_manager.crash_record = child, None
+        owned: tuple[Any, ...] = (lease_manager, twin)
         for thing in owned:
             thing._clock, thing._guard = child.clock, child.guard
             thing._random_bytes = child.random_bytes
             thing._lock = thing._lock.copy(parent, me, child.interrupted if thing is twin else None)
-        keeper._store, twin._keeper = child.store, keeper
-        keeper._serials = copy.copy(keeper._serials)
+        lease_manager._store, twin._lease_manager = child.store, lease_manager
+        lease_manager._serials = copy.copy(lease_manager._serials)
         twin._random = copy.copy(self.generator._random)
         child.guard.watch(twin)
         return child

@@ -12,7 +12,7 @@ from snowredis.core.presets import resolve_layout
 from snowredis.errors import SnowredisError, StoreUnavailable
 from snowredis.lease.model import Answer, PoolConfig, ReleaseRequest, Seen
 from snowredis.lease.scripts import Script
-from snowredis.runtime import executor
+from snowredis.reclaim import reclaimer
 from tests.simulation.stand_ins import Host, SimStore
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Reclaimer:
         return self.sim.network.call(self, script.name, script.source, keys, args)
 
     def run(self) -> None:
-        """What executor.execute() does, with a store of the simulation."""
+        """What reclaimer.execute() does, with a store of the simulation."""
         settings = self._record["store"]["config"]
         config = PoolConfig(
             **settings | {"layout": resolve_layout(settings["layout"]), "share": tuple(settings["share"])}
@@ -46,14 +46,14 @@ class Reclaimer:
         with contextlib.suppress(SnowredisError):
             while True:
                 try:
-                    given_back = executor._release(store, self._record)
+                    given_back = reclaimer._release(store, self._record)
                 except StoreUnavailable:
                     if self.world.now_us > until_us:
                         return
                 else:
                     self.sim.fired["reclaim"] += given_back is not None
                     return
-                self.world.sleep(round(executor.RETRY_S * 1e6))
+                self.world.sleep(round(reclaimer.RETRY_S * 1e6))
 
 
 class ReclaimerStore(SimStore):
@@ -78,7 +78,7 @@ def reclaim_from(sim: Simulation, dead: Process) -> None:
 
 
 class _SimulatedTime:
-    """In the place of the module: executor.py reads the wall clock itself."""
+    """In the place of the module: reclaimer.py reads the wall clock itself."""
 
     def __init__(self, sim: Simulation) -> None:
         self._sim = sim
@@ -89,5 +89,5 @@ class _SimulatedTime:
 
 @contextlib.contextmanager
 def simulated_time(sim: Simulation) -> Iterator[None]:
-    with mock.patch.object(executor, "time", _SimulatedTime(sim)):
+    with mock.patch.object(reclaimer, "time", _SimulatedTime(sim)):
         yield

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from snowredis.runtime.generator import Generator
-from snowredis.runtime.keeper import Claimed, Held
+from snowredis.runtime.lease_manager import Claimed, HeldLease
 from tests.simulation.process import Process
 from tests.simulation.stand_ins import SimGuard, SimKeeper
 
@@ -31,7 +31,7 @@ class HostPidKeeper(SimKeeper):
 class EndlessKeeper(SimKeeper):
     """A lease without an end: the holder goes on until it is told that it lost it."""
 
-    def _hold(self, held: Held) -> bool:
+    def _hold(self, held: HeldLease) -> bool:
         kept = super()._hold(held)
         self._held = replace(held, lease=replace(held.lease, until=1 << 40))
         return kept
@@ -62,9 +62,9 @@ class TimelessGuard(SimGuard):
 
 def _release_without_sealing(generator: Generator) -> None:
     """R7 off: what was used is read and said while another thread may be making an id."""
-    held = generator._keeper.held
+    held = generator._lease_manager.held
     if held is not None:
-        generator._keeper.release(held, generator._marks(held), generator._stats())
+        generator._lease_manager.release(held, generator._marks(held), generator._stats())
 
 
 class Unruly:
@@ -79,7 +79,7 @@ class Rule:
 
     # script ("common" for all), fragment, what stands there instead
     edits: tuple[tuple[str, str, str], ...] = ()
-    keeper: type[SimKeeper] = SimKeeper
+    lease_manager: type[SimKeeper] = SimKeeper
     guard: type[SimGuard] = SimGuard
     methods: tuple[tuple[str, Any], ...] = ()
 
@@ -108,7 +108,7 @@ _OVERDUE = "local function overdue(r) return durability == 'none' and r.lease_en
 
 RULES: dict[str, Rule] = {
     "mark": Rule((("claim", _MARK, "lanes[i] = math.max(before and before.lanes[i] or 0, least)"),)),
-    "end of the reservation": Rule(keeper=EndlessKeeper),
+    "end of the reservation": Rule(lease_manager=EndlessKeeper),
     "R1 index": Rule((("claim", _INDEX, "if false then"),)),
     "R1 adopted records": Rule((("claim", _COUNTED, "while false do"),)),
     "R2 cap": Rule((("common", "local capped = math.min(caller_ms, now + lead)", "local capped = caller_ms"),)),
@@ -125,7 +125,7 @@ RULES: dict[str, Rule] = {
     "R5 replayed claim": Rule((("claim", "and #r.tip == FIRST_TIP and r.lease_end > now", ""),)),
     "R5 chain of each answer": Rule((("claim", "r.renewed, r.tip = now, first_tip", "r.renewed = now"),)),
     "R5 chain of each grant": Rule((("claim", "tip = first_tip, ['until']", "tip = '000000000000', ['until']"),)),
-    "R6 fresh tokens": Rule(keeper=HostPidKeeper),
+    "R6 fresh tokens": Rule(lease_manager=HostPidKeeper),
     "R7 seal": Rule(methods=(("_give_back", _release_without_sealing),)),
     "R7 holder": Rule((("release", _HOLDER, "if not r then"),)),
     "R8 hook": Rule(guard=DeafGuard),
@@ -157,7 +157,7 @@ def switch_off(sim: Simulation, name: str) -> None:
         return source
 
     class Ruled(Process):
-        keeper_class = rule.keeper
+        lease_manager_class = rule.lease_manager
         guard_class = rule.guard
 
         def new_locks(self) -> None:

@@ -1,4 +1,4 @@
-"""What a simulated process is given in place of the real clock, store, fork guard and keeper."""
+"""What a simulated process is given in place of the real clock, store, fork guard and lease_manager."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from snowredis.lease.model import PoolConfig
 from snowredis.lease.scripts import Script, ScriptStore
+from snowredis.reclaim.crash_record import address_of
 from snowredis.runtime.fork import ForkGuard
-from snowredis.runtime.keeper import Held, Keeper
-from snowredis.runtime.will import address_of
+from snowredis.runtime.lease_manager import HeldLease, LeaseManager
 from tests.simulation.world import START_US
 
 if TYPE_CHECKING:
@@ -97,28 +97,28 @@ class SimGuard(ForkGuard):
         self._process.new_locks()
 
 
-class SimKeeper(Keeper):
+class SimKeeper(LeaseManager):
     """Tells the checker what is believed."""
 
     process: Process | None = None
 
-    def _hold(self, held: Held) -> bool:
+    def _hold(self, held: HeldLease) -> bool:
         kept = super()._hold(held)
         if kept and self.process is not None:
             self.process.sim.checker.believe(self.process, held)
         return kept
 
-    def release(self, held: Held, marks_ms: tuple[int, ...] | None, stats: str = "0,0,0,0,0") -> None:
+    def release(self, held: HeldLease, marks_ms: tuple[int, ...] | None, stats: str = "0,0,0,0,0") -> None:
         assert self.process is not None
         self.process.sim.checker.released(held, marks_ms)
         super().release(held, marks_ms, stats)
 
-    def _begin_will(self) -> None:
+    def _begin_crash_record(self) -> None:
         records = self.process.crash_records if self.process is not None else None
-        if self.will is None and records is not None:
+        if self.crash_record is None and records is not None:
             settings = address_of(SimpleNamespace(urls=["simulated"], config=self._config))
             self._common_right = {"store": settings, "lanes": self._config.layout.namespaces}
-            self.will = records.new_will()
+            self.crash_record = records.new_record()
 
     def _who(self) -> str:
         assert self.process is not None

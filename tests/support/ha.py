@@ -18,7 +18,7 @@ import redis
 import snowredis
 from snowredis.core.layout import Layout
 from snowredis.runtime.generator import Generator
-from snowredis.runtime.keeper import Lease
+from snowredis.runtime.lease_manager import Lease
 from tests.support import waiting
 from tests.support.servers import PROGRAM
 

@@ -225,7 +225,7 @@ def test_what_the_pool_looks_like_is_told_without_tokens(server: RedisServer, po
     with snowredis.connect(server.url, pool=pool_name, label="shop") as ids:
         ids.next_id()
         assert ids.lease is not None
-        secrets = (ids.lease.token_hash, ids._keeper.held.token if ids._keeper.held else "none")
+        secrets = (ids.lease.token_hash, ids._lease_manager.held.token if ids._lease_manager.held else "none")
         with client_of(create_app(server.url, pools=[pool_name])) as client:
             answers = [
                 client.get(path) for path in ("/workers", "/pool", "/events", f"/whois/{ids.next_id()}")

@@ -1,7 +1,7 @@
 """`demo`: a fleet on a Redis of its own, one process killed, one clock set back, every id checked.
 
-    show.py    the command: server, fleet, story, display, verdict; and leaving nothing behind
-    story.py   what happens, in order
+    show.py    the command: server, fleet, scenario, display, verdict; and leaving nothing behind
+    scenario.py   what happens, in order
     fleet.py   the processes
     worker.py  one process, run on its own
     view.py    how it looks

@@ -1,4 +1,4 @@
-"""`demo`: put server, fleet, story and display together, check what was made, and leave nothing behind."""
+"""`demo`: put server, fleet, scenario and display together, check what was made, and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from snowredis import embedded
 from snowredis.cli.demo.check import Recorded, Verdict, check
 from snowredis.cli.demo.fleet import Fleet
-from snowredis.cli.demo.story import Look, Plan, Story
-from snowredis.cli.demo.view import frame, status, story_lines, verdict_lines
-from snowredis.cli.exits import ExitCode, ended_like_ctrl_c, uninterrupted
+from snowredis.cli.demo.scenario import Look, Plan, Scenario
+from snowredis.cli.demo.view import frame, log_lines, status, verdict_lines
+from snowredis.cli.exit_codes import ExitCode, ended_like_ctrl_c, uninterrupted
 from snowredis.cli.live import can_be_live, display
 from snowredis.cli.output import plain, write
 from snowredis.core.layout import Layout
@@ -44,14 +44,14 @@ def run(seconds: float, workers: int, *, plain: bool) -> int:
         config = PoolConfig(name=_POOL, ttl_ms=round(plan.ttl_s * 1000))
         pool.create(config, time.time_ns() // 1_000_000)
         with _fleet(server, plan) as fleet:
-            story = Story(fleet, plan, began_s, _look(pool))
-            verdict = _live(story, pool, server) if live else _plain(story, pool, server)
+            scenario = Scenario(fleet, plan, began_s, _look(pool))
+            verdict = _live(scenario, pool, server) if live else _plain(scenario, pool, server)
             if live:
                 # the live display is gone by now; this stays
                 write([[("snowredis demo", "strong"), (f"  on its own {server.kind}", "dim")], []])
-                write(story_lines(story))
-            write([[], *verdict_lines(story, verdict)])
-    return ExitCode.OK if verdict.good and not story.failed else ExitCode.ERROR
+                write(log_lines(scenario))
+            write([[], *verdict_lines(scenario, verdict)])
+    return ExitCode.OK if verdict.good and not scenario.failed else ExitCode.ERROR
 
 
 @contextlib.contextmanager
@@ -77,43 +77,43 @@ def _fleet(server: Server, plan: Plan) -> Iterator[Fleet]:
             fleet.end()
 
 
-def _live(story: Story, pool: WorkerPool, server: Server) -> Verdict:
+def _live(scenario: Scenario, pool: WorkerPool, server: Server) -> Verdict:
     with display() as draw:
 
         def show(note: str) -> None:
-            draw(lambda width, height: frame(story, server.kind, note, width, height))
+            draw(lambda width, height: frame(scenario, server.kind, note, width, height))
 
-        _play(story, pool, lambda: show("Ctrl-C ends it and cleans up"))
+        _play(scenario, pool, lambda: show("Ctrl-C ends it and cleans up"))
         show("checking every id …")
-        return _checked(story)
+        return _checked(scenario)
 
 
-def _plain(story: Story, pool: WorkerPool, server: Server) -> Verdict:
+def _plain(scenario: Scenario, pool: WorkerPool, server: Server) -> Verdict:
     print(f"snowredis demo on its own {server.kind}", flush=True)
     told, next_status_s = 0, 0.0
 
     def show() -> None:
         nonlocal told, next_status_s
-        for line in story_lines(story)[told:]:
+        for line in log_lines(scenario)[told:]:
             print(plain(line), flush=True)
             told += 1
-        now_s = story.now_s
-        if story.making_s[0] and now_s >= next_status_s:
-            next_status_s = now_s + story.plan.seconds / _STATUSES
-            print(status(story), flush=True)
+        now_s = scenario.now_s
+        if scenario.making_s[0] and now_s >= next_status_s:
+            next_status_s = now_s + scenario.plan.seconds / _STATUSES
+            print(status(scenario), flush=True)
 
-    _play(story, pool, show)
-    print(f"{story.now_s:6.1f} s  checking every id", flush=True)
-    return _checked(story)
+    _play(scenario, pool, show)
+    print(f"{scenario.now_s:6.1f} s  checking every id", flush=True)
+    return _checked(scenario)
 
 
-def _play(story: Story, pool: WorkerPool, show: Callable[[], None]) -> None:
+def _play(scenario: Scenario, pool: WorkerPool, show: Callable[[], None]) -> None:
     going_on = True
     while going_on:
-        reports = story.fleet.hear(_FRAME_S)
-        for member in story.fleet.members:
-            member.count(story.now_s)
-        going_on = story.go_on(reports, _look(pool))
+        reports = scenario.fleet.hear(_FRAME_S)
+        for member in scenario.fleet.members:
+            member.count(scenario.now_s)
+        going_on = scenario.step(reports, _look(pool))
         show()
 
 
@@ -122,9 +122,9 @@ def _look(pool: WorkerPool) -> Look:
     return Look(time.monotonic(), pool.info(), {worker.worker: worker for worker in workers})
 
 
-def _checked(story: Story) -> Verdict:
+def _checked(scenario: Scenario) -> Verdict:
     files = [
         Recorded(f"pid {member.pid}", member.path, frozenset(member.workers))
-        for member in story.fleet.members
+        for member in scenario.fleet.members
     ]
     return check(files, Layout())

@@ -4,50 +4,50 @@ from __future__ import annotations
 
 from snowredis.cli.demo.check import Verdict
 from snowredis.cli.demo.fleet import Member
-from snowredis.cli.demo.story import Look, Story
+from snowredis.cli.demo.scenario import Look, Scenario
 from snowredis.cli.output import Cell, Column, Line, duration, encodable, offset, pairs, printable, table
 
-# lines of the story that are to be seen whatever the fleet's size; less where the terminal is lower than usual
+# lines of the scenario that are to be seen whatever the fleet's size; less where the terminal is lower than usual
 _LEAST_STORY, _LOW_STORY, _LOW_HEIGHT = 8, 4, 24
 
 
-def frame(story: Story, server: str, note: str, width: int, height: int) -> list[Line]:
+def frame(scenario: Scenario, server: str, note: str, width: int, height: int) -> list[Line]:
     """All there is to see, in *height* lines."""
-    members = _in_order(story.fleet.members)
-    lines = [*_head(story, server), []]
+    members = _in_order(scenario.fleet.members)
+    lines = [*_head(scenario, server), []]
     # besides: the table's head, an empty line, and the note with one above it
     room = max(1, height - len(lines) - 4 - (_LOW_STORY if height < _LOW_HEIGHT else _LEAST_STORY))
     shown = members if len(members) <= room else members[: max(1, room - 1)]
-    lines += _table(story, shown, width)
+    lines += _table(scenario, shown, width)
     if len(shown) < len(members):
         lines.append([(f"… and {len(members) - len(shown)} more", "dim")])
     lines.append([])
     rest = height - len(lines) - 2
-    lines += story_lines(story)[-rest:] if rest > 0 else []
+    lines += log_lines(scenario)[-rest:] if rest > 0 else []
     lines += [[]] * (height - len(lines) - 1)
     return [*lines, [(note, "dim")]]
 
 
-def story_lines(story: Story) -> list[Line]:
-    return [[(f"{told.at_s:6.1f} s  ", "dim"), (told.text, told.style)] for told in story.lines]
+def log_lines(scenario: Scenario) -> list[Line]:
+    return [[(f"{told.at_s:6.1f} s  ", "dim"), (told.text, told.style)] for told in scenario.lines]
 
 
-def status(story: Story) -> str:
+def status(scenario: Scenario) -> str:
     """The fleet in a short line."""
-    running = sum(member.running for member in story.fleet.members)
-    made, rate = _totals(story)
-    info = story.look.info
+    running = sum(member.running for member in scenario.fleet.members)
+    made, rate = _totals(scenario)
+    info = scenario.look.info
     return (
-        f"{story.now_s:6.1f} s    {running} processes, {info.used} worker ids leased, "
+        f"{scenario.now_s:6.1f} s    {running} processes, {info.used} worker ids leased, "
         f"{made:,} ids, {rate:,} a second"
     )
 
 
-def verdict_lines(story: Story, verdict: Verdict) -> list[Line]:
+def verdict_lines(scenario: Scenario, verdict: Verdict) -> list[Line]:
     """What came out, for people."""
-    since_s, until_s = story.making_s
+    since_s, until_s = scenario.making_s
     rate = round(verdict.ids / (until_s - since_s)) if until_s > since_s else 0
-    members = story.fleet.members
+    members = scenario.fleet.members
     held = {worker for member in members for worker in member.workers}
     rows: list[tuple[str, str | Line]] = [
         (
@@ -70,21 +70,21 @@ def _count(number: int, what: str) -> Line:
     return [(f"{number:,}", "bad" if number else "good"), (f"  {what}", "dim")]
 
 
-def _head(story: Story, server: str) -> list[Line]:
-    made, rate = _totals(story)
-    info = story.look.info
+def _head(scenario: Scenario, server: str) -> list[Line]:
+    made, rate = _totals(scenario)
+    info = scenario.look.info
     return [
         [("snowredis demo", "strong"), (f"  on its own {server}", "dim")],
         [
-            (f"{story.now_s:.1f} s", "strong"),
-            (f" of {story.plan.seconds:g} s   ", "dim"),
+            (f"{scenario.now_s:.1f} s", "strong"),
+            (f" of {scenario.plan.seconds:g} s   ", "dim"),
             (f"{info.used} worker ids leased   {made:,} ids   {rate:,} ids/s", ""),
         ],
     ]
 
 
-def _totals(story: Story) -> tuple[int, int]:
-    members = story.fleet.members
+def _totals(scenario: Scenario) -> tuple[int, int]:
+    members = scenario.fleet.members
     return sum(member.made for member in members), sum(member.rate() for member in members if member.running)
 
 
@@ -96,7 +96,7 @@ def _in_order(members: list[Member]) -> list[Member]:
 # --- the table -------------------------------------------------------------------------------------
 
 
-def _table(story: Story, members: list[Member], width: int) -> list[Line]:
+def _table(scenario: Scenario, members: list[Member], width: int) -> list[Line]:
     # what the columns of the wide form take, gaps included
     wide = width >= 106
     bar = 16 if wide else 8
@@ -111,12 +111,12 @@ def _table(story: Story, members: list[Member], width: int) -> list[Line]:
         Column("ids/s", right=True, least=6),
         Column("ids", right=True, least=10 if wide else 9),
     ]
-    rows = [_row(story, member, bar) for member in members]
+    rows = [_row(scenario, member, bar) for member in members]
     return table(columns, rows, width, gap=2 if wide else 1)
 
 
-def _row(story: Story, member: Member, bar: int) -> list[Cell]:
-    look = story.look
+def _row(scenario: Scenario, member: Member, bar: int) -> list[Cell]:
+    look = scenario.look
     record = look.of(member)
     alive = member.running and record is not None and record.alive
     state, style = _state(member, record is not None)
@@ -129,7 +129,7 @@ def _row(story: Story, member: Member, bar: int) -> list[Cell]:
         ("-" if member.worker is None else str(member.worker), "strong" if member.running else "dim"),
         (str(member.pid), quiet),
         (state, style),
-        _lease(story, look, member, bar),
+        _lease(scenario, look, member, bar),
         (beat, quiet),
         (clock, "warn" if clock.startswith("-") and len(clock) > 6 else quiet),
         (str(member.namespace), "note" if member.namespace else quiet),
@@ -148,16 +148,16 @@ def _state(member: Member, has_record: bool) -> tuple[str, str]:
     return ("alive", "good") if member.workers and has_record else ("starting", "dim")
 
 
-def _lease(story: Story, look: Look, member: Member, bar: int) -> Cell:
+def _lease(scenario: Scenario, look: Look, member: Member, bar: int) -> Cell:
     """What is left, as a bar and in seconds."""
     left_ms = look.lease_left_ms(member)
     if not left_ms:
         taken = any(
             other.worker == member.worker and other.running and other is not member
-            for other in story.fleet.members
+            for other in scenario.fleet.members
         )
         return ("" if member.worker is None else "taken over" if taken else "free"), "dim"
-    part = min(1.0, left_ms / 1000 / story.plan.ttl_s)
+    part = min(1.0, left_ms / 1000 / scenario.plan.ttl_s)
     full = ("━" if encodable("━") else "=") * round(part * bar)
     style = "bad" if member.killed else "good" if part > 0.5 else "warn"
     return f"{full:<{bar}} {duration(left_ms)}", style

@@ -18,7 +18,7 @@ from typing import Any
 from django.conf import settings
 from django.core import checks, mail
 
-from snowredis.api import END_WARNING_MS, connect, settings_from
+from snowredis.connection import END_WARNING_MS, connect, settings_from
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import ConfigError, LayoutMismatch, PoolNotFound, SnowredisError
 from snowredis.integrations.django.apps import django_settings

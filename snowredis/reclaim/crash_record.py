@@ -1,4 +1,4 @@
-"""A will: what a parent process needs to give a killed child's lease back, in memory that both share.
+"""A crash record: what a parent process needs to give a killed child's lease back, in memory that both share.
 
 A process that was killed cannot release its lease, and nobody else knows what it used: its worker id
 would be of no use until the reservation has passed. So a child of a server such as gunicorn writes down,
@@ -7,7 +7,7 @@ tick's ids are published, how far that lane is used. The kernel keeps the page w
 
 The child writes in such an order that whatever it was doing when it died, what can be read is valid and
 on the safe side. The parent reads only when it has reaped the child, so that nothing is made any more, and
-hands it to executor.py.
+hands it to reclaimer.py.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ UNKNOWN_WORKER = -1
 HEADER_BYTES = 8
 MARKS_BYTES = LANES * 8
 TEXT_BYTES = 1532
-WILL_BYTES = HEADER_BYTES + 2 * TEXT_BYTES + 2 * MARKS_BYTES
+RECORD_BYTES = HEADER_BYTES + 2 * TEXT_BYTES + 2 * MARKS_BYTES
 
 
-class Will:
+class CrashRecord:
     """One generator's part of the page, in the child. One writer at a time: whoever talks to the store.
 
     A process that this child forks shares the page, too, and may be in the middle of any of these methods: it
@@ -48,8 +48,8 @@ class Will:
 
     __slots__ = ("_header", "_page", "_row", "_rows", "_texts", "_turn", "_wills")
 
-    def __init__(self, wills: Wills, page: memoryview) -> None:
-        self._wills, self._page = wills, page
+    def __init__(self, crash_records: CrashRecords, page: memoryview) -> None:
+        self._wills, self._page = crash_records, page
         self._header = page[:HEADER_BYTES].cast("q")
         self._texts = [page[HEADER_BYTES + i * TEXT_BYTES :][:TEXT_BYTES] for i in (0, 1)]
         marks = page[HEADER_BYTES + 2 * TEXT_BYTES :].cast("q")
@@ -68,7 +68,8 @@ class Will:
         text = json.dumps(right | {"row": row}).encode()
         if len(text) > TEXT_BYTES:
             log.debug(
-                "a will of %d bytes does not fit; the lease ends by its ttl if we are killed", len(text)
+                "a crash record of %d bytes does not fit; the lease ends by its ttl if we are killed",
+                len(text),
             )
             self.clear()
             return None
@@ -116,13 +117,13 @@ class Will:
         return found | {"marks_ms": tuple(self._rows[found["row"]][: found["lanes"]])}
 
 
-class Wills:
+class CrashRecords:
     """The page of one child: made by the parent before the fork, written by the child, read when it is dead."""
 
     def __init__(self) -> None:
-        self._map = mmap.mmap(-1, GENERATORS * WILL_BYTES)
+        self._map = mmap.mmap(-1, GENERATORS * RECORD_BYTES)
         view = memoryview(self._map)
-        self._parts = [view[i * WILL_BYTES :][:WILL_BYTES] for i in range(GENERATORS)]
+        self._parts = [view[i * RECORD_BYTES :][:RECORD_BYTES] for i in range(GENERATORS)]
         self._writer_pid = 0
         self.free: list[memoryview] = []
 
@@ -131,12 +132,12 @@ class Wills:
         self._writer_pid = os.getpid()
         self.free = list(self._parts)
 
-    def new_will(self) -> Will | None:
+    def new_record(self) -> CrashRecord | None:
         """A part for one generator; None if there is none left, or this process is not the one that adopted."""
         if self._writer_pid != os.getpid():
             return None
         try:
-            return Will(self, self.free.pop())
+            return CrashRecord(self, self.free.pop())
         except IndexError:
             return None
 
@@ -144,15 +145,15 @@ class Wills:
         """In the parent, when the child is dead: what it held, for the executor. Never raises; nothing is left here."""
         rights = []
         for part in self._parts:
-            will = Will(self, part)
+            record = CrashRecord(self, part)
             try:
-                right = will.right
+                right = record.right
             except (ValueError, LookupError, TypeError):
                 log.exception("could not read what a killed process held; its lease ends by its ttl")
                 right = None
             if right is not None:
                 rights.append(right)
-            will.clear()
+            record.clear()
         return rights
 
 

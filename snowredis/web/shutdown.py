@@ -12,7 +12,7 @@ from typing import Any
 
 
 @contextlib.contextmanager
-def told_of_the_end(tell: Callable[[], None]) -> Iterator[None]:
+def on_shutdown_signal(tell: Callable[[], None]) -> Iterator[None]:
     """Call *tell* in this loop at SIGTERM or SIGINT, before the server's own handler."""
     loop = asyncio.get_running_loop()
     before: dict[signal.Signals, Any] = {}

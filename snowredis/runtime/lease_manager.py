@@ -29,11 +29,11 @@ from snowredis.lease.model import (
     check_status,
     owner_text,
 )
+from snowredis.reclaim.crash_record import UNKNOWN_WORKER, CrashRecord, address_of
 from snowredis.runtime.clock import Clock
 from snowredis.runtime.counts import Counts
 from snowredis.runtime.fork import ForkGuard
 from snowredis.runtime.process import THIS
-from snowredis.runtime.will import UNKNOWN_WORKER, Will, address_of
 
 log = logging.getLogger("snowredis")
 log.addHandler(logging.NullHandler())
@@ -69,8 +69,8 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """A lease with what must stay secret and what only the keeper needs.
+class HeldLease:
+    """A lease with what must stay secret and what only the lease_manager needs.
 
     Attributes:
         serial: counts the claims of this process, and of those that it was forked from.
@@ -89,13 +89,13 @@ class Held:
 
 
 class Claimed(NamedTuple):
-    """What Keeper.claim() did."""
+    """What LeaseManager.claim() did."""
 
     settling_ms: int = 0
-    replaced: Held | None = None
+    replaced: HeldLease | None = None
 
 
-class Keeper:
+class LeaseManager:
     """One per generator.
 
     A signal handler may fork, or suspend the generator, in the middle of every method here; the rest of the method
@@ -118,7 +118,7 @@ class Keeper:
         self._busy: Any = None
         self._serials = itertools.count(1)
         self._oldest = 0
-        self._held: Held | None = None
+        self._held: HeldLease | None = None
         # whether a worker id may be claimed: not while suspended, and not after the end
         self.accepting = True
         # the serial and the token of a claim that was not answered yet
@@ -127,7 +127,7 @@ class Keeper:
         self._common_right: dict[str, Any] = {}
         self.counts = Counts()
         # where it is written down for the parent, if that wants to know
-        self.will: Will | None = None
+        self.crash_record: CrashRecord | None = None
         self.seen = Seen()
         # of the newest answer: the floor, and the Redis clock against ours
         self.floor_ms = 0
@@ -144,7 +144,7 @@ class Keeper:
         return self._store
 
     @property
-    def held(self) -> Held | None:
+    def held(self) -> HeldLease | None:
         """The lease that ids may be made of."""
         held = self._held
         return held if held is not None and held.serial >= self._oldest else None
@@ -159,7 +159,7 @@ class Keeper:
     def _claim_token(self, token: str) -> None:
         self._asked = (self._oldest, token)
 
-    def _hold(self, held: Held) -> bool:
+    def _hold(self, held: HeldLease) -> bool:
         """Make *held* the lease that ids may be made of, unless it is void by now; whether it was not."""
         if held.serial < self._oldest:
             return False
@@ -169,9 +169,9 @@ class Keeper:
     def after_fork(self) -> None:
         """In the child: nothing of the parent's lease is left, and no lock is held."""
         self._oldest = next(self._serials)
-        will, self.will = self.will, None
-        if will is not None:
-            will.forget()
+        record, self.crash_record = self.crash_record, None
+        if record is not None:
+            record.forget()
         self._lock = threading.RLock()
         self._held = None
         self._claim_token = self._owner = ""
@@ -285,7 +285,7 @@ class Keeper:
             # the token was answered, so it is never sent again: a copy of this process may have it, too
             self._claim_token = ""
             if answer.status != "ok" and replaced is None:
-                self._clear_will()
+                self._clear_crash_record()
             self._learn(answer, asked_ms)
             if answer.status == "settling":
                 return Claimed(settling_ms=max(1, int(answer.rest[0])))
@@ -296,7 +296,7 @@ class Keeper:
             self._renewed_at_s = self._clock.monotonic()
             self.lost_worker = None
             # before anybody can make an id with it
-            marks = self._write_will(fresh, NOTHING_MADE, fresh=True)
+            marks = self._write_crash_record(fresh, NOTHING_MADE, fresh=True)
             kept = self._hold(replace(fresh, marks=marks))
             self.counts.claims += 1
         if not kept:
@@ -306,7 +306,7 @@ class Keeper:
         log.info("pool %s: claimed worker id %d", self._config.name, fresh.lease.worker)
         return Claimed(replaced=replaced)
 
-    def _granted(self, answer: Answer, token: str, serial: int, generation: int) -> Held:
+    def _granted(self, answer: Answer, token: str, serial: int, generation: int) -> HeldLease:
         layout = self._config.layout
         until_ms, lanes_ms = int(answer.rest[1]), tuple(map(int, answer.rest[2].split(",")))
         lease = Lease(
@@ -319,38 +319,38 @@ class Keeper:
             incarnation=answer.incarnation,
             renewals=0,
         )
-        return Held(serial, token, answer.rest[3], "", lanes_ms, lease, generation)
+        return HeldLease(serial, token, answer.rest[3], "", lanes_ms, lease, generation)
 
-    def _write_will(self, held: Held, stats: str, *, fresh: bool = False) -> memoryview | None:
+    def _write_crash_record(self, held: HeldLease, stats: str, *, fresh: bool = False) -> memoryview | None:
         if fresh:
-            self._begin_will()
-        will = self.will
+            self._begin_crash_record()
+        record = self.crash_record
         # of a lease that could not be written down at first, nobody noted what was used since
-        if will is None or (held.marks is None and not fresh):
+        if record is None or (held.marks is None and not fresh):
             return None
         right = {"worker": held.lease.worker, "token": held.token, "tip": held.tip, "sent": held.sent}
-        return will.write(self._common_right | right | {"stats": stats}, fresh=fresh)
+        return record.write(self._common_right | right | {"stats": stats}, fresh=fresh)
 
     def _intend(self, token: str) -> None:
         """Note that a claim is under way: whoever is killed before the answer may have a worker id all the same."""
-        self._begin_will()
-        will = self.will
-        if will is not None:
+        self._begin_crash_record()
+        record = self.crash_record
+        if record is not None:
             right = {"worker": UNKNOWN_WORKER, "token": token, "owner": self._who(), "stats": NOTHING_MADE}
-            will.write(self._common_right | right, fresh=True)
+            record.write(self._common_right | right, fresh=True)
 
-    def _begin_will(self) -> None:
+    def _begin_crash_record(self) -> None:
         # only with a fresh lease: of another, nobody noted down what was used before
-        if self.will is None and THIS.wills is not None:
+        if self.crash_record is None and THIS.crash_records is not None:
             address = address_of(self._store)
             if address is not None:
                 self._common_right = {"store": address, "lanes": self._config.layout.namespaces}
-                self.will = THIS.wills.new_will()
+                self.crash_record = THIS.crash_records.new_record()
 
-    def _clear_will(self) -> None:
-        will = self.will
-        if will is not None:
-            will.clear()
+    def _clear_crash_record(self) -> None:
+        record = self.crash_record
+        if record is not None:
+            record.clear()
 
     def _fresh_name(self) -> str:
         """128 random bits, hex, for a claim or a renewal.
@@ -370,7 +370,7 @@ class Keeper:
             return ask()
 
     def renew(self, stats: str) -> bool:
-        """Extend the lease by one ttl from now.
+        """RenewLease the lease by one ttl from now.
 
         Returns:
             False when the lease turned out to be lost (``held`` is None then), or there is none.
@@ -384,7 +384,7 @@ class Keeper:
                 return False
             if not held.sent:
                 held = replace(held, sent=self._fresh_name())
-                self._write_will(held, stats)
+                self._write_crash_record(held, stats)
                 self._hold(held)
             asked_ms = self._now_ms()
             request = RenewRequest(
@@ -436,7 +436,7 @@ class Keeper:
             )
             self._renewed_at_s = self._clock.monotonic()
             held = replace(held, tip=held.sent, sent="", lease=lease)
-            self._write_will(held, stats)
+            self._write_crash_record(held, stats)
             self._hold(held)
             if answer.rest[1] == "1":
                 log.warning(
@@ -444,11 +444,11 @@ class Keeper:
                 )
             return True
 
-    def _lose(self, held: Held, why: str) -> None:
+    def _lose(self, held: HeldLease, why: str) -> None:
         now = self._held
         if now is not None and now.serial == held.serial:
             self._held = None
-        self._clear_will()
+        self._clear_crash_record()
         self.counts.leases_lost += 1
         self.lost_worker = held.lease.worker
         log.warning("pool %s: lost worker id %d: %s", self._config.name, held.lease.worker, why)
@@ -494,12 +494,12 @@ class Keeper:
 
     def close(self) -> None:
         """The lease is given back, or cannot be; nothing is claimed any more."""
-        will, self.will = self.will, None
-        if will is not None:
-            will.give_up()
+        record, self.crash_record = self.crash_record, None
+        if record is not None:
+            record.give_up()
         self._store.close()
 
-    def detach(self) -> Held | None:
+    def detach(self) -> HeldLease | None:
         """Take the lease away from whoever makes ids with it, so that it can be released.
 
         None if there is none, or if this very thread is in the middle of a conversation with the store: whoever
@@ -514,7 +514,7 @@ class Keeper:
         except StoreUnavailable:
             return None
 
-    def release(self, held: Held, marks_ms: tuple[int, ...] | None, stats: str = NOTHING_MADE) -> None:
+    def release(self, held: HeldLease, marks_ms: tuple[int, ...] | None, stats: str = NOTHING_MADE) -> None:
         """Give *held*, detached or replaced before, back. Blocks for one round trip; never raises."""
         try:
             with self._exclusively():
@@ -537,7 +537,7 @@ class Keeper:
                 )
                 self._learn(self._store.release(request, self.seen), asked_ms)
                 if self._held is None:
-                    self._clear_will()
+                    self._clear_crash_record()
             log.info("pool %s: released worker id %d", self._config.name, held.lease.worker)
         except Exception as error:  # noqa: BLE001 - whoever stops is not to be stopped by it
             log.warning(

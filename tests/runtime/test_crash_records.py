@@ -16,10 +16,10 @@ import pytest
 
 import snowredis
 from snowredis.core.layout import Layout
-from snowredis.runtime import executor
+from snowredis.reclaim import reclaimer
+from snowredis.reclaim.crash_record import GENERATORS, CrashRecords
 from snowredis.runtime.clock import StepClock
 from snowredis.runtime.process import THIS
-from snowredis.runtime.will import GENERATORS, Wills
 from tests.support.pools import new_pool
 from tests.support.programs import FORKS_WITH_THREADS
 from tests.support.servers import RedisServer
@@ -30,20 +30,20 @@ ONE_WORKER = Layout(timestamp_bits=41, backup_bits=2, worker_bits=0, sequence_bi
 
 
 class Child:
-    """A forked process that adopts *wills* and then does what it is told, until it is killed.
+    """A forked process that adopts *crash_records* and then does what it is told, until it is killed.
 
     Attributes:
         numbers: 64-bit numbers that both see.
     """
 
-    def __init__(self, wills: Wills, work: Callable[[memoryview], object]) -> None:
-        self.wills = wills
+    def __init__(self, crash_records: CrashRecords, work: Callable[[memoryview], object]) -> None:
+        self.crash_records = crash_records
         self.numbers = memoryview(mmap.mmap(-1, 4096)).cast("q")
         self.pid = os.fork()
         if not self.pid:
             try:
-                wills.adopt()
-                THIS.wills = wills
+                crash_records.adopt()
+                THIS.crash_records = crash_records
                 work(self.numbers)
             except BaseException:  # noqa: BLE001 - shown, and the child ends in any case
                 traceback.print_exc()
@@ -64,7 +64,7 @@ class Child:
 
 @contextlib.contextmanager
 def child(work: Callable[[memoryview], object]) -> Iterator[Child]:
-    running = Child(Wills(), work)
+    running = Child(CrashRecords(), work)
     try:
         yield running
     finally:
@@ -112,9 +112,9 @@ def test_the_only_worker_id_is_of_use_again_at_once_and_repeats_nothing(
             dying.kill()
             assert dying.numbers[0] > last
             last = dying.numbers[0]
-            (right,) = dying.wills.read()
+            (right,) = dying.crash_records.read()
             assert right["marks_ms"][0] >= ONE_WORKER.decode(last).timestamp_ms + 1
-            executor.execute(right)
+            reclaimer.execute(right)
     with connect(url) as heir:
         assert heir.next_id() > last
 
@@ -134,7 +134,7 @@ def test_a_namespace_that_was_used_is_given_back_with_its_own_mark(url: str) -> 
     with child(step_back) as dying:
         dying.wait_for(2, 1)
         dying.kill()
-        (right,) = dying.wills.read()
+        (right,) = dying.crash_records.read()
         first, second = (ONE_WORKER.decode(an_id) for an_id in dying.numbers[:2])
         assert first.backup != second.backup
         assert right["marks_ms"][first.backup] == first.timestamp_ms + 1
@@ -156,8 +156,8 @@ def test_renewals_are_noted_so_that_the_tip_is_right(url: str) -> None:
     with child(renew) as dying:
         dying.wait_for(0, 1)
         dying.kill()
-        for right in dying.wills.read():
-            executor.execute(right)
+        for right in dying.crash_records.read():
+            reclaimer.execute(right)
         assert snowredis.WorkerPool(url, "killed").workers() == []
 
 
@@ -176,8 +176,8 @@ def test_nothing_is_left_of_a_generator_that_was_closed(url: str) -> None:
     with child(close_one) as dying:
         dying.wait_for(0, 1)
         dying.kill()
-        assert len(dying.wills.read()) == 1
-        assert dying.wills.read() == []
+        assert len(dying.crash_records.read()) == 1
+        assert dying.crash_records.read() == []
 
 
 def test_more_generators_than_there_is_room_for_go_without(url: str) -> None:
@@ -191,7 +191,7 @@ def test_more_generators_than_there_is_room_for_go_without(url: str) -> None:
     with child(make_many) as dying:
         dying.wait_for(0, GENERATORS + 2)
         dying.kill()
-        assert len(dying.wills.read()) == GENERATORS
+        assert len(dying.crash_records.read()) == GENERATORS
 
 
 def test_a_childs_own_child_writes_nothing_down(url: str) -> None:
@@ -211,7 +211,7 @@ def test_a_childs_own_child_writes_nothing_down(url: str) -> None:
     with child(fork_again) as dying:
         dying.wait_for(3, 1)
         dying.kill()
-        (right,) = dying.wills.read()
+        (right,) = dying.crash_records.read()
         assert right["worker"] == Layout().decode(dying.numbers[0]).worker != dying.numbers[2]
 
 
@@ -221,11 +221,11 @@ def test_a_will_is_of_no_use_for_a_lease_that_somebody_else_has_by_now(url: str)
     with child(make_ids(url)) as dying:
         dying.wait_for(1, 1)
         dying.kill()
-        (right,) = dying.wills.read()
-        executor.execute(right)
+        (right,) = dying.crash_records.read()
+        reclaimer.execute(right)
         with connect(url) as heir:
             before = heir.claim()
-            executor.execute(right)
+            reclaimer.execute(right)
             assert heir.beat() > 0
             assert heir.lease is not None
             assert heir.lease.token_hash == before.token_hash
@@ -237,21 +237,21 @@ def test_the_executor_runs_as_a_process_of_its_own(url: str) -> None:
     with child(make_ids(url, layout=Layout())) as dying:
         dying.wait_for(1, 1)
         dying.kill()
-        process = executor.start(dying.wills.read())
+        process = reclaimer.start(dying.crash_records.read())
         assert process is not None
         assert process.wait(20) == 0
         assert snowredis.WorkerPool(url, "killed").workers() == []
-    assert executor.start([]) is None
+    assert reclaimer.start([]) is None
 
 
 def test_a_damaged_page_is_no_reason_to_stop(caplog: pytest.LogCaptureFixture) -> None:
-    wills = Wills()
-    wills.adopt()
-    will = wills.new_will()
-    assert will is not None
-    will.write({"lanes": 4, "worker": 1}, fresh=True)
-    will._texts[will._turn][:4] = b"\xff\xfe{["
-    assert wills.read() == []
+    crash_records = CrashRecords()
+    crash_records.adopt()
+    record = crash_records.new_record()
+    assert record is not None
+    record.write({"lanes": 4, "worker": 1}, fresh=True)
+    record._texts[record._turn][:4] = b"\xff\xfe{["
+    assert crash_records.read() == []
     assert "could not read what a killed process held" in caplog.text
 
 
@@ -261,7 +261,7 @@ def test_a_claim_that_was_not_answered_is_given_back_too(url: str, answered: boo
 
     def die_in_the_claim(numbers: memoryview) -> None:
         ids = connect(url)
-        store = ids._keeper.store
+        store = ids._lease_manager.store
         claim = store.claim
 
         def interrupted(*arguments: Any) -> Any:
@@ -276,8 +276,8 @@ def test_a_claim_that_was_not_answered_is_given_back_too(url: str, answered: boo
     with child(die_in_the_claim) as dying:
         dying.wait_for(0, 1)
         dying.kill()
-        (right,) = dying.wills.read()
-        executor.execute(right)
+        (right,) = dying.crash_records.read()
+        reclaimer.execute(right)
     with connect(url) as heir:
         assert heir.next_id() > 0
 
@@ -296,4 +296,4 @@ def test_a_claim_that_is_refused_leaves_nothing_to_give_back(url: str) -> None:
         with child(be_refused) as dying:
             dying.wait_for(0, 1)
             dying.kill()
-            assert dying.wills.read() == []
+            assert dying.crash_records.read() == []

@@ -1,6 +1,6 @@
 """Give the leases of killed processes back, in a process of its own.
 
-A server's main process hands over what wills say and goes on: it imports no Redis client, which its
+A server's main process hands over what crash_records say and goes on: it imports no Redis client, which its
 workers would inherit before gevent has patched what that is made of, and it waits for no Redis.
 """
 
@@ -19,18 +19,18 @@ from typing import Any
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import SnowredisError, StoreUnavailable
 from snowredis.lease.model import ClaimRequest, PoolConfig, ReleaseRequest, Seen, Store
-from snowredis.runtime.will import UNKNOWN_WORKER
+from snowredis.reclaim.crash_record import UNKNOWN_WORKER
 
 log = logging.getLogger("snowredis")
 
 # a Redis that is away is asked again so often, for one ttl at most: then the lease is over by itself
 RETRY_S = 0.5
 # imports from where this process does: site-packages on PYTHONPATH would come before Python's own modules
-PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from snowredis.runtime.executor import main; main()"
+PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from snowredis.reclaim.reclaimer import main; main()"
 
 
 def start(rights: list[dict[str, Any]]) -> subprocess.Popen[bytes] | None:
-    """Have *rights*, which Wills.read() said, given back. None if there are none.
+    """Have *rights*, which CrashRecords.read() said, given back. None if there are none.
 
     Blocks:
         for some milliseconds, until the process is started. The caller may wait() for it, or reap it.
@@ -99,13 +99,15 @@ def _release(store: Store, right: dict[str, Any]) -> int | None:
 
 def open_store(urls: Sequence[str], config: PoolConfig) -> Store:
     """The store that a generator of these URLs had."""
-    from snowredis.lease.masters import Masters
     from snowredis.lease.redis_store import RedisStore
+    from snowredis.lease.sharded_store import ShardedStore
 
     if len(urls) == 1:
         return RedisStore.from_url(urls[0], config)
     shares = ((url, (i, len(urls))) for i, url in enumerate(urls))
-    return Masters([RedisStore.from_url(url, replace(config, share=share)) for url, share in shares], config)
+    return ShardedStore(
+        [RedisStore.from_url(url, replace(config, share=share)) for url, share in shares], config
+    )
 
 
 def main() -> None:

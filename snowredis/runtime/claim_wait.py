@@ -13,7 +13,7 @@ from snowredis.errors import (
     PoolExhausted,
     StoreUnavailable,
 )
-from snowredis.runtime.keeper import RETRY_S
+from snowredis.runtime.lease_manager import RETRY_S
 
 if TYPE_CHECKING:
     from snowredis.runtime.generator import Generator
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("snowredis")
 
 
-class Deadlines:
+class ClaimWait:
     """How long one call may wait for a worker id, and for its lanes to open."""
 
     def __init__(self, generator: Generator) -> None:
@@ -52,15 +52,15 @@ class Deadlines:
             if isinstance(error, PoolExhausted) and waited_s < ids._claim_timeout_s:
                 self._ask_again_after_s = waited_s + max(0.01, min(RETRY_S, error.next_expiry_ms / 1000))
                 return
-            if ids._keeper.lost_worker is not None:
-                raise LeaseLost(ids.pool, ids._keeper.lost_worker, str(error)) from error
+            if ids._lease_manager.lost_worker is not None:
+                raise LeaseLost(ids.pool, ids._lease_manager.lost_worker, str(error)) from error
             raise
         except ClockMovedBack as error:
             raise self._skewed(error.behind_ms, ids._longest_wait_ms) from error
         if not settling_ms:
             ids._start_heartbeat()
             return
-        self._tell(ids._keeper.floor_ms - ids._clock.time_ns() // 1_000_000)
+        self._tell(ids._lease_manager.floor_ms - ids._clock.time_ns() // 1_000_000)
         if waited_s > 2 * ids._config.floor_ms / 1000 + 1:
             raise LeaseExpired(ids.pool, -1, "Redis keeps losing its state")
         # the floor may be raised once more meanwhile, so look now and then; more often than what is guarded
@@ -76,9 +76,9 @@ class Deadlines:
             raise self._skewed(int(ms), limit_ms)
         self._waited_s()
         self._tell(ms)
-        held = ids._keeper.held
+        held = ids._lease_manager.held
         # without a heartbeat thread the reservation has to keep up with the wait
-        if held is not None and not ids._clock.background and not ids._keeper.just_renewed():
+        if held is not None and not ids._clock.background and not ids._lease_manager.just_renewed():
             ids._renew_in_need()
         ids._sleep(ms / 1000)
 

@@ -166,7 +166,7 @@ def _masters(urls: Sequence[Any], config: PoolConfig, **options: Any) -> Store:
         raise ConfigError("there is no server in the list of URLs. Name one at least.")
     if len(urls) == 1:
         return _server(urls[0], config, **options)
-    from snowredis.lease.masters import Masters
+    from snowredis.lease.sharded_store import ShardedStore
 
     count = len(urls)
     servers: list[RedisStore | MemoryStore] = []
@@ -182,7 +182,7 @@ def _masters(urls: Sequence[Any], config: PoolConfig, **options: Any) -> Store:
                 f"the list of URLs names {twin.where} twice, and independent servers have worker ids of their own "
                 "each. Name each server once."
             )
-    return Masters(servers, config)
+    return ShardedStore(servers, config)
 
 
 def _server(url: Any, config: PoolConfig, *, min_replicas: Any) -> RedisStore | MemoryStore:
@@ -232,7 +232,7 @@ def _check_end(layout: Layout, now_ms: int) -> None:
 # --- the generator of this process -----------------------------------------------------------------
 
 
-def number_or_all(text: str) -> int | str:
+def parse_min_replicas(text: str) -> int | str:
     """Of replicas."""
     return text if text == "all" else int(text)
 
@@ -248,7 +248,7 @@ _VARIABLES: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "SNOWREDIS_FAILOVER_SLACK": ("failover_slack", float),
     "SNOWREDIS_DURABILITY": ("durability", str),
     "SNOWREDIS_GUARD_ROLLBACKS": ("guard_rollbacks", bool),
-    "SNOWREDIS_MIN_REPLICAS": ("min_replicas", number_or_all),
+    "SNOWREDIS_MIN_REPLICAS": ("min_replicas", parse_min_replicas),
     "SNOWREDIS_LABEL": ("label", str),
     "SNOWREDIS_CLOCK_POLICY": ("clock_policy", str),
     "SNOWREDIS_CLOCK_TOLERANCE_MS": ("clock_tolerance_ms", int),
@@ -380,7 +380,7 @@ async def _adefault() -> Generator:
     return generator if generator is not None else await in_thread(default)
 
 
-def claim_all(limit_s: float) -> None:
+def warm_up(limit_s: float) -> None:
     """Claim for every generator of this process, or for its own one if there is no other and it has settings.
 
     For a server that is about to take requests. Never raises: what fails now is tried again by the first id.
@@ -388,7 +388,7 @@ def claim_all(limit_s: float) -> None:
     Blocks:
         for *limit_s* at most; a claim that takes longer goes on in the background.
     """
-    thread = threading.Thread(target=_claim_all, name="snowredis-claim", daemon=True)
+    thread = threading.Thread(target=_warm_up, name="snowredis-claim", daemon=True)
     thread.start()
     thread.join(limit_s)
     if thread.is_alive():
@@ -397,7 +397,7 @@ def claim_all(limit_s: float) -> None:
         )
 
 
-def _claim_all() -> None:
+def _warm_up() -> None:
     living = [member for member in EXIT.members if isinstance(member, Generator) and not member.closed]
     try:
         if not living and (_configured or any(name.startswith("SNOWREDIS_") for name in os.environ)):

@@ -1,7 +1,7 @@
 """What happens in the demo, in order, and what is told of it.
 
 Each act waits for what it rests on, then does one thing and says what came of it: as it was seen, not
-as it was meant. Draws nothing; show.py calls go_on() again and again.
+as it was meant. Draws nothing; show.py calls step() again and again.
 """
 
 from __future__ import annotations
@@ -73,14 +73,14 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class LogLine:
     at_s: float
     text: str
     style: str = ""
 
 
 @dataclass(slots=True)
-class Story:
+class Scenario:
     """Makes things happen to *fleet*, and keeps what is told in ``lines``.
 
     Attributes:
@@ -93,7 +93,7 @@ class Story:
     plan: Plan
     began_s: float
     look: Look
-    lines: list[Told] = field(default_factory=list)
+    lines: list[LogLine] = field(default_factory=list)
     failed: bool = False
     making_s: tuple[float, float] = (0.0, 0.0)
     _acts: Iterator[None] = field(default_factory=lambda: iter(()))
@@ -106,9 +106,9 @@ class Story:
         return time.monotonic() - self.began_s
 
     def tell(self, text: str, style: str = "") -> None:
-        self.lines.append(Told(self.now_s, text, style))
+        self.lines.append(LogLine(self.now_s, text, style))
 
-    def go_on(self, reports: list[Report], look: Look) -> bool:
+    def step(self, reports: list[Report], look: Look) -> bool:
         """Do what is due; False when it is over."""
         self.look = look
         for member, word, text in reports:

@@ -1,8 +1,8 @@
-"""The fast path: the ids that are current, and when they are. Here in Python, and in _tick.c the same in C.
+"""The fast path: the ids that are current, and when they are. Here in Python, and in _fastpath.c the same in C.
 
 A *block* is one tick's ids, as an iterator, with the wall clock window in which they are current. Taking
 one is a look at the clock and one step of the iterator. Neither takes a lock (in Python, free-threaded
-builds do), and neither decides anything: block.py publishes blocks and seals them, by _supersede(), which
+builds do), and neither decides anything: id_allocator.py publishes blocks and seals them, by _supersede(), which
 is one step whatever comes in: a signal handler, another thread, a fork, a tracer.
 
 The one place that chooses: C where it was built, unless SNOWREDIS_PURE is set when this is imported.
@@ -36,7 +36,7 @@ class Published(NamedTuple):
 
     Attributes:
         block: read by the fast path.
-        state: of block.py.
+        state: of id_allocator.py.
         successor: the Published that came after this one, under the key "next"; filled in Python only.
     """
 
@@ -48,7 +48,7 @@ class Published(NamedTuple):
 def make_next_id(now: Callable[[], float], *, locked: bool) -> Callable[[Any], int]:
     """The public method, with its clock bound: an attribute look-up less a call."""
 
-    def next_id(self: Window) -> int:
+    def next_id(self: FastPath) -> int:
         """Make one id. Thread-safe, and safe in signal handlers and finalizers.
 
         Returns:
@@ -71,7 +71,7 @@ def make_next_id(now: Callable[[], float], *, locked: bool) -> Callable[[Any], i
                 return an_id
         return self._next_slow()
 
-    def next_id_locked(self: Window) -> int:
+    def next_id_locked(self: FastPath) -> int:
         with self._lock:
             start, end, ids, alive = self._block
             if start <= now() < end and alive:
@@ -86,7 +86,7 @@ def make_next_id(now: Callable[[], float], *, locked: bool) -> Callable[[Any], i
     return next_id_locked
 
 
-class PureWindow:
+class PureFastPath:
     """What a generator makes ids from."""
 
     __slots__ = ("_block", "_last")
@@ -203,18 +203,23 @@ make_ids: Callable[[int, int, int], Iterator[int]]
 exhaust: Callable[[Any], None]
 
 if TYPE_CHECKING:
-    Window = PureWindow
+    FastPath = PureFastPath
     IMPLEMENTATION = ""
     make_ids, exhaust = _pure_ids, _pure_exhaust
 else:
-    _tick = None
+    _fastpath = None
     if not os.environ.get("SNOWREDIS_PURE"):
         with contextlib.suppress(ImportError):
-            from snowredis.runtime import _tick
-    if _tick is None:
-        Window, IMPLEMENTATION, make_ids, exhaust = PureWindow, "python", _pure_ids, _pure_exhaust
+            from snowredis.runtime import _fastpath
+    if _fastpath is None:
+        FastPath, IMPLEMENTATION, make_ids, exhaust = PureFastPath, "python", _pure_ids, _pure_exhaust
     else:
-        Window, IMPLEMENTATION, make_ids, exhaust = _tick.Window, "c", _tick.Ids, _tick.Ids.exhaust
+        FastPath, IMPLEMENTATION, make_ids, exhaust = (
+            _fastpath.FastPath,
+            "c",
+            _fastpath.Ids,
+            _fastpath.Ids.exhaust,
+        )
 
 # never open, and nothing in it
 SEALED: Block = (1.0, 0.0, make_ids(0, 0, 1), False)

@@ -21,7 +21,7 @@ OPEN_PATHS = frozenset({"/", "/login", "/logout", "/static/page.css", "/static/i
 _WITH_BODY = ("/login", "/logout")
 
 
-class Door:
+class RequestGuard:
     """Of one process."""
 
     def __init__(self, token: str | None, hosts: Sequence[str], insecure: bool, limits: Limits) -> None:
@@ -115,7 +115,7 @@ class Door:
         if len(self._local) < 100:
             self._local.add(address)
 
-    def look_up(self) -> None:
+    def check_lookup_rate(self) -> None:
         """Raise Problem if Redis is asked too often."""
         if not self._lookups.take(time.monotonic()):
             raise Problem(

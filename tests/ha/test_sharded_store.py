@@ -14,7 +14,6 @@ import pytest
 import snowredis
 from snowredis.core.layout import Layout
 from snowredis.errors import ConfigError, LayoutMismatch, PoolExhausted, StoreUnavailable
-from snowredis.lease.masters import ASK_AGAIN_MS, Masters
 from snowredis.lease.memory_store import MemoryStore
 from snowredis.lease.model import (
     Answer,
@@ -25,6 +24,7 @@ from snowredis.lease.model import (
     Seen,
     check_status,
 )
+from snowredis.lease.sharded_store import ASK_AGAIN_MS, ShardedStore
 from snowredis.testing import ManualClock
 from tests.support.ha import FEW, Maker, Node, assert_no_id_twice, eventually, first_id
 from tests.support.holder import Holder
@@ -75,7 +75,7 @@ class Flaky(MemoryStore):
 class Stage:
     clock: ManualClock
     servers: list[Flaky]
-    masters: Masters
+    masters: ShardedStore
     # the server that a claim begins with
     first: list[int]
 
@@ -91,7 +91,7 @@ def stage(count: int = 2, config: PoolConfig = CONFIG, *, new: bool = True) -> S
     servers = [Flaky(replace(config, share=(i, count)), clock.server_time_ms, new=new) for i in range(count)]
     for server, name in zip(servers, "abc", strict=False):
         server.name = name
-    return Stage(clock, servers, Masters(servers, config, choose=lambda _: first[0]), first)
+    return Stage(clock, servers, ShardedStore(servers, config, choose=lambda _: first[0]), first)
 
 
 # --- shares ----------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ def test_stores_in_another_order_are_refused() -> None:
     servers = stage().servers
     for wrong in (servers[::-1], servers[:1], []):
         with pytest.raises(ConfigError, match="two or more"):
-            Masters(wrong, CONFIG)
+            ShardedStore(wrong, CONFIG)
 
 
 # --- claims ----------------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ def test_a_list_in_another_order_or_of_another_length_is_refused(places: list[in
                 # the same server, seen by a deployment that gives it another place
                 fresh.stored_signature = on.servers[place].stored_signature  # type: ignore[method-assign]
             servers.append(fresh)
-        theirs = Masters(servers, CONFIG, choose=lambda _, first=first: first)  # type: ignore[misc]
+        theirs = ShardedStore(servers, CONFIG, choose=lambda _, first=first: first)  # type: ignore[misc]
         with pytest.raises(LayoutMismatch, match="share="):
             Holder(theirs, on.clock.server_time_ms).claim()
 
@@ -260,7 +260,7 @@ def test_a_server_named_twice_is_refused() -> None:
 def test_a_list_of_one_is_that_one() -> None:
     with snowredis.connect([snowredis.testing.memory_pool()]) as ids:
         ids.next_id()
-        assert not ids._keeper.store.redundant
+        assert not ids._lease_manager.store.redundant
 
 
 def test_more_servers_than_worker_ids_are_refused() -> None:
@@ -488,7 +488,7 @@ def test_deployments_with_other_lists_are_refused(two: list[Node], new_pool: Cal
 
 
 def test_blanks_stand_between_the_servers_in_the_environment() -> None:
-    from snowredis.api import settings_from
+    from snowredis.connection import settings_from
 
     assert settings_from({"SNOWREDIS_URL": "redis://a:1 redis://b:2"})[0] == ["redis://a:1", "redis://b:2"]
     assert settings_from({"SNOWREDIS_URL": "unix:///a path/x.sock"})[0] == "unix:///a path/x.sock"

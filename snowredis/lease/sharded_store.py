@@ -7,7 +7,7 @@ the lease hold on each by itself. Whoever finds its own server away takes a work
 That rests on one list, in one order, in every process: see lease.list_check.
 
 Blocks as its servers do, one after the other; has no thread and no lock of its own. One caller
-at a time, as the lease keeper does it.
+at a time, as the lease lease_manager does it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SOON_MS = 1_000
 ASK_AGAIN_MS = 500
 
 
-class Masters:
+class ShardedStore:
     """A Store over independent servers.
 
     Args:

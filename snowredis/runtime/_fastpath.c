@@ -1,6 +1,6 @@
-/* The fast path of next_id(), in C: window.py's Window and the ids of one block.
+/* The fast path of next_id(), in C: fast_path.py's FastPath and the ids of one block.
  *
- * What it does is what window.py does in Python, line by line; block.py, which decides what comes next
+ * What it does is what fast_path.py does in Python, line by line; id_allocator.py, which decides what comes next
  * and publishes it, is the same for both. Nothing here waits, and nothing is decided here.
  *
  * Under the GIL no other code runs between two lines, but where a clock of tests is called. On
@@ -34,7 +34,7 @@ typedef struct {
     long long next, stop, step;
 } Ids;
 
-static PyTypeObject *IdsType, *WindowType;
+static PyTypeObject *IdsType, *FastPathType;
 static PyObject *next_slow_name;
 
 /* Take up to count ids; how many, and the first of them. */
@@ -163,13 +163,13 @@ static PyType_Slot ids_slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec ids_spec = {"snowredis.runtime._tick.Ids", sizeof(Ids), 0, Py_TPFLAGS_DEFAULT, ids_slots};
+static PyType_Spec ids_spec = {"snowredis.runtime._fastpath.Ids", sizeof(Ids), 0, Py_TPFLAGS_DEFAULT, ids_slots};
 
 /* --- the window in which a block is current ------------------------------------------------------------- */
 
 typedef struct {
     PyObject_HEAD
-    /* a Published of window.py, and what its block (start, end, ids, alive) says */
+    /* a Published of fast_path.py, and what its block (start, end, ids, alive) says */
     PyObject *published;
     Ids *ids;
     double start_s, end_s;
@@ -181,7 +181,7 @@ typedef struct {
     Py_buffer alive_view;
     /* the clock of tests; NULL for the system's */
     PyObject *now;
-} Window;
+} FastPath;
 
 static const unsigned char YES = 1, NO = 0;
 
@@ -192,7 +192,7 @@ to_ns(double seconds)
 }
 
 static void
-forget_alive(Window *window)
+forget_alive(FastPath *window)
 {
     PyObject *owner = window->alive_owner;
     window->alive = &NO;
@@ -206,7 +206,7 @@ forget_alive(Window *window)
 
 /* Find the byte behind alive, which is a ctypes object; anything else is asked whether it is true. */
 static void
-remember_alive(Window *window, PyObject *alive)
+remember_alive(FastPath *window, PyObject *alive)
 {
     if (window->alive_owner == alive)
         return;
@@ -226,7 +226,7 @@ remember_alive(Window *window, PyObject *alive)
 
 /* Whether this is no forked child that nobody told; -1 for an error. */
 static inline int
-is_alive(Window *window)
+is_alive(FastPath *window)
 {
     PyObject *owner;
     int alive;
@@ -244,7 +244,7 @@ window_get_published(PyObject *self, void *unused)
     PyObject *published;
     (void)unused;
     Py_BEGIN_CRITICAL_SECTION(self);
-    published = Py_XNewRef(((Window *)self)->published);
+    published = Py_XNewRef(((FastPath *)self)->published);
     Py_END_CRITICAL_SECTION();
     if (published == NULL)
         PyErr_SetString(PyExc_AttributeError, "_published");
@@ -252,7 +252,7 @@ window_get_published(PyObject *self, void *unused)
 }
 
 static int
-set_block(Window *window, PyObject *block)
+set_block(FastPath *window, PyObject *block)
 {
     PyObject *ids;
     double start_s, end_s;
@@ -281,7 +281,7 @@ set_block(Window *window, PyObject *block)
 /* The test and the stores of _supersede(), between which nothing comes in: 1, or 0 if old is not current; -1 for an error.
    What was current is left in *before, to be released when everything is in its place. */
 static int
-compare_and_set(Window *window, PyObject *old, PyObject *new, long long *mark, long long mark_ms, PyObject **before)
+compare_and_set(FastPath *window, PyObject *old, PyObject *new, long long *mark, long long mark_ms, PyObject **before)
 {
     Ids *emptied = window->ids;
     if (window->published != old)
@@ -327,7 +327,7 @@ window_supersede(PyObject *self, PyObject *args)
         mark = (long long *)view.buf + place;
     }
     Py_BEGIN_CRITICAL_SECTION(self);
-    replaced = compare_and_set((Window *)self, old == Py_None ? NULL : old, new, mark, mark_ms, &before);
+    replaced = compare_and_set((FastPath *)self, old == Py_None ? NULL : old, new, mark, mark_ms, &before);
     Py_END_CRITICAL_SECTION();
     if (marks != Py_None)
         PyBuffer_Release(&view);
@@ -337,7 +337,7 @@ window_supersede(PyObject *self, PyObject *args)
 
 /* 1 if the clock is within the window, and this is no child that nobody told; 0 if not; -1 for an error. */
 static inline int
-is_current(Window *window)
+is_current(FastPath *window)
 {
     if (window->now == NULL) {
         struct timespec time;
@@ -362,7 +362,7 @@ is_current(Window *window)
 
 /* Take one id of the current block: whether there was one, or -1 for an error. */
 static inline int
-take_current_one(Window *window, long long *id)
+take_current_one(FastPath *window, long long *id)
 {
     int taken;
     Py_BEGIN_CRITICAL_SECTION(window);
@@ -375,7 +375,7 @@ take_current_one(Window *window, long long *id)
 
 /* Take up to count ids of the current block, one step apart; how many, or -1 for an error. */
 static Py_ssize_t
-take_current(Window *window, Py_ssize_t count, long long *first, long long *step)
+take_current(FastPath *window, Py_ssize_t count, long long *first, long long *step)
 {
     Py_ssize_t taken;
     Py_BEGIN_CRITICAL_SECTION(window);
@@ -392,7 +392,7 @@ static PyObject *
 window_next_id(PyObject *self, PyObject *unused)
 {
     long long id;
-    int taken = take_current_one((Window *)self, &id);
+    int taken = take_current_one((FastPath *)self, &id);
     (void)unused;
     if (taken > 0)
         return PyLong_FromLongLong(id);
@@ -409,7 +409,7 @@ static PyObject *
 window_id_now(PyObject *self, PyObject *unused)
 {
     long long id;
-    int taken = take_current_one((Window *)self, &id);
+    int taken = take_current_one((FastPath *)self, &id);
     (void)unused;
     return taken < 0 ? NULL : PyLong_FromLongLong(taken ? id : 0);
 }
@@ -422,7 +422,7 @@ window_take_now(PyObject *self, PyObject *argument)
     PyObject *list;
     if (count == -1 && PyErr_Occurred())
         return NULL;
-    taken = take_current((Window *)self, count, &first, &step);
+    taken = take_current((FastPath *)self, count, &first, &step);
     if (taken < 0)
         return NULL;
     list = PyList_New(taken);
@@ -447,7 +447,7 @@ window_fill_now(PyObject *self, PyObject *argument)
     char *place;
     if (PyObject_GetBuffer(argument, &view, PyBUF_CONTIG) < 0)
         return NULL;
-    taken = take_current((Window *)self, view.len / 8, &first, &step);
+    taken = take_current((FastPath *)self, view.len / 8, &first, &step);
     place = view.buf;
     for (i = 0; i < taken; i++) {
         long long id = first + i * step;
@@ -460,7 +460,7 @@ window_fill_now(PyObject *self, PyObject *argument)
 static PyObject *
 window_use_clock(PyObject *self, PyObject *now)
 {
-    Window *window = (Window *)self;
+    FastPath *window = (FastPath *)self;
     PyObject *before = window->now;
     window->now = now == Py_None ? NULL : Py_NewRef(now);
     Py_XDECREF(before);
@@ -471,7 +471,7 @@ static PyObject *
 window_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
-    Window *window = (Window *)alloc(type, 0);
+    FastPath *window = (FastPath *)alloc(type, 0);
     (void)args;
     (void)kwargs;
     if (window == NULL)
@@ -486,7 +486,7 @@ window_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 static int
 window_traverse(PyObject *self, visitproc visit, void *arg)
 {
-    Window *window = (Window *)self;
+    FastPath *window = (FastPath *)self;
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(window->published);
     Py_VISIT(window->alive_owner);
@@ -497,7 +497,7 @@ window_traverse(PyObject *self, visitproc visit, void *arg)
 static int
 window_clear(PyObject *self)
 {
-    Window *window = (Window *)self;
+    FastPath *window = (FastPath *)self;
     /* closed before what it shows is dropped: whatever runs then finds no ids */
     window->start_ns = 1;
     window->end_ns = 0;
@@ -565,9 +565,9 @@ static PyType_Slot window_slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec window_spec = {
-    "snowredis.runtime._tick.Window",
-    sizeof(Window),
+static PyType_Spec fast_path_spec = {
+    "snowredis.runtime._fastpath.FastPath",
+    sizeof(FastPath),
     0,
     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
     window_slots,
@@ -575,8 +575,8 @@ static PyType_Spec window_spec = {
 
 static struct PyModuleDef module_def = {
     PyModuleDef_HEAD_INIT,
-    "snowredis.runtime._tick",
-    "The fast path of next_id(), in C. See window.py.",
+    "snowredis.runtime._fastpath",
+    "The fast path of next_id(), in C. See fast_path.py.",
     -1,
     NULL,
     NULL,
@@ -586,7 +586,7 @@ static struct PyModuleDef module_def = {
 };
 
 PyMODINIT_FUNC
-PyInit__tick(void)
+PyInit__fastpath(void)
 {
     PyObject *module = PyModule_Create(&module_def);
     if (module == NULL)
@@ -596,10 +596,10 @@ PyInit__tick(void)
 #endif
     next_slow_name = PyUnicode_InternFromString("_next_slow");
     IdsType = (PyTypeObject *)PyType_FromSpec(&ids_spec);
-    WindowType = (PyTypeObject *)PyType_FromSpec(&window_spec);
-    if (next_slow_name == NULL || IdsType == NULL || WindowType == NULL ||
+    FastPathType = (PyTypeObject *)PyType_FromSpec(&fast_path_spec);
+    if (next_slow_name == NULL || IdsType == NULL || FastPathType == NULL ||
         PyModule_AddObjectRef(module, "Ids", (PyObject *)IdsType) < 0 ||
-        PyModule_AddObjectRef(module, "Window", (PyObject *)WindowType) < 0) {
+        PyModule_AddObjectRef(module, "FastPath", (PyObject *)FastPathType) < 0) {
         Py_DECREF(module);
         return NULL;
     }

@@ -1,7 +1,7 @@
 """Make the ids of a held lease: the step to the next tick.
 
 Knows no store and never waits: where something has to be done first, it says what. The fast path is
-in window.py: it takes ids from a *block*, one tick's ids. This runs once a tick: it asks core.lanes what
+in fast_path.py: it takes ids from a *block*, one tick's ids. This runs once a tick: it asks core.lanes what
 comes next, and publishes a new block only if the one it started from still stands, in one step with that test.
 So whatever it has computed is void if anything was published or sealed (close, fork, lost lease) meanwhile.
 Whoever publishes or seals also empties the iterator of the block before, which reaches a thread, or a frame
@@ -15,14 +15,14 @@ import random
 import threading
 from typing import Any, NamedTuple
 
-from snowredis.core.lanes import ClockRules, Emit, Lanes, Wait, decide
+from snowredis.core.lanes import ClockRules, Lanes, UseTick, Wait, decide
 from snowredis.core.layout import Layout
 from snowredis.errors import ConfigError, LayoutError
 from snowredis.lease.model import PoolConfig
 from snowredis.runtime.clock import SYSTEM, Clock
+from snowredis.runtime.fast_path import SEALED, Block, FastPath, Published, make_ids
 from snowredis.runtime.fork import ForkGuard
-from snowredis.runtime.keeper import Held, Keeper
-from snowredis.runtime.window import SEALED, Block, Published, Window, make_ids
+from snowredis.runtime.lease_manager import HeldLease, LeaseManager
 
 SEQUENCE_STARTS = ("zero", "random", "continue")
 # a tick of 10 s must not keep next_id() from seeing a step of the clock: a block is looked at again this often
@@ -49,14 +49,14 @@ class State(NamedTuple):
 NO_STATE = State(0, Lanes((), ()), 0, -1, 0, 0, 0)
 
 
-class TickBlocks(Window):
-    """What a generator needs to make ids of the lease that its keeper holds."""
+class IdAllocator(FastPath):
+    """What a generator needs to make ids of the lease that its lease_manager holds."""
 
     __slots__ = (
         "_clock",
         "_config",
         "_guard",
-        "_keeper",
+        "_lease_manager",
         "_lock",
         "_random",
         "_rules",
@@ -67,7 +67,7 @@ class TickBlocks(Window):
     def __init__(
         self,
         config: PoolConfig,
-        keeper: Keeper,
+        lease_manager: LeaseManager,
         clock: Clock,
         guard: ForkGuard,
         rules: ClockRules,
@@ -87,7 +87,7 @@ class TickBlocks(Window):
                 f"sequence_start_bound={bound} is out of range: 1 to {sequences} (the ids of one tick)"
             )
         self._sequence_start, self._sequence_bound = sequence_start, bound
-        self._config, self._keeper, self._clock, self._guard = config, keeper, clock, guard
+        self._config, self._lease_manager, self._clock, self._guard = config, lease_manager, clock, guard
         self._rules = rules
         self._random = random.Random(seed)
         self._lock = threading.RLock()
@@ -121,7 +121,7 @@ class TickBlocks(Window):
             # before the lease is looked at: whoever takes that away seals next, and this is not current any more
             published = self._published
             block, state = published.block, published.state
-            held = self._keeper.held
+            held = self._lease_manager.held
             if held is None:
                 self._seal()
                 return 0, "claim"
@@ -142,22 +142,24 @@ class TickBlocks(Window):
                     self._supersede(published, Published(going_on, state, {}))
                     return an_id, None
             decision = decide(lanes, now_ms, held.lease.until, layout.tick_ms, self._rules)
-            if isinstance(decision, Emit) and not only_claim:
+            if isinstance(decision, UseTick) and not only_claim:
                 an_id = self._publish(published, held, lanes, decision, now_ns)
                 if an_id:
                     return an_id, None
                 # a signal handler was quicker: look again
                 return 0, Wait(0, clock_back=False)
-            if only_claim and isinstance(decision, Emit | Wait):
+            if only_claim and isinstance(decision, UseTick | Wait):
                 return 0, None
             return 0, decision
 
-    def _publish(self, published: Published, held: Held, lanes: Lanes, emit: Emit, now_ns: int) -> int:
-        """Make the block of *emit* current and take its first id; 0 if *published* is not current any more.
+    def _publish(
+        self, published: Published, held: HeldLease, lanes: Lanes, use_tick: UseTick, now_ns: int
+    ) -> int:
+        """Make the block of *use_tick* current and take its first id; 0 if *published* is not current any more.
 
-        The will, if there is one, has the mark before anybody can have the ids.
+        The crash record, if there is one, has the mark before anybody can have the ids.
         """
-        layout, (lane, tick) = self._config.layout, emit
+        layout, (lane, tick) = self._config.layout, use_tick
         state: State = published.state
         if tick > layout.max_tick:
             raise LayoutError(
@@ -216,7 +218,7 @@ class TickBlocks(Window):
             if self._supersede(published, Published(SEALED, state, {})):
                 return
 
-    def _marks(self, held: Held) -> tuple[int, ...] | None:
+    def _marks(self, held: HeldLease) -> tuple[int, ...] | None:
         """For each lane of *held*, which must not be in use any more, the ms from which it is unused.
 
         None if that is unknown. Under the lock.

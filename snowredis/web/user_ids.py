@@ -14,7 +14,7 @@ MAX_ID_TEXT = 100
 AHEAD_MS = 60_000
 
 
-def reading_of(text: str, layout: Layout, asked: Mapping[str, str]) -> tuple[str, int]:
+def parse_user_id(text: str, layout: Layout, asked: Mapping[str, str]) -> tuple[str, int]:
     """How *text* is read as an id of *layout*: (form, id). Raises InvalidId, ConfigError."""
     if len(text) > MAX_ID_TEXT:
         raise InvalidId(f"a text of over {MAX_ID_TEXT} characters is no id")
