@@ -216,6 +216,8 @@ class Generator(AsyncIds):
         except LeaseExpired:
             if not self._move():
                 raise
+        finally:
+            self._seal_if_lost()
 
     def _move(self) -> bool:
         """The server of this lease does not answer: claim a worker id of another, if there are several servers.
@@ -248,7 +250,10 @@ class Generator(AsyncIds):
 
     def _claim(self, *, wait_ms: int, instead_of: int = 0) -> Claimed:
         """As LeaseManager.claim(); what was replaced is given back with what its lanes were used for."""
-        claimed = self._lease_manager.claim(wait_ms=wait_ms, instead_of=instead_of)
+        try:
+            claimed = self._lease_manager.claim(wait_ms=wait_ms, instead_of=instead_of)
+        finally:
+            self._seal_if_lost()
         if claimed.replaced is not None:
             self._hand_over(claimed.replaced)
         return claimed
@@ -360,10 +365,13 @@ class Generator(AsyncIds):
                 raise
             return True
         finally:
-            if self._lease_manager.held is None:
-                # lost: at once, not when the tick ends
-                with self._lock:
-                    self._seal()
+            self._seal_if_lost()
+
+    def _seal_if_lost(self) -> None:
+        """At once, not when the tick ends."""
+        if self._lease_manager.held is None:
+            with self._lock:
+                self._seal()
 
     def _stats(self) -> str:
         """ids made, ids a second since the last call, clock offset in ms, namespace, clock-backs."""

@@ -286,7 +286,13 @@ class LeaseManager:
             self._claim_token = ""
             if answer.status != "ok" and replaced is None:
                 self._clear_crash_record()
-            self._learn(answer, asked_ms)
+            try:
+                self._learn(answer, asked_ms)
+            except LayoutMismatch as error:
+                # R9, as in renew()
+                if replaced is not None:
+                    self._lose(replaced, str(error))
+                raise
             if answer.status == "settling":
                 return Claimed(settling_ms=max(1, int(answer.rest[0])))
             self.last_error = None

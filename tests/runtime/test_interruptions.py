@@ -20,6 +20,7 @@ from snowredis.lease.memory_store import MemoryStore
 from snowredis.lease.model import PoolConfig
 from snowredis.monitor.pool import WorkerPool
 from snowredis.runtime import fast_path
+from snowredis.runtime.clock import StepClock
 from snowredis.runtime.fork import ForkGuard
 from snowredis.runtime.generator import Generator
 from snowredis.testing import ManualClock, MemoryPool
@@ -386,15 +387,25 @@ def test_clones_that_share_their_random_state_renew_under_different_names() -> N
     assert len({request.token for request in store.claims}) == 2
 
 
-def test_a_holder_that_is_told_of_other_settings_has_lost_its_lease_at_once(server: RedisServer) -> None:
-    name = "shorter"
+@pytest.mark.parametrize("asks", ["renewal", "claim"])
+def test_a_holder_that_is_told_of_other_settings_has_lost_its_lease_at_once(
+    server: RedisServer, asks: str
+) -> None:
+    name, layout = f"shorter-{asks}", Layout(worker_bits=4, sequence_bits=10, backup_bits=0)
     made = WorkerPool(server.url, name)
-    made.create(PoolConfig(name=name, ttl_ms=20_000))
-    with snowredis.connect(server.url, pool=name, ttl=20, layout="default") as ids:
+    made.create(PoolConfig(name=name, layout=layout, ttl_ms=20_000))
+    clock = StepClock()
+    with snowredis.connect(server.url, pool=name, ttl=20, layout=layout, clock=clock) as ids:
         ids.next_id()
         made.delete(force=True)
-        made.create(PoolConfig(name=name, ttl_ms=6_000))
-        ids.beat()
+        made.create(PoolConfig(name=name, layout=layout, ttl_ms=6_000))
+        if asks == "renewal":
+            ids.beat()
+        else:
+            # beyond the tolerance, so that another worker id is asked for
+            clock.step(-60_000)
+            with pytest.raises(snowredis.LayoutMismatch, match="ttl"):
+                ids.next_id()
         assert ids.lease is None
         assert ids.counts.leases_lost == 1
         with pytest.raises(snowredis.LayoutMismatch, match="ttl"):

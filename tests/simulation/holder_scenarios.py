@@ -40,6 +40,29 @@ def a_clone_and_a_server_that_lost_nothing(off: str | None) -> Stage:
     return stage
 
 
+@shows("R4 later holder")
+def a_clone_of_a_lease_that_was_given_back(off: str | None) -> Stage:
+    """Somebody else has the worker id when a restart makes everybody be taken up again, and the clone comes first."""
+    stage = Stage(off=off, worker_bits=0).with_pool()
+    one, heir = stage.process(), stage.process()
+    stage.make(one)
+    two = one.clone()
+    began_ms = stage.redis_now_ms
+    stage.wait(500)
+    stage.do(one, lambda process: process.generator.close())
+    stage.wait(500)
+    stage.make(heir)
+    stage.wait(1_000)
+    stage.beat(heir)
+    stage.master.restart(stage.master.copy_data())
+    stage.beat(two)
+    # beyond the reservation of the lease that was cloned, and within that of the heir
+    for process in (heir, two):
+        stage.set_clock(process, began_ms + 7_100)
+        stage.make(process)
+    return stage
+
+
 @shows("R5 replayed claim")
 def a_claim_that_arrives_again(off: str | None) -> Stage:
     """A late copy of the claim must not undo what the renewals since have said; nobody can tell here."""

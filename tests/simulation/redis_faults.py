@@ -70,6 +70,9 @@ def _restart(sim: Simulation, name: str, *, clock_behind: bool) -> None:
     sim.say("%s dies", server.name)
 
     def restart() -> None:
+        if sim.config.durability == "assured" and server is not sim.network.master:
+            # deposed meanwhile: what it acknowledges now will be lost, and somebody gave his word that nothing is
+            return
         sim.say("%s restarts from a snapshot", server.name)
         # another restart may have come in between
         sim.went_unnoticed()

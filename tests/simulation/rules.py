@@ -118,6 +118,7 @@ RULES: dict[str, Rule] = {
     "R3 promotion": Rule((("common", "return run_id .. '-' .. replication_id", "return run_id"),)),
     "R3 identity": Rule((("common", _IDENTITY, "local id = identity() or ''"), ("common", _UNKNOWN, ""))),
     "R4 too late": Rule((("renew", "elseif held_until <= now + skew + lead + slack then", "elseif false then"),)),
+    "R4 later holder": Rule((("renew", "elseif r and r.token ~= token_hash and claimed_later(r)", "elseif false"),)),
     "R4 lease end": Rule((("renew", "math.max(r.lease_end or 0, now + ttl)", "now + ttl"),)),
     "settling": Rule((("claim", "if pool.floor > now and", "if pool.floor - now > ttl and"),)),
     "R5 chain": Rule((("renew", "if r.tip ~= tip and r.tip ~= next_tip then", "if false then"),)),

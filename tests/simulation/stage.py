@@ -20,7 +20,7 @@ LONGEST_S = 120
 
 
 class Stage(Simulation):
-    """A pool of two worker ids, with ticks of 1 s and a ttl of 6 s, on a Redis that nothing happens to by itself."""
+    """A pool of two worker ids by default, with ticks of 1 s and a ttl of 6 s. Nothing happens by itself."""
 
     def __init__(
         self,
@@ -28,13 +28,14 @@ class Stage(Simulation):
         off: str | None = None,
         tick_ms: int = 1000,
         slack_ms: int = 0,
+        worker_bits: int = 1,
         **settings: Any,
     ) -> None:
         super().__init__(1, classes=(), traced=True)
         layout = replace(
             self.config.layout,
             backup_bits=0,
-            worker_bits=1,
+            worker_bits=worker_bits,
             sequence_bits=4,
             tick_ms=tick_ms,
             worker_last=False,

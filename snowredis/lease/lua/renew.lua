@@ -27,6 +27,15 @@ local stats = str('stats', ARGV[19], '^[%d,-]+$', 120)
 local owner = str('owner', ARGV[20], '^{[^%c]*}$', 1000)
 if bad then return refuse() end
 
+-- R4: a record that is older than this lease begins at or below it in every lane; of a lease that was claimed later, at or
+-- above. Where nothing was used in between, all is equal, and whoever was granted less goes
+local function claimed_later(r)
+  for i = 1, #held_lanes do
+    if (r.lanes[i] or 0) ~= held_lanes[i] then return (r.lanes[i] or 0) > held_lanes[i] end
+  end
+  return r.token ~= '' and r['until'] > held_until
+end
+
 local pool, refused = open_pool()
 if not pool then return refused end
 local r, unreadable = record_of(worker)
@@ -47,6 +56,9 @@ elseif durability == 'none' then
 elseif held_until <= now + skew + lead + slack then
   -- R4: too late to know that nobody else was given this worker id where it cannot be seen from here
   why = 'Redis lost the lease and the reservation is too old to be taken up again'
+elseif r and r.token ~= token_hash and claimed_later(r) then
+  -- of a clone whose original gave the lease back, or of a renewal that arrives after the release
+  why = 'the worker id was given to another process'
 elseif r and r.token == token_hash and r['until'] > held_until and r.tip ~= tip and r.tip ~= next_tip then
   -- R5, also where the server seems to be another: what a holder was granted is no more than it knows, unless a copy of it
   -- was granted that
