@@ -1,26 +1,26 @@
-"""Every error that snowredis raises, in one tree.
+"""The error tree: every exception that snowredis raises.
 
 SnowredisError
 ├── ConfigError (ValueError)        a setting that cannot work
 │   └── PoolNotFound                no such pool in this Redis
 ├── LayoutError (ValueError)        bits that do not fit, a field or a time out of range
-├── InvalidId (ValueError)          a number or text that is no id
+├── InvalidId (ValueError)          a number or text that is not a valid id
 ├── LayoutMismatch                  the pool was made with another layout or other constants
 ├── PoolExhausted                   every worker id is leased
 ├── LeaseExpired                    the reserved time ran out and could not be extended
-│   └── LeaseLost                   the lease went to somebody else and no other was to be had
-├── ClockMovedBack                  the wall clock shows a time that was already used
+│   └── LeaseLost                   the lease was lost, and no other worker id could be claimed
+├── ClockMovedBack                  the wall clock went back to a time that was already used
 ├── ClockSkewed                     the wall clock is too far from the clock of Redis
 ├── StoreUnavailable                Redis does not answer
 │   ├── StoreReadOnly               … it is a replica
 │   ├── StoreRefused                … it refuses these credentials or rights
-│   ├── ServerUnidentified          … a restart or failover of it would go unnoticed
-│   └── PoolBroken                  … the pool holds what snowredis never wrote
+│   ├── ServerUnidentified          … a restart or failover would go unnoticed
+│   └── PoolBroken                  … a field of the pool holds a value that snowredis never writes
 ├── GeneratorClosed                 next_id() after close()
 └── GeneratorSuspended              next_id() between suspend() and resume()
 
-Each keeps its values as attributes, says what happened, what was refused and what
-to do, and survives pickling (its constructor takes exactly its ``args``).
+Each error keeps its values as attributes; its message says what happened, what was refused and what to do. All
+errors can be pickled (the constructor takes exactly ``args``).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ __all__ = [
 
 
 class SnowredisError(Exception):
-    """Base of all errors of this library."""
+    """Base class of all snowredis errors."""
 
 
 class ConfigError(SnowredisError, ValueError):
@@ -56,7 +56,7 @@ class ConfigError(SnowredisError, ValueError):
 
 
 class PoolNotFound(ConfigError):
-    """There is no pool of that name in this Redis."""
+    """No pool of that name exists in this Redis."""
 
     def __init__(self, pool: str) -> None:
         super().__init__(pool)
@@ -65,22 +65,22 @@ class PoolNotFound(ConfigError):
     def __str__(self) -> str:
         return (
             f"there is no pool {self.pool!r} in this Redis. Check the name and the database number, "
-            f"or make it with: snowredis pool create {self.pool}"
+            f"or create it with: snowredis pool create {self.pool}"
         )
 
 
 class LayoutError(SnowredisError, ValueError):
-    """Bits that do not fit together, or a field or a time that does not fit its bits."""
+    """Field widths that do not add up, or a value that does not fit its field."""
 
 
 class InvalidId(SnowredisError, ValueError):
-    """A number or a text that cannot be an id."""
+    """A number or text that is not a valid id."""
 
 
 class LayoutMismatch(SnowredisError):
-    """The pool was made with another layout or with other constants; nothing was claimed.
+    """The pool was created with another layout or other constants; nothing was claimed.
 
-    Two layouts in one pool would cut the same 63 bits differently and so repeat ids.
+    Two layouts in one pool would divide the same 63 bits differently, and so repeat ids.
     """
 
     def __init__(self, pool: str, stored: str, given: str) -> None:
@@ -89,7 +89,7 @@ class LayoutMismatch(SnowredisError):
 
     def __str__(self) -> str:
         return (
-            f"pool {self.pool!r} was made with ({self.stored}), this process was given "
+            f"pool {self.pool!r} was created with ({self.stored}), but this process uses "
             f"({self.given}); nothing was claimed. Pass the pool's own settings, or use another pool name."
         )
 
@@ -109,7 +109,7 @@ class PoolExhausted(SnowredisError):
 
 
 class LeaseExpired(SnowredisError):
-    """The reserved time ran out and could not be extended; no id was made."""
+    """The reservation ended and could not be extended; no id was made."""
 
     def __init__(self, pool: str, worker: int, reason: str) -> None:
         super().__init__(pool, worker, reason)
@@ -117,23 +117,23 @@ class LeaseExpired(SnowredisError):
 
     def __str__(self) -> str:
         return (
-            f"the reserved time of worker id {self.worker} of pool {self.pool!r} ran out and was not "
-            f"extended: {self.reason}. No id was made; next_id() works again as soon as Redis answers."
+            f"the reservation of worker id {self.worker} of pool {self.pool!r} ended and could not be "
+            f"extended: {self.reason.rstrip('.')}. No id was made; next_id() works again as soon as Redis does."
         )
 
 
 class LeaseLost(LeaseExpired):
-    """The lease is somebody else's now and no other worker id was to be had; no id was made."""
+    """The lease was lost and no other worker id could be claimed; no id was made."""
 
     def __str__(self) -> str:
         return (
-            f"worker id {self.worker} of pool {self.pool!r} is not this process's any more, and no other "
-            f"could be claimed: {self.reason}. No id was made; the next call tries again."
+            f"this process lost its lease of worker id {self.worker} of pool {self.pool!r}, and no other worker id "
+            f"could be claimed: {self.reason.rstrip('.')}. No id was made; the next call tries again."
         )
 
 
 class ClockMovedBack(SnowredisError):
-    """The wall clock shows a time that was already used; no id was made."""
+    """The wall clock went back to a time that was already used; no id was made."""
 
     def __init__(self, behind_ms: int, policy: str) -> None:
         super().__init__(behind_ms, policy)
@@ -141,9 +141,9 @@ class ClockMovedBack(SnowredisError):
 
     def __str__(self) -> str:
         return (
-            f"the clock of this host went back: it is {self.behind_ms} ms behind ids that were already "
-            f"made, more than clock_policy={self.policy!r} makes up for. No id was made. Slew the clock "
-            f"instead of stepping it, raise the tolerance, or wait {self.behind_ms} ms."
+            f"the clock of this host went back: it is {self.behind_ms} ms behind the newest id, more than "
+            f"clock_policy={self.policy!r} tolerates. No id was made. Slew the clock instead of stepping it, raise the "
+            f"tolerance, or wait {self.behind_ms} ms."
         )
 
 
@@ -158,43 +158,44 @@ class ClockSkewed(SnowredisError):
         way = "ahead of" if self.offset_ms > 0 else "behind"
         return (
             f"the clock of this host is {abs(self.offset_ms)} ms {way} the clock of Redis, and "
-            f"{self.limit_ms} ms is the most that this pool's reservations allow. No id was made. "
-            f"Set the clock (NTP) on the host that is wrong."
+            f"this pool allows at most {self.limit_ms} ms. No id was made. "
+            f"Correct the clock (NTP) of the host that is wrong."
         )
 
 
 class StoreUnavailable(SnowredisError):
-    """Redis does not answer, or not in a way that can be used."""
+    """Redis cannot be reached, or its reply cannot be used."""
 
     def __init__(self, where: str, reason: str) -> None:
         super().__init__(where, reason)
         self.where, self.reason = where, reason.rstrip(".")
 
     def __str__(self) -> str:
-        return f"Redis at {self.where} cannot be used: {self.reason}. Check that it runs and that the URL is right."
+        return (
+            f"Redis at {self.where} cannot be used: {self.reason}. Check that the server is running and that the URL "
+            "is correct."
+        )
 
 
 class StoreReadOnly(StoreUnavailable):
     """This Redis is a replica, or refuses writes."""
 
     def __str__(self) -> str:
-        return (
-            f"Redis at {self.where} takes no writes: {self.reason}. Connect to the master, not to a replica."
-        )
+        return f"Redis at {self.where} does not accept writes: {self.reason}. Connect to the master, not to a replica."
 
 
 class StoreRefused(StoreUnavailable):
-    """Redis refuses this user, this password or one of the commands that are needed."""
+    """Redis refuses this user, this password, or a command that snowredis needs."""
 
     def __str__(self) -> str:
         return (
-            f"Redis at {self.where} refused access: {self.reason}. Check user and password in the URL, "
+            f"Redis at {self.where} refused access: {self.reason}. Check the user and password in the URL, "
             f"and that the user may run EVALSHA, EVAL, SCRIPT LOAD and INFO on the keys snowredis:*."
         )
 
 
 class ServerUnidentified(StoreUnavailable):
-    """This Redis does not show which server it is, so its pools cannot be kept with durability="detect".
+    """This Redis does not show its identity, which durability="detect" requires.
 
     ``code`` is "info-refused", "no-run-id" or "no-replication-id".
     """
@@ -211,15 +212,15 @@ class ServerUnidentified(StoreUnavailable):
 
     def __str__(self) -> str:
         return (
-            f"Redis at {self.where} cannot be told from another server: {self.reason}. A restart or failover that "
-            "loses data would go unnoticed and repeat ids, so nothing was claimed. Let the user of the URL run "
-            'INFO, if that is what is missing; else set durability="assured" if this Redis never loses an '
-            'acknowledged write, or durability="none" if it may: every new worker then waits.'
+            f"Redis at {self.where} does not show its identity: {self.reason}. A restart or failover that loses data "
+            "would go unnoticed and ids would repeat, so nothing was claimed. If INFO is refused, allow it for the "
+            'user in the URL. Otherwise set durability="assured" if this Redis never loses an acknowledged write, or '
+            'durability="none" if it may: every new worker then waits.'
         )
 
 
 class PoolBroken(StoreUnavailable):
-    """A field of the pool holds what snowredis never wrote, as after an edit by hand."""
+    """A field of the pool holds a value that snowredis never writes, for example after a manual edit."""
 
     def __init__(self, where: str, pool: str, field: str, value: str) -> None:
         super().__init__(where, f"field {field!a} of the hash snowredis:{{{pool}}} holds {value[:60]!a}")
@@ -229,24 +230,24 @@ class PoolBroken(StoreUnavailable):
     def __str__(self) -> str:
         return (
             f"pool {self.pool!r} in Redis at {self.where} is broken: {self.reason}, which snowredis never writes. "
-            f"Nothing was changed. Remove it with: snowredis pool delete {self.pool}; then new workers wait until "
+            f"Nothing was changed. Delete it with: snowredis pool delete {self.pool}; new workers then wait until "
             "every reservation that it may have granted has ended."
         )
 
 
 class GeneratorClosed(SnowredisError):
-    """The generator was closed; its worker id was given back."""
+    """The generator was closed; its worker id was released."""
 
     def __init__(self, pool: str) -> None:
         super().__init__(pool)
         self.pool = pool
 
     def __str__(self) -> str:
-        return f"the generator of pool {self.pool!r} is closed. Make a new one with snowredis.connect()."
+        return f"the generator of pool {self.pool!r} is closed. Create a new one with snowredis.connect()."
 
 
 class GeneratorSuspended(SnowredisError):
-    """The generator was suspended and not resumed yet; it holds no worker id."""
+    """The generator is suspended and holds no worker id."""
 
     def __init__(self, pool: str) -> None:
         super().__init__(pool)

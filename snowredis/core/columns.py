@@ -1,4 +1,4 @@
-"""Take many ids apart at once. Pure; with numpy where that is installed, which no import of snowredis loads."""
+"""Decode many ids at once. Pure; uses numpy if it is installed, and imports it only when called."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 class Columns(NamedTuple):
-    """The fields of many ids: an int64 array each, numpy's or array('q'), in the order of the ids.
+    """Fields of many ids: one int64 array (numpy or array('q')) for each field, in the order of the ids.
 
     Attributes:
-        timestamp_ms: the beginning of the tick, ms since 1970.
-        tick: counted from the layout's epoch.
+        timestamp_ms: start of the tick, ms since 1970.
+        tick: number of the tick, counted from the layout's epoch.
     """
 
     timestamp_ms: Any
@@ -42,8 +42,8 @@ def decode_many(layout: Layout, ids: Any) -> Columns:
         at = next(wrong_at, -1)
     if at >= 0:
         raise InvalidId(
-            f"{flat[at]} at place {at} is no id of the layout {layout}, which has {layout.total_bits} bits. Nothing "
-            "was decoded; give the layout that the ids were made with."
+            f"{flat[at]} at index {at} is not a valid id of the layout {layout}, which has {layout.total_bits} bits. "
+            "Nothing was decoded; use the layout that the ids were made with."
         )
 
     def part(shift: int, bits: int) -> Any:
@@ -70,7 +70,7 @@ def _numpy() -> Any:
 
 
 def _as_int64(ids: Any) -> memoryview | array[int]:
-    """*ids*, flat: the buffer itself if it holds 64-bit integers or bytes of such, else a copy."""
+    """Return *ids* as flat int64: the buffer itself if it holds 64-bit integers or their bytes, else a copy."""
     try:
         view = memoryview(ids)
     except TypeError:
@@ -78,8 +78,8 @@ def _as_int64(ids: Any) -> memoryview | array[int]:
     whole = view.format in ("q", "l", "Q", "L") and view.itemsize == 8
     if not whole and (view.format not in ("B", "b", "c") or view.nbytes % 8):
         raise InvalidId(
-            f"{view.nbytes} bytes of format {view.format!r} hold no ids. Nothing was decoded; give 64-bit integers "
-            "(format 'q'), or bytes that hold some."
+            f"{view.nbytes} bytes of format {view.format!r} cannot hold ids. Nothing was decoded; pass 64-bit "
+            "integers (format 'q') or their bytes."
         )
     if not view.nbytes:
         return array("q")
@@ -90,6 +90,6 @@ def _each(ids: Iterable[Any]) -> Iterator[int]:
     for at, an_id in enumerate(ids):
         if isinstance(an_id, bool) or not isinstance(an_id, int) or not 0 <= an_id < 1 << 63:
             raise InvalidId(
-                f"{shown(an_id)} at place {at} is no id: ints of 0 to 2**63 - 1 are. Nothing was decoded."
+                f"{shown(an_id)} at index {at} is not a valid id (an int from 0 to 2**63 - 1). Nothing was decoded."
             )
         yield an_id

@@ -1,7 +1,7 @@
-"""Which lane and which tick come next, whatever the clock does.
+"""Decide which lane and tick come next, whatever the clock does.
 
-Pure: the caller reads the clock, holds the lease, sleeps and claims. All that matters here is
-one promise: a tick is never given out on a lane that has used it, or a later one, before.
+Pure: the caller reads the clock, holds the lease, sleeps and claims. The one invariant: a lane never returns to a
+tick that it has used, nor to an earlier one.
 
 Times are ms since the layout's epoch; ticks are counted from there.
 """
@@ -20,14 +20,14 @@ OVERFLOWS = ("wait", "ahead")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockRules:
-    """What to do when the clock goes back, and when a tick's sequence is used up.
+    """What to do when the clock goes back, and when a tick's sequence is exhausted.
 
     Args:
-        policy: "backup": wait within the tolerance, else another namespace, else another worker id;
-            "wait": wait up to max_wait_ms; "raise": never wait, as Twitter's; "ahead": go on from the
-            last tick, at most max_ahead_ms ahead of the clock.
-        tolerance_ms: 0 or more; how far back is simply waited out under "backup".
-        max_wait_ms: 0 or more; the same under "wait".
+        policy: "backup": wait within the tolerance, else use another namespace, else another worker id;
+            "wait": wait up to max_wait_ms; "raise": never wait, as Twitter's Snowflake; "ahead": continue from
+            the last tick, at most max_ahead_ms ahead of the clock.
+        tolerance_ms: 0 or more; the largest step back that "backup" waits for.
+        max_wait_ms: 0 or more; the largest step back that "wait" waits for.
         max_ahead_ms: 0 or more; how far ids may run ahead of the clock under "ahead".
         overflow: "wait" for the next tick, or "ahead": borrow ticks ahead of the clock.
     """
@@ -54,10 +54,10 @@ class ClockRules:
 
 
 class Lanes(NamedTuple):
-    """What one lease's lanes have been used for. Immutable: a new one is made for each tick.
+    """The state of one lease's lanes. Immutable: replaced at each tick.
 
-    opens: for each lane the first tick that may be used; every one below may have been used.
-    used: for each lane whether this lease used it.
+    opens: for each lane, the first tick that may be used; all earlier ones may have been used.
+    used: for each lane, whether this lease used it.
     current: the lane in use.
     """
 
@@ -70,10 +70,10 @@ class Lanes(NamedTuple):
         return cls(opens, (False,) * len(opens))
 
     def using(self, lane: int, tick: int) -> Lanes:
-        """These lanes after *tick* was taken on *lane*."""
+        """Return these lanes after *tick* was used on *lane*."""
         if tick < self.opens[lane]:
             raise AssertionError(
-                f"tick {tick} of lane {lane} may have been used: {self.opens[lane]} is the first free"
+                f"tick {tick} of lane {lane} may have been used: the first unused one is {self.opens[lane]}"
             )
         opens = (*self.opens[:lane], tick + 1, *self.opens[lane + 1 :])
         used = (*self.used[:lane], True, *self.used[lane + 1 :])
@@ -81,39 +81,39 @@ class Lanes(NamedTuple):
 
 
 class UseTick(NamedTuple):
-    """Make ids of this tick on this lane."""
+    """Decision: make ids of this tick on this lane."""
 
     lane: int
     tick: int
 
 
 class Wait(NamedTuple):
-    """Wait this long, then ask again."""
+    """Decision: wait this long, then decide again."""
 
     ms: float
     clock_back: bool
 
 
 class NotOpen(NamedTuple):
-    """No lane of the lease is usable for this long: marks of earlier holders, or the pool's floor, are ahead."""
+    """Decision: no lane can be used for this long, because of earlier holders' marks or the pool's floor."""
 
     ms: float
 
 
 class RenewLease(NamedTuple):
-    """The reservation ends at or before this tick: renew it."""
+    """Decision: renew the lease; its reservation ends at or before this tick."""
 
     tick: int
 
 
 class ClaimAnother(NamedTuple):
-    """The clock went back further than any lane allows: another worker id may have one that fits."""
+    """Decision: claim another worker id; the clock went back further than any lane of this one allows."""
 
     behind_ms: int
 
 
 class RaiseClockBack(NamedTuple):
-    """The clock went back and the policy says no."""
+    """Decision: raise ClockMovedBack; the policy allows nothing else."""
 
     behind_ms: int
 
@@ -122,11 +122,11 @@ Decision = UseTick | Wait | NotOpen | RenewLease | ClaimAnother | RaiseClockBack
 
 
 def decide(lanes: Lanes, now_ms: float, until_tick: int, tick_ms: int, rules: ClockRules) -> Decision:
-    """Say what to do when the current tick has no id left, or is not the clock's tick.
+    """Decide what to do when the current tick is exhausted, or is not the clock's tick.
 
     Args:
-        now_ms: the clock, ms since the layout's epoch, 0 or more.
-        until_tick: the end of the reservation; ticks at or above it are not this lease's.
+        now_ms: the wall clock, ms since the layout's epoch, 0 or more.
+        until_tick: the end of the reservation, exclusive.
     """
     tick = int(now_ms // tick_ms)
     lane = lanes.current
@@ -150,7 +150,7 @@ def decide(lanes: Lanes, now_ms: float, until_tick: int, tick_ms: int, rules: Cl
 
 
 def _ladder(lanes: Lanes, tick: int, behind_ms: float, until_tick: int, rules: ClockRules) -> Decision:
-    """The clock shows an earlier tick than the last one that was used, which began *behind_ms* from now."""
+    """Decide what to do when the clock is *behind_ms* before the last used tick."""
     if rules.policy in {"raise", "ahead"}:
         return RaiseClockBack(math.ceil(behind_ms))
     if rules.policy == "wait":
@@ -166,7 +166,7 @@ def _ladder(lanes: Lanes, tick: int, behind_ms: float, until_tick: int, rules: C
 
 
 def _first(lanes: Lanes, tick: int, now_ms: float, until_tick: int, tick_ms: int) -> Decision:
-    """The lease was not used yet, and its first lane is not open."""
+    """Decide for a lease that made no id yet and whose first lane is not open."""
     lane = closest_fit(lanes, tick)
     if lane is not None:
         return _within(lane, tick, until_tick)
@@ -178,6 +178,9 @@ def _within(lane: int, tick: int, until_tick: int) -> Decision:
 
 
 def closest_fit(lanes: Lanes, tick: int) -> int | None:
-    """The lane that is open at *tick* and lies closest below it, so that those further back are kept."""
+    """Return the lane that is open at *tick* and whose first unused tick is the latest; None if none is open.
+
+    Lanes that lie further back are kept for clocks that go back further.
+    """
     fitting = [lane for lane, opens in enumerate(lanes.opens) if opens <= tick]
     return max(fitting, key=lambda lane: (lanes.opens[lane], -lane)) if fitting else None

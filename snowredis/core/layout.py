@@ -1,8 +1,8 @@
-"""Cut 63 bits into fields; put ids together and take them apart.
+"""Layout: how the 63 bits of an id are divided into fields; compose and decode ids.
 
-Pure arithmetic: no lock, no socket, no logging, no environment. The one look at a clock is
-in Layout's constructor, which refuses an epoch in the future. What does not fit is refused.
-A little over 400 lines: one class, whose docstrings are the manual, and what it says of times.
+Pure arithmetic: no lock, no socket, no logging, no environment. The wall clock is read once, in Layout's constructor,
+which refuses an epoch in the future. Values that do not fit are refused, never masked.
+A little over 400 lines: one class, whose docstrings are its manual.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ __all__ = ["MAX_ID", "Layout", "Parts", "check_id", "shown", "utc_from_ms", "utc
 # ids stay positive in a signed 64-bit column, so the top bit is never used
 ID_BITS = 63
 MAX_ID = (1 << ID_BITS) - 1
-# 64 namespaces: a worker id's record in Redis keeps one mark for each
+# 64 namespaces: a worker id's record in Redis has one mark for each
 MAX_BACKUP_BITS = 6
-# the most that a pool keeps; uid-generator and jd-seconds use as many
+# the most that a pool supports; uid-generator and jd-seconds use as many
 MAX_WORKER_BITS = 22
-# one minute: past it a fleet would wait too long for its next tick to be of use
+# one minute: with longer ticks a fleet would wait too long for the next one
 MAX_TICK_MS = 60_000
 # Julian years, 365.25 days
 MS_PER_YEAR = 31_557_600_000
@@ -35,19 +35,24 @@ YEAR_10000_MS = 253_402_300_800_000
 
 _UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WIDTHS = ("timestamp_bits", "datacenter_bits", "backup_bits", "worker_bits", "sequence_bits")
-# name, least, most, why
+# name, minimum, maximum, reason
 _RANGES = (
     ("tick_ms", 1, MAX_TICK_MS, "a tick lasts from a millisecond to a minute"),
-    ("timestamp_bits", 1, ID_BITS, "without time ids do not grow; 41 bits of 1 ms last 69.7 years"),
+    (
+        "timestamp_bits",
+        1,
+        ID_BITS,
+        "ids without a timestamp are not time-ordered; 41 bits of 1 ms last 69.7 years",
+    ),
     ("datacenter_bits", 0, ID_BITS, "a field cannot have fewer than 0 bits"),
-    ("backup_bits", 0, MAX_BACKUP_BITS, "64 namespaces are the most"),
-    ("worker_bits", 0, MAX_WORKER_BITS, "4,194,304 worker ids are the most that a pool keeps"),
+    ("backup_bits", 0, MAX_BACKUP_BITS, "there are at most 64 namespaces"),
+    ("worker_bits", 0, MAX_WORKER_BITS, "a pool has at most 4,194,304 worker ids"),
     ("sequence_bits", 0, ID_BITS, "a field cannot have fewer than 0 bits"),
 )
 
 
 def shown(value: object) -> str:
-    """Show *value* in an error message: its repr, shortened; a huge int only by its size."""
+    """Return the repr of *value* for an error message, shortened; for a huge int its size."""
     if isinstance(value, int) and value.bit_length() > 128:
         return f"<{value.bit_length()}-bit int>"
     text = repr(value)
@@ -55,17 +60,17 @@ def shown(value: object) -> str:
 
 
 def utc_from_ms(time_ms: int) -> datetime:
-    """Turn Unix ms, 0 or later, into an aware datetime in UTC; LayoutError past the year 9999."""
+    """Return Unix ms, 0 or later, as an aware datetime in UTC; LayoutError past the year 9999."""
     if time_ms >= YEAR_10000_MS:
         raise LayoutError(
-            f"{time_ms} ms since 1970 lie past the year 9999, which is as far as datetime goes. "
-            f"No datetime was made; use timestamp_ms, the plain number."
+            f"{time_ms} ms since 1970 are past the year 9999, the last that datetime supports. "
+            f"Use timestamp_ms, the plain number."
         )
     return _UNIX_EPOCH + timedelta(milliseconds=time_ms)
 
 
 def utc_text(time_ms: int) -> str | None:
-    """Unix ms as text, such as 2026-11-21T03:16:21.059Z; None past the year 9999."""
+    """Return Unix ms as text, for example 2026-11-21T03:16:21.059Z; None past the year 9999."""
     return _utc_text(time_ms, "milliseconds") if time_ms < YEAR_10000_MS else None
 
 
@@ -73,24 +78,24 @@ def check_id(an_id: object) -> int:
     """Return *an_id* if it is an int in 0 .. 2**63 - 1, else raise InvalidId."""
     if isinstance(an_id, bool) or not isinstance(an_id, int):
         raise InvalidId(
-            f"an id is an int, not {type(an_id).__name__} {shown(an_id)}. It was not read; "
-            f"pass int(...) of a number, or parse() a text."
+            f"an id must be an int, not {type(an_id).__name__} {shown(an_id)}. Convert a number with "
+            f"int(...), or a text with parse()."
         )
     if not 0 <= an_id <= MAX_ID:
         raise InvalidId(
-            f"{shown(an_id)} is no id: ids lie in 0 .. {MAX_ID} (2**63 - 1). It was not read; "
-            f"check for a sign or for digits that were lost or added."
+            f"{shown(an_id)} is not a valid id: ids are in 0 .. {MAX_ID} (2**63 - 1). Check for a sign, and for "
+            f"missing or extra digits."
         )
     return an_id
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What an id is made of.
+    """Fields of one id.
 
     Attributes:
-        timestamp_ms: Unix ms at which the id's tick begins.
-        datacenter, backup, worker, sequence: the fields; 0 where the layout has no bits for one.
+        timestamp_ms: Unix ms at which the id's tick starts.
+        datacenter, backup, worker, sequence: the fields; 0 where the layout has no bits for it.
         tick: the timestamp field itself, in ticks since the layout's epoch.
     """
 
@@ -103,31 +108,30 @@ class Parts:
 
     @property
     def time(self) -> datetime:
-        """The tick's beginning as an aware datetime in UTC; LayoutError past the year 9999."""
+        """Start of the tick as an aware datetime in UTC; LayoutError past the year 9999."""
         return utc_from_ms(self.timestamp_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """How the 63 bits of an id are cut. Immutable, hashable, picklable; equal by value.
+    """Division of the 63 bits of an id into fields. Immutable, hashable, picklable; compared by value.
 
-    From the top: timestamp, datacenter, backup, worker, sequence. With *worker_last* the
-    sequence stands above the worker: ids of one tick are then ordered by sequence first.
-    The widths may add up to less than 63; the bits above are then 0.
+    From the most significant bit: timestamp, datacenter, backup, worker, sequence. With *worker_last* the sequence is
+    above the worker, so that the ids of one tick are ordered by sequence first. The widths may add up to less than 63;
+    the remaining top bits are 0.
 
     Args:
-        timestamp_bits: 1 .. 63, ticks since the epoch.
-        datacenter_bits: 0 .. 62, a number that people give to a site.
+        timestamp_bits: 1 .. 63; ticks since the epoch.
+        datacenter_bits: 0 .. 62; a number that operators assign to a site.
         backup_bits: 0 .. 6; the namespaces a worker moves to when its clock goes back.
-        worker_bits: 0 .. 22; 0 means that there is one worker, number 0.
-        sequence_bits: 0 .. 62, ids of one worker in one tick.
+        worker_bits: 0 .. 22; with 0 there is one worker id, 0.
+        sequence_bits: 0 .. 62; ids of one worker in one tick.
         tick_ms: length of a tick, 1 .. 60_000 ms.
-        epoch_ms: Unix ms of tick 0, from 1970 on; not in the future. This is where the
-            constructor looks at the wall clock, once.
+        epoch_ms: Unix ms of tick 0, not in the future: the constructor reads the wall clock once to check that.
         worker_last: put the worker below the sequence, as Sonyflake does.
 
     Raises:
-        LayoutError: a value that is no int, is out of range, or a sum over 63.
+        LayoutError: a value that is not an int or out of range, or a sum over 63.
 
     Source:
         field order: Twitter Snowflake (2010), IdWorker.scala; worker_last: sony/sonyflake (2014).
@@ -141,7 +145,7 @@ class Layout:
     tick_ms: int = 1
     epoch_ms: int = 1735689600000
     worker_last: bool = False
-    # made from the above, once: how far each field stands from the right, and the sum of the widths
+    # computed once: how many bits are to the right of each field, and the sum of the widths
     timestamp_shift: int = field(init=False, repr=False, compare=False)
     datacenter_shift: int = field(init=False, repr=False, compare=False)
     backup_shift: int = field(init=False, repr=False, compare=False)
@@ -165,7 +169,7 @@ class Layout:
                 f"worker_last must be True or False, not {shown(self.worker_last)}. No layout was made."
             )
         widths = [getattr(self, name) for name in _WIDTHS]
-        # before the single widths: a sum over 63 has more to say
+        # before the single widths: its message says more
         if 1 <= self.tick_ms <= MAX_TICK_MS and min(widths) >= 0 and sum(widths) > ID_BITS:
             raise LayoutError(self._too_wide(widths))
         for name, low, high, why in _RANGES:
@@ -179,8 +183,8 @@ class Layout:
         if not 0 <= self.epoch_ms <= now_ms:
             when = "before 1970" if self.epoch_ms < 0 else "in the future"
             raise LayoutError(
-                f"epoch_ms {shown(self.epoch_ms)} lies {when}, and it is {now_ms} ({_iso(now_ms)}) by this "
-                f"host's clock. No layout was made; check the unit, Unix ms, and the clock."
+                f"epoch_ms {shown(self.epoch_ms)} is {when}; this host's clock shows {now_ms} ({_iso(now_ms)}). "
+                f"No layout was made; check the unit (Unix ms) and the clock."
             )
 
     def _too_wide(self, widths: list[int]) -> str:
@@ -188,14 +192,14 @@ class Layout:
         return (
             f"{' + '.join(map(shown, widths))} = {shown(sum(widths))} bits do not fit in {ID_BITS}, and "
             f"{_bits(self.timestamp_bits)} of {self.tick_ms} ms last "
-            f"{_lasting(self.timestamp_bits, self.tick_ms)}. No layout was made; take "
-            f"{_bits(sum(widths) - ID_BITS)} away, or make the tick longer and the timestamp narrower"
+            f"{_lasting(self.timestamp_bits, self.tick_ms)}. No layout was made; remove "
+            f"{_bits(sum(widths) - ID_BITS)}, or make the tick longer and the timestamp narrower"
             f"{game if self.worker_bits >= 16 else ''}."
         )
 
     @property
     def fields(self) -> tuple[tuple[str, int], ...]:
-        """Name and width of every field, from the top; zero-width ones too."""
+        """Name and width of every field, from the most significant; including those of width 0."""
         worker, sequence = ("worker", self.worker_bits), ("sequence", self.sequence_bits)
         return (
             ("timestamp", self.timestamp_bits),
@@ -206,73 +210,73 @@ class Layout:
 
     @property
     def workers(self) -> int:
-        """How many worker ids there are."""
+        """Number of worker ids."""
         return 1 << self.worker_bits
 
     @property
     def datacenters(self) -> int:
-        """How many datacenters there are."""
+        """Number of datacenters."""
         return 1 << self.datacenter_bits
 
     @property
     def namespaces(self) -> int:
-        """How many values the backup bits have: the lanes of one worker id."""
+        """Number of namespaces: values of the backup bits, lanes of one worker id."""
         return 1 << self.backup_bits
 
     @property
     def sequences(self) -> int:
-        """How many ids one lane has in one tick."""
+        """Number of ids that one lane has in one tick."""
         return 1 << self.sequence_bits
 
     @property
     def sequence_step(self) -> int:
-        """How far apart two neighbours of one lane and tick are: 1, or 2**worker_bits with worker_last."""
+        """Difference of two consecutive ids of one lane and tick: 1, or 2**worker_bits with worker_last."""
         return 1 << self.sequence_shift
 
     @property
     def max_tick(self) -> int:
-        """The last tick that fits."""
+        """Last tick that fits the timestamp field."""
         return (1 << self.timestamp_bits) - 1
 
     @property
     def end_ms(self) -> int:
-        """The first Unix ms that does not fit any more."""
+        """First Unix ms that no longer fits the timestamp field."""
         return self.epoch_ms + (self.tick_ms << self.timestamp_bits)
 
     @property
     def end(self) -> datetime | None:
-        """``end_ms`` as an aware datetime in UTC, None if that is past the year 9999."""
+        """``end_ms`` as an aware datetime in UTC; None past the year 9999."""
         return utc_from_ms(self.end_ms) if self.end_ms < YEAR_10000_MS else None
 
     @property
     def lifetime_years(self) -> float:
-        """From the epoch to the end, in years of 365.25 days."""
+        """Time from the epoch to the end, in years of 365.25 days."""
         return (self.tick_ms << self.timestamp_bits) / MS_PER_YEAR
 
     @property
     def ids_per_second(self) -> float:
-        """The most ids that one worker makes in a second on one lane."""
+        """Maximum number of ids that one worker can make in a second on one lane."""
         return self.sequences * 1000 / self.tick_ms
 
     def tick_at(self, time_ms: int) -> int:
-        """The tick that runs at *time_ms*, in Unix ms; negative before the epoch, not limited to max_tick."""
+        """Return the tick that contains *time_ms*, Unix ms; negative before the epoch, not limited to max_tick."""
         return (time_ms - self.epoch_ms) // self.tick_ms
 
     def ms_at(self, tick: int) -> int:
-        """The Unix ms at which *tick* begins."""
+        """Return the Unix ms at which *tick* starts."""
         return self.epoch_ms + tick * self.tick_ms
 
     def first_tick_from(self, time_ms: int) -> int:
-        """The first tick that begins at *time_ms*, in Unix ms, or later."""
+        """Return the first tick that starts at *time_ms*, Unix ms, or later."""
         return -((self.epoch_ms - time_ms) // self.tick_ms)
 
     def compose(
         self, *, tick: int, worker: int = 0, sequence: int = 0, datacenter: int = 0, backup: int = 0
     ) -> int:
-        """Put an id together: an int in 0 .. 2**63 - 1.
+        """Return the id with these fields: an int in 0 .. 2**63 - 1.
 
         Raises:
-            LayoutError: a value that is no int or does not fit its field; nothing is masked.
+            LayoutError: a value that is not an int or does not fit its field; nothing is masked.
         """
         for name, value, bits in (
             ("tick", tick, self.timestamp_bits),
@@ -282,7 +286,7 @@ class Layout:
             ("sequence", sequence, self.sequence_bits),
         ):
             _require_int(name, value, "No id was made")
-            if value >> bits:  # of a negative number it is negative
+            if value >> bits:  # true for negative numbers too
                 raise LayoutError(
                     f"{name} {shown(value)} is out of range 0 .. {(1 << bits) - 1}: its field has "
                     f"{_bits(bits)} in the layout {self}. No id was made; pass a value that fits, or use a "
@@ -297,7 +301,7 @@ class Layout:
         )
 
     def decode(self, an_id: int) -> Parts:
-        """Take an id apart, 0 .. 2**63 - 1.
+        """Return the fields of an id, 0 .. 2**63 - 1.
 
         Raises:
             InvalidId: not an int, out of range, or with bits set above this layout's.
@@ -305,8 +309,8 @@ class Layout:
         check_id(an_id)
         if an_id >> self.total_bits:
             raise InvalidId(
-                f"{an_id} has {_bits(an_id.bit_length())}, the layout {self} only {self.total_bits}. "
-                f"It was not read; decode it with the layout that it was made with."
+                f"{an_id} has {_bits(an_id.bit_length())}, but the layout {self} has only {self.total_bits}. "
+                f"Decode it with the layout that it was made with."
             )
         tick = an_id >> self.timestamp_shift
         return Parts(
@@ -319,24 +323,24 @@ class Layout:
         )
 
     def decode_many(self, ids: Any) -> Columns:
-        """Take many ids apart at once: columns of int64, with numpy if that is installed.
+        """Return the fields of many ids as int64 columns; uses numpy if it is installed.
 
         Args:
-            ids: array('q'), numpy integers, any buffer of int64 or of bytes that holds some, or a list of ints.
+            ids: array('q'), numpy integers, any buffer of int64 or of their bytes, or a list of ints.
 
         Raises:
-            InvalidId: as decode(), with the place of the first that cannot be read.
+            InvalidId: as decode(); names the index of the first invalid one.
         """
         from snowredis.core.columns import decode_many
 
         return decode_many(self, ids)
 
     def id_range(self, start: datetime | int, end: datetime | int) -> tuple[int, int]:
-        """The ids of a time window: (low, high) for ``WHERE id >= low AND id < high``.
+        """Return (low, high) for ``WHERE id >= low AND id < high``: the ids of a period of time.
 
-        Exactly the ids whose decoded time, the beginning of their tick, lies in [start, end).
-        A window that reaches past the epoch or the end of the layout is cut there; *high* is
-        then at most 2**63, one more than the last id and than a signed 64-bit column holds.
+        These are exactly the ids whose decoded time, the start of their tick, is in [start, end). A period that begins
+        before the epoch or ends after the layout does is clipped; *high* is at most 2**63, one more than a signed
+        64-bit column can hold.
 
         Args:
             start, end: an aware datetime or Unix ms as an int; start not after end.
@@ -346,9 +350,7 @@ class Layout:
         """
         start_us, end_us = _micros("start", start), _micros("end", end)
         if start_us > end_us:
-            raise LayoutError(
-                f"start {shown(start)} lies after end {shown(end)}. No range was made; swap the two."
-            )
+            raise LayoutError(f"start {shown(start)} is after end {shown(end)}. Swap the two.")
         return self._first_id_from(start_us), self._first_id_from(end_us)
 
     def _first_id_from(self, time_us: int) -> int:
@@ -356,7 +358,7 @@ class Layout:
         return min(max(tick, 0), self.max_tick + 1) << self.timestamp_shift
 
     def describe(self) -> str:
-        """Say in several lines, without a newline at the end, what this layout is and how far it goes."""
+        """Return a description of several lines: bit diagram, lifetime, capacity. No newline at the end."""
         cells, top = [], 64
         for name, bits in (("always 0", 64 - self.total_bits), *self.fields):
             if bits:
@@ -381,7 +383,7 @@ class Layout:
         return "\n".join([str(self), rule, *rows, rule, *figures])
 
     def __str__(self) -> str:
-        """A short signature, different for layouts that differ."""
+        """Return a short text, different for different layouts."""
         widths = "/".join(str(getattr(self, name)) for name in _WIDTHS)
         last = " worker-last" if self.worker_last else ""
         return f"{widths} tick {self.tick_ms} ms epoch {_iso(self.epoch_ms)}{last}"
@@ -395,12 +397,12 @@ def _require_int(name: str, value: object, refused: str) -> None:
 
 
 def _micros(name: str, moment: datetime | int) -> int:
-    """Unix microseconds, the resolution of datetime, so that no rounding moves an id over an edge."""
+    """Return Unix microseconds, the resolution of datetime, so that rounding cannot move an id over a boundary."""
     if isinstance(moment, datetime):
         if moment.utcoffset() is None:
             raise LayoutError(
-                f"{name} {moment.isoformat()} has no time zone, so it is no point in time. "
-                f"No range was made; say which zone: .replace(tzinfo=UTC), or .astimezone() for local time."
+                f"{name} {moment.isoformat()} has no time zone. "
+                f"Add one: .replace(tzinfo=UTC), or .astimezone() for local time."
             )
         return (moment - _UNIX_EPOCH) // timedelta(microseconds=1)
     _require_int(f"{name}, if no aware datetime,", moment, "No range was made")

@@ -1,8 +1,7 @@
-"""Layouts by name, and layouts as text.
+"""Preset layouts by name, and the text form of layouts.
 
-Pure, and nothing is built at import: a preset becomes a Layout when it is first asked for.
-The text form that layout_spec() writes is stored in Redis as the signature of a pool, so
-it must stay the same for the same layout, release after release.
+Pure; builds nothing at import: a preset becomes a Layout when it is first used. The text form that layout_spec()
+writes is stored in Redis as part of a pool's signature, so it must never change for a given layout.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def _cut(timestamp: int, datacenter: int, backup: int, worker: int, sequence: in
     }
 
 
-# name -> the layout's arguments, and where they come from
+# name -> arguments of Layout, and their source
 _PRESETS: dict[str, tuple[_Fields, str]] = {
     "default": (
         {},
@@ -116,7 +115,7 @@ _PRESETS: dict[str, tuple[_Fields, str]] = {
 
 
 class _Presets(Mapping[str, Layout]):
-    """The presets by name: read-only; each is built when it is first asked for."""
+    """Read-only mapping of names to preset layouts, each built when it is first used."""
 
     __slots__ = ("_built",)
 
@@ -127,8 +126,8 @@ class _Presets(Mapping[str, Layout]):
         built = self._built.get(name)
         if built is None:
             if name not in _PRESETS:
-                raise KeyError(f"no layout is named {shown(name)}; there are {', '.join(_PRESETS)}")
-            # setdefault: two threads that come here at once still get one object
+                raise KeyError(f"unknown layout {shown(name)}; the presets are {', '.join(_PRESETS)}")
+            # setdefault: two threads that get here at the same time get the same object
             built = self._built.setdefault(name, Layout(**_PRESETS[name][0]))
         return built
 
@@ -149,21 +148,20 @@ layouts: Mapping[str, Layout] = _Presets()
 
 
 def preset_source(name: str) -> str:
-    """Say where the preset *name* comes from, in a sentence or two; KeyError if there is none."""
+    """Return the source of the preset *name*, in one or two sentences; KeyError if there is no such preset."""
     return _PRESETS[name][1]
 
 
 def resolve_layout(layout: Layout | str | None) -> Layout:
-    """Turn what a setting says into a Layout.
+    """Return the Layout that a setting names.
 
     Args:
-        layout: a Layout, which is returned as it is; None, for the default; a preset's name;
-            or a spec: five widths ``timestamp/datacenter/backup/worker/sequence``, then, in any
-            order and each optional, ``;tick_ms=``, ``;epoch_ms=`` and ``;worker_last=`` (0 or 1):
-            ``41/0/2/10/10;tick_ms=1;epoch_ms=1735689600000``.
+        layout: a Layout, returned unchanged; None for the default; a preset's name; or a spec: five widths
+            ``timestamp/datacenter/backup/worker/sequence``, then, in any order and each optional, ``;tick_ms=``,
+            ``;epoch_ms=`` and ``;worker_last=`` (0 or 1): ``41/0/2/10/10;tick_ms=1;epoch_ms=1735689600000``.
 
     Raises:
-        ConfigError: no such name (the nearest is named), or a spec that cannot be read.
+        ConfigError: unknown name (the message suggests the nearest), or a malformed spec.
         LayoutError: a spec whose widths, tick or epoch cannot work.
     """
     if layout is None:
@@ -172,8 +170,8 @@ def resolve_layout(layout: Layout | str | None) -> Layout:
         return layout
     if not isinstance(layout, str):
         raise ConfigError(
-            f"a layout is a Layout, a preset's name or a spec, not {type(layout).__name__} {shown(layout)}. "
-            f"It was not used; pass one of {', '.join(layouts)}, or a Layout(...)."
+            f"a layout must be a Layout, a preset's name or a spec, not {type(layout).__name__} {shown(layout)}. "
+            f"Pass one of {', '.join(layouts)}, or a Layout(...)."
         )
     if layout in layouts:
         return layouts[layout]
@@ -183,14 +181,13 @@ def resolve_layout(layout: Layout | str | None) -> Layout:
 
     near = get_close_matches(layout.lower(), layouts, n=1, cutoff=0.5)
     raise ConfigError(
-        f"no layout is named {shown(layout)}. Nothing was used in its place; "
-        f"{f'did you mean {near[0]!r}? There' if near else 'there'} are {', '.join(layouts)}, "
-        f"or give the widths, such as 41/0/2/10/10;tick_ms=1."
+        f"unknown layout {shown(layout)}. {f'Did you mean {near[0]!r}? ' if near else ''}The presets are "
+        f"{', '.join(layouts)}; or give the widths, for example 41/0/2/10/10;tick_ms=1."
     )
 
 
 def layout_spec(layout: Layout) -> str:
-    """Write a layout as its full text, which resolve_layout() reads; one text per layout."""
+    """Return the full text form of a layout, which resolve_layout() parses; one text per layout."""
     return (
         f"{layout.timestamp_bits}/{layout.datacenter_bits}/{layout.backup_bits}/{layout.worker_bits}/"
         f"{layout.sequence_bits};tick_ms={layout.tick_ms};epoch_ms={layout.epoch_ms};"
@@ -203,7 +200,7 @@ def _from_spec(spec: str) -> Layout:
     widths = head.split("/")
     if len(widths) != 5:
         raise _unreadable(
-            spec, f"there must be 5 widths (timestamp/datacenter/backup/worker/sequence), not {len(widths)}"
+            spec, f"it must have 5 widths (timestamp/datacenter/backup/worker/sequence), not {len(widths)}"
         )
     fields = _cut(*(_number(spec, width) for width in widths))
     seen = set()
@@ -213,7 +210,7 @@ def _from_spec(spec: str) -> Layout:
         if not equals or key not in ("tick_ms", "epoch_ms", "worker_last"):
             raise _unreadable(spec, f"{shown(option)} is none of tick_ms=, epoch_ms=, worker_last=")
         if key in seen:
-            raise _unreadable(spec, f"{key} stands there twice")
+            raise _unreadable(spec, f"{key} is given twice")
         seen.add(key)
         value = _number(spec, text)
         if key == "tick_ms":
@@ -229,14 +226,14 @@ def _from_spec(spec: str) -> Layout:
 
 def _number(spec: str, text: str) -> int:
     digits = text.strip()
-    # isdigit() alone lets other scripts' digits through; 20 digits are past 2**63
+    # isdigit() alone accepts digits of other scripts; 20 digits are past 2**63
     if not (digits.isascii() and digits.isdigit() and len(digits) < 20):
-        raise _unreadable(spec, f"{shown(text)} is no number of at most 19 digits")
+        raise _unreadable(spec, f"{shown(text)} is not a number of at most 19 digits")
     return int(digits)
 
 
 def _unreadable(spec: str, why: str) -> ConfigError:
     return ConfigError(
-        f"layout {shown(spec)} cannot be read: {why}. It was not used; write it such as "
+        f"malformed layout {shown(spec)}: {why}. An example of a valid one: "
         f"41/0/2/10/10;tick_ms=1;epoch_ms=1735689600000;worker_last=0."
     )

@@ -1,13 +1,13 @@
 """Write ids as text and read them back.
 
-Pure. Every form but decimal has a fixed width and sorts as the ids do. Reading is strict:
-what encode() cannot have written is refused, but for padding, case where a form has none,
-Crockford's look-alikes and hyphens, and a leading 0x.
+Pure. Every form except decimal has a fixed width, and its texts sort like the ids. Parsing is strict: it accepts
+only what encode() can have written, with four exceptions: missing padding, the other case where a form uses only one,
+Crockford's look-alike characters and hyphens, and a leading 0x.
 
 The friendly form of an id reads ``20261121T023600123Z_b1_w0017_s0005``: the time of its tick
 in UTC down to the ms, then the fields that have bits, in the layout's order: d(atacenter),
-b(ackup), w(orker), s(equence). Letters, digits and underscores only: it can stand in a URL
-or a file name, and a double click selects all of it.
+b(ackup), w(orker), s(equence). It contains only letters, digits and underscores: safe in a
+URL and a file name, and selected as a whole by a double click.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ __all__ = ["FORMS", "encode", "parse", "parse_any"]
 
 FORMS = ("decimal", "base62", "base58", "base36", "base32", "hex", "friendly")
 
-# how parse_any() ranks what it cannot tell apart otherwise
+# the order in which parse_any() ranks forms that are otherwise equally likely
 _LIKELY_FIRST = ("decimal", "hex", "friendly", "base62", "base58", "base32", "base36")
 
 _LOWER = "abcdefghijklmnopqrstuvwxyz"
-# All in ASCII order, so that padded texts sort as numbers do. base58 is Bitcoin's (base58.cpp: no 0, O, I,
+# All in ASCII order, so that padded texts sort like numbers. base58 is Bitcoin's (base58.cpp: no 0, O, I,
 # l), base32 is Crockford's (crockford.com/base32.html: no I, L, O, U).
 _ALPHABETS = {
     "decimal": "0123456789",
@@ -37,14 +37,14 @@ _ALPHABETS = {
     "base32": "0123456789ABCDEFGHJKMNPQRSTVWXYZ",
     "hex": "0123456789abcdef",
 }
-# digits that every id up to 2**63 - 1 fits in
+# number of digits of 2**63 - 1
 _WIDTHS = {"decimal": 19, "base62": 11, "base58": 11, "base36": 13, "base32": 13, "hex": 16}
 _VALUES = {form: {char: value for value, char in enumerate(chars)} for form, chars in _ALPHABETS.items()}
 for _form in ("base36", "base32", "hex"):
     _VALUES[_form].update({char.swapcase(): value for char, value in _VALUES[_form].items()})
 _VALUES["base32"].update(dict.fromkeys("Oo", 0) | dict.fromkeys("IiLl", 1))
 
-# decimal digits of the largest value of a field of so many bits
+# decimal digits of the largest value of a field, by its width in bits
 _FIELD_DIGITS = tuple(len(str((1 << bits) - 1)) for bits in range(64))
 _UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -56,13 +56,12 @@ def encode(an_id: int, form: str, *, layout: Layout | str | None = None) -> str:
         an_id: 0 .. 2**63 - 1.
         form: one of FORMS. base62 and base58 take 11 characters, base36 (lower case) and base32
             (Crockford, upper case) 13, hex (lower case) 16, padded; decimal is not padded.
-        layout: what friendly decodes the id with, as resolve_layout() takes it; the other forms
-            do not look at it. None: the default layout.
+        layout: used by "friendly" only; anything that resolve_layout() accepts. None: the default layout.
 
     Raises:
-        ConfigError: there is no such form, or no such layout.
-        InvalidId: not an id, or, for friendly, not one of this layout.
-        LayoutError: friendly, and the id's time lies past the year 9999.
+        ConfigError: unknown form or layout.
+        InvalidId: not a valid id, or, for "friendly", not an id of this layout.
+        LayoutError: for "friendly", a time past the year 9999.
     """
     if form == "friendly":
         return _friendly(an_id, resolve_layout(layout))
@@ -82,19 +81,18 @@ def encode(an_id: int, form: str, *, layout: Layout | str | None = None) -> str:
 
 
 def parse(text: str, form: str, *, layout: Layout | str | None = None) -> int:
-    """Read an id from text: the inverse of encode().
+    """Parse an id from text; the inverse of encode().
 
-    Padding may be left out. base36, base32 and hex ignore case; hex may begin with 0x; base32
-    ignores hyphens and takes I and L for 1, O for 0, as Crockford says. A friendly text must
-    name exactly the fields of *layout*, in its order.
+    Padding is optional. base36, base32 and hex ignore case; hex may begin with 0x; base32 ignores hyphens and reads
+    I and L as 1, O as 0, as Crockford specifies. A friendly text must have exactly the fields of *layout*, in order.
 
     Returns:
         An int in 0 .. 2**63 - 1.
 
     Raises:
-        ConfigError: there is no such form, or no such layout.
-        InvalidId: not a str, empty, too long, a foreign character (which and where is said), or
-            past 2**63 - 1; for friendly also a field or time that the layout does not have.
+        ConfigError: unknown form or layout.
+        InvalidId: not a str, empty, too long, an invalid character (the message names it and its index), or a value
+            past 2**63 - 1; for "friendly" also a field or time that the layout does not have.
     """
     if form not in FORMS:
         raise _no_such_form(form)
@@ -119,17 +117,16 @@ def parse(text: str, form: str, *, layout: Layout | str | None = None) -> int:
 
 
 def parse_any(text: str, *, layout: Layout | str | None = None) -> list[tuple[str, int]]:
-    """Read an id whose form is not known, for people who paste one.
+    """Parse an id of unknown form, such as one that somebody pasted.
 
-    White space around it is ignored. Digits alone are first of all decimal, 0x is hex; then
-    come the forms that would write the id exactly so (which takes their full width and their
-    case), then those that can only read it.
+    Surrounding white space is ignored. Text of digits only ranks first as decimal, text with 0x as hex; then come the
+    forms in which encode() would write exactly this text (full width, right case), then the forms that can parse it.
 
     Returns:
-        (form, id) of every form that can read it, the most plausible first; never empty.
+        (form, id) for every form that can parse it, the most plausible first; never empty.
 
     Raises:
-        InvalidId: no form can read it; where it has the shape of a friendly text, says why that failed.
+        InvalidId: no form can parse it; for text with underscores the message says why "friendly" failed.
     """
     text = _require_text(text).strip()
     readings = []
@@ -146,8 +143,8 @@ def parse_any(text: str, *, layout: Layout | str | None = None) -> list[tuple[st
         if "_" in text:
             parse(text, "friendly", layout=layout)  # raises, and says more
         raise InvalidId(
-            f"{shown(text)} is no id in any form ({', '.join(FORMS)}). It was not read; check for "
-            f"characters that were lost or added."
+            f"{shown(text)} is not a valid id in any form ({', '.join(FORMS)}). Check for missing or extra "
+            f"characters."
         )
     readings.sort(key=lambda reading: not reading[2])  # stable: keeps the order of _LIKELY_FIRST
     return [(form, an_id) for form, an_id, _ in readings]
@@ -171,13 +168,13 @@ def _from_friendly(text: str, layout: Layout) -> int:
     wanted = [(name, bits) for name, bits in layout.fields[1:] if bits]
     has, needs = "".join(field[:1] for field in given), "".join(name[0] for name, _ in wanted)
     if has != needs or len(given) != len(wanted):
-        why = f"after the time it has the fields {shown(has)}, not {needs!r} as the layout {layout}"
+        why = f"after the time it has the fields {shown(has)}, but the layout {layout} has {needs!r}"
         _refuse(text, "friendly", why)
     an_id = _tick_of(text, time, layout) << layout.timestamp_shift
     for field, (name, bits) in zip(given, wanted, strict=True):
         digits = field[1:]
         if not _all_digits(digits):
-            _refuse(text, "friendly", f"{shown(field)} is not {name[0]} and a number, the {name}")
+            _refuse(text, "friendly", f"{shown(field)} is not {name[0]!r} and a number, the {name}")
         if len(digits) > _FIELD_DIGITS[bits] or int(digits) >> bits:
             _refuse(text, "friendly", f"{name} {shown(digits)} is out of range 0 .. {(1 << bits) - 1}")
         an_id |= int(digits) << getattr(layout, f"{name}_shift")
@@ -187,43 +184,41 @@ def _from_friendly(text: str, layout: Layout) -> int:
 def _tick_of(text: str, time: str, layout: Layout) -> int:
     date, clock = time[:8], time[9:18]
     if len(time) != 19 or time[8] != "T" or time[18] != "Z" or not _all_digits(date + clock):
-        _refuse(text, "friendly", f"{shown(time)} is no time such as 20261121T023600123Z")
+        _refuse(text, "friendly", f"{shown(time)} is not a time like 20261121T023600123Z")
     numbers = [date[:4], date[4:6], date[6:], clock[:2], clock[2:4], clock[4:6], clock[6:] + "000"]
     try:
         moment = datetime(*map(int, numbers), tzinfo=UTC)  # type: ignore[misc, arg-type]
     except ValueError as error:
-        _refuse(text, "friendly", f"{time} is no time: {error}")
+        _refuse(text, "friendly", f"{time} is not a valid time: {error}")
     time_ms = (moment - _UNIX_EPOCH) // timedelta(milliseconds=1)
     tick = layout.tick_at(time_ms)
     if not 0 <= tick <= layout.max_tick:
-        _refuse(text, "friendly", f"{time} lies outside of the layout {layout}")
+        _refuse(text, "friendly", f"{time} is outside the range of the layout {layout}")
     if layout.ms_at(tick) != time_ms:
-        _refuse(text, "friendly", f"{time} is not the beginning of a tick of the layout {layout}")
+        _refuse(text, "friendly", f"{time} is not the start of a tick of the layout {layout}")
     return tick
 
 
 def _all_digits(text: str) -> bool:
-    # isdigit() alone lets other scripts' digits through
+    # isdigit() alone accepts digits of other scripts
     return text.isascii() and text.isdigit()
 
 
 def _require_text(text: object) -> str:
     if not isinstance(text, str):
         raise InvalidId(
-            f"the text of an id is a str, not {type(text).__name__} {shown(text)}. It was not read; "
-            f"a number needs no parse(), bytes need .decode()."
+            f"the text of an id must be a str, not {type(text).__name__} {shown(text)}. A number "
+            f"needs no parse(); decode bytes with .decode()."
         )
     return text
 
 
 def _refuse(text: str, form: str, why: str) -> NoReturn:
     raise InvalidId(
-        f"{shown(text)} is no id in the form {form}: {why}. It was not read; check the form and "
-        f"whether characters were lost or added."
+        f"{shown(text)} is not a valid id in the form {form}: {why}. Check the form, and check for missing or extra "
+        f"characters."
     ) from None
 
 
 def _no_such_form(form: object) -> ConfigError:
-    return ConfigError(
-        f"there is no text form {shown(form)}. Nothing was written or read; use one of {', '.join(FORMS)}."
-    )
+    return ConfigError(f"unknown text form {shown(form)}. Use one of {', '.join(FORMS)}.")

@@ -20,6 +20,7 @@ from snowredis.errors import (
     ClockSkewed,
     GeneratorClosed,
     GeneratorSuspended,
+    LayoutMismatch,
     LeaseExpired,
     LeaseLost,
     PoolExhausted,
@@ -216,8 +217,9 @@ class Generator(AsyncIds):
         except LeaseExpired:
             if not self._move():
                 raise
-        finally:
+        except LayoutMismatch:
             self._seal_if_lost()
+            raise
 
     def _move(self) -> bool:
         """The server of this lease does not answer: claim a worker id of another, if there are several servers.
@@ -252,8 +254,9 @@ class Generator(AsyncIds):
         """As LeaseManager.claim(); what was replaced is given back with what its lanes were used for."""
         try:
             claimed = self._lease_manager.claim(wait_ms=wait_ms, instead_of=instead_of)
-        finally:
+        except LayoutMismatch:
             self._seal_if_lost()
+            raise
         if claimed.replaced is not None:
             self._hand_over(claimed.replaced)
         return claimed

@@ -70,4 +70,4 @@ def test_a_layout_that_cannot_be_is_refused_with_the_reason(offline: Cli) -> Non
     assert result.code == 3
     assert "73 bits do not fit in 63" in result.err
     assert "4.4 years" in result.err
-    assert "did you mean 'twitter'" in offline("layout", "twiter").err
+    assert "Did you mean 'twitter'" in offline("layout", "twiter").err

@@ -125,13 +125,13 @@ def test_worker_last_must_be_a_bool(value: Any) -> None:
 @pytest.mark.parametrize(
     ("fields", "facts"),
     [
-        ({"timestamp_bits": -1}, "timestamp_bits -1 is out of range 1 .. 63: without time"),
-        ({"timestamp_bits": 0}, "timestamp_bits 0 is out of range 1 .. 63: without time"),
+        ({"timestamp_bits": -1}, "timestamp_bits -1 is out of range 1 .. 63: ids without a timestamp"),
+        ({"timestamp_bits": 0}, "timestamp_bits 0 is out of range 1 .. 63: ids without a timestamp"),
         ({"datacenter_bits": -1}, "datacenter_bits -1 is out of range 0 .. 63: a field cannot"),
         ({"backup_bits": -1}, "backup_bits -1 is out of range 0 .. 6"),
-        ({"backup_bits": 7, "sequence_bits": 0}, "backup_bits 7 is out of range 0 .. 6: 64 namespaces"),
+        ({"backup_bits": 7, "sequence_bits": 0}, "backup_bits 7 is out of range 0 .. 6: there are at most 64"),
         ({"worker_bits": -1}, "worker_bits -1 is out of range 0 .. 22"),
-        ({"worker_bits": 23, "timestamp_bits": 28}, "worker_bits 23 is out of range 0 .. 22: 4,194,304"),
+        ({"worker_bits": 23, "timestamp_bits": 28}, "worker_bits 23 is out of range 0 .. 22: a pool has at most"),
         ({"sequence_bits": -10**50}, "sequence_bits <167-bit int> is out of range 0 .. 63"),
         ({"tick_ms": 0}, "tick_ms 0 is out of range 1 .. 60000: a tick lasts"),
         ({"tick_ms": -5}, "tick_ms -5 is out of range"),
@@ -140,7 +140,7 @@ def test_worker_last_must_be_a_bool(value: Any) -> None:
         ({"tick_ms": 10**400, "timestamp_bits": 64}, "tick_ms <1329-bit int> is out of range"),
         # a negative width must not make room for another one
         ({"timestamp_bits": 60, "sequence_bits": -20}, "sequence_bits -20 is out of range"),
-        ({"epoch_ms": -1}, "epoch_ms -1 lies before 1970"),
+        ({"epoch_ms": -1}, "epoch_ms -1 is before 1970"),
     ],
 )  # fmt: skip
 def test_a_width_a_tick_or_an_epoch_out_of_range_is_refused_with_the_range(
@@ -161,8 +161,8 @@ def test_an_epoch_in_the_future_is_refused_with_both_times(monkeypatch: pytest.M
     monkeypatch.setattr(layout_module, "time_ns", lambda: EPOCH * 1_000_000)
     assert Layout(epoch_ms=EPOCH).epoch_ms == EPOCH
     message = refusal(epoch_ms=EPOCH + 1)
-    assert f"epoch_ms {EPOCH + 1} lies in the future" in message
-    assert f"it is {EPOCH} (2025-01-01T00:00:00Z)" in message
+    assert f"epoch_ms {EPOCH + 1} is in the future" in message
+    assert f"clock shows {EPOCH} (2025-01-01T00:00:00Z)" in message
     assert "in the future" in refusal(epoch_ms=EPOCH * 1_000_000)  # ns for ms
 
 
@@ -170,7 +170,7 @@ def test_the_game_articles_layout_is_refused_with_the_sum_the_lifetime_and_a_way
     message = refusal(timestamp_bits=37, backup_bits=0, worker_bits=20, sequence_bits=16)
     assert "37 + 0 + 0 + 20 + 16 = 73 bits do not fit in 63" in message
     assert "37 bits of 1 ms last 4.4 years" in message
-    assert "take 10 bits away" in message
+    assert "remove 10 bits" in message
     assert "'game'" in message
 
 
@@ -208,7 +208,7 @@ def test_a_sum_over_63_always_says_the_sum_and_how_long_the_timestamp_lasts(
 def test_63_bits_fit_and_64_do_not() -> None:
     assert Layout(sequence_bits=10).total_bits == 63
     assert "= 64 bits" in refusal(sequence_bits=11)
-    assert "take 1 bit away" in refusal(sequence_bits=11)
+    assert "remove 1 bit" in refusal(sequence_bits=11)
 
 
 # -- ticks and times --------------------------------------------------------------------------------------
@@ -246,7 +246,7 @@ def test_times_past_the_year_9999_are_refused_and_an_end_there_is_none() -> None
     parts = layout.decode(layout.compose(tick=layout.max_tick))
     assert parts.timestamp_ms == layout.end_ms - 1
     with pytest.raises(
-        LayoutError, match=rf"{parts.timestamp_ms} ms .* past the year 9999.*use timestamp_ms"
+        LayoutError, match=rf"{parts.timestamp_ms} ms .* past the year 9999.*Use timestamp_ms"
     ):
         _ = parts.time
     with pytest.raises(LayoutError):
@@ -333,13 +333,13 @@ def test_subclasses_of_int_are_ints() -> None:
 
 @pytest.mark.parametrize("value", [True, 1.0, "17", None, b"1"])
 def test_decode_refuses_what_is_no_int(value: Any) -> None:
-    with pytest.raises(InvalidId, match=f"an id is an int, not {type(value).__name__}"):
+    with pytest.raises(InvalidId, match=f"an id must be an int, not {type(value).__name__}"):
         Layout().decode(value)
 
 
 @pytest.mark.parametrize("value", [-1, 2**63, pytest.param(10**5000, id="huge")])
 def test_decode_refuses_what_is_out_of_range(value: Any) -> None:
-    with pytest.raises(InvalidId, match=r"is no id: ids lie in 0 \.\. 9223372036854775807"):
+    with pytest.raises(InvalidId, match=r"is not a valid id: ids are in 0 \.\. 9223372036854775807"):
         Layout().decode(value)
     assert check_id(MAX_ID) == MAX_ID
 
@@ -349,7 +349,7 @@ def test_decode_refuses_bits_above_a_narrow_layout() -> None:
     assert layout.decode(2**53 - 1).sequence == 255
     with pytest.raises(InvalidId) as caught:
         layout.decode(2**53)
-    assert f"{2**53} has 54 bits, the layout {layout} only 53" in str(caught.value)
+    assert f"{2**53} has 54 bits, but the layout {layout} has only 53" in str(caught.value)
 
 
 def test_decoded_parts_have_an_aware_time_in_utc() -> None:
@@ -410,7 +410,7 @@ def test_a_window_is_cut_at_the_epoch_and_at_the_end_of_the_layout() -> None:
 
 def test_a_window_without_a_time_zone_or_of_another_type_or_back_to_front_is_refused() -> None:
     aware, naive = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 1)
-    with pytest.raises(LayoutError, match=r"start 2026-01-01T00:00:00 has no time zone.*No range was made"):
+    with pytest.raises(LayoutError, match=r"start 2026-01-01T00:00:00 has no time zone. Add one"):
         Layout().id_range(naive, aware)
     with pytest.raises(LayoutError, match=r"end 2026-01-01T00:00:00 has no time zone"):
         Layout().id_range(aware, naive)
@@ -419,9 +419,9 @@ def test_a_window_without_a_time_zone_or_of_another_type_or_back_to_front_is_ref
             LayoutError, match=f"end, if no aware datetime, must be an int, not {type(other).__name__}"
         ):
             Layout().id_range(aware, other)  # type: ignore[arg-type]
-    with pytest.raises(LayoutError, match=r"start 2 lies after end 1\. No range was made"):
+    with pytest.raises(LayoutError, match=r"start 2 is after end 1"):
         Layout().id_range(2, 1)
-    with pytest.raises(LayoutError, match="lies after end"):  # within one ms
+    with pytest.raises(LayoutError, match="is after end"):  # within one ms
         Layout().id_range(aware + timedelta(microseconds=2), aware + timedelta(microseconds=1))
 
 

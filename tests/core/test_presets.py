@@ -224,21 +224,21 @@ def test_the_options_of_a_spec_may_be_left_out_stand_in_any_order_and_be_spaced(
 @pytest.mark.parametrize(
     ("spec", "why"),
     [
-        ("41/0/2/10", "there must be 5 widths (timestamp/datacenter/backup/worker/sequence), not 4"),
+        ("41/0/2/10", "it must have 5 widths (timestamp/datacenter/backup/worker/sequence), not 4"),
         ("41/0/2/10/10/0", "not 6"),
-        ("41/0/2/x/10", "'x' is no number"),
-        ("41/0/2//10", "'' is no number"),
-        ("41/0/2/-1/10", "'-1' is no number"),
-        ("41/0/2/1_0/10", "'1_0' is no number"),
-        ("41/0/2/\u0661/10", "is no number"),
-        ("41/0/2/10/10;tick_ms=99999999999999999999", "is no number of at most 19 digits"),
-        ("41/0/2/10/10;tick_ms=", "'' is no number"),
+        ("41/0/2/x/10", "'x' is not a number"),
+        ("41/0/2//10", "'' is not a number"),
+        ("41/0/2/-1/10", "'-1' is not a number"),
+        ("41/0/2/1_0/10", "'1_0' is not a number"),
+        ("41/0/2/\u0661/10", "is not a number"),
+        ("41/0/2/10/10;tick_ms=99999999999999999999", "is not a number of at most 19 digits"),
+        ("41/0/2/10/10;tick_ms=", "'' is not a number"),
         ("41/0/2/10/10;tick_ms", "'tick_ms' is none of tick_ms=, epoch_ms=, worker_last="),
         ("41/0/2/10/10;ticks=1", "'ticks=1' is none of"),
         ("41/0/2/10/10;", "'' is none of"),
-        ("41/0/2/10/10;tick_ms=1;tick_ms=1", "tick_ms stands there twice"),
+        ("41/0/2/10/10;tick_ms=1;tick_ms=1", "tick_ms is given twice"),
         ("41/0/2/10/10;worker_last=2", "worker_last is 2, not 0 or 1"),
-        ("41/0/2/10/10;worker_last=True", "'True' is no number"),
+        ("41/0/2/10/10;worker_last=True", "'True' is not a number"),
     ],
 )
 def test_a_spec_that_cannot_be_read_is_refused_with_the_reason_and_an_example(spec: str, why: str) -> None:
@@ -246,7 +246,7 @@ def test_a_spec_that_cannot_be_read_is_refused_with_the_reason_and_an_example(sp
         resolve_layout(spec)
     assert repr(spec) in str(caught.value)
     assert why in str(caught.value)
-    assert "such as 41/0/2/10/10;tick_ms=1" in str(caught.value)
+    assert "valid one: 41/0/2/10/10;tick_ms=1" in str(caught.value)
 
 
 def test_a_spec_whose_bits_do_not_fit_is_refused_by_the_layout_itself() -> None:
@@ -260,8 +260,8 @@ def test_a_spec_whose_bits_do_not_fit_is_refused_by_the_layout_itself() -> None:
 def test_an_unknown_name_is_refused_with_the_nearest_and_all_names(wrong: Any, near: str) -> None:
     with pytest.raises(ConfigError) as caught:
         resolve_layout(wrong)
-    assert f"no layout is named {wrong!r}" in str(caught.value)
-    assert f"did you mean {near!r}?" in str(caught.value)
+    assert f"unknown layout {wrong!r}" in str(caught.value)
+    assert f"Did you mean {near!r}?" in str(caught.value)
     assert all(name in str(caught.value) for name in NAMES)
 
 
@@ -269,8 +269,8 @@ def test_an_unknown_name_is_refused_with_the_nearest_and_all_names(wrong: Any, n
 def test_a_name_like_no_other_is_refused_without_a_guess(wrong: Any) -> None:
     with pytest.raises(ConfigError) as caught:
         resolve_layout(wrong)
-    assert "did you mean" not in str(caught.value)
-    assert "there are default, twitter" in str(caught.value)
+    assert "Did you mean" not in str(caught.value)
+    assert "The presets are default, twitter" in str(caught.value)
 
 
 @pytest.mark.parametrize("wrong", [41, b"twitter", {"worker_bits": 1}])

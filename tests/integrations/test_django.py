@@ -647,7 +647,7 @@ def test_check_asks_redis_with_deploy_only(project: Project, on_redis: Callable[
     assert "snowredis.E" not in deployed("", fails=False)
     said = deployed("; SNOWREDIS['ttl'] = 60", fails=True)
     assert "snowredis.E003" in said
-    assert "pool 'checked' was made with" in said
+    assert "pool 'checked' was created with" in said
     assert "snowredis.W005" in deployed("; SNOWREDIS['pool'] = 'absent'", fails=False)
     assert "snowredis.E004" in deployed("; SNOWREDIS['url'] = 'redis://127.0.0.1:1'", fails=True)
 

@@ -111,7 +111,7 @@ def test_a_redis_that_is_away_is_ridden_out_and_then_said(own_server: RedisServe
                 made.append(ids.next_id())
                 time.sleep(0.001)
 
-        with pytest.raises(snowredis.LeaseExpired, match="works again as soon as Redis answers"):
+        with pytest.raises(snowredis.LeaseExpired, match="works again as soon as Redis does"):
             make_for_ten_seconds()
         # ids went on to the end of the reservation, and not for ever
         assert ids.lease is not None
@@ -189,7 +189,7 @@ def free_port() -> int:
 def test_an_unreachable_redis_is_said_within_seconds() -> None:
     url = f"redis://127.0.0.1:{free_port()}/0"
     began = time.monotonic()
-    with pytest.raises(snowredis.StoreUnavailable, match="Check that it runs"):
+    with pytest.raises(snowredis.StoreUnavailable, match="Check that the server is running"):
         snowredis.connect(url, pool="p").next_id()
     assert time.monotonic() - began < 5
 
@@ -210,7 +210,7 @@ def test_wrong_credentials_are_said(tmp_path: Path) -> None:
 
     with redis_server(tmp_path) as server:
         server.client().config_set("requirepass", "right")
-        with pytest.raises(snowredis.StoreRefused, match="Check user and password"):
+        with pytest.raises(snowredis.StoreRefused, match="Check the user and password"):
             snowredis.connect(server.url, pool="p").next_id()
         wrong = f"unix://:wr0ng@{server.socket}"
         with pytest.raises(snowredis.StoreRefused) as caught:

@@ -118,7 +118,7 @@ def test_an_id_is_decoded_and_its_maker_named(
         assert str(process.pid) in page.text("#answer")
         page.fill("#id", "<b>no id</b>")
         page.key("Enter")
-        page.wait("document.querySelector('#answer').innerText.includes('is no id')")
+        page.wait("document.querySelector('#answer').innerText.includes('is not a valid id')")
         assert page.evaluate("document.querySelectorAll('#answer b').length") == 0
     # that the service refuses what is no id is in the console, and nothing else
     assert all("400 (Bad Request)" in line for line in page.console)
