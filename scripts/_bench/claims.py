@@ -14,8 +14,9 @@ from typing import Any
 from _bench.server import OWNER, STATS, Server, end_one_lease, fill, now_ms, private_server
 from snowredis.cli.bench import in_turns, quartiles
 from snowredis.core.layout import Layout
-from snowredis.lease.model import ClaimRequest, PoolConfig, ReleaseRequest, Seen
+from snowredis.lease.model import ClaimRequest, PoolConfig, ReleaseRequest
 from snowredis.lease.redis_store import RedisStore
+from snowredis.lease.replies import Granted, PoolFull, Released, Seen
 from snowredis.lease.scripts import pool_keys
 
 SIZES = (10, 16, 22)
@@ -46,20 +47,22 @@ class Case:
             self.store.create(now_ms())
 
     def claim(self) -> tuple[str, int, str]:
-        """Its token, worker id and tip; worker id -1 if it was refused."""
+        """Its token, worker id and renewal id; worker id -1 if it was refused."""
         token, now = secrets.token_hex(16), now_ms()
         answer = self.store.claim(ClaimRequest(token, now, now, 35_000, OWNER), Seen())
-        if answer.status != ("exhausted" if self.refused else "ok"):
-            raise SystemExit(f"{self.name}: unexpected answer {answer}")
-        return (token, -1, "") if self.refused else (token, int(answer.rest[0]), answer.rest[3])
+        if isinstance(answer, Granted) and not self.refused:
+            return token, answer.worker, answer.renewal_id
+        if isinstance(answer, PoolFull) and self.refused:
+            return token, -1, ""
+        raise SystemExit(f"{self.name}: unexpected reply {answer}")
 
-    def give_back(self, token: str, worker: int, tip: str) -> None:
+    def give_back(self, token: str, worker: int, renewal_id: str) -> None:
         if not self.empty and not self.refused:
             marks = (now_ms(), 0, 0, 0)
             answer = self.store.release(
-                ReleaseRequest(worker, token, tip, "", now_ms(), marks, STATS), Seen()
+                ReleaseRequest(worker, token, renewal_id, "", now_ms(), marks, STATS), Seen()
             )
-            if answer.status != "ok":
+            if not isinstance(answer, Released):
                 raise SystemExit(f"{self.name}: unexpected answer {answer}")
 
     def measure(self) -> None:

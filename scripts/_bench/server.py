@@ -16,13 +16,14 @@ import redis
 from snowredis.embedded import find_server
 from snowredis.lease.redis_store import RedisStore
 from snowredis.lease.scripts import pool_keys
+from snowredis.lease.stats import WorkerStats
 
 OWNER = json.dumps(
     {"host": "ip-10-0-123-45.eu-central-1.compute.internal", "pid": 1234567, "label": "orders-web"},
     separators=(",", ":"),
 )
 # of a worker that made some ids: ids made, a second, clock offset, namespace, clock-backs
-STATS = "123456789,512,-3,0,0"
+STATS = WorkerStats(ids_made=123456789, ids_per_s=512, clock_offset_ms=-3)
 # the longest that one script may hold the server up while it is filled: 20,000 records take about 0.1 s
 CHUNK = 20_000
 
@@ -110,7 +111,7 @@ def fill(server: Server, store: RedisStore) -> tuple[int, int]:
     incarnation = store.create(now_ms()).incarnation
     for first in range(0, workers, CHUNK):
         last = min(first + CHUNK, workers) - 1
-        server.client.eval(_FILL, 2, pool, leases, first, last, now_ms(), incarnation, OWNER, STATS)
+        server.client.eval(_FILL, 2, pool, leases, first, last, now_ms(), incarnation, OWNER, STATS.to_text())
     return server.used_bytes() - used_bytes, int(server.client.memory_usage(leases, samples=0))
 
 

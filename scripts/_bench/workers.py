@@ -23,8 +23,9 @@ import snowredis
 from _bench.server import OWNER, STATS, Server, now_ms, private_server
 from snowredis.cli.bench import in_turns, quartiles
 from snowredis.core.layout import Layout
-from snowredis.lease.model import ClaimRequest, PoolConfig, ReleaseRequest, RenewRequest, Seen
+from snowredis.lease.model import ClaimRequest, PoolConfig, ReleaseRequest, RenewRequest
 from snowredis.lease.redis_store import RedisStore
+from snowredis.lease.replies import Granted, Renewed, Seen
 from snowredis.lease.scripts import Script, ScriptStore, load, pool_keys
 
 # leases of the unit costs outlive the run, so that living workers stay living
@@ -39,7 +40,7 @@ class Holder:
 
     worker: int
     token: str
-    tip: str
+    renewal_id: str
     until_ms: int
     lanes_ms: tuple[int, ...]
 
@@ -47,20 +48,19 @@ class Holder:
 def claim(store: ScriptStore) -> Holder:
     token, now = secrets.token_hex(16), now_ms()
     answer = store.claim(ClaimRequest(token, now, now, 0, OWNER), Seen())
-    if answer.status != "ok":
+    if not isinstance(answer, Granted):
         raise SystemExit(f"a claim was answered with {answer}")
-    worker, until, lanes, tip = answer.rest
-    return Holder(int(worker), token, tip, int(until), tuple(int(lane) for lane in lanes.split(",")))
+    return Holder(answer.worker, token, answer.renewal_id, answer.until_ms, answer.lanes_ms)
 
 
 def renew(store: ScriptStore, holder: Holder) -> None:
-    next_tip = secrets.token_hex(8)
+    pending = secrets.token_hex(8)
     answer = store.renew(
         RenewRequest(
             holder.worker,
             holder.token,
-            holder.tip,
-            next_tip,
+            holder.renewal_id,
+            pending,
             now_ms(),
             holder.until_ms,
             holder.lanes_ms,
@@ -69,14 +69,16 @@ def renew(store: ScriptStore, holder: Holder) -> None:
         ),
         Seen(),
     )
-    if answer.status != "ok":
+    if not isinstance(answer, Renewed):
         raise SystemExit(f"a heartbeat was answered with {answer}")
-    holder.tip, holder.until_ms = next_tip, int(answer.rest[0])
+    holder.renewal_id, holder.until_ms = pending, answer.until_ms
 
 
 def release(store: ScriptStore, holder: Holder) -> None:
     marks = tuple(now_ms() for _ in holder.lanes_ms)
-    store.release(ReleaseRequest(holder.worker, holder.token, holder.tip, "", now_ms(), marks, STATS), Seen())
+    store.release(
+        ReleaseRequest(holder.worker, holder.token, holder.renewal_id, "", now_ms(), marks, STATS), Seen()
+    )
 
 
 def config_for(name: str, workers: int, ttl_ms: int = 30_000) -> PoolConfig:

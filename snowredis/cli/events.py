@@ -116,11 +116,13 @@ def _detail(event: Event) -> str:
     from snowredis.cli.decode import time_of
 
     if event.stats:
-        made, _, offset_ms, namespace, clock_backs = event.stats
-        back = f", clock went back {clock_backs} times, namespace {namespace}" if clock_backs else ""
-        return f"{made:,} ids, clock {offset_ms:+d} ms{back}"
+        stats = event.stats
+        back = f", clock went back {stats.clock_backs} times, namespace {stats.namespace}"
+        return (
+            f"{stats.ids_made:,} ids, clock {stats.clock_offset_ms:+d} ms{back if stats.clock_backs else ''}"
+        )
     if event.kind == "claimed":
         return f"ids up to {time_of(max(0, event.until_ms))}"
     if event.kind == "floor" and event.from_ms:
-        return f"new workers start at {time_of(event.from_ms)}: {printable(event.detail, 100)}"
-    return printable(event.detail, 200)
+        return f"new workers start at {time_of(event.from_ms)}: {printable(event.text, 100)}"
+    return printable(event.text, 200)

@@ -15,18 +15,18 @@ from snowredis.core.layout import Layout
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import ConfigError, PoolNotFound, StoreUnavailable
 from snowredis.lease.clients import address, is_cluster
-from snowredis.lease.model import HEARTBEATS_PER_TTL, share_of
+from snowredis.lease.model import HEARTBEATS_PER_TTL, parse_share, share_of
 from snowredis.lease.redis_store import translated
+from snowredis.lease.replies import Alarm
 from snowredis.lease.scripts import pool_keys, text_of
+from snowredis.lease.stats import WorkerStats
 
 _RECORD = re.compile(
-    r"(?P<token>[\da-fA-F]*)\|(?P<incarnation>[\da-fA-F-]*)\|(?P<tip>[\da-fA-F]*)\|(?P<until>\d{1,14})\|"
+    r"(?P<token>[\da-fA-F]*)\|(?P<incarnation>[\da-fA-F-]*)\|(?P<renewal_id>[\da-fA-F]*)\|(?P<until>\d{1,14})\|"
     r"(?P<lease_end>\d{1,14})\|(?P<lanes>[\d,]*)\|(?P<claimed>\d{1,14})\|(?P<renewed>\d{1,14})\|"
     r"(?P<stats>[\d,-]*)\|(?P<owner>.*)",
     re.DOTALL | re.ASCII,
 )
-# scripts check only which characters stats are made of
-_STAT = re.compile(r"-?\d{1,18}", re.ASCII)
 # records asked for in one command
 _PAGE = 500
 # best first; see state_of()
@@ -205,8 +205,7 @@ def read_pool(client: Any, name: str) -> PoolInfo:
     try:
         settings = settings_of(value["signature"])
         layout = resolve_layout(settings["layout"])
-        index, _, count = settings.get("share", "0/1").partition("/")
-        capacity = share_of(layout.workers, (int(index), max(1, int(count))))
+        capacity = share_of(layout.workers, parse_share(settings.get("share", "")))
     except (KeyError, ConfigError, ValueError) as error:
         raise StoreUnavailable(
             address(client), f"pool {name!r} has a signature that is none: {error}"
@@ -230,8 +229,16 @@ def read_pool(client: Any, name: str) -> PoolInfo:
         adopted=number("adopted"),
         lost=number("lost"),
         alarms=number("alarms"),
-        alarm=value["alarm"],
+        alarm=_alarm_text(value["alarm"]),
     )
+
+
+def _alarm_text(stored: str) -> str:
+    """Return the text of a stored alarm; what no script wrote as it is."""
+    try:
+        return Alarm.parse(stored).text
+    except ValueError:
+        return stored
 
 
 def read_workers(client: Any, name: str, *, alive_only: bool = True) -> list[WorkerInfo]:
@@ -275,8 +282,7 @@ def parse_record(worker: int, text: str, now_ms: int, ttl_ms: int = 0) -> Worker
     if match is None:
         return None
     host, pid, label = parse_owner(match["owner"])
-    stats = [int(number) if _STAT.fullmatch(number) else 0 for number in match["stats"].split(",")]
-    made, rate, offset, namespace, clock_backs = (stats + [0] * 5)[:5]
+    stats = WorkerStats.from_text(match["stats"])
     lease_end_ms, renewed_ms = int(match["lease_end"]), int(match["renewed"])
     lease_left_ms, age_ms = max(0, lease_end_ms - now_ms), max(0, now_ms - renewed_ms)
     return WorkerInfo(
@@ -290,11 +296,11 @@ def parse_record(worker: int, text: str, now_ms: int, ttl_ms: int = 0) -> Worker
         lease_end_ms=lease_end_ms,
         lease_left_ms=lease_left_ms,
         reserved_until_ms=int(match["until"]),
-        ids_made=made,
-        ids_per_second=rate,
-        clock_offset_ms=offset,
-        namespace=namespace,
-        clock_backs=clock_backs,
+        ids_made=stats.ids_made,
+        ids_per_second=stats.ids_per_s,
+        clock_offset_ms=stats.clock_offset_ms,
+        namespace=stats.namespace,
+        clock_backs=stats.clock_backs,
         token_hash=match["token"],
         heartbeat_age_ms=age_ms,
         state=state_of(age_ms, lease_left_ms, ttl_ms, claimed=bool(match["token"])),

@@ -11,18 +11,30 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from snowredis.lease.model import (
-    NOTHING_MADE,
-    Answer,
-    ClaimRequest,
-    PoolConfig,
-    ReleaseRequest,
-    RenewRequest,
+from snowredis.lease.codes import LossReason
+from snowredis.lease.model import ClaimRequest, PoolConfig, ReleaseRequest, RenewRequest
+from snowredis.lease.replies import (
+    AlreadyExists,
+    Behind,
+    ClaimRefused,
+    ClaimReply,
+    Created,
+    CreateReply,
+    Granted,
+    LeaseGone,
+    NotHeld,
+    PoolFull,
+    Released,
+    ReleaseReply,
+    Renewed,
+    RenewReply,
     Seen,
+    Settling,
 )
+from snowredis.lease.stats import NO_STATS, WorkerStats
 
-# hex digits of what begins the chain of a lease, as in claim.lua; a renewal's name is longer
-FIRST_TIP = 12
+# hex digits of the first renewal id of a lease, as in claim.lua; that of a renewal is longer
+FIRST_DIGITS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +43,11 @@ class Record:
 
     token: str
     incarnation: str
-    tip: str
+    renewal_id: str
     until_ms: int
     lanes_ms: tuple[int, ...]
     lease_end_ms: int
-    stats: str
+    stats: WorkerStats
     owner: str
 
     @property
@@ -110,27 +122,28 @@ class MemoryStore:
             self._raise_floor(now + self._config.floor_ms, seen)
         return now, min(caller_ms, now + self._config.max_clock_lead_ms)
 
-    def _answer(self, status: str, now: int, *rest: str | int) -> Answer:
+    def _pool(self, now: int) -> tuple[int, str, int, int, None]:
+        """Return the part that all replies have in common."""
         self._version += 1
-        texts = tuple(map(str, rest))
-        return Answer(status, now, self._incarnation, self._version, self._floor_ms, "", texts)
+        return now, self._incarnation, self._version, self._floor_ms, None
 
-    def claim(self, request: ClaimRequest, seen: Seen) -> Answer:
+    def claim(self, request: ClaimRequest, seen: Seen) -> ClaimReply:
         with self._lock:
             now, capped = self._open(request.caller_ms, seen)
             ttl = self._config.ttl_ms
             for worker, record in self._records.items():
                 current = record.token == request.token and record.incarnation == self._incarnation
-                replayed = current and len(record.tip) == FIRST_TIP and record.lease_end_ms > now
+                replayed = current and len(record.renewal_id) == FIRST_DIGITS and record.lease_end_ms > now
                 if replayed and not self._overdue(record, now):
                     until = max(record.until_ms, capped + ttl)
                     ends_ms = max(record.lease_end_ms, now + ttl)
-                    again = replace(record, until_ms=until, lease_end_ms=ends_ms, tip=self._first_tip())
+                    first = self._first_renewal_id()
+                    again = replace(record, until_ms=until, lease_end_ms=ends_ms, renewal_id=first)
                     return self._grant(worker, again, now)
             if self._floor_ms > now and not self._may_forget:
-                return self._answer("settling", now, self._floor_ms - now)
+                return Settling(*self._pool(now), self._floor_ms - now)
             chosen = self._choose(now, min(request.fit_ms, capped), request.wait_ms)
-            if isinstance(chosen, Answer):
+            if isinstance(chosen, ClaimRefused):
                 return chosen
             before = self._records.get(chosen)
             if before and before.token:
@@ -142,25 +155,24 @@ class MemoryStore:
             record = Record(
                 token=request.token,
                 incarnation=self._incarnation,
-                tip=self._first_tip(),
+                renewal_id=self._first_renewal_id(),
                 until_ms=capped + ttl,
                 lanes_ms=tuple(max(lane, least) for lane in lanes),
                 lease_end_ms=now + ttl,
-                stats=NOTHING_MADE,
+                stats=NO_STATS,
                 owner=request.owner,
             )
             self.events.append(("claimed", chosen))
             return self._grant(chosen, record, now)
 
-    def _first_tip(self) -> str:
-        return f"{self._version:0{FIRST_TIP}x}"
+    def _first_renewal_id(self) -> str:
+        return f"{self._version:0{FIRST_DIGITS}x}"
 
-    def _grant(self, worker: int, record: Record, now: int) -> Answer:
+    def _grant(self, worker: int, record: Record, now: int) -> Granted:
         self._records[worker] = record
-        lanes = ",".join(map(str, record.lanes_ms))
-        return self._answer("ok", now, worker, record.until_ms, lanes, record.tip)
+        return Granted(*self._pool(now), worker, record.until_ms, record.lanes_ms, record.renewal_id)
 
-    def _choose(self, now: int, fit_ms: int, wait_ms: int) -> int | Answer:
+    def _choose(self, now: int, fit_ms: int, wait_ms: int) -> int | ClaimRefused:
         """The worker id free the longest that has a usable lane, else a new one, else the nearest, else why none."""
         free = sorted(
             (r.lease_end_ms, worker) for worker, r in self._records.items() if r.lease_end_ms <= now
@@ -177,75 +189,76 @@ class MemoryStore:
             return unused
         if not oldest:
             first = min(r.lease_end_ms for r in self._records.values())
-            return self._answer("exhausted", now, max(0, first - now))
+            return PoolFull(*self._pool(now), max(0, first - now))
         nearest = min(oldest, key=lambda worker: self._records[worker].low_mark_ms)
         behind = self._records[nearest].low_mark_ms - fit_ms
-        return nearest if behind <= wait_ms else self._answer("behind", now, behind)
+        return nearest if behind <= wait_ms else Behind(*self._pool(now), behind)
 
-    def renew(self, request: RenewRequest, seen: Seen) -> Answer:
+    def renew(self, request: RenewRequest, seen: Seen) -> RenewReply:
         with self._lock:
             now, capped = self._open(request.caller_ms, seen)
-            config, record, adopted = self._config, self._records.get(request.worker), 0
+            config, record, adopted = self._config, self._records.get(request.worker), False
             current = record is not None and record.incarnation == self._incarnation
-            why = ""
+            reason: LossReason | None = None
             if record is not None and current and record.token == request.token:
-                if record.tip not in (request.tip, request.next_tip):
-                    why = "another process presented this lease"
+                if record.renewal_id not in (request.renewal_id, request.pending_renewal_id):
+                    reason = LossReason.COPIED
                 elif self._overdue(record, now):
-                    why = 'the lease was renewed too late for durability="none"'
+                    reason = LossReason.LATE
             elif current:
-                why = "the worker id was given to another process"
+                reason = LossReason.REASSIGNED
             elif self._may_forget:
-                why = 'Redis does not know the lease, and durability="none" takes none up again'
+                reason = LossReason.FORGOTTEN
             elif request.held_until_ms <= now + (
                 config.redis_skew_ms + config.max_clock_lead_ms + config.failover_slack_ms
             ):
-                why = "Redis lost the lease and the reservation is too old to be taken up again"
+                reason = LossReason.TOO_OLD
             else:
-                adopted = 1
-                record = Record(
-                    request.token, "", "", request.held_until_ms, request.held_lanes_ms, 0, "", request.owner
-                )
+                adopted = True
+                until_ms, lanes_ms = request.held_until_ms, request.held_lanes_ms
+                record = Record(request.token, "", "", until_ms, lanes_ms, 0, NO_STATS, request.owner)
                 self.events.append(("adopted", request.worker))
-            if why or record is None:
+            if reason is not None or record is None:
                 self.events.append(("lost", request.worker))
-                return self._answer("lost", now, why)
+                return LeaseGone(*self._pool(now), reason or LossReason.FORGOTTEN)
             record = replace(
                 record,
                 incarnation=self._incarnation,
-                tip=request.next_tip,
+                renewal_id=request.pending_renewal_id,
                 until_ms=max(record.until_ms, capped + config.ttl_ms),
                 lease_end_ms=max(record.lease_end_ms, now + config.ttl_ms),
                 stats=request.stats,
             )
             self._records[request.worker] = record
-            return self._answer("ok", now, record.until_ms, adopted)
+            return Renewed(*self._pool(now), record.until_ms, adopted)
 
-    def release(self, request: ReleaseRequest, seen: Seen) -> Answer:
+    def release(self, request: ReleaseRequest, seen: Seen) -> ReleaseReply:
         with self._lock:
             now, _ = self._open(request.caller_ms, seen)
             record = self._records.get(request.worker)
             if (
                 record is None
                 or record.token != request.token
-                or record.tip not in (request.tip, request.sent)
+                or record.renewal_id not in (request.renewal_id, request.pending_renewal_id)
                 or record.incarnation != self._incarnation
             ):
-                return self._answer("gone", now)
+                return NotHeld(*self._pool(now))
             if request.marks_ms is not None:
                 lanes = tuple(map(max, record.lanes_ms, request.marks_ms))
                 record = replace(record, lanes_ms=lanes, until_ms=0)
-            self._records[request.worker] = replace(record, token="", tip="", owner="", lease_end_ms=now)
+            self._records[request.worker] = replace(
+                record, token="", renewal_id="", owner="", lease_end_ms=now
+            )
             self.events.append(("released", request.worker))
-            return self._answer("ok", now)
+            return Released(*self._pool(now))
 
-    def create(self, caller_ms: int) -> Answer:
+    def create(self, caller_ms: int) -> CreateReply:
         with self._lock:
             now = self._server_time_ms()
             if self._incarnation:
-                return self._answer("exists", now)
+                return AlreadyExists(*self._pool(now))
             self._raise_floor(0, Seen())
-            return self._answer("ok", now)
+            return Created(*self._pool(now))
 
     def close(self) -> None:
         """Nothing to close: the pool lives as long as this object."""

@@ -1,4 +1,4 @@
-"""The nouns of the protocol: a pool's settings, what a claim answers, what monitoring reads.
+"""A pool's constants, the requests to its store, and the store's interface. Replies stand in replies.py.
 
 Pure data: no Redis, no clock, no lock. All times are milliseconds since 1970.
 """
@@ -13,7 +13,9 @@ from typing import Protocol
 
 from snowredis.core.layout import Layout
 from snowredis.core.presets import layout_spec
-from snowredis.errors import ConfigError, LayoutMismatch, PoolExhausted
+from snowredis.errors import ConfigError
+from snowredis.lease.replies import ClaimReply, CreateReply, ReleaseReply, RenewReply, Seen
+from snowredis.lease.stats import WorkerStats
 
 POOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 # heartbeats per ttl: five may be lost before a living worker's lease ends
@@ -22,8 +24,6 @@ HEARTBEATS_PER_TTL = 6
 MAX_TTL_MS = 24 * 3600 * 1000
 # what an event costs is about 250 bytes: 20,000 of them 5 MB
 DEFAULT_MAX_EVENTS = 20_000
-# the statistics of a lease that no id was made with
-NOTHING_MADE = "0,0,0,0,0"
 # what is known of writes that Redis acknowledged; the first is the default
 DURABILITIES = ("detect", "assured", "none")
 # of a host name and of a label; with both, an owner stays below the 1000 bytes that the scripts take
@@ -144,6 +144,12 @@ def owner_text(host: str, pid: int, label: str) -> str:
     return json.dumps({"host": host, "pid": pid, "label": label}, separators=(",", ":"), ensure_ascii=False)
 
 
+def parse_share(text: str) -> tuple[int, int]:
+    """Return (index, count) of a signature's ``share=index/count``; (0, 1) for no text. Raises ValueError."""
+    index, _, count = (text or "0/1").partition("/")
+    return int(index), max(1, int(count))
+
+
 def share_of(workers: int, share: tuple[int, int]) -> int:
     """How many of *workers* worker ids number *index* of *count* independent servers has."""
     index, count = share
@@ -151,32 +157,17 @@ def share_of(workers: int, share: tuple[int, int]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """The newest state of a pool that this client saw; shows a pool that went back in time (R10)."""
-
-    incarnation: str = ""
-    version: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What every script answers."""
-
-    status: str
-    redis_ms: int
-    incarnation: str
-    version: int
-    floor_ms: int
-    alarm: str
-    rest: tuple[str, ...]
-
-    @property
-    def seen(self) -> Seen:
-        return Seen(self.incarnation, self.version)
-
-
-@dataclass(frozen=True, slots=True)
 class ClaimRequest:
+    """Request for a worker id.
+
+    Attributes:
+        token: names this claim; the same again gets the same lease. Secret, hex.
+        caller_ms: the caller's wall clock.
+        fit_ms: a lane that opens at or before it is of use at once.
+        wait_ms: how much later than *fit_ms* the best lane may open.
+        owner: what owner_text() returns.
+    """
+
     token: str
     caller_ms: int
     fit_ms: int
@@ -186,32 +177,50 @@ class ClaimRequest:
 
 @dataclass(frozen=True, slots=True)
 class RenewRequest:
+    """Request to extend a lease.
+
+    Attributes:
+        renewal_id: of the last renewal that was answered, or of the claim.
+        pending_renewal_id: of this renewal; the same again is a replay.
+        held_until_ms, held_lanes_ms: the reservation that the holder has.
+    """
+
     worker: int
     token: str
-    tip: str
-    next_tip: str
+    renewal_id: str
+    pending_renewal_id: str
     caller_ms: int
     held_until_ms: int
     held_lanes_ms: tuple[int, ...]
-    stats: str
+    stats: WorkerStats
     owner: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseRequest:
+    """Request to give a worker id back.
+
+    Attributes:
+        renewal_id: of the last renewal that was answered, or of the claim.
+        pending_renewal_id: of a renewal that was sent and not answered; empty if there is none.
+        marks_ms: each lane's first unused ms, 0 for a lane never used; None if unknown, so that the whole reservation
+            counts as used.
+    """
+
     worker: int
     token: str
-    tip: str
-    sent: str
+    renewal_id: str
+    pending_renewal_id: str
     caller_ms: int
     marks_ms: tuple[int, ...] | None
-    stats: str
+    stats: WorkerStats
 
 
 class Store(Protocol):
-    """Where a pool lives. Each call is one atomic step; a call may be repeated if its answer was lost.
+    """Storage of a pool. Each call is one atomic step; a call may be repeated if its reply was lost.
 
-    Errors: StoreUnavailable and its kinds, LayoutMismatch, ConfigError for arguments the store refused.
+    Raises StoreUnavailable and its kinds; LayoutMismatch if the pool has another signature; ConfigError for arguments
+    that the store refused.
     """
 
     @property
@@ -229,24 +238,15 @@ class Store(Protocol):
     def redundant(self) -> bool:
         """Whether another worker id may be had while renewals fail, since there are several servers."""
 
-    def claim(self, request: ClaimRequest, seen: Seen) -> Answer: ...
+    def claim(self, request: ClaimRequest, seen: Seen) -> ClaimReply: ...
 
-    def renew(self, request: RenewRequest, seen: Seen) -> Answer: ...
+    def renew(self, request: RenewRequest, seen: Seen) -> RenewReply: ...
 
-    def release(self, request: ReleaseRequest, seen: Seen) -> Answer: ...
+    def release(self, request: ReleaseRequest, seen: Seen) -> ReleaseReply: ...
 
-    def create(self, caller_ms: int) -> Answer: ...
+    def create(self, caller_ms: int) -> CreateReply: ...
 
     def after_fork(self) -> None:
         """In a forked child: use nothing of the parent's connections and locks. Takes no lock, touches no socket."""
 
     def close(self) -> None: ...
-
-
-def check_status(answer: Answer, config: PoolConfig) -> Answer:
-    """Raise what an answer means, where it means an error at every caller's."""
-    if answer.status == "signature":
-        raise LayoutMismatch(config.name, answer.rest[0], config.signature)
-    if answer.status == "exhausted":
-        raise PoolExhausted(config.name, config.capacity, int(answer.rest[0]))
-    return answer

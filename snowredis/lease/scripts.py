@@ -11,18 +11,17 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from importlib import resources
+from typing import TypeVar
 
-from snowredis.errors import PoolBroken, ServerUnidentified, StoreUnavailable
-from snowredis.lease.model import (
-    DEFAULT_MAX_EVENTS,
-    Answer,
-    ClaimRequest,
-    PoolConfig,
-    ReleaseRequest,
-    RenewRequest,
-    Seen,
-)
+from snowredis.errors import LayoutMismatch, PoolBroken, ServerUnidentified, StoreUnavailable
+from snowredis.lease import replies
+from snowredis.lease.model import DEFAULT_MAX_EVENTS, ClaimRequest, PoolConfig, ReleaseRequest, RenewRequest
+from snowredis.lease.replies import ClaimReply, CreateReply, DeleteReply, ReleaseReply, RenewReply, Seen
 
+_R = TypeVar("_R")
+
+# put in front of each script
+PARTS = ("identity", "record", "common")
 # what a generator runs, and what people run
 SCRIPTS = ("claim", "renew", "release", "create", "delete")
 
@@ -35,7 +34,7 @@ class Script:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.source = "\n".join(map(read_lua, ("identity", "common", name)))
+        self.source = "\n".join(map(read_lua, (*PARTS, name)))
         self.sha = hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
 
 
@@ -104,7 +103,14 @@ class ScriptStore(ABC):
     def _reconnect(self) -> None:  # noqa: B027 - without connections nothing is to be done
         """Use no connection any more that was made before."""
 
-    def _call(self, name: str, seen: Seen, caller_ms: int, *args: str | int) -> Answer:
+    def _call(
+        self,
+        name: str,
+        parse: Callable[[Sequence[str]], _R],
+        seen: Seen,
+        caller_ms: int,
+        *args: str | int,
+    ) -> _R:
         nonce = self._random_bytes(16).hex()
         newest = (seen.incarnation, seen.version, nonce, caller_ms, self._max_events)
         common = (*self._constants, *newest, self._config.durability)
@@ -114,25 +120,24 @@ class ScriptStore(ABC):
             # a connection whose replies are one behind: of a fork in the middle of a call, or by a proxy
             self._reconnect()
             raise StoreUnavailable(
-                self.where, "it gave the answer to another question; the connection was dropped"
+                self.where, "it sent the reply to another request; the connection was dropped"
             )
+        match texts:
+            case ["signature", stored]:
+                raise LayoutMismatch(self._config.name, stored, self._config.signature)
+            case ["unidentified", code]:
+                raise ServerUnidentified(self.where, code)
+            case ["broken", field, value]:
+                raise PoolBroken(self.where, self._config.name, field, value)
         try:
-            if texts[0] == "signature":
-                return Answer("signature", 0, "", 0, 0, "", (texts[1],))
-            if texts[0] == "unidentified":
-                raise ServerUnidentified(self.where, texts[1])
-            if texts[0] == "broken":
-                raise PoolBroken(self.where, self._config.name, texts[1], texts[2])
-            status, redis_ms, incarnation, version, floor_ms, alarm, *rest = texts
-            return Answer(status, int(redis_ms), incarnation, int(version), int(floor_ms), alarm, tuple(rest))
-        except (ValueError, IndexError, TypeError) as error:
-            raise StoreUnavailable(
-                self.where, f"it gave an answer that no script gives: {texts!r}"
-            ) from error
+            return parse(texts)
+        except ValueError as error:
+            raise StoreUnavailable(self.where, f"it sent a reply that no script sends: {texts!r}") from error
 
-    def claim(self, request: ClaimRequest, seen: Seen) -> Answer:
+    def claim(self, request: ClaimRequest, seen: Seen) -> ClaimReply:
         return self._call(
             "claim",
+            replies.parse_claim,
             seen,
             request.caller_ms,
             request.token,
@@ -143,41 +148,43 @@ class ScriptStore(ABC):
             request.owner,
         )
 
-    def renew(self, request: RenewRequest, seen: Seen) -> Answer:
+    def renew(self, request: RenewRequest, seen: Seen) -> RenewReply:
         return self._call(
             "renew",
+            replies.parse_renew,
             seen,
             request.caller_ms,
             request.worker,
             request.token,
-            request.tip,
-            request.next_tip,
+            request.renewal_id,
+            request.pending_renewal_id,
             request.held_until_ms,
             ",".join(map(str, request.held_lanes_ms)),
-            request.stats,
+            request.stats.to_text(),
             request.owner,
         )
 
-    def release(self, request: ReleaseRequest, seen: Seen) -> Answer:
+    def release(self, request: ReleaseRequest, seen: Seen) -> ReleaseReply:
         marks = "" if request.marks_ms is None else ",".join(map(str, request.marks_ms))
         return self._call(
             "release",
+            replies.parse_release,
             seen,
             request.caller_ms,
             request.worker,
             request.token,
-            request.tip,
-            request.sent,
+            request.renewal_id,
+            request.pending_renewal_id,
             marks,
-            request.stats,
+            request.stats.to_text(),
         )
 
-    def create(self, caller_ms: int) -> Answer:
-        return self._call("create", Seen(), caller_ms)
+    def create(self, caller_ms: int) -> CreateReply:
+        return self._call("create", replies.parse_create, Seen(), caller_ms)
 
-    def delete(self, caller_ms: int) -> Answer:
-        """Forget the pool, whatever its settings; ``rest`` is ("1",) where they could not be read."""
-        return self._call("delete", Seen(), caller_ms)
+    def delete(self, caller_ms: int) -> DeleteReply:
+        """Delete the pool, whatever its settings."""
+        return self._call("delete", replies.parse_delete, Seen(), caller_ms)
 
     def after_fork(self) -> None:  # noqa: B027 - without connections nothing is to be done
         """In a forked child: use nothing of the parent's connections and locks."""

@@ -16,18 +16,28 @@ import contextlib
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
-from snowredis.errors import ConfigError, StoreUnavailable
+from snowredis.errors import ConfigError, LayoutMismatch, StoreUnavailable
 from snowredis.lease.list_check import ListCheck, Server
-from snowredis.lease.model import (
-    NOTHING_MADE,
-    Answer,
-    ClaimRequest,
-    PoolConfig,
-    ReleaseRequest,
-    RenewRequest,
+from snowredis.lease.model import ClaimRequest, PoolConfig, ReleaseRequest, RenewRequest
+from snowredis.lease.replies import (
+    Behind,
+    ClaimRefused,
+    ClaimReply,
+    Created,
+    CreateReply,
+    Granted,
+    PoolFull,
+    ReleaseReply,
+    RenewReply,
+    Reply,
     Seen,
+    Settling,
 )
+from snowredis.lease.stats import NO_STATS
+
+_R = TypeVar("_R", bound=Reply)
 
 # a worker id that can be used sooner is taken as it is; for a later one, the other servers are asked first
 SOON_MS = 1_000
@@ -82,38 +92,38 @@ class ShardedStore:
     def redundant(self) -> bool:
         return True
 
-    def claim(self, request: ClaimRequest, seen: Seen) -> Answer:
+    def claim(self, request: ClaimRequest, seen: Seen) -> ClaimReply:
         """Lease a worker id of the first server that has one to be used at once; else the soonest of any.
 
         *seen* is not used here: what was seen of one server says nothing of another.
         """
         errors, absent = self._list.look_at_all()
         self._away.update(errors)
-        late: tuple[int, int, Answer] | None = None
-        others: list[Answer] = []
+        late: tuple[int, int, Granted] | None = None
+        refused: list[ClaimRefused] = []
         try:
             # where there is no pool yet, the claim makes it
             for index in [*absent, *(index for index in self._order() if index not in absent)]:
                 if index in errors:
                     continue
                 try:
-                    answer = self._ask(index, lambda server, seen: server.claim(request, seen))
+                    reply = self._ask(index, lambda server, seen: server.claim(request, seen))
                 except StoreUnavailable as error:
                     errors[index] = error
                     if index in absent:
                         # only whoever has made the one before goes on to the next
                         errors |= dict.fromkeys(absent[absent.index(index) :], error)
                     continue
-                if answer.status != "ok":
-                    others.append(answer)
+                if isinstance(reply, ClaimRefused):
+                    refused.append(reply)
                     continue
-                opens_in_ms = min(map(int, answer.rest[2].split(","))) - request.fit_ms
+                opens_in_ms = min(reply.lanes_ms) - request.fit_ms
                 if opens_in_ms > SOON_MS and late is not None and late[0] <= opens_in_ms:
-                    self._give_back(index, answer, request)
+                    self._give_back(index, reply, request)
                     continue
                 if late is not None:
                     self._give_back(late[1], late[2], request)
-                late = (opens_in_ms, index, answer)
+                late = (opens_in_ms, index, reply)
                 if opens_in_ms <= SOON_MS:
                     break
         except BaseException:
@@ -121,57 +131,54 @@ class ShardedStore:
                 self._give_back(late[1], late[2], request)
             raise
         if late is not None:
-            _, index, answer = late
-            worker = int(answer.rest[0]) * len(self._servers) + index
+            _, index, granted = late
+            worker = granted.worker * len(self._servers) + index
             self._list.warn_of_unseen(worker)
-            return replace(answer, rest=(str(worker), *answer.rest[1:]))
-        return self._refused(others, errors)
+            return replace(granted, worker=worker)
+        return self._refused(refused, errors)
 
-    def _refused(self, answers: list[Answer], errors: dict[int, StoreUnavailable]) -> Answer:
-        """Of what servers said, what is to be done: wait, mind the clock, or give up."""
-        if not answers:
+    def _refused(self, replies: list[ClaimRefused], errors: dict[int, StoreUnavailable]) -> ClaimRefused:
+        """Return the reply that leaves most hope: one server that settles, else a lane ahead of the clock."""
+        if not replies:
             raise StoreUnavailable(
                 self.where,
                 "none of them can be used: " + "; ".join(f"{e.where}: {e.reason}" for e in errors.values()),
             ) from next(iter(errors.values()))
-        for status in ("settling", "behind", "exhausted"):
-            said = [answer for answer in answers if answer.status == status]
-            if said:
-                soonest = min(said, key=lambda answer: int(answer.rest[0]))
-                if status == "settling" and len(said) < len(self._servers):
-                    wait_ms = min(ASK_AGAIN_MS, int(soonest.rest[0]))
-                    return replace(soonest, rest=(str(wait_ms), *soonest.rest[1:]))
-                return soonest
-        return answers[0]
+        rank = (Settling, Behind, PoolFull)
+        soonest = min(replies, key=lambda reply: (rank.index(type(reply)), reply.wait_ms))
+        settling = [reply for reply in replies if isinstance(reply, Settling)]
+        if settling and len(settling) < len(self._servers):
+            return replace(soonest, wait_ms=min(ASK_AGAIN_MS, soonest.wait_ms))
+        return soonest
 
-    def renew(self, request: RenewRequest, seen: Seen) -> Answer:
+    def renew(self, request: RenewRequest, seen: Seen) -> RenewReply:
         """Renew the lease, and look at one of the servers that were not seen yet.
 
         Raises LayoutMismatch, with the lease renewed, if that server is of another list: then another process may make
         the same ids.
         """
         local, index = divmod(request.worker, len(self._servers))
-        answer = self._ask(index, lambda server, seen: server.renew(replace(request, worker=local), seen))
+        reply = self._ask(index, lambda server, seen: server.renew(replace(request, worker=local), seen))
         self._list.look_at_next()
-        return answer
+        return reply
 
-    def release(self, request: ReleaseRequest, seen: Seen) -> Answer:
+    def release(self, request: ReleaseRequest, seen: Seen) -> ReleaseReply:
         local, index = divmod(request.worker, len(self._servers))
         return self._ask(index, lambda server, seen: server.release(replace(request, worker=local), seen))
 
-    def create(self, caller_ms: int) -> Answer:
-        """Say of every server that the pool is new there. Answers "ok" if it was on one of them.
+    def create(self, caller_ms: int) -> CreateReply:
+        """Create the pool on every server. Returns Created if it was new on one of them.
 
         Does nothing unless all of them answer: raises StoreUnavailable or LayoutMismatch.
         """
         errors, _ = self._list.look_at_all()
         for error in errors.values():
             raise error
-        answers = [
+        replies = [
             self._ask(index, lambda server, _: server.create(caller_ms))
             for index in self._list.in_fixed_order(range(len(self._servers)))
         ]
-        return next((answer for answer in answers if answer.status == "ok"), answers[0])
+        return next((reply for reply in replies if isinstance(reply, Created)), replies[0])
 
     def after_fork(self) -> None:
         """In a forked child: leave the parent's connections and locks alone."""
@@ -188,25 +195,32 @@ class ShardedStore:
         start = self._choose(count)
         return sorted(((start + i) % count for i in range(count)), key=self._away.__contains__)
 
-    def _ask(self, index: int, ask: Callable[[Server, Seen], Answer]) -> Answer:
+    def _ask(self, index: int, ask: Callable[[Server, Seen], _R]) -> _R:
         server = self._servers[index]
         try:
-            answer = ask(server, self._seen[index])
+            reply = ask(server, self._seen[index])
         except StoreUnavailable:
             self._away.add(index)
             raise
-        self._away.discard(index)
-        if answer.status == "signature":
+        except LayoutMismatch as error:
+            self._away.discard(index)
             self._list.known.discard(index)
-            raise self._list.mismatch(index, answer.rest[0])
+            raise self._list.mismatch(index, error.stored) from error
+        self._away.discard(index)
         self._list.saw(index)
-        self._seen[index] = answer.seen
-        return answer
+        self._seen[index] = reply.seen
+        return reply
 
-    def _give_back(self, index: int, answer: Answer, request: ClaimRequest) -> None:
-        """Release what was just claimed and will not be used. A server that does not answer frees it after a ttl."""
-        worker, lanes = int(answer.rest[0]), answer.rest[2].count(",") + 1
-        tip, unmarked = answer.rest[3], (0,) * lanes
-        unused = ReleaseRequest(worker, request.token, tip, "", request.caller_ms, unmarked, NOTHING_MADE)
+    def _give_back(self, index: int, granted: Granted, request: ClaimRequest) -> None:
+        """Release what was just claimed and will not be used. A server that does not reply frees it after a ttl."""
+        unused = ReleaseRequest(
+            worker=granted.worker,
+            token=request.token,
+            renewal_id=granted.renewal_id,
+            pending_renewal_id="",
+            caller_ms=request.caller_ms,
+            marks_ms=(0,) * len(granted.lanes_ms),
+            stats=NO_STATS,
+        )
         with contextlib.suppress(StoreUnavailable):
             self._ask(index, lambda server, seen: server.release(unused, seen))

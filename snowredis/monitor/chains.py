@@ -10,15 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from snowredis.lease.codes import FloorReason
 from snowredis.lease.inspect import WorkerInfo
 from snowredis.monitor.events import Event
 
-# what a floor event says when the pool was absent: its life begins there
-NEW_LIFE = "no pool in this Redis"
-# … and when somebody had seen a newer state of the pool than the server had
-ROLLED_BACK = "the pool is older than what a client saw"
-# … and of a renewal that a second holder of the same lease made
-COPY = "another process presented this lease"
 FOREVER_MS = 10**15
 
 
@@ -146,12 +141,12 @@ class Chains:
         tenures.append(tenure)
 
     def _take_floor(self, place: int, event: Event, ttl_ms: int) -> None:
-        if event.detail == NEW_LIFE:
+        if event.reason == FloorReason.NO_POOL:
             self.life_place, self.claims_in_life = place, 0
         if place == 0:
             # nothing before it is known at all; whether there was something, History knows
             return
         # a copy that was put in the place of a newer one may have served others for a while before it was noticed
-        limit_ms = event.at_ms - ttl_ms if event.detail == ROLLED_BACK else FOREVER_MS
+        limit_ms = event.at_ms - ttl_ms if event.reason == FloorReason.ROLLED_BACK else FOREVER_MS
         before = next((e.at_ms for e in reversed(self.events[:place]) if e.at_ms < limit_ms), 0)
         self.losses.append(Loss(place, event, before))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from snowredis.lease.codes import FloorReason, LossReason
 from snowredis.lease.inspect import PoolInfo
-from snowredis.monitor.chains import COPY, NEW_LIFE, ROLLED_BACK
+from snowredis.lease.model import parse_share
 from snowredis.monitor.history import History
 from snowredis.monitor.holders import span, time_text
 from snowredis.monitor.whois import Whois
@@ -37,10 +38,10 @@ def causes_of_twins(whois: Whois, history: History, info: PoolInfo, alike: Seque
             Cause(False, "it is no id of this pool: both were made elsewhere, or one was changed on its way")
         ]
     causes, tick_ms = [], parts.timestamp_ms
-    server_count = max(1, int(info.settings.get("share", "0/1").partition("/")[2] or 1))
+    server_count = parse_share(info.settings.get("share", ""))[1]
     for _, lost in history.chains.lost.get(parts.worker // server_count, []):
         before_ms = lost.until_ms - past.ttl_ms - past.lead_ms
-        if lost.detail == COPY and before_ms <= tick_ms < lost.until_ms:
+        if lost.reason == LossReason.COPIED and before_ms <= tick_ms < lost.until_ms:
             causes.append(
                 Cause(
                     True,
@@ -53,7 +54,7 @@ def causes_of_twins(whois: Whois, history: History, info: PoolInfo, alike: Seque
         floor = loss.event
         if not loss.before_ms - past.lead_ms <= tick_ms < max(floor.from_ms, floor.at_ms):
             continue
-        if floor.detail == ROLLED_BACK:
+        if floor.reason == FloorReason.ROLLED_BACK:
             causes.append(
                 Cause(
                     True,
@@ -62,7 +63,7 @@ def causes_of_twins(whois: Whois, history: History, info: PoolInfo, alike: Seque
                     "guard_rollbacks=True bounds it to one ttl",
                 )
             )
-        elif floor.detail == NEW_LIFE and not floor.from_ms:
+        elif floor.reason == FloorReason.NO_POOL and not floor.from_ms:
             causes.append(
                 Cause(
                     True,
@@ -75,7 +76,7 @@ def causes_of_twins(whois: Whois, history: History, info: PoolInfo, alike: Seque
             causes.append(
                 Cause(
                     False,
-                    f"Redis was restarted, wiped or failed over about {time_text(floor.at_ms)} ({floor.detail}). The "
+                    f"Redis was restarted, wiped or failed over about {time_text(floor.at_ms)} ({floor.text}). The "
                     "floor covers that, unless two masters answered for longer than failover_slack",
                 )
             )

@@ -13,15 +13,17 @@ from typing import Any
 
 from snowredis.errors import ConfigError
 from snowredis.lease.clients import address
+from snowredis.lease.codes import REASONS, AlarmReason, EventKind
 from snowredis.lease.inspect import parse_owner, server_now_ms
 from snowredis.lease.redis_store import translated
+from snowredis.lease.replies import Alarm
 from snowredis.lease.scripts import pool_keys, text_of
+from snowredis.lease.stats import WorkerStats
 
-# what the scripts write; floor and alarm are the pool's own, their worker is -1
-KINDS = ("claimed", "released", "expired", "adopted", "lost", "clock-back", "floor", "alarm")
 # events asked for in one command: Redis spends about 1 ms on them
 PAGE = 1_000
 _STREAM_ID = re.compile(r"\d{1,19}(?:-\d{1,19})?", re.ASCII)
+_LANES = re.compile(r"\d{1,15}(,\d{1,15}){0,63}", re.ASCII)
 _NUMBER = re.compile(r"-?\d{1,15}", re.ASCII)
 # Redis' last resort: nothing has been added to or removed from the stream
 NO_ID = "0-0"
@@ -33,41 +35,34 @@ class Event:
 
     Attributes:
         at_ms: when it happened, on the Redis clock.
-        kind: one of KINDS.
+        kind: what happened.
         worker: the worker id; -1 for what concerns the whole pool.
         host, pid, label: whose event it is; untrusted text.
         from_ms, until_ms: of a lease, the reservation of its first lane [from, until); of a release what was used of
-            it; of a floor, the floor and 0; of a lost lease 0 and the end of the reservation that it had.
-        detail: lanes of a claim, statistics of an end, a reason; untrusted text.
+            it; of a floor, the floor and 0; of a lost lease 0 and the end of the reservation that it had; of an
+            alarm, the times between which ids may have been repeated.
+        reason: a code of lease.codes; empty for events without one. Untrusted text.
+        text: the same for people; the code itself, if no script wrote it.
+        lanes_ms: of a claim, where each lane's reservation begins; else empty.
+        stats: of a release, an expiry and a clock-back; else None.
         id: in the stream, such as "1763700000000-0".
         server: of several independent servers, which.
     """
 
     at_ms: int
-    kind: str
+    kind: EventKind
     worker: int
     host: str
     pid: int
     label: str
     from_ms: int
     until_ms: int
-    detail: str
     id: str
+    reason: str = ""
+    text: str = ""
+    lanes_ms: tuple[int, ...] = ()
+    stats: WorkerStats | None = None
     server: int = 0
-
-    @property
-    def lanes_ms(self) -> tuple[int, ...]:
-        """Of a claim: where each lane's reservation begins. Empty for others."""
-        if self.kind != "claimed" or not re.fullmatch(r"\d{1,15}(,\d{1,15}){0,63}", self.detail, re.ASCII):
-            return ()
-        return tuple(map(int, self.detail.split(",")))
-
-    @property
-    def stats(self) -> tuple[int, ...]:
-        """Of a release, an expiry and a clock-back: ids made, ids/s, clock offset in ms, namespace, clock-backs."""
-        if not re.fullmatch(r"-?\d{1,18}(,-?\d{1,18}){4}", self.detail, re.ASCII):
-            return ()
-        return tuple(map(int, self.detail.split(",")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,19 +80,44 @@ class StreamState:
     deleted_id: str = NO_ID
 
 
-def parse_event(event_id: bytes | str, fields: dict[Any, Any], server: int = 0) -> Event | None:
-    """An entry of the stream; None for what no script wrote."""
-    told = {text_of(name): text_of(value) for name, value in fields.items()}
-    numbers = [_number(told.get(name, "")) for name in ("at", "worker", "from", "until")]
-    at_ms, worker, from_ms, until_ms = numbers
-    kind = told.get("event", "")
-    if kind not in KINDS or at_ms is None or worker is None:
-        return None
-    host, pid, label = parse_owner(told.get("owner", ""))
-    detail = told.get("detail", "").encode("utf-8", "replace").decode()
-    return Event(
-        at_ms, kind, worker, host, pid, label, from_ms or 0, until_ms or 0, detail, text_of(event_id), server
+def parse_event(event_id: bytes | str, fields: dict[Any, Any]) -> Event | None:
+    """Return an entry of the stream; None for what no script wrote."""
+    values = {text_of(name): text_of(value) for name, value in fields.items()}
+    at_ms, worker, from_ms, until_ms = (
+        _number(values.get(name, "")) for name in ("at", "worker", "from", "until")
     )
+    try:
+        kind = EventKind(values.get("event", ""))
+    except ValueError:
+        return None
+    if at_ms is None or worker is None:
+        return None
+    host, pid, label = parse_owner(values.get("owner", ""))
+    reason = values.get("reason", "").encode("utf-8", "replace").decode()
+    lanes, stats = values.get("lanes", ""), values.get("stats")
+    return Event(
+        at_ms=at_ms,
+        kind=kind,
+        worker=worker,
+        host=host,
+        pid=pid,
+        label=label,
+        from_ms=from_ms or 0,
+        until_ms=until_ms or 0,
+        id=text_of(event_id),
+        reason=reason,
+        text=_text(kind, reason, from_ms or 0, until_ms or 0),
+        lanes_ms=tuple(map(int, lanes.split(","))) if _LANES.fullmatch(lanes) else (),
+        stats=None if stats is None else WorkerStats.from_text(stats),
+    )
+
+
+def _text(kind: EventKind, reason: str, from_ms: int, until_ms: int) -> str:
+    try:
+        code = REASONS[kind](reason)
+    except (KeyError, ValueError):
+        return reason
+    return Alarm(code, from_ms, until_ms).text if isinstance(code, AlarmReason) else code.text
 
 
 def _number(text: str) -> int | None:

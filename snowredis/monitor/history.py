@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 
 from snowredis.core.layout import Layout, Parts
 from snowredis.errors import InvalidId
+from snowredis.lease.codes import FloorReason, LossReason
 from snowredis.lease.inspect import WorkerInfo
-from snowredis.monitor.chains import COPY, FOREVER_MS, NEW_LIFE, ROLLED_BACK, Chains, Loss, Ownership
+from snowredis.monitor.chains import FOREVER_MS, Chains, Loss, Ownership
 from snowredis.monitor.events import NO_ID, Event, StreamState
 from snowredis.monitor.holders import holder_of, holder_of_lost, holder_of_record, is_same, span, time_text
 from snowredis.monitor.whois import Holder, Whois
@@ -85,7 +86,7 @@ class History:
         if not self.events:
             return "this pool has no events"
         first = self.events[0]
-        if self.past.state.trimmed or first.kind != "floor" or first.detail != NEW_LIFE:
+        if self.past.state.trimmed or first.kind != "floor" or first.reason != FloorReason.NO_POOL:
             return f"older events were trimmed: the oldest that is left is of {time_text(first.at_ms)}"
         return ""
 
@@ -225,7 +226,7 @@ class History:
         """The refusal of another process that had the same lease and may have made this id with it, too."""
         past, after = self.past, tenure.next.place if tenure.next else len(self.events)
         for place, lost in self.chains.lost.get(worker, []):
-            presented = lost.detail == COPY and tenure.place < place < after
+            presented = lost.reason == LossReason.COPIED and tenure.place < place < after
             # a process that gave its lease back renews it no more; a copy of it may
             given_back = (
                 tenure.end is not None
@@ -244,10 +245,10 @@ class History:
     def _doubt(self, loss: Loss, tenure: Ownership, worker: int, tick_ms: int, lane: int) -> Verdict | str:
         """What a loss of events after the beginning of a tenure leaves of it; nothing if it does not matter."""
         past = self.past
-        rolled_back = loss.event.detail == ROLLED_BACK
+        rolled_back = loss.event.reason == FloorReason.ROLLED_BACK
         if tenure.place > loss.place:
             return ""
-        what = f"Redis may have forgotten events before {time_text(loss.event.at_ms)} ({loss.event.detail})"
+        what = f"Redis may have forgotten events before {time_text(loss.event.at_ms)} ({loss.event.text})"
         others = [
             holder_of_lost(lost) for place, lost in self.chains.lost.get(worker, []) if place > loss.place
         ]
@@ -278,7 +279,7 @@ class History:
         ):
             return ""
         stats = tenure.end.stats
-        one_lane_only = len(stats) == 5 and stats[3] == lane and stats[4] == 0
+        one_lane_only = stats is not None and stats.namespace == lane and stats.clock_backs == 0
         return (
             "" if one_lane_only else f"{what}, and it is not known how far namespace {lane} was used before"
         )
@@ -313,7 +314,7 @@ class History:
                     None,
                     "unknown",
                     f"Redis may have forgotten events before {time_text(loss.event.at_ms)} "
-                    f"({loss.event.detail}), and with "
+                    f"({loss.event.text}), and with "
                     f"them who had worker id {worker}",
                     candidates,
                 )

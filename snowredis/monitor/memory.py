@@ -26,7 +26,7 @@ class MemoryView:
         found = []
         for worker, record in sorted(dict(store._records).items()):
             host, pid, label = parse_owner(record.owner)
-            made, rate, offset, namespace, clock_backs = map(int, record.stats.split(","))
+            stats = record.stats
             left_ms = max(0, record.lease_end_ms - now_ms)
             # a record keeps no time of its last renewal: each sets the lease's end one ttl ahead
             renewed_ms = record.lease_end_ms - (ttl_ms if record.token else 0)
@@ -42,11 +42,11 @@ class MemoryView:
                 lease_end_ms=record.lease_end_ms,
                 lease_left_ms=left_ms,
                 reserved_until_ms=record.until_ms,
-                ids_made=made,
-                ids_per_second=rate,
-                clock_offset_ms=offset,
-                namespace=namespace,
-                clock_backs=clock_backs,
+                ids_made=stats.ids_made,
+                ids_per_second=stats.ids_per_s,
+                clock_offset_ms=stats.clock_offset_ms,
+                namespace=stats.namespace,
+                clock_backs=stats.clock_backs,
                 token_hash="claimed" if record.token else "",
                 heartbeat_age_ms=age_ms,
                 state=state_of(age_ms, left_ms, ttl_ms, claimed=bool(record.token)),

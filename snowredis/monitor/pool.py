@@ -13,8 +13,9 @@ from snowredis.embedded import FRESH_KEY, resolve
 from snowredis.errors import ConfigError, PoolNotFound, StoreUnavailable
 from snowredis.lease.clients import address, connect_client, without_retries
 from snowredis.lease.inspect import PoolInfo, WorkerInfo, list_pools, read_pool, read_worker, read_workers
-from snowredis.lease.model import PoolConfig, check_pool_name, check_status
+from snowredis.lease.model import PoolConfig, check_pool_name, parse_share
 from snowredis.lease.redis_store import RedisStore, translated
+from snowredis.lease.replies import Created, Deleted
 from snowredis.lease.sharded_store import ShardedStore
 from snowredis.monitor.duplicate_causes import Cause, causes_of_twins
 from snowredis.monitor.events import (
@@ -290,8 +291,8 @@ class WorkerPool:
         shares = (replace(config, share=(index, count)) for index in range(count))
         stores = [RedisStore(client, share) for client, share in zip(self._clients, shares, strict=True)]
         store = stores[0] if count == 1 else ShardedStore(stores, config)
-        answer = store.create(time.time_ns() // 1_000_000 if caller_ms is None else caller_ms)
-        return check_status(answer, config).status == "ok"
+        reply = store.create(time.time_ns() // 1_000_000 if caller_ms is None else caller_ms)
+        return isinstance(reply, Created)
 
     def delete(self, *, force: bool = False) -> Deletion:
         """Remove the pool, whatever its settings, also one that is broken.
@@ -312,19 +313,19 @@ class WorkerPool:
             raise ConfigError(
                 f"pool {self.name!r} has {alive} living workers; nothing was deleted. Stop them first, or force it."
             )
-        now_ms, answers = time.time_ns() // 1_000_000, []
+        now_ms, replies = time.time_ns() // 1_000_000, []
         for client in self._clients:
-            answers.append(RedisStore(client, PoolConfig(name=self.name)).delete(now_ms))
+            replies.append(RedisStore(client, PoolConfig(name=self.name)).delete(now_ms))
             with translated(address(client)):
                 # an embedded Redis says that it is new: not after a pool was deleted from it
                 client.delete(FRESH_KEY)
-        deleted = [answer for answer in answers if answer.status == "ok"]
+        deleted = [reply for reply in replies if isinstance(reply, Deleted)]
         if not deleted:
             raise PoolNotFound(self.name)
         return Deletion(
             alive=alive,
-            wait_ms=max(0, *(answer.floor_ms - answer.redis_ms for answer in deleted)),
-            guessed=any(answer.rest == ("1",) for answer in deleted),
+            wait_ms=max(0, *(reply.floor_ms - reply.redis_ms for reply in deleted)),
+            guessed=any(reply.guessed for reply in deleted),
         )
 
     def close(self) -> None:
@@ -339,8 +340,7 @@ def _order(event: Event) -> tuple[int, ...]:
 
 def share_in(info: PoolInfo) -> tuple[int, int]:
     """Which share of a layout's worker ids the pool's server has: (index, count)."""
-    index, _, count = info.settings.get("share", "0/1").partition("/")
-    return int(index), max(1, int(count))
+    return parse_share(info.settings.get("share", ""))
 
 
 def same_ids(one: PoolInfo, other: PoolInfo) -> bool:

@@ -18,7 +18,9 @@ from typing import Any
 
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import SnowredisError, StoreUnavailable
-from snowredis.lease.model import ClaimRequest, PoolConfig, ReleaseRequest, Seen, Store
+from snowredis.lease.model import ClaimRequest, PoolConfig, ReleaseRequest, Store
+from snowredis.lease.replies import Granted, Released, Seen
+from snowredis.lease.stats import WorkerStats
 from snowredis.reclaim.crash_record import UNKNOWN_WORKER
 
 log = logging.getLogger("snowredis")
@@ -77,24 +79,24 @@ def execute(right: dict[str, Any]) -> None:
 def _release(store: Store, right: dict[str, Any]) -> int | None:
     """The worker id that was given back, if it was."""
     now_ms = time.time_ns() // 1_000_000
-    worker, tip = right["worker"], right.get("tip", "")
+    worker, renewal_id = right["worker"], right.get("renewal_id", "")
     if worker == UNKNOWN_WORKER:
         # killed before the answer came: the same claim again is answered with the same worker id
         claim = ClaimRequest(right["token"], now_ms, now_ms, 0, right["owner"])
-        answer = store.claim(claim, Seen())
-        if answer.status != "ok":
+        reply = store.claim(claim, Seen())
+        if not isinstance(reply, Granted):
             return None
-        worker, tip = int(answer.rest[0]), answer.rest[3]
+        worker, renewal_id = reply.worker, reply.renewal_id
     release = ReleaseRequest(
         worker=worker,
         token=right["token"],
-        tip=tip,
-        sent=right.get("sent", ""),
+        renewal_id=renewal_id,
+        pending_renewal_id=right.get("pending_renewal_id", ""),
         caller_ms=now_ms,
         marks_ms=tuple(right["marks_ms"]),
-        stats=right["stats"],
+        stats=WorkerStats.from_text(right["stats"]),
     )
-    return worker if store.release(release, Seen()).status == "ok" else None
+    return worker if isinstance(store.release(release, Seen()), Released) else None
 
 
 def open_store(urls: Sequence[str], config: PoolConfig) -> Store:

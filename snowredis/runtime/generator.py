@@ -28,6 +28,7 @@ from snowredis.errors import (
     StoreUnavailable,
 )
 from snowredis.lease.model import Store
+from snowredis.lease.stats import WorkerStats
 from snowredis.runtime.aio import AsyncIds
 from snowredis.runtime.claim_wait import ClaimWait
 from snowredis.runtime.clock import SYSTEM, Clock
@@ -376,14 +377,19 @@ class Generator(AsyncIds):
             with self._lock:
                 self._seal()
 
-    def _stats(self) -> str:
-        """ids made, ids a second since the last call, clock offset in ms, namespace, clock-backs."""
+    def _stats(self) -> WorkerStats:
+        """Return the statistics of the next heartbeat; ids per second are counted since the last call."""
         made, now_s = self.ids_made, self._clock.monotonic()
         since_s, before = self._last_rate
         rate = int((made - before) / (now_s - since_s)) if now_s > since_s else 0
         self._last_rate = (now_s, made)
-        current, backs = self._state.lanes.current, self.counts.clock_backs
-        return f"{made},{max(0, rate)},{self._lease_manager.offset_ms},{current},{backs}"
+        return WorkerStats(
+            ids_made=made,
+            ids_per_s=max(0, rate),
+            clock_offset_ms=self._lease_manager.offset_ms,
+            namespace=self._state.lanes.current,
+            clock_backs=self.counts.clock_backs,
+        )
 
     # --- the end -----------------------------------------------------------------------------------
 

@@ -17,18 +17,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from snowredis.errors import ClockMovedBack, LayoutMismatch, LeaseExpired, SnowredisError, StoreUnavailable
-from snowredis.lease.model import (
-    NOTHING_MADE,
-    Answer,
-    ClaimRequest,
-    ReleaseRequest,
-    RenewRequest,
-    Seen,
-    Store,
-    check_status,
-    owner_text,
+from snowredis.errors import (
+    ClockMovedBack,
+    LayoutMismatch,
+    LeaseExpired,
+    PoolExhausted,
+    SnowredisError,
+    StoreUnavailable,
 )
+from snowredis.lease.model import ClaimRequest, ReleaseRequest, RenewRequest, Store, owner_text
+from snowredis.lease.replies import ClaimReply, Granted, LeaseGone, PoolFull, Reply, Seen, Settling
+from snowredis.lease.stats import NO_STATS, WorkerStats
 from snowredis.reclaim.crash_record import UNKNOWN_WORKER, CrashRecord, address_of
 from snowredis.runtime.clock import Clock
 from snowredis.runtime.counts import Counts
@@ -80,8 +79,8 @@ class HeldLease:
 
     serial: int
     token: str
-    tip: str
-    sent: str
+    renewal_id: str
+    pending_renewal_id: str
     lanes_ms: tuple[int, ...]
     lease: Lease
     generation: int
@@ -223,15 +222,13 @@ class LeaseManager:
     def _now_ms(self) -> int:
         return self._clock.time_ns() // 1_000_000
 
-    def _learn(self, answer: Answer, asked_ms: int) -> Answer:
-        check_status(answer, self._config)
-        self.seen = answer.seen
-        self.floor_ms = answer.floor_ms
-        self.offset_ms = (asked_ms + self._now_ms()) // 2 - answer.redis_ms
-        self._redis_at = (answer.redis_ms, self._clock.monotonic())
-        if answer.alarm:
-            log.critical("pool %s: ALARM: %s (ms since 1970)", self._config.name, answer.alarm)
-        return answer
+    def _learn(self, reply: Reply, asked_ms: int) -> None:
+        self.seen = reply.seen
+        self.floor_ms = reply.floor_ms
+        self.offset_ms = (asked_ms + self._now_ms()) // 2 - reply.redis_ms
+        self._redis_at = (reply.redis_ms, self._clock.monotonic())
+        if reply.alarm:
+            log.critical("pool %s: ALARM: %s (ms since 1970)", self._config.name, reply.alarm.text)
 
     def _who(self) -> str:
         # read first: of a fork in between, the child's next call finds another pid
@@ -277,32 +274,37 @@ class LeaseManager:
             self._guard.check()
             if serial < self._oldest:
                 return Claimed()
-            answer = self._ask_twice(lambda: self._store.claim(request, self.seen), serial)
+            try:
+                reply: ClaimReply | LayoutMismatch
+                reply = self._ask_twice(lambda: self._store.claim(request, self.seen), serial)
+            except LayoutMismatch as error:
+                reply = error
             self._guard.check()
             if self._guard.generation != generation:
-                # this is a child now, and the answer was its parent's
+                # this is a child now, and the reply was its parent's
                 return Claimed()
             # the token was answered, so it is never sent again: a copy of this process may have it, too
             self._claim_token = ""
-            if answer.status != "ok" and replaced is None:
+            if not isinstance(reply, Granted) and replaced is None:
                 self._clear_crash_record()
-            try:
-                self._learn(answer, asked_ms)
-            except LayoutMismatch as error:
+            if isinstance(reply, LayoutMismatch):
                 # R9, as in renew()
                 if replaced is not None:
-                    self._lose(replaced, str(error))
-                raise
-            if answer.status == "settling":
-                return Claimed(settling_ms=max(1, int(answer.rest[0])))
+                    self._lose(replaced, str(reply))
+                raise reply
+            self._learn(reply, asked_ms)
+            if isinstance(reply, Settling):
+                return Claimed(settling_ms=max(1, reply.wait_ms))
+            if isinstance(reply, PoolFull):
+                raise PoolExhausted(self._config.name, self._config.capacity, reply.wait_ms)
             self.last_error = None
-            if answer.status == "behind":
-                raise ClockMovedBack(int(answer.rest[0]), "backup")
-            fresh = self._granted(answer, token, serial, generation)
+            if not isinstance(reply, Granted):
+                raise ClockMovedBack(reply.wait_ms, "backup")
+            fresh = self._granted(reply, token, serial, generation)
             self._renewed_at_s = self._clock.monotonic()
             self.lost_worker = None
             # before anybody can make an id with it
-            marks = self._write_crash_record(fresh, NOTHING_MADE, fresh=True)
+            marks = self._write_crash_record(fresh, NO_STATS, fresh=True)
             kept = self._hold(replace(fresh, marks=marks))
             self.counts.claims += 1
         if not kept:
@@ -312,37 +314,44 @@ class LeaseManager:
         log.info("pool %s: claimed worker id %d", self._config.name, fresh.lease.worker)
         return Claimed(replaced=replaced)
 
-    def _granted(self, answer: Answer, token: str, serial: int, generation: int) -> HeldLease:
+    def _granted(self, reply: Granted, token: str, serial: int, generation: int) -> HeldLease:
         layout = self._config.layout
-        until_ms, lanes_ms = int(answer.rest[1]), tuple(map(int, answer.rest[2].split(",")))
         lease = Lease(
             pool=self._config.name,
-            worker=int(answer.rest[0]),
+            worker=reply.worker,
             token_hash=_hash(token),
-            until=layout.first_tick_from(until_ms),
-            until_ms=until_ms,
-            opens=tuple(max(0, layout.first_tick_from(ms)) for ms in lanes_ms),
-            incarnation=answer.incarnation,
+            until=layout.first_tick_from(reply.until_ms),
+            until_ms=reply.until_ms,
+            opens=tuple(max(0, layout.first_tick_from(ms)) for ms in reply.lanes_ms),
+            incarnation=reply.incarnation,
             renewals=0,
         )
-        return HeldLease(serial, token, answer.rest[3], "", lanes_ms, lease, generation)
+        return HeldLease(serial, token, reply.renewal_id, "", reply.lanes_ms, lease, generation)
 
-    def _write_crash_record(self, held: HeldLease, stats: str, *, fresh: bool = False) -> memoryview | None:
+    def _write_crash_record(
+        self, held: HeldLease, stats: WorkerStats, *, fresh: bool = False
+    ) -> memoryview | None:
         if fresh:
             self._begin_crash_record()
         record = self.crash_record
         # of a lease that could not be written down at first, nobody noted what was used since
         if record is None or (held.marks is None and not fresh):
             return None
-        right = {"worker": held.lease.worker, "token": held.token, "tip": held.tip, "sent": held.sent}
-        return record.write(self._common_right | right | {"stats": stats}, fresh=fresh)
+        right = {
+            "worker": held.lease.worker,
+            "token": held.token,
+            "renewal_id": held.renewal_id,
+            "pending_renewal_id": held.pending_renewal_id,
+            "stats": stats.to_text(),
+        }
+        return record.write(self._common_right | right, fresh=fresh)
 
     def _intend(self, token: str) -> None:
         """Note that a claim is under way: whoever is killed before the answer may have a worker id all the same."""
         self._begin_crash_record()
         record = self.crash_record
         if record is not None:
-            right = {"worker": UNKNOWN_WORKER, "token": token, "owner": self._who(), "stats": NOTHING_MADE}
+            right = {"worker": UNKNOWN_WORKER, "token": token, "owner": self._who(), "stats": ""}
             record.write(self._common_right | right, fresh=True)
 
     def _begin_crash_record(self) -> None:
@@ -366,7 +375,7 @@ class LeaseManager:
         seed = f"{self._random_bytes(16).hex()} {self._clock.time_ns()} {self._clock.monotonic()!r}"
         return hashlib.sha256(seed.encode()).hexdigest()[:32]
 
-    def _ask_twice(self, ask: Callable[[], Answer], serial: int) -> Answer:
+    def _ask_twice(self, ask: Callable[[], ClaimReply], serial: int) -> ClaimReply:
         """A connection that went stale while idle shows only when it is used: a second attempt gets a new one."""
         try:
             return ask()
@@ -375,8 +384,8 @@ class LeaseManager:
                 raise
             return ask()
 
-    def renew(self, stats: str) -> bool:
-        """RenewLease the lease by one ttl from now.
+    def renew(self, stats: WorkerStats) -> bool:
+        """Renew the lease by one ttl from now.
 
         Returns:
             False when the lease turned out to be lost (``held`` is None then), or there is none.
@@ -388,16 +397,16 @@ class LeaseManager:
             held = self.held
             if held is None:
                 return False
-            if not held.sent:
-                held = replace(held, sent=self._fresh_name())
+            if not held.pending_renewal_id:
+                held = replace(held, pending_renewal_id=self._fresh_name())
                 self._write_crash_record(held, stats)
                 self._hold(held)
             asked_ms = self._now_ms()
             request = RenewRequest(
                 worker=held.lease.worker,
                 token=held.token,
-                tip=held.tip,
-                next_tip=held.sent,
+                renewal_id=held.renewal_id,
+                pending_renewal_id=held.pending_renewal_id,
                 caller_ms=asked_ms,
                 held_until_ms=held.lease.until_ms,
                 held_lanes_ms=held.lanes_ms,
@@ -410,12 +419,12 @@ class LeaseManager:
                 # under a name of this child's own it would end the lease of its parent
                 return False
             try:
-                answer = self._store.renew(request, self.seen)
+                reply = self._store.renew(request, self.seen)
                 self._guard.check()
                 if held.serial < self._oldest:
                     # this is a child now, or the generator was suspended
                     return False
-                self._learn(answer, asked_ms)
+                self._learn(reply, asked_ms)
             except LayoutMismatch as error:
                 # R9: whoever made the pool anew did not count with what this lease has reserved
                 self._lose(held, str(error))
@@ -427,24 +436,24 @@ class LeaseManager:
                 self.last_error = error
                 raise
             self.last_error = None
-            if answer.status == "lost":
-                self._lose(held, f"{answer.rest[0]}; claiming another")
+            if isinstance(reply, LeaseGone):
+                self._lose(held, f"{reply.reason.text}; claiming another")
                 return False
             self.counts.renewals += 1
             self.counts.round_trip_s = self._clock.monotonic() - began_s
-            until_ms = max(int(answer.rest[0]), held.lease.until_ms)
+            until_ms = max(reply.until_ms, held.lease.until_ms)
             lease = replace(
                 held.lease,
                 until=self._config.layout.first_tick_from(until_ms),
                 until_ms=until_ms,
-                incarnation=answer.incarnation,
+                incarnation=reply.incarnation,
                 renewals=held.lease.renewals + 1,
             )
             self._renewed_at_s = self._clock.monotonic()
-            held = replace(held, tip=held.sent, sent="", lease=lease)
+            held = replace(held, renewal_id=held.pending_renewal_id, pending_renewal_id="", lease=lease)
             self._write_crash_record(held, stats)
             self._hold(held)
-            if answer.rest[1] == "1":
+            if reply.adopted:
                 log.warning(
                     "pool %s: Redis lost its state; worker id %d goes on", self._config.name, lease.worker
                 )
@@ -459,7 +468,7 @@ class LeaseManager:
         self.lost_worker = held.lease.worker
         log.warning("pool %s: lost worker id %d: %s", self._config.name, held.lease.worker, why)
 
-    def renew_in_need(self, stats: str) -> bool:
+    def renew_in_need(self, stats: WorkerStats) -> bool:
         """Renew from within next_id(): the reservation ran out. At most one attempt each RETRY_S.
 
         Raises:
@@ -520,7 +529,9 @@ class LeaseManager:
         except StoreUnavailable:
             return None
 
-    def release(self, held: HeldLease, marks_ms: tuple[int, ...] | None, stats: str = NOTHING_MADE) -> None:
+    def release(
+        self, held: HeldLease, marks_ms: tuple[int, ...] | None, stats: WorkerStats = NO_STATS
+    ) -> None:
         """Give *held*, detached or replaced before, back. Blocks for one round trip; never raises."""
         try:
             with self._exclusively():
@@ -535,8 +546,8 @@ class LeaseManager:
                 request = ReleaseRequest(
                     worker=held.lease.worker,
                     token=held.token,
-                    tip=held.tip,
-                    sent=held.sent,
+                    renewal_id=held.renewal_id,
+                    pending_renewal_id=held.pending_renewal_id,
                     caller_ms=asked_ms,
                     marks_ms=marks_ms,
                     stats=stats,

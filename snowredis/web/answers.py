@@ -179,7 +179,7 @@ def plain(value: Any) -> Any:
 
 
 def _may_be_told(name: str) -> bool:
-    return "token" not in name and name not in ("tip", "signature")
+    return "token" not in name and name not in ("renewal_id", "signature")
 
 
 def as_json(value: Any) -> bytes:

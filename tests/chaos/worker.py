@@ -23,6 +23,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 import snowredis
+from snowredis.lease.stats import WorkerStats
 from snowredis.runtime import id_allocator
 from snowredis.runtime.fork import GUARD
 from snowredis.runtime.lease_manager import LeaseManager
@@ -235,7 +236,7 @@ def without_reservations() -> None:
     def trusting(lanes: Any, now_ms: float, until_tick: int, tick_ms: int, rules: Any) -> Any:
         return decide(lanes, now_ms, 1 << 62, tick_ms, rules)
 
-    def slow(lease_manager: LeaseManager, stats: str) -> bool:
+    def slow(lease_manager: LeaseManager, stats: WorkerStats) -> bool:
         time.sleep(0.4)
         return renew(lease_manager, stats)
 

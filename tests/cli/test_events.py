@@ -40,6 +40,7 @@ def test_the_newest_are_shown_one_a_line(cli: Cli, pool_name: str, server_url: s
     assert "1 ids" in result.out
     everything = [json.loads(line) for line in cli("events", "--pool", pool_name, "--json").out.splitlines()]
     assert [event["kind"] for event in everything] == ["floor", *["claimed", "released"] * 3]
+    assert (everything[0]["reason"], everything[0]["text"]) == ("no-pool", "no pool in this Redis")
     assert everything[1]["label"] == "\x1b]0;0\x07"
 
 
@@ -47,7 +48,7 @@ def test_events_that_somebody_made_up_do_nothing(cli: Cli, pool_name: str, clien
     cli("pool", "create", pool_name)
     key = f"snowredis:{{{pool_name}}}:events"
     client.xadd(
-        key, {"event": "alarm", "worker": "-1", "at": "99999999999999", "detail": "\x1b[2J\u202ealarm"}
+        key, {"event": "alarm", "worker": "-1", "at": "99999999999999", "reason": "\x1b[2J\u202ealarm"}
     )
     client.xadd(key, {"event": "claimed", "worker": "1", "at": "-5", "owner": "[" * 5000, "until": "-1"})
     client.xadd(key, {"something": "else"})

@@ -10,6 +10,7 @@ import pytest
 import redis
 
 import snowredis
+from snowredis.lease.codes import LossReason
 
 Cli = Callable[..., Any]
 
@@ -94,7 +95,7 @@ def test_two_equal_ids_are_explained(
             "owner": record[9],
             "from": "0",
             "until": record[3],
-            "detail": "another process presented this lease",
+            "reason": LossReason.COPIED,
             "at": str(info["now_ms"]),
         },
     )

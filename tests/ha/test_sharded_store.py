@@ -16,13 +16,21 @@ from snowredis.core.layout import Layout
 from snowredis.errors import ConfigError, LayoutMismatch, PoolExhausted, StoreUnavailable
 from snowredis.lease.memory_store import MemoryStore
 from snowredis.lease.model import (
-    Answer,
     ClaimRequest,
     PoolConfig,
     ReleaseRequest,
     RenewRequest,
+)
+from snowredis.lease.replies import (
+    AlreadyExists,
+    ClaimReply,
+    Created,
+    CreateReply,
+    PoolFull,
+    ReleaseReply,
+    RenewReply,
     Seen,
-    check_status,
+    Settling,
 )
 from snowredis.lease.sharded_store import ASK_AGAIN_MS, ShardedStore
 from snowredis.testing import ManualClock
@@ -50,19 +58,19 @@ class Flaky(MemoryStore):
         if self.away:
             raise StoreUnavailable(self.name, "it is away")
 
-    def claim(self, request: ClaimRequest, seen: Seen) -> Answer:
+    def claim(self, request: ClaimRequest, seen: Seen) -> ClaimReply:
         self._reached()
         return super().claim(request, seen)
 
-    def renew(self, request: RenewRequest, seen: Seen) -> Answer:
+    def renew(self, request: RenewRequest, seen: Seen) -> RenewReply:
         self._reached()
         return super().renew(request, seen)
 
-    def release(self, request: ReleaseRequest, seen: Seen) -> Answer:
+    def release(self, request: ReleaseRequest, seen: Seen) -> ReleaseReply:
         self._reached()
         return super().release(request, seen)
 
-    def create(self, caller_ms: int) -> Answer:
+    def create(self, caller_ms: int) -> CreateReply:
         self._reached()
         return super().create(caller_ms)
 
@@ -137,9 +145,9 @@ def test_worker_ids_of_server_i_are_i_modulo_the_number_of_servers(count: int) -
     # nobody was turned away by the server that was asked first
     assert [worker % count for worker in taken] == [turn % count for turn in range(FEW.workers)]
     answer = on.holder().ask_claim()
-    assert answer.status == "exhausted"
+    assert isinstance(answer, PoolFull)
     with pytest.raises(PoolExhausted, match="all 4 worker ids"):
-        check_status(answer, on.masters.config)
+        on.generator().claim()
 
 
 def test_a_full_server_sends_to_the_next() -> None:
@@ -169,7 +177,7 @@ def test_one_that_is_full_and_one_that_is_away_make_a_full_pool() -> None:
     on.servers[0].away = True
     on.holder().claim()
     on.holder().claim()
-    assert on.holder().ask_claim().status == "exhausted"
+    assert isinstance(on.holder().ask_claim(), PoolFull)
 
 
 def test_the_floor_of_a_wiped_server_keeps_nobody_waiting() -> None:
@@ -181,21 +189,23 @@ def test_the_floor_of_a_wiped_server_keeps_nobody_waiting() -> None:
 def test_a_pool_that_is_nowhere_makes_newcomers_wait_as_one_server_does() -> None:
     on = stage(new=False)
     answer = on.holder().ask_claim()
-    assert (answer.status, int(answer.rest[0])) == ("settling", CONFIG.floor_ms)
+    assert isinstance(answer, Settling)
+    assert answer.wait_ms == CONFIG.floor_ms
     on.servers[1].away = True
     # … and a server that is away is looked at again meanwhile
     answer = on.holder().ask_claim()
-    assert (answer.status, int(answer.rest[0])) == ("settling", ASK_AGAIN_MS)
+    assert isinstance(answer, Settling)
+    assert answer.wait_ms == ASK_AGAIN_MS
     on.servers[1].away = False
-    assert on.masters.create(on.clock.server_time_ms()).status == "exists"
+    assert isinstance(on.masters.create(on.clock.server_time_ms()), AlreadyExists)
     on.clock.advance(CONFIG.floor_ms)
     on.holder().claim()
 
 
 def test_create_says_of_every_server_that_it_is_new() -> None:
     on = stage(new=False)
-    assert on.masters.create(on.clock.server_time_ms()).status == "ok"
-    assert on.masters.create(on.clock.server_time_ms()).status == "exists"
+    assert isinstance(on.masters.create(on.clock.server_time_ms()), Created)
+    assert isinstance(on.masters.create(on.clock.server_time_ms()), AlreadyExists)
     assert {on.holder().claim().worker for _ in range(4)} == {0, 1, 2, 3}
     on.servers[1].away = True
     with pytest.raises(StoreUnavailable):
@@ -223,7 +233,7 @@ def test_of_two_worker_ids_that_open_late_the_sooner_is_taken() -> None:
         on.first[0] = first
         holder = on.holder().claim()
         assert holder.worker == 1
-        assert holder.release(0) == "ok"
+        assert holder.release(0)
 
 
 # --- lists that disagree ---------------------------------------------------------------------------
@@ -343,7 +353,7 @@ def test_a_move_gives_the_worker_id_back_if_its_server_is_there_again() -> None:
     on.servers[0].away = True
     on.clock.advance(3_500)
 
-    def back(request: ClaimRequest, seen: Seen) -> Answer:
+    def back(request: ClaimRequest, seen: Seen) -> ClaimReply:
         on.servers[0].away = False
         return MemoryStore.claim(on.servers[1], request, seen)
 

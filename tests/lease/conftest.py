@@ -11,6 +11,7 @@ import pytest
 from snowredis.core.layout import Layout
 from snowredis.lease.memory_store import MemoryStore
 from snowredis.lease.model import PoolConfig, Store
+from snowredis.lease.replies import Created
 from snowredis.testing import ManualClock
 from tests.support.holder import Holder
 from tests.support.servers import RedisServer
@@ -35,7 +36,7 @@ class Place:
         return Holder(self.store, self.now_ms)
 
     def created(self) -> Place:
-        assert self.store.create(self.now_ms()).status == "ok"
+        assert isinstance(self.store.create(self.now_ms()), Created)
         return self
 
 

@@ -11,9 +11,10 @@ import pytest
 import snowredis
 from snowredis import WorkerPool
 from snowredis.core.layout import Layout
-from snowredis.errors import PoolBroken, PoolNotFound
+from snowredis.errors import LayoutMismatch, PoolBroken, PoolNotFound
 from snowredis.lease.model import PoolConfig
 from snowredis.lease.redis_store import RedisStore
+from snowredis.lease.replies import Created, Granted, Renewed, Settling
 from snowredis.lease.scripts import pool_keys
 from tests.lease.conftest import really_wait, wall_ms
 from tests.support.holder import Holder, fresh_hex
@@ -27,7 +28,7 @@ SHORT = replace(LONG, ttl_ms=120, max_clock_lead_ms=10, redis_skew_ms=10)
 
 def new_pool(server: RedisServer, config: PoolConfig) -> RedisStore:
     store = RedisStore.from_url(server.url, replace(config, name=f"pool{fresh_hex()[-6:]}"))
-    assert store.create(wall_ms()).status == "ok"
+    assert isinstance(store.create(wall_ms()), Created)
     return store
 
 
@@ -55,9 +56,10 @@ def test_a_pool_that_comes_back_with_a_shorter_ttl_starts_above_the_reservations
     # whether somebody says that it is new or not
     for answer in (short.create(wall_ms()), holder(short).ask_claim()):
         assert answer.floor_ms >= old.until_ms
-    assert holder(short).ask_claim().status == "settling"
+    assert isinstance(holder(short).ask_claim(), Settling)
     # who has a reservation of the pool before this one has lost it
-    assert old.ask_renew().status == "signature"
+    with pytest.raises(LayoutMismatch):
+        old.ask_renew()
 
 
 def test_what_a_deleted_pool_leaves_is_small_and_goes_by_itself(server: RedisServer) -> None:
@@ -89,7 +91,8 @@ def test_living_workers_bring_a_deleted_pool_back_and_keep_their_worker_ids(serv
     living = holder(store).claim()
     WorkerPool(server.url, store.config.name).delete(force=True)
     answer = living.ask_renew()
-    assert (answer.status, answer.rest[1], answer.alarm) == ("ok", "1", "")
+    assert isinstance(answer, Renewed)
+    assert (answer.adopted, answer.alarm) == (True, None)
     assert server.client().ttl(pool_keys(store.config.name)[0]) == -1
 
 
@@ -97,16 +100,16 @@ def test_a_pool_made_in_the_place_of_a_deleted_one_starts_above_what_was_used(se
     """Also for a host whose clock is behind, and for a person who says that the pool is new."""
     store = new_pool(server, LONG)
     used_ms = wall_ms()
-    assert holder(store).claim().release(used_ms, 0) == "ok"
+    assert holder(store).claim().release(used_ms, 0)
     WorkerPool(server.url, store.config.name).delete()
     anew = again(store, server, LONG)
-    assert anew.create(wall_ms()).status == "ok"
+    assert isinstance(anew.create(wall_ms()), Created)
     assert min(holder(anew).claim().lanes_ms) >= used_ms
 
 
 def test_a_pool_whose_workers_all_gave_back_leaves_nothing_to_wait_for(server: RedisServer) -> None:
     store = new_pool(server, LONG)
-    assert holder(store).claim().release(wall_ms(), 0) == "ok"
+    assert holder(store).claim().release(wall_ms(), 0)
     done = WorkerPool(server.url, store.config.name).delete()
     assert done.wait_ms == 0
     assert server.client().hget(pool_keys(store.config.name)[0], "signature") is None
@@ -173,7 +176,7 @@ def test_a_field_that_no_script_wrote_is_named_and_nothing_changes(
     # as it says
     done = WorkerPool(server.url, store.config.name).delete(force=True)
     assert done.wait_ms == LONG.floor_ms
-    assert living.ask_renew().rest[1] == "1"
+    assert living.ask_renew().adopted
 
 
 @pytest.mark.parametrize("field", EDITS)
@@ -197,7 +200,7 @@ def test_a_record_that_no_script_wrote_is_named_to_its_holder_and_others_are_ser
         with pytest.raises(PoolBroken) as caught:
             call()
         assert caught.value.field == "w:0"
-    assert other.ask_renew().status == "ok"
+    assert isinstance(other.ask_renew(), Renewed)
     assert holder(store).claim().worker == 2
 
 
@@ -207,7 +210,7 @@ def test_a_counter_that_no_script_wrote_stops_nobody(server: RedisServer, field:
     client, (key, leases, _) = server.client(), pool_keys(store.config.name)
     client.hset(key, field, "a few")
     living = holder(store).claim()
-    assert living.ask_renew().status == "ok"
+    assert isinstance(living.ask_renew(), Renewed)
     client.delete(leases)
     assert holder(store).claim().worker == 1
     client.hset(key, "version", 0)
@@ -227,7 +230,8 @@ def test_a_pool_with_a_signature_that_no_script_wrote_is_deleted_all_the_same(
     done = WorkerPool(server.url, store.config.name).delete(force=True)
     assert done.guessed == guessed
     answer = holder(again(store, server, SHORT)).ask_claim()
-    assert (answer.status, answer.floor_ms >= old.until_ms) == ("settling", True)
+    assert isinstance(answer, Settling)
+    assert answer.floor_ms >= old.until_ms
 
 
 # --- named oddly -------------------------------------------------------------------------------------
@@ -263,9 +267,10 @@ def test_no_script_walks_far_to_find_a_worker_id_after_a_loss(own_server: RedisS
         answer = newcomer.ask_claim()
         stats: Any = client.info("commandstats")
         looked_at.append(stats["cmdstat_hexists"]["calls"])
-        if answer.status != "settling":
+        if not isinstance(answer, Settling):
             break
         assert len(looked_at) < 10
-        really_wait(int(answer.rest[0]))
-    assert (answer.status, answer.rest[0]) == ("ok", str(count))
+        really_wait(answer.wait_ms)
+    assert isinstance(answer, Granted)
+    assert answer.worker == count
     assert looked_at == [500, 500, 500, count - 1_500 + 1]

@@ -7,7 +7,8 @@ import threading
 import pytest
 
 from snowredis.errors import LayoutMismatch
-from snowredis.lease.model import check_status
+from snowredis.lease.codes import LossReason
+from snowredis.lease.replies import AlreadyExists, Behind, Created, LeaseGone, PoolFull, Renewed, Settling
 from tests.lease.conftest import TTL_MS, Place
 from tests.support.holder import Holder, fresh_hex
 
@@ -26,8 +27,8 @@ def test_every_claim_gets_a_worker_id_of_its_own_until_the_pool_is_full(pool: Pl
     holders = [pool.holder().claim() for _ in range(4)]
     assert [holder.worker for holder in holders] == [0, 1, 2, 3]
     answer = pool.holder().ask_claim()
-    assert answer.status == "exhausted"
-    assert 0 < int(answer.rest[0]) <= TTL_MS
+    assert isinstance(answer, PoolFull)
+    assert 0 < answer.wait_ms <= TTL_MS
 
 
 def test_claims_at_the_same_time_never_share_a_worker_id(pool: Place) -> None:
@@ -51,7 +52,7 @@ def test_a_clock_that_runs_ahead_is_capped(pool: Place) -> None:
     holder = pool.holder().claim(ahead_ms=10**9)
     assert holder.until_ms <= pool.now_ms() + LEAD_MS + TTL_MS
     answer = holder.ask_renew(ahead_ms=10**9)
-    assert answer.status == "ok"
+    assert isinstance(answer, Renewed)
     assert holder.until_ms <= pool.now_ms() + LEAD_MS + TTL_MS
 
 
@@ -68,60 +69,66 @@ def test_a_claim_that_was_renewed_already_is_not_answered_again(pool: Place) -> 
     first.ask_renew()
     late = Holder(pool.store, pool.now_ms, token=first.token)
     assert late.claim().worker != first.worker
-    assert first.ask_renew().status == "ok"
+    assert isinstance(first.ask_renew(), Renewed)
 
 
 def test_whoever_has_an_earlier_answer_to_a_claim_is_no_holder_of_a_later_one(pool: Place) -> None:
     """Clones of a process whose claim was under way repeat it alike."""
     first = pool.holder().claim()
     again = Holder(pool.store, pool.now_ms, token=first.token).claim()
-    assert first.ask_renew().status == "lost"
-    assert again.ask_renew().status == "ok"
+    assert isinstance(first.ask_renew(), LeaseGone)
+    assert isinstance(again.ask_renew(), Renewed)
     # when that lease is over, too
     pool.elapse(TTL_MS + SLACK_MS)
     once_more = Holder(pool.store, pool.now_ms, token=first.token).claim()
-    assert once_more.tip not in (first.tip, again.tip)
+    assert once_more.renewal_id not in (first.renewal_id, again.renewal_id)
     if once_more.worker == again.worker:
-        assert again.ask_renew().status == "lost"
-        assert again.release() == "gone"
-    assert once_more.ask_renew().status == "ok"
+        assert isinstance(again.ask_renew(), LeaseGone)
+        assert not again.release()
+    assert isinstance(once_more.ask_renew(), Renewed)
 
 
 def test_a_renewal_extends_the_reservation(pool: Place) -> None:
     holder = pool.holder().claim()
     until = holder.until_ms
     pool.elapse(30)
-    assert holder.ask_renew().status == "ok"
+    assert isinstance(holder.ask_renew(), Renewed)
     assert until + 30 <= holder.until_ms <= pool.now_ms() + TTL_MS
 
 
 def test_a_renewal_never_shortens_the_reservation(pool: Place) -> None:
     holder = pool.holder().claim()
     until = holder.until_ms
-    assert holder.ask_renew(ahead_ms=-10_000).status == "ok"
+    assert isinstance(holder.ask_renew(ahead_ms=-10_000), Renewed)
     assert holder.until_ms == until
 
 
 def test_a_repeated_renewal_answers_as_before(pool: Place) -> None:
     holder = pool.holder().claim()
     twin = Holder(pool.store, pool.now_ms, holder.token, "", holder.worker, holder.until_ms, holder.lanes_ms)
-    tip = fresh_hex()
-    assert holder.ask_renew(tip).status == "ok"
-    assert twin.ask_renew(tip).status == "ok"
-    assert holder.ask_renew().status == "ok"
+    pending = fresh_hex()
+    assert isinstance(holder.ask_renew(pending), Renewed)
+    assert isinstance(twin.ask_renew(pending), Renewed)
+    assert isinstance(holder.ask_renew(), Renewed)
 
 
 def test_of_two_clones_the_slower_is_refused(pool: Place) -> None:
     holder = pool.holder().claim()
     holder.ask_renew()
     clone = Holder(
-        pool.store, pool.now_ms, holder.token, holder.tip, holder.worker, holder.until_ms, holder.lanes_ms
+        pool.store,
+        pool.now_ms,
+        holder.token,
+        holder.renewal_id,
+        holder.worker,
+        holder.until_ms,
+        holder.lanes_ms,
     )
-    assert holder.ask_renew().status == "ok"
+    assert isinstance(holder.ask_renew(), Renewed)
     answer = clone.ask_renew()
-    assert answer.status == "lost"
-    assert "another process" in answer.rest[0]
-    assert holder.ask_renew().status == "ok"
+    assert isinstance(answer, LeaseGone)
+    assert answer.reason == LossReason.COPIED
+    assert isinstance(holder.ask_renew(), Renewed)
 
 
 def test_an_expired_lease_goes_to_the_next_claim_above_its_mark(pool: Place) -> None:
@@ -137,21 +144,21 @@ def test_an_expired_lease_is_never_renewed_once_somebody_else_has_it(pool: Place
     pool.elapse(TTL_MS + SLACK_MS)
     pool.holder().claim()
     answer = dead[0].ask_renew()
-    assert answer.status == "lost"
-    assert "another process" in answer.rest[0]
+    assert isinstance(answer, LeaseGone)
+    assert answer.reason == LossReason.REASSIGNED
 
 
 def test_an_expired_lease_that_nobody_took_goes_on(pool: Place) -> None:
     holder = pool.holder().claim()
     pool.elapse(TTL_MS + SLACK_MS)
-    assert holder.ask_renew().status == "ok"
+    assert isinstance(holder.ask_renew(), Renewed)
     assert holder.until_ms > pool.now_ms()
 
 
 def test_a_released_worker_id_is_free_at_once_from_what_was_used(pool: Place) -> None:
     holders = [pool.holder().claim() for _ in range(4)]
     used = pool.now_ms() - 5
-    assert holders[2].release(used, 0) == "ok"
+    assert holders[2].release(used, 0)
     heir = pool.holder().claim()
     assert heir.worker == 2
     assert heir.lanes_ms == (used, 0)
@@ -159,7 +166,7 @@ def test_a_released_worker_id_is_free_at_once_from_what_was_used(pool: Place) ->
 
 def test_a_release_that_does_not_know_what_was_used_keeps_the_whole_reservation(pool: Place) -> None:
     holders = [pool.holder().claim() for _ in range(4)]
-    assert holders[1].release(unknown=True) == "ok"
+    assert holders[1].release(unknown=True)
     heir = pool.holder().claim()
     assert heir.worker == 1
     assert min(heir.lanes_ms) >= holders[1].until_ms
@@ -168,13 +175,13 @@ def test_a_release_that_does_not_know_what_was_used_keeps_the_whole_reservation(
 def test_only_the_holder_can_release(pool: Place) -> None:
     holder = pool.holder().claim()
     holder.ask_renew()
-    thief = Holder(pool.store, pool.now_ms, fresh_hex(), holder.tip, holder.worker, lanes_ms=(0, 0))
-    assert thief.release() == "gone"
-    assert holder.release(tip=fresh_hex()) == "gone"
-    assert holder.ask_renew().status == "ok"
-    assert holder.release() == "ok"
-    assert holder.release() == "gone"
-    assert holder.ask_renew().status == "lost"
+    thief = Holder(pool.store, pool.now_ms, fresh_hex(), holder.renewal_id, holder.worker, lanes_ms=(0, 0))
+    assert not thief.release()
+    assert not holder.release(renewal_id=fresh_hex())
+    assert isinstance(holder.ask_renew(), Renewed)
+    assert holder.release()
+    assert not holder.release()
+    assert isinstance(holder.ask_renew(), LeaseGone)
 
 
 def test_the_worker_id_that_was_free_the_longest_is_taken_first(pool: Place) -> None:
@@ -201,21 +208,21 @@ def test_a_caller_whose_clock_is_behind_all_lanes_is_told_by_how_much(pool: Plac
     for holder in holders:
         holder.release(used, used)
     answer = pool.holder().ask_claim(ahead_ms=-5_000, wait_ms=1_000)
-    assert answer.status == "behind"
-    assert 4_000 < int(answer.rest[0]) <= 5_000 + SLACK_MS
+    assert isinstance(answer, Behind)
+    assert 4_000 < answer.wait_ms <= 5_000 + SLACK_MS
     assert pool.holder().claim(ahead_ms=-5_000, wait_ms=6_000).lanes_ms == (used, used)
 
 
 def test_a_pool_is_created_once(place: Place) -> None:
-    assert place.store.create(place.now_ms()).status == "ok"
-    assert place.store.create(place.now_ms()).status == "exists"
+    assert isinstance(place.store.create(place.now_ms()), Created)
+    assert isinstance(place.store.create(place.now_ms()), AlreadyExists)
 
 
 def test_a_pool_that_nobody_created_makes_newcomers_wait_for_its_floor(place: Place) -> None:
     began = place.now_ms()
     answer = place.holder().ask_claim()
-    assert answer.status == "settling"
-    assert TTL_MS < int(answer.rest[0]) <= FLOOR_MS
+    assert isinstance(answer, Settling)
+    assert TTL_MS < answer.wait_ms <= FLOOR_MS
     place.elapse(FLOOR_MS + SLACK_MS)
     holder = place.holder().claim()
     assert began + FLOOR_MS <= min(holder.lanes_ms)
@@ -225,16 +232,17 @@ def test_a_pool_that_nobody_created_makes_newcomers_wait_for_its_floor(place: Pl
 def test_after_a_wipe_living_holders_go_on_and_newcomers_wait(pool: Place) -> None:
     holders = [pool.holder().claim() for _ in range(3)]
     pool.wipe()
-    assert pool.holder().ask_claim().status == "settling"
+    assert isinstance(pool.holder().ask_claim(), Settling)
     for holder in holders[:2]:
         before = holder.until_ms
         answer = holder.ask_renew()
-        assert (answer.status, answer.rest[1]) == ("ok", "1")
+        assert isinstance(answer, Renewed)
+        assert answer.adopted
         assert holder.until_ms >= before
     for _ in range(3):
         pool.elapse((FLOOR_MS + SLACK_MS) // 3)
         for holder in holders[:2]:
-            assert holder.ask_renew().status == "ok"
+            assert isinstance(holder.ask_renew(), Renewed)
     newcomers = [pool.holder().claim() for _ in range(2)]
     assert {newcomer.worker for newcomer in newcomers} == {2, 3}
     assert min(newcomers[0].lanes_ms) >= max(holder.until_ms for holder in holders[2:])
@@ -247,7 +255,7 @@ def test_after_a_wipe_a_holder_is_refused_when_its_worker_id_was_given_away(pool
     pool.elapse(FLOOR_MS + SLACK_MS)
     heir = pool.holder().claim()
     assert heir.worker == holder.worker
-    assert holder.ask_renew().status == "lost"
+    assert isinstance(holder.ask_renew(), LeaseGone)
     assert min(heir.lanes_ms) >= holder.until_ms
 
 
@@ -256,16 +264,16 @@ def test_after_a_wipe_a_holder_whose_time_is_nearly_up_is_refused(pool: Place) -
     pool.wipe()
     pool.elapse(TTL_MS - LEAD_MS - SKEW_MS + 5)
     answer = holder.ask_renew()
-    assert answer.status == "lost"
-    assert "too old" in answer.rest[0]
+    assert isinstance(answer, LeaseGone)
+    assert answer.reason == LossReason.TOO_OLD
 
 
 def test_an_adopted_holder_releases_as_before(pool: Place) -> None:
     holder = pool.holder().claim()
     pool.wipe()
-    assert holder.ask_renew().rest[1] == "1"
+    assert holder.ask_renew().adopted
     used = pool.now_ms()
-    assert holder.release(used, 0) == "ok"
+    assert holder.release(used, 0)
 
 
 def test_the_version_only_grows(pool: Place) -> None:
@@ -289,7 +297,7 @@ def test_another_layout_or_ttl_is_refused_and_both_are_named(pool: Place) -> Non
     other = replace(pool.config, ttl_ms=TTL_MS * 2, max_clock_lead_ms=20, redis_skew_ms=20)
     stranger = Holder(RedisStore(pool.store._client, other), pool.now_ms)
     with pytest.raises(LayoutMismatch, match=f"ttl_ms={TTL_MS} .*ttl_ms={TTL_MS * 2} "):
-        check_status(stranger.ask_claim(), other)
+        stranger.ask_claim()
 
 
 # --- durability="none": losses go unnoticed ---------------------------------------------------------
@@ -303,7 +311,7 @@ def test_where_losses_go_unnoticed_a_newcomer_starts_above_all_that_may_exist(fo
     # which it waits for, as the holder of a lease
     while holder.until_ms <= holder.lanes_ms[0]:
         forgetful.elapse(TTL_MS // 6)
-        assert holder.ask_renew().status == "ok"
+        assert isinstance(holder.ask_renew(), Renewed)
     began = forgetful.now_ms()
     assert min(forgetful.holder().claim().lanes_ms) >= began + FLOOR_MS
 
@@ -312,8 +320,8 @@ def test_where_losses_go_unnoticed_nobody_is_taken_up_again(forgetful: Place) ->
     holder = forgetful.holder().claim()
     forgetful.wipe()
     answer = holder.ask_renew()
-    assert answer.status == "lost"
-    assert "does not know the lease" in answer.rest[0]
+    assert isinstance(answer, LeaseGone)
+    assert answer.reason == LossReason.FORGOTTEN
 
 
 def test_where_losses_go_unnoticed_a_lease_is_renewed_only_while_nobody_can_have_had_it_since(
@@ -321,12 +329,12 @@ def test_where_losses_go_unnoticed_a_lease_is_renewed_only_while_nobody_can_have
 ) -> None:
     holder, punctual = forgetful.holder().claim(), forgetful.holder().claim()
     forgetful.elapse(TTL_MS // 2)
-    assert punctual.ask_renew().status == "ok"
+    assert isinstance(punctual.ask_renew(), Renewed)
     forgetful.elapse(TTL_MS // 2 - SKEW_MS)
     answer = holder.ask_renew()
-    assert answer.status == "lost"
-    assert "renewed too late" in answer.rest[0]
-    assert punctual.ask_renew().status == "ok"
+    assert isinstance(answer, LeaseGone)
+    assert answer.reason == LossReason.LATE
+    assert isinstance(punctual.ask_renew(), Renewed)
     # nor does a claim that is repeated so late
     again = Holder(forgetful.store, forgetful.now_ms, token=holder.token).claim()
     assert again.worker != holder.worker or again.lanes_ms != holder.lanes_ms

@@ -16,8 +16,9 @@ from snowredis import WorkerPool
 from snowredis.connection import settings_from
 from snowredis.core.layout import Layout
 from snowredis.errors import LayoutMismatch, PoolBroken, ServerUnidentified
-from snowredis.lease.model import PoolConfig, check_status
+from snowredis.lease.model import PoolConfig
 from snowredis.lease.redis_store import RedisStore
+from snowredis.lease.replies import Created, Granted, Renewed, Settling
 from snowredis.lease.scripts import pool_keys
 from tests.lease.conftest import really_wait, wall_ms
 from tests.support.holder import Holder, fresh_hex
@@ -33,7 +34,7 @@ def open_holder(server: RedisServer, config: PoolConfig) -> Holder:
 
 
 def create(server: RedisServer, config: PoolConfig) -> None:
-    assert RedisStore.from_url(server.url, config).create(wall_ms()).status == "ok"
+    assert isinstance(RedisStore.from_url(server.url, config).create(wall_ms()), Created)
 
 
 # --- a server that does not show which it is -------------------------------------------------------
@@ -83,8 +84,8 @@ def test_whoever_says_what_stands_in_is_served_by_a_server_without_info(
     config = replace(SHORT, name=durability, durability=durability)
     create(silent, config)
     holder = open_holder(silent, config).claim()
-    assert holder.ask_renew().status == "ok"
-    assert holder.release() == "ok"
+    assert isinstance(holder.ask_renew(), Renewed)
+    assert holder.release()
 
 
 # --- what each durability makes of a restart -------------------------------------------------------
@@ -102,15 +103,15 @@ def test_after_a_restart_from_a_snapshot_newcomers_start_where_durability_says(
     began = wall_ms()
     answer = open_holder(own_server, config).ask_claim()
     if durability == "detect":
-        assert answer.status == "settling"
+        assert isinstance(answer, Settling)
         assert answer.floor_ms >= began + config.floor_ms
         return
-    assert answer.status == "ok"
+    assert isinstance(answer, Granted)
     floor_ms = began + config.floor_ms if durability == "none" else 0
-    assert min(map(int, answer.rest[2].split(","))) >= floor_ms
+    assert min(answer.lanes_ms) >= floor_ms
     # the record is there, and young enough
     holder.store = RedisStore.from_url(own_server.url, config)
-    assert holder.ask_renew().rest[1] == "0"
+    assert holder.ask_renew().adopted is False
 
 
 def test_an_assured_pool_that_is_gone_raises_the_floor_all_the_same(own_server: RedisServer) -> None:
@@ -119,8 +120,9 @@ def test_an_assured_pool_that_is_gone_raises_the_floor_all_the_same(own_server: 
     holder = open_holder(own_server, config).claim()
     own_server.client().flushall()
     answer = open_holder(own_server, config).ask_claim()
-    assert (answer.status, answer.floor_ms) == ("settling", answer.redis_ms + config.floor_ms)
-    assert holder.ask_renew().rest[1] == "1"
+    assert isinstance(answer, Settling)
+    assert answer.floor_ms == answer.redis_ms + config.floor_ms
+    assert holder.ask_renew().adopted
 
 
 # --- a failover that the address does not show -----------------------------------------------------
@@ -231,7 +233,7 @@ def test_a_client_that_trusts_redis_otherwise_is_refused(server: RedisServer, ot
     create(server, config)
     stranger = open_holder(server, replace(config, **other))
     with pytest.raises(LayoutMismatch):
-        check_status(stranger.ask_claim(), stranger.store.config)
+        stranger.ask_claim()
 
 
 def test_what_a_killed_child_left_carries_the_pools_trust(server: RedisServer) -> None:
@@ -243,8 +245,8 @@ def test_what_a_killed_child_left_carries_the_pools_trust(server: RedisServer) -
     create(server, config)
     holder = open_holder(server, config).claim()
     address = json.loads(json.dumps(address_of(holder.store)))
-    right = {"worker": holder.worker, "token": holder.token, "tip": holder.tip, "marks_ms": [0, 0]}
-    execute({"store": address, "stats": "0,0,0,0,0", **right})
+    lease = {"worker": holder.worker, "token": holder.token, "renewal_id": holder.renewal_id}
+    execute({"store": address, "stats": "", "marks_ms": [0, 0], **lease})
     assert WorkerPool(server.url, config.name).workers() == []
 
 

@@ -13,15 +13,13 @@ from importlib import resources
 
 import pytest
 
-from snowredis.lease.scripts import SCRIPTS, load, read_lua
+from snowredis.lease.scripts import PARTS, SCRIPTS, load, read_lua
 
 # what Redis 6.2 gives to scripts, as far as it is needed here
 GLOBALS_READ = {
     *("KEYS", "ARGV", "redis", "string", "math", "table"),
     *("tonumber", "tostring", "type", "ipairs"),
 }
-# put in front of every script, and no script by themselves
-PARTS = ("identity", "common")
 COMMANDS_WITHOUT_A_KEY = {"TIME", "INFO"}
 # documented type -> the function that checks it
 CHECKED_BY = {"int": "int", "0": "int", "string": "str", "hex": "str", "ints": "str"}
@@ -243,7 +241,7 @@ def test_every_documented_key_and_argument_is_found() -> None:
     assert [argument.name for argument in common.arguments][:2] == ["signature", "ttl_ms"]
     claim = header_of(read_lua("claim"))
     assert (claim.arguments[0].index, claim.arguments[-1].index) == (13, 18)
-    assert claim.statuses == {"ok", "settling", "exhausted", "behind"}
+    assert claim.statuses == {"granted", "settling", "exhausted", "behind"}
     assert common.statuses == {"signature", "unidentified", "broken"}
 
 
@@ -259,7 +257,7 @@ DOCTORED = [
         "claim",
         "       | settling, common",
         "       | common",
-        "answers ['behind', 'exhausted', 'ok', 'settling'",
+        "answers ['behind', 'exhausted', 'granted', 'settling'",
     ),
     ("claim", "-- Cost    O(log pool)", "--", "the cost is not documented"),
     ("common", "-- KEYS[3] events", "-- events", "KEYS[3] is not documented"),

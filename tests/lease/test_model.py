@@ -23,8 +23,6 @@ from snowredis.core.layout import Layout
 from snowredis.core.presets import layouts, resolve_layout
 from snowredis.errors import (
     ConfigError,
-    LayoutMismatch,
-    PoolExhausted,
     SnowredisError,
     StoreReadOnly,
     StoreRefused,
@@ -38,12 +36,11 @@ from snowredis.lease.clients import (
     without_retries,
 )
 from snowredis.lease.inspect import parse_owner, settings_of
-from snowredis.lease.model import MAX_TTL_MS, Answer, PoolConfig, Seen, check_status, owner_text
+from snowredis.lease.model import MAX_TTL_MS, PoolConfig, owner_text
 from snowredis.lease.redis_store import RedisStore, translated
+from snowredis.lease.replies import Created
 from snowredis.lease.scripts import Script, pool_keys
 from tests.support.servers import RedisServer
-
-ANSWER = Answer("ok", 1, "i", 2, 3, "", ())
 
 # --- the constants of a pool -----------------------------------------------------------------------
 
@@ -209,18 +206,6 @@ def test_the_keys_of_a_pool_share_one_hash_tag() -> None:
         "snowredis:{orders}:leases",
         "snowredis:{orders}:events",
     )
-
-
-def test_an_answer_that_means_an_error_raises_it() -> None:
-    config = PoolConfig(name="orders")
-    assert check_status(ANSWER, config) is ANSWER
-    assert ANSWER.seen == Seen("i", 2)
-    with pytest.raises(LayoutMismatch) as mismatch:
-        check_status(replace(ANSWER, status="signature", rest=("other",)), config)
-    assert (mismatch.value.stored, mismatch.value.given) == ("other", config.signature)
-    with pytest.raises(PoolExhausted) as exhausted:
-        check_status(replace(ANSWER, status="exhausted", rest=("17",)), config)
-    assert (exhausted.value.capacity, exhausted.value.next_expiry_ms) == (1024, 17)
 
 
 # --- addresses, without passwords ------------------------------------------------------------------
@@ -444,21 +429,24 @@ def test_a_mistake_of_ours_is_not_taken_for_an_error_of_redis() -> None:
     "reply",
     [
         [],
-        [b"ok"],
-        [b"ok", b"x", b"i", b"1", b"0", b""],
-        [b"ok", b"1", b"i", b"", b"0", b""],
+        [b"created"],
+        [b"created", b"x", b"i", b"1", b"0", b""],
+        [b"created", b"1", b"i", b"", b"0", b""],
+        [b"created", b"1", b"i", b"1", b"0", b"no-such-alarm 1 2"],
+        [b"created", b"1", b"i", b"1", b"0", b"", b"more"],
+        [b"released", b"1", b"i", b"1", b"0", b""],
         [b"signature"],
         [b"broken"],
     ],
 )
-def test_an_answer_that_no_script_gives_is_said_to_be_one(reply: list[bytes]) -> None:
+def test_a_reply_that_no_script_sends_is_an_error(reply: list[bytes]) -> None:
     class Proxy(RedisStore):
         def run(self, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> list[bytes | str]:
             # nobody else knows the nonce of the question, which every script says last
             return [*reply, str(args[8])]
 
     store = Proxy.from_url("redis://host", PoolConfig(name="orders"))
-    with pytest.raises(StoreUnavailable, match="an answer that no script gives"):
+    with pytest.raises(StoreUnavailable, match="a reply that no script sends"):
         store.create(0)
 
 
@@ -476,9 +464,9 @@ def test_the_answer_to_another_question_is_taken_for_none_and_its_connection_is_
             return late.pop(0) if len(late) > 1 else late[0]
 
     store = OneBehind.from_url(server.url, PoolConfig(name="behind"))
-    assert store.create(0).status == "ok"
+    assert isinstance(store.create(0), Created)
     connected = server.client().info("clients")["connected_clients"]
-    with pytest.raises(StoreUnavailable, match="another question"):
+    with pytest.raises(StoreUnavailable, match="another request"):
         store.create(0)
     assert server.client().info("clients")["connected_clients"] < connected
     store.close()

@@ -16,6 +16,7 @@ from snowredis.core.layout import Layout
 from snowredis.errors import ServerUnidentified, StoreReadOnly
 from snowredis.lease.model import PoolConfig
 from snowredis.lease.redis_store import RedisStore
+from snowredis.lease.replies import Created, LeaseGone, PoolFull, Renewed, Settling
 from tests.lease.conftest import wall_ms
 from tests.support.holder import Holder, fresh_hex
 from tests.support.other_servers import other_servers
@@ -38,7 +39,7 @@ def other(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 def new_store(server: RedisServer, config: PoolConfig = CONFIG) -> RedisStore:
     store = RedisStore.from_url(server.url, replace(config, name=f"p{fresh_hex()[-6:]}"))
-    assert store.create(wall_ms()).status == "ok"
+    assert isinstance(store.create(wall_ms()), Created)
     return store
 
 
@@ -56,15 +57,16 @@ def test_a_worker_id_is_claimed_renewed_released_and_claimed_again_above_what_wa
     store = new_store(other)
     first = Holder(store, wall_ms).claim()
     replayed = fresh_hex()
-    assert [first.ask_renew(replayed).status, first.ask_renew(replayed).status] == ["ok", "ok"]
+    for _ in range(2):
+        assert isinstance(first.ask_renew(replayed), Renewed)
     assert Holder(store, wall_ms).claim().worker != first.worker
     used = first.until_ms - 1_000
-    assert first.release(used, 0) == "ok"
-    assert first.ask_renew().status == "lost"
+    assert first.release(used, 0)
+    assert isinstance(first.ask_renew(), LeaseGone)
     heirs = [Holder(store, wall_ms).claim() for _ in range(3)]
     heir = next(heir for heir in heirs if heir.worker == first.worker)
     assert heir.lanes_ms[0] == used
-    assert Holder(store, wall_ms).ask_claim().status == "exhausted"
+    assert isinstance(Holder(store, wall_ms).ask_claim(), PoolFull)
 
 
 def test_scripts_see_which_server_they_run_on_and_that_it_was_promoted(other: RedisServer) -> None:
@@ -91,13 +93,14 @@ def test_a_restart_from_a_snapshot_keeps_newcomers_waiting_and_holders_going(oth
     other.restart()
     store = RedisStore.from_url(other.url, store.config)
     newcomer = Holder(store, wall_ms).ask_claim()
-    assert newcomer.status == "settling"
+    assert isinstance(newcomer, Settling)
     assert newcomer.floor_ms >= began_ms + CONFIG.floor_ms
     for holder in (living, unknown):
         holder.store = store
         answer = holder.ask_renew()
         # adopted
-        assert (answer.status, answer.rest[1]) == ("ok", "1")
+        assert isinstance(answer, Renewed)
+        assert answer.adopted
 
 
 def test_a_user_without_info_is_refused_unless_the_pool_does_without(other: RedisServer) -> None:
@@ -107,5 +110,5 @@ def test_a_user_without_info_is_refused_unless_the_pool_does_without(other: Redi
         RedisStore.from_url(url, replace(CONFIG, name="blind")).create(wall_ms())
     for durability in ("assured", "none"):
         store = RedisStore.from_url(url, replace(CONFIG, name=durability, durability=durability))
-        assert store.create(wall_ms()).status == "ok"
-        assert Holder(store, wall_ms).claim().ask_renew().status == "ok"
+        assert isinstance(store.create(wall_ms()), Created)
+        assert isinstance(Holder(store, wall_ms).claim().ask_renew(), Renewed)

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,9 +33,12 @@ from snowredis.errors import (
     StoreRefused,
     StoreUnavailable,
 )
-from snowredis.lease.model import Answer, PoolConfig, RenewRequest, Seen, check_status
+from snowredis.lease.codes import AlarmReason, FloorReason, LossReason
+from snowredis.lease.model import PoolConfig, RenewRequest
 from snowredis.lease.redis_store import RedisStore
+from snowredis.lease.replies import Alarm, Created, Granted, LeaseGone, Renewed, Seen, Settling
 from snowredis.lease.scripts import SCRIPTS, Script, load, pool_keys, read_lua
+from snowredis.lease.stats import WorkerStats
 from tests.lease.conftest import really_wait, wall_ms
 from tests.support.holder import Holder, fresh_hex
 from tests.support.servers import RedisServer, redis_server
@@ -59,7 +62,7 @@ def open_store(server: RedisServer, config: PoolConfig, **options: Any) -> Redis
 def new_pool(server: RedisServer, config: PoolConfig, **options: Any) -> RedisStore:
     """A store of a pool that a person made, under a name of its own."""
     store = open_store(server, replace(config, name=f"{config.name}{fresh_hex()[-6:]}"), **options)
-    assert store.create(wall_ms()).status == "ok"
+    assert isinstance(store.create(wall_ms()), Created)
     return store
 
 
@@ -106,10 +109,11 @@ def index(server: RedisServer, name: str) -> dict[str, int]:
 
 def settle(newcomer: Holder, *living: Holder) -> Holder:
     """Claim, however often the pool asks for patience, while *living* renew their leases."""
-    while (answer := newcomer.ask_claim()).status == "settling":
-        really_wait(min(int(answer.rest[0]) + 1, newcomer.store.config.ttl_ms // 4))
-        assert [holder.ask_renew().status for holder in living] == ["ok"] * len(living)
-    assert answer.status == "ok", answer
+    while isinstance(answer := newcomer.ask_claim(), Settling):
+        really_wait(min(answer.wait_ms + 1, newcomer.store.config.ttl_ms // 4))
+        for holder in living:
+            assert isinstance(holder.ask_renew(), Renewed)
+    assert isinstance(answer, Granted), answer
     return newcomer.claim()
 
 
@@ -126,12 +130,11 @@ def test_a_server_killed_without_a_snapshot_makes_newcomers_start_above_everythi
     began = wall_ms()
     newcomer = holder(open_store(own_server, SHORT))
     answer = newcomer.ask_claim()
-    assert answer.status == "settling"
+    assert isinstance(answer, Settling)
     assert answer.incarnation != lost[0].seen.incarnation
     assert answer.floor_ms >= began + SHORT.floor_ms
-    assert [fields["detail"] for fields in named(events(own_server, SHORT.name), "floor")] == [
-        "no pool in this Redis"
-    ]
+    floors = named(events(own_server, SHORT.name), "floor")
+    assert [fields["reason"] for fields in floors] == [FloorReason.NO_POOL]
     settle(newcomer)
     assert min(newcomer.lanes_ms) >= answer.floor_ms > max(before.until_ms for before in lost)
 
@@ -144,8 +147,8 @@ def test_after_a_restart_from_an_older_snapshot_living_holders_go_on_and_newcome
     known, released = holder(store).claim(), holder(store).claim()
     own_server.save()
     # all that the snapshot does not know
-    assert known.ask_renew().status == "ok"
-    assert released.release(wall_ms() + 1, 0) == "ok"
+    assert isinstance(known.ask_renew(), Renewed)
+    assert released.release(wall_ms() + 1, 0)
     heir, unknown = holder(store).claim(), holder(store).claim(ahead_ms=50)
     before, reserved = known.seen.incarnation, max(each.until_ms for each in (known, heir, unknown))
     own_server.restart()
@@ -154,10 +157,11 @@ def test_after_a_restart_from_an_older_snapshot_living_holders_go_on_and_newcome
     for living in (known, heir, unknown):
         living.store = store
         answer = living.ask_renew()
-        assert (answer.status, answer.rest[1], answer.alarm) == ("ok", "1", "")
+        assert isinstance(answer, Renewed)
+        assert (answer.adopted, answer.alarm) == (True, None)
         assert answer.incarnation != before
         # and the chain goes on from there
-        assert living.ask_renew().rest[1] == "0"
+        assert living.ask_renew().adopted is False
     newcomers = [settle(holder(store), known, heir, unknown) for _ in range(2)]
     assert {newcomer.worker for newcomer in newcomers}.isdisjoint({known.worker, heir.worker, unknown.worker})
     assert min(min(newcomer.lanes_ms) for newcomer in newcomers) >= reserved
@@ -172,7 +176,7 @@ def test_a_holder_that_the_snapshot_shows_but_that_lost_its_worker_id_later_is_r
     paused, living = holder(store).claim(), holder(store).claim()
     own_server.save()
     really_wait(PAIR.ttl_ms // 2)
-    assert living.ask_renew().status == "ok"
+    assert isinstance(living.ask_renew(), Renewed)
     really_wait(PAIR.ttl_ms // 2 + 10)
     heir = holder(store).claim()
     assert heir.worker == paused.worker
@@ -182,11 +186,11 @@ def test_a_holder_that_the_snapshot_shows_but_that_lost_its_worker_id_later_is_r
     for late in (paused, living, heir):
         late.store = store
     answer = paused.ask_renew()
-    assert answer.status == "lost"
-    assert "too old" in answer.rest[0]
-    assert heir.ask_renew().rest[1] == "1"
-    assert living.ask_renew().rest[1] == "1"
-    assert paused.ask_renew().status == "lost"
+    assert isinstance(answer, LeaseGone)
+    assert answer.reason == LossReason.TOO_OLD
+    assert heir.ask_renew().adopted
+    assert living.ask_renew().adopted
+    assert isinstance(paused.ask_renew(), LeaseGone)
 
 
 def test_the_floor_after_a_restart_counts_from_the_moment_of_notice(own_server: RedisServer) -> None:
@@ -199,7 +203,7 @@ def test_the_floor_after_a_restart_counts_from_the_moment_of_notice(own_server: 
     really_wait(2_200)
     began = wall_ms()
     answer = holder(open_store(own_server, SHORT)).ask_claim()
-    assert answer.status == "settling"
+    assert isinstance(answer, Settling)
     assert answer.floor_ms >= began + SHORT.floor_ms
 
 
@@ -238,18 +242,23 @@ def test_a_client_that_saw_more_than_the_pool_knows_raises_the_floor_and_an_alar
             witness.ask_renew()
     before = witness.seen
     answer = witness.ask_renew()
-    assert answer.alarm == f"ids may have been repeated between {last} and {answer.floor_ms}"
+    assert answer.alarm == Alarm(AlarmReason.IDS_MAY_REPEAT, last, answer.floor_ms)
     assert answer.incarnation != before.incarnation
     assert answer.floor_ms == answer.redis_ms + LONG.floor_ms
     # its reservation reaches far enough ahead to be taken up again
-    assert (answer.status, answer.rest[1]) == ("ok", "1")
+    assert isinstance(answer, Renewed)
+    assert answer.adopted
     happened = events(server, name)
-    assert [fields["detail"] for fields in named(happened, "alarm")] == [answer.alarm]
-    assert named(happened, "floor")[-1]["detail"] == "the pool is older than what a client saw"
+    alarms = [(fields["reason"], fields["from"], fields["until"]) for fields in named(happened, "alarm")]
+    assert alarms == [(AlarmReason.IDS_MAY_REPEAT, str(last), str(answer.floor_ms))]
+    assert named(happened, "floor")[-1]["reason"] == FloorReason.ROLLED_BACK
     info = WorkerPool(server.url, name).info()
-    assert (info.alarms, info.alarm) == (1, answer.alarm)
+    assert (info.alarms, info.alarm) == (
+        1,
+        f"ids may have been repeated between {last} and {answer.floor_ms}",
+    )
     # said once, to who found out
-    assert witness.ask_renew().alarm == ""
+    assert witness.ask_renew().alarm is None
 
 
 def test_newcomers_do_not_notice_a_rollback_before_a_client_that_saw_more_has_come(
@@ -265,10 +274,10 @@ def test_newcomers_do_not_notice_a_rollback_before_a_client_that_saw_more_has_co
     assert early.seen.incarnation == witness.seen.incarnation
     assert WorkerPool(server.url, name).info().alarms == 0
     assert witness.ask_renew().alarm
-    assert holder(store).ask_claim().status == "settling"
+    assert isinstance(holder(store).ask_claim(), Settling)
     assert WorkerPool(server.url, name).info().alarms == 1
     # the early one holds a lease of the time before the floor: taken up again, like any other
-    assert early.ask_renew().rest[1] == "1"
+    assert early.ask_renew().adopted
 
 
 @pytest.mark.parametrize("guard", [True, False])
@@ -277,26 +286,26 @@ def test_a_silence_of_over_one_ttl_raises_the_floor_only_under_guard_rollbacks(
 ) -> None:
     store = new_pool(server, replace(SHORT, guard_rollbacks=guard))
     first = holder(store).claim()
-    assert first.release() == "ok"
+    assert first.release()
     really_wait(SHORT.ttl_ms + SLACK_MS)
     answer = holder(store).ask_claim()
-    assert answer.status == ("settling" if guard else "ok")
+    assert isinstance(answer, Settling if guard else Granted)
     assert (answer.incarnation != first.seen.incarnation) == guard
-    details = [fields["detail"] for fields in named(events(server, store.config.name), "floor")]
-    assert details[1:] == (["silence of over one ttl"] if guard else [])
-    assert answer.alarm == ""
+    reasons = [fields["reason"] for fields in named(events(server, store.config.name), "floor")]
+    assert reasons[1:] == ([FloorReason.SILENCE] if guard else [])
+    assert answer.alarm is None
 
 
 def test_a_holder_that_is_taken_up_again_never_lowers_a_mark(server: RedisServer) -> None:
     store = new_pool(server, LONG)
     used = wall_ms()
-    assert holder(store).claim().release(used, 0) == "ok"
+    assert holder(store).claim().release(used, 0)
     living = holder(store).claim()
     assert living.lanes_ms == (used, 0)
     server.client().hset(pool_keys(store.config.name)[0], "run_id", "0")
     living.lanes_ms = (0, used - 1)
-    assert living.ask_renew().rest[1] == "1"
-    assert living.release(0, 0) == "ok"
+    assert living.ask_renew().adopted
+    assert living.release(0, 0)
     packed = str(server.client().hget(pool_keys(store.config.name)[0], "w:0"))
     assert packed.split("|")[5] == f"{used},{used - 1}"
 
@@ -312,7 +321,7 @@ def test_the_pool_keeps_the_tokens_of_living_leases_only(server: RedisServer) ->
         heir = holder(store).claim()
         heir.ask_renew()
     assert heir.worker == before.worker
-    assert heir.ask_renew().rest[1] == "1"
+    assert heir.ask_renew().adopted
     newcomer = settle(holder(store))
     assert newcomer.worker == ended.worker
     fields = stored(server, name)[0]
@@ -354,13 +363,14 @@ def test_a_large_index_is_rebuilt_in_steps_between_which_others_are_served(
         pipe.hset(pool, mapping={"records": count, "next": count})
         pipe.execute()
     newcomer, steps = holder(store), 0
-    while (answer := newcomer.ask_claim()).status == "settling":
+    while isinstance(answer := newcomer.ask_claim(), Settling):
         steps += 1
         if lost_again and steps == 1:
             client.delete(leases)
-        assert living.ask_renew().status == "ok"
+        assert isinstance(living.ask_renew(), Renewed)
         assert steps < 100
-    assert (answer.status, answer.rest[0]) == ("ok", str(count - 1))
+    assert isinstance(answer, Granted)
+    assert answer.worker == count - 1
     assert steps >= 2
     assert client.hget(pool, "rebuild") is None
     assert client.hget(pool, "records") == str(count)
@@ -391,7 +401,8 @@ def test_a_living_lease_that_the_index_calls_ended_is_not_given_away(server: Red
     server.client().zadd(pool_keys(name)[1], {"0": 1, "1": 2, "2": 3})
     assert holder(store).claim().worker == 3
     assert index(server, name) == lease_ends(server, name)
-    assert [each.ask_renew().status for each in holders] == ["ok"] * 3
+    for each in holders:
+        assert isinstance(each.ask_renew(), Renewed)
 
 
 def test_a_lost_hash_is_a_lost_pool_whatever_the_index_says(server: RedisServer) -> None:
@@ -401,9 +412,9 @@ def test_a_lost_hash_is_a_lost_pool_whatever_the_index_says(server: RedisServer)
     server.client().delete(pool_keys(name)[0])
     newcomer = holder(store)
     answer = newcomer.ask_claim()
-    assert answer.status == "settling"
+    assert isinstance(answer, Settling)
     assert answer.floor_ms > max(each.until_ms for each in holders)
-    assert holders[0].ask_renew().rest[1] == "1"
+    assert holders[0].ask_renew().adopted
     # counted as well, or the index would be made anew at every look
     assert server.client().hget(pool_keys(name)[0], "records") == "1"
     settle(newcomer, holders[0])
@@ -424,16 +435,16 @@ def test_a_key_of_another_type_in_place_of_the_index_stops_everything_and_change
             call()
     assert stored(server, name) == before
     server.client().delete(pool_keys(name)[1])
-    assert living.ask_renew().status == "ok"
+    assert isinstance(living.ask_renew(), Renewed)
 
 
 def test_a_key_of_another_type_in_place_of_the_events_costs_only_the_events(server: RedisServer) -> None:
     store = open_store(server, replace(LONG, name="noevents"))
     server.client().set(pool_keys("noevents")[2], "mine")
-    assert store.create(wall_ms()).status == "ok"
+    assert isinstance(store.create(wall_ms()), Created)
     living = holder(store).claim()
-    assert living.ask_renew().status == "ok"
-    assert living.release() == "ok"
+    assert isinstance(living.ask_renew(), Renewed)
+    assert living.release()
     assert holder(store).claim().worker == living.worker
     assert server.client().get(pool_keys("noevents")[2]) == "mine"
 
@@ -468,16 +479,19 @@ def test_a_constant_that_differs_is_refused_by_every_script_and_changes_nothing(
     living = holder(store).claim()
     before = stored(server, name)
     stranger = open_store(server, replace(store.config, **other))
-    answers = [holder(stranger).ask_claim(), stranger.create(wall_ms())]
     living.store = stranger
-    answers.append(living.ask_renew())
-    assert living.release() == "signature"
-    assert [answer.status for answer in answers] == ["signature"] * 3
+    calls: list[Callable[[], object]] = [
+        holder(stranger).ask_claim,
+        lambda: stranger.create(wall_ms()),
+        living.ask_renew,
+        living.release,
+    ]
+    for call in calls:
+        with pytest.raises(LayoutMismatch) as caught:
+            call()
+        assert caught.value.stored == store.config.signature
+        assert caught.value.given == stranger.config.signature
     assert stored(server, name) == before
-    with pytest.raises(LayoutMismatch) as caught:
-        check_status(answers[0], stranger.config)
-    assert caught.value.stored == store.config.signature
-    assert caught.value.given == stranger.config.signature
 
 
 # --- hostile arguments -----------------------------------------------------------------------------
@@ -492,10 +506,10 @@ LEGAL: dict[str, set[str]] = {
     "incarnation": {""},
     "nonce": HEX,
     "token": HEX,
-    "next_tip": HEX,
     # not renewed yet, nothing sent
-    "tip": HEX | {""},
-    "sent": HEX | {""},
+    "renewal_id": HEX | {""},
+    "next_renewal_id": HEX,
+    "pending": HEX | {""},
     # what was used is not known
     "marks": {""},
     # shown to people, never computed with
@@ -549,11 +563,11 @@ def test_a_hostile_argument_is_refused_and_changes_nothing(
         if script == "claim":
             good[12] = fresh_hex()
         elif script == "renew":
-            good[14:16] = living.tip, fresh_hex()
+            good[14:16] = living.renewal_id, fresh_hex()
         elif script == "delete":
             good = [*store.calls["create"]]
         elif script == "release":
-            good = [*store.calls["renew"][:12], "0", living.token, living.tip, "", "0,0", "0"]
+            good = [*store.calls["renew"][:12], "0", living.token, living.renewal_id, "", "0,0", "0"]
         before = stored(server, config.name)
         try:
             reply = client.eval(
@@ -569,7 +583,7 @@ def test_a_hostile_argument_is_refused_and_changes_nothing(
                 wrong.append((text, str(reply)))
             if name == "signature" and script != "delete" and stored(server, config.name) != before:
                 wrong.append((text, "changed something"))
-            if holder(store).ask_claim().status not in ("ok", "settling"):
+            if not isinstance(holder(store).ask_claim(), Granted | Settling):
                 wrong.append((text, "spoilt the pool"))
     assert wrong == []
 
@@ -595,9 +609,9 @@ def test_an_incarnation_that_no_server_made_does_not_spoil_the_pool(server: Redi
     assert liar.ask_claim().alarm
     witness = settle(holder(store))
     assert re.fullmatch(r"90000000000000-[0-9a-f]{16}", witness.seen.incarnation)
-    assert witness.ask_renew().status == "ok"
+    assert isinstance(witness.ask_renew(), Renewed)
     server.client().hset(pool_keys(store.config.name)[0], "run_id", "0")
-    assert witness.ask_renew().rest[1] == "1"
+    assert witness.ask_renew().adopted
     assert witness.seen.incarnation.startswith("90000000000001-")
 
 
@@ -651,7 +665,9 @@ def test_a_wrong_password_is_refused_and_not_shown(own_server: RedisServer) -> N
         with pytest.raises(StoreRefused, match="refused access") as caught:
             store.create(wall_ms())
         assert "wrong@" not in str(caught.value)
-    assert RedisStore.from_url(f"unix://:right@{own_server.socket}", LONG).create(wall_ms()).status == "ok"
+    assert isinstance(
+        RedisStore.from_url(f"unix://:right@{own_server.socket}", LONG).create(wall_ms()), Created
+    )
 
 
 @pytest.mark.parametrize("rights", [["-evalsha", "-eval"], ["-hset"], ["resetkeys", "~other:*"]])
@@ -697,8 +713,8 @@ def test_a_server_without_memory_refuses_and_nothing_is_half_written(own_server:
     assert stored(own_server, LONG.name) == before
     assert stored(own_server, SHORT.name) == [None] * 3
     own_server.client().config_set("maxmemory", 0)
-    assert living.ask_renew().status == "ok"
-    assert dead.release() == "ok"
+    assert isinstance(living.ask_renew(), Renewed)
+    assert dead.release()
 
 
 # --- events ----------------------------------------------------------------------------------------
@@ -708,19 +724,18 @@ def test_every_kind_of_event_appears_once_with_who_and_which_ticks(server: Redis
     store = new_pool(server, PAIR)
     name = store.config.name
     first = holder(store).claim()
-    assert first.release(wall_ms(), 0) == "ok"
+    assert first.release(wall_ms(), 0)
     second = holder(store).claim()
-    answer = renew(second, stats="9,3,-2,1,1")
-    assert answer.status == "ok"
+    renew(second, stats=WorkerStats(9, 3, -2, 1, 1))
     third = holder(store).claim()
     end_lease(server, name, third.worker)
     heir = holder(store).claim()
     assert heir.worker == third.worker == 1
-    assert third.ask_renew().status == "lost"
+    assert isinstance(third.ask_renew(), LeaseGone)
     with rolled_back(server, name):
-        renew(second, stats="9,3,-2,1,1")
-        renew(second, stats="9,3,-2,1,1")
-    alarmed = renew(second, stats="9,3,-2,1,1")
+        renew(second, stats=WorkerStats(9, 3, -2, 1, 1))
+        renew(second, stats=WorkerStats(9, 3, -2, 1, 1))
+    alarmed = renew(second, stats=WorkerStats(9, 3, -2, 1, 1))
     assert alarmed.alarm
 
     happened = events(server, name)
@@ -738,17 +753,17 @@ def test_every_kind_of_event_appears_once_with_who_and_which_ticks(server: Redis
         "clock-back": 1,
     }
     # one when the pool was made, one with the alarm
-    assert [(e["worker"], e["from"], e["detail"]) for e in named(happened, "floor")] == [
-        ("-1", "0", "no pool in this Redis"),
-        ("-1", str(alarmed.floor_ms), "the pool is older than what a client saw"),
+    assert [(e["worker"], e["from"], e["reason"]) for e in named(happened, "floor")] == [
+        ("-1", "0", FloorReason.NO_POOL),
+        ("-1", str(alarmed.floor_ms), FloorReason.ROLLED_BACK),
     ]
     claimed, adopted = named(happened, "claimed"), named(happened, "adopted")[0]
     assert [fields["worker"] for fields in claimed] == ["0", "0", "1", "1"]
     assert claimed[0]["until"] == str(first.until_ms)
     assert [fields["from"] for fields in claimed[:2]] == ["0", str(second.lanes_ms[0])]
-    assert (adopted["worker"], adopted["until"]) == ("0", alarmed.rest[0])
+    assert (adopted["worker"], adopted["until"]) == ("0", str(alarmed.until_ms))
     assert named(happened, "expired")[0]["until"] == str(third.until_ms)
-    assert named(happened, "clock-back")[0]["detail"] == "9,3,-2,1,1"
+    assert named(happened, "clock-back")[0]["stats"] == "9,3,-2,1,1"
     for fields in happened:
         assert fields["worker"] == "-1" or json.loads(fields["owner"]) == {"host": "h"}
         assert int(fields["from"]) <= int(fields["until"]) or fields["event"] == "floor"
@@ -757,15 +772,15 @@ def test_every_kind_of_event_appears_once_with_who_and_which_ticks(server: Redis
     assert (info.claims, info.releases, info.expired) == (4, 1, 1)
 
 
-def renew(living: Holder, *, stats: str) -> Answer:
+def renew(living: Holder, *, stats: WorkerStats) -> Renewed:
     """Holder.ask_renew() with other *stats*."""
-    tip = fresh_hex()
+    pending = fresh_hex()
     answer = living.store.renew(
         RenewRequest(
             living.worker,
             living.token,
-            living.tip,
-            tip,
+            living.renewal_id,
+            pending,
             wall_ms(),
             living.until_ms,
             living.lanes_ms,
@@ -774,7 +789,8 @@ def renew(living: Holder, *, stats: str) -> Answer:
         ),
         living.seen,
     )
-    living.tip, living.until_ms, living.seen = tip, int(answer.rest[0]), answer.seen
+    assert isinstance(answer, Renewed)
+    living.renewal_id, living.until_ms, living.seen = pending, answer.until_ms, answer.seen
     return answer
 
 
@@ -979,7 +995,7 @@ def test_a_client_of_the_application_that_decodes_its_answers_works(server: Redi
         store = RedisStore(given, config)
         store.create(wall_ms())
         living = holder(store).claim()
-        assert living.ask_renew().status == "ok"
+        assert isinstance(living.ask_renew(), Renewed)
         assert WorkerPool(given, config.name).workers()[-1].worker == living.worker
         store.close()
         # the application's client is the application's to close

@@ -18,8 +18,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from snowredis.lease.model import ClaimRequest, PoolConfig, RenewRequest, Seen
+from snowredis.lease.model import ClaimRequest, PoolConfig, RenewRequest
 from snowredis.lease.redis_store import RedisStore
+from snowredis.lease.replies import Granted, Renewed, Seen
+from snowredis.lease.stats import WorkerStats
 from snowredis.monitor.pool import WorkerPool
 from tests.support.servers import RedisServer, redis_server
 
@@ -46,12 +48,11 @@ class BigFleet:
             {"host": f"web-{number % 40:02}", "pid": 1000 + number, "label": f"orders {number % 7}"}
         )
         answer = self._store.claim(ClaimRequest(token, now, now, 10**9, owner), self._seen)
-        assert answer.status == "ok", answer
+        assert isinstance(answer, Granted), answer
         self._seen = answer.seen
-        lanes = tuple(map(int, answer.rest[2].split(",")))
         return {
-            "worker": int(answer.rest[0]), "token": token, "tip": answer.rest[3],
-            "until": int(answer.rest[1]), "lanes": lanes,
+            "worker": answer.worker, "token": token, "renewal_id": answer.renewal_id,
+            "until": answer.until_ms, "lanes": answer.lanes_ms,
             "owner": owner, "made": 0,
         }  # fmt: skip
 
@@ -64,17 +65,17 @@ class BigFleet:
                 self._renew(member)
 
     def _renew(self, member: dict[str, Any]) -> None:
-        now, tip = time.time_ns() // 1_000_000, f"{self._random.getrandbits(60):016x}"
+        now, pending = time.time_ns() // 1_000_000, f"{self._random.getrandbits(60):016x}"
         rate = self._random.randrange(2_000)
         member["made"] += 5 * rate
-        stats = f"{member['made']},{rate},{self._random.randrange(-9, 9)},0,0"
+        stats = WorkerStats(member["made"], rate, self._random.randrange(-9, 9))
         request = RenewRequest(
-            member["worker"], member["token"], member["tip"], tip, now, member["until"], member["lanes"],
+            member["worker"], member["token"], member["renewal_id"], pending, now, member["until"], member["lanes"],
             stats, member["owner"],
         )  # fmt: skip
         answer = self._store.renew(request, self._seen)
-        if answer.status == "ok":
-            member["tip"], member["until"], self._seen = tip, int(answer.rest[0]), answer.seen
+        if isinstance(answer, Renewed):
+            member["renewal_id"], member["until"], self._seen = pending, answer.until_ms, answer.seen
 
     def start(self) -> None:
         self._thread.start()

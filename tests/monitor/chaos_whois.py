@@ -113,7 +113,7 @@ def ask(history: History, layout: object, an_id: int, pid: int, score: Score, tr
     score.answers[whois.certainty] += 1
     if whois.holder is not None and whois.holder.pid != pid:
         near = [
-            f"    {one.id} {one.kind} {one.host}:{one.pid} from {one.from_ms} until {one.until_ms} {one.detail}"
+            f"    {one.id} {one.kind} {one.host}:{one.pid} from {one.from_ms} until {one.until_ms} {one.text}"
             for one in history.events
             if whois.parts is not None
             and one.worker == whois.parts.worker

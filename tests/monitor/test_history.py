@@ -3,43 +3,45 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from snowredis.core.layout import Layout
 from snowredis.errors import InvalidId
+from snowredis.lease.codes import AlarmReason, EventKind, FloorReason, LossReason
 from snowredis.lease.inspect import WorkerInfo
-from snowredis.monitor.chains import COPY, NEW_LIFE, ROLLED_BACK
+from snowredis.lease.stats import WorkerStats
 from snowredis.monitor.duplicate_causes import causes_of_twins
 from snowredis.monitor.events import Event, StreamState
 from snowredis.monitor.history import History, Past, who_held
 
 TTL, LEAD = 30_000, 2_500
 PAST = Past(TTL, LEAD, now_ms=10_000_000)
-RESTART = "another server process"
 
 
 def event(
-    kind: str, at_ms: int, worker: int = -1, who: str = "", first: int = 0, until: int = 0, detail: str = ""
+    kind: EventKind, at_ms: int, worker: int = -1, who: str = "", first: int = 0, until: int = 0, **more: Any
 ) -> Event:
     """*who* is the host; its pid is the host's length."""
-    return Event(at_ms, kind, worker, who, len(who), "", first, until, detail, f"{at_ms}-0")
+    return Event(at_ms, kind, worker, who, len(who), "", first, until, f"{at_ms}-0", **more)
 
 
 def claimed(at_ms: int, who: str, first: int, *, worker: int = 7, lanes: tuple[int, ...] = ()) -> Event:
-    text = ",".join(map(str, lanes or (first, first, first, first)))
-    return event("claimed", at_ms, worker, who, first, at_ms + TTL, text)
+    lanes = lanes or (first, first, first, first)
+    return event(EventKind.CLAIMED, at_ms, worker, who, first, at_ms + TTL, lanes_ms=lanes)
 
 
 def released(at_ms: int, who: str, first: int, until: int, *, lane: int = 0, backs: int = 0) -> Event:
-    return event("released", at_ms, 7, who, first, until, f"100,10,0,{lane},{backs}")
+    stats = WorkerStats(100, 10, 0, lane, backs)
+    return event(EventKind.RELEASED, at_ms, 7, who, first, until, stats=stats)
 
 
 def expired(at_ms: int, who: str, first: int, until: int) -> Event:
-    return event("expired", at_ms, 7, who, first, until, "100,10,0,0,0")
+    return event(EventKind.EXPIRED, at_ms, 7, who, first, until, stats=WorkerStats(100, 10))
 
 
-BORN = event("floor", 1_000_000, detail=NEW_LIFE)
+BORN = event(EventKind.FLOOR, 1_000_000, reason=FloorReason.NO_POOL)
 
 
 def asked(events: list[Event], tick_ms: int, *, lane: int = 0, past: Past = PAST) -> tuple[str, str]:
@@ -118,11 +120,11 @@ def test_events_that_were_deleted_by_hand_make_nothing_certain() -> None:
     assert asked(TWO, 1_100_500, past=replace(PAST, claims=2)) == ("certain", "anna")
 
 
-def floor(at_ms: int, why: str = RESTART) -> Event:
-    return event("floor", at_ms, first=at_ms + TTL + 2 * LEAD, detail=why)
+def floor(at_ms: int, why: str = FloorReason.OTHER_SERVER) -> Event:
+    return event(EventKind.FLOOR, at_ms, first=at_ms + TTL + 2 * LEAD, reason=why)
 
 
-@pytest.mark.parametrize("why", [RESTART, "silence of over one ttl"])
+@pytest.mark.parametrize("why", [FloorReason.OTHER_SERVER, FloorReason.SILENCE])
 def test_after_a_restart_of_redis_its_newest_events_may_be_missing(why: str) -> None:
     events = [
         BORN,
@@ -139,11 +141,13 @@ def test_after_a_restart_of_redis_its_newest_events_may_be_missing(why: str) -> 
 
 
 def test_who_came_back_after_the_restart_held_it_all_the_time() -> None:
-    back = event("adopted", 1_201_000, 7, "anna", 0, 1_231_000, RESTART)
+    back = event(EventKind.ADOPTED, 1_201_000, 7, "anna", 0, 1_231_000, reason=FloorReason.OTHER_SERVER)
     events = [BORN, claimed(1_100_000, "anna", 0), floor(1_200_000), back]
     assert asked(events, 1_150_000) == ("certain", "anna")
     # somebody else came back: the claim of that one was forgotten
-    other = event("adopted", 1_201_000, 7, "berta", 1_120_000, 1_231_000, RESTART)
+    other = event(
+        EventKind.ADOPTED, 1_201_000, 7, "berta", 1_120_000, 1_231_000, reason=FloorReason.OTHER_SERVER
+    )
     events[-1] = other
     assert asked(events, 1_150_000) == ("certain", "berta")
     assert asked(events, 1_150_000, lane=3) == ("probable", "berta")
@@ -170,15 +174,15 @@ def test_a_rollback_makes_what_was_served_twice_unknown() -> None:
         claimed(1_100_000, "anna", 0),
         expired(1_190_000, "anna", 0, 1_130_000),
         claimed(1_190_000, "berta", 1_130_000),
-        floor(1_200_000, ROLLED_BACK),
-        event("alarm", 1_200_000, detail="ids may have been repeated between 1190000 and 1200000"),
+        floor(1_200_000, FloorReason.ROLLED_BACK),
+        event(EventKind.ALARM, 1_200_000, reason=AlarmReason.IDS_MAY_REPEAT),
     ]
     assert asked(events, 1_191_000)[0] == "unknown"
     assert asked(events, 1_120_000) == ("certain", "anna")
 
 
 def test_copies_of_a_process_with_one_lease_are_both_named() -> None:
-    lost = event("lost", 1_140_000, 7, "anna", 0, 1_150_000, COPY)
+    lost = event(EventKind.LOST, 1_140_000, 7, "anna", 0, 1_150_000, reason=LossReason.COPIED)
     events = [BORN, claimed(1_100_000, "anna", 0), lost]
     verdict = History(events, PAST).verdict(7, 1_149_000)
     assert verdict.certainty == "unknown"
@@ -235,7 +239,7 @@ def test_the_present_record_says_how_far_the_last_reservation_reaches() -> None:
 
 def test_a_record_whose_claim_is_forgotten_is_probable() -> None:
     past = replace(PAST, now_ms=1_320_000, records={7: record("cora", 1_290_000, 1_350_000)})
-    trimmed = [event("claimed", 1_295_000, 3, "dora", 0, 1, "0,0,0,0")]
+    trimmed = [event(EventKind.CLAIMED, 1_295_000, 3, "dora", 0, 1, lanes_ms=(0, 0, 0, 0))]
     assert asked(trimmed, 1_310_000, past=past) == ("probable", "cora")
     assert asked(trimmed, 1_200_000, past=past)[0] == "unknown"
 
@@ -243,7 +247,11 @@ def test_a_record_whose_claim_is_forgotten_is_probable() -> None:
 def test_twins_are_explained_by_what_the_history_shows_first() -> None:
     from snowredis.lease.inspect import PoolInfo
 
-    events = [BORN, claimed(1_100_000, "anna", 0), event("lost", 1_140_000, 7, "anna", 0, 1_150_000, COPY)]
+    events = [
+        BORN,
+        claimed(1_100_000, "anna", 0),
+        event(EventKind.LOST, 1_140_000, 7, "anna", 0, 1_150_000, reason=LossReason.COPIED),
+    ]
     history = History(events, PAST)
     info = PoolInfo("p", LAYOUT, "", 10_000_000, 1_000_000, 0, "", 1, 256, 1, 255, 1, 1, 0, 0, 0, 1, 0, "")
     whois = history.whois(LAYOUT.compose(tick=1_149_000, worker=7), LAYOUT)

@@ -9,6 +9,7 @@ import pytest
 
 import snowredis
 from snowredis.errors import ConfigError, PoolNotFound
+from snowredis.lease.codes import EventKind
 from snowredis.lease.inspect import PoolInfo, WorkerInfo, state_of
 from snowredis.lease.model import PoolConfig
 from snowredis.monitor.events import Event, parse_event
@@ -171,7 +172,9 @@ HOUR = 3_600_000
 
 
 def claims(times: list[int]) -> list[Event]:
-    return [Event(at, "claimed", number, "h", 1, "", 0, at, "", f"{at}-0") for number, at in enumerate(times)]
+    return [
+        Event(at, EventKind.CLAIMED, number, "h", 1, "", 0, at, f"{at}-0") for number, at in enumerate(times)
+    ]
 
 
 def pool_info(used: int, now_ms: int) -> PoolInfo:

@@ -15,6 +15,7 @@ import snowredis
 from snowredis.cli import main
 from snowredis.errors import StoreRefused
 from snowredis.lease.model import PoolConfig
+from snowredis.lease.stats import WorkerStats
 from snowredis.monitor.pool import WorkerPool
 from snowredis.monitor.server_checks import _ARGUMENTS, needed_commands
 from tests.support.servers import RedisServer
@@ -71,7 +72,7 @@ def test_a_generator_claims_renews_and_releases_and_can_do_nothing_else(url_of: 
     url = url_of("generator")
     ids: Any = snowredis.connect(url, pool=POOL, ttl=3)
     ids.next_ids(10)
-    ids._lease_manager.renew("10,1,0,0,0")
+    ids._lease_manager.renew(WorkerStats(10, 1))
     assert ids.lease.renewals == 1
     ids.close()
     # create is what `snowredis pool create` runs

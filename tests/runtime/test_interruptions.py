@@ -383,7 +383,7 @@ def test_clones_that_share_their_random_state_renew_under_different_names() -> N
         ids.next_id()
         clock.advance(1)
         ids.beat()
-    assert len({request.next_tip for request in store.renewals}) == 2
+    assert len({request.pending_renewal_id for request in store.renewals}) == 2
     assert len({request.token for request in store.claims}) == 2
 
 

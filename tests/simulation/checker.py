@@ -33,7 +33,7 @@ class Claim:
     # the ticks below which a clone may repeat ids; 0: there is none
     cloned_until: int = 0
     # renewals that were under way when the clone was made, so that both may be answered
-    shared_tips: set[str] = field(default_factory=set)
+    shared_renewals: set[str] = field(default_factory=set)
 
     def range(self, lane: int) -> tuple[int, int]:
         return self.opens[lane], self.until if self.ends is None else self.ends[lane]
@@ -135,7 +135,9 @@ class Checker:
         lease = held.lease
         claim = self.claims.get((held.token, lease.worker))
         if claim is not None:
-            if held.tip in claim.shared_tips or (held.token in self._shared_tokens and not lease.renewals):
+            if held.renewal_id in claim.shared_renewals or (
+                held.token in self._shared_tokens and not lease.renewals
+            ):
                 claim.cloned_until = max(claim.cloned_until, lease.until)
             if claim not in process.claims:
                 process.claims.append(claim)
@@ -194,5 +196,5 @@ class Checker:
         claim = held and self.claims.get((held.token, held.lease.worker))
         if claim and held:
             claim.cloned_until = max(claim.cloned_until, held.lease.until)
-            if held.sent:
-                claim.shared_tips.add(held.sent)
+            if held.pending_renewal_id:
+                claim.shared_renewals.add(held.pending_renewal_id)

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from snowredis.errors import LayoutMismatch
-from snowredis.lease.model import ClaimRequest, PoolConfig, Seen
+from snowredis.lease.model import ClaimRequest, PoolConfig
+from snowredis.lease.replies import Seen
 from snowredis.lease.scripts import Script, ScriptStore
 from tests.simulation.process import Process
 

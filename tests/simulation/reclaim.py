@@ -10,7 +10,8 @@ from unittest import mock
 
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import SnowredisError, StoreUnavailable
-from snowredis.lease.model import Answer, PoolConfig, ReleaseRequest, Seen
+from snowredis.lease.model import PoolConfig, ReleaseRequest
+from snowredis.lease.replies import ReleaseReply, Seen
 from snowredis.lease.scripts import Script
 from snowredis.reclaim import reclaimer
 from tests.simulation.stand_ins import Host, SimStore
@@ -59,7 +60,7 @@ class Reclaimer:
 class ReclaimerStore(SimStore):
     """Tells the checker what is given back."""
 
-    def release(self, request: ReleaseRequest, seen: Seen) -> Answer:
+    def release(self, request: ReleaseRequest, seen: Seen) -> ReleaseReply:
         self.process.sim.checker.given_back(request.token, request.worker, request.marks_ms)
         return super().release(request, seen)
 

@@ -16,7 +16,7 @@ from typing import Any
 from snowredis.core.lanes import ClockRules
 from snowredis.core.layout import Layout
 from snowredis.errors import SnowredisError
-from snowredis.lease.model import PoolConfig, check_status
+from snowredis.lease.model import PoolConfig
 from tests.simulation.bytecodes import Bytecodes
 from tests.simulation.checker import Checker
 from tests.simulation.faults import FAULTS
@@ -317,7 +317,7 @@ class Simulation:
     def _create(self, process: Process) -> None:
         # a server that does not say which one it is refuses that, too
         with suppress(SnowredisError):
-            check_status(process.store.create(self.world.now_us // 1000), self.config)
+            process.store.create(self.world.now_us // 1000)
 
     def _go_wrong(self) -> None:
         if self.world.now_us < self.heal_us - 100_000:

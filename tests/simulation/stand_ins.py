@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from snowredis.lease.model import PoolConfig
 from snowredis.lease.scripts import Script, ScriptStore
+from snowredis.lease.stats import NO_STATS, WorkerStats
 from snowredis.reclaim.crash_record import address_of
 from snowredis.runtime.fork import ForkGuard
 from snowredis.runtime.lease_manager import HeldLease, LeaseManager
@@ -108,7 +109,9 @@ class SimKeeper(LeaseManager):
             self.process.sim.checker.believe(self.process, held)
         return kept
 
-    def release(self, held: HeldLease, marks_ms: tuple[int, ...] | None, stats: str = "0,0,0,0,0") -> None:
+    def release(
+        self, held: HeldLease, marks_ms: tuple[int, ...] | None, stats: WorkerStats = NO_STATS
+    ) -> None:
         assert self.process is not None
         self.process.sim.checker.released(held, marks_ms)
         super().release(held, marks_ms, stats)

@@ -5,8 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
-from snowredis.lease.model import Answer, ClaimRequest, ReleaseRequest, RenewRequest, Seen, Store
+from snowredis.lease.model import ClaimRequest, ReleaseRequest, RenewRequest, Store
+from snowredis.lease.replies import ClaimReply, Granted, Released, Renewed, RenewReply, Reply, Seen
+from snowredis.lease.stats import WorkerStats
+
+_R = TypeVar("_R", bound=Reply)
 
 _numbers = itertools.count(1)
 
@@ -22,49 +27,50 @@ class Holder:
     store: Store
     now_ms: Callable[[], int]
     token: str = field(default_factory=fresh_hex)
-    tip: str = ""
+    renewal_id: str = ""
     worker: int = -1
     until_ms: int = 0
     lanes_ms: tuple[int, ...] = ()
     seen: Seen = field(default_factory=Seen)
 
-    def ask_claim(self, *, ahead_ms: int = 0, wait_ms: int = 10**9) -> Answer:
+    def ask_claim(self, *, ahead_ms: int = 0, wait_ms: int = 10**9) -> ClaimReply:
         now = self.now_ms() + ahead_ms
-        answer = self.store.claim(ClaimRequest(self.token, now, now, wait_ms, '{"host":"h"}'), self.seen)
-        return self._learn(answer)
+        request = ClaimRequest(self.token, now, now, wait_ms, '{"host":"h"}')
+        return self._learn(self.store.claim(request, self.seen))
 
     def claim(self, *, ahead_ms: int = 0, wait_ms: int = 10**9) -> Holder:
         answer = self.ask_claim(ahead_ms=ahead_ms, wait_ms=wait_ms)
-        assert answer.status == "ok", answer
-        self.worker, self.until_ms = int(answer.rest[0]), int(answer.rest[1])
-        self.lanes_ms, self.tip = tuple(map(int, answer.rest[2].split(","))), answer.rest[3]
+        assert isinstance(answer, Granted), answer
+        self.worker, self.until_ms = answer.worker, answer.until_ms
+        self.lanes_ms, self.renewal_id = answer.lanes_ms, answer.renewal_id
         return self
 
-    def ask_renew(self, next_tip: str = "", *, ahead_ms: int = 0) -> Answer:
-        next_tip = next_tip or fresh_hex()
+    def ask_renew(self, pending: str = "", *, ahead_ms: int = 0) -> RenewReply:
+        pending = pending or fresh_hex()
         request = RenewRequest(
             worker=self.worker,
             token=self.token,
-            tip=self.tip,
-            next_tip=next_tip,
+            renewal_id=self.renewal_id,
+            pending_renewal_id=pending,
             caller_ms=self.now_ms() + ahead_ms,
             held_until_ms=self.until_ms,
             held_lanes_ms=self.lanes_ms,
-            stats="7,3,-2,0,0",
+            stats=WorkerStats(7, 3, -2, 0, 0),
             owner='{"host":"h"}',
         )
         answer = self._learn(self.store.renew(request, self.seen))
-        if answer.status == "ok":
-            self.tip, self.until_ms = next_tip, int(answer.rest[0])
+        if isinstance(answer, Renewed):
+            self.renewal_id, self.until_ms = pending, answer.until_ms
         return answer
 
-    def release(self, *marks_ms: int, unknown: bool = False, tip: str | None = None) -> str:
+    def release(self, *marks_ms: int, unknown: bool = False, renewal_id: str | None = None) -> bool:
+        """Give the worker id back; whether it was held."""
         marks = None if unknown else marks_ms or (0,) * len(self.lanes_ms)
-        tip = self.tip if tip is None else tip
-        request = ReleaseRequest(self.worker, self.token, tip, "", self.now_ms(), marks, "7,0,0,0,0")
-        return self._learn(self.store.release(request, self.seen)).status
+        renewal_id = self.renewal_id if renewal_id is None else renewal_id
+        stats = WorkerStats(ids_made=7)
+        request = ReleaseRequest(self.worker, self.token, renewal_id, "", self.now_ms(), marks, stats)
+        return isinstance(self._learn(self.store.release(request, self.seen)), Released)
 
-    def _learn(self, answer: Answer) -> Answer:
-        if answer.status != "signature":
-            self.seen = answer.seen
+    def _learn(self, answer: _R) -> _R:
+        self.seen = answer.seen
         return answer

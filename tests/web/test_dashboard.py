@@ -142,7 +142,7 @@ def test_text_from_redis_is_text(page: Page, server: RedisServer, pool: str, ser
                 )
         client.xadd(
             f"{key}:events",
-            {"event": "alarm", "worker": "-1", "owner": "{}", "detail": EVIL[0], "at": "1795000000000"},
+            {"event": "alarm", "worker": "-1", "owner": "{}", "reason": EVIL[0], "at": "1795000000000"},
         )
         client.hset(key, mapping={"alarms": 1, "alarm": EVIL[1]})
         page.go(served.url)

@@ -8,7 +8,7 @@
 -- ARGV[17] wait_ms     int, how much later the best lane may begin than fit_ms
 -- ARGV[18] owner       string, JSON: who claims
 --
--- Returns ok, common answer, worker, until, lanes (first usable ms of each), tip: the first of the lease's chain
+-- Returns granted, common answer, worker, until, lanes (first usable ms of each), renewal id: the lease's first
 --       | settling, common answer, ms to wait: living holders come first after the floor was raised
 --       | exhausted, common answer, ms to the next lease end
 --       | behind, common answer, ms by which the caller's clock is behind every free lane
@@ -29,22 +29,22 @@ local token_hash = sha(token)
 local function grant(worker, r)
   redis.call('ZADD', KEYS[2], r.lease_end, worker)
   commit(pool, 'w:' .. worker, pack_record(r), 't:' .. token_hash, worker)
-  return answer(pool, 'ok', worker, tostring(r['until']), table.concat(r.lanes, ','), r.tip)
+  return answer(pool, 'granted', worker, tostring(r['until']), table.concat(r.lanes, ','), r.renewal_id)
 end
--- R5: each answer begins a chain of its own, so that of two clones that repeat one claim only the one that was
--- answered last goes on. A renewal's name is longer
-local FIRST_TIP = 12
-local first_tip = string.sub(sha(nonce .. now .. pool.version .. token), 1, FIRST_TIP)
+-- R5: each reply begins a chain of its own, so that of two clones that repeat one claim only the one that was
+-- answered last goes on. The id of a renewal is longer
+local FIRST_DIGITS = 12
+local first_renewal_id = string.sub(sha(nonce .. now .. pool.version .. token), 1, FIRST_DIGITS)
 
 -- R5: the same claim again, because its answer was lost
-local mine = redis.call('HGET', KEYS[1], 't:' .. token_hash)
-if mine then
-  local r = record_of(mine)
-  if r and r.token == token_hash and r.incarnation == pool.incarnation and #r.tip == FIRST_TIP and r.lease_end > now
-    and not overdue(r) then
+local claimed = redis.call('HGET', KEYS[1], 't:' .. token_hash)
+if claimed then
+  local r = record_of(claimed)
+  if r and r.token == token_hash and r.incarnation == pool.incarnation and #r.renewal_id == FIRST_DIGITS
+    and r.lease_end > now and not overdue(r) then
     r['until'], r.lease_end = math.max(r['until'], capped + ttl), math.max(r.lease_end, now + ttl)
-    r.renewed, r.tip = now, first_tip
-    return grant(mine, r)
+    r.renewed, r.renewal_id = now, first_renewal_id
+    return grant(claimed, r)
   end
 end
 
@@ -141,7 +141,7 @@ local lanes = {}
 local before = chosen_record
 if before then
   if before.token ~= '' then
-    event('expired', chosen, before.owner, before.lanes[1] or 0, before['until'], before.stats)
+    event('expired', chosen, before.owner, before.lanes[1] or 0, before['until'], 'stats', before.stats)
     count('expired')
     redis.call('HDEL', KEYS[1], 't:' .. before.token)
   end
@@ -151,9 +151,10 @@ end
 for i = 1, lane_count do
   lanes[i] = math.max(before and before.lanes[i] or 0, before and before['until'] or 0, least)
 end
-local r = { token = token_hash, incarnation = pool.incarnation, tip = first_tip, ['until'] = capped + ttl, lanes = lanes,
-  lease_end = now + ttl, claimed = now, renewed = now, stats = '0,0,0,0,0', owner = owner }
-event('claimed', chosen, owner, lanes[1], r['until'], table.concat(lanes, ','))
+local r = { token = token_hash, incarnation = pool.incarnation, renewal_id = first_renewal_id,
+  ['until'] = capped + ttl, lanes = lanes, lease_end = now + ttl, claimed = now, renewed = now, stats = '',
+  owner = owner }
+event('claimed', chosen, owner, lanes[1], r['until'], 'lanes', table.concat(lanes, ','))
 count('claims')
 local reply = grant(chosen, r)
 local used = redis.call('ZCOUNT', KEYS[2], '(' .. now, '+inf')

@@ -1,4 +1,4 @@
--- common: what every script starts with. The loader puts identity and this in front of it.
+-- common: the start of every script. The loader puts identity, record and this in front of it.
 --
 -- KEYS[1] pool    hash    meta fields, "w:<worker id>" -> record, "t:<token hash>" -> worker id; or what delete left
 -- KEYS[2] leases  zset    worker id -> lease end, ms on the Redis clock; an index, rebuilt from the hash if lost
@@ -22,9 +22,6 @@
 -- and changes nothing in these cases; else as the script's own header says
 --
 -- Times are ms since 1970; they stay exact in Lua's doubles, and tostring() keeps their 13 digits.
-
--- the most that tostring() writes without an exponent
-local YEAR_5138 = 1e14 - 1
 
 local bad
 local function number_of(text)
@@ -83,39 +80,22 @@ local function horizon() return now + skew + ttl + lead + slack end
 local function sha(text) return redis.sha1hex and redis.sha1hex(text) or text end
 local function refuse() return redis.error_reply('SNOWREDIS bad argument ' .. bad) end
 
-local function event(what, worker, owner, from, to, detail)
-  redis.pcall('XADD', KEYS[3], 'MAXLEN', '~', max_events, '*', 'event', what, 'worker', worker,
-    'owner', owner or '', 'from', from or 0, 'until', to or 0, 'detail', detail or '', 'at', now)
+-- The last two are what else this kind of event has: lanes, stats, or the code of a reason (lease/codes.py).
+local function event(kind, worker, owner, from, to, name, value)
+  redis.pcall('XADD', KEYS[3], 'MAXLEN', '~', max_events, '*', 'event', kind, 'worker', worker,
+    'owner', owner, 'from', from, 'until', to, name, value, 'at', now)
 end
 
--- A worker id's record, packed into one hash value. A lane's mark is max(its number in lanes, until).
--- Answers nil for what pack_record() did not make.
-local function unpack_record(text)
-  if not text then return nil end
-  local token, incarnation, tip, ends, lease_end, lanes, claimed, renewed, stats, owner = string.match(text,
-    '^(%x*)|([%x-]*)|(%x*)|(%d+)|(%d+)|([%d,]*)|(%d+)|(%d+)|([%d,-]*)|(.*)$')
-  if not token then return nil end
-  local list, highest = {}, 0
-  for item in string.gmatch(lanes, '[^,]+') do list[#list + 1] = tonumber(item) end
-  for i = 1, #list do highest = math.max(highest, list[i]) end
-  local r = { token = token, incarnation = incarnation, tip = tip, ['until'] = tonumber(ends), lanes = list,
-    lease_end = tonumber(lease_end), claimed = tonumber(claimed), renewed = tonumber(renewed), stats = stats,
-    owner = owner }
-  highest = math.max(highest, r['until'], r.lease_end, r.claimed, r.renewed)
-  return list[1] and highest <= YEAR_5138 and r or nil
-end
-local function pack_record(r)
-  return table.concat({ r.token, r.incarnation, r.tip, r['until'], r.lease_end, table.concat(r.lanes, ','),
-    r.claimed, r.renewed, r.stats, r.owner }, '|')
-end
 local function broken(field, text) return { 'broken', field, string.sub(text or '', 1, 60), nonce } end
--- The record, if there is one; and the answer, if there is one that cannot be read.
+-- Returns the record, if there is one; or nil and the reply, if it cannot be read.
 local function record_of(worker)
   local text = redis.call('HGET', KEYS[1], 'w:' .. worker)
   local r = unpack_record(text)
   if text and not r then return nil, broken('w:' .. worker, text) end
   return r or nil
 end
+-- R5: only the newest renewal of a lease goes on, or the same renewal repeated.
+local function in_chain(r, renewal_id, pending) return r.renewal_id == renewal_id or r.renewal_id == pending end
 
 -- R3, R9, R10. Reads the pool, makes it if absent, raises the floor if Redis may have forgotten something.
 -- Answers pool, or nil and what the script is to answer. Writes nothing: commit() does.
@@ -143,23 +123,23 @@ local function open_pool()
     pool.run_id = id
   end
   pool.kept_floor = pool.floor
-  local why
+  local reason
   if not v[1] then
-    why = 'no pool in this Redis'
+    reason = 'no-pool'
   elseif durability == 'detect' and v[4] ~= pool.run_id then
-    why = 'another server process'
+    reason = 'other-server'
   elseif seen_raised > pool_raised or (seen_incarnation == pool.incarnation and seen_version > pool.version) then
-    why = 'the pool is older than what a client saw'
+    reason = 'rolled-back'
     -- whoever was served before this notice, or was forgotten, may stamp times up to the horizon
-    pool.alarm = 'ids may have been repeated between ' .. last .. ' and ' .. horizon()
+    pool.alarm, pool.alarm_from, pool.alarm_until = 'ids-may-repeat', last, horizon()
   elseif guard and now - last > ttl then
-    why = 'silence of over one ttl'
+    reason = 'silence'
   end
-  if why then
+  if reason then
     -- from now on, whenever this server was started: it may have been sent here only now
     pool.floor = math.max(pool.floor, horizon())
     pool.incarnation = math.max(now, (pool_raised or 0) + 1, seen_raised + 1) .. '-' .. string.sub(nonce, 1, 16)
-    pool.raised = why
+    pool.raised = reason
     if not v[1] then pool.created = now end
   end
   return pool
@@ -168,11 +148,16 @@ end
 -- Of a lease that Redis shows: where losses go unnoticed, whether somebody may have been given the worker id since.
 local function overdue(r) return durability == 'none' and r.lease_end <= now + skew + slack end
 
+-- Returns code, from and until of the alarm, or an empty text if there is none.
+local function alarm_of(pool)
+  return pool.alarm and table.concat({ pool.alarm, pool.alarm_from, pool.alarm_until }, ' ') or ''
+end
+
 -- Writes the pool's meta fields together with the given field, value pairs, in one HSET.
 local function commit(pool, ...)
   pool.version = pool.version + 1
   if pool.raised then
-    event('floor', -1, '', pool.floor, 0, pool.raised)
+    event('floor', -1, '', pool.floor, 0, 'reason', pool.raised)
     redis.call('HSET', KEYS[1], 'signature', signature, 'floor', pool.floor, 'incarnation', pool.incarnation,
       'run_id', pool.run_id)
     if pool.created then
@@ -182,18 +167,18 @@ local function commit(pool, ...)
     end
   end
   if pool.alarm then
-    event('alarm', -1, '', 0, 0, pool.alarm)
+    event('alarm', -1, '', pool.alarm_from, pool.alarm_until, 'reason', pool.alarm)
     redis.pcall('HINCRBY', KEYS[1], 'alarms', 1)
-    redis.call('HSET', KEYS[1], 'alarm', pool.alarm)
+    redis.call('HSET', KEYS[1], 'alarm', alarm_of(pool))
   end
   redis.call('HSET', KEYS[1], 'version', pool.version, 'last', now, 'records', pool.records, 'next', pool.next, ...)
 end
 -- for people; nothing rests on it
 local function count(what) redis.pcall('HINCRBY', KEYS[1], what, 1) end
--- the nonce comes last, so that whoever asked sees that this is the answer to that very question
+-- the nonce comes last, so that the caller sees that this is the reply to its own request
 local function answer(pool, status, ...)
   local reply = { status, tostring(now), pool.incarnation, tostring(pool.version), tostring(pool.floor),
-    pool.alarm or '', ... }
+    alarm_of(pool), ... }
   reply[#reply + 1] = nonce
   return reply
 end

@@ -2,7 +2,7 @@
 --
 -- KEYS, ARGV[1..12] as in common
 --
--- Returns ok, common answer | exists, common answer: nothing changed
+-- Returns created, common answer | exists, common answer: nothing changed
 -- Cost    O(1)
 
 if bad then return refuse() end
@@ -12,4 +12,4 @@ if not pool.created then return answer(pool, 'exists') end
 -- what delete left: reservations of the pool before this one may last, whatever a person knows of this one
 pool.floor = pool.kept_floor
 commit(pool)
-return answer(pool, 'ok')
+return answer(pool, 'created')

@@ -3,7 +3,7 @@
 -- Works on a pool of any settings and on a broken one: what holds is read in the stored signature.
 -- KEYS, ARGV[1..12] as in common; the constants stand in where the stored signature cannot be read
 --
--- Returns ok, common answer, 1 if constants had to be guessed
+-- Returns deleted, common answer, 1 if constants had to be guessed
 --       | absent, common answer: nothing to delete
 -- Cost    O(1) for the server's thread; up to about 1,000 records are read
 
@@ -53,4 +53,4 @@ redis.call('HSET', KEYS[1], 'floor', pool.floor, 'incarnation', pool.incarnation
 -- the one key with an end. Whoever comes without create waits for a floor of their own in any case; a pool that a person
 -- says is new has this one, below which a host whose clock is behind would stamp times that were used
 redis.call('PEXPIREAT', KEYS[1], math.max(pool.floor, now) + KEPT_MS)
-return answer(pool, 'ok', tostring(guessed))
+return answer(pool, 'deleted', tostring(guessed))

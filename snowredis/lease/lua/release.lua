@@ -1,21 +1,21 @@
 -- release: give a worker id back, with the marks that were really used.
 --
 -- KEYS, ARGV[1..12] as in common
--- ARGV[13] worker  int
--- ARGV[14] token   hex, of the claim
--- ARGV[15] tip     hex, of the last renewal that was answered, or of the claim
--- ARGV[16] sent    hex, of a renewal that was sent and not answered, or empty
--- ARGV[17] marks   ints, comma separated: ms of each lane's first unused tick, 0 for a lane never used;
---                  empty if unknown: the reservation then stays used up to its end
--- ARGV[18] stats   ints, comma separated, as in renew
+-- ARGV[13] worker      int
+-- ARGV[14] token       hex, of the claim
+-- ARGV[15] renewal_id  hex, of the last renewal that was answered, or of the claim
+-- ARGV[16] pending     hex, of a renewal that was sent and not answered, or empty
+-- ARGV[17] marks       ints, comma separated: ms of each lane's first unused tick, 0 for a lane never used;
+--                      empty if unknown: the reservation then stays used up to its end
+-- ARGV[18] stats       ints, comma separated, as in renew
 --
--- Returns ok, common answer | gone, common answer: not the holder any more, nothing changed
+-- Returns released, common answer | gone, common answer: not the holder any more, nothing changed
 -- Cost    O(log pool)
 
 local worker = tostring(int('worker', ARGV[13], 0, 4194303))
 local token_hash = sha(str('token', ARGV[14], '^%x+$', 64))
-local tip = str('tip', ARGV[15], '^%x*$', 64)
-local sent = str('sent', ARGV[16], '^%x*$', 64)
+local renewal_id = str('renewal_id', ARGV[15], '^%x*$', 64)
+local pending = str('pending', ARGV[16], '^%x*$', 64)
 local marks = str('marks', ARGV[17], '^[%d,]*$', 1100)
 local stats = str('stats', ARGV[18], '^[%d,-]+$', 120)
 if bad then return refuse() end
@@ -24,7 +24,7 @@ local pool, refused = open_pool()
 if not pool then return refused end
 local r, unreadable = record_of(worker)
 if unreadable then return unreadable end
-if not (r and r.token == token_hash and (r.tip == tip or r.tip == sent) and r.incarnation == pool.incarnation) then
+if not (r and r.token == token_hash and in_chain(r, renewal_id, pending) and r.incarnation == pool.incarnation) then
   commit(pool)
   return answer(pool, 'gone')
 end
@@ -42,9 +42,9 @@ if marks ~= '' then
   r['until'] = 0
 end
 redis.call('ZADD', KEYS[2], now, worker)
-event('released', worker, r.owner, used_from, used_until, stats)
+event('released', worker, r.owner, used_from, used_until, 'stats', stats)
 count('releases')
-r.token, r.tip, r.owner, r.lease_end, r.stats = '', '', '', now, stats
+r.token, r.renewal_id, r.owner, r.lease_end, r.stats = '', '', '', now, stats
 redis.call('HDEL', KEYS[1], 't:' .. token_hash)
 commit(pool, 'w:' .. worker, pack_record(r))
-return answer(pool, 'ok')
+return answer(pool, 'released')

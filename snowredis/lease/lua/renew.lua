@@ -1,23 +1,23 @@
 -- renew: extend a lease and its reservation; take a living holder up again after a loss.
 --
 -- KEYS, ARGV[1..12] as in common
--- ARGV[13] worker      int
--- ARGV[14] token       hex, of the claim
--- ARGV[15] tip         hex, of the last renewal that was answered, or of the claim
--- ARGV[16] next_tip    hex, of this renewal; the same again is a replay
--- ARGV[17] held_until  int, ms: the end of the reservation that the holder has
--- ARGV[18] held_lanes  ints, comma separated: where each of its lanes began
--- ARGV[19] stats       ints, comma separated: ids made, ids a second, clock offset ms, namespace, clock-backs
--- ARGV[20] owner       string, JSON
+-- ARGV[13] worker           int
+-- ARGV[14] token            hex, of the claim
+-- ARGV[15] renewal_id       hex, of the last renewal that was answered, or of the claim
+-- ARGV[16] next_renewal_id  hex, of this renewal; the same again is a replay
+-- ARGV[17] held_until       int, ms: the end of the reservation that the holder has
+-- ARGV[18] held_lanes       ints, comma separated: where each of its lanes began
+-- ARGV[19] stats            ints, comma separated: WorkerStats of lease/stats.py
+-- ARGV[20] owner            string, JSON
 --
--- Returns ok, common answer, until, adopted 0 | 1
---       | lost, common answer, why
+-- Returns renewed, common answer, until, adopted 0 | 1
+--       | lost, common answer, reason
 -- Cost    O(log pool)
 
 local worker = tostring(int('worker', ARGV[13], 0, 4194303))
 local token_hash = sha(str('token', ARGV[14], '^%x+$', 64))
-local tip = str('tip', ARGV[15], '^%x*$', 64)
-local next_tip = str('next_tip', ARGV[16], '^%x+$', 64)
+local renewal_id = str('renewal_id', ARGV[15], '^%x*$', 64)
+local next_renewal_id = str('next_renewal_id', ARGV[16], '^%x+$', 64)
 local held_until = int('held_until', ARGV[17], 0, YEAR_5138)
 local held_lanes = {}
 for item in string.gmatch(str('held_lanes', ARGV[18], '^%d[%d,]*$', 1100), '[^,]+') do
@@ -40,29 +40,29 @@ local pool, refused = open_pool()
 if not pool then return refused end
 local r, unreadable = record_of(worker)
 if unreadable then return unreadable end
-local adopted, why, stale = 0, nil, nil
+local adopted, reason, stale = 0, nil, nil
 
 if r and r.token == token_hash and r.incarnation == pool.incarnation then
-  -- R5: only the tip of the chain goes on. Of two clones, the slower finds itself refused here.
-  if r.tip ~= tip and r.tip ~= next_tip then
-    why = 'another process presented this lease'
+  -- R5: of two clones, the slower finds itself refused here
+  if not in_chain(r, renewal_id, next_renewal_id) then
+    reason = 'copied'
   elseif overdue(r) then
-    why = 'the lease was renewed too late for durability="none"'
+    reason = 'late'
   end
 elseif r and r.incarnation == pool.incarnation then
-  why = 'the worker id was given to another process'
+  reason = 'reassigned'
 elseif durability == 'none' then
-  why = 'Redis does not know the lease, and durability="none" takes none up again'
+  reason = 'forgotten'
 elseif held_until <= now + skew + lead + slack then
   -- R4: too late to know that nobody else was given this worker id where it cannot be seen from here
-  why = 'Redis lost the lease and the reservation is too old to be taken up again'
+  reason = 'too-old'
 elseif r and r.token ~= token_hash and claimed_later(r) then
   -- of a clone whose original gave the lease back, or of a renewal that arrives after the release
-  why = 'the worker id was given to another process'
-elseif r and r.token == token_hash and r['until'] > held_until and r.tip ~= tip and r.tip ~= next_tip then
+  reason = 'reassigned'
+elseif r and r.token == token_hash and r['until'] > held_until and not in_chain(r, renewal_id, next_renewal_id) then
   -- R5, also where the server seems to be another: what a holder was granted is no more than it knows, unless a copy of it
   -- was granted that
-  why = 'another process presented this lease'
+  reason = 'copied'
 else
   local lanes = {}
   for i = 1, #held_lanes do lanes[i] = math.max(held_lanes[i], r and r.lanes[i] or 0) end
@@ -77,27 +77,29 @@ else
   adopted = 1
 end
 
-if why then
+if reason then
   commit(pool)
-  event('lost', worker, owner, 0, held_until, why)
+  event('lost', worker, owner, 0, held_until, 'reason', reason)
   count('lost')
-  return answer(pool, 'lost', why)
+  return answer(pool, 'lost', reason)
 end
 
 if stale then redis.call('HDEL', KEYS[1], 't:' .. stale) end
 local function clock_backs(text) return tonumber(string.match(text or '', '(%d+)$') or '0') end
-if clock_backs(stats) > clock_backs(r.stats) then event('clock-back', worker, owner, r.lanes[1], r['until'], stats) end
-r.incarnation, r.tip, r.renewed = pool.incarnation, next_tip, now
+if clock_backs(stats) > clock_backs(r.stats) then
+  event('clock-back', worker, owner, r.lanes[1], r['until'], 'stats', stats)
+end
+r.incarnation, r.renewal_id, r.renewed = pool.incarnation, next_renewal_id, now
 -- R4: never back, where Redis' clock is: whoever is given the worker id next comes later than the end of the reservation,
 -- less the lead, on any clock that the servers may show
 r.lease_end = math.max(r.lease_end or 0, now + ttl)
 redis.call('ZADD', KEYS[2], r.lease_end, worker)
 r['until'], r.stats, r.owner = math.max(r['until'], capped + ttl), stats, owner
 if adopted == 1 then
-  event('adopted', worker, owner, r.lanes[1], r['until'], pool.raised or '')
+  event('adopted', worker, owner, r.lanes[1], r['until'], 'reason', pool.raised or '')
   count('adopted')
   commit(pool, 'w:' .. worker, pack_record(r), 't:' .. token_hash, worker)
 else
   commit(pool, 'w:' .. worker, pack_record(r))
 end
-return answer(pool, 'ok', tostring(r['until']), tostring(adopted))
+return answer(pool, 'renewed', tostring(r['until']), tostring(adopted))

@@ -292,7 +292,7 @@ function drawEvents() {
   const lines = [...events].reverse().map((event) => {
     const who = event.worker >= 0 ? `worker ${event.worker}` : "the pool";
     const by = event.host || event.label ? `, ${[event.label, event.host && `${event.host} ${event.pid}`].filter(Boolean).join(", ")}` : "";
-    const why = REASON.has(event.kind) && event.detail ? `: ${event.detail}` : "";
+    const why = REASON.has(event.kind) && event.text ? `: ${event.text}` : "";
     return element("li", {},
       element("time", { datetime: new Date(event.at_ms).toISOString() }, clockTime(event.at_ms)),
       element("span", { class: `kind k-${/^[a-z-]+$/.test(event.kind) ? event.kind : ""}` }, event.kind),

@@ -1,0 +1,41 @@
+"""Statistics of one worker, as its heartbeats report them. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import astuple, dataclass
+
+# scripts check only which characters they are made of
+_TEXT = re.compile(r"-?\d{1,18}(?:,-?\d{1,18}){4}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStats:
+    """Statistics of one lease, as of its last heartbeat.
+
+    Attributes:
+        ids_made: ids made since the process started.
+        ids_per_s: ids per second since the heartbeat before.
+        clock_offset_ms: the worker's clock less that of Redis.
+        namespace: the backup bits in use.
+        clock_backs: how often the worker's clock went back.
+    """
+
+    ids_made: int = 0
+    ids_per_s: int = 0
+    clock_offset_ms: int = 0
+    namespace: int = 0
+    clock_backs: int = 0
+
+    def to_text(self) -> str:
+        """Return the form that is stored in Redis: the five numbers, separated by commas."""
+        return ",".join(map(str, astuple(self)))
+
+    @classmethod
+    def from_text(cls, text: str) -> WorkerStats:
+        """Return what to_text() wrote. Anything else is untrusted, or of a fresh lease, and returns zeros."""
+        return cls(*map(int, text.split(","))) if _TEXT.fullmatch(text) else NO_STATS
+
+
+# of a lease that no id was made with
+NO_STATS = WorkerStats()

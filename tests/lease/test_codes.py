@@ -1,0 +1,45 @@
+"""Codes that the scripts write are those that Python knows, and each has a text of its own."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from snowredis.lease.codes import AlarmReason, EventKind, FloorReason, LossReason, Reason
+from snowredis.lease.replies import Alarm
+from snowredis.lease.scripts import PARTS, SCRIPTS, read_lua
+
+LUA = "\n".join(map(read_lua, (*PARTS, *SCRIPTS)))
+
+
+@pytest.mark.parametrize(
+    ("codes", "written"),
+    [
+        (EventKind, r"\bevent\('([^']*)'"),
+        (FloorReason, r"^ +reason = '([^']*)'(?=(?:(?!\n\n)[\s\S])*\bpool\.raised = reason)"),
+        (AlarmReason, r"pool\.alarm, [\w., ]+ = '([^']*)'"),
+    ],
+)
+def test_the_scripts_write_each_code_and_no_other(codes: type[Reason], written: str) -> None:
+    assert set(re.findall(written, LUA, re.MULTILINE)) == {str(code) for code in codes}
+
+
+def test_a_refused_renewal_says_why_by_a_code() -> None:
+    assert set(re.findall(r"\breason = '([^']*)'", read_lua("renew"))) == {str(code) for code in LossReason}
+
+
+@pytest.mark.parametrize("codes", [FloorReason, LossReason, AlarmReason])
+def test_a_code_is_no_text_and_every_text_is_another(codes: type[Reason]) -> None:
+    assert all(re.fullmatch(r"[a-z]+(-[a-z]+)*", code) for code in codes)
+    assert len({code.text for code in codes}) == len(codes)
+    assert not {code.text for code in codes} & set(codes)
+
+
+def test_an_alarm_is_read_as_it_is_stored() -> None:
+    alarm = Alarm.parse("ids-may-repeat 17 42")
+    assert alarm == Alarm(AlarmReason.IDS_MAY_REPEAT, 17, 42)
+    assert alarm.text == "ids may have been repeated between 17 and 42"
+    for text in ("", "ids-may-repeat", "ids-may-repeat 1 x", "other 1 2"):
+        with pytest.raises(ValueError, match=r"."):
+            Alarm.parse(text)
