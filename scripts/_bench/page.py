@@ -5,14 +5,13 @@ A little over 400 lines: one short function a table, and they share their helper
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from _bench import svg
-from _bench.contestants import BATCH, BUFFER, BY_LABEL, OURS, SNOWFLAKE
-from snowredis.cli.bench import BASE
+from scripts._bench import svg
+from scripts._bench.contestants import BATCH, BUFFER, BY_LABEL, OURS, SNOWFLAKE
+from snowredis.timing import BASE
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "performance.md"
@@ -445,10 +444,11 @@ def write(results: Results) -> list[Path]:
     """Put the tables into the page and draw the plots; the files that were written."""
     text = PAGE.read_text("utf-8")
     for name, table in tables(results).items():
-        block = re.compile(rf"(<!-- figures: {name} -->\n).*?(<!-- /figures -->)", re.DOTALL)
-        text, times = block.subn(lambda found, table=table: f"{found[1]}{table}\n{found[2]}", text)
-        if times != 1:
+        start = f"<!-- figures: {name} -->\n"
+        if text.count(start) != 1:
             raise SystemExit(f"{PAGE} has no block of figures {name!r}, or more than one")
+        before, _, rest = text.partition(start)
+        text = f"{before}{start}{table}\n{rest[rest.index('<!-- /figures -->') :]}"
     PAGE.write_text(text, "utf-8")
     IMAGES.mkdir(exist_ok=True)
     drawn = {IMAGES / name: draw(results) for name, (part, draw) in PLOTS.items() if part in results}

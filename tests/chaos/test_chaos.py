@@ -1,6 +1,6 @@
 """A short chaos run with every kind of fault, and proof that the checker sees what it is there to see.
 
-Real processes and a real redis-server; scripts/chaos does the same for longer.
+Real processes and a real redis-server; scripts/chaos.py does the same for longer.
 """
 
 from __future__ import annotations

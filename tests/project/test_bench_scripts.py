@@ -51,7 +51,7 @@ def script(name: str, *arguments: str, cwd: Path) -> str:
 
 def ask(question: str, cwd: Path) -> list[str]:
     """What the modules of the benchmark say."""
-    return run("-c", f"import sys; sys.path.insert(0, {str(SCRIPTS)!r}); {question}", cwd=cwd).split()
+    return run("-c", f"import sys; sys.path.insert(0, {str(ROOT)!r}); {question}", cwd=cwd).split()
 
 
 def tables(output: str) -> dict[str, list[str]]:
@@ -94,9 +94,9 @@ def test_the_parts_about_redis_print_their_tables(tmp_path: Path, real_redis: No
 
 def test_the_page_has_a_place_for_every_table_and_shows_every_plot(tmp_path: Path) -> None:
     blocks = re.findall(r"<!-- figures: ([\w-]+) -->\n(?:[^<]|<(?!!--))*<!-- /figures -->", PAGE)
-    made = ask("from _bench import page; print(*page.TABLES, 'goals', 'machine')", tmp_path)
+    made = ask("from scripts._bench import page; print(*page.TABLES, 'goals', 'machine')", tmp_path)
     assert sorted(blocks) == sorted(made)
-    plots = ask("from _bench import page; print(*page.PLOTS)", tmp_path)
+    plots = ask("from scripts._bench import page; print(*page.PLOTS)", tmp_path)
     assert sorted(re.findall(r"\]\(images/([\w-]+\.svg)\)", PAGE)) == sorted(plots)
 
 
@@ -105,12 +105,15 @@ def test_every_library_that_is_compared_with_is_installed_for_it_and_the_other_w
 ) -> None:
     listed = [line for line in (SCRIPTS / "_bench" / "peers.txt").read_text().splitlines() if line[0] != "#"]
     measured = ask(
-        "from _bench.contestants import CONTESTANTS; print(*{c.package for c in CONTESTANTS})", tmp_path
+        "from scripts._bench.contestants import CONTESTANTS; print(*{c.package for c in CONTESTANTS})",
+        tmp_path,
     )
     assert sorted({*measured} - {"snowredis"}) == sorted(listed)
 
 
-@pytest.mark.parametrize(("name", "shown"), [(BENCH, "scripts/bench"), ("bench_loop", "scripts/bench_loop")])
+@pytest.mark.parametrize(
+    ("name", "shown"), [(BENCH, "scripts/bench"), ("bench_loop.py", "scripts/bench_loop.py")]
+)
 def test_a_bench_script_says_what_can_be_asked_of_it(name: str, shown: str, tmp_path: Path) -> None:
     output = script(name, "--help", cwd=tmp_path)
     assert shown in output
@@ -130,7 +133,7 @@ def test_the_benchmark_says_that_it_does_not_know_a_part(tmp_path: Path) -> None
 
 
 def test_bench_loop_prints_a_line_for_each_kind_of_wait(tmp_path: Path) -> None:
-    output = script("bench_loop", "--rounds", "1", cwd=tmp_path)
+    output = script("bench_loop.py", "--rounds", "1", cwd=tmp_path)
     rows = [line for line in output.splitlines() if re.search(r" \d+\.\d\d(\s|$)", line[25:])]
     assert "100 coroutines at the ceiling" in output
     assert len(rows) == 7

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Run many celery tasks through workers that keep ending, warmly, coldly and by kill -9, and check every id.
 
-    scripts/celery_run                         100,000 tasks of 10 ids each
-    scripts/celery_run --tasks 5000 --seed 7 --seconds 60
+    scripts/celery_run.py                         100,000 tasks of 10 ids each
+    scripts/celery_run.py --tasks 5000 --seed 7 --seconds 60
 
 Workers (prefork, now and then solo or threads) live for a few seconds each, two at a time; children are replaced
 after some tasks, and some are killed. Tasks are acknowledged late, so what was cut off runs again; what the first

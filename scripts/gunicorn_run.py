@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Let a real gunicorn hand out ids under load while it is reloaded and its workers are killed, and check every id.
 
-    scripts/gunicorn_run                            sync workers, 10 reloads, 20 kill -9
-    scripts/gunicorn_run --kind uvicorn --seed 7 --seconds 120
+    scripts/gunicorn_run.py                            sync workers, 10 reloads, 20 kill -9
+    scripts/gunicorn_run.py --kind uvicorn --seed 7 --seconds 120
 
 4 workers, 8 from the fifth reload on, are asked for batches of ids over loopback by clients that never pause, and
 end after some hundred requests each, too. Meanwhile, in an order that the seed says: reloads (HUP), kill -9, and,

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Let a fleet of processes make ids through a real Redis, and check every single one.
 
-    scripts/fleet                                  8 processes x 2 threads, 50 million ids
-    scripts/fleet --ids 1000000 --processes 4
+    scripts/fleet.py                                  8 processes x 2 threads, 50 million ids
+    scripts/fleet.py --ids 1000000 --processes 4
 
 Each thread writes what it made to a file before it counts as made, as runs of consecutive ids; a
 thread's ids only grow, so its runs are in order and all files are merged without being held in
@@ -25,6 +25,7 @@ from pathlib import Path
 
 import snowredis
 from snowredis import embedded
+from snowredis.core.presets import resolve_layout
 
 POOL = "fleet"
 # ids asked for at once; every tenth of a batch is made one by one, with next_id()
@@ -105,9 +106,10 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--layout", default="default", help="a preset or a layout such as 41/0/2/10/10")
     options = parser.parse_args()
-    layout = snowredis.layouts[options.layout] if options.layout in snowredis.layouts else None
-    if layout is None:
-        parser.error(f"unknown layout {options.layout}")
+    try:
+        layout = resolve_layout(options.layout)
+    except (snowredis.ConfigError, snowredis.LayoutError) as error:
+        parser.error(str(error))
     with tempfile.TemporaryDirectory(prefix="snowredis-") as name:
         directory = Path(name)
         server = embedded.start(directory / "redis")
