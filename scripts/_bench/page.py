@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from scripts._bench import svg
+from scripts._bench import plots
 from scripts._bench.contestants import BATCH, BUFFER, BY_LABEL, OURS, SNOWFLAKE
 from snowredis.timing import BASE
 
@@ -164,8 +164,8 @@ def plot_single(results: Results) -> str:
         four = _row(results, row["label"], row["of"], 4)
         package = BY_LABEL[row["label"]].package
         label = us_of(row) if row["by"] or not package else f"{row['label']} · {package}"
-        rows.append(svg.Dot(label, row["ratio"], four["ratio"] if four else None, ours=package == OURS))
-    return svg.dots(
+        rows.append(plots.Dot(label, row["ratio"], four["ratio"] if four else None, ours=package == OURS))
+    return plots.dots(
         "What one id costs, in readings of the clock",
         "time.time_ns() = 1; dots: one thread, rings: four threads; lines: quartiles; logarithmic",
         rows,
@@ -295,9 +295,17 @@ def scale(results: Results) -> str:
 def plot_costs(results: Results) -> str:
     found = results["workers"]["costs"]
     series = [
-        svg.Series("a claim, round trip", [(row["living"], row["claim_us"][1]) for row in found], 0),
-        svg.Series("a heartbeat, round trip", [(row["living"], row["beat_us"][1]) for row in found], 2),
-        svg.Series("a heartbeat, CPU of Redis", [(row["living"], row["beat_cpu_us"][1]) for row in found], 3),
+        plots.Series(
+            "a claim, round trip", [(row["living"], row["claim_us"][1]) for row in found], plots.OURS
+        ),
+        plots.Series(
+            "a heartbeat, round trip", [(row["living"], row["beat_us"][1]) for row in found], plots.ORANGE
+        ),
+        plots.Series(
+            "a heartbeat, CPU of Redis",
+            [(row["living"], row["beat_cpu_us"][1]) for row in found],
+            plots.GREEN,
+        ),
     ]
     if "claims" in results:
         full = [
@@ -305,8 +313,8 @@ def plot_costs(results: Results) -> str:
             for row in results["claims"]["rows"]
             if row["state"] == "full but for one"
         ]
-        series.append(svg.Series("a claim, of a full pool", full, 1, dashed=True))
-    return svg.lines(
+        series.append(plots.Series("a claim, of a full pool", full, plots.OTHERS, dashed=True))
+    return plots.lines(
         "A claim and a heartbeat cost the same in a pool of any size",
         "µs, median; logarithmic",
         series,
@@ -317,12 +325,12 @@ def plot_costs(results: Results) -> str:
 def plot_share(results: Results) -> str:
     found = results["workers"]["fleets"]
     line = [(workers, workers / BEAT_S * beat_us(results) / 1e6) for workers in (1_000, 10_000, 100_000)]
-    return svg.lines(
+    return plots.lines(
         "What a fleet costs one core of Redis, at the default heartbeat",
         "measured in real time, a connection for each worker; logarithmic",
         [
-            svg.Series("measured", [(row["workers"], row["share_of_core"]) for row in found], 0),
-            svg.Series("rate × unit cost", line, 1, dashed=True, marks=False),
+            plots.Series("measured", [(row["workers"], row["share_of_core"]) for row in found], plots.OURS),
+            plots.Series("rate × unit cost", line, plots.OTHERS, dashed=True, markers=False),
         ],
         x_name="living workers",
         percent=True,
