@@ -28,7 +28,6 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "scripts"))
 sys.path.insert(0, str(ROOT))
 
 PARTS = ("ids", "claims", "workers", "start")
@@ -61,7 +60,7 @@ def main() -> int:
     if parts or "about" not in results:
         results["about"] = _about()
 
-    from _bench import page
+    from scripts._bench import page
 
     for part in parts:
         print(f"== {part}", file=sys.stderr)
@@ -84,18 +83,18 @@ def _measure(part: str, *, quick: bool, pythons: list[str]) -> dict[str, Any]:
 
     try:
         if part == "ids":
-            from _bench import ids
+            from scripts._bench import ids
 
             return ids.measure(quick=quick, pythons=pythons)
         if part == "claims":
-            from _bench import claims
+            from scripts._bench import claims
 
             return claims.measure(quick=quick)
         if part == "workers":
-            from _bench import workers
+            from scripts._bench import workers
 
             return workers.measure(quick=quick)
-        from _bench import start
+        from scripts._bench import start
 
         return start.measure(quick=quick)
     except SnowredisError as error:
@@ -106,8 +105,8 @@ def _about() -> str:
     """Machine, versions and date, in a few sentences."""
     import redis
 
-    from snowredis.cli.bench import this_machine
     from snowredis.embedded import find_server
+    from snowredis.timing import this_machine
 
     model = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from snowredis.cli.bench import BASE, UNCAPPED, Subject
+from snowredis.timing import BASE, UNCAPPED, Subject
 
 # of ours: measured with the implementation in C and with the one in Python
 OURS = "snowredis"
@@ -159,8 +159,6 @@ class AwaitedSubject:
         exec(inspect.cleandoc(source), names)  # noqa: S102 - as timeit does
         seconds: float = asyncio.run(names["run"]())
         return seconds * 1e9 / calls
-
-    calls_in = Subject.calls_in
 
 
 @dataclass(slots=True)

@@ -11,9 +11,9 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from _bench.contestants import BUFFER, BY_LABEL, NOT_INSTALLABLE, OURS
-from _bench.worker import Worker
-from snowredis.cli.bench import BASE, in_turns, quartiles, ratios
+from scripts._bench.contestants import BUFFER, BY_LABEL, NOT_INSTALLABLE, OURS
+from scripts._bench.worker import Worker
+from snowredis.timing import BASE, in_turns, quartiles, ratios
 
 # what is measured in two processes at a time
 IN_TWO = (BASE, "ids.next_id()", f"ids.fill() of {BUFFER:,}, an id", "uuid.uuid4()")

@@ -5,14 +5,13 @@ A little over 400 lines: one short function a table, and they share their helper
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from _bench import svg
-from _bench.contestants import BATCH, BUFFER, BY_LABEL, OURS, SNOWFLAKE
-from snowredis.cli.bench import BASE
+from scripts._bench import plots
+from scripts._bench.contestants import BATCH, BUFFER, BY_LABEL, OURS, SNOWFLAKE
+from snowredis.timing import BASE
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "performance.md"
@@ -165,8 +164,8 @@ def plot_single(results: Results) -> str:
         four = _row(results, row["label"], row["of"], 4)
         package = BY_LABEL[row["label"]].package
         label = us_of(row) if row["by"] or not package else f"{row['label']} · {package}"
-        rows.append(svg.Dot(label, row["ratio"], four["ratio"] if four else None, ours=package == OURS))
-    return svg.dots(
+        rows.append(plots.Dot(label, row["ratio"], four["ratio"] if four else None, ours=package == OURS))
+    return plots.dots(
         "What one id costs, in readings of the clock",
         "time.time_ns() = 1; dots: one thread, rings: four threads; lines: quartiles; logarithmic",
         rows,
@@ -296,9 +295,17 @@ def scale(results: Results) -> str:
 def plot_costs(results: Results) -> str:
     found = results["workers"]["costs"]
     series = [
-        svg.Series("a claim, round trip", [(row["living"], row["claim_us"][1]) for row in found], 0),
-        svg.Series("a heartbeat, round trip", [(row["living"], row["beat_us"][1]) for row in found], 2),
-        svg.Series("a heartbeat, CPU of Redis", [(row["living"], row["beat_cpu_us"][1]) for row in found], 3),
+        plots.Series(
+            "a claim, round trip", [(row["living"], row["claim_us"][1]) for row in found], plots.OURS
+        ),
+        plots.Series(
+            "a heartbeat, round trip", [(row["living"], row["beat_us"][1]) for row in found], plots.ORANGE
+        ),
+        plots.Series(
+            "a heartbeat, CPU of Redis",
+            [(row["living"], row["beat_cpu_us"][1]) for row in found],
+            plots.GREEN,
+        ),
     ]
     if "claims" in results:
         full = [
@@ -306,8 +313,8 @@ def plot_costs(results: Results) -> str:
             for row in results["claims"]["rows"]
             if row["state"] == "full but for one"
         ]
-        series.append(svg.Series("a claim, of a full pool", full, 1, dashed=True))
-    return svg.lines(
+        series.append(plots.Series("a claim, of a full pool", full, plots.OTHERS, dashed=True))
+    return plots.lines(
         "A claim and a heartbeat cost the same in a pool of any size",
         "µs, median; logarithmic",
         series,
@@ -318,12 +325,12 @@ def plot_costs(results: Results) -> str:
 def plot_share(results: Results) -> str:
     found = results["workers"]["fleets"]
     line = [(workers, workers / BEAT_S * beat_us(results) / 1e6) for workers in (1_000, 10_000, 100_000)]
-    return svg.lines(
+    return plots.lines(
         "What a fleet costs one core of Redis, at the default heartbeat",
         "measured in real time, a connection for each worker; logarithmic",
         [
-            svg.Series("measured", [(row["workers"], row["share_of_core"]) for row in found], 0),
-            svg.Series("rate × unit cost", line, 1, dashed=True, marks=False),
+            plots.Series("measured", [(row["workers"], row["share_of_core"]) for row in found], plots.OURS),
+            plots.Series("rate × unit cost", line, plots.OTHERS, dashed=True, markers=False),
         ],
         x_name="living workers",
         percent=True,
@@ -445,10 +452,11 @@ def write(results: Results) -> list[Path]:
     """Put the tables into the page and draw the plots; the files that were written."""
     text = PAGE.read_text("utf-8")
     for name, table in tables(results).items():
-        block = re.compile(rf"(<!-- figures: {name} -->\n).*?(<!-- /figures -->)", re.DOTALL)
-        text, times = block.subn(lambda found, table=table: f"{found[1]}{table}\n{found[2]}", text)
-        if times != 1:
+        start = f"<!-- figures: {name} -->\n"
+        if text.count(start) != 1:
             raise SystemExit(f"{PAGE} has no block of figures {name!r}, or more than one")
+        before, _, rest = text.partition(start)
+        text = f"{before}{start}{table}\n{rest[rest.index('<!-- /figures -->') :]}"
     PAGE.write_text(text, "utf-8")
     IMAGES.mkdir(exist_ok=True)
     drawn = {IMAGES / name: draw(results) for name, (part, draw) in PLOTS.items() if part in results}

@@ -9,11 +9,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from _bench.server import private_server
-from snowredis.cli.bench import in_turns, quartiles
+from scripts._bench.server import private_server
 from snowredis.core.presets import resolve_layout
 from snowredis.lease.model import PoolConfig
 from snowredis.lease.redis_store import RedisStore
+from snowredis.timing import in_turns, quartiles
 
 ROOT = Path(__file__).resolve().parents[2]
 BARE = "nothing"

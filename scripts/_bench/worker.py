@@ -14,12 +14,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from _bench.contestants import BY_LABEL, CONTESTANTS, Field
-from snowredis.cli.bench import ceiling, this_machine
+from scripts._bench.contestants import BY_LABEL, CONTESTANTS, Field
 from snowredis.runtime.fast_path import FREE_THREADED, IMPLEMENTATION
+from snowredis.timing import calls_in, ceiling, this_machine
 
 
 class Worker:
@@ -75,7 +74,7 @@ def main() -> None:
     for line in sys.stdin:
         match json.loads(line):
             case {"what": "prepare", "label": label, "seconds": seconds}:
-                calls[label] = BY_LABEL[label].calls or field.subject(label, 1).calls_in(seconds)
+                calls[label] = BY_LABEL[label].calls or calls_in(field.subject(label, 1), seconds)
                 answer: Any = calls[label]
             case {"what": "measure", "label": label, "threads": threads}:
                 if BY_LABEL[label].calls:

@@ -20,13 +20,13 @@ from typing import Any
 from redis.connection import UnixDomainSocketConnection
 
 import snowredis
-from _bench.server import OWNER, STATS, Server, now_ms, private_server
-from snowredis.cli.bench import in_turns, quartiles
+from scripts._bench.server import OWNER, STATS, Server, now_ms, private_server
 from snowredis.core.layout import Layout
 from snowredis.lease.model import ClaimRequest, PoolConfig, ReleaseRequest, RenewRequest
 from snowredis.lease.redis_store import RedisStore
 from snowredis.lease.replies import Granted, Renewed, Seen
 from snowredis.lease.scripts import Script, ScriptStore, load, pool_keys
+from snowredis.timing import in_turns, quartiles
 
 # leases of the unit costs outlive the run, so that living workers stay living
 LONG_TTL_MS = 3_600_000
@@ -166,6 +166,12 @@ class Wire(ScriptStore):
         pass
 
 
+def connect(path: str) -> UnixDomainSocketConnection:
+    connection = UnixDomainSocketConnection(path=path)  # type: ignore[abstract]  # redis-py never sets host
+    connection.connect()
+    return connection
+
+
 def _in_real_time(server: Server, workers: int, seconds: float) -> dict[str, Any]:
     """Claim for *workers*, give each a connection, and let their heartbeats come when they are due."""
     _allow_files(workers + 200)
@@ -173,8 +179,7 @@ def _in_real_time(server: Server, workers: int, seconds: float) -> dict[str, Any
     wire = Wire(config)
     for name in ("claim", "renew", "create"):
         server.client.script_load(load(name).source)
-    wire.connection = UnixDomainSocketConnection(path=server.path)
-    wire.connection.connect()
+    wire.connection = connect(server.path)
     wire.create(now_ms())
     bare_bytes = server.used_bytes()
     holders = [claim(wire) for _ in range(workers)]
@@ -183,9 +188,7 @@ def _in_real_time(server: Server, workers: int, seconds: float) -> dict[str, Any
     events_bytes = server.client.memory_usage(pool_keys("fleet")[2], samples=0) or 0
     pool_bytes = server.used_bytes() - bare_bytes - events_bytes
     before_bytes = server.used_bytes()
-    connections = [UnixDomainSocketConnection(path=server.path) for _ in range(workers)]
-    for connection in connections:
-        connection.connect()
+    connections = [connect(server.path) for _ in range(workers)]
 
     idle_s, began_s = server.cpu_s(), time.perf_counter()
     time.sleep(min(3.0, seconds))

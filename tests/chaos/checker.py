@@ -1,32 +1,20 @@
-"""Find every id that was handed out twice, among any number of ids, in memory that does not grow with them.
-
-Runs are sorted in chunks of bounded size into temporary files, and those are merged.
-"""
+"""Check every id of a chaos run: whether one was made twice, and whether the files hold what was counted."""
 
 from __future__ import annotations
 
-import heapq
-import tempfile
-from array import array
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 
+from snowredis.core.duplicates import MAX_EXAMPLES, WINDOW_RUNS, Repetition, Run, Runs, find_duplicates
 from snowredis.core.layout import Layout
 from snowredis.core.presets import resolve_layout
-from tests.chaos.runs import read_runs, read_status
-
-# runs in a chunk: about 30 MB while it is sorted
-CHUNK_RUNS = 200_000
-MOST_SHOWN = 20
-
-# first id, first id after the run, when it was written (ms), number of the file
-Row = tuple[int, int, int, int]
+from tests.chaos.runs import RecordedRuns, read_runs, read_status
 
 
 @dataclass
 class Verdict:
+    """Result of check(). *repeated* counts ids that were made again, *problems* describes some of what is wrong."""
+
     ids: int = 0
     runs: int = 0
     repeated: int = 0
@@ -36,86 +24,59 @@ class Verdict:
     def good(self) -> bool:
         return not self.repeated and not self.problems
 
-    def problem(self, text: str) -> None:
-        if len(self.problems) < MOST_SHOWN:
+    def add_problem(self, text: str) -> None:
+        if len(self.problems) < MAX_EXAMPLES:
             self.problems.append(text)
 
 
-def check(directory: Path, layout: Layout | str, *, chunk_runs: int = CHUNK_RUNS) -> Verdict:
-    """Read every file of *directory* and answer what is wrong with its ids."""
+def check(directory: Path, layout: Layout | str, *, window_runs: int = WINDOW_RUNS) -> Verdict:
+    """Read every file of *directory* and compare all ids. Takes 24 bytes of memory a run."""
     layout = resolve_layout(layout)
     verdict = Verdict()
-    paths = sorted(directory.glob("*.runs"))
-    with tempfile.TemporaryDirectory(prefix="chaos-", dir=directory) as name:
-        rows = _rows(paths, layout, verdict)
-        chunks: list[Path] = []
-        while chunk := list(islice(rows, chunk_runs)):
-            chunks.append(_write_sorted(Path(name, str(len(chunks))), chunk))
-        _compare(heapq.merge(*map(_read_rows, chunks)), paths, layout, verdict)
+    files = {path: read_runs(path) for path in sorted(directory.glob("*.runs"))}
+    for path, recorded in files.items():
+        _check_file(path, recorded, layout, verdict)
+        verdict.runs += len(recorded.firsts)
+    found = find_duplicates(
+        (Runs(_maker(path), recorded.firsts, recorded.counts) for path, recorded in files.items()),
+        window_runs=window_runs,
+    )
+    verdict.ids, verdict.repeated = found.ids, found.repeated
+    for repetition in found.examples:
+        verdict.add_problem(_describe(repetition, list(files.values()), layout))
     return verdict
 
 
-def _rows(paths: list[Path], layout: Layout, verdict: Verdict) -> Iterator[Row]:
-    """All runs of all files; each file is held against what its process counted."""
-    for number, path in enumerate(paths):
-        status = read_status(path)
-        recorded = 0
-        for first, count, at_ms in read_runs(path):
-            recorded += count
-            last = first + count - 1
-            if count < 1 or first < 1 or last >> layout.sequence_bits != first >> layout.sequence_bits:
-                verdict.problem(
-                    f"{path.name}: {count} ids from {first} on are not of one tick of one worker id"
-                )
-            yield first, first + count, at_ms, number
-        if status is not None and recorded < status.counted:
-            verdict.problem(
-                f"{path.name}: {status.counted} ids were counted, but only {recorded} are recorded"
+def _check_file(path: Path, recorded: RecordedRuns, layout: Layout, verdict: Verdict) -> None:
+    """Compare a file with what its process counted, and each run with the layout."""
+    for first, count, _ in recorded.rows():
+        last = first + count - 1
+        if count < 1 or first < 1 or last >> layout.sequence_bits != first >> layout.sequence_bits:
+            verdict.add_problem(
+                f"{path.name}: the {count} ids from {first} on are not of one tick and worker id"
             )
+    status, ids = read_status(path), sum(recorded.counts)
+    if status is not None and ids < status.counted:
+        verdict.add_problem(f"{path.name}: {status.counted} ids were counted, but only {ids} are recorded")
 
 
-def _write_sorted(path: Path, rows: list[Row]) -> Path:
-    rows.sort()
-    flat = array("q")
-    for row in rows:
-        flat.extend(row)
-    path.write_bytes(flat.tobytes())
-    return path
+def _maker(path: Path) -> str:
+    status = read_status(path)
+    if status is None:
+        return path.name
+    return f"{status.kind} of slot {status.slot}, pid {status.pid}, started at {status.started_ms} ms; {path.name}"
 
 
-def _read_rows(path: Path) -> Iterator[Row]:
-    with path.open("rb") as file:
-        while block := file.read(1 << 16):
-            flat = array("q", block)
-            yield from zip(flat[::4], flat[1::4], flat[2::4], flat[3::4], strict=True)
+def _describe(repetition: Repetition, files: list[RecordedRuns], layout: Layout) -> str:
+    def describe_run(run: Run, maker: str) -> str:
+        written_ms = files[run.maker].written_ms[run.position]
+        return (
+            f"{maker}; {run.after - run.first} ids from {run.first} on, written at {written_ms} ms of the run"
+        )
 
-
-def _compare(rows: Iterable[Row], paths: list[Path], layout: Layout, verdict: Verdict) -> None:
-    # of the runs so far, the one that reaches furthest
-    furthest: Row = (0, 0, 0, 0)
-    for row in rows:
-        first, after = row[:2]
-        verdict.runs += 1
-        verdict.ids += after - first
-        if first < furthest[1]:
-            verdict.repeated += min(after, furthest[1]) - first
-            parts = layout.decode(first)
-            verdict.problem(
-                f"repeated: {first} (tick {parts.timestamp_ms} ms, worker {parts.worker}, namespace {parts.backup}, "
-                f"sequence {parts.sequence})\n    by {_owner(paths, furthest)}\n    and {_owner(paths, row)}"
-            )
-        if after > furthest[1]:
-            furthest = row
-
-
-def _owner(paths: list[Path], row: Row) -> str:
-    first, after, at_ms, number = row
-    status = read_status(paths[number])
-    who = (
-        f"{status.kind} of slot {status.slot}, pid {status.pid}, started at {status.started_ms} ms"
-        if status
-        else "?"
-    )
+    parts = layout.decode(repetition.first)
+    earlier, later = map(describe_run, repetition.runs, repetition.makers)
     return (
-        f"{who}; {after - first} ids from {first} on, written at {at_ms} ms of the run; {paths[number].name}"
+        f"repeated: {repetition.first} (tick {parts.timestamp_ms} ms, worker {parts.worker}, namespace {parts.backup}, "
+        f"sequence {parts.sequence})\n    by {earlier}\n    and {later}"
     )

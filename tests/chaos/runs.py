@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from snowredis.core.duplicates import int64s
+
 PAGE = mmap.PAGESIZE
 MAGIC = int.from_bytes(b"SNOWRUNS", "little")
 # numbers at the start of the page, 8 bytes each
@@ -31,8 +33,8 @@ KINDS = (
 )
 # how a forked child ends: gives its worker id back, leaves without a word, dies
 ENDINGS = ("close", "leave", "kill")
-# the second number of a run: how many ids, and above that when it was written, in ms of the chaos run
-COUNT_BITS = 24
+# numbers a run: first id, how many ids, when it was written in ms of the chaos run
+COLUMNS = 3
 
 Run = tuple[int, int]
 
@@ -99,8 +101,8 @@ class Recorder:
         now_ms = self.now_ms()
         data = array("q")
         for first, count in runs:
-            data.extend((first, count | now_ms << COUNT_BITS))
-        if os.write(self._file, data.tobytes()) != 16 * len(runs):
+            data.extend((first, count, now_ms))
+        if os.write(self._file, data.tobytes()) != len(data) * data.itemsize:
             raise OSError("a run was written in part: is the disk full?")
         self._words[W_COUNTED] += sum(count for _, count in runs)
         self._words[W_LAST_MS] = now_ms
@@ -143,11 +145,19 @@ def read_status(path: Path) -> Status | None:
     return Status(slot, KINDS[kind], pid, started_ms, counted, last_ms, errors, error)
 
 
-def read_runs(path: Path) -> Iterator[tuple[int, int, int]]:
-    """The runs of a file, in the order in which they were written: first id, how many, when (ms). No torn tail."""
-    with path.open("rb") as file:
-        file.seek(PAGE)
-        while block := file.read(1 << 16):
-            pairs = array("q", block[: len(block) // 16 * 16])
-            for first, second in zip(pairs[::2], pairs[1::2], strict=True):
-                yield first, second & ((1 << COUNT_BITS) - 1), second >> COUNT_BITS
+@dataclass(frozen=True, slots=True)
+class RecordedRuns:
+    """The runs of a file, in the order in which they were written; a column an attribute."""
+
+    firsts: memoryview[int]
+    counts: memoryview[int]
+    written_ms: memoryview[int]
+
+    def rows(self) -> Iterator[tuple[int, int, int]]:
+        return zip(self.firsts, self.counts, self.written_ms, strict=True)
+
+
+def read_runs(path: Path) -> RecordedRuns:
+    """Read a file. A last run that was written in part is left out."""
+    words = int64s(path.read_bytes()[PAGE:], COLUMNS)
+    return RecordedRuns(words[::COLUMNS], words[1::COLUMNS], words[2::COLUMNS])

@@ -1,6 +1,6 @@
 """A short chaos run with every kind of fault, and proof that the checker sees what it is there to see.
 
-Real processes and a real redis-server; scripts/chaos does the same for longer.
+Real processes and a real redis-server; scripts/chaos.py does the same for longer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.chaos.checker import Verdict, check
 from tests.chaos.driver import Fleet
 from tests.chaos.faults import FAULTS, Begun, Fault
 from tests.chaos.report import Plan
-from tests.chaos.runs import KINDS, PAGE, DisorderError, Recorder, read_status, runs_of
+from tests.chaos.runs import COLUMNS, KINDS, PAGE, DisorderError, Recorder, read_status, runs_of
 from tests.chaos.server import PROGRAM
 from tests.chaos.shim import StepClock, build
 from tests.chaos.slots import Slot
@@ -97,19 +97,19 @@ def test_runs_side_by_side_are_no_repetition(tmp_path: Path) -> None:
     assert check(tmp_path, LAYOUT) == Verdict(ids=351, runs=4)
 
 
-@pytest.mark.parametrize("chunk_runs", [1, 2, 3, 200_000])
+@pytest.mark.parametrize("window_runs", [1, 2, 3, 200_000])
 @pytest.mark.parametrize(
     ("first", "count", "repeated"),
     [(BASE, 1, 1), (BASE + 99, 2, 1), (BASE + 10, 5, 5), (BASE - 5, 200, 100), (BASE + 999, 3, 1)],
 )
 def test_one_repeated_id_is_found_wherever_it_hides(
-    tmp_path: Path, first: int, count: int, repeated: int, chunk_runs: int
+    tmp_path: Path, first: int, count: int, repeated: int, window_runs: int
 ) -> None:
     # not in order, as after a step of the clock
     write(tmp_path, (BASE + 999, 1), (BASE, 100), (BASE + 500, 1), slot=0)
     write(tmp_path, (BASE + 200, 100), slot=1)
     write(tmp_path, (first, count), slot=2)
-    verdict = check(tmp_path, LAYOUT, chunk_runs=chunk_runs)
+    verdict = check(tmp_path, LAYOUT, window_runs=window_runs)
     assert verdict.repeated == repeated
     (problem,) = verdict.problems[-1:]
     assert "worker of slot 0" in problem
@@ -133,7 +133,7 @@ def test_a_run_that_was_torn_by_kill_minus_nine_counts_for_nothing(tmp_path: Pat
 
 def test_ids_that_were_counted_and_are_not_recorded_are_said(tmp_path: Path) -> None:
     path = write(tmp_path, (BASE, 100), (BASE + 200, 7))
-    os.truncate(path, PAGE + 24)
+    os.truncate(path, PAGE + 8 * COLUMNS + 8)
     (problem,) = check(tmp_path, LAYOUT).problems
     assert "107 ids were counted, but only 100 are recorded" in problem
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import snowredis
-from snowredis.cli import bench
+from snowredis import timing
 
 Cli = Callable[..., Any]
 
@@ -20,8 +20,8 @@ def test_it_prints_a_ratio_to_the_clock_for_every_subject(offline: Cli) -> None:
     assert (result.code, result.err) == (0, "")
     rows = re.findall(r"(?m)^(\S.*?) {2,}[\d.,]+ +[\d.,]+ – [\d.,]+ +(\d+\.\d{2,3})$", result.out)
     names = [name for name, _ in rows]
-    assert names[0] == bench.BASE
-    assert dict(rows)[bench.BASE] == "1.00"
+    assert names[0] == timing.BASE
+    assert dict(rows)[timing.BASE] == "1.00"
     for name in ("ids.next_id()", "uuid.uuid4()"):
         assert {name, f"{name}, 4 threads"} <= set(names)
     assert names[-2:] == ["ids.next_ids(1000), an id", "ids.fill(1,000,000), an id"]
@@ -34,24 +34,24 @@ def test_json_has_quartiles_and_ratios_of_the_same_subjects(offline: Cli) -> Non
     said = json.loads(result.out)
     assert said["implementation"] == snowredis.IMPLEMENTATION
     assert set(said["ns"]) == set(said["ratio"])
-    assert said["ratio"][bench.BASE] == [1, 1, 1]
+    assert said["ratio"][timing.BASE] == [1, 1, 1]
     assert all(low <= median <= high for low, median, high in said["ns"].values())
     assert set(said["twitter"]) == {"share_of_ceiling", "share_of_cpu"}
 
 
 def test_nobody_always_comes_after_the_same_other() -> None:
-    turns = list(bench.in_turns(["a", "b", "c"], 3))
+    turns = list(timing.in_turns(["a", "b", "c"], 3))
     assert turns == ["a", "b", "c", "b", "c", "a", "c", "a", "b"]
 
 
 def test_a_ratio_is_taken_within_its_own_round() -> None:
     # a machine that is ten times slower in the second round
-    low, median, high = bench.ratios([2.0, 20.0, 2.0], [1.0, 10.0, 1.0])
+    low, median, high = timing.ratios([2.0, 20.0, 2.0], [1.0, 10.0, 1.0])
     assert low == median == high == pytest.approx(2)
 
 
 def test_a_batch_counts_as_its_ids_and_threads_count_as_one_stream() -> None:
     calls: list[None] = []
-    subject = bench.Subject("calls.append(None)", {"calls": calls}, threads=4, per_call=10)
+    subject = timing.Subject("calls.append(None)", {"calls": calls}, threads=4, per_call=10)
     assert subject.ns(25) > 0
     assert len(calls) == 100

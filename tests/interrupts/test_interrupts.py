@@ -1,7 +1,7 @@
 """What comes in between two bytecodes never repeats an id, takes a lease away or stops a process.
 
-A sample that takes seconds; `scripts/interrupts` tries every bytecode. A failure names its case, which
-`scripts/interrupts --replay CASE` plays again.
+A sample that takes seconds; `scripts/interrupts.py` tries every bytecode. A failure names its case, which
+`scripts/interrupts.py --replay CASE` plays again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The protocol on other versions of Redis, and on Valkey: what the scripts rest on, and where texts differ.
 
-On each program that `scripts/servers get` has fetched. All other tests of leases and failovers run there, too, with
-`scripts/servers test`.
+On each program that `scripts/servers.py get` has fetched. All other tests of leases and failovers run there, too, with
+`scripts/servers.py test`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CONFIG = PoolConfig(name="p", layout=LAYOUT, ttl_ms=3_000, max_clock_lead_ms=60,
 
 PROGRAMS = other_servers()
 if not PROGRAMS:
-    pytest.skip("no other servers; get them with scripts/servers get", allow_module_level=True)
+    pytest.skip("no other servers; get them with scripts/servers.py get", allow_module_level=True)
 
 
 @pytest.fixture(scope="module", params=PROGRAMS, ids=lambda program: program.name)

@@ -93,7 +93,7 @@ def run(
             truths[status.pid] = (
                 f"pid {status.pid}, {status.kind}, slot {status.slot}, began at {status.started_ms} ms"
             )
-            made += [(at_ms, first, count, status.pid) for first, count, at_ms in read_runs(path)]
+            made += [(at_ms, first, count, status.pid) for first, count, at_ms in read_runs(path).rows()]
     made.sort()
     share = max(1, ids // max(1, len(fleet.looks)))
     for number, (at_ms, history) in enumerate(fleet.looks):

@@ -7,9 +7,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 
+from scripts._bench import page, plots
+from scripts._bench.contestants import CONTESTANTS
 from snowredis import embedded
 from snowredis.errors import StoreUnavailable
 
@@ -47,11 +50,6 @@ def run(*command: str, cwd: Path) -> str:
 def script(name: str, *arguments: str, cwd: Path) -> str:
     # from elsewhere: the scripts find the package by themselves
     return run(str(SCRIPTS / name), *arguments, cwd=cwd)
-
-
-def ask(question: str, cwd: Path) -> list[str]:
-    """What the modules of the benchmark say."""
-    return run("-c", f"import sys; sys.path.insert(0, {str(SCRIPTS)!r}); {question}", cwd=cwd).split()
 
 
 def tables(output: str) -> dict[str, list[str]]:
@@ -92,25 +90,39 @@ def test_the_parts_about_redis_print_their_tables(tmp_path: Path, real_redis: No
     assert script(BENCH, "--load", str(kept), cwd=tmp_path) == output
 
 
-def test_the_page_has_a_place_for_every_table_and_shows_every_plot(tmp_path: Path) -> None:
+def test_the_page_has_a_place_for_every_table_and_shows_every_plot() -> None:
     blocks = re.findall(r"<!-- figures: ([\w-]+) -->\n(?:[^<]|<(?!!--))*<!-- /figures -->", PAGE)
-    made = ask("from _bench import page; print(*page.TABLES, 'goals', 'machine')", tmp_path)
-    assert sorted(blocks) == sorted(made)
-    plots = ask("from _bench import page; print(*page.PLOTS)", tmp_path)
-    assert sorted(re.findall(r"\]\(images/([\w-]+\.svg)\)", PAGE)) == sorted(plots)
+    assert sorted(blocks) == sorted([*page.TABLES, "goals", "machine"])
+    assert sorted(re.findall(r"\]\(images/([\w-]+\.svg)\)", PAGE)) == sorted(page.PLOTS)
 
 
-def test_every_library_that_is_compared_with_is_installed_for_it_and_the_other_way_round(
-    tmp_path: Path,
-) -> None:
+def test_the_same_figures_give_the_same_plots_with_colors_for_dark_pages() -> None:
+    def draw() -> list[str]:
+        quartiles = (0.9, 1.0, 1.1)
+        rows = [plots.Dot("ours", quartiles, quartiles, ours=True), plots.Dot("theirs", (20, 30, 40))]
+        series = [plots.Series("a claim", [(10, 120), (1000, 125)], plots.OURS)]
+        return [plots.dots("Dots", "of two", rows), plots.lines("Lines", "of one", series, x_name="workers")]
+
+    drawn = draw()
+    assert drawn == draw()
+    for picture in drawn:
+        text = ET.tostring(ET.fromstring(picture), "unicode", "text")
+        assert {"ours", "theirs"} <= set(text.split()) or "a claim" in text
+        # what follows the system's scheme, and no date
+        used = set(re.findall(r"#[0-9a-f]{6}", picture.partition("</style>")[2]))
+        assert used <= set(plots.DARK)
+        assert "<dc:date>" not in picture
+
+
+def test_every_library_that_is_compared_with_is_installed_for_it_and_the_other_way_round() -> None:
     listed = [line for line in (SCRIPTS / "_bench" / "peers.txt").read_text().splitlines() if line[0] != "#"]
-    measured = ask(
-        "from _bench.contestants import CONTESTANTS; print(*{c.package for c in CONTESTANTS})", tmp_path
-    )
-    assert sorted({*measured} - {"snowredis"}) == sorted(listed)
+    packages = {contestant.package for contestant in CONTESTANTS} - {"", "snowredis"}
+    assert sorted(packages) == sorted(listed)
 
 
-@pytest.mark.parametrize(("name", "shown"), [(BENCH, "scripts/bench"), ("bench_loop", "scripts/bench_loop")])
+@pytest.mark.parametrize(
+    ("name", "shown"), [(BENCH, "scripts/bench"), ("bench_loop.py", "scripts/bench_loop.py")]
+)
 def test_a_bench_script_says_what_can_be_asked_of_it(name: str, shown: str, tmp_path: Path) -> None:
     output = script(name, "--help", cwd=tmp_path)
     assert shown in output
@@ -130,7 +142,7 @@ def test_the_benchmark_says_that_it_does_not_know_a_part(tmp_path: Path) -> None
 
 
 def test_bench_loop_prints_a_line_for_each_kind_of_wait(tmp_path: Path) -> None:
-    output = script("bench_loop", "--rounds", "1", cwd=tmp_path)
+    output = script("bench_loop.py", "--rounds", "1", cwd=tmp_path)
     rows = [line for line in output.splitlines() if re.search(r" \d+\.\d\d(\s|$)", line[25:])]
     assert "100 coroutines at the ceiling" in output
     assert len(rows) == 7

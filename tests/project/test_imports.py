@@ -25,6 +25,7 @@ MAY_IMPORT = {
     "monitor": {"errors", "core", "lease", "embedded"},
     "connection": {"errors", "core", "lease", "embedded", "runtime", "reclaim", "testing"},
     "testing": {"errors", "core", "lease", "embedded", "runtime", "reclaim", "connection"},
+    "timing": {"core", "testing"},
     "snowredis": {
         "errors",
         "core",

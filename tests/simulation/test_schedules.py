@@ -1,6 +1,6 @@
 """Seventeen hundred schedules of faults, drawn by seed: no id twice, no tick reserved twice, and life afterwards.
 
-A failure names its seed; `scripts/soak --replay SEED` plays it again with everything that happened.
+A failure names its seed; `scripts/soak.py --replay SEED` plays it again with everything that happened.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def test_no_schedule_repeats_an_id_or_starves_a_process(first: int) -> None:
         result = run_schedule(seed)
         assert result.scripts > 0
         if result.failures:
-            failures.append(f"scripts/soak --replay {seed}  # {result.classes}: {result.failures[0]}")
+            failures.append(f"scripts/soak.py --replay {seed}  # {result.classes}: {result.failures[0]}")
     assert not failures, "\n".join(failures)
 
 

@@ -16,6 +16,7 @@ import pytest
 import redis
 
 import snowredis
+from snowredis.core.duplicates import Runs, find_duplicates
 from snowredis.core.layout import Layout
 from snowredis.runtime.generator import Generator
 from snowredis.runtime.lease_manager import Lease
@@ -322,8 +323,8 @@ def first_id(generator: Generator, limit_s: float) -> tuple[int, float]:
 
 
 def assert_no_id_twice(*many: list[int]) -> None:
-    everything = [an_id for ids in many for an_id in ids]
-    assert len(set(everything)) == len(everything)
+    found = find_duplicates(Runs(f"maker {number}", ids) for number, ids in enumerate(many))
+    assert not found.repeated, found.examples
 
 
 # worker ids are few, so that heirs get what others had

@@ -1,4 +1,4 @@
-"""Server programs beside the one on PATH, which scripts/servers puts into .cache/servers."""
+"""Server programs beside the one on PATH, which scripts/servers.py puts into .cache/servers."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import redis
 
-# the variable names another version, or a relative of Redis; see scripts/servers
+# the variable names another version, or a relative of Redis; see scripts/servers.py
 PROGRAM = (
     os.environ.get("SNOWREDIS_TEST_SERVER") or shutil.which("redis-server") or shutil.which("valkey-server")
 )

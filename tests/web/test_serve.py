@@ -188,7 +188,7 @@ def test_the_client_wants_an_address(url: str) -> None:
 
 @pytest.mark.skipif(shutil.which("wrk") is None, reason="no wrk on PATH")
 def test_the_bench_prints_a_line_for_each_kind_of_request(tmp_path: Path) -> None:
-    bench = [sys.executable, str(ROOT / "scripts/bench_serve"), "--seconds", "1", "--rounds", "1"]
+    bench = [sys.executable, str(ROOT / "scripts/bench_serve.py"), "--seconds", "1", "--rounds", "1"]
     done = subprocess.run(bench, capture_output=True, text=True, timeout=100, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert sum(line.startswith(("hello", "/id", "1000")) for line in done.stdout.splitlines()) == 8

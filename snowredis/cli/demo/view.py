@@ -59,7 +59,7 @@ def verdict_lines(scenario: Scenario, verdict: Verdict) -> list[Line]:
             f"{rate:,} a second for {duration((until_s - since_s) * 1000)}; paced, to leave the CPU to others",
         ),
         ("duplicates", _count(verdict.duplicates, "every id was compared with every other")),
-        ("wrong worker", _count(verdict.strangers, "every id decodes to the worker id of its process")),
+        ("wrong worker", _count(verdict.wrong_workers, "every id decodes to the worker id of its process")),
     ]
     lines = pairs(rows)
     lines += [[(f"  {printable(example, 200)}", "bad")] for example in verdict.examples]

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Interrupt a generator before any one bytecode: handlers, forks, other threads, clocks; look for repeated ids.
 
-    scripts/interrupts --list                                   # operations and actions
-    scripts/interrupts --operation claim,renew --action fork    # every bytecode of these operations
-    scripts/interrupts --seconds 600 --jobs 2                   # every operation with every action, for ten minutes
-    scripts/interrupts --random 20000 --seed 7                  # one to three interruptions at random points
-    scripts/interrupts --replay 'claim/fork@120'                # one case, and the line at which it was interrupted
+    scripts/interrupts.py --list                                   # operations and actions
+    scripts/interrupts.py --operation claim,renew --action fork    # every bytecode of these operations
+    scripts/interrupts.py --seconds 600 --jobs 2                   # every operation with every action, for ten minutes
+    scripts/interrupts.py --random 20000 --seed 7                  # one to three interruptions at random points
+    scripts/interrupts.py --replay 'claim/fork@120'                # one case, and the line at which it was interrupted
 
 A private redis-server is started for each job; forks and, with --redis, all cases play against it. The other cases play
 against a pool in memory. SNOWREDIS_PURE=1, or --pure, is for the fast path in Python. Needs the dev extra:
@@ -25,7 +25,7 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -108,7 +108,7 @@ def replay(options: argparse.Namespace) -> int:
     return bool(outcome.failures)
 
 
-def names(known: dict[str, object]) -> object:
+def names(known: dict[str, object]) -> Callable[[str], list[str]]:
     def parse(text: str) -> list[str]:
         chosen = text.split(",")
         for name in chosen:

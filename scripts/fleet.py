@@ -1,30 +1,32 @@
 #!/usr/bin/env python3
 """Let a fleet of processes make ids through a real Redis, and check every single one.
 
-    scripts/fleet                                  8 processes x 2 threads, 50 million ids
-    scripts/fleet --ids 1000000 --processes 4
+    scripts/fleet.py                                  8 processes x 2 threads, 50 million ids
+    scripts/fleet.py --ids 1000000 --processes 4
 
-Each thread writes what it made to a file before it counts as made, as runs of consecutive ids; a
-thread's ids only grow, so its runs are in order and all files are merged without being held in
-memory. Checked, exactly: no id is repeated, ids of one thread only grow, and each id decodes to the
-worker id that made it. Run it from an environment where snowredis is installed.
+Each thread writes its ids to a file before they count, as runs of consecutive ids. Checked, exactly: no id is
+repeated, the ids of one thread only grow, and the first and last id of each batch decode to the worker id that made
+it. Needs redis-py, and a redis-server or fakeredis.
 """
 
 from __future__ import annotations
 
 import argparse
-import heapq
 import multiprocessing
 import sys
 import tempfile
 import threading
 import time
 from array import array
-from collections.abc import Iterator
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import snowredis
 from snowredis import embedded
+from snowredis.core.duplicates import Duplicates, Runs, find_duplicates, int64s
+from snowredis.core.presets import resolve_layout
+from tests.chaos.runs import runs_of
 
 POOL = "fleet"
 # ids asked for at once; every tenth of a batch is made one by one, with next_id()
@@ -36,7 +38,7 @@ FLUSH_RUNS = 4_096
 
 def make_ids(ids: snowredis.Generator, count: int, path: Path) -> None:
     """Make *count* ids and write them to *path* as pairs (first id, how many follow one another)."""
-    runs = array("q")
+    runs: array[int] = array("q")
     worker = ids.claim().worker
     last = -1
     with path.open("wb", buffering=0) as file:
@@ -46,17 +48,11 @@ def make_ids(ids: snowredis.Generator, count: int, path: Path) -> None:
             count -= len(batch)
             if batch[0] <= last:
                 raise SystemExit(f"{path}: {batch[0]} came after {last}")
-            if ids.decode(batch[0]).worker != worker or ids.decode(batch[-1]).worker != worker:
-                raise SystemExit(f"{path}: {batch[0]} does not decode to worker {worker}")
-            first = last = batch[0]
-            for an_id in batch[1:]:
-                if an_id != last + 1:
-                    if an_id <= last:
-                        raise SystemExit(f"{path}: {an_id} came after {last}")
-                    runs.extend((first, last - first + 1))
-                    first = an_id
-                last = an_id
-            runs.extend((first, last - first + 1))
+            last = batch[-1]
+            if ids.decode(batch[0]).worker != worker or ids.decode(last).worker != worker:
+                raise SystemExit(f"{path}: {batch[0]} or {last} does not decode to worker {worker}")
+            for run in runs_of(batch):
+                runs.extend(run)
             if len(runs) >= 2 * FLUSH_RUNS or count <= 0:
                 file.write(runs.tobytes())
                 del runs[:]
@@ -77,23 +73,10 @@ def work(url: str, layout: str, directory: str, number: int, threads: int, count
             thread.join()
 
 
-def runs_of(path: Path) -> Iterator[tuple[int, int, str]]:
-    """The runs in a file: (first id, first id after the run, file)."""
-    with path.open("rb") as file:
-        while block := file.read(1 << 16):
-            pairs = array("q", block)
-            for first, length in zip(pairs[::2], pairs[1::2], strict=True):
-                yield first, first + length, path.name
-
-
-def check(directory: Path) -> tuple[int, int]:
-    """Answer how many ids there are and how many of them are repeated."""
-    made = repeated = end = 0
-    for first, after, _ in heapq.merge(*(runs_of(path) for path in directory.glob("*.ids"))):
-        made += after - first
-        repeated += max(0, min(end, after) - first)
-        end = max(end, after)
-    return made, repeated
+def check(directory: Path) -> Duplicates:
+    """Compare all ids of all files."""
+    files = ((path.stem, int64s(path.read_bytes(), 2)) for path in sorted(directory.glob("*.ids")))
+    return find_duplicates(Runs(f"thread {name}", pairs[::2], pairs[1::2]) for name, pairs in files)
 
 
 def main() -> int:
@@ -105,9 +88,10 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--layout", default="default", help="a preset or a layout such as 41/0/2/10/10")
     options = parser.parse_args()
-    layout = snowredis.layouts[options.layout] if options.layout in snowredis.layouts else None
-    if layout is None:
-        parser.error(f"unknown layout {options.layout}")
+    try:
+        layout = resolve_layout(options.layout)
+    except (snowredis.ConfigError, snowredis.LayoutError) as error:
+        parser.error(str(error))
     with tempfile.TemporaryDirectory(prefix="snowredis-") as name:
         directory = Path(name)
         server = embedded.start(directory / "redis")
@@ -128,11 +112,15 @@ def main() -> int:
         took_s = time.monotonic() - began
         try:
             failed = [process.exitcode for process in fleet if process.exitcode]
-            made, repeated = check(directory)
+            found = check(directory)
         finally:
             embedded.stop(directory / "redis")
-    print(f"{made:,} ids in {took_s:.1f} s: {made / took_s:,.0f} a second, {repeated} repeated")
-    return 1 if repeated or failed or made == 0 else 0
+    print(
+        f"{found.ids:,} ids in {took_s:.1f} s: {found.ids / took_s:,.0f} a second, {found.repeated:,} repeated"
+    )
+    for repetition in found.examples:
+        print(repetition)
+    return 1 if found.repeated or failed or not found.ids else 0
 
 
 if __name__ == "__main__":

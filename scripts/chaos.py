@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Let faults rain on a fleet of processes that make ids through a real Redis, and check every single id.
 
-    scripts/chaos                                              1,000 faults in 5 minutes, 8 processes
-    scripts/chaos --ids 1_000_000_000 --seed 7                 the same for a billion ids at least
-    scripts/chaos --faults 60 --seconds 15 --processes 4       a short one
-    scripts/chaos --plain-ttl --faults 120 --seconds 40 --ttl 1.5 --layout 41/0/2/3/16
+    scripts/chaos.py                                              1,000 faults in 5 minutes, 8 processes
+    scripts/chaos.py --ids 1_000_000_000 --seed 7                 the same for a billion ids at least
+    scripts/chaos.py --faults 60 --seconds 15 --processes 4       a short one
+    scripts/chaos.py --plain-ttl --faults 120 --seconds 40 --ttl 1.5 --layout 41/0/2/3/16
                                                                leases that trust their ttl: what is caught then
 
 Workers are killed, frozen beyond their ttl, forked in every way, cloned while suspended, have their clocks stepped;

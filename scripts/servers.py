@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Get other versions of Redis, and Valkey, and run tests on each of them.
 
-    scripts/servers get             # into .cache/servers: redis-6.2, redis-8, valkey-8, valkey-9
-    scripts/servers list            # what is there
-    scripts/servers test            # tests/lease and tests/ha on each, and on the system's own
-    scripts/servers test --only valkey-9 tests/lease -k floor
+    scripts/servers.py get             # into .cache/servers: redis-6.2, redis-8, valkey-8, valkey-9
+    scripts/servers.py list            # what is there
+    scripts/servers.py test            # tests/lease and tests/ha on each, and on the system's own
+    scripts/servers.py test --only valkey-9 tests/lease -k floor
 
 Versions 8 and 9 are packages of newer Debian releases, from the mirror that this machine's apt uses: that needs a
 Debian with apt-get, whose package lists are there. Nothing is installed, no root is needed. Redis 6.2 is the one in the
@@ -153,7 +153,9 @@ def install(target: Path, content: bytes) -> None:
     version, wanted = server_version(made), target.name.partition("-")[2]
     if not f"{version}.".startswith(f"{wanted}."):
         made.unlink()
-        raise Unavailable(f"it is version {version or 'unknown'}, not {wanted}: see get() in scripts/servers")
+        raise Unavailable(
+            f"it is version {version or 'unknown'}, not {wanted}: see get() in scripts/servers.py"
+        )
     made.replace(target)
 
 
@@ -190,7 +192,7 @@ def test(only: str | None, arguments: list[str]) -> int:
         programs = [path for path in programs if path.name == only]
     if not programs:
         sys.exit(
-            "no such program; scripts/servers list shows what is there, scripts/servers get what can be had"
+            "no such program; scripts/servers.py list shows what is there, scripts/servers.py get what can be had"
         )
     outcomes = []
     for program in programs:

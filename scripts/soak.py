@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Play schedules of faults against the scripts and the generator, in simulated time.
 
-    scripts/soak --schedules 20000 --jobs 2        # seeds 0 to 19999
-    scripts/soak --faults pause,wipe --seconds 60  # only these faults, for a minute
-    scripts/soak --plain-ttl                       # how a plain TTL lease does under the same faults
-    scripts/soak --replay 4711                     # one schedule, with everything that happens in it
+    scripts/soak.py --schedules 20000 --jobs 2        # seeds 0 to 19999
+    scripts/soak.py --faults pause,wipe --seconds 60  # only these faults, for a minute
+    scripts/soak.py --plain-ttl                       # how a plain TTL lease does under the same faults
+    scripts/soak.py --replay 4711                     # one schedule, with everything that happens in it
 
 Needs the dev extra: pip install -e '.[dev]'. Exit code 1 if an id was repeated or a process starved.
 """
@@ -120,7 +120,7 @@ def soak(options: argparse.Namespace) -> Tally:
 def replay_command(seed: int, options: argparse.Namespace) -> str:
     faults = f" --faults {','.join(options.faults)}" if options.faults else ""
     others = " --plain-ttl" * options.plain_ttl + " --bytecodes" * options.bytecodes
-    return f"scripts/soak --replay {seed}{faults}{others}"
+    return f"scripts/soak.py --replay {seed}{faults}{others}"
 
 
 def progress(tally: Tally, of: int, passed_s: float) -> None:

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Run many celery tasks through workers that keep ending, warmly, coldly and by kill -9, and check every id.
 
-    scripts/celery_run                         100,000 tasks of 10 ids each
-    scripts/celery_run --tasks 5000 --seed 7 --seconds 60
+    scripts/celery_run.py                         100,000 tasks of 10 ids each
+    scripts/celery_run.py --tasks 5000 --seed 7 --seconds 60
 
 Workers (prefork, now and then solo or threads) live for a few seconds each, two at a time; children are replaced
 after some tasks, and some are killed. Tasks are acknowledged late, so what was cut off runs again; what the first
@@ -23,12 +23,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections import Counter
+from array import array
+from collections import Counter, defaultdict
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import snowredis
+from snowredis.core.duplicates import Duplicates, Runs, find_duplicates
 from snowredis.lease.model import PoolConfig
 from tests.integrations.celery_worker import IDS_KEY, POOL, environment, worker
 from tests.support.programs import ROOT
@@ -112,22 +114,20 @@ class Run:
         if left and not killed and how != "kill -9":
             self.problems.append(f"{name} ({' '.join(options)}, {how}) left {left} leases")
 
-    def check(self) -> tuple[int, int, int, int]:
-        """Answer: runs of tasks, tasks that ran, ids with those of tasks, how many of them are repeated."""
-        ids: set[int] = set()
+    def check(self) -> tuple[int, int, Duplicates]:
+        """Return runs of tasks, tasks that ran, and what is wrong with all ids, those of tasks included."""
+        made: defaultdict[int, array[int]] = defaultdict(lambda: array("q"))
         tasks: set[int] = set()
-        runs = made = 0
+        runs = 0
         client = self.server.client()
         while page := client.lrange(IDS_KEY, runs, runs + PAGE - 1):
             runs += len(page)
             for note in page:
-                _, task, *of_task = map(int, note.split())
+                pid, task, *ids = map(int, note.split())
                 tasks.add(task)
-                ids.update(of_task)
-                made += len(of_task)
-        made += len(tasks)
-        ids |= tasks
-        return runs, len(tasks), made, made - len(ids)
+                made[pid].extend(ids)
+        sources = [Runs(f"pid {pid}", ids) for pid, ids in made.items()]
+        return runs, len(tasks), find_duplicates([*sources, Runs("the sender of tasks", sorted(tasks))])
 
 
 def main() -> int:
@@ -170,7 +170,7 @@ def main() -> int:
         # what was killed holds its lease for one ttl
         time.sleep(TTL_S + 0.5)
         left = run.pool.workers()
-        runs, tasks, made, repeated = run.check()
+        runs, tasks, found = run.check()
     for how, count in sorted(run.ends.items()):
         print(f"{how:<36}{count:>4} workers, {run.left[how]:>3} leases left at their end")
     lost = options.tasks - tasks
@@ -180,11 +180,11 @@ def main() -> int:
     print(
         f"{tasks:,} tasks ({lost} lost by the broker) in {runs:,} runs, {run.killed_children} children killed, "
         f"{time.monotonic() - began_s:.0f} s, seed {options.seed}\n"
-        f"{made:,} ids, {repeated} repeated; {len(left)} leases left after a ttl"
+        f"{found.ids:,} ids, {found.repeated} repeated; {len(left)} leases left after a ttl"
     )
-    for problem in run.problems:
+    for problem in (*run.problems, *found.examples):
         print(problem)
-    return 1 if repeated or left or run.problems else 0
+    return 1 if found.repeated or left or run.problems else 0
 
 
 if __name__ == "__main__":

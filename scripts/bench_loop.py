@@ -6,8 +6,8 @@ claim, a pool that makes newcomers wait, the end of a tick, a clock that went ba
 beside nothing at all, which is what this machine itself does to a loop. Starts a redis-server of its own.
 
 examples:
-  scripts/bench_loop                 asyncio, and uvloop if it is installed
-  scripts/bench_loop --rounds 3
+  scripts/bench_loop.py                 asyncio, and uvloop if it is installed
+  scripts/bench_loop.py --rounds 3
 """
 
 from __future__ import annotations

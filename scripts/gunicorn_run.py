@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Let a real gunicorn hand out ids under load while it is reloaded and its workers are killed, and check every id.
 
-    scripts/gunicorn_run                            sync workers, 10 reloads, 20 kill -9
-    scripts/gunicorn_run --kind uvicorn --seed 7 --seconds 120
+    scripts/gunicorn_run.py                            sync workers, 10 reloads, 20 kill -9
+    scripts/gunicorn_run.py --kind uvicorn --seed 7 --seconds 120
 
 4 workers, 8 from the fifth reload on, are asked for batches of ids over loopback by clients that never pause, and
 end after some hundred requests each, too. Meanwhile, in an order that the seed says: reloads (HUP), kill -9, and,
@@ -27,11 +27,14 @@ import tempfile
 import threading
 import time
 from array import array
+from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from snowredis.core.duplicates import Runs, find_duplicates
+from tests.chaos.runs import runs_of
 from tests.integrations.gunicorn_server import HOOKS, WORKERS, Gunicorn, create_pool, eventually, gunicorn
 from tests.support.servers import redis_server
 
@@ -76,10 +79,9 @@ class Load:
 
     port: int
     names: itertools.count[int] = field(default_factory=itertools.count)
-    # pairs: first id of a run of consecutive ids, first id after it
-    runs: array[int] = field(default_factory=lambda: array("q"))
+    # pid -> pairs: first id of a run of consecutive ids, how many
+    runs: defaultdict[int, array[int]] = field(default_factory=lambda: defaultdict(lambda: array("q")))
     requests: int = 0
-    pids: set[int] = field(default_factory=set)
     # answered by a worker that had no lease yet
     late: int = 0
     failures: list[Failure] = field(default_factory=list)
@@ -113,27 +115,10 @@ class Load:
                 continue
             pid, worker, *made = array("q", body)
             with self.lock:
-                self.runs.extend(runs_of(made))
+                for run in runs_of(made):
+                    self.runs[pid].extend(run)
                 self.requests += 1
-                self.pids.add(pid)
                 self.late += worker == -1
-
-
-def runs_of(made: list[int]) -> list[int]:
-    if made[-1] - made[0] == len(made) - 1:
-        return [made[0], made[-1] + 1]
-    ends = [i for i in range(1, len(made)) if made[i] != made[i - 1] + 1]
-    return [edge for i, j in itertools.pairwise([0, *ends, len(made)]) for edge in (made[i], made[j - 1] + 1)]
-
-
-def count(runs: array[int]) -> tuple[int, int]:
-    """How many ids there are, and how many of them are repeated."""
-    made = repeated = end = 0
-    for first, after in sorted(zip(runs[::2], runs[1::2], strict=True)):
-        made += after - first
-        repeated += max(0, min(end, after) - first)
-        end = max(end, after)
-    return made, repeated
 
 
 @dataclass
@@ -277,18 +262,18 @@ def main() -> int:
             took_s = time.monotonic() - began_s
         log = running.log.read_text()
         lost, unread, others = blame(load, kills, notes, log)
-    made, repeated = count(load.runs)
+    found = find_duplicates(Runs(f"pid {pid}", runs[::2], runs[1::2]) for pid, runs in load.runs.items())
     rows = {
         "workers": f"{options.kind}{' --preload' * options.preload}, {FIRST_WORKERS}, then {THEN_WORKERS}",
         "seed": options.seed,
         "requests": f"{load.requests:,} in {took_s:.0f} s",
-        "ids": f"{made:,}",
-        "ids repeated": repeated,
+        "ids": f"{found.ids:,}",
+        "ids repeated": found.repeated,
         "reloads": log.count("Handling signal: hup"),
         "kill -9": len(kills.at_s),
         "killed by gunicorn's timeout": log.count(HUNG),
         "ended by max_requests": len(set(REPLACED.findall(log))),
-        "processes that answered": len(load.pids),
+        "processes that answered": len(load.runs),
         "requests lost with a killed worker": len(lost),
         "requests dropped unread": len(unread),
         "other failed requests": len(others),
@@ -305,10 +290,12 @@ def main() -> int:
         print(f"{title:<38}{value}")
     if options.kind not in DROPS:
         others += unread
+    for repetition in found.examples:
+        print(repetition, file=sys.stderr)
     for failure in others[:10]:
         print(f"request {failure.name}: {failure.error}", file=sys.stderr)
-    bad = repeated or others or load.late or left or exit_code or rows["hooks that failed"]
-    return 1 if bad or made < options.ids else 0
+    bad = found.repeated or others or load.late or left or exit_code or rows["hooks that failed"]
+    return 1 if bad or found.ids < options.ids else 0
 
 
 if __name__ == "__main__":

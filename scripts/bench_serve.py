@@ -5,8 +5,8 @@ Starts a redis-server and one process of each application, all on loopback; wrk 
 machine and takes its share of it. Needs wrk (apt-get install wrk) and snowredis[web].
 
 examples:
-  scripts/bench_serve
-  scripts/bench_serve --seconds 10 --connections 16
+  scripts/bench_serve.py
+  scripts/bench_serve.py --seconds 10 --connections 16
 """
 
 from __future__ import annotations
@@ -111,8 +111,10 @@ def wrk(url: str, connections: int, seconds: int, *headers: str) -> Measured:
 
 def median(runs: list[Measured]) -> Measured:
     """Of every figure by itself; of errors the sum."""
-    *figures, errors = zip(*runs, strict=True)
-    return Measured(*map(statistics.median, figures), sum(errors))
+    requests_per_s, p50_ms, p99_ms, errors = zip(*runs, strict=True)
+    return Measured(
+        statistics.median(requests_per_s), statistics.median(p50_ms), statistics.median(p99_ms), sum(errors)
+    )
 
 
 def main() -> None:

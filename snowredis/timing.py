@@ -1,0 +1,130 @@
+"""Measure the cost of short statements: rounds in turns, quartiles, ratios. For `snowredis bench` and `scripts/bench`.
+
+The statements take turns, many short rounds of each, so that a busy machine slows all of them alike: trust the
+ratios, not the nanoseconds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+# 4,194,304 ids a ms: the generator is measured, not the ceiling of a layout
+UNCAPPED = "40/0/0/1/22"
+BASE = "time.time_ns()"
+
+
+class Measurable(Protocol):
+    """What calls_in() needs of a subject."""
+
+    @property
+    def threads(self) -> int: ...
+
+    @property
+    def per_call(self) -> int: ...
+
+    def ns(self, calls: int) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A statement to measure, as it stands in a program; it makes *per_call* ids each time."""
+
+    statement: str
+    names: Mapping[str, Any] = field(default_factory=dict)
+    threads: int = 1
+    per_call: int = 1
+
+    def ns(self, calls: int) -> float:
+        """Return the wall time of one id, ns, when each thread runs the statement *calls* times."""
+        import timeit
+
+        timers = [timeit.Timer(self.statement, globals=dict(self.names)) for _ in range(self.threads)]
+        if self.threads == 1:
+            return timers[0].timeit(calls) * 1e9 / (calls * self.per_call)
+        return (
+            _side_by_side_s([lambda timer=timer: timer.timeit(calls) for timer in timers])
+            * 1e9
+            / (calls * self.per_call * self.threads)
+        )
+
+
+def calls_in(subject: Measurable, seconds: float) -> int:
+    """Return how many calls of *subject* take about *seconds*."""
+    calls = 1
+    while (took_s := subject.ns(calls) * calls * subject.per_call * subject.threads / 1e9) < seconds / 4:
+        calls *= 4 if took_s < seconds / 16 else 2
+    return max(1, round(calls * seconds / took_s))
+
+
+def _side_by_side_s(works: Sequence[Any]) -> float:
+    """Run *works* at once, a thread each; return the seconds until the last one ends."""
+    import threading
+
+    gate = threading.Barrier(len(works) + 1)
+
+    def run(work: Any) -> None:
+        gate.wait()
+        work()
+
+    threads = [threading.Thread(target=run, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    gate.wait()
+    began_s = time.perf_counter()
+    for thread in threads:
+        thread.join()
+    return time.perf_counter() - began_s
+
+
+def in_turns(names: Sequence[str], rounds: int) -> Iterable[str]:
+    """Yield *names*, *rounds* times, each round from another start, so that none always follows the same other."""
+    for turn in range(rounds):
+        at = turn % len(names)
+        yield from [*names[at:], *names[:at]]
+
+
+def quartiles(figures: Sequence[float]) -> tuple[float, float, float]:
+    """Return lower quartile, median, upper quartile."""
+    import statistics
+
+    low, median, high = statistics.quantiles(figures, n=4, method="inclusive")
+    return low, median, high
+
+
+def ceiling(layout: str, seconds: float) -> tuple[float, float]:
+    """Let one thread make only ids; return its rate as a share of the layout's ceiling, and its share of one CPU."""
+    from snowredis.core.presets import resolve_layout
+    from snowredis.testing import memory_pool
+
+    used = resolve_layout(layout)
+    with memory_pool().connect(layout=used) as ids:
+        subject = Subject("ids.next_id()", {"ids": ids})
+        for _ in range(3):
+            # from the end of one tick's ids to the end of another's
+            subject.ns(used.sequences)
+        made, wall_s, cpu_s = 0, time.perf_counter(), time.process_time()
+        until_s = wall_s + seconds
+        while time.perf_counter() < until_s:
+            subject.ns(used.sequences)
+            made += used.sequences
+        wall_s, cpu_s = time.perf_counter() - wall_s, time.process_time() - cpu_s
+    return made / wall_s / used.ids_per_second, cpu_s / wall_s
+
+
+def ratios(figures: Sequence[float], base: Sequence[float]) -> tuple[float, float, float]:
+    """Return the quartiles of *figures* over *base*, each divided by what was measured in its own round."""
+    return quartiles([figure / of for figure, of in zip(figures, base, strict=True)])
+
+
+def this_machine() -> str:
+    """Describe the Python and the machine, in one line."""
+    import os
+    import platform
+    import sysconfig
+
+    gil = "no GIL" if sysconfig.get_config_var("Py_GIL_DISABLED") else "GIL"
+    python = f"{platform.python_implementation()} {platform.python_version()} ({gil})"
+    return f"{python}, {os.cpu_count()} CPUs, {platform.system()} {platform.machine()}"
