@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Measure for how long an event loop stands still while coroutines get ids.
+"""Measure for how long an event loop is blocked while coroutines get ids.
 
 A ticker wakes up every millisecond and notes how late it was. It runs beside each kind of wait: the
-claim, a pool that makes newcomers wait, the end of a tick, a clock that went back, Redis away; and
+claim, a new pool (the first claim waits), the end of a tick, a clock that went back, Redis unavailable; and
 beside nothing at all, which is what this machine itself does to a loop. Starts a redis-server of its own.
 
 examples:
@@ -35,8 +35,8 @@ EVERY_S = 0.001
 
 
 @contextlib.asynccontextmanager
-async def watched(stalls_ms: list[float]) -> AsyncIterator[None]:
-    """Add the longest stall of the loop within this block to *stalls_ms*."""
+async def measured(stalls_ms: list[float]) -> AsyncIterator[None]:
+    """Append to *stalls_ms* for how long at most the event loop was blocked within this block."""
     late_s = 0.0
 
     async def tick() -> None:
@@ -57,32 +57,32 @@ async def watched(stalls_ms: list[float]) -> AsyncIterator[None]:
 
 
 async def nothing(_url: str, stalls_ms: list[float]) -> None:
-    async with watched(stalls_ms):
+    async with measured(stalls_ms):
         await asyncio.sleep(0.5)
 
 
 async def claim(url: str, stalls_ms: list[float]) -> None:
-    async with watched(stalls_ms):
+    async with measured(stalls_ms):
         for _ in range(20):
             async with snowredis.aconnect(url, pool="known") as ids:
                 await ids.anext_id()
 
 
 async def new_pool(url: str, stalls_ms: list[float]) -> None:
-    async with watched(stalls_ms), snowredis.aconnect(url, pool=f"new-{time.time_ns()}", ttl=0.5) as ids:
+    async with measured(stalls_ms), snowredis.aconnect(url, pool=f"new-{time.time_ns()}", ttl=0.5) as ids:
         await ids.anext_id()
 
 
 async def end_of_tick(url: str, stalls_ms: list[float]) -> None:
-    async with snowredis.aconnect(url, pool="narrow", layout="41/0/2/10/4") as ids, watched(stalls_ms):
+    async with snowredis.aconnect(url, pool="narrow", layout="41/0/2/10/4") as ids, measured(stalls_ms):
         # 16 ids a ms: all of them wait for one tick after the other
-        await asyncio.gather(*(several(ids.anext_id, 100) for _ in range(100)))
+        await asyncio.gather(*(repeat(ids.anext_id, 100) for _ in range(100)))
 
 
 async def batches(url: str, stalls_ms: list[float]) -> None:
     async with (
         snowredis.aconnect(url, pool="wide", layout="38/0/0/3/22;tick_ms=8") as ids,
-        watched(stalls_ms),
+        measured(stalls_ms),
     ):
         kept = await ids.anext_ids(1_000_000)
     # to drop so many takes some ms, too
@@ -93,19 +93,19 @@ async def clock_back(url: str, stalls_ms: list[float]) -> None:
     clock = StepClock()
     async with snowredis.aconnect(url, pool="waits", clock=clock, clock_policy="wait") as ids:
         await ids.anext_id()
-        async with watched(stalls_ms):
+        async with measured(stalls_ms):
             clock.step(-400)
-            await asyncio.gather(*(several(ids.anext_id, 10) for _ in range(100)))
+            await asyncio.gather(*(repeat(ids.anext_id, 10) for _ in range(100)))
 
 
 async def redis_away(_url: str, stalls_ms: list[float]) -> None:
-    async with watched(stalls_ms):
+    async with measured(stalls_ms):
         with contextlib.suppress(snowredis.StoreUnavailable):
             async with snowredis.aconnect("redis://127.0.0.1:1/0") as ids:
                 await ids.anext_id()
 
 
-async def several(make: Callable[[], Awaitable[Any]], times: int) -> None:
+async def repeat(make: Callable[[], Awaitable[Any]], times: int) -> None:
     for _ in range(times):
         await make()
 
@@ -113,11 +113,11 @@ async def several(make: Callable[[], Awaitable[Any]], times: int) -> None:
 WAITS = {
     "nothing (this machine)": nothing,
     "20 claims and releases": claim,
-    "a pool that is new: its floor": new_pool,
+    "a new pool: its floor": new_pool,
     "100 coroutines at the ceiling": end_of_tick,
     "a batch of 1,000,000": batches,
     "a clock that went back by 400 ms": clock_back,
-    "a Redis that is away": redis_away,
+    "a Redis that is unavailable": redis_away,
 }
 
 
@@ -125,7 +125,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=5, help="of everything (default: 5)")
+    parser.add_argument("--rounds", type=int, default=5, help="how often each wait is measured (default: 5)")
     rounds = parser.parse_args().rounds
     runners: dict[str, Callable[[Any], Any]] = {"asyncio": asyncio.run}
     with contextlib.suppress(ImportError):

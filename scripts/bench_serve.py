@@ -22,7 +22,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +29,10 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from snowredis import embedded
+from snowredis import WorkerPool, embedded
+from snowredis.core.presets import resolve_layout
+from snowredis.lease.model import PoolConfig
+from tests.support.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[1]
 # the default layout, whose ceiling is 1,024 ids a ms, and one whose ceiling is out of reach
@@ -71,19 +73,19 @@ def free_port() -> int:
 @contextlib.contextmanager
 def running(*command: str, port: int, ready: str, directory: str, **environment: str) -> Iterator[str]:
     url = f"http://127.0.0.1:{port}"
-    mine = {name: text for name, text in os.environ.items() if not name.startswith("SNOWREDIS_")}
-    mine |= {"PYTHONPATH": packages_of(directory)} | environment
+    child_environment = {name: text for name, text in os.environ.items() if not name.startswith("SNOWREDIS_")}
+    child_environment |= {"PYTHONPATH": packages_of(directory)} | environment
     with (Path(directory) / "log").open("ab") as log:
-        process = subprocess.Popen([sys.executable, *command], env=mine, stdout=log, stderr=log)
+        process = subprocess.Popen([sys.executable, *command], env=child_environment, stdout=log, stderr=log)
     try:
-        deadline_s = time.monotonic() + 60
-        while True:
-            with contextlib.suppress(OSError), urllib.request.urlopen(url + ready, timeout=2) as answer:  # noqa: S310
-                if answer.status == 200:
-                    break
-            if process.poll() is not None or time.monotonic() > deadline_s:
-                sys.exit(f"{command} does not answer:\n{(Path(directory) / 'log').read_text()}")
-            time.sleep(0.05)
+
+        def replies() -> bool:
+            if process.poll() is not None:
+                sys.exit(f"{command} ended:\n{(Path(directory) / 'log').read_text()}")
+            with urllib.request.urlopen(url + ready, timeout=2) as response:  # noqa: S310
+                return bool(response.status == 200)
+
+        eventually(replies, f"a reply of {command}", 60, ignored=(OSError,))
         yield url
     finally:
         process.send_signal(signal.SIGTERM)
@@ -105,12 +107,12 @@ def wrk(url: str, connections: int, seconds: int, *headers: str) -> Measured:
     bad = re.search(r"Non-2xx or 3xx responses: (\d+)", done.stdout)
     lost = [int(number) for number in re.findall(r"(?:connect|read|write|timeout) (\d+)", done.stdout)]
     if rate is None:
-        sys.exit(f"wrk says something else than expected:\n{done.stdout}")
+        sys.exit(f"unexpected output of wrk:\n{done.stdout}")
     return Measured(float(rate[1]), times["50"], times["99"], int(bad[1] if bad else 0) + sum(lost))
 
 
 def median(runs: list[Measured]) -> Measured:
-    """Of every figure by itself; of errors the sum."""
+    """Return the median of each figure, and the sum of errors."""
     requests_per_s, p50_ms, p99_ms, errors = zip(*runs, strict=True)
     return Measured(
         statistics.median(requests_per_s), statistics.median(p50_ms), statistics.median(p99_ms), sum(errors)
@@ -126,15 +128,13 @@ def main() -> None:
     parser.add_argument("--connections", type=int, default=8, help="at once (default: 8)")
     args = parser.parse_args()
     if shutil.which("wrk") is None:
-        sys.exit("bench_serve: there is no wrk on PATH. Install it, such as with: apt-get install wrk")
+        sys.exit("bench_serve: wrk is not on PATH. Install it, for example with: apt-get install wrk")
     with contextlib.ExitStack() as stack:
         directory = stack.enter_context(tempfile.TemporaryDirectory())
         server = embedded.start(directory)
         stack.callback(embedded.stop, directory)
         for pool, layout in POOLS.items():
-            made = ("-m", "snowredis", "pool", "create", pool, "--url", server.url, "--layout", layout)
-            environment = os.environ | {"PYTHONPATH": packages_of(directory)}
-            subprocess.run([sys.executable, *made], env=environment, check=True, stdout=subprocess.DEVNULL)
+            WorkerPool(server.url, pool).create(PoolConfig(name=pool, layout=resolve_layout(layout)))
         (Path(directory) / "hello.py").write_text(HELLO)
         ports = free_port(), free_port()
         hello = stack.enter_context(

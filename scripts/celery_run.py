@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Run many celery tasks through workers that keep ending, warmly, coldly and by kill -9, and check every id.
+"""Run many celery tasks through workers that keep ending (warm, cold, kill -9), and check every id.
 
     scripts/celery_run.py                         100,000 tasks of 10 ids each
     scripts/celery_run.py --tasks 5000 --seed 7 --seconds 60
@@ -58,7 +58,7 @@ def children_of(pid: int) -> list[int]:
 
 
 class Run:
-    """What happened so far."""
+    """Counts and problems of one run."""
 
     def __init__(self, server: RedisServer, directory: Path) -> None:
         self.server = server
@@ -75,32 +75,32 @@ class Run:
             return int(client.llen("celery")) + int(client.hlen("unacked"))
 
     def life(self, number: int, seed: str) -> None:
-        """One worker from its start to its end."""
-        dice = random.Random(seed)
+        """Start one worker, let it run, and end it."""
+        rng = random.Random(seed)
         name = f"w{number}@run"
-        kind = dice.choice(["prefork"] * 6 + ["solo", "threads"])
-        how = dice.choices(list(ENDS), list(ENDS.values()))[0]
-        options = [f"--pool={kind}", f"--concurrency={dice.randint(2, 4)}"]
-        if dice.random() < 0.6:
-            options.append(f"--max-tasks-per-child={dice.choice([20, 100, 500])}")
+        kind = rng.choice(["prefork"] * 6 + ["solo", "threads"])
+        how = rng.choices(list(ENDS), list(ENDS.values()))[0]
+        options = [f"--pool={kind}", f"--concurrency={rng.randint(2, 4)}"]
+        if rng.random() < 0.6:
+            options.append(f"--max-tasks-per-child={rng.choice([20, 100, 500])}")
         log = self.directory / f"worker-{number}.log"
         with worker(self.server, log, *options, name=name, TTL=str(TTL_S), TASK_IDS="1") as fleet:
             ready_by_s = time.monotonic() + END_LIMIT_S
             while " ready." not in log.read_text() and time.monotonic() < ready_by_s:
                 time.sleep(0.05)
             killed = False
-            until_s = time.monotonic() + dice.uniform(1, 6)
+            until_s = time.monotonic() + rng.uniform(1, 6)
             while time.monotonic() < until_s:
-                time.sleep(dice.uniform(0.2, 2))
+                time.sleep(rng.uniform(0.2, 2))
                 children = children_of(fleet.process.pid)
-                if kind == "prefork" and children and dice.random() < 0.2:
+                if kind == "prefork" and children and rng.random() < 0.2:
                     with contextlib.suppress(ProcessLookupError):
-                        os.kill(dice.choice(children), signal.SIGKILL)
+                        os.kill(rng.choice(children), signal.SIGKILL)
                         self.killed_children += 1
                         killed = True
             if how == "warm, then cold":
                 fleet.process.send_signal(signal.SIGTERM)
-                time.sleep(dice.uniform(0.01, 0.5))
+                time.sleep(rng.uniform(0.01, 0.5))
             last = {"warm": signal.SIGTERM, "kill -9": signal.SIGKILL}.get(how, signal.SIGQUIT)
             fleet.process.send_signal(last)
             try:
@@ -135,9 +135,9 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
     parser.add_argument("--tasks", type=int, default=100_000, metavar="N")
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of what happens to whom")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of the random choices")
     parser.add_argument(
-        "--seconds", type=float, default=900, metavar="BOUND", help="start no worker after that"
+        "--seconds", type=float, default=900, metavar="BOUND", help="start no worker after this many seconds"
     )
     options = parser.parse_args()
     began_s = time.monotonic()
@@ -158,11 +158,11 @@ def main() -> int:
                 number += 2
                 print(f"{server.client().llen(IDS_KEY):,} runs, {run.waiting():,} waiting", file=sys.stderr)
 
-        crew = [threading.Thread(target=lives, args=(first,)) for first in (0, 1)]
+        starters = [threading.Thread(target=lives, args=(first,)) for first in (0, 1)]
         try:
-            for thread in crew:
+            for thread in starters:
                 thread.start()
-            for thread in crew:
+            for thread in starters:
                 thread.join()
         finally:
             sender.kill()

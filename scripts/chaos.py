@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Let faults rain on a fleet of processes that make ids through a real Redis, and check every single id.
+"""Inject faults into a fleet of processes that make ids through a real Redis, and check every id.
 
     scripts/chaos.py                                              1,000 faults in 5 minutes, 8 processes
     scripts/chaos.py --ids 1_000_000_000 --seed 7                 the same for a billion ids at least
@@ -9,9 +9,9 @@
 
 Workers are killed, frozen beyond their ttl, forked in every way, cloned while suspended, have their clocks stepped;
 Redis is killed, frozen, wiped, restored from old snapshots, has its clock stepped, and its address moves to replicas
-and backups; the network is cut, stalled, delayed and loses answers. Every id is recorded before it counts. Checked,
-exactly: no id is repeated; everybody makes ids again once the faults are over; nobody ends by itself. Exit code 1,
-with the files kept, if not so.
+and backups; the network is cut, stalled, delayed and loses replies. Every id is recorded before it counts. Checked,
+exactly: no id is repeated; every process makes ids again once the faults are over; none ends by itself. If a check
+fails, the exit code is 1 and the files are kept.
 
 Needs a redis-server and the dev extra (pip install -e '.[dev]'); a C compiler for the faults of clocks.
 """
@@ -42,14 +42,14 @@ def show(plan: Plan, report: Report, verdict: Verdict, took_s: float) -> None:
     counters = ", ".join(f"{count:,} {name}" for name, count in report.counters.items())
     print(f"worker ids: {counters}")
     print("processes:", ", ".join(f"{count:,} {kind}" for kind, count in report.children.most_common()))
-    print(f"answers swallowed: {report.swallowed:,} bytes")
+    print(f"replies dropped by the proxy: {report.swallowed:,} bytes")
     print(
         "errors while Redis or the clock was away:",
         ", ".join(f"{count:,} {name}" for name, count in report.errors.most_common()) or "none",
     )
     print(
-        f"all make ids again at most {report.recovery_s:.1f} s after a truce (limit {report.recovery_limit_s:.1f} s); "
-        f"the longest pause that no fault explains: {report.gap_s:.1f} s"
+        f"every process makes ids again at most {report.recovery_s:.1f} s after a truce "
+        f"(limit {report.recovery_limit_s:.1f} s); the longest pause that no fault explains: {report.gap_s:.1f} s"
     )
     print(
         f"{verdict.ids:,} ids in {report.seconds:.0f} s: {verdict.ids / report.seconds:,.0f} a second, in "
@@ -63,12 +63,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--ids", type=int, default=0, metavar="N", help="go on after the faults for so many")
+    parser.add_argument(
+        "--ids", type=int, default=0, metavar="N", help="continue after the faults until there are this many"
+    )
     parser.add_argument("--processes", type=int, default=8, metavar="P")
     parser.add_argument("--faults", type=int, default=1000, metavar="N")
     parser.add_argument("--seconds", type=float, default=300, metavar="S", help="over which they are spread")
     parser.add_argument(
-        "--seed", type=int, default=random.randrange(1_000_000), help="of the faults; default: any"
+        "--seed", type=int, default=random.randrange(1_000_000), help="of the faults; default: random"
     )
     parser.add_argument("--ttl", type=float, default=3.0, metavar="S")
     parser.add_argument("--layout", default=Plan.layout)
@@ -104,7 +106,7 @@ def main() -> int:
     verdict = check(directory, plan.layout)
     show(plan, report, verdict, time.monotonic() - began_s)
     if not verdict.good or report.problems:
-        print(f"not as it should be; the files are kept in {directory}")
+        print(f"a check failed; the files are kept in {directory}")
         return 1
     shutil.rmtree(directory)
     return 0

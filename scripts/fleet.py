@@ -29,10 +29,10 @@ from snowredis.core.presets import resolve_layout
 from tests.chaos.runs import runs_of
 
 POOL = "fleet"
-# ids asked for at once; every tenth of a batch is made one by one, with next_id()
+# ids a batch; a tenth of them is made with next_id(), one by one
 BATCH = 2_000
 SINGLES = BATCH // 10
-# runs kept before they are written
+# runs that are kept in memory before they are written
 FLUSH_RUNS = 4_096
 
 
@@ -59,17 +59,17 @@ def make_ids(ids: snowredis.Generator, count: int, path: Path) -> None:
 
 
 def work(url: str, layout: str, directory: str, number: int, threads: int, count: int) -> None:
-    """One process of the fleet."""
+    """Run one process of the fleet."""
     with snowredis.connect(url, pool=POOL, layout=layout, label=f"fleet-{number}") as ids:
-        crew = [
+        makers = [
             threading.Thread(
                 target=make_ids, args=(ids, count // threads, Path(directory, f"{number}-{thread}.ids"))
             )
             for thread in range(threads)
         ]
-        for thread in crew:
+        for thread in makers:
             thread.start()
-        for thread in crew:
+        for thread in makers:
             thread.join()
 
 
@@ -83,7 +83,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--ids", type=int, default=50_000_000, help="how many in all")
+    parser.add_argument("--ids", type=int, default=50_000_000, help="total number of ids")
     parser.add_argument("--processes", type=int, default=8)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--layout", default="default", help="a preset or a layout such as 41/0/2/10/10")

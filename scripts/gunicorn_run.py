@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Let a real gunicorn hand out ids under load while it is reloaded and its workers are killed, and check every id.
+"""Serve ids from a real gunicorn under load, reload it, kill its workers, and check every id.
 
     scripts/gunicorn_run.py                            sync workers, 10 reloads, 20 kill -9
     scripts/gunicorn_run.py --kind uvicorn --seed 7 --seconds 120
@@ -48,10 +48,10 @@ TIMEOUT_S = 3
 DROPS = ("uvicorn",)
 REQUEST_LIMIT_S = 20.0
 # after the load, to see how long it takes
-KILLS_IN_PEACE = 5
+KILLS_WITHOUT_LOAD = 5
 # characters of gunicorn's log, when something is wrong
 LOG_SHOWN = 6_000
-# gunicorn's own words
+# texts of gunicorn's log
 FAILED, HUNG = "failed; gunicorn goes on", "WORKER TIMEOUT"
 REPLACED = re.compile(r"\[(\d+)\] \[INFO\] (?:Autorestarting|Maximum request limit)")
 
@@ -75,7 +75,7 @@ class Failure:
 
 @dataclass
 class Load:
-    """What the clients saw. Lists and arrays are appended to by all of them."""
+    """Results of all clients, which share it."""
 
     port: int
     names: itertools.count[int] = field(default_factory=itertools.count)
@@ -99,7 +99,7 @@ class Load:
         return body
 
     def request(self, what: str) -> bytes | None:
-        """The body, or None for a failure, which is noted."""
+        """Return the body, or None for a failure, which is recorded."""
         name, began_s = next(self.names), time.monotonic()
         try:
             return self.get(f"{what}/{name}")
@@ -108,14 +108,14 @@ class Load:
             return None
 
     def run(self) -> None:
-        """One client."""
+        """Run one client until it is stopped."""
         while not self.stopped.is_set():
             body = self.request(f"/batch/{BATCH}")
             if body is None:
                 continue
-            pid, worker, *made = array("q", body)
+            pid, worker, *ids = array("q", body)
             with self.lock:
-                for run in runs_of(made):
+                for run in runs_of(ids):
                     self.runs[pid].extend(run)
                 self.requests += 1
                 self.late += worker == -1
@@ -128,7 +128,7 @@ class Kills:
     at_s: dict[int, float] = field(default_factory=dict)
     free_after_s: list[float] = field(default_factory=list)
 
-    def told(self) -> str:
+    def describe(self) -> str:
         median_s, most_s = statistics.median(self.free_after_s), max(self.free_after_s)
         return f"median {1000 * median_s:.0f} ms, max {1000 * most_s:.0f} ms, of {len(self.free_after_s)}"
 
@@ -148,10 +148,10 @@ class Kills:
         self.free_after_s.append(time.monotonic() - self.at_s[pid])
 
 
-def trouble(
+def inject_faults(
     options: argparse.Namespace, running: Gunicorn, load: Load, conf: Path, kills: Kills
 ) -> list[threading.Thread]:
-    """Reload and kill as the seed says; answers what is still under way."""
+    """Reload and kill in the order that the seed gives; return the requests that still hang."""
     rng = random.Random(options.seed)
     steps = ["reload"] * options.reloads + ["kill"] * options.kills + ["hang"] * (options.kind in NOTICED)
     rng.shuffle(steps)
@@ -174,7 +174,7 @@ def trouble(
     return hanging
 
 
-def blame(
+def classify_failures(
     load: Load, kills: Kills, notes: Path, log: str
 ) -> tuple[list[Failure], list[Failure], list[Failure]]:
     """Failures: those of killed workers; those that no worker had begun to answer, though none was killed; others."""
@@ -204,14 +204,16 @@ def main() -> int:
     )
     parser.add_argument("--kind", choices=WORKERS, default="sync", help="of workers")
     parser.add_argument("--preload", action="store_true")
-    parser.add_argument("--ids", type=int, default=2_000_000, help="go on until there are so many")
+    parser.add_argument("--ids", type=int, default=2_000_000, help="continue until there are this many")
     parser.add_argument("--reloads", type=int, default=10)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
-        "--pause", type=float, default=0.7, metavar="S", help="between two troubles, on average"
+        "--pause", type=float, default=0.7, metavar="S", help="between two faults, on average"
     )
-    parser.add_argument("--seconds", type=float, default=300, metavar="BOUND", help="fail after that")
+    parser.add_argument(
+        "--seconds", type=float, default=300, metavar="BOUND", help="fail after this many seconds"
+    )
     options = parser.parse_args()
     signal.signal(signal.SIGALRM, out_of_time)
     signal.alarm(int(options.seconds))
@@ -239,7 +241,7 @@ def main() -> int:
             clients = [threading.Thread(target=load.run, daemon=True) for _ in range(CLIENTS)]
             for client in clients:
                 client.start()
-            hanging = trouble(options, running, load, conf, kills)
+            hanging = inject_faults(options, running, load, conf, kills)
             eventually(lambda: load.requests * BATCH >= options.ids, "enough ids")
             for thread in hanging:
                 thread.join()
@@ -251,17 +253,17 @@ def main() -> int:
             load.stopped.set()
             for client in clients:
                 client.join()
-            in_peace = Kills()
-            for number in range(KILLS_IN_PEACE):
+            without_load = Kills()
+            for number in range(KILLS_WITHOUT_LOAD):
                 running.wait_until_ready(workers)
-                in_peace.kill(running, random.Random(number))
+                without_load.kill(running, random.Random(number))
             running.wait_until_ready(workers)
             info = running.info()
             exit_code = running.end()
             left = len(running.workers())
             took_s = time.monotonic() - began_s
         log = running.log.read_text()
-        lost, unread, others = blame(load, kills, notes, log)
+        lost, unread, others = classify_failures(load, kills, notes, log)
     found = find_duplicates(Runs(f"pid {pid}", runs[::2], runs[1::2]) for pid, runs in load.runs.items())
     rows = {
         "workers": f"{options.kind}{' --preload' * options.preload}, {FIRST_WORKERS}, then {THEN_WORKERS}",
@@ -278,8 +280,8 @@ def main() -> int:
         "requests dropped unread": len(unread),
         "other failed requests": len(others),
         "answers before there was a lease": load.late,
-        "worker id free after kill -9": kills.told(),
-        "the same without load": in_peace.told(),
+        "worker id free after kill -9": kills.describe(),
+        "the same without load": without_load.describe(),
         "leases = living workers": f"{workers}, {1000 * well_after_s:.0f} ms after the last kill",
         "most worker ids at once": info.peak,
         "hooks that failed": log.count(FAILED),

@@ -37,12 +37,12 @@ from tests.interrupts.explore import Explorer, Summary, random_case, sweeps
 from tests.interrupts.operations import OPERATIONS
 from tests.support.servers import redis_server
 
-# random cases that one job plays at a stretch
+# random cases of one task
 CHUNK = 200
 
 
 def work(options: argparse.Namespace) -> Iterator[tuple[str, str, int]]:
-    """What one job does at a stretch: an operation and an action; or ("", "", seed) for random cases."""
+    """Yield the tasks of a run: an operation and an action each; or ("", "", seed) for random cases."""
     if options.random:
         for number in range(-(-options.random // CHUNK)):
             yield "", "", options.seed * 1_000_000 + number
@@ -114,7 +114,7 @@ def names(known: dict[str, object]) -> Callable[[str], list[str]]:
         for name in chosen:
             kind, _, rest = name.partition(":")
             if name not in known and not (kind == "paused" and rest.partition(":")[0] in PAUSED):
-                raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(known)}")
+                raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(known)}")
         return chosen
 
     return parse
@@ -137,11 +137,15 @@ def main() -> int:
     )
     parser.add_argument("--step", type=int, default=1, metavar="N", help="every N-th bytecode only")
     parser.add_argument("--elsewhere", action="store_true", help="the operation runs in another thread")
-    parser.add_argument("--random", type=int, default=0, metavar="N", help="so many random cases instead")
+    parser.add_argument(
+        "--random", type=int, default=0, metavar="N", help="play this many random cases instead"
+    )
     parser.add_argument(
         "--seed", type=int, default=0, metavar="S", help="of random cases; of --step, where to begin"
     )
-    parser.add_argument("--seconds", type=float, metavar="BOUND", help="begin no case after that")
+    parser.add_argument(
+        "--seconds", type=float, metavar="BOUND", help="start no case after this many seconds"
+    )
     parser.add_argument("--jobs", type=int, default=1, metavar="J")
     parser.add_argument("--pure", action="store_true", default=bool(os.environ.get("SNOWREDIS_PURE")))
     parser.add_argument("--redis", action="store_true", help="a redis-server for every case")
@@ -154,7 +158,7 @@ def main() -> int:
         return replay(options)
     options.until_s = time.monotonic() + (options.seconds or 0)
     tasks = list(work(options))
-    # each job takes what the others left
+    # each job takes the next task that is left
     with ThreadPoolExecutor(options.jobs) as pool:
         waiting = iter(tasks)
         totals = [done.result() for done in [pool.submit(job, waiting, options) for _ in range(options.jobs)]]

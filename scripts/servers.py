@@ -2,7 +2,7 @@
 """Get other versions of Redis, and Valkey, and run tests on each of them.
 
     scripts/servers.py get             # into .cache/servers: redis-6.2, redis-8, valkey-8, valkey-9
-    scripts/servers.py list            # what is there
+    scripts/servers.py list            # those that are installed
     scripts/servers.py test            # tests/lease and tests/ha on each, and on the system's own
     scripts/servers.py test --only valkey-9 tests/lease -k floor
 
@@ -44,7 +44,7 @@ exec "$root/{loader}" --library-path "$root/usr/lib/{triplet}" "$root/usr/bin/{p
 
 
 class Unavailable(Exception):
-    """A server program that cannot be had here, with the reason."""
+    """A server program is not available on this machine, for the reason given."""
 
 
 def output_of(*command: str, cwd: Path | None = None) -> str:
@@ -108,7 +108,7 @@ class Debian:
             "Dir::Cache": self._scratch / "cache",
             "Dir::Etc::sourcelist": self._scratch / "sources.list",
             "Dir::Etc::sourceparts": "-",
-            # a mirror that stands still is good enough
+            # a mirror that is no longer updated will do
             "Acquire::Check-Valid-Until": "false",
             "Acquire::Languages": "none",
             # the user that apt changes to may not write into scratch
@@ -146,17 +146,17 @@ def get_from_wheel(target: Path, scratch: Path) -> None:
 
 
 def install(target: Path, content: bytes) -> None:
-    """Write a program and look at what it says that it is, before it gets its name."""
-    made = target.with_name(f".{target.name}.new")
-    made.write_bytes(content)
-    made.chmod(0o755)
-    version, wanted = server_version(made), target.name.partition("-")[2]
+    """Write a program, and give it its name only if it reports the right version."""
+    candidate = target.with_name(f".{target.name}.new")
+    candidate.write_bytes(content)
+    candidate.chmod(0o755)
+    version, wanted = server_version(candidate), target.name.partition("-")[2]
     if not f"{version}.".startswith(f"{wanted}."):
-        made.unlink()
+        candidate.unlink()
         raise Unavailable(
             f"it is version {version or 'unknown'}, not {wanted}: see get() in scripts/servers.py"
         )
-    made.replace(target)
+    candidate.replace(target)
 
 
 def get(scratch: Path) -> int:
@@ -172,7 +172,7 @@ def get(scratch: Path) -> int:
     for name, fetch in programs.items():
         target = DIRECTORY / name
         if server_version(target):
-            print(f"{name}: {server_version(target)} is there")
+            print(f"{name}: {server_version(target)} is installed")
             continue
         began_s = time.monotonic()
         try:
@@ -192,7 +192,8 @@ def test(only: str | None, arguments: list[str]) -> int:
         programs = [path for path in programs if path.name == only]
     if not programs:
         sys.exit(
-            "no such program; scripts/servers.py list shows what is there, scripts/servers.py get what can be had"
+            "no such program. scripts/servers.py list shows those that are installed, scripts/servers.py get "
+            "installs the others"
         )
     outcomes = []
     for program in programs:
@@ -223,8 +224,8 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("get", help="fetch what is not there yet")
-    commands.add_parser("list", help="show what is there")
+    commands.add_parser("get", help="fetch those that are missing")
+    commands.add_parser("list", help="list those that are installed")
     testing = commands.add_parser("test", help="run tests on each; further arguments go to pytest")
     testing.add_argument("--only", metavar="NAME", help="one of those that list shows, or redis-server")
     options, rest = parser.parse_known_args()

@@ -28,14 +28,14 @@ from tests.simulation.faults import FAULTS
 from tests.simulation.plain_ttl import PLAIN_FAULTS, plain_schedule
 from tests.simulation.schedule import Result, run_schedule
 
-# schedules that a worker plays before it reports
+# schedules that a process plays before it reports
 CHUNK = 20
 MOST_FAILURES_SHOWN = 10
 
 
 @dataclass
-class Tally:
-    """What is counted, by class of faults; the class "" counts everything."""
+class Totals:
+    """Counts by class of faults; the class "" counts everything."""
 
     schedules: Counter[str] = field(default_factory=Counter)
     fired: Counter[str] = field(default_factory=Counter)
@@ -56,7 +56,7 @@ class Tally:
         if result.failures:
             self.failures.append((result.seed, f"{', '.join(result.classes)}: {result.failures[0]}"))
 
-    def add(self, other: Tally) -> None:
+    def add(self, other: Totals) -> None:
         for name in ("schedules", "fired", "duplicates", "excused"):
             getattr(self, name).update(getattr(other, name))
         self.ids += other.ids
@@ -64,19 +64,19 @@ class Tally:
         self.failures += other.failures
 
 
-def play(seeds: list[int], classes: tuple[str, ...] | None, plain: bool, bytecodes: bool) -> Tally:
-    tally = Tally()
+def play(seeds: list[int], classes: tuple[str, ...] | None, plain: bool, bytecodes: bool) -> Totals:
+    totals = Totals()
     for seed in seeds:
         try:
-            tally.count(
+            totals.count(
                 plain_schedule(seed, classes or PLAIN_FAULTS)
                 if plain
                 else run_schedule(seed, classes, bytecodes=bytecodes)
             )
         except Exception as error:  # noqa: BLE001 - whatever it is, its seed is what is needed
-            tally.schedules[""] += 1
-            tally.failures.append((seed, repr(error)))
-    return tally
+            totals.schedules[""] += 1
+            totals.failures.append((seed, repr(error)))
+    return totals
 
 
 def chunks(first: int, count: int) -> Iterator[list[int]]:
@@ -85,11 +85,11 @@ def chunks(first: int, count: int) -> Iterator[list[int]]:
         yield chunk
 
 
-def soak(options: argparse.Namespace) -> Tally:
-    tally = Tally()
+def soak(options: argparse.Namespace) -> Totals:
+    totals = Totals()
     began_s = time.monotonic()
     waiting = chunks(options.seed, options.schedules)
-    # spawned, so that no worker inherits an interpreter of Lua
+    # spawned: no process inherits a Lua interpreter
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(options.jobs, mp_context=context) as pool:
         running = [
@@ -100,10 +100,10 @@ def soak(options: argparse.Namespace) -> Tally:
             try:
                 part = running.pop(0).result()
             except KeyboardInterrupt:
-                # what is done so far is worth its table
+                # show the table of what is done so far
                 pool.shutdown(wait=False, cancel_futures=True)
                 break
-            tally.add(part)
+            totals.add(part)
             for seed, failure in part.failures:
                 print(f"\n{replay_command(seed, options)}\n    {failure}", file=sys.stderr)
             passed_s = time.monotonic() - began_s
@@ -112,9 +112,9 @@ def soak(options: argparse.Namespace) -> Tally:
                     pool.submit(play, chunk, options.faults, options.plain_ttl, options.bytecodes)
                     for chunk in islice(waiting, 1)
                 ]
-            progress(tally, options.schedules, passed_s)
+            progress(totals, options.schedules, passed_s)
     print(file=sys.stderr)
-    return tally
+    return totals
 
 
 def replay_command(seed: int, options: argparse.Namespace) -> str:
@@ -123,26 +123,26 @@ def replay_command(seed: int, options: argparse.Namespace) -> str:
     return f"scripts/soak.py --replay {seed}{faults}{others}"
 
 
-def progress(tally: Tally, of: int, passed_s: float) -> None:
-    done = tally.schedules[""]
+def progress(totals: Totals, of: int, passed_s: float) -> None:
+    done = totals.schedules[""]
     text = (
-        f"{done:,} of {of:,} schedules, {tally.ids:,} ids, {tally.duplicates['']:,} repeated, "
-        f"{len(tally.failures):,} failures, {passed_s:.0f} s, {passed_s / max(1, done) * 1000:.0f} ms each"
+        f"{done:,} of {of:,} schedules, {totals.ids:,} ids, {totals.duplicates['']:,} repeated, "
+        f"{len(totals.failures):,} failures, {passed_s:.0f} s, {passed_s / max(1, done) * 1000:.0f} ms each"
     )
     print(f"\r{text}", end="", file=sys.stderr, flush=True)
 
 
-def table(tally: Tally) -> str:
-    lines = [f"{'faults':<14}{'schedules':>10}{'times':>10}{'repeated ids':>14}{'lifted':>9}"]
+def table(totals: Totals) -> str:
+    lines = [f"{'faults':<14}{'schedules':>10}{'times':>10}{'repeated ids':>14}{'excused':>9}"]
     lines += (
-        f"{name or 'all':<14}{tally.schedules[name]:>10,}{tally.fired[name]:>10,}"
-        f"{tally.duplicates[name]:>14,}{tally.excused[name]:>9,}"
+        f"{name or 'all':<14}{totals.schedules[name]:>10,}{totals.fired[name]:>10,}"
+        f"{totals.duplicates[name]:>14,}{totals.excused[name]:>9,}"
         for name in (*FAULTS, "")
-        if tally.schedules[name]
+        if totals.schedules[name]
     )
     lines += (
-        "lifted: ids repeated where the design says so: by clones until their reservation ends, and by a",
-        f"Redis that went back in time until a client notices ({tally.alarms:,} alarms).",
+        "excused: ids repeated where the design says so: by clones until their reservation ends, and by a",
+        f"Redis that went back in time until a client notices ({totals.alarms:,} alarms).",
     )
     return "\n".join(lines)
 
@@ -164,7 +164,7 @@ def fault_names(text: str) -> tuple[str, ...]:
     names = tuple(text.split(","))
     for name in names:
         if name not in FAULTS:
-            raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(FAULTS)}")
+            raise argparse.ArgumentTypeError(f"{name!r} is not one of {', '.join(FAULTS)}")
     return names
 
 
@@ -176,7 +176,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="the first one")
     parser.add_argument("--faults", type=fault_names, metavar="CLASS,…", help="default: drawn by each seed")
     parser.add_argument("--jobs", type=int, default=multiprocessing.cpu_count(), metavar="J")
-    parser.add_argument("--seconds", type=float, metavar="BOUND", help="begin no schedule after that")
+    parser.add_argument(
+        "--seconds", type=float, metavar="BOUND", help="start no schedule after this many seconds"
+    )
     parser.add_argument(
         "--bytecodes", action="store_true", help="interrupt before random bytecodes as well; slower"
     )
@@ -185,13 +187,13 @@ def main() -> int:
     options = parser.parse_args()
     if options.replay is not None:
         return replay(options)
-    tally = soak(options)
-    print(table(tally))
-    for seed, failure in sorted(tally.failures)[:MOST_FAILURES_SHOWN]:
+    totals = soak(options)
+    print(table(totals))
+    for seed, failure in sorted(totals.failures)[:MOST_FAILURES_SHOWN]:
         print(f"{replay_command(seed, options)}\n    {failure}")
-    if len(tally.failures) > MOST_FAILURES_SHOWN:
-        print(f"… and {len(tally.failures) - MOST_FAILURES_SHOWN:,} more")
-    return bool(tally.failures)
+    if len(totals.failures) > MOST_FAILURES_SHOWN:
+        print(f"… and {len(totals.failures) - MOST_FAILURES_SHOWN:,} more")
+    return bool(totals.failures)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ import redis
 from snowredis import embedded
 from snowredis.embedded import home as home_module
 from snowredis.errors import ConfigError, StoreUnavailable
+from tests.support.waiting import becomes_true
 
 USER = """
 import json, os, subprocess, sys
@@ -99,15 +100,6 @@ def spawn(home: Path) -> Iterator[Callable[..., User]]:
         user.end()
 
 
-def eventually(condition: Callable[[], bool], limit_s: float = 10.0) -> bool:
-    deadline_s = time.monotonic() + limit_s
-    while time.monotonic() < deadline_s:
-        if condition():
-            return True
-        time.sleep(0.02)
-    return False
-
-
 def processes(home: Path) -> dict[str, int]:
     """Of the supervisor and the server of *home*: command line to pid. Users carry no path in theirs."""
     if not Path("/proc/self/cmdline").exists():
@@ -154,9 +146,9 @@ def test_the_server_ends_after_its_last_user(
     first, last = spawn().started(), spawn().started()
     leave(first)
     # longer than a supervisor that lingers 0 s and looks every 0.5 s would need
-    assert not eventually(lambda: not last.redis.ping(), 1.5)
+    assert not becomes_true(lambda: not last.redis.ping(), 1.5)
     leave(last)
-    assert eventually(lambda: processes(home) == {})
+    assert becomes_true(lambda: processes(home) == {})
     assert not (home / "redis.sock").exists()
     assert (home / "supervisor").read_bytes() == b""
 
@@ -165,7 +157,7 @@ def test_the_server_outlives_its_last_user_by_the_linger_time(home: Path, spawn:
     user = spawn(linger_s=60.0).started()
     before = processes(home)
     user.end()
-    assert not eventually(lambda: processes(home) != before, 1.5)
+    assert not becomes_true(lambda: processes(home) != before, 1.5)
     next_user = spawn().started()
     assert processes(home) == before
     assert next_user.fresh
@@ -176,9 +168,9 @@ def test_a_forked_child_keeps_the_server_when_its_parent_has_ended(
 ) -> None:
     user = spawn("forks").started()
     user.process.wait(10)
-    assert not eventually(lambda: not user.redis.ping(), 1.5)
+    assert not becomes_true(lambda: not user.redis.ping(), 1.5)
     user.end()
-    assert eventually(lambda: processes(home) == {})
+    assert becomes_true(lambda: processes(home) == {})
 
 
 def test_a_child_that_runs_another_program_does_not_keep_the_server(
@@ -187,7 +179,7 @@ def test_a_child_that_runs_another_program_does_not_keep_the_server(
     user = spawn("execs").started()
     try:
         user.end()
-        assert eventually(lambda: processes(home) == {})
+        assert becomes_true(lambda: processes(home) == {})
         os.kill(user.child, 0)  # it was alive all the time
     finally:
         os.kill(user.child, signal.SIGKILL)
@@ -199,7 +191,7 @@ def test_no_server_is_left_behind_by_a_supervisor_killed_with_minus_nine(
 ) -> None:
     spawn().started()
     os.kill(supervisor_pid(home), signal.SIGKILL)
-    assert eventually(lambda: processes(home) == {})
+    assert becomes_true(lambda: processes(home) == {})
 
 
 def test_every_start_that_races_with_the_end_of_the_server_gets_one_that_answers(
@@ -234,9 +226,9 @@ wait
     slow_to_end.chmod(0o700)
     monkeypatch.setenv("PATH", f"{slow_to_end.parent}:{os.environ['PATH']}")
     spawn().started().end()
-    assert eventually((tmp_path / "ending").exists)
+    assert becomes_true((tmp_path / "ending").exists)
     late = spawn().started()
-    assert not eventually(lambda: not late.redis.ping(), 1.0)
+    assert not becomes_true(lambda: not late.redis.ping(), 1.0)
 
 
 def need(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,12 +268,12 @@ def test_a_server_is_not_fresh_while_a_user_of_the_one_before_it_is_alive(
 ) -> None:
     survivor = spawn().started()
     os.kill(supervisor_pid(home), signal.SIGKILL)
-    assert eventually(lambda: processes(home) == {})
+    assert becomes_true(lambda: processes(home) == {})
     starter, joiner = spawn().started(), spawn().started()
     assert [starter.fresh, joiner.fresh] == [False, False]
     for user in (survivor, starter, joiner):
         user.end()
-    assert eventually(lambda: processes(home) == {})
+    assert becomes_true(lambda: processes(home) == {})
     # what the killed one granted is not known: else the next start waits for half a minute
     (home / "reserved").unlink()
     assert spawn().started().fresh

@@ -105,7 +105,7 @@ def test_a_living_holder_goes_on_through_a_failover_of_its_node(
     with Maker(snowredis.connect(slots.url, pool=name, **SETTINGS)) as holder:
         before = holder.lease
         slots.nodes[0].kill()
-        eventually(lambda: slots.nodes[3].info("replication")["role"] == "master", 10, "a failover")
+        eventually(lambda: slots.nodes[3].info("replication")["role"] == "master", "a failover")
         holder.wait_for_adoption(before)
     assert not holder.errors
     assert holder.longest_s < 0.5

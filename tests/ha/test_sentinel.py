@@ -31,10 +31,10 @@ def promoted(guarded: Sentinels) -> float:
     """Wait until another master takes writes; when that was."""
     old = guarded.master.port
     port = eventually(
-        lambda: (port := guarded.master_port()) != old and port, FAILOVER_LIMIT_S, "another master"
+        lambda: (port := guarded.master_port()) != old and port, "another master", FAILOVER_LIMIT_S
     )
     new = next(node for node in guarded.replicas if node.port == port)
-    eventually(lambda: new.info("replication")["role"] == "master", FAILOVER_LIMIT_S, "its promotion")
+    eventually(lambda: new.info("replication")["role"] == "master", "its promotion", FAILOVER_LIMIT_S)
     return time.monotonic()
 
 
@@ -61,8 +61,8 @@ def test_a_living_holder_goes_on_through_a_failover_and_a_newcomer_waits_for_the
         assert got_s - promoted_s < FLOOR_S + 1
         eventually(
             lambda: guarded.master.info("replication")["role"] == "slave",
-            20,
             "the end of the old master's reign",
+            20,
         )
     print(
         f"failover {promoted_s - killed_s:.2f} s, newcomer {waited_s:.2f} s, gap {holder.longest_s * 1000:.0f} ms"

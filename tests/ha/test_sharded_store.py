@@ -450,7 +450,7 @@ def test_a_server_that_hangs_stops_nobody(two: list[Node], new_pool: Callable[..
         # one time-out of 1 s
         assert waited_s < 2
         makers.append(newcomer)
-        eventually(lambda: all(maker.lease.worker % 2 for maker in makers), 6)
+        eventually(lambda: all(maker.lease.worker % 2 for maker in makers), limit_s=6)
         two[0].kill(signal.SIGCONT)
     for maker in makers:
         assert not maker.errors

@@ -6,10 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from celery import Celery
 
@@ -44,8 +44,7 @@ def environment(server: RedisServer, **more: str) -> dict[str, str]:
     }
 
 
-def eventually(condition: Callable[[], Any], what: str) -> Any:
-    return waiting.eventually(condition, what, LIMIT_S)
+eventually = partial(waiting.eventually, limit_s=LIMIT_S)
 
 
 class Fleet:

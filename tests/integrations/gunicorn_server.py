@@ -9,8 +9,9 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +41,7 @@ WORKERS = {
 HOOKS = "from snowredis.integrations.gunicorn import *\n"
 
 
-def eventually(condition: Callable[[], Any], what: str) -> Any:
-    return waiting.eventually(condition, what, LIMIT_S)
+eventually = partial(waiting.eventually, limit_s=LIMIT_S)
 
 
 class UnixConnection(http.client.HTTPConnection):

@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -37,6 +36,7 @@ from snowredis.runtime.generator import Generator
 from snowredis.testing import memory_pool
 from tests.support import programs
 from tests.support.servers import RedisServer
+from tests.support.waiting import eventually
 
 START_LIMIT_S = 30.0
 
@@ -531,15 +531,12 @@ def postgres() -> Iterator[str]:
 def wait_for_postgres(process: subprocess.Popen[bytes], directory: str) -> None:
     import psycopg
 
-    deadline_s = time.monotonic() + START_LIMIT_S
-    while True:
-        try:
-            psycopg.connect(host=directory, user="postgres", dbname="postgres").close()
-            return
-        except psycopg.OperationalError:
-            assert process.poll() is None, (Path(directory) / "log").read_text()
-            assert time.monotonic() < deadline_s, "PostgreSQL does not answer"
-            time.sleep(0.02)
+    def replies() -> bool:
+        assert process.poll() is None, (Path(directory) / "log").read_text()
+        psycopg.connect(host=directory, user="postgres", dbname="postgres").close()
+        return True
+
+    eventually(replies, "a reply of PostgreSQL", START_LIMIT_S, ignored=(psycopg.OperationalError,))
 
 
 def postgres_url(directory: str) -> str:

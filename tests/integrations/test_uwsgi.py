@@ -12,6 +12,7 @@ import sys
 import sysconfig
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +52,7 @@ if not python_of(PROGRAM).startswith(f"{sys.version_info.major}.{sys.version_inf
     pytest.skip(f"{PROGRAM} runs Python {python_of(PROGRAM)}", allow_module_level=True)
 
 
-def eventually(condition: Callable[[], Any], what: str) -> Any:
-    return waiting.eventually(condition, what, LIMIT_S)
+eventually = partial(waiting.eventually, limit_s=LIMIT_S)
 
 
 class Site:

@@ -8,7 +8,8 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -44,14 +45,8 @@ def free_cluster_port() -> int:
             return port
 
 
-def eventually(condition: Callable[[], Any], limit_s: float = 10.0, what: str = "it") -> Any:
-    """Poll until *condition* holds; a Redis that does not answer counts as no."""
-
-    def answered() -> Any:
-        with contextlib.suppress(redis.RedisError):
-            return condition()
-
-    return waiting.eventually(answered, what, limit_s)
+# a Redis that does not reply counts as a no
+eventually = partial(waiting.eventually, ignored=(redis.RedisError,))
 
 
 class Node:
@@ -95,7 +90,7 @@ class Node:
         )
         with (self.directory / "log").open("ab") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        eventually(lambda: self.ask("PING"), START_LIMIT_S, f"an answer of {self.directory}")
+        eventually(lambda: self.ask("PING"), f"an answer of {self.directory}", START_LIMIT_S)
         return self
 
     def kill(self, number: int = signal.SIGKILL) -> None:
@@ -140,8 +135,8 @@ class Replicated:
                 pipe = client.pipeline(transaction=False).set("ready", 1)
                 return bool(pipe.execute_command("WAIT", 2, 500).execute()[1] == 2)
 
-        eventually(online, START_LIMIT_S, "two replicas")
-        eventually(acknowledged, START_LIMIT_S, "acknowledgements of two replicas")
+        eventually(online, "two replicas", START_LIMIT_S)
+        eventually(acknowledged, "acknowledgements of two replicas", START_LIMIT_S)
 
 
 class Sentinels(Replicated):
@@ -174,7 +169,7 @@ class Sentinels(Replicated):
                     return False
             return True
 
-        eventually(agreed, START_LIMIT_S, "three Sentinels that know each other")
+        eventually(agreed, "three Sentinels that know each other", START_LIMIT_S)
 
     def master_port(self) -> int:
         for node in self.sentinels:
@@ -219,16 +214,22 @@ class Cluster:
                 node.ask("CLUSTER", "ADDSLOTS", *range(bounds[i], bounds[i + 1]))
             if i > 0:
                 first.ask("CLUSTER", "MEET", "127.0.0.1", node.port)
-        eventually(lambda: all(self._known(node) for node in self.nodes), START_LIMIT_S, "a Cluster")
+        eventually(lambda: all(self._known(node) for node in self.nodes), "a Cluster", START_LIMIT_S)
         master_id = first.ask("CLUSTER", "MYID")
         eventually(lambda: master_id in self.nodes[3].ask("CLUSTER", "NODES"))
         eventually(lambda: self.nodes[3].ask("CLUSTER", "REPLICATE", master_id))
         eventually(
-            lambda: first.info("replication").get("slave0", {}).get("state") == "online", START_LIMIT_S
+            lambda: first.info("replication").get("slave0", {}).get("state") == "online",
+            "a replica online",
+            START_LIMIT_S,
         )
         # those who vote have to know whose replica it is
         shown = f"slave {master_id}"
-        eventually(lambda: all(shown in node.ask("CLUSTER", "NODES") for node in self.nodes), START_LIMIT_S)
+        eventually(
+            lambda: all(shown in node.ask("CLUSTER", "NODES") for node in self.nodes),
+            "a known replica",
+            START_LIMIT_S,
+        )
 
     @staticmethod
     def _known(node: Node) -> bool:
@@ -276,7 +277,7 @@ class Maker:
     def wait_for_ids(self, count: int, limit_s: float = 10.0) -> None:
         """Until there are so many more."""
         wanted = len(self.ids) + count
-        eventually(lambda: len(self.ids) >= wanted, limit_s, f"{count} more ids")
+        eventually(lambda: len(self.ids) >= wanted, f"{count} more ids", limit_s)
 
     def wait_for_renewals(self, count: int) -> None:
         """Until there are so many more."""

@@ -7,12 +7,13 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import redis
+
+from tests.support.waiting import eventually
 
 # the variable names another version, or a relative of Redis; see scripts/servers.py
 PROGRAM = (
@@ -48,15 +49,14 @@ class RedisServer:
                 stdout=log,
                 stderr=log,
             )
-        deadline = time.monotonic() + START_LIMIT_S
-        while True:
-            try:
-                self.client().ping()
-                return
-            except (redis.ConnectionError, redis.BusyLoadingError):
-                assert self._process.poll() is None, (self.directory / "redis.log").read_text()
-                assert time.monotonic() < deadline, "redis-server does not answer"
-                time.sleep(0.01)
+        process = self._process
+
+        def replies() -> bool:
+            assert process.poll() is None, (self.directory / "redis.log").read_text()
+            return bool(self.client().ping())
+
+        unready = (redis.ConnectionError, redis.BusyLoadingError)
+        eventually(replies, "a reply of redis-server", START_LIMIT_S, ignored=unready)
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         if self._process is not None:

@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from starlette.testclient import TestClient
 
 from snowredis.testing import memory_pool
 from snowredis.web.service import Service, create_app
+from tests.support.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 TOKEN = "correct-horse-battery-staple"
@@ -65,14 +65,11 @@ class Served:
             return answer.status, answer.headers, answer.read()
 
     def wait_for(self, path: str, status: int = 200, limit_s: float = 30.0) -> None:
-        deadline_s = time.monotonic() + limit_s
-        while True:
-            with contextlib.suppress(OSError):
-                if self.ask(path)[0] == status:
-                    return
+        def replies() -> bool:
             assert self.process.poll() is None, self.log.read_text()
-            assert time.monotonic() < deadline_s, self.log.read_text()
-            time.sleep(0.03)
+            return bool(self.ask(path)[0] == status)
+
+        eventually(replies, f"{status} of {path}", limit_s, ignored=(OSError,))
 
     def stop(self) -> int:
         """With SIGTERM; the exit code."""
