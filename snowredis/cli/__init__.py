@@ -1,7 +1,12 @@
-"""The command `snowredis`: finds the command that was asked for, runs it, and says how it ended.
+"""The command `snowredis`: finds the command that was asked for, runs it, and turns errors into exit codes.
+
+One rule for the files: commands/NAME.py is the command `snowredis NAME`, commands/pool_NAME.py is
+`snowredis pool NAME`; each defines add_to(), which adds its parser, and the function that runs it. What
+several commands share stands beside this file. The demo and the terminal view of `top`, which are larger
+than their commands, are in demo/ and top_view.py.
 
 Every command imports what it needs when it runs, so that --help, decode and layout start fast: this
-module and the parsers import neither redis nor rich nor asyncio.
+module and the parsers import neither redis nor textual nor asyncio.
 """
 
 from __future__ import annotations
@@ -11,31 +16,31 @@ import sys
 from collections.abc import Sequence
 
 from snowredis import __version__
-from snowredis.cli import (
+from snowredis.cli.commands import (
     bench,
     decode,
     demo,
     doctor,
     events,
     generate,
-    layouts,
+    layout,
     metrics,
-    pools,
+    pool,
     serve,
+    top,
     whois,
     workers,
 )
-from snowredis.cli.exit_codes import ExitCode, code_of
+from snowredis.cli.completion import add_print_completion
+from snowredis.cli.exit_codes import ExitCode, code_of, print_error
 from snowredis.cli.options import Parser
-from snowredis.cli.output import printable
-from snowredis.errors import SnowredisError
 
 # in the order of --help
-_COMMANDS = (demo, generate, decode, layouts, workers, whois, events, pools, metrics, doctor, serve, bench)
+_COMMANDS = (demo, generate, decode, layout, workers, top, whois, events, pool, metrics, doctor, serve, bench)
 
 
 def build_parser() -> Parser:
-    """The parser of the whole command line."""
+    """Return the parser of the whole command line."""
     parser = Parser(
         prog="snowredis",
         description="64-bit, time-ordered, never-repeated ids for a fleet of processes that agree through Redis.",
@@ -43,6 +48,7 @@ def build_parser() -> Parser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"snowredis {__version__}")
+    add_print_completion(parser)
     commands = parser.add_subparsers(metavar="COMMAND", title="commands", parser_class=Parser)
     for module in _COMMANDS:
         module.add_to(commands)
@@ -54,9 +60,9 @@ def _words(code: ExitCode) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command line; the exit code."""
+    """Run one command line and return its exit code."""
     for stream in (sys.stdout, sys.stderr):
-        # a terminal that knows no "…" must not end a command
+        # a terminal whose encoding has no "…" must not end a command
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     try:
@@ -66,14 +72,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("\nsnowredis: interrupted", file=sys.stderr)
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
-        # the reader has seen enough, as in `snowredis generate -n 1000000 | head`
-        _forget_stdout()
+        # the reader closed the pipe, as in `snowredis generate -n 1000000 | head`
+        _discard_stdout()
         return ExitCode.OK
     except Exception as error:
-        # whatever it is, it is said in one paragraph
         if sys.flags.dev_mode:
             raise
-        complain(error)
+        print_error(error)
         return code_of(error)
     return code
 
@@ -82,7 +87,7 @@ def _run(parser: Parser, argv: Sequence[str] | None) -> int:
     try:
         args = parser.parse_args(argv)
     except SystemExit as stop:
-        # --help, --version, or a line that makes no sense; said already
+        # --help, --version, or a usage error, which argparse has printed
         return stop.code if isinstance(stop.code, int) else ExitCode.OK
     if not hasattr(args, "run"):
         parser.print_help(sys.stderr)
@@ -91,17 +96,9 @@ def _run(parser: Parser, argv: Sequence[str] | None) -> int:
     return code
 
 
-def complain(error: Exception) -> None:
-    """Say *error* in one paragraph on stderr. It may hold text from Redis, so nothing in it is trusted."""
-    text = str(error)
-    if code_of(error) is ExitCode.ERROR and not isinstance(error, SnowredisError):
-        text = f"unexpected {type(error).__name__}: {text} (python -X dev -m snowredis.cli … shows where)"
-    print(f"snowredis: error: {printable(text.replace(chr(10), ' '), 4000)}", file=sys.stderr)
-
-
-def _forget_stdout() -> None:
-    """What is still buffered has no reader; without this the interpreter complains about it at exit."""
+def _discard_stdout() -> None:
+    """Point stdout at /dev/null: what is still buffered has no reader, and the interpreter would report it at exit."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError):  # a stdout that is no file, in tests
+    except (OSError, ValueError):  # in tests stdout may have no file descriptor
         return

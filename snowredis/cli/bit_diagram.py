@@ -1,6 +1,6 @@
-"""Draw the bits of an id: a box for each field, its name and value below.
+"""Diagram of the bits of an id: the bits of each field side by side, its name and value below.
 
-An id and a layout in, lines out; 80 columns are enough for nearly any layout.
+80 columns are enough for nearly any layout.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ _STYLES = {
     "worker": "good",
     "sequence": "strong",
 }
-_NO_LINES = str.maketrans("┌┬┐│└┴┘─", "+++|+++-")
+_ASCII = str.maketrans("┌┬┐│└┴┘─", "+++|+++-")
 
 
 def bits_of(layout: Layout, an_id: int) -> dict[str, str]:
-    """Every field that has bits, from the top, as a string of 0 and 1."""
-    text, at, found = f"{an_id:0{layout.total_bits}b}", 0, {}
+    """Return the bits of every field that has some, the highest first, as strings of 0 and 1."""
+    text, at, fields = f"{an_id:0{layout.total_bits}b}", 0, dict[str, str]()
     for name, bits in layout.fields:
         if bits:
-            found[name] = text[at : at + bits]
+            fields[name] = text[at : at + bits]
             at += bits
-    return found
+    return fields
 
 
 def draw(layout: Layout, an_id: int) -> list[Line]:
-    """The 64 bits of an id of *layout* in boxes."""
+    """Return the diagram of the 64 bits of an id of *layout*."""
     fields = bits_of(layout, an_id)
     above = "0" * (ID_BITS + 1 - layout.total_bits)
     cells = [("always 0", above, "dim"), *((name, bits, _STYLES[name]) for name, bits in fields.items())]
@@ -49,13 +49,13 @@ def draw(layout: Layout, an_id: int) -> list[Line]:
     lines += _labels(labels)
     if encodable("┌─│"):
         return lines
-    return [[(text.translate(_NO_LINES), style) for text, style in line] for line in lines]
+    return [[(text.translate(_ASCII), style) for text, style in line] for line in lines]
 
 
 def _labels(labels: list[tuple[int, str, str]]) -> list[Line]:
-    """Labels below what they belong to, in as few rows as keep them apart; a stroke leads to the lower ones.
+    """Put each label (start, text, style) below its field, in as few rows as possible; strokes lead to lower rows.
 
-    From right to left, so that a label has to care only for what stands to its right.
+    Labels are placed from right to left, so that each needs to fit only before those to its right.
     """
     rows: list[list[tuple[int, str, str]]] = []
     for start, text, style in reversed(labels):

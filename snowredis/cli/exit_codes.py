@@ -1,13 +1,15 @@
-"""How a command ends: the exit codes, and which error means which. Imports nothing but the errors."""
+"""The exit codes, which error has which, and how a command is interrupted."""
 
 from __future__ import annotations
 
 import contextlib
 import signal
+import sys
 from collections.abc import Iterator
 from enum import IntEnum
 from typing import NoReturn
 
+from snowredis.cli.output import printable
 from snowredis.errors import (
     ClockMovedBack,
     ClockSkewed,
@@ -20,15 +22,16 @@ from snowredis.errors import (
     LeaseExpired,
     PoolExhausted,
     PoolNotFound,
+    SnowredisError,
     StoreUnavailable,
 )
 
 
 class ExitCode(IntEnum):
-    """What the shell gets; scripts may rely on it."""
+    """Exit status of a command; scripts may rely on it."""
 
     OK = 0
-    ERROR = 1  # unexpected; a check that failed; a question that was answered with no
+    ERROR = 1  # unexpected; a check that failed; an answer that is not known
     USAGE = 2
     BAD_INPUT = 3  # an id, a layout or a setting that cannot be used
     REDIS_UNAVAILABLE = 4
@@ -40,7 +43,7 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130  # Ctrl-C, SIGTERM or a closed terminal
 
 
-# the first that fits counts, so kinds stand before what they are kinds of
+# the first match counts, so subclasses stand before their base classes
 _CODES: tuple[tuple[type[Exception], ExitCode], ...] = (
     (PoolNotFound, ExitCode.POOL_NOT_FOUND),
     (ConfigError, ExitCode.BAD_INPUT),
@@ -58,7 +61,7 @@ _CODES: tuple[tuple[type[Exception], ExitCode], ...] = (
 
 
 class CommandError(Exception):
-    """A command cannot go on, for a reason that is no error of the library."""
+    """A command cannot go on, for a reason that is not an error of the library."""
 
     def __init__(self, code: ExitCode, message: str) -> None:
         super().__init__(code, message)
@@ -68,16 +71,31 @@ class CommandError(Exception):
         return self.message
 
 
+def missing_extra(error: ImportError, extra: str) -> CommandError:
+    """Return the error that names the missing package and the extra that installs it."""
+    return CommandError(
+        ExitCode.ERROR, f"{error.name} is not installed. Install it with: pip install 'snowredis[{extra}]'"
+    )
+
+
 def code_of(error: BaseException) -> ExitCode:
-    """The exit code that *error* ends a command with."""
+    """Return the exit code of a command that *error* ended."""
     if isinstance(error, CommandError):
         return error.code
     return next((code for kind, code in _CODES if isinstance(error, kind)), ExitCode.ERROR)
 
 
+def print_error(error: Exception) -> None:
+    """Print *error* in one paragraph on stderr. It may hold text from Redis, so control characters are escaped."""
+    text = str(error)
+    if code_of(error) is ExitCode.ERROR and not isinstance(error, SnowredisError | CommandError):
+        text = f"unexpected {type(error).__name__}: {text} (python -X dev -m snowredis.cli … shows where)"
+    print(f"snowredis: error: {printable(text.replace(chr(10), ' '), 4000)}", file=sys.stderr)
+
+
 @contextlib.contextmanager
-def ended_like_ctrl_c() -> Iterator[None]:
-    """Let SIGTERM and a closed terminal unwind the stack as Ctrl-C does, so that leases are given back."""
+def interrupted_by_signals() -> Iterator[None]:
+    """Raise KeyboardInterrupt on SIGTERM and SIGHUP too, so that leases are released and files removed."""
 
     def interrupt(_number: int, _frame: object) -> NoReturn:
         raise KeyboardInterrupt
@@ -88,7 +106,7 @@ def ended_like_ctrl_c() -> Iterator[None]:
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """For cleaning up: a second Ctrl-C must not leave half of it undone."""
+    """Ignore SIGINT, SIGTERM and SIGHUP during cleanup, so that a second Ctrl-C does not leave half of it undone."""
     with _handled(signal.SIG_IGN, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         yield
 
@@ -96,7 +114,7 @@ def uninterrupted() -> Iterator[None]:
 @contextlib.contextmanager
 def _handled(handler: signal._HANDLER, *numbers: signal.Signals) -> Iterator[None]:
     before = {}
-    # only the main thread may, and one that is called from elsewhere is stopped by its caller
+    # signal.signal() raises ValueError outside the main thread; there the caller stops the command
     with contextlib.suppress(ValueError):
         for number in numbers:
             before[number] = signal.signal(number, handler)

@@ -36,19 +36,19 @@ SETTINGS = (
     "guard_rollbacks",
     "label",
 )
-# pools named in an error message
+# names of pools in an error message
 _MAX_NAMED = 12
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong as every other error is said: in one paragraph."""
+    """Parser that reports usage errors as all other errors are reported: in one paragraph."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(ExitCode.USAGE, f"snowredis: error: {printable(message)}. See: {self.prog} --help\n")
 
 
 class _Help(argparse.HelpFormatter):
-    """Fills paragraphs to the terminal's width; leaves a list of examples as it is."""
+    """Formatter that fills paragraphs to the terminal's width and keeps the list of examples as it is."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         if text.startswith("examples:"):
@@ -57,7 +57,7 @@ class _Help(argparse.HelpFormatter):
         return "\n\n".join(fill(part, width, indent) for part in text.split("\n\n"))
 
 
-Commands = argparse._SubParsersAction  # typing only: what add_subparsers() returns
+Commands = argparse._SubParsersAction  # for annotations: the result of add_subparsers()
 
 
 def add_command(
@@ -69,7 +69,7 @@ def add_command(
     examples: Sequence[tuple[str, str]],
     run: Callable[[argparse.Namespace], int] | None = None,
 ) -> Parser:
-    """Add a command; its help ends with *examples*, pairs of a command line and what it does."""
+    """Add a command. Its help ends with *examples*: pairs of a command line and what it does."""
     widest = max(len(line) for line, _ in examples)
     epilog = "\n".join(["examples:", *(f"  {line:<{widest}}  {what}".rstrip() for line, what in examples)])
     parser = commands.add_parser(
@@ -80,12 +80,12 @@ def add_command(
         formatter_class=_Help,
         allow_abbrev=False,
     )
-    # `pool` without a word after it is a question, too
-    parser.set_defaults(run=run or (lambda _: _ask_for_more(parser)))
+    # a group such as `pool` without an action prints its help
+    parser.set_defaults(run=run or (lambda _: _print_help(parser)))
     return parser
 
 
-def _ask_for_more(parser: Parser) -> int:
+def _print_help(parser: Parser) -> int:
     parser.print_help(sys.stderr)
     return ExitCode.USAGE
 
@@ -130,28 +130,28 @@ def add_pool_settings(parser: Parser, *, all_of_them: bool) -> None:
 
 
 def natural(text: str) -> int:
-    """0 or more."""
+    """Parse a whole number of 0 or more."""
     if not (text.isascii() and text.isdigit() and len(text) < 20):
-        raise argparse.ArgumentTypeError(f"{printable(text, 40)!r} is no whole number of 0 or more")
+        raise argparse.ArgumentTypeError(f"{printable(text, 40)!r} is not a whole number of 0 or more")
     return int(text)
 
 
 def positive(text: str) -> int:
-    """1 or more."""
+    """Parse a whole number of 1 or more."""
     number = natural(text)
     if not number:
-        raise argparse.ArgumentTypeError("0 is too few")
+        raise argparse.ArgumentTypeError("0 is too low: 1 is the minimum")
     return number
 
 
 def seconds(text: str) -> float:
-    """0 or more, fractions allowed."""
+    """Parse seconds, 0 or more; fractions are allowed."""
     try:
         number = float(text)
     except ValueError:
         number = -1.0
     if not 0 <= number < 1e6:
-        raise argparse.ArgumentTypeError(f"{printable(text, 40)!r} is no number of seconds")
+        raise argparse.ArgumentTypeError(f"{printable(text, 40)!r} is not a valid number of seconds")
     return number
 
 
@@ -167,14 +167,14 @@ def settings(args: argparse.Namespace) -> tuple[str | list[str], dict[str, Any]]
 
 
 def layout_text(args: argparse.Namespace) -> str | None:
-    """The layout of commands that need no Redis, nor the rest of the library that settings() loads."""
+    """Return the layout for commands that need no Redis, without importing what settings() needs."""
     text: str | None = args.layout
     return os.environ.get("SNOWREDIS_LAYOUT") if text is None else text
 
 
 @contextlib.contextmanager
 def open_pool(url: str | list[str], name: str) -> Iterator[WorkerPool]:
-    """A pool to look at or to change."""
+    """Open a pool to read or to change it."""
     from snowredis.monitor.pool import WorkerPool
 
     pool = WorkerPool(url, name)
@@ -186,18 +186,18 @@ def open_pool(url: str | list[str], name: str) -> Iterator[WorkerPool]:
 
 @contextlib.contextmanager
 def open_known_pool(url: str | list[str], name: str) -> Iterator[WorkerPool]:
-    """The same; if it turns out not to exist, the error says which pools do."""
+    """Open a pool that should exist; if it does not, the error lists those that do."""
     with open_pool(url, name) as pool:
         try:
             yield pool
         except PoolNotFound as error:
-            raise CommandError(ExitCode.POOL_NOT_FOUND, f"{error}. {_which_exist(pool)}") from error
+            raise CommandError(ExitCode.POOL_NOT_FOUND, f"{error}. {_existing_pools(pool)}") from error
 
 
-def _which_exist(pool: WorkerPool) -> str:
+def _existing_pools(pool: WorkerPool) -> str:
     names = [printable(name, MAX_FOREIGN) for name in pool.pools()]
     if not names:
-        return f"There is no pool at all at {pool.where}."
+        return f"There are no pools at {pool.where}."
     more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
     return (
         f"At {pool.where} there {'is' if len(names) == 1 else 'are'}: {', '.join(names[:_MAX_NAMED])}{more}."

@@ -1,17 +1,17 @@
-"""What people read: styled lines, tables, numbers, and foreign text made harmless.
+"""Text for people: styled lines, tables, numbers, and untrusted text with its control characters escaped.
 
-A line is a list of (text, style) segments. It becomes plain text, text with ANSI colours, or, in
-live.py, text of rich; so one layout serves terminals, pipes and machines without rich. Imports no
-rich itself.
+A line is a list of (text, style) segments. It becomes plain text, text with ANSI colors, or, in top_view.py,
+rich's Text; so the same tables serve terminals, pipes and machines without the `cli` extra.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
@@ -19,26 +19,26 @@ Segment = tuple[str, str]
 Line = list[Segment]
 Cell = str | Segment
 
-# style -> SGR codes; the names say what a thing means, so that colours stay calm and the same everywhere
+# style -> SGR codes; styles are named after what they mean, so that a color means the same everywhere
 _SGR = {"strong": "1", "dim": "2", "good": "32", "note": "36", "warn": "33", "bad": "31"}
-# hosts and labels in tables; what is longer would push everything else off the screen
+# columns for a host or label in a table, so that a long one does not push the other columns off the screen
 MAX_FOREIGN = 40
-# narrower than this a column that can shrink says nothing any more
-_LEAST_WIDTH = 4
+# a narrower column shows nothing useful
+_MIN_WIDTH = 4
 
 
 def printable(text: str, limit: int | None = None) -> str:
-    r"""Text that came from elsewhere, for a terminal: control characters as \x1b, cut to *limit* columns.
+    r"""Return untrusted text for a terminal: control characters as \x1b, cut to *limit* columns.
 
     Format characters (bidi overrides, zero-width ones) and lone surrogates are escaped, too.
     """
-    # cut before, too: it may be megabytes
+    # cut before escaping, too: the text may have megabytes
     cut = text if limit is None else text[: 4 * limit]
-    shown = "".join(char if _harmless(char) else _escaped(char) for char in cut)
+    shown = "".join(char if _is_harmless(char) else _escaped(char) for char in cut)
     return shown if limit is None else fitted(shown, limit)
 
 
-def _harmless(char: str) -> bool:
+def _is_harmless(char: str) -> bool:
     return char == " " or unicodedata.category(char)[0] not in "CZ"
 
 
@@ -48,7 +48,7 @@ def _escaped(char: str) -> str:
 
 
 def width_of(text: str) -> int:
-    """How many columns of a terminal *text* takes."""
+    """Return how many columns of a terminal *text* takes."""
     if text.isascii():
         return len(text)
     return sum(_char_width(char) for char in text)
@@ -61,7 +61,7 @@ def _char_width(char: str) -> int:
 
 
 def fitted(text: str, width: int) -> str:
-    """*text*, cut to *width* columns with an ellipsis if it is wider."""
+    """Return *text*, cut to *width* columns with an ellipsis if it is wider."""
     if width_of(text) <= width:
         return text
     kept, left = [], width - 1
@@ -74,7 +74,7 @@ def fitted(text: str, width: int) -> str:
 
 
 def cropped(line: Line, width: int) -> Line:
-    """*line*, cut to *width* columns."""
+    """Return *line*, cut to *width* columns."""
     kept: Line = []
     for text, style in line:
         part = fitted(text, width)
@@ -90,15 +90,19 @@ def cropped(line: Line, width: int) -> Line:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Of a table: its title, whether its cells stand at the right, whether it may be cut to fit.
+    """Column of a table.
 
-    least: columns of the terminal that it takes at least, so that a live table does not move from side to side.
+    Attributes:
+        title: text of its head.
+        right: whether cells are aligned right.
+        shrinks: whether cells may be cut to fit the terminal.
+        min_width: columns of the terminal that it takes at least, so that a table that is drawn again does not shift.
     """
 
     title: str
     right: bool = False
     shrinks: bool = False
-    least: int = 0
+    min_width: int = 0
 
 
 def table(
@@ -111,38 +115,45 @@ def table(
         gap: spaces between columns.
     """
     cells = [[cell if isinstance(cell, tuple) else (cell, "") for cell in row] for row in rows]
+    widths = column_widths(columns, cells, width, gap)
+    cells.insert(0, [(column.title, "dim") for column in columns])
+    lines = []
+    for row in cells:
+        line: Line = []
+        for segment, column, column_width in zip(row, columns, widths, strict=True):
+            text, style = pad(segment, column, column_width)
+            line += [(text, style), (" " * gap, "")]
+        lines.append(line[:-1])
+    return lines
+
+
+def column_widths(
+    columns: Sequence[Column], rows: Sequence[Sequence[Segment]], width: int | None = None, gap: int = 2
+) -> list[int]:
+    """Return the width of every column of a table that is to fit into *width*, if that is possible."""
     widths = [
-        max([width_of(column.title), column.least, *(width_of(row[at][0]) for row in cells)])
+        max([width_of(column.title), column.min_width, *(width_of(row[at][0]) for row in rows)])
         for at, column in enumerate(columns)
     ]
-    if width is not None:
-        _shrink(columns, widths, width - gap * (len(columns) - 1))
-    head = [(column.title, "dim") for column in columns]
-    return [_row(columns, row, widths, gap) for row in [head, *cells]]
-
-
-def _shrink(columns: Sequence[Column], widths: list[int], room: int) -> None:
-    while sum(widths) > room:
-        able = [at for at, column in enumerate(columns) if column.shrinks and widths[at] > _LEAST_WIDTH]
+    available = None if width is None else width - gap * (len(columns) - 1)
+    while available is not None and sum(widths) > available:
+        able = [at for at, column in enumerate(columns) if column.shrinks and widths[at] > _MIN_WIDTH]
         if not able:
-            return
+            break
         widths[max(able, key=lambda at: widths[at])] -= 1
+    return widths
 
 
-def _row(columns: Sequence[Column], row: Sequence[Segment], widths: Sequence[int], gap: int) -> Line:
-    line: Line = []
-    for at, ((text, style), column, width) in enumerate(zip(row, columns, widths, strict=True)):
-        shown = fitted(text, width)
-        space = " " * (width - width_of(shown))
-        before, after = (space, "") if column.right else ("", space)
-        # nothing at the end of a line but what it says
-        after = after + " " * gap if at < len(columns) - 1 else ""
-        line += [(before, ""), (shown, style), (after, "")]
-    return [segment for segment in line if segment[0]]
+def pad(segment: Segment, column: Column, width: int) -> Segment:
+    """Return *segment* in exactly *width* columns of the terminal."""
+    text, style = segment
+    shown = fitted(text, width)
+    spaces = " " * (width - width_of(shown))
+    return (spaces + shown if column.right else shown + spaces), style
 
 
 def pairs(items: Iterable[tuple[str, str | Line]], indent: int = 2) -> list[Line]:
-    """Names and values, one a line, the values one below the other."""
+    """Return names and values, one a line, with the values aligned."""
     known = list(items)
     widest = max(len(name) for name, _ in known)
     return [
@@ -158,7 +169,7 @@ def pairs(items: Iterable[tuple[str, str | Line]], indent: int = 2) -> list[Line
 
 
 def duration(ms: float) -> str:
-    """A span of time, short: 3.4 s, 12.0 min, 5.2 h, 3.0 days."""
+    """Return a span of time in a short form: 3.4 s, 12.0 min, 5.2 h, 3.0 days."""
     for unit, unit_ms in (("s", 1000), ("min", 60_000), ("h", 3_600_000)):
         if abs(ms) < 60 * unit_ms and (unit != "h" or abs(ms) < 48 * unit_ms):
             return f"{ms / unit_ms:.1f} {unit}"
@@ -167,17 +178,17 @@ def duration(ms: float) -> str:
 
 
 def ago(ms: float) -> str:
-    """How long something is past; what is to come has a negative *ms*."""
+    """Return how long something is past; *ms* is negative for what is in the future."""
     return f"{duration(ms)} ago" if ms >= 0 else f"in {duration(-ms)}"
 
 
 def offset(ms: int) -> str:
-    """How far a clock is off, with its sign."""
+    """Return how far a clock is off, with its sign."""
     return f"{ms:+d} ms" if abs(ms) < 10_000 else f"{'+' if ms > 0 else ''}{duration(ms)}"
 
 
 def compact(number: float) -> str:
-    """A count in at most six characters: 999, 12.3 k, 4.50 M."""
+    """Return a count in at most six characters: 999, 12.3 k, 4.50 M."""
     for unit, size in (("", 1), (" k", 1e3), (" M", 1e6), (" G", 1e9)):
         value = number / size
         # 999.95 would be shown as 1000.0
@@ -191,25 +202,27 @@ def compact(number: float) -> str:
 
 
 def plain(line: Line) -> str:
+    """Return *line* without its styles."""
     return "".join(text for text, _ in line)
 
 
-def coloured(line: Line) -> str:
+def colored(line: Line) -> str:
+    """Return *line* with its styles as ANSI escape sequences."""
     return "".join(f"\x1b[{_SGR[style]}m{text}\x1b[0m" if style else text for text, style in line)
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Whether lines can be drawn over and colours are understood."""
+    """Return whether *stream* understands cursor movements and colors."""
     return stream.isatty() and os.environ.get("TERM") not in (None, "", "dumb")
 
 
-def wants_colour(stream: TextIO) -> bool:
-    # no-color.org
+def wants_color(stream: TextIO) -> bool:
+    """Return whether to write colors to *stream*; NO_COLOR is that of no-color.org."""
     return is_terminal(stream) and not os.environ.get("NO_COLOR")
 
 
 def encodable(text: str) -> bool:
-    """Whether standard output can show *text*; lines and bars have plainer stand-ins."""
+    """Return whether standard output can show *text*; lines and bars have ASCII substitutes."""
     try:
         text.encode(sys.stdout.encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
@@ -218,14 +231,35 @@ def encodable(text: str) -> bool:
 
 
 def terminal_width() -> int | None:
-    """Columns of the terminal that is written to; None for a file or a pipe, which take any."""
+    """Return the columns of the terminal on standard output; None for a file or a pipe, which have no limit."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def write(lines: Iterable[Line]) -> None:
-    """Print lines, in colour on a terminal, cut to its width."""
-    paint = coloured if wants_colour(sys.stdout) else plain
+    """Print lines, in color on a terminal, cut to its width."""
+    paint = colored if wants_color(sys.stdout) else plain
     width = terminal_width()
     for line in lines:
         print(paint(line if width is None else cropped(line, width)))
     sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def alternate_screen() -> Iterator[Callable[[Sequence[Line]], None]]:
+    """Yield a function that draws lines in place of those before; at the end the terminal shows what it showed.
+
+    Each line is written over the one before it and only then cut off, so nothing flickers.
+    """
+    paint = colored if wants_color(sys.stdout) else plain
+
+    def draw(lines: Sequence[Line]) -> None:
+        width = shutil.get_terminal_size().columns
+        text = "\x1b[K\r\n".join(paint(cropped(line, width)) for line in lines)
+        print(f"\x1b[H{text}\x1b[K\x1b[J", end="", flush=True)
+
+    # xterm's names: alternate screen, cursor hidden
+    print("\x1b[?1049h\x1b[?25l", end="")
+    try:
+        yield draw
+    finally:
+        print("\x1b[?25h\x1b[?1049l", end="", flush=True)

@@ -18,7 +18,8 @@ import redis
 
 import snowredis
 from snowredis import errors
-from snowredis.cli import build_parser, layouts, main
+from snowredis.cli import build_parser, main
+from snowredis.cli.commands import layout
 from snowredis.cli.exit_codes import CommandError, ExitCode, code_of
 
 Cli = Callable[..., Any]
@@ -85,7 +86,7 @@ def test_version(offline: Cli) -> None:
 def test_what_needs_no_redis_imports_none(argv: list[str]) -> None:
     script = (
         "import sys; from snowredis.cli import main; code = main(sys.argv[1:]); "
-        "heavy = {'redis', 'rich', 'asyncio'} & set(sys.modules); "
+        "heavy = {'redis', 'rich', 'textual', 'shtab', 'asyncio'} & set(sys.modules); "
         "sys.exit(f'imported {heavy}' if heavy else code)"
     )
     packages = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
@@ -110,7 +111,7 @@ def test_1_for_what_nobody_thought_of(offline: Cli, monkeypatch: pytest.MonkeyPa
     def fail(*_: object) -> None:
         raise ZeroDivisionError("of\nall\x1b[31m things")
 
-    monkeypatch.setattr(layouts, "_presets", fail)
+    monkeypatch.setattr(layout, "_presets", fail)
     result = offline("layout")
     assert result.code == 1
     assert result.err.startswith(r"snowredis: error: unexpected ZeroDivisionError: of all\x1b[31m things")

@@ -17,7 +17,7 @@ import pytest
 from snowredis.cli.demo import check
 from snowredis.cli.demo.check import Recorded
 from snowredis.cli.demo.fleet import Fleet, Member
-from snowredis.cli.demo.scenario import Look, Plan, Scenario
+from snowredis.cli.demo.scenario import Plan, Scenario, Snapshot
 from snowredis.cli.demo.view import frame, status, verdict_lines
 from snowredis.cli.output import plain
 from snowredis.core.layout import Layout
@@ -109,9 +109,11 @@ def a_scenario(tmp_path: Path, size: int) -> Scenario:
         capacity=1024, used=size, free=1024 - size, peak=size, claims=size, releases=0, expired=0, adopted=0,
         lost=0, alarms=0, alarm="",
     )  # fmt: skip
-    scenario = Scenario(fleet, Plan(20.0, size), time.monotonic() - 12, Look(time.monotonic(), info, records))
+    scenario = Scenario(
+        fleet, Plan(20.0, size), time.monotonic() - 12, Snapshot(time.monotonic(), info, records)
+    )
     for number in range(10):
-        scenario.tell(f"line {number} of the scenario")
+        scenario.log(f"line {number} of the scenario")
     return scenario
 
 
@@ -184,7 +186,7 @@ def test_a_whole_demo_makes_no_id_twice_and_leaves_nothing_behind(
         "kill -9 worker 1 ",
         "clock of worker 2 set back by 5.0 s",
         "it goes on in namespace 1",
-        "worker id 1 is free again",
+        "worker id 1 is available again",
         "it claimed worker id 1, the dead one's",
         "no worker id is leased any more",
         "duplicates    0  ",

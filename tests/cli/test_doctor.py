@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import snowredis
-from snowredis.cli import doctor
+from snowredis.cli.commands import doctor
 from snowredis.lease import inspect
 from snowredis.lease.model import PoolConfig
 from snowredis.monitor import doctor as diagnosis

@@ -54,7 +54,7 @@ def test_only_columns_that_may_are_cut_the_widest_first() -> None:
 
 
 def test_a_column_takes_no_less_than_it_says() -> None:
-    lines = output.table([Column("n", right=True, least=5), Column("x")], [["1", "y"]])
+    lines = output.table([Column("n", right=True, min_width=5), Column("x")], [["1", "y"]])
     assert [output.plain(line) for line in lines] == ["    n  x", "    1  y"]
 
 
@@ -86,7 +86,7 @@ def test_clock_offsets_have_a_sign(ms: int, shown: str) -> None:
 
 def test_colours_are_codes_around_the_same_text() -> None:
     line: output.Line = [("plain ", ""), ("good", "good"), (" dim", "dim")]
-    assert output.coloured(line) == "plain \x1b[32mgood\x1b[0m\x1b[2m dim\x1b[0m"
+    assert output.colored(line) == "plain \x1b[32mgood\x1b[0m\x1b[2m dim\x1b[0m"
     assert output.plain(output.cropped(line, 8)) == "plain g…"
 
 
@@ -97,8 +97,8 @@ def test_no_colour_where_it_is_not_wanted(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    assert output.wants_colour(Terminal())  # type: ignore[arg-type]
+    assert output.wants_color(Terminal())  # type: ignore[arg-type]
     monkeypatch.setenv("NO_COLOR", "1")
-    assert not output.wants_colour(Terminal())  # type: ignore[arg-type]
+    assert not output.wants_color(Terminal())  # type: ignore[arg-type]
     monkeypatch.setenv("TERM", "dumb")
     assert not output.is_terminal(Terminal())  # type: ignore[arg-type]

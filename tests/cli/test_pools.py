@@ -16,8 +16,9 @@ import pytest
 import redis
 
 import snowredis
-from snowredis.cli import pool_show, workers
+from snowredis.cli.commands import pool_show, workers
 from snowredis.core.presets import resolve_layout
+from snowredis.errors import StoreUnavailable
 
 Cli = Callable[..., Any]
 # sets the title, colours, hides what follows, moves the cursor, ends the line, turns the text round, is wide
@@ -132,6 +133,27 @@ def test_without_a_terminal_watch_prints_one_object_after_the_other(
     assert [len(json.loads(line)["workers"]) for line in result.out.splitlines()] == [3, 3, 3]
 
 
+def test_watch_goes_on_while_redis_does_not_answer_and_says_so_once(
+    cli: Cli, pool_name: str, fleet: list[snowredis.Generator], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, answers = workers.read, iter([True, False, False, True])
+
+    def now_and_then(pool: Any, *, show_all: bool) -> Any:
+        match next(answers, None):
+            case None:
+                raise KeyboardInterrupt
+            case False:
+                raise StoreUnavailable("here", "gone\x1b[31m")
+        return read(pool, show_all=show_all)
+
+    monkeypatch.setattr(workers, "read", now_and_then)
+    result = cli("workers", "--pool", pool_name, "--watch", "0.1")
+    assert result.code == 130
+    assert result.out.count("3 of 1,024 worker ids leased") == 2
+    assert result.err.count("trying again") == 1
+    assert r"gone\x1b[31m" in result.err
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 def test_on_a_terminal_watch_draws_in_its_place_and_leaves_the_last_state(
     cli: Cli,
@@ -141,7 +163,6 @@ def test_on_a_terminal_watch_draws_in_its_place_and_leaves_the_last_state(
     command: Callable[..., list[str]],
     process_environment: dict[str, str],
 ) -> None:
-    pytest.importorskip("rich")
     hostile(client, pool_name)
     leader, follower = pty.openpty()
     process = subprocess.Popen(
@@ -182,7 +203,7 @@ def test_on_a_terminal_watch_draws_in_its_place_and_leaves_the_last_state(
 def test_a_pool_is_made_once(cli: Cli, pool_name: str) -> None:
     first = cli("pool", "create", pool_name, "--layout", "game", "--ttl", "60", "--failover-slack", "15")
     assert first.code == 0
-    assert "was made" in first.out
+    assert "was created" in first.out
     assert "game  27/0/0/20/16" in first.out
     again = cli("pool", "create", pool_name, "--layout", "game", "--ttl", "60", "--failover-slack", "15")
     assert again.code == 0
@@ -200,7 +221,13 @@ def test_show_tells_one_pool_in_full_and_all_in_a_table(
     cli: Cli, pool_name: str, fleet: list[snowredis.Generator]
 ) -> None:
     one = cli("pool", "show", pool_name).out
-    for part in ("default  41/0/2/10/10", "30 s", "3 of 1,024 leased", "claims 3", "none: made by a person"):
+    for part in (
+        "default  41/0/2/10/10",
+        "30 s",
+        "3 of 1,024 leased",
+        "claims 3",
+        "none: the pool was declared new",
+    ):
         assert part in one
     table = cli("pool", "show").out
     (row,) = [line for line in table.splitlines() if line.startswith(pool_name)]
@@ -234,8 +261,8 @@ def test_keys_that_only_look_like_a_pool_do_not_hide_the_others(
 
 def test_a_redis_without_pools_says_how_to_make_one(cli: Cli, server_url: str) -> None:
     empty = f"{server_url}?db=9"
-    assert "make one with: snowredis pool create" in cli("pool", "show", "--url", empty).out
-    assert "There is no pool at all" in cli("workers", "--url", empty).err
+    assert "create one with: snowredis pool create" in cli("pool", "show", "--url", empty).out
+    assert "There are no pools at" in cli("workers", "--url", empty).err
 
 
 def test_delete_refuses_while_workers_are_alive(
@@ -246,18 +273,18 @@ def test_delete_refuses_while_workers_are_alive(
     assert "3 living workers" in refused.err
     forced = cli("pool", "delete", pool_name, "--yes", "--force")
     assert forced.code == 0
-    assert "3 workers were alive: each brings the pool back" in forced.out
+    assert "3 workers were alive: each creates the pool again" in forced.out
     assert "new workers of a pool of this name wait for" in forced.out
     assert cli("pool", "show", pool_name).code == 5
 
 
-def test_who_makes_a_deleted_pool_again_is_told_how_long_new_workers_wait(
+def test_recreating_a_deleted_pool_says_how_long_new_workers_wait(
     cli: Cli, pool_name: str, fleet: list[snowredis.Generator]
 ) -> None:
     cli("pool", "delete", pool_name, "--yes", "--force")
     made = cli("pool", "create", pool_name, "--ttl", "1")
     assert made.code == 0
-    assert "was made" in made.out
+    assert "was created" in made.out
     assert "new workers wait for" in made.out
     assert "a pool of this name was deleted" in made.out
 

@@ -441,6 +441,6 @@ def test_importing_the_library_does_not_import_the_framework() -> None:
     import sys
 
     script = (
-        "import sys, snowredis, snowredis.cli.serve; assert not {'starlette', 'uvicorn'} & set(sys.modules)"
+        "import sys, snowredis.cli.commands.serve; assert not {'starlette', 'uvicorn'} & set(sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", script]).returncode == 0

@@ -1,4 +1,4 @@
-"""The processes of the demo: start, hear, kill and end them. Knows no Redis and no screen."""
+"""The processes of the demo: start them, read their messages, kill and stop them. Uses neither Redis nor the screen."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# for processes that were asked to end; each needs one round trip to Redis
-_END_LIMIT_S = 5.0
-# ids a second are counted over this long
+# for processes that got SIGTERM; each needs one round trip to Redis
+_STOP_TIMEOUT_S = 5.0
+# ids per second are measured over this time
 _RATE_WINDOW_S = 1.5
 _ID_BYTES = 8
 
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """One process, what it was told and what it said.
+    """One process, and its state according to its messages.
 
     Attributes:
-        workers: the worker ids that it said to have claimed, in order.
+        workers: the worker ids that it claimed, in order.
         killed: whether it was killed with -9.
-        closed: whether it said that it gave its worker id back.
+        stopping: whether it got SIGTERM.
+        closed: whether it released its worker id.
     """
 
     number: int
@@ -36,7 +37,7 @@ class Member:
     workers: list[int] = field(default_factory=list)
     namespace: int = 0
     killed: bool = False
-    asked_to_end: bool = False
+    stopping: bool = False
     closed: bool = False
     _counts: deque[tuple[float, int]] = field(default_factory=deque)
 
@@ -46,7 +47,7 @@ class Member:
 
     @property
     def worker(self) -> int | None:
-        """The worker id that it has, or had last."""
+        """Worker id that it has, or had last."""
         return self.workers[-1] if self.workers else None
 
     @property
@@ -54,42 +55,43 @@ class Member:
         return self.process.poll() is None
 
     @property
-    def made(self) -> int:
-        """How many ids it has recorded."""
+    def recorded(self) -> int:
+        """Number of ids in its file."""
         return self.path.stat().st_size // _ID_BYTES
 
-    def count(self, now_s: float) -> None:
-        """Look how many ids there are by now, for rate()."""
-        self._counts.append((now_s, self.made))
+    def measure(self, now_s: float) -> None:
+        """Record the number of ids at this time, for rate()."""
+        self._counts.append((now_s, self.recorded))
         while now_s - self._counts[0][0] > _RATE_WINDOW_S:
             self._counts.popleft()
 
     def rate(self) -> int:
-        """Ids a second, over the last moments."""
+        """Return ids per second, measured over the last 1.5 s."""
         if len(self._counts) < 2:
             return 0
-        (from_s, before), (to_s, made) = self._counts[0], self._counts[-1]
-        return round((made - before) / (to_s - from_s)) if to_s > from_s else 0
+        (from_s, before), (to_s, now) = self._counts[0], self._counts[-1]
+        return round((now - before) / (to_s - from_s)) if to_s > from_s else 0
 
 
-Report = tuple[Member, str, str]
+# a process, the first word of its message, and the rest
+Message = tuple[Member, str, str]
 
 
 class Fleet:
-    """All processes of one demo. Their files and logs are in *directory*."""
+    """All processes of one demo, with their files and logs in *directory*."""
 
     def __init__(self, directory: Path, url: str, pool: str, ttl_s: float, rate: int) -> None:
         self._directory = directory
         self._settings = [url, pool, str(ttl_s), str(rate)]
-        self._reports: queue.SimpleQueue[Report] = queue.SimpleQueue()
+        self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self.members: list[Member] = []
 
     def start(self) -> Member:
-        """Start one more."""
+        """Start one more process."""
         number = len(self.members) + 1
         path = self._directory / f"ids-{number}"
         path.touch()
-        # each finds the same packages as this process, and none by the accident of a current directory
+        # the same packages as in this process, and none from the current directory
         packages = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
         command = [sys.executable, "-P", "-m", "snowredis.cli.demo.worker"]
         with (self._directory / f"log-{number}").open("wb") as log:
@@ -100,7 +102,7 @@ class Fleet:
                 stderr=log,
                 text=True,
                 env=os.environ | {"PYTHONPATH": packages},
-                # Ctrl-C at the terminal is for this process, which then ends them in order
+                # Ctrl-C at the terminal goes to this process only, which then stops the others in order
                 start_new_session=True,
             )
         member = Member(number, process, path)
@@ -110,57 +112,58 @@ class Fleet:
 
     def _listen(self, member: Member) -> None:
         if member.process.stdout:
-            with member.process.stdout as said:
-                for line in said:
+            with member.process.stdout as lines:
+                for line in lines:
                     word, _, text = line.rstrip("\n").partition(" ")
-                    self._reports.put((member, word, text))
+                    self._messages.put((member, word, text))
         member.process.wait()
-        self._reports.put((member, "ended", str(member.process.returncode)))
+        self._messages.put((member, "ended", str(member.process.returncode)))
 
-    def hear(self, limit_s: float) -> list[Report]:
-        """What was said; waits for it no longer than *limit_s*."""
-        heard = []
+    def receive(self, timeout_s: float) -> list[Message]:
+        """Return the messages that arrived; wait at most *timeout_s* for the first."""
+        received = []
         with contextlib.suppress(queue.Empty):
-            heard.append(self._reports.get(timeout=max(0.001, limit_s)))
+            received.append(self._messages.get(timeout=max(0.001, timeout_s)))
             while True:
-                heard.append(self._reports.get_nowait())
-        for member, word, text in heard:
+                received.append(self._messages.get_nowait())
+        for member, word, text in received:
             if word == "claimed":
                 member.workers.append(int(text))
             elif word == "namespace":
                 member.namespace = int(text)
             elif word == "closed":
                 member.closed = True
-        return heard
+        return received
 
-    def last_words(self, member: Member) -> str:
-        """The last line that *member* wrote to stderr."""
+    def last_log_line(self, member: Member) -> str:
+        """Return the last line that *member* wrote to stderr."""
         log = (self._directory / f"log-{member.number}").read_text("utf-8", "replace").strip()
         return log.rpartition("\n")[2]
 
     def step_clock(self, member: Member, ms: int) -> None:
+        """Step the clock of one process by *ms*."""
         if member.process.stdin:
             with contextlib.suppress(BrokenPipeError):
                 member.process.stdin.write(f"step {ms}\n")
                 member.process.stdin.flush()
 
     def kill(self, member: Member) -> None:
-        """kill -9: no handler runs, nothing is given back."""
+        """kill -9: no handler runs, and nothing is released."""
         member.killed = True
         member.process.kill()
 
-    def ask_to_end(self) -> list[Member]:
-        """SIGTERM to everybody who runs; who that was."""
+    def terminate(self) -> list[Member]:
+        """Send SIGTERM to all running processes, and return those."""
         running = [member for member in self.members if member.running]
         for member in running:
-            member.asked_to_end = True
+            member.stopping = True
             member.process.terminate()
         return running
 
-    def end(self) -> None:
-        """Leave no process behind, and wait for none longer than a few seconds."""
-        self.ask_to_end()
-        deadline_s = time.monotonic() + _END_LIMIT_S
+    def stop(self) -> None:
+        """Stop all processes; one that does not end within 5 s is killed."""
+        self.terminate()
+        deadline_s = time.monotonic() + _STOP_TIMEOUT_S
         for member in self.members:
             try:
                 member.process.wait(max(0.0, deadline_s - time.monotonic()))

@@ -1,7 +1,7 @@
-"""What happens in the demo, in order, and what is told of it.
+"""The steps of the demo, in order, and the log of what was observed.
 
-Each act waits for what it rests on, then does one thing and says what came of it: as it was seen, not
-as it was meant. Draws nothing; show.py calls step() again and again.
+Each step waits for its precondition, does one thing and logs the observed result, not the intended one. It draws
+nothing; show.py calls step() repeatedly.
 """
 
 from __future__ import annotations
@@ -10,26 +10,26 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from snowredis.cli.demo.fleet import Fleet, Member, Report
+from snowredis.cli.demo.fleet import Fleet, Member, Message
 from snowredis.cli.output import duration, printable
 from snowredis.lease.inspect import PoolInfo, WorkerInfo
 
-# processes that start all at once on two cores
-_START_LIMIT_S = 20.0
-# for what should take milliseconds
-_SOON_S = 5.0
+# for processes that all start at once on two cores
+_START_TIMEOUT_S = 20.0
+# for steps that take milliseconds on an idle machine
+_STEP_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """When what happens, in seconds from the start; each as soon as what it rests on has happened."""
+    """Earliest time of each step, in seconds from the start; a step also waits for those before it."""
 
     seconds: float
     workers: int
 
     @property
     def ttl_s(self) -> float:
-        """Short enough to see a dead worker's lease end."""
+        """Lease time of the pool: short enough to see a dead worker's lease end."""
         return min(4.0, self.seconds / 5)
 
     @property
@@ -42,30 +42,30 @@ class Plan:
 
     @property
     def end_s(self) -> float:
-        # the rest is for ending them and for checking what they made
+        # the rest is for stopping the processes and checking their ids
         return self.seconds * 0.91
 
     @property
     def step_ms(self) -> int:
-        """Far more than is waited out."""
+        """Step of the clock, far beyond what a generator waits for."""
         return -5000
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """The pool at one moment; every worker id that was ever used."""
+class Snapshot:
+    """State of the pool at one moment, with all worker ids that were ever used."""
 
     at_s: float
     info: PoolInfo
     workers: dict[int, WorkerInfo]
 
     def of(self, member: Member) -> WorkerInfo | None:
-        """The record of the worker id of *member*, unless somebody else has it by now."""
+        """Return the record of the worker id of *member*; None if another process has claimed it since."""
         record = self.workers.get(-1 if member.worker is None else member.worker)
         return record if record is not None and record.pid == member.pid else None
 
     def lease_left_ms(self, member: Member) -> int:
-        """0 if it ended, or there is none."""
+        """Return how long the lease of *member* lasts; 0 if it ended, or there is none."""
         record = self.of(member)
         if record is None:
             return 0
@@ -74,6 +74,8 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
+    """One line of the demo's log."""
+
     at_s: float
     text: str
     style: str = ""
@@ -81,62 +83,62 @@ class LogLine:
 
 @dataclass(slots=True)
 class Scenario:
-    """Makes things happen to *fleet*, and keeps what is told in ``lines``.
+    """Sequence of steps on *fleet*; ``lines`` is its log.
 
     Attributes:
-        look: the newest look at the pool.
-        failed: whether a process ended that nobody ended, or did not give its worker id back.
-        making_s: when the first ids were made and when the last, from the start.
+        snapshot: the newest state of the pool.
+        failed: whether a process ended by itself, or did not release its worker id.
+        making_s: times of the first and of the last ids, from the start.
     """
 
     fleet: Fleet
     plan: Plan
     began_s: float
-    look: Look
+    snapshot: Snapshot
     lines: list[LogLine] = field(default_factory=list)
     failed: bool = False
     making_s: tuple[float, float] = (0.0, 0.0)
-    _acts: Iterator[None] = field(default_factory=lambda: iter(()))
+    _steps: Iterator[None] = field(default_factory=lambda: iter(()))
 
     def __post_init__(self) -> None:
-        self._acts = self._all_acts()
+        self._steps = self._all_steps()
 
     @property
     def now_s(self) -> float:
         return time.monotonic() - self.began_s
 
-    def tell(self, text: str, style: str = "") -> None:
+    def log(self, text: str, style: str = "") -> None:
         self.lines.append(LogLine(self.now_s, text, style))
 
-    def step(self, reports: list[Report], look: Look) -> bool:
-        """Do what is due; False when it is over."""
-        self.look = look
-        for member, word, text in reports:
-            self._listen(member, word, text)
-        return next(self._acts, self) is None
+    def step(self, messages: list[Message], snapshot: Snapshot) -> bool:
+        """Do what is due; return false when the scenario is over."""
+        self.snapshot = snapshot
+        for member, word, text in messages:
+            self._log_message(member, word, text)
+        return next(self._steps, self) is None
 
-    def _listen(self, member: Member, word: str, text: str) -> None:
-        """What nobody planned is told, too."""
-        if word == "trouble":
-            self.tell(f"pid {member.pid} makes no ids: {printable(text, 200)}", "bad")
+    def _log_message(self, member: Member, word: str, text: str) -> None:
+        """Log what is not a step of the scenario."""
+        if word == "error":
+            self.log(f"pid {member.pid} makes no ids: {printable(text, 200)}", "bad")
         elif word == "claimed" and len(member.workers) > 1:
-            self.tell(f"pid {member.pid} goes on with worker id {text}", "warn")
+            self.log(f"pid {member.pid} goes on with worker id {text}", "warn")
         elif word == "ended" and not member.killed and not member.closed:
             self.failed = True
-            why = printable(self.fleet.last_words(member), 200)
-            self.tell(f"pid {member.pid} ended by itself (exit code {text}): {why}", "bad")
+            reason = printable(self.fleet.last_log_line(member), 200)
+            self.log(f"pid {member.pid} ended by itself (exit code {text}): {reason}", "bad")
 
-    def _until(self, condition: Callable[[], bool], limit_s: float) -> Iterator[None]:
-        deadline_s = self.now_s + limit_s
+    def _until(self, condition: Callable[[], bool], timeout_s: float) -> Iterator[None]:
+        deadline_s = self.now_s + timeout_s
         while not condition() and self.now_s < deadline_s:
             yield
 
     def _until_time(self, at_s: float) -> Iterator[None]:
         return self._until(lambda: self.now_s >= at_s, at_s)
 
-    # --- the acts ----------------------------------------------------------------------------------
+    # --- the steps ---------------------------------------------------------------------------------
 
-    def _all_acts(self) -> Iterator[None]:
+    def _all_steps(self) -> Iterator[None]:
         yield from self._start()
         able = [member for member in self.fleet.members if member.running and member.workers]
         able.sort(key=lambda member: member.worker or 0)
@@ -152,62 +154,64 @@ class Scenario:
 
     def _start(self) -> Iterator[None]:
         members = [self.fleet.start() for _ in range(self.plan.workers)]
-        self.tell(f"{len(members)} processes start; leases last {duration(self.plan.ttl_s * 1000)}")
-        yield from self._until(lambda: any(member.workers for member in members), _START_LIMIT_S)
+        self.log(f"{len(members)} processes start; leases last {duration(self.plan.ttl_s * 1000)}")
+        yield from self._until(lambda: any(member.workers for member in members), _START_TIMEOUT_S)
         self.making_s = (self.now_s, self.now_s)
-        yield from self._until(lambda: all(m.workers or not m.running for m in members), _START_LIMIT_S)
+        yield from self._until(lambda: all(m.workers or not m.running for m in members), _START_TIMEOUT_S)
         claimed = sorted(member.workers[0] for member in members if member.workers)
         if not claimed:
             self.failed = True
             return
-        self.tell(f"they claimed worker ids {_listed(claimed)}")
+        self.log(f"they claimed worker ids {_listed(claimed)}")
 
     def _kill(self, victim: Member) -> float:
-        left = duration(self.look.lease_left_ms(victim))
+        left = duration(self.snapshot.lease_left_ms(victim))
         self.fleet.kill(victim)
-        self.tell(f"kill -9 worker {victim.worker} (pid {victim.pid}): its lease ends in {left}", "bad")
+        self.log(f"kill -9 worker {victim.worker} (pid {victim.pid}): its lease ends in {left}", "bad")
         return self.now_s
 
     def _step_clock(self, member: Member) -> Iterator[None]:
         before, ms = member.namespace, self.plan.step_ms
         self.fleet.step_clock(member, ms)
-        self.tell(f"clock of worker {member.worker} set back by {duration(-ms)}", "warn")
-        yield from self._until(lambda: member.namespace != before, _SOON_S)
+        self.log(f"clock of worker {member.worker} set back by {duration(-ms)}", "warn")
+        yield from self._until(lambda: member.namespace != before, _STEP_TIMEOUT_S)
         if member.namespace != before:
-            self.tell(f"it goes on in namespace {member.namespace}, where no id was made yet", "note")
+            self.log(f"it goes on in namespace {member.namespace}, where no id was made yet", "note")
         else:
-            self.tell(f"it is still in namespace {before}", "warn")
+            self.log(f"it is still in namespace {before}", "warn")
 
     def _replace(self, victim: Member, killed_s: float) -> Iterator[None]:
         freed = victim.worker
-        yield from self._until(lambda: self.look.lease_left_ms(victim) == 0, 2 * self.plan.ttl_s + _SOON_S)
+        yield from self._until(
+            lambda: self.snapshot.lease_left_ms(victim) == 0, 2 * self.plan.ttl_s + _STEP_TIMEOUT_S
+        )
         after = duration((self.now_s - killed_s) * 1000)
-        self.tell(f"worker id {freed} is free again, {after} after the kill", "good")
+        self.log(f"worker id {freed} is available again, {after} after the kill", "good")
         yield from self._until_time(self.now_s + self.plan.seconds * 0.06)
         newcomer = self.fleet.start()
-        self.tell(f"a new process starts (pid {newcomer.pid})")
-        yield from self._until(lambda: bool(newcomer.workers) or not newcomer.running, _START_LIMIT_S)
+        self.log(f"a new process starts (pid {newcomer.pid})")
+        yield from self._until(lambda: bool(newcomer.workers) or not newcomer.running, _START_TIMEOUT_S)
         if newcomer.workers:
             which = ", the dead one's" if newcomer.worker == freed else ""
-            self.tell(f"it claimed worker id {newcomer.worker}{which}", "good")
+            self.log(f"it claimed worker id {newcomer.worker}{which}", "good")
 
     def _end(self) -> Iterator[None]:
         self.making_s = (self.making_s[0], self.now_s)
-        asked = self.fleet.ask_to_end()
-        self.tell(f"SIGTERM to all {len(asked)}: they end and give their worker ids back")
-        # what they said last may be heard a moment after they ended
-        yield from self._until(lambda: all(member.closed for member in asked), _SOON_S)
-        yield from self._until(lambda: self.look.info.used == 0, 1.0)
-        used = self.look.info.used
-        self.tell(f"{used} worker ids are still leased" if used else "no worker id is leased any more")
-        for member in asked:
+        terminated = self.fleet.terminate()
+        self.log(f"SIGTERM to all {len(terminated)}: they end and release their worker ids")
+        # their last messages may arrive a moment after they ended
+        yield from self._until(lambda: all(member.closed for member in terminated), _STEP_TIMEOUT_S)
+        yield from self._until(lambda: self.snapshot.info.used == 0, 1.0)
+        used = self.snapshot.info.used
+        self.log(f"{used} worker ids are still leased" if used else "no worker id is leased any more")
+        for member in terminated:
             if not member.closed:
                 self.failed = True
-                self.tell(f"pid {member.pid} did not give its worker id back", "bad")
+                self.log(f"pid {member.pid} did not release its worker id", "bad")
 
 
 def _listed(numbers: list[int]) -> str:
-    """0, 1 and 2; or 0 to 11."""
+    """Return numbers as text: 0, 1 and 2; or 0 to 11."""
     if len(numbers) > 6 and numbers == list(range(numbers[0], numbers[-1] + 1)):
         return f"{numbers[0]} to {numbers[-1]}"
     *most, last = map(str, numbers)

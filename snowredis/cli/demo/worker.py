@@ -1,15 +1,15 @@
-"""One process of the demo's fleet: makes ids at a steady rate, and writes each into a file before it counts.
+"""One process of the demo's fleet: makes ids at a steady rate and appends them to a file.
 
 Started by fleet.py as ``python -m snowredis.cli.demo.worker URL POOL TTL_S RATE PATH LABEL``.
-Says on stdout what happens to it, a line each:
+Writes messages to stdout, one a line:
 
     claimed WORKER_ID      before the first id of that worker id is written
     namespace NUMBER       the last id came from another namespace than those before
-    trouble TEXT           no id could be made; it tries again
-    closed                 it gave its worker id back
+    error TEXT             no id could be made; it tries again
+    closed                 it released its worker id
 
-Is told on stdin to set its clock (``step MS``). Ends on SIGTERM, and when stdin ends, so that it cannot
-outlive whoever started it.
+Reads ``step MS`` from stdin and steps its clock. Ends on SIGTERM, and when stdin is closed, so that it cannot
+outlive the process that started it.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ import snowredis
 from snowredis.errors import SnowredisError
 from snowredis.runtime.clock import StepClock
 
-# often enough for a number that moves smoothly on a screen, seldom enough to need no CPU to speak of
+# often enough for a number that moves smoothly on the screen, at little CPU
 _BATCHES_PER_S = 50
-# an error is not repeated faster than a person reads
+# an error is not repeated faster than a person can read
 _RETRY_S = 0.25
 
 
-class Orders:
-    """What the outside wants of this process: SIGTERM, and lines on stdin."""
+class Control:
+    """Commands to this process: SIGTERM, and lines on stdin."""
 
     def __init__(self, clock: StepClock) -> None:
         self._clock = clock
         self._rest = b""
         self.ended = False
         signal.signal(signal.SIGTERM, self._end)
-        # Ctrl-C is for whoever started this
+        # Ctrl-C is handled by the process that started this one
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def _end(self, _number: int, _frame: object) -> None:
         self.ended = True
 
     def wait(self, seconds: float) -> None:
-        """Obey what comes in that time."""
+        """Wait, and execute the commands that arrive in that time."""
         ready, _, _ = select.select([0], [], [], max(0.0, seconds))
         if not ready:
             return
-        # not sys.stdin: a line in its buffer would not be seen by select()
+        # not sys.stdin: select() does not see a line in its buffer
         data = os.read(0, 4096)
         self.ended = self.ended or not data
         *lines, self._rest = (self._rest + data).split(b"\n")
@@ -64,28 +64,29 @@ class Orders:
 
 
 def report(word: str, *values: object) -> None:
-    # whoever listened may be gone: then stdin has ended, too
+    """Write one message."""
+    # the reader may have ended; then stdin is closed, too
     with contextlib.suppress(BrokenPipeError):
         print(word, *values, flush=True)
 
 
 def record(file: io.FileIO, batch: array[int]) -> None:
-    """Hand *batch* to the kernel: from then on no kill -9 can hide it."""
+    """Write *batch* to the file without a buffer: kill -9 cannot lose it after that."""
     data = memoryview(batch).cast("B")
     while data:
         data = data[file.write(data) or 0 :]
 
 
-def make_ids(ids: snowredis.Generator, orders: Orders, file: io.FileIO, rate: int) -> None:
+def make_ids(ids: snowredis.Generator, control: Control, file: io.FileIO, rate: int) -> None:
     batch = array("q", bytes(8 * max(1, rate // _BATCHES_PER_S)))
     worker, namespace = -1, 0
     next_s = time.monotonic()
-    while not orders.ended:
+    while not control.ended:
         try:
             ids.fill(batch)
         except SnowredisError as error:
-            report("trouble", error)
-            orders.wait(_RETRY_S)
+            report("error", error)
+            control.wait(_RETRY_S)
             continue
         lease = ids.lease
         if lease is not None and lease.worker != worker:
@@ -95,19 +96,19 @@ def make_ids(ids: snowredis.Generator, orders: Orders, file: io.FileIO, rate: in
         if (backup := ids.decode(batch[-1]).backup) != namespace:
             namespace = backup
             report("namespace", namespace)
-        # a process that was held up does not catch up in a rush
+        # a process that was delayed does not catch up in one burst
         next_s = max(next_s + 1 / _BATCHES_PER_S, time.monotonic() - 1)
-        orders.wait(next_s - time.monotonic())
+        control.wait(next_s - time.monotonic())
 
 
 def main(url: str, pool: str, ttl_s: str, rate: str, path: str, label: str) -> None:
     clock = StepClock()
-    orders = Orders(clock)
+    control = Control(clock)
     with (
         Path(path).open("ab", buffering=0) as file,
         snowredis.connect(url, pool=pool, ttl=float(ttl_s), label=label, clock=clock) as ids,
     ):
-        make_ids(ids, orders, file, int(rate))
+        make_ids(ids, control, file, int(rate))
     report("closed")
 
 

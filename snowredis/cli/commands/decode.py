@@ -1,4 +1,4 @@
-"""`decode`: take ids apart, whatever form they are written in. Needs no Redis and imports none."""
+"""`decode`: show the fields of ids in any text form. Needs no Redis and does not import redis-py."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from snowredis.cli.bit_diagram import bits_of, draw
+from snowredis.cli.commands.layout import name_of
 from snowredis.cli.exit_codes import ExitCode
-from snowredis.cli.layouts import name_of
 from snowredis.cli.options import FORMS, Commands, Parser, add_command, layout_text
 from snowredis.cli.output import Line, ago, pairs, printable, write
 
 if TYPE_CHECKING:
     from snowredis.core.layout import Layout
 
-# ids further ahead of the clock are a less plausible reading of a text than others
+# a reading that is further ahead of the clock is less plausible than others
 _AHEAD_MS = 86_400_000
 
 
@@ -26,14 +26,14 @@ def add_to(commands: Commands[Parser]) -> None:
     parser = add_command(
         commands,
         "decode",
-        summary="take ids apart",
+        summary="show the time, the worker and the other fields of ids",
         about=(
-            "Ids may be numbers or texts of any form. A text that can be read in several forms is taken for the "
-            "most plausible one; the others are named."
+            "Ids may be numbers or text in any form. A text that is valid in several forms is read as the most "
+            "plausible one; the others are listed."
         ),
         examples=[
             ("snowredis decode 249736970576592896", "time, fields and bits"),
-            ("snowredis decode 0IRnTPj9V9k --format base62", "say which form it is"),
+            ("snowredis decode 0IRnTPj9V9k --format base62", "in a given form"),
             ("snowredis decode --layout twitter 1541815603606036480", "an id of another system"),
             ("snowredis generate -n 3 | snowredis decode - --json", "one JSON object a line"),
         ],
@@ -43,7 +43,7 @@ def add_to(commands: Commands[Parser]) -> None:
         "ids", nargs="+", metavar="ID", help="number or text; - reads them from standard input"
     )
     parser.add_argument(
-        "--format", choices=FORMS, metavar="FORM", help=f"the form that they have: {', '.join(FORMS)}"
+        "--format", choices=FORMS, metavar="FORM", help=f"the form of the ids: {', '.join(FORMS)}"
     )
     parser.add_argument(
         "--layout", metavar="L", help="name or spec (default: SNOWREDIS_LAYOUT, else 'default')"
@@ -52,7 +52,7 @@ def add_to(commands: Commands[Parser]) -> None:
 
 
 def _decode(args: argparse.Namespace) -> int:
-    from snowredis.cli import complain
+    from snowredis.cli.exit_codes import print_error
     from snowredis.core.presets import resolve_layout
     from snowredis.errors import SnowredisError
 
@@ -62,7 +62,7 @@ def _decode(args: argparse.Namespace) -> int:
             readings = _readings(text, args.format, layout)
         except SnowredisError as error:
             # the other ids may be good
-            complain(error)
+            print_error(error)
             code = ExitCode.BAD_INPUT
             continue
         if args.json:
@@ -85,7 +85,11 @@ def _texts(arguments: list[str]) -> Iterator[str]:
 
 
 def _readings(text: str, form: str | None, layout: Layout) -> list[tuple[str, int]]:
-    """What *text* can be, as (form, id), the most plausible first. Raises InvalidId if it is no id of *layout*."""
+    """Return the readings of *text* as (form, id), the most plausible first.
+
+    Raises:
+        InvalidId: it is not a valid id of *layout*.
+    """
     from snowredis.core.text import parse, parse_any
     from snowredis.errors import InvalidId
 
@@ -96,8 +100,8 @@ def _readings(text: str, form: str | None, layout: Layout) -> list[tuple[str, in
 
     now_ms = _now_ms()
 
-    def doubt(reading: tuple[str, int]) -> int:
-        """What parse_any() cannot know: whether such an id can have been made by now."""
+    def implausibility(reading: tuple[str, int]) -> int:
+        """Return more than 0 if such an id cannot have been made yet, which parse_any() cannot know."""
         an_id = reading[1]
         if an_id >> layout.total_bits:
             return 2
@@ -106,11 +110,11 @@ def _readings(text: str, form: str | None, layout: Layout) -> list[tuple[str, in
     readings = parse_any(text, layout=layout)
     first = readings[0][0]
     if first != "decimal" and text.strip()[:2] not in ("0x", "0X"):
-        readings.sort(key=doubt)
+        readings.sort(key=implausibility)
     possible = [(form, an_id) for form, an_id in readings if not an_id >> layout.total_bits]
     if not possible:
         layout.decode(readings[0][1])
-        raise InvalidId(f"{text} is no id of the layout {layout}")
+        raise InvalidId(f"{text} is not a valid id of the layout {layout}")
     return possible
 
 
@@ -129,7 +133,7 @@ def _as_lines(text: str, readings: list[tuple[str, int]], layout: Layout) -> lis
         ("layout", f"{name}  {layout_spec(layout).partition(';')[0]}" if name else str(layout)),
     ]
     if parts.timestamp_ms > _now_ms() + _AHEAD_MS:
-        rows.append(("but", [("it lies in the future: was it made with another --layout?", "warn")]))
+        rows.append(("warning", [("its time is in the future: was it made with another --layout?", "warn")]))
     for other, other_id in readings[1:]:
         time_ms = layout.decode(other_id).timestamp_ms
         rows.append((f"or {other}", [(f"{other_id}  {time_of(time_ms)}  {_ago(time_ms)}", "dim")]))

@@ -1,4 +1,4 @@
-"""`generate`: make ids, one a line. Claims a worker id for that, and gives it back however it ends."""
+"""`generate`: make ids, one a line. Claims a worker id, and releases it however the command ends."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from snowredis.cli.exit_codes import ExitCode, ended_like_ctrl_c
+from snowredis.cli.exit_codes import ExitCode, interrupted_by_signals
 from snowredis.cli.options import (
     FORMS,
     Commands,
@@ -22,7 +22,7 @@ from snowredis.cli.options import (
 )
 from snowredis.cli.output import printable
 
-# made and written at once: a few ms of the default layout
+# ids made and written at once: a few ms of the default layout
 _BATCH = 8192
 
 
@@ -32,8 +32,8 @@ def add_to(commands: Commands[Parser]) -> None:
         "generate",
         summary="make ids, one a line",
         about=(
-            "Claims a worker id in Redis and gives it back at the end. Settings that neither an option nor a "
-            "SNOWREDIS_* variable gives are the pool's own."
+            "Claims a worker id in Redis and releases it at the end. Settings that are in neither an option nor a "
+            "SNOWREDIS_* variable are those of the pool."
         ),
         examples=[
             ("snowredis generate", "one id"),
@@ -57,7 +57,7 @@ def _generate(args: argparse.Namespace) -> int:
 
     url, options = settings(args)
     options = {"label": "snowredis generate"} | _settings_of_pool(url, options) | options
-    with ended_like_ctrl_c(), _warnings_on_stderr(), connect(url, **options) as ids:
+    with interrupted_by_signals(), _warnings_on_stderr(), connect(url, **options) as ids:
         left = args.count
         while left:
             batch = ids.next_ids(min(left, _BATCH))
@@ -68,13 +68,13 @@ def _generate(args: argparse.Namespace) -> int:
                 else (encode(an_id, args.format, layout=ids.layout) for an_id in batch)
             )
             sys.stdout.write("\n".join(texts) + "\n")
-        # a reader that has gone shows here at the latest, while the lease can still be given back
+        # a closed pipe raises here at the latest, while the lease can still be released
         sys.stdout.flush()
     return ExitCode.OK
 
 
 def _settings_of_pool(url: str | list[str], options: dict[str, Any]) -> dict[str, Any]:
-    """The constants of the pool, as options of connect(); none if there is no such pool yet."""
+    """Return the constants of the pool as options of connect(); none if it does not exist yet."""
     from snowredis.errors import PoolNotFound
 
     try:
@@ -82,18 +82,18 @@ def _settings_of_pool(url: str | list[str], options: dict[str, Any]) -> dict[str
             stored = pool.info().settings
     except PoolNotFound:
         return {}
-    found: dict[str, Any] = {"layout": stored["layout"]}
+    constants: dict[str, Any] = {"layout": stored["layout"]}
     if stored.get("datacenter", "").isdecimal():
-        found["datacenter"] = int(stored["datacenter"])
+        constants["datacenter"] = int(stored["datacenter"])
     for name in ("ttl", "max_clock_lead", "redis_skew", "failover_slack"):
         if stored.get(f"{name}_ms", "").isdecimal():
-            found[name] = int(stored[f"{name}_ms"]) / 1000
-    return found
+            constants[name] = int(stored[f"{name}_ms"]) / 1000
+    return constants
 
 
 @contextlib.contextmanager
 def _warnings_on_stderr() -> Iterator[None]:
-    """Let the library's warnings be read: a first start waits half a minute, and says so in one."""
+    """Print the library's warnings: the first start of a pool waits half a minute, and logs why."""
     import logging
 
     class Printable(logging.Formatter):

@@ -73,7 +73,7 @@ def _read(texts: list[str], form: str | None, pool: WorkerPool) -> list[int]:
 
 
 def _as_lines(whois: Whois, causes: list[Cause] | None, now_ms: int) -> list[Line]:
-    from snowredis.cli.decode import time_of
+    from snowredis.cli.commands.decode import time_of
 
     parts = whois.parts
     rows: list[tuple[str, str | Line]] = []
@@ -128,7 +128,7 @@ def _of_holder(holder: Holder, now_ms: int) -> list[tuple[str, str | Line]]:
 
 
 def _lease(holder: Holder, now_ms: int) -> str:
-    from snowredis.cli.decode import time_of
+    from snowredis.cli.commands.decode import time_of
 
     begin = "a time that is forgotten" if holder.from_ms is None else time_of(holder.from_ms)
     if holder.held:

@@ -1,4 +1,4 @@
-"""`serve`: ids over HTTP and the dashboard, by uvicorn. Elsewhere than on loopback only with a token."""
+"""`serve`: ids over HTTP and the dashboard, by uvicorn. On other addresses than loopback only with a token."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING, Any
 
-from snowredis.cli.exit_codes import CommandError, ExitCode
+from snowredis.cli.exit_codes import CommandError, ExitCode, missing_extra
 from snowredis.cli.options import Commands, Parser, add_command, add_redis, natural, positive
 from snowredis.errors import ConfigError
 from snowredis.web import PREFIX
@@ -14,7 +14,7 @@ from snowredis.web import PREFIX
 if TYPE_CHECKING:
     from snowredis.web.service import Service
 
-# of request line and headers; uvicorn itself has no limit with httptools
+# limit for request line and headers; uvicorn has none with httptools
 _MAX_HEAD_BYTES = 32_768
 _GRACE_S = 10
 
@@ -26,13 +26,13 @@ def add_to(commands: Commands[Parser]) -> None:
         summary="serve ids over HTTP, and a dashboard",
         about=(
             "GET /id, /ids?count=, /decode/ID, /whois/ID, /workers, /pool, /metrics; the dashboard is at /. Settings "
-            "of the pools that no SNOWREDIS_* variable gives are the pools' own."
+            "that are in no SNOWREDIS_* variable are those of the pools."
         ),
         examples=[
             ("snowredis serve", "on http://127.0.0.1:8600"),
             ("snowredis serve --pool orders --pool users", "two pools"),
-            ("snowredis serve --url embedded://", "needs no Redis"),
-            ("snowredis serve --host 0.0.0.0 --token-file FILE", "for all machines"),
+            ("snowredis serve --url embedded://", "needs no Redis server"),
+            ("snowredis serve --host 0.0.0.0 --token-file FILE", "for other machines"),
         ],
         run=_serve,
     )
@@ -43,19 +43,23 @@ def add_to(commands: Commands[Parser]) -> None:
         "--pool",
         action="append",
         metavar="NAME",
-        help="again for more (default: SNOWREDIS_POOL, else 'default')",
+        help="repeat for more (default: SNOWREDIS_POOL, else 'default')",
     )
     parser.add_argument(
-        "--token-file", metavar="FILE", help=f"a file with the token (default: {PREFIX}TOKEN, else none)"
+        "--token-file",
+        metavar="FILE",
+        help=f"file that contains the token (default: {PREFIX}TOKEN, else none)",
     )
     parser.add_argument(
         "--allow-host",
         action="append",
         metavar="NAME",
-        help="a name that it goes by, besides localhost",
+        help="host name under which clients reach it, besides localhost",
     )
-    parser.add_argument("--insecure", action="store_true", help="answer everybody, without a token")
-    parser.add_argument("--max-count", type=positive, metavar="N", help="ids in one answer (default: 10000)")
+    parser.add_argument("--insecure", action="store_true", help="serve everybody, without a token")
+    parser.add_argument(
+        "--max-count", type=positive, metavar="N", help="ids in one response (default: 10000)"
+    )
     parser.add_argument("--access-log", action="store_true", help="log every request")
 
 
@@ -65,11 +69,9 @@ def _serve(args: argparse.Namespace) -> int:
 
         from snowredis.web.service import from_environment
     except ImportError as error:
-        raise CommandError(
-            ExitCode.ERROR, f"{error.name} is missing. Install it with: pip install 'snowredis[web]'"
-        ) from error
+        raise missing_extra(error, "web") from error
     if args.port > 65535:
-        raise CommandError(ExitCode.USAGE, f"there is no port {args.port}")
+        raise CommandError(ExitCode.USAGE, f"{args.port} is not a valid port; the highest is 65535")
     app = from_environment(_environment(args))
     _check_host(args.host, app)
     config = uvicorn.Config(
@@ -82,21 +84,21 @@ def _serve(args: argparse.Namespace) -> int:
         lifespan="on",
         server_header=False,
         date_header=False,
-        # headers that say who asks are anybody's to write
+        # clients can forge X-Forwarded-* headers
         proxy_headers=False,
-        # connections: requests and dashboards, and some that idle
+        # connections: requests, dashboards, and idle ones
         limit_concurrency=2 * app.limits.max_at_once + app.limits.max_viewers,
         timeout_graceful_shutdown=_GRACE_S,
     )
     server = uvicorn.Server(config)
     server.run()
-    # uvicorn has logged why it did not start
+    # uvicorn has logged why the server did not start
     return ExitCode.OK if server.started else ExitCode.ERROR
 
 
 def _environment(args: argparse.Namespace) -> dict[str, str]:
-    """The environment, with what the command line says in its place."""
-    given = {
+    """Return the environment, overridden by the options."""
+    options = {
         "SNOWREDIS_URL": args.url,
         f"{PREFIX}POOLS": " ".join(args.pool) if args.pool else None,
         f"{PREFIX}TOKEN_FILE": args.token_file,
@@ -104,36 +106,37 @@ def _environment(args: argparse.Namespace) -> dict[str, str]:
         f"{PREFIX}INSECURE": "1" if args.insecure else None,
         f"{PREFIX}MAX_COUNT": str(args.max_count) if args.max_count else None,
     }
-    found = dict(os.environ) | {name: text for name, text in given.items() if text is not None}
+    environment = dict(os.environ) | {name: text for name, text in options.items() if text is not None}
     if not _is_any(args.host):
-        found[f"{PREFIX}HOSTS"] = f"{found.get(f'{PREFIX}HOSTS', '')} {args.host}".strip()
-    return found
+        environment[f"{PREFIX}HOSTS"] = f"{environment.get(f'{PREFIX}HOSTS', '')} {args.host}".strip()
+    return environment
 
 
 def _is_any(host: str) -> bool:
-    """Whether *host* stands for every address, and so is no name of the service."""
-    return host in ("0.0.0.0", "::", "")  # noqa: S104 - asked for by whoever starts it
+    """Return whether *host* stands for every address, and so is not a name of the service."""
+    return host in ("0.0.0.0", "::", "")  # noqa: S104 - the operator chose it
 
 
 def _check_host(host: str, app: Service) -> None:
+    """Raise ConfigError if other machines can reach the service without a token."""
     from snowredis.web.security import is_loopback
 
     if app.door.keys is None and not app.door.insecure and not is_loopback(host):
         raise ConfigError(
-            f"{host} can be reached from other machines, and there is no token; the service was not started. Give it "
-            "--token-file, or --insecure if everybody who comes that far may have ids."
+            f"{host} can be reached from other machines, and there is no token; the service was not started. Add "
+            "--token-file, or --insecure if everybody who can reach it may have ids."
         )
 
 
 def _protocol() -> Any:
-    """httptools' parser, if it is there, with a bound on what a request's head may weigh; h11 has one."""
+    """Return httptools' parser with a limit for the size of a request's head, else h11, which has such a limit."""
     try:
         from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
     except ImportError:
         return "h11"
 
     class Bounded(HttpToolsProtocol):
-        """Closes a connection whose request line and headers do not come to an end."""
+        """Close a connection whose request line and headers are too large."""
 
         _in_head = False
         _head_bytes = 0

@@ -7,9 +7,19 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
+from snowredis.cli.commands.layout import name_of
+from snowredis.cli.commands.workers import pool_as_json
 from snowredis.cli.exit_codes import ExitCode
-from snowredis.cli.layouts import name_of
-from snowredis.cli.options import DURABILITIES, open_known_pool, open_pool, settings
+from snowredis.cli.options import (
+    DURABILITIES,
+    Commands,
+    Parser,
+    add_command,
+    add_redis,
+    open_known_pool,
+    open_pool,
+    settings,
+)
 from snowredis.cli.output import (
     MAX_FOREIGN,
     Cell,
@@ -22,17 +32,33 @@ from snowredis.cli.output import (
     terminal_width,
     write,
 )
-from snowredis.cli.workers import pool_as_json
 
 if TYPE_CHECKING:
     from snowredis.lease.inspect import PoolInfo
 
 Row = tuple[str, str | Line]
-# as options of connect(); in a pool's settings with _ms behind
+# options of connect(); a pool's settings have them with the suffix _ms
 DURATIONS = ("ttl", "max_clock_lead", "redis_skew", "failover_slack")
 
 
-def show(args: argparse.Namespace) -> int:
+def add_to(commands: Commands[Parser]) -> None:
+    parser = add_command(
+        commands,
+        "show",
+        summary="show a pool, or all of them",
+        examples=[
+            ("snowredis pool show", "one line for each pool of this Redis"),
+            ("snowredis pool show orders", "settings, use and counters of one"),
+            ("snowredis pool show orders --json", "for programs"),
+        ],
+        run=_show,
+    )
+    parser.add_argument("pool", nargs="?", metavar="NAME")
+    add_redis(parser, pool=False)
+    parser.add_argument("--json", action="store_true", help="an object, or a list of all pools")
+
+
+def _show(args: argparse.Namespace) -> int:
     url, _ = settings(args)
     if args.pool is None:
         return _show_all(url, as_json=args.json)
@@ -63,12 +89,12 @@ def settings_rows(info: PoolInfo) -> list[Row]:
 
 
 def _durability(name: str) -> str:
-    what = {
-        "detect": "a restart or failover may lose writes, and is noticed",
-        "assured": "no acknowledged write is ever lost, somebody said",
-        "none": "writes may be lost unnoticed, so every new worker waits",
+    meanings = {
+        "detect": "a restart or failover may lose writes, and is detected",
+        "assured": "no acknowledged write is ever lost, as its creator declared",
+        "none": "writes may be lost undetected, so every new worker waits",
     }
-    return f"{printable(name)}: {what.get(name, 'unknown to this version')}"
+    return f"{printable(name)}: {meanings.get(name, 'unknown to this version')}"
 
 
 def _seconds(ms: str) -> str:
@@ -76,14 +102,16 @@ def _seconds(ms: str) -> str:
 
 
 def _state(info: PoolInfo) -> list[Row]:
-    from snowredis.cli.decode import time_of
+    from snowredis.cli.commands.decode import time_of
 
     floor = (
-        f"passed {duration(info.now_ms - info.floor_ms)} ago" if info.floor_ms else "none: made by a person"
+        f"passed {duration(info.now_ms - info.floor_ms)} ago"
+        if info.floor_ms
+        else "none: the pool was declared new"
     )
     if info.floor_ms > info.now_ms:
         floor = f"new workers wait {duration(info.floor_ms - info.now_ms)}"
-    counts = ("claims", "releases", "expired", "adopted", "lost")
+    counters = ("claims", "releases", "expired", "adopted", "lost")
     alarm: Line = (
         [(f"{info.alarms:,}, the last: {printable(info.alarm, 200)}", "bad")] if info.alarms else [("0", "")]
     )
@@ -93,9 +121,9 @@ def _state(info: PoolInfo) -> list[Row]:
             f"{info.used:,} of {info.capacity:,} leased, {info.free:,} free, peak {info.peak:,}",
         ),
         ("floor", floor),
-        ("counted", ", ".join(f"{name} {getattr(info, name):,}" for name in counts)),
+        ("counters", ", ".join(f"{name} {getattr(info, name):,}" for name in counters)),
         ("alarms", alarm),
-        ("made", f"{time_of(info.created_ms)}" if info.created_ms else "?"),
+        ("created", time_of(info.created_ms) if info.created_ms else "?"),
         ("incarnation", f"{printable(info.incarnation, 100)}, version {info.version:,}"),
     ]
 
@@ -105,23 +133,23 @@ def _show_all(url: str | list[str], *, as_json: bool) -> int:
 
     infos: list[PoolInfo] = []
     broken: list[tuple[str, str]] = []
-    with open_pool(url, "default") as found:
-        where = found.where
-        for name in found.pools():
+    with open_pool(url, "default") as server:
+        where = server.where
+        for name in server.pools():
             try:
                 with open_pool(url, name) as pool:
                     infos.append(pool.info())
             except SnowredisError as error:
-                # keys of another program may look like a pool; the real ones are shown all the same
+                # keys of another program may look like a pool; the others are shown nevertheless
                 broken.append((name, str(error)))
     if as_json:
         print(json.dumps([pool_as_json(info) for info in infos]))
     elif infos or broken:
         write([[("pools at ", "dim"), (where, "")], [], *_all(infos)])
     else:
-        print(f"there is no pool at {where}; make one with: snowredis pool create NAME")
-    for name, why in broken:
-        print(f"{printable(name, MAX_FOREIGN)}: {printable(why, 200)}", file=sys.stderr)
+        print(f"there is no pool at {where}; create one with: snowredis pool create NAME")
+    for name, reason in broken:
+        print(f"{printable(name, MAX_FOREIGN)}: {printable(reason, 200)}", file=sys.stderr)
     return ExitCode.OK
 
 

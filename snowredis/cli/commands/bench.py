@@ -1,6 +1,6 @@
-"""`bench`: what an id costs here, against reading the clock and against uuid. Needs no Redis, no network, no peer.
+"""`bench`: measure the cost of an id on this machine, compared with time.time_ns() and uuid. Needs no Redis.
 
-How it is measured: snowredis.timing.
+snowredis.timing does the measuring.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from snowredis.timing import (
 if TYPE_CHECKING:
     from snowredis.runtime.generator import Generator
 
-# one measurement takes so long: long against a thread's start, short against what else a machine does
+# length of one measurement: long compared with a thread's start, short compared with other load of the machine
 ROUND_S = 0.005
 
 
@@ -39,32 +39,32 @@ def add_to(commands: Commands[Parser]) -> None:
         "bench",
         summary="measure what an id costs on this machine",
         about=(
-            "Single ids and batches, one thread and four, in turns with time.time_ns() and uuid. Needs no Redis "
-            "and takes about 10 seconds. Ratios count; nanoseconds belong to the machine and to what else it does."
+            "Single ids and batches, one thread and four, in turns with time.time_ns() and uuid. Needs no Redis and "
+            "takes about 10 seconds. The ratios can be compared between machines, the nanoseconds cannot."
         ),
         examples=[
-            ("snowredis bench", "the implementation that is in use"),
-            ("SNOWREDIS_PURE=1 snowredis bench", "the one in Python"),
-            ("snowredis bench --quick --json", "a second, for programs"),
+            ("snowredis bench", "the implementation in use"),
+            ("SNOWREDIS_PURE=1 snowredis bench", "the implementation in Python"),
+            ("snowredis bench --quick --json", "about a second, for programs"),
         ],
         run=_bench,
     )
     parser.add_argument("--quick", action="store_true", help="fewer rounds: about a second, coarser")
-    parser.add_argument("--json", action="store_true", help="an object")
+    parser.add_argument("--json", action="store_true", help="one object")
 
 
 def subjects(ids: Generator) -> dict[str, Subject]:
-    """What the command measures, by the names that it prints."""
+    """Return what the command measures, by the names that it prints."""
     import uuid
     from array import array
 
     names = {"ids": ids, "time": time, "uuid": uuid, "buffer": array("q", bytes(8_000_000))}
     statements = [BASE, "ids.next_id()", "uuid.uuid4()"]
-    # of Python 3.14
+    # new in Python 3.14
     statements += ["uuid.uuid7()"] if hasattr(uuid, "uuid7") else []
-    found = {statement: Subject(statement, names) for statement in statements}
-    found |= {f"{statement}, 4 threads": Subject(statement, names, threads=4) for statement in statements}
-    return found | {
+    measured = {statement: Subject(statement, names) for statement in statements}
+    measured |= {f"{statement}, 4 threads": Subject(statement, names, threads=4) for statement in statements}
+    return measured | {
         "ids.next_ids(1000), an id": Subject("ids.next_ids(1000)", names, per_call=1000),
         "ids.fill(1,000,000), an id": Subject("ids.fill(buffer)", names, per_call=1_000_000),
     }
@@ -78,14 +78,14 @@ def _bench(args: argparse.Namespace) -> int:
     with memory_pool().connect(layout=UNCAPPED) as ids:
         ids.next_id()
         measured = subjects(ids)
-        # each thread does as much as one alone, so that its start counts for little
+        # each of four threads makes as many calls as one alone, so that starting it hardly counts
         calls = {
             name: calls_in(Subject(subject.statement, subject.names, per_call=subject.per_call), round_s)
             for name, subject in measured.items()
         }
-        found: dict[str, list[float]] = {name: [] for name in measured}
+        results: dict[str, list[float]] = {name: [] for name in measured}
         for name in in_turns(list(measured), rounds):
-            found[name].append(measured[name].ns(calls[name]))
+            results[name].append(measured[name].ns(calls[name]))
     rate, cpu = ceiling("twitter", ceiling_s)
     if args.json:
         print(
@@ -94,16 +94,16 @@ def _bench(args: argparse.Namespace) -> int:
                     "machine": this_machine(),
                     "implementation": IMPLEMENTATION,
                     "rounds": rounds,
-                    "ns": {name: _rounded(quartiles(figures)) for name, figures in found.items()},
+                    "ns": {name: _rounded(quartiles(figures)) for name, figures in results.items()},
                     "ratio": {
-                        name: _rounded(ratios(figures, found[BASE])) for name, figures in found.items()
+                        name: _rounded(ratios(figures, results[BASE])) for name, figures in results.items()
                     },
                     "twitter": {"share_of_ceiling": round(rate, 4), "share_of_cpu": round(cpu, 4)},
                 }
             )
         )
     else:
-        write(_report(IMPLEMENTATION, rounds, found, rate, cpu))
+        write(_report(IMPLEMENTATION, rounds, results, rate, cpu))
     return ExitCode.OK
 
 
@@ -112,13 +112,13 @@ def _rounded(figures: Iterable[float]) -> list[float]:
 
 
 def _report(
-    implementation: str, rounds: int, found: Mapping[str, Sequence[float]], rate: float, cpu: float
+    implementation: str, rounds: int, results: Mapping[str, Sequence[float]], rate: float, cpu: float
 ) -> list[Line]:
     kind = {"c": "in C", "python": "in Python"}.get(implementation, implementation)
     rows: list[list[Cell]] = []
-    for name, figures in found.items():
+    for name, figures in results.items():
         low, median, high = quartiles(figures)
-        _, ratio, _ = ratios(figures, found[BASE])
+        _, ratio, _ = ratios(figures, results[BASE])
         rows.append(
             [
                 (name, "strong" if name.startswith("ids.") else ""),
@@ -131,7 +131,12 @@ def _report(
     columns += [Column("quartiles", right=True), Column(f"to {BASE}", right=True)]
     return [
         [(this_machine(), "")],
-        [(f"{rounds} rounds in turns; ns of wall time for one id, and how many times the clock's", "dim")],
+        [
+            (
+                f"{rounds} rounds in turns; ns of wall time for one id, and its ratio to reading the clock",
+                "dim",
+            )
+        ],
         [],
         *table(columns, rows, terminal_width()),
         [],

@@ -17,7 +17,7 @@ from snowredis.cli.options import (
     positive,
     settings,
 )
-from snowredis.cli.output import MAX_FOREIGN, Line, coloured, plain, printable, wants_colour
+from snowredis.cli.output import MAX_FOREIGN, Line, colored, plain, printable, wants_color
 
 if TYPE_CHECKING:
     from snowredis.monitor.events import Event
@@ -94,13 +94,13 @@ def _show(event: Event, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(asdict(event)), flush=True)
         return
-    paint = coloured if wants_colour(sys.stdout) else plain
+    paint = colored if wants_color(sys.stdout) else plain
     print(paint(line_of(event)), flush=True)
 
 
 def line_of(event: Event) -> Line:
     """An event for people."""
-    from snowredis.cli.decode import time_of
+    from snowredis.cli.commands.decode import time_of
 
     style = _STYLES.get(event.kind, _BAD)
     line: Line = [(f"{time_of(max(0, event.at_ms))}  ", "dim"), (f"{event.kind:<10}  ", style)]
@@ -113,7 +113,7 @@ def line_of(event: Event) -> Line:
 
 
 def _detail(event: Event) -> str:
-    from snowredis.cli.decode import time_of
+    from snowredis.cli.commands.decode import time_of
 
     if event.stats:
         stats = event.stats

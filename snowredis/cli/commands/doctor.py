@@ -1,4 +1,4 @@
-"""`doctor`: looks for what goes wrong in the field, and says what to do. Only reads."""
+"""`doctor`: check this host, Redis and its pools for known problems, with advice. Only reads."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def add_to(commands: Commands[Parser]) -> None:
     parser = add_command(
         commands,
         "doctor",
-        summary="look for what goes wrong in the field, and say what to do",
+        summary="check for known problems, and say how to fix them",
         about=(
-            "Looks at this host, at Redis and at its pools; changes nothing. Exits with 0 if all is well, with 1 if "
+            "Checks this host, Redis and its pools; changes nothing. Exits with 0 if it finds no problem, with 1 if "
             "there are warnings, with 4 if Redis does not answer, and with 9 if there are other errors."
         ),
         examples=[

@@ -1,4 +1,4 @@
-"""`metrics`: a pool's numbers in the text format of Prometheus, once. Only reads."""
+"""`metrics`: a pool's metrics in the text format of Prometheus, once. Only reads."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def add_to(commands: Commands[Parser]) -> None:
     parser = add_command(
         commands,
         "metrics",
-        summary="print a pool's numbers for Prometheus",
-        about="For node_exporter's textfile collector, or for eyes; `snowredis serve` has them at /metrics.",
+        summary="print a pool's metrics for Prometheus",
+        about="For node_exporter's textfile collector, or to read; `snowredis serve` has them at /metrics.",
         examples=[
             ("snowredis metrics --pool orders", "the text format"),
             ("snowredis metrics | sponge /var/node/orders.prom", "from cron"),
@@ -31,5 +31,5 @@ def _metrics(args: argparse.Namespace) -> int:
     with open_pool(url, options.get("pool", "default")) as pool:
         families = families_of(pool)
     sys.stdout.write(as_text(families))
-    # a pool that cannot be read has one number only
+    # a pool that cannot be read has only the metric for that
     return ExitCode.OK if len(families) > 1 else ExitCode.REDIS_UNAVAILABLE

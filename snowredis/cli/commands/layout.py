@@ -1,4 +1,4 @@
-"""`layout`: the presets in a table, and one layout in full. Needs no Redis and imports none."""
+"""`layout`: the presets in a table, and one layout in full. Needs no Redis and does not import redis-py."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from snowredis.cli.output import Cell, Column, Line, printable, table, terminal_
 if TYPE_CHECKING:
     from snowredis.core.layout import Layout
 
-# option -> argument of Layout; --epoch and --worker-last are read in other ways
+# arguments of Layout, which are options, too; --epoch and --worker-last are parsed separately
 _WIDTHS = ("timestamp_bits", "datacenter_bits", "backup_bits", "worker_bits", "sequence_bits", "tick_ms")
 
 
@@ -21,14 +21,14 @@ def add_to(commands: Commands[Parser]) -> None:
     parser = add_command(
         commands,
         "layout",
-        summary="show how the 63 bits of an id can be cut",
+        summary="show how the 63 bits of an id are divided into fields",
         about=(
-            "Without arguments: the presets. With a name or a spec, or with options: that layout in full. Options "
-            "change the named layout, or the default one."
+            "Without arguments: the presets. With a name, a spec or options: that layout in full. Options change the "
+            "named layout, or the default one."
         ),
         examples=[
             ("snowredis layout", "the presets, side by side"),
-            ("snowredis layout twitter", "one, and where it is from"),
+            ("snowredis layout twitter", "one, and its source"),
             ("snowredis layout '39/0/0/16/8;tick_ms=10'", "a spec"),
             ("snowredis layout --worker-bits 12 --sequence-bits 8", "with more workers"),
             ("snowredis layout js-safe --epoch 2026-01-01", "with another epoch"),
@@ -58,7 +58,7 @@ def _epoch_ms(text: str) -> int:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"{printable(text, 40)!r} is no time: write it such as 2026-01-01, 2026-01-01T12:00:00Z or as Unix ms"
+            f"{printable(text, 40)!r} is not a valid time: write it as 2026-01-01, 2026-01-01T12:00:00Z or in Unix ms"
         ) from None
     if moment.utcoffset() is None:
         moment = moment.replace(tzinfo=UTC)
@@ -90,7 +90,7 @@ def _layout(args: argparse.Namespace) -> int:
 
 
 def name_of(layout: Layout) -> str | None:
-    """The preset that *layout* is, if any."""
+    """Return the name of the preset that *layout* equals, if any."""
     from snowredis.core.presets import layouts
 
     return next((name for name, preset in layouts.items() if preset == layout), None)
@@ -122,7 +122,7 @@ def _presets() -> list[Line]:
     notes = [
         "",
         "bits: timestamp/datacenter/backup/worker/sequence",
-        "workers: of each datacenter; ids/s: of each worker",
+        "workers: per datacenter; ids/s: per worker",
         "one in full: snowredis layout NAME",
     ]
     return [*table(columns, rows, terminal_width()), *([(note, "dim")] for note in notes)]

@@ -1,0 +1,110 @@
+"""`pool delete`: delete a pool. Asks first."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from snowredis.cli.exit_codes import CommandError, ExitCode
+from snowredis.cli.options import Commands, Parser, add_command, add_redis, open_known_pool, settings
+from snowredis.cli.output import duration, printable
+
+if TYPE_CHECKING:
+    from snowredis.monitor.pool import WorkerPool
+
+
+def add_to(commands: Commands[Parser]) -> None:
+    parser = add_command(
+        commands,
+        "delete",
+        summary="delete a pool and its history",
+        about=(
+            "No id is repeated: Redis keeps the time up to which workers may still make ids, and new workers of a pool "
+            "of this name wait for it, whatever its settings. A broken pool can be deleted, too.\n\n"
+            "With --force: living workers create the pool again at their next heartbeat and keep their worker ids; if "
+            "a pool with other settings was created in its place, they stop making ids. So stop them first, or create "
+            "the pool with its new settings at once."
+        ),
+        examples=[
+            ("snowredis pool delete orders", "asks first"),
+            ("snowredis pool delete orders --yes", "does not ask"),
+            ("snowredis pool delete orders --yes --force", "even if workers are alive"),
+        ],
+        run=_delete,
+    )
+    parser.add_argument("pool", metavar="NAME")
+    add_redis(parser, pool=False)
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--force", action="store_true", help="also if workers are alive")
+
+
+def _delete(args: argparse.Namespace) -> int:
+    url, _ = settings(args)
+    with open_known_pool(url, args.pool) as pool:
+        use = _use(pool)
+        # without information about the pool there is nothing to ask
+        if use is not None and not args.yes and (not use.alive or args.force):
+            if not sys.stdin.isatty():
+                raise CommandError(
+                    ExitCode.USAGE,
+                    f"standard input is not a terminal, so nobody can confirm the deletion of pool "
+                    f"{args.pool}; nothing was deleted. Confirm with --yes.",
+                )
+            if not _agreed(pool, use):
+                print("nothing was deleted")
+                return ExitCode.ERROR
+        deletion = pool.delete(force=args.force)
+    print(f"pool {args.pool} at {pool.where} was deleted")
+    if deletion.alive:
+        print(
+            f"{deletion.alive:,} workers were alive: each creates the pool again at its next heartbeat and keeps its "
+            "worker id, unless a pool of this name with other settings is created first"
+        )
+    if deletion.wait_ms:
+        print(
+            f"new workers of a pool of this name wait for {duration(deletion.wait_ms)}, until its ids lie in the past"
+        )
+    if deletion.guessed:
+        print(
+            "its settings could not be read: the wait is an estimate from the defaults and from its records; if "
+            "its ttl was longer than 30 s, wait for that long before you create it again",
+            file=sys.stderr,
+        )
+    return ExitCode.OK
+
+
+@dataclass(frozen=True)
+class _Use:
+    """How much a pool is in use, for the question whether to delete it."""
+
+    alive: int
+    text: str
+
+
+def _use(pool: WorkerPool) -> _Use | None:
+    """Return how much the pool is in use; None if it does not exist, or lacks the parts to be in use."""
+    from snowredis.errors import PoolNotFound, StoreUnavailable
+
+    try:
+        info = pool.info()
+    except PoolNotFound:
+        return None
+    except StoreUnavailable as error:
+        # a broken pool can be deleted; if Redis does not answer, the next line fails, too
+        alive = len(pool.workers())
+        return _Use(alive, f"{alive:,} worker ids leased; {printable(error.reason, 200)}")
+    return _Use(info.used, f"{info.used:,} worker ids leased, {info.claims:,} claims so far")
+
+
+def _agreed(pool: WorkerPool, use: _Use) -> bool:
+    """Ask at the terminal whether to delete the pool."""
+    try:
+        return input(f"delete pool {pool.name} at {pool.where} ({use.text})? [y/N] ").strip().lower() in (
+            "y",
+            "yes",
+        )
+    except EOFError:
+        print()
+        return False
