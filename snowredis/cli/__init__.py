@@ -27,8 +27,7 @@ from snowredis.cli import (
 )
 from snowredis.cli.exit_codes import ExitCode, code_of
 from snowredis.cli.options import Parser
-from snowredis.cli.output import printable
-from snowredis.errors import SnowredisError
+from snowredis.cli.output import complain
 
 # in the order of --help
 _COMMANDS = (demo, generate, decode, layouts, workers, whois, events, pools, metrics, doctor, serve, bench)
@@ -89,14 +88,6 @@ def _run(parser: Parser, argv: Sequence[str] | None) -> int:
         return ExitCode.USAGE
     code: int = args.run(args)
     return code
-
-
-def complain(error: Exception) -> None:
-    """Say *error* in one paragraph on stderr. It may hold text from Redis, so nothing in it is trusted."""
-    text = str(error)
-    if code_of(error) is ExitCode.ERROR and not isinstance(error, SnowredisError):
-        text = f"unexpected {type(error).__name__}: {text} (python -X dev -m snowredis.cli … shows where)"
-    print(f"snowredis: error: {printable(text.replace(chr(10), ' '), 4000)}", file=sys.stderr)
 
 
 def _forget_stdout() -> None:

@@ -15,6 +15,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
+from snowredis.cli.exit_codes import ExitCode, code_of
+from snowredis.errors import SnowredisError
+
 Segment = tuple[str, str]
 Line = list[Segment]
 Cell = str | Segment
@@ -229,3 +232,11 @@ def write(lines: Iterable[Line]) -> None:
     for line in lines:
         print(paint(line if width is None else cropped(line, width)))
     sys.stdout.flush()
+
+
+def complain(error: Exception) -> None:
+    """Say *error* in one paragraph on stderr. It may hold text from Redis, so nothing in it is trusted."""
+    text = str(error)
+    if code_of(error) is ExitCode.ERROR and not isinstance(error, SnowredisError):
+        text = f"unexpected {type(error).__name__}: {text} (python -X dev -m snowredis.cli … shows where)"
+    print(f"snowredis: error: {printable(text.replace(chr(10), ' '), 4000)}", file=sys.stderr)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from snowredis.cli.exit_codes import ExitCode
 from snowredis.cli.layouts import name_of
-from snowredis.cli.options import DURABILITIES, open_known_pool, open_pool, settings
+from snowredis.cli.options import open_known_pool, open_pool, settings
 from snowredis.cli.output import (
     MAX_FOREIGN,
     Cell,
@@ -23,6 +23,7 @@ from snowredis.cli.output import (
     write,
 )
 from snowredis.cli.workers import pool_as_json
+from snowredis.settings import SETTINGS
 
 if TYPE_CHECKING:
     from snowredis.lease.inspect import PoolInfo
@@ -57,7 +58,7 @@ def settings_rows(info: PoolInfo) -> list[Row]:
         ("layout", layout),
         ("datacenter", printable(stored.get("datacenter", "0"))),
         *spans,
-        ("durability", _durability(stored.get("durability", DURABILITIES[0]))),
+        ("durability", _durability(stored.get("durability", SETTINGS["durability"].default_text))),
         ("guard rollbacks", "on" if stored.get("guard_rollbacks") == "1" else "off"),
     ]
 

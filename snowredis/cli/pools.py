@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 import time
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from snowredis.cli.options import (
     settings,
 )
 from snowredis.cli.output import duration, pairs, printable, write
-from snowredis.cli.pool_show import DURATIONS, settings_rows, show
+from snowredis.cli.pool_show import settings_rows, show
 
 if TYPE_CHECKING:
     from snowredis.monitor.pool import WorkerPool
@@ -63,7 +64,7 @@ def _add_create(words: Commands[Parser]) -> None:
     )
     parser.add_argument("pool", metavar="NAME")
     add_redis(parser, pool=False)
-    add_pool_settings(parser, all_of_them=True)
+    add_pool_settings(parser)
 
 
 def _add_show(words: Commands[Parser]) -> None:
@@ -112,25 +113,17 @@ def _add_delete(words: Commands[Parser]) -> None:
 
 
 def _create(args: argparse.Namespace) -> int:
-    from snowredis.connection import default_slack_ms
-    from snowredis.core.presets import resolve_layout
-    from snowredis.lease.model import PoolConfig
+    from snowredis.lease.open import open_pool as open_store_of
+    from snowredis.lease.replies import Created
 
     url, options = settings(args)
-    constants = {f"{name}_ms": round(options[name] * 1000) for name in DURATIONS if name in options}
-    constants.setdefault("failover_slack_ms", default_slack_ms(url))
-    others = {
-        name: options[name] for name in ("datacenter", "durability", "guard_rollbacks") if name in options
-    }
-    config = PoolConfig(
-        name=options["pool"], layout=resolve_layout(options.get("layout")), **constants, **others
-    )
-    with open_pool(url, config.name) as pool:
-        made = pool.create(config, time.time_ns() // 1_000_000)
+    with contextlib.closing(open_store_of(url, options | {"min_replicas": 0})) as store:
+        created = isinstance(store.create(time.time_ns() // 1_000_000), Created)
+    with open_pool(url, options["pool"]) as pool:
         info = pool.info()
-        what = "was made" if made else "is there already, with the same settings; nothing was changed"
-        print(f"pool {config.name} at {pool.where} {what}")
-    if made and info.floor_ms > info.now_ms:
+        what = "was made" if created else "is there already, with the same settings; nothing was changed"
+        print(f"pool {pool.name} at {pool.where} {what}")
+    if created and info.floor_ms > info.now_ms:
         print(
             f"new workers wait for {duration(info.floor_ms - info.now_ms)}: a pool of this name was deleted, and its "
             "workers may make ids until then"

@@ -16,7 +16,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Mutable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from snowredis import connection
+from snowredis import process_generator
+from snowredis.connection import aconnect
 from snowredis.errors import ConfigError, SnowredisError
 from snowredis.runtime.aio import in_thread
 from snowredis.runtime.generator import Generator
@@ -106,12 +107,12 @@ class SnowredisMiddleware:
 async def opened(*url: Any, **options: Any) -> AsyncIterator[Generator]:
     """A generator of these settings, or the process' own, that has claimed its worker id."""
     if url or options:
-        async with connection.aconnect(*url, **options) as ids:
+        async with aconnect(*url, **options) as ids:
             yield ids
         return
-    ids = await in_thread(connection.default)
+    ids = await in_thread(process_generator.process_generator)
     await ids.aclaim()
     try:
         yield ids
     finally:
-        await in_thread(connection.close)
+        await in_thread(process_generator.close)

@@ -12,6 +12,7 @@ import encodings.idna  # noqa: F401
 import re
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -41,6 +42,37 @@ FAILOVER_SLACK_MS = 15_000
 SENTINEL_PORT, REDIS_PORT = 26379, 6379
 # clients that this process inherited in a fork
 _of_parents: list[Any] = []
+
+
+@dataclass(frozen=True, slots=True)
+class OwnClient:
+    """A redis-py client that is used by nobody else.
+
+    Attributes:
+        where: the address, without password, for messages.
+        owned: False: the application's client, of a class that is not known here; it is used as it is and not closed.
+        urls: the URL with which another process reaches the same server; none if it was made of a client.
+        failover_slack_ms: how long a deposed master may go on answering there.
+    """
+
+    client: Any
+    where: str
+    owned: bool
+    urls: tuple[str, ...]
+    failover_slack_ms: int
+
+
+def own_client(server: Any) -> OwnClient:
+    """Return a client for *server*, a URL or a redis-py client. Does not connect; raises ConfigError."""
+    is_url = isinstance(server, str)
+    client = connect_client(server) if is_url else without_retries(server)
+    return OwnClient(
+        client=client,
+        where=address(client),
+        owned=client is not server,
+        urls=(server,) if is_url else (),
+        failover_slack_ms=FAILOVER_SLACK_MS if _fails_over(client) else 0,
+    )
 
 
 def connect_client(url: str) -> Any:
@@ -280,15 +312,8 @@ def is_cluster(client: Any) -> bool:
     return isinstance(client, ClusterClient | RedisCluster)
 
 
-def default_failover_slack_ms(url: Any) -> int:
-    """What failover_slack is when nobody says: *url* is a URL or a client."""
-    if isinstance(url, str):
-        fails_over = url.startswith(("sentinel:", "cluster:"))
-    else:
-        fails_over = is_cluster(url) or isinstance(
-            getattr(url, "connection_pool", None), SentinelConnectionPool
-        )
-    return FAILOVER_SLACK_MS if fails_over else 0
+def _fails_over(client: Any) -> bool:
+    return is_cluster(client) or isinstance(getattr(client, "connection_pool", None), SentinelConnectionPool)
 
 
 def redacted(url: str) -> str:

@@ -285,13 +285,6 @@ def test_create_takes_what_redis_is_trusted_with(cli: Cli, pool_name: str, serve
     assert cli("pool", "create", pool_name).code != 0
 
 
-def test_the_durabilities_are_those_of_the_library() -> None:
-    from snowredis.cli import options
-    from snowredis.lease.model import DURABILITIES
-
-    assert options.DURABILITIES == DURABILITIES
-
-
 def test_delete_wants_yes_where_nobody_can_be_asked(
     cli: Cli, pool_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -260,7 +260,7 @@ def test_one_time_limit_is_over_a_whole_call_however_many_nodes_are_silent(
 ) -> None:
     nodes = [f"127.0.0.1:{server.port}" for server in silent]
     url = f"cluster://{','.join(nodes)},{urls['cluster'].removeprefix('cluster://')}"
-    store = RedisStore.from_url(url, PoolConfig(name="silent"))
+    store = RedisStore(url, PoolConfig(name="silent"))
     with contextlib.closing(store):
         with pytest.raises(snowredis.StoreUnavailable, match="no node answered"):
             store.stored_signature()

@@ -18,7 +18,7 @@ from snowredis.lease.clients import (
     SOCKET_TIMEOUT_S,
     address,
     connect_client,
-    default_failover_slack_ms,
+    own_client,
     redacted,
     without_retries,
 )
@@ -152,15 +152,13 @@ def test_a_url_of_several_servers_that_cannot_be_used_is_refused(url: str, messa
     ("url", "slack_ms"),
     [
         ("redis://a", 0),
-        ("embedded://", 0),
         ("sentinel://a/m", FAILOVER_SLACK_MS),
         ("cluster://a", FAILOVER_SLACK_MS),
     ],
 )
 def test_failover_slack_goes_by_the_kind_of_server(url: str, slack_ms: int) -> None:
-    assert default_failover_slack_ms(url) == slack_ms
-    if not url.startswith("embedded"):
-        assert default_failover_slack_ms(connect_client(url)) == slack_ms
+    assert own_client(url).failover_slack_ms == slack_ms
+    assert own_client(connect_client(url)).failover_slack_ms == slack_ms
 
 
 def test_connect_takes_that_slack_unless_told_otherwise() -> None:
