@@ -6,6 +6,7 @@ from typing import Any, TypedDict, Unpack
 
 from snowredis.core.lanes import ClockRules
 from snowredis.core.layout import Layout
+from snowredis.core.presets import resolve_layout
 from snowredis.errors import LayoutError
 from snowredis.lease.open import Servers, open_pool
 from snowredis.runtime.aio import Connecting
@@ -123,7 +124,9 @@ def connect(
         ConfigError, LayoutError: a setting, or a combination, that cannot work. Redis is not asked yet.
         StoreUnavailable: the server of embedded:// does not start.
     """
-    store = open_pool(url, locals())
+    given = dict(locals())
+    used_clock = clock or _clock_of(url) or SYSTEM
+    _check_end(resolve_layout(layout), used_clock.time_ns() // 1_000_000)
     rules = ClockRules(
         policy=clock_policy,
         tolerance_ms=clock_tolerance_ms,
@@ -131,10 +134,8 @@ def connect(
         max_ahead_ms=max_ahead_ms,
         overflow=overflow,
     )
-    used_clock = clock or _clock_of(url) or SYSTEM
-    _check_end(store.config.layout, used_clock.time_ns() // 1_000_000)
     return Generator(
-        store,
+        open_pool(url, given),
         clock=used_clock,
         rules=rules,
         sequence_start=sequence_start,

@@ -289,6 +289,10 @@ SETTINGS: Mapping[str, Setting] = {
         Setting("clock", ANYTHING, None, "the system's", "for tests: a snowredis.testing.ManualClock"),
     )
 }
+# constants of a pool that are durations: stored in it as NAME_ms
+POOL_DURATIONS = tuple(
+    name for name, setting in SETTINGS.items() if setting.of_pool and setting.kind is SECONDS
+)
 # what a variable or a command line can say
 _IN_TEXT = {name: setting for name, setting in SETTINGS.items() if name != "clock"}
 

@@ -23,14 +23,12 @@ from snowredis.cli.output import (
     write,
 )
 from snowredis.cli.workers import pool_as_json
-from snowredis.settings import SETTINGS
+from snowredis.settings import POOL_DURATIONS, SETTINGS
 
 if TYPE_CHECKING:
     from snowredis.lease.inspect import PoolInfo
 
 Row = tuple[str, str | Line]
-# as options of connect(); in a pool's settings with _ms behind
-DURATIONS = ("ttl", "max_clock_lead", "redis_skew", "failover_slack")
 
 
 def show(args: argparse.Namespace) -> int:
@@ -52,7 +50,7 @@ def settings_rows(info: PoolInfo) -> list[Row]:
     name = name_of(info.layout)
     layout: Line = [(f"{name}  " if name else "", "strong"), (str(info.layout), "")]
     spans: list[Row] = [
-        (option.replace("_", " "), _seconds(stored.get(f"{option}_ms", ""))) for option in DURATIONS
+        (option.replace("_", " "), _seconds(stored.get(f"{option}_ms", ""))) for option in POOL_DURATIONS
     ]
     return [
         ("layout", layout),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import ConfigError
 from snowredis.lease.model import PoolConfig, Store
-from snowredis.settings import SETTINGS, MinReplicas, check_all
+from snowredis.settings import POOL_DURATIONS, SETTINGS, MinReplicas, check_all
 
 if TYPE_CHECKING:
     import redis
@@ -68,11 +68,7 @@ def open_pool(url: Servers, settings: Mapping[str, Any]) -> Store:
 def pool_config(settings: Mapping[str, Any]) -> PoolConfig:
     """Return the pool's constants of *settings*, those of connect() by name; failover_slack is 0 if it is missing."""
     used = {name: setting.default for name, setting in SETTINGS.items()} | dict(settings)
-    spans = {
-        f"{name}_ms": round(used[name] * 1000)
-        for name in ("ttl", "max_clock_lead", "redis_skew", "failover_slack")
-        if used[name] is not None
-    }
+    spans = {f"{name}_ms": round(used[name] * 1000) for name in POOL_DURATIONS if used[name] is not None}
     return PoolConfig(
         name=used["pool"],
         layout=resolve_layout(used["layout"]),

@@ -558,7 +558,7 @@ def test_rest_framework_carries_ids_and_keys_as_strings(project: Project) -> Non
         ("SNOWREDIS = {'url': 'redis://h', 'URL': 'redis://i'}", "SNOWREDIS has a name twice: url, URL"),
         ("SNOWREDIS = 'redis://h'", "SNOWREDIS is a str. Write a dict"),
         ("SNOWREDIS = None", "SNOWREDIS is a NoneType. Write a dict"),
-        ("SNOWREDIS = {1: 2}", "'1' is no setting"),
+        ("SNOWREDIS = {1: 2}", "unknown setting '1'"),
     ],
 )
 def test_names_that_there_are_not_stop_every_process_at_its_start(
