@@ -156,7 +156,7 @@ def aconnect(url: Servers = DEFAULT_URL, **settings: Unpack[Settings]) -> Connec
 
 def _clock_of(url: Any) -> Clock | None:
     """Return the clock that a pool in memory was made with."""
-    first = url[0] if isinstance(url, list | tuple) else url
+    first = next(iter(url), None) if isinstance(url, list | tuple) else url
     found: Clock | None = getattr(first, "clock", None)
     return found
 

@@ -16,7 +16,7 @@ import pytest
 import redis
 
 import snowredis
-from snowredis.cli import pool_show, workers
+from snowredis.cli import workers
 from snowredis.core.presets import resolve_layout
 
 Cli = Callable[..., Any]
@@ -312,11 +312,3 @@ def test_delete_asks_at_a_terminal(
     assert f"delete pool {pool_name}" in result.out
     assert result.code == (0 if deleted else 1)
     assert cli("pool", "show", pool_name).code == (5 if deleted else 0)
-
-
-def test_the_durations_are_those_of_the_library() -> None:
-    from snowredis.lease.model import PoolConfig
-
-    assert {f"{name}_ms" for name in pool_show.DURATIONS} == {
-        name for name in PoolConfig.__dataclass_fields__ if name.endswith("_ms")
-    }

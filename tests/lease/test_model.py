@@ -28,18 +28,14 @@ from snowredis.errors import (
     StoreRefused,
     StoreUnavailable,
 )
-from snowredis.lease.clients import (
-    SOCKET_TIMEOUT_S,
-    address,
-    connect_client,
-    redacted,
-    without_retries,
-)
+from snowredis.lease.clients import address, without_retries
 from snowredis.lease.inspect import parse_owner, settings_of
 from snowredis.lease.model import MAX_TTL_MS, PoolConfig, owner_text
+from snowredis.lease.prepared import SOCKET_TIMEOUT_S
 from snowredis.lease.redis_store import RedisStore, translated
 from snowredis.lease.replies import Created
 from snowredis.lease.scripts import Script, pool_keys
+from snowredis.lease.urls import client_of_url, redacted
 from tests.support.servers import RedisServer
 
 # --- the constants of a pool -----------------------------------------------------------------------
@@ -243,7 +239,7 @@ def test_a_url_is_shown_without_its_password(url: str, shown: str) -> None:
     ],
 )
 def test_an_address_says_where_and_no_password(url: str, where: str) -> None:
-    client = connect_client(url)
+    client = client_of_url(url)
     assert address(client) == where
     assert RedisStore(client, PoolConfig(name="orders")).where == where
 
@@ -268,7 +264,7 @@ def test_a_client_of_an_unknown_kind_is_named_by_its_class() -> None:
 )
 def test_a_url_that_cannot_be_used_is_refused_and_no_password_is_shown(url: str, message: str) -> None:
     with pytest.raises(ConfigError, match="Write redis://host:6379/0, rediss://") as caught:
-        connect_client(url)
+        client_of_url(url)
     assert message in str(caught.value)
     # not in a traceback either, but for the line that has it
     assert "sec" not in str(caught.value)
@@ -290,7 +286,7 @@ def assert_never_repeats_or_hangs(client: redis.Redis) -> None:
 
 @pytest.mark.parametrize("url", ["redis://host/3", "rediss://host", "unix:///run/redis.sock"])
 def test_a_client_made_from_a_url_never_repeats_a_command_and_gives_up_soon(url: str) -> None:
-    assert_never_repeats_or_hangs(connect_client(url))
+    assert_never_repeats_or_hangs(client_of_url(url))
 
 
 def test_a_clients_settings_are_kept_but_for_retries_and_time_outs() -> None:

@@ -50,7 +50,8 @@ NOT_IN_CORE = {"socket", "threading", "asyncio", "logging", "time", "redis"}
 EXEMPT = {("snowredis.core.layout", "time")}
 # every other module imports it where it is used: that takes 0.15 s
 IMPORTS_REDIS = tuple(
-    f"snowredis.lease.{name}" for name in ("redis_store", "clients", "cluster", "connections", "replicas")
+    f"snowredis.lease.{name}"
+    for name in ("redis_store", "clients", "cluster", "connections", "prepared", "replicas", "urls")
 )
 
 

@@ -13,7 +13,8 @@ import pytest
 import snowredis
 from snowredis.cli import build_parser
 from snowredis.connection import AllSettings, Settings
-from snowredis.settings import PREFIX, SETTINGS, Setting, check, from_environment
+from snowredis.lease.model import PoolConfig
+from snowredis.settings import POOL_DURATIONS, PREFIX, SETTINGS, Setting, check, from_environment
 from snowredis.web import PREFIX as SERVICE_PREFIX
 from snowredis.web.settings import SERVICE_SETTINGS
 
@@ -72,6 +73,12 @@ def test_a_duration_is_in_seconds_unless_its_name_ends_in_ms() -> None:
         in_ms, in_s = "milliseconds" in setting.kind.what, setting.kind.what.startswith("seconds")
         assert in_ms == setting.name.endswith("_ms")
         assert in_s == (setting.kind.parse is float)
+
+
+def test_the_pool_keeps_its_durations_in_milliseconds() -> None:
+    assert {f"{name}_ms" for name in POOL_DURATIONS} == {
+        name for name in PoolConfig.__dataclass_fields__ if name.endswith("_ms")
+    }
 
 
 def test_every_setting_but_the_clock_of_tests_has_a_variable() -> None:
