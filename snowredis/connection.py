@@ -8,7 +8,7 @@ from snowredis.core.lanes import ClockRules
 from snowredis.core.layout import Layout
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import LayoutError
-from snowredis.lease.open import Servers, open_pool
+from snowredis.lease.open import Servers, open_store_from_settings
 from snowredis.runtime.aio import Connecting
 from snowredis.runtime.clock import SYSTEM, Clock
 from snowredis.runtime.generator import Generator, log
@@ -135,7 +135,7 @@ def connect(
         overflow=overflow,
     )
     return Generator(
-        open_pool(url, given),
+        open_store_from_settings(url, given),
         clock=used_clock,
         rules=rules,
         sequence_start=sequence_start,

@@ -141,154 +141,65 @@ REPLICAS = Kind(
     lambda value: value == "all" or (_is_int(value) and 0 <= value <= MAX_REPLICAS),
 )
 
-SETTINGS: Mapping[str, Setting] = {
-    setting.name: setting
-    for setting in (
-        Setting(
-            "url",
-            URL,
-            DEFAULT_URL,
-            DEFAULT_URL,
+# a table of: name, kind, default, default as text, what it is
+# fmt: off
+SETTINGS: Mapping[str, Setting] = {setting.name: setting for setting in (
+    Setting("url", URL, DEFAULT_URL, DEFAULT_URL,
             "the Redis: `redis://`, `rediss://`, `unix://`, `embedded://` (a Redis of this machine, for development), "
             "`sentinel://h1:26379,h2:26379/MASTER/0`, `cluster://h1:7000,h2:7001`, a redis-py client of any of these, "
-            "or a pool of snowredis.testing; or a list of those, the same in every process: independent servers",
-        ),
-        Setting(
-            "pool",
-            POOL_NAME,
-            "default",
-            "default",
-            "the set of worker ids: whoever must not repeat each other's ids uses the same; letters, digits, _ . -",
-        ),
-        Setting(
-            "layout",
-            ANYTHING,
-            None,
-            "41/0/2/10/10",
+            "or a pool of snowredis.testing; or a list of those, the same in every process: independent servers"),
+    Setting("pool", POOL_NAME, "default", "default",
+            "the set of worker ids: whoever must not repeat each other's ids uses the same; letters, digits, _ . -"),
+    Setting("layout", ANYTHING, None, "41/0/2/10/10",
             "how the 63 bits are divided: a Layout, the name of a preset, or text such as `41/0/2/10/10`",
-            of_pool=True,
-        ),
-        Setting("datacenter", WHOLE, 0, "0", "value of the layout's datacenter bits", of_pool=True),
-        Setting(
-            "ttl",
-            SECONDS,
-            30.0,
-            "30 s",
+            of_pool=True),
+    Setting("datacenter", WHOLE, 0, "0",
+            "value of the layout's datacenter bits", of_pool=True),
+    Setting("ttl", SECONDS, 30.0, "30 s",
             "silence after which a worker counts as dead, and the length of a reservation; a heartbeat is sent every "
-            "ttl / 6",
-            of_pool=True,
-        ),
-        Setting(
-            "max_clock_lead",
-            SECONDS,
-            None,
-            "ttl / 12",
-            "how far a host's clock may run ahead of Redis' before its reservations get shorter",
-            of_pool=True,
-        ),
-        Setting(
-            "redis_skew",
-            SECONDS,
-            None,
-            "ttl / 12",
-            "how far the clocks of two Redis servers may differ",
-            of_pool=True,
-        ),
-        Setting(
-            "failover_slack",
-            SECONDS,
-            None,
-            "0 s; 15 s under Sentinel and Cluster",
-            "how long a deposed master may go on answering; set it for any other address that moves in a failover: "
-            "a DNS name, a Kubernetes Service, ElastiCache",
-            of_pool=True,
-        ),
-        Setting(
-            "durability",
-            one_of(DURABILITIES),
-            "detect",
-            "detect",
+            "ttl / 6", of_pool=True),
+    Setting("max_clock_lead", SECONDS, None, "ttl / 12",
+            "how far a host's clock may run ahead of Redis' before its reservations get shorter", of_pool=True),
+    Setting("redis_skew", SECONDS, None, "ttl / 12",
+            "how far the clocks of two Redis servers may differ", of_pool=True),
+    Setting("failover_slack", SECONDS, None, "0 s; 15 s under Sentinel and Cluster",
+            "how long a deposed master may go on answering; set it for any other address that moves in a failover: a "
+            "DNS name, a Kubernetes Service, ElastiCache", of_pool=True),
+    Setting("durability", one_of(DURABILITIES), "detect", "detect",
             "what is known of writes that Redis acknowledged: `detect`: a restart or failover may lose some, and can "
             "be noticed; `assured`: none is ever lost; `none`: some may be lost unnoticed, so every new worker waits",
-            of_pool=True,
-        ),
-        Setting(
-            "guard_rollbacks",
-            BOOL,
-            False,
-            "off",
+            of_pool=True),
+    Setting("guard_rollbacks", BOOL, False, "off",
             "also suspect a Redis in which no script ran for a ttl, as after a return to an older memory snapshot",
-            of_pool=True,
-        ),
-        Setting(
-            "min_replicas",
-            REPLICAS,
-            0,
-            "0",
+            of_pool=True),
+    Setting("min_replicas", REPLICAS, 0, "0",
             "how many replicas must have each claim and renewal before it counts, or `all`: every replica that was "
-            "ever seen connected, at least one",
-        ),
-        Setting(
-            "label", TEXT, "", "none", "name of this process, for people who look at the pool; 100 characters"
-        ),
-        Setting(
-            "clock_policy",
-            one_of(CLOCK_POLICIES),
-            "backup",
-            "backup",
+            "ever seen connected, at least one"),
+    Setting("label", TEXT, "", "none",
+            "name of this process, for people who look at the pool; 100 characters"),
+    Setting("clock_policy", one_of(CLOCK_POLICIES), "backup", "backup",
             "what to do when the clock goes back: `backup`: wait, else use another namespace, else another worker id; "
-            "`wait`; `raise`; or `ahead`: go on ahead of the clock",
-        ),
-        Setting(
-            "clock_tolerance_ms",
-            MS,
-            10,
-            "10",
-            "how far back the clock may go to be waited for under `backup`",
-        ),
-        Setting(
-            "max_wait_ms", MS, 5_000, "5000", "how far back the clock may go to be waited for under `wait`"
-        ),
-        Setting(
-            "overflow",
-            one_of(OVERFLOWS),
-            "wait",
-            "wait",
+            "`wait`; `raise`; or `ahead`: go on ahead of the clock"),
+    Setting("clock_tolerance_ms", MS, 10, "10",
+            "how far back the clock may go to be waited for under `backup`"),
+    Setting("max_wait_ms", MS, 5_000, "5000",
+            "how far back the clock may go to be waited for under `wait`"),
+    Setting("overflow", one_of(OVERFLOWS), "wait", "wait",
             "what to do when a tick's sequence is exhausted: `wait` for the next tick, or `ahead`: borrow ticks ahead "
-            "of the clock",
-        ),
-        Setting(
-            "max_ahead_ms",
-            MS,
-            1_000,
-            "1000",
-            "how far ids may run ahead of the clock, under clock_policy `ahead` and overflow `ahead`",
-        ),
-        Setting(
-            "sequence_start",
-            one_of(SEQUENCE_STARTS),
-            "zero",
-            "zero",
+            "of the clock"),
+    Setting("max_ahead_ms", MS, 1_000, "1000",
+            "how far ids may run ahead of the clock, under clock_policy `ahead` and overflow `ahead`"),
+    Setting("sequence_start", one_of(SEQUENCE_STARTS), "zero", "zero",
             "first sequence of a tick: `zero`, `random` or `continue`; the last two spread the ids of quiet services "
-            "over shards (`id % shards`)",
-        ),
-        Setting(
-            "sequence_start_bound",
-            WHOLE,
-            None,
-            "an eighth of the sequences",
-            "that first sequence stays below this number",
-        ),
-        Setting(
-            "claim_timeout",
-            TIMEOUT,
-            0.0,
-            "0 s",
-            "how long to ask a full pool again before `PoolExhausted` is raised",
-        ),
-        Setting("clock", ANYTHING, None, "the system's", "for tests: a snowredis.testing.ManualClock"),
-    )
-}
+            "over shards (`id % shards`)"),
+    Setting("sequence_start_bound", WHOLE, None, "an eighth of the sequences",
+            "that first sequence stays below this number"),
+    Setting("claim_timeout", TIMEOUT, 0.0, "0 s",
+            "how long to ask a full pool again before `PoolExhausted` is raised"),
+    Setting("clock", ANYTHING, None, "the system's",
+            "for tests: a snowredis.testing.ManualClock"),
+)}
+# fmt: on
 # constants of a pool that are durations: stored in it as NAME_ms
 POOL_DURATIONS = tuple(
     name for name, setting in SETTINGS.items() if setting.of_pool and setting.kind is SECONDS

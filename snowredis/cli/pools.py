@@ -113,11 +113,11 @@ def _add_delete(words: Commands[Parser]) -> None:
 
 
 def _create(args: argparse.Namespace) -> int:
-    from snowredis.lease.open import open_pool as open_store_of
+    from snowredis.lease.open import open_store_from_settings
     from snowredis.lease.replies import Created
 
     url, options = settings(args)
-    with contextlib.closing(open_store_of(url, options | {"min_replicas": 0})) as store:
+    with contextlib.closing(open_store_from_settings(url, options | {"min_replicas": 0})) as store:
         created = isinstance(store.create(time.time_ns() // 1_000_000), Created)
     with open_pool(url, options["pool"]) as pool:
         info = pool.info()

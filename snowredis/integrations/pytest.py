@@ -18,11 +18,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pytest
 
 if TYPE_CHECKING:
+    from snowredis.connection import Settings
     from snowredis.embedded import Server
     from snowredis.runtime.generator import Generator
     from snowredis.testing import ManualClock
@@ -49,11 +50,11 @@ class LivePool:
     _settings: dict[str, Any] = field(repr=False)
     _made: list[Generator] = field(default_factory=list, repr=False)
 
-    def connect(self, **options: Any) -> Generator:
+    def connect(self, **settings: Unpack[Settings]) -> Generator:
         """snowredis.connect() to this pool; closed when the test ends."""
         from snowredis.connection import connect
 
-        self._made.append(connect(self.url, **{"pool": self.name, **self._settings, **options}))
+        self._made.append(connect(self.url, **{"pool": self.name, **self._settings, **settings}))
         return self._made[-1]
 
 

@@ -49,7 +49,7 @@ class _Source:
     open: Callable[[PoolConfig], RedisStore | MemoryStore]
 
 
-def open_pool(url: Servers, settings: Mapping[str, Any]) -> Store:
+def open_store_from_settings(url: Servers, settings: Mapping[str, Any]) -> Store:
     """Open the store of the pool that *settings*, arguments of snowredis.connect(), describe.
 
     Raises:
