@@ -14,7 +14,7 @@ from snowredis.connection import AllSettings, connect
 from snowredis.errors import ConfigError, GeneratorClosed
 from snowredis.runtime.aio import in_thread
 from snowredis.runtime.generator import Generator
-from snowredis.settings import PREFIX, check_names, from_environment
+from snowredis.settings import check_names, from_environment
 
 
 class _Source:
@@ -79,11 +79,6 @@ def configure(**settings: Unpack[AllSettings]) -> None:
 def effective_settings() -> dict[str, Any]:
     """Return the arguments of connect() that the process' generator is made of. Raises ConfigError."""
     return from_environment(os.environ) | _sources[-1].configured
-
-
-def is_configured() -> bool:
-    """Tell whether somebody set anything for the process' generator, in code or in SNOWREDIS_* variables."""
-    return bool(_sources[-1].configured) or any(name.startswith(PREFIX) for name in os.environ)
 
 
 def process_generator() -> Generator:

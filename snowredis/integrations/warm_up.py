@@ -6,7 +6,7 @@ import logging
 import threading
 
 from snowredis.errors import SnowredisError
-from snowredis.process_generator import is_configured, process_generator
+from snowredis.process_generator import effective_settings, process_generator
 from snowredis.runtime.exit import EXIT
 from snowredis.runtime.generator import Generator
 
@@ -33,7 +33,7 @@ def warm_up(limit_s: float) -> None:
 def _claim() -> None:
     open_ones = [member for member in EXIT.members if isinstance(member, Generator) and not member.closed]
     try:
-        if not open_ones and is_configured():
+        if not open_ones and effective_settings():
             open_ones = [process_generator()]
         for generator in open_ones:
             generator.claim()

@@ -9,7 +9,7 @@ import pytest
 
 import snowredis
 from snowredis.errors import GeneratorClosed
-from snowredis.process_generator import is_configured, process_generator
+from snowredis.process_generator import effective_settings, process_generator
 from snowredis.testing import MemoryPool, memory_pool, use
 
 
@@ -97,8 +97,8 @@ def test_a_function_makes_a_generator_at_the_first_id_and_after_close(pool: Memo
 
 
 def test_what_is_configured_in_the_block_is_forgotten_with_it(pool: MemoryPool) -> None:
-    before = is_configured()
+    before = effective_settings()
     with use(pool.connect):
         snowredis.configure(url="redis://192.0.2.1:1", pool="orders")
         assert snowredis.next_id() > 0
-    assert is_configured() == before
+    assert effective_settings() == before
