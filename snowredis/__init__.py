@@ -35,21 +35,13 @@ from snowredis.errors import (
 
 if TYPE_CHECKING:
     from snowredis import embedded, testing
-    from snowredis.connection import (
-        aconnect,
-        anext_id,
-        anext_ids,
-        close,
-        configure,
-        connect,
-        next_id,
-        next_ids,
-    )
+    from snowredis.connection import aconnect, connect
     from snowredis.core.layout import Layout, Parts
     from snowredis.core.presets import layouts
     from snowredis.core.text import encode, parse
     from snowredis.lease.inspect import PoolInfo, WorkerInfo
     from snowredis.monitor.pool import WorkerPool
+    from snowredis.process_generator import anext_id, anext_ids, close, configure, next_id, next_ids
     from snowredis.runtime.fast_path import IMPLEMENTATION
     from snowredis.runtime.generator import Generator
     from snowredis.runtime.lease_manager import Lease
@@ -67,15 +59,15 @@ _HOMES = {
     "WorkerInfo": "snowredis.lease.inspect",
     "WorkerPool": "snowredis.monitor.pool",
     "aconnect": "snowredis.connection",
-    "anext_id": "snowredis.connection",
-    "anext_ids": "snowredis.connection",
-    "close": "snowredis.connection",
-    "configure": "snowredis.connection",
+    "anext_id": "snowredis.process_generator",
+    "anext_ids": "snowredis.process_generator",
+    "close": "snowredis.process_generator",
+    "configure": "snowredis.process_generator",
     "connect": "snowredis.connection",
     "encode": "snowredis.core.text",
     "layouts": "snowredis.core.presets",
-    "next_id": "snowredis.connection",
-    "next_ids": "snowredis.connection",
+    "next_id": "snowredis.process_generator",
+    "next_ids": "snowredis.process_generator",
     "parse": "snowredis.core.text",
 }
 _MODULES = ("embedded", "testing")

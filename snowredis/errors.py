@@ -47,6 +47,14 @@ __all__ = [
 ]
 
 
+def shown(value: object) -> str:
+    """Return the repr of *value* for an error message, shortened; for a huge int its size."""
+    if isinstance(value, int) and value.bit_length() > 128:
+        return f"<{value.bit_length()}-bit int>"
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
 class SnowredisError(Exception):
     """Base class of all snowredis errors."""
 

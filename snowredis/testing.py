@@ -1,20 +1,26 @@
-"""For tests, yours too: a clock that stands still until told, and a pool without a Redis.
+"""For your own tests: a clock that moves only when told, a pool without a Redis, and ids made with it.
 
 clock = ManualClock()
 ids = snowredis.connect(memory_pool(clock=clock))
 clock.step(-5_000)      # the wall clock goes back; ids go on, from another namespace
+with use(ids):
+    snowredis.next_id()     # of ids
 """
 
 from __future__ import annotations
 
 import time
+from typing import Unpack
 
-from snowredis.core.layout import Layout
+from snowredis.connection import Settings, connect
 from snowredis.errors import LayoutMismatch
 from snowredis.lease.memory_store import MemoryStore
 from snowredis.lease.model import PoolConfig
+from snowredis.process_generator import use
 from snowredis.runtime.clock import Clock
 from snowredis.runtime.generator import Generator
+
+__all__ = ["ManualClock", "MemoryPool", "memory_pool", "use"]
 
 # 2026-01-01T00:00:00Z
 DEFAULT_START_MS = 1767225600000
@@ -80,13 +86,10 @@ class MemoryPool:
             raise LayoutMismatch(config.name, store.config.signature, config.signature)
         return store
 
-    def connect(
-        self, *, pool: str = "test", layout: Layout | str | None = None, **options: object
-    ) -> Generator:
-        """snowredis.connect() to this pool."""
-        from snowredis.connection import connect
-
-        return connect(self, pool=pool, layout=layout, **options)  # type: ignore[arg-type]
+    def connect(self, **settings: Unpack[Settings]) -> Generator:
+        """Return snowredis.connect() to this pool; it is called "test" if no name is given."""
+        settings.setdefault("pool", "test")
+        return connect(self, **settings)
 
 
 def memory_pool(*, clock: Clock | None = None, new: bool = True) -> MemoryPool:

@@ -116,7 +116,7 @@ def _cases(server: Server, sizes: tuple[int, ...]) -> list[Case]:
         layout = Layout(
             timestamp_bits=39, backup_bits=NAMESPACE_BITS, worker_bits=bits, sequence_bits=22 - bits
         )
-        return RedisStore.from_url(server.url, PoolConfig(name=name, layout=layout))
+        return RedisStore(server.url, PoolConfig(name=name, layout=layout))
 
     cases = []
     for bits in sizes:

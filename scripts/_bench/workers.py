@@ -105,7 +105,7 @@ def measure(*, quick: bool) -> dict[str, Any]:
 def _unit_costs(server: Server, sizes: Sequence[int], rounds: int) -> list[dict[str, Any]]:
     """Of a claim and of a heartbeat, one after the other on one connection, in turns over *sizes*."""
     stores = {
-        size: RedisStore.from_url(server.url, config_for(f"living-{size}", size, LONG_TTL_MS))
+        size: RedisStore(server.url, config_for(f"living-{size}", size, LONG_TTL_MS))
         for size in sizes
     }
     living: dict[int, list[Holder]] = {}
@@ -251,7 +251,7 @@ def _real_generators(server: Server, count: int, seconds: float) -> dict[str, An
     """*count* generators with their heartbeat threads, in this process; what they cost it, and the server."""
     _allow_files(count + 200)
     config = config_for("real", count)
-    RedisStore.from_url(server.url, config).create(now_ms())
+    RedisStore(server.url, config).create(now_ms())
     ids = [snowredis.connect(server.url, pool="real", layout=config.layout) for _ in range(count)]
     began_s = time.perf_counter()
     for each in ids:

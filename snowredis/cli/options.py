@@ -14,28 +14,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from snowredis.cli.exit_codes import CommandError, ExitCode
 from snowredis.cli.output import MAX_FOREIGN, printable
-from snowredis.errors import PoolNotFound
+from snowredis.errors import ConfigError, PoolNotFound
+from snowredis.settings import BOOL, DEFAULT_URL, SECONDS, SETTINGS, Setting, from_environment, split_urls
 
 if TYPE_CHECKING:
     from snowredis.monitor.pool import WorkerPool
 
-# as core.text.FORMS, which is not imported for --help; a test compares them
-FORMS = ("decimal", "base62", "base58", "base36", "base32", "hex", "friendly")
-# as lease.model.DURABILITIES, in the same way
-DURABILITIES = ("detect", "assured", "none")
-# of connect() and of PoolConfig: named the same here
-SETTINGS = (
-    "pool",
-    "layout",
-    "datacenter",
-    "ttl",
-    "max_clock_lead",
-    "redis_skew",
-    "failover_slack",
-    "durability",
-    "guard_rollbacks",
-    "label",
-)
 # names of pools in an error message
 _MAX_NAMED = 12
 
@@ -94,39 +78,40 @@ def add_redis(parser: Parser, *, pool: bool = True) -> None:
     """Add --url, and --pool."""
     parser.add_argument(
         "--url",
-        help="redis://, rediss://, unix://, embedded://, sentinel:// or cluster://, or several with blanks in between "
-        "(default: SNOWREDIS_URL, else redis://localhost:6379/0)",
+        help="redis://, rediss://, unix://, embedded://, sentinel:// or cluster://, or several, separated by spaces "
+        f"(default: {SETTINGS['url'].variable}, else {DEFAULT_URL})",
     )
     if pool:
-        parser.add_argument("--pool", metavar="NAME", help="default: SNOWREDIS_POOL, else 'default'")
+        named = SETTINGS["pool"]
+        parser.add_argument(
+            "--pool", metavar="NAME", help=f"default: {named.variable}, else '{named.default_text}'"
+        )
 
 
-def add_pool_settings(parser: Parser, *, all_of_them: bool) -> None:
-    """Add what a pool is made with; --layout and --ttl at least."""
-    parser.add_argument("--layout", metavar="L", help="name or spec, see: snowredis layout")
-    parser.add_argument("--ttl", type=seconds, metavar="S", help="seconds a lease lasts (default: 30)")
-    if all_of_them:
-        for option, text in (
-            ("--max-clock-lead", "seconds a host's clock may be ahead of Redis' (default: ttl / 12)"),
-            ("--redis-skew", "seconds two Redis servers' clocks may differ (default: ttl / 12)"),
-            ("--failover-slack", "default: 15 under Sentinel or Cluster, else 0"),
-        ):
-            parser.add_argument(option, type=seconds, metavar="S", help=text)
-        parser.add_argument(
-            "--datacenter", type=natural, metavar="N", help="the layout's datacenter (default: 0)"
-        )
-        parser.add_argument(
-            "--durability",
-            choices=DURABILITIES,
-            help="whether this Redis loses acknowledged writes: detect: perhaps, in restarts and failovers that it "
-            "shows (the default); assured: never; none: perhaps, and nothing shows it",
-        )
-        parser.add_argument(
-            "--guard-rollbacks",
-            action="store_const",
-            const=True,
-            help="let new workers wait after every silence of a ttl: the memory of this Redis may be rolled back",
-        )
+def add_pool_settings(parser: Parser, *names: str) -> None:
+    """Add the settings that a pool is made with, all or those named."""
+    for name in names or [name for name, setting in SETTINGS.items() if setting.of_pool]:
+        _add_setting(parser, SETTINGS[name])
+
+
+def _add_setting(parser: Parser, setting: Setting) -> None:
+    option, text = f"--{setting.name.replace('_', '-')}", f"{setting.help} (default: {setting.default_text})"
+    text = text.replace("%", "%%").replace("`", "")
+    if setting.kind is BOOL:
+        parser.add_argument(option, action="store_const", const=True, help=text)
+        return
+
+    def read(text: str) -> Any:
+        try:
+            return setting.read(text, "it")
+        except ConfigError as error:
+            raise argparse.ArgumentTypeError(printable(str(error), 200)) from None
+
+    if setting.kind.choices:
+        parser.add_argument(option, choices=setting.kind.choices, help=text)
+        return
+    metavar = "S" if setting.kind is SECONDS else setting.name.upper()
+    parser.add_argument(option, type=read, metavar=metavar, help=text)
 
 
 def natural(text: str) -> int:
@@ -156,14 +141,11 @@ def seconds(text: str) -> float:
 
 
 def settings(args: argparse.Namespace) -> tuple[str | list[str], dict[str, Any]]:
-    """The URL and the options of connect(): from the command line, else from SNOWREDIS_* variables."""
-    from snowredis.connection import settings_from, split_urls
-
-    url, options = settings_from(os.environ)
-    if args.url is not None:
-        url = split_urls(args.url)
-    given = {name: getattr(args, name, None) for name in SETTINGS}
-    return url, options | {name: value for name, value in given.items() if value is not None}
+    """Return the URL and the options of connect(): from the command line, else from SNOWREDIS_* variables."""
+    found = from_environment(os.environ)
+    found |= {name: value for name, value in vars(args).items() if name in SETTINGS and value is not None}
+    url = found.pop("url", DEFAULT_URL)
+    return split_urls(url) if isinstance(url, str) else url, found
 
 
 def layout_text(args: argparse.Namespace) -> str | None:

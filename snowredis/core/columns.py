@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
-from snowredis.core.layout import shown
-from snowredis.errors import InvalidId
-
-if TYPE_CHECKING:
-    from snowredis.core.layout import Layout
+from snowredis.errors import InvalidId, shown
 
 
 class Columns(NamedTuple):
@@ -29,20 +25,28 @@ class Columns(NamedTuple):
     tick: Any
 
 
-def decode_many(layout: Layout, ids: Any) -> Columns:
-    """See Layout.decode_many()."""
+def decode_many(
+    ids: Any, parts: Sequence[tuple[int, int]], *, epoch_ms: int, tick_ms: int, layout: str
+) -> Columns:
+    """See Layout.decode_many().
+
+    Args:
+        parts: shift and bits of timestamp, datacenter, backup, worker and sequence.
+        layout: its text, for error messages.
+    """
     flat: Any = _as_int64(ids)
+    total_bits = sum(bits for _, bits in parts)
     numpy = _numpy()
     if numpy is not None:
         flat = numpy.asarray(flat)
-        wrong = (flat < 0) | (flat >> layout.total_bits != 0)
+        wrong = (flat < 0) | (flat >> total_bits != 0)
         at = int(wrong.argmax()) if wrong.any() else -1
     else:
-        wrong_at = (at for at, an_id in enumerate(flat) if an_id < 0 or an_id >> layout.total_bits)
+        wrong_at = (at for at, an_id in enumerate(flat) if an_id < 0 or an_id >> total_bits)
         at = next(wrong_at, -1)
     if at >= 0:
         raise InvalidId(
-            f"{flat[at]} at index {at} is not a valid id of the layout {layout}, which has {layout.total_bits} bits. "
+            f"{flat[at]} at index {at} is not a valid id of the layout {layout}, which has {total_bits} bits. "
             "Nothing was decoded; use the layout that the ids were made with."
         )
 
@@ -50,15 +54,9 @@ def decode_many(layout: Layout, ids: Any) -> Columns:
         mask = (1 << bits) - 1
         return (flat >> shift & mask) if numpy else array("q", [an_id >> shift & mask for an_id in flat])
 
-    ticks = part(layout.timestamp_shift, layout.timestamp_bits)
-    return Columns(
-        layout.epoch_ms + ticks * layout.tick_ms if numpy else array("q", map(layout.ms_at, ticks)),
-        part(layout.datacenter_shift, layout.datacenter_bits),
-        part(layout.backup_shift, layout.backup_bits),
-        part(layout.worker_shift, layout.worker_bits),
-        part(layout.sequence_shift, layout.sequence_bits),
-        ticks,
-    )
+    ticks, datacenter, backup, worker, sequence = (part(shift, bits) for shift, bits in parts)
+    times = epoch_ms + ticks * tick_ms if numpy else array("q", [epoch_ms + tick * tick_ms for tick in ticks])
+    return Columns(times, datacenter, backup, worker, sequence, ticks)
 
 
 def _numpy() -> Any:

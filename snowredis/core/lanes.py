@@ -12,10 +12,7 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from snowredis.errors import ConfigError
-
-CLOCK_POLICIES = ("backup", "wait", "raise", "ahead")
-OVERFLOWS = ("wait", "ahead")
+from snowredis.settings import ClockPolicy, Overflow, check
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,25 +29,21 @@ class ClockRules:
         overflow: "wait" for the next tick, or "ahead": borrow ticks ahead of the clock.
     """
 
-    policy: str = "backup"
+    policy: ClockPolicy = "backup"
     tolerance_ms: int = 10
     max_wait_ms: int = 5_000
     max_ahead_ms: int = 1_000
-    overflow: str = "wait"
+    overflow: Overflow = "wait"
 
     def __post_init__(self) -> None:
-        if self.policy not in CLOCK_POLICIES:
-            raise ConfigError(
-                f"clock_policy={self.policy!r} is unknown; choose one of {', '.join(CLOCK_POLICIES)}"
-            )
-        if self.overflow not in OVERFLOWS:
-            raise ConfigError(f"overflow={self.overflow!r} is unknown; choose one of {', '.join(OVERFLOWS)}")
-        for option in ("tolerance_ms", "max_wait_ms", "max_ahead_ms"):
-            value = getattr(self, option)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                raise ConfigError(
-                    f"{option} must be a whole number of milliseconds, 0 or more, not {value!r}"
-                )
+        for setting, value in (
+            ("clock_policy", self.policy),
+            ("clock_tolerance_ms", self.tolerance_ms),
+            ("max_wait_ms", self.max_wait_ms),
+            ("max_ahead_ms", self.max_ahead_ms),
+            ("overflow", self.overflow),
+        ):
+            check(setting, value)
 
 
 class Lanes(NamedTuple):

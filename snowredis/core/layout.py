@@ -12,12 +12,12 @@ from datetime import UTC, datetime, timedelta
 from time import time_ns
 from typing import TYPE_CHECKING, Any
 
-from snowredis.errors import InvalidId, LayoutError
+from snowredis.errors import InvalidId, LayoutError, shown
 
 if TYPE_CHECKING:
     from snowredis.core.columns import Columns
 
-__all__ = ["MAX_ID", "Layout", "Parts", "check_id", "shown", "utc_from_ms", "utc_text"]
+__all__ = ["MAX_ID", "Layout", "Parts", "check_id", "utc_from_ms", "utc_text"]
 
 # ids stay positive in a signed 64-bit column, so the top bit is never used
 ID_BITS = 63
@@ -49,14 +49,6 @@ _RANGES = (
     ("worker_bits", 0, MAX_WORKER_BITS, "a pool has at most 4,194,304 worker ids"),
     ("sequence_bits", 0, ID_BITS, "a field cannot have fewer than 0 bits"),
 )
-
-
-def shown(value: object) -> str:
-    """Return the repr of *value* for an error message, shortened; for a huge int its size."""
-    if isinstance(value, int) and value.bit_length() > 128:
-        return f"<{value.bit_length()}-bit int>"
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def utc_from_ms(time_ms: int) -> datetime:
@@ -333,7 +325,12 @@ class Layout:
         """
         from snowredis.core.columns import decode_many
 
-        return decode_many(self, ids)
+        parts = [
+            (getattr(self, width.replace("bits", "shift")), bits)
+            for width in _WIDTHS
+            for bits in [getattr(self, width)]
+        ]
+        return decode_many(ids, parts, epoch_ms=self.epoch_ms, tick_ms=self.tick_ms, layout=str(self))
 
     def id_range(self, start: datetime | int, end: datetime | int) -> tuple[int, int]:
         """Return (low, high) for ``WHERE id >= low AND id < high``: the ids of a period of time.

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TypedDict
 
-from snowredis.core.layout import Layout, shown
-from snowredis.errors import ConfigError
+from snowredis.core.layout import Layout
+from snowredis.errors import ConfigError, shown
 
 __all__ = ["layout_spec", "layouts", "preset_source", "resolve_layout"]
 

@@ -15,13 +15,12 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import NoReturn
 
-from snowredis.core.layout import MAX_ID, Layout, check_id, shown
+from snowredis.core.layout import MAX_ID, Layout, check_id
 from snowredis.core.presets import resolve_layout
-from snowredis.errors import ConfigError, InvalidId
+from snowredis.errors import ConfigError, InvalidId, shown
+from snowredis.settings import FORMS
 
 __all__ = ["FORMS", "encode", "parse", "parse_any"]
-
-FORMS = ("decimal", "base62", "base58", "base36", "base32", "hex", "friendly")
 
 # the order in which parse_any() ranks forms that are otherwise equally likely
 _LIKELY_FIRST = ("decimal", "hex", "friendly", "base62", "base58", "base32", "base36")

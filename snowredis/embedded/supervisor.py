@@ -88,7 +88,7 @@ class _Fake:
         from fakeredis import TcpFakeServer
         from fakeredis._clients._tcp_server import TCPFakeRequestHandler
 
-        from snowredis.lease.fake import install_info
+        from snowredis.embedded.fake_info import install_info
 
         install_info()
         # else each MULTI takes 44 ms

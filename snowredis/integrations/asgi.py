@@ -14,10 +14,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import Any
+from typing import Any, Unpack
 
-from snowredis import connection
+from snowredis import process_generator
+from snowredis.connection import Settings, aconnect
 from snowredis.errors import ConfigError, SnowredisError
+from snowredis.lease.open import Servers
 from snowredis.runtime.aio import in_thread
 from snowredis.runtime.generator import Generator
 
@@ -29,18 +31,18 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Lifespan = Callable[[Any], AbstractAsyncContextManager[Mapping[str, Any] | None]]
 
 
-def lifespan(*url: Any, within: Lifespan | None = None, **options: Any) -> Lifespan:
+def lifespan(*url: Servers, within: Lifespan | None = None, **settings: Unpack[Settings]) -> Lifespan:
     """For Starlette's and FastAPI's ``lifespan=``; the generator is ``request.state.ids``.
 
     Args:
-        url, options: as snowredis.connect(); none for the generator of the process.
+        url, settings: as snowredis.connect(); none for the generator of the process.
         within: a lifespan of your own, which begins after and ends before; its state is kept.
     """
 
     @asynccontextmanager
     async def around(app: Any) -> AsyncIterator[Mapping[str, Any]]:
         async with AsyncExitStack() as stack:
-            state: dict[str, Any] = {"ids": await stack.enter_async_context(opened(*url, **options))}
+            state: dict[str, Any] = {"ids": await stack.enter_async_context(opened(*url, **settings))}
             if within is not None:
                 mine: Mapping[str, Any] | None = await stack.enter_async_context(within(app))
                 state |= mine or {}
@@ -52,9 +54,9 @@ def lifespan(*url: Any, within: Lifespan | None = None, **options: Any) -> Lifes
 class SnowredisMiddleware:
     """The same around any ASGI application, also one without a lifespan; the generator is ``scope["state"]["ids"]``."""
 
-    def __init__(self, app: App, *url: Any, **options: Any) -> None:
+    def __init__(self, app: App, *url: Servers, **settings: Unpack[Settings]) -> None:
         self._app = app
-        self._opened: Callable[[], AbstractAsyncContextManager[Generator]] = lambda: opened(*url, **options)
+        self._opened: Callable[[], AbstractAsyncContextManager[Generator]] = lambda: opened(*url, **settings)
         self._state: dict[str, Any] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -103,15 +105,15 @@ class SnowredisMiddleware:
 
 
 @asynccontextmanager
-async def opened(*url: Any, **options: Any) -> AsyncIterator[Generator]:
+async def opened(*url: Servers, **settings: Unpack[Settings]) -> AsyncIterator[Generator]:
     """A generator of these settings, or the process' own, that has claimed its worker id."""
-    if url or options:
-        async with connection.aconnect(*url, **options) as ids:
+    if url or settings:
+        async with aconnect(*url, **settings) as ids:
             yield ids
         return
-    ids = await in_thread(connection.default)
+    ids = await in_thread(process_generator.process_generator)
     await ids.aclaim()
     try:
         yield ids
     finally:
-        await in_thread(connection.close)
+        await in_thread(process_generator.close)

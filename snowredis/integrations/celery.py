@@ -11,16 +11,17 @@ nothing back: its worker id is free again one ttl later.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from celery import signals
 
-from snowredis import connection
+from snowredis.connection import AllSettings
+from snowredis.process_generator import configure, next_id
 from snowredis.runtime.exit import EXIT
 from snowredis.runtime.process import THIS
 
 
-def setup(app: Any, *, task_ids: bool = False, **settings: Any) -> None:
+def setup(app: Any, *, task_ids: bool = False, **settings: Unpack[AllSettings]) -> None:
     """Say what tasks and those who send them make ids with. Call it where the app is made; connects to nothing.
 
     Args:
@@ -34,7 +35,7 @@ def setup(app: Any, *, task_ids: bool = False, **settings: Any) -> None:
         ConfigError: as snowredis.configure().
     """
     if settings:
-        connection.configure(**settings)
+        configure(**settings)
     if not task_ids:
         return
 
@@ -48,7 +49,7 @@ def setup(app: Any, *, task_ids: bool = False, **settings: Any) -> None:
         *more: Any,
         **options: Any,
     ) -> Any:
-        task_id = task_id or str(connection.next_id())
+        task_id = task_id or str(next_id())
         # looked up now: tracers replace the method of the class, some of them after this
         return type(app).send_task(app, name, args, kwargs, countdown, eta, task_id, *more, **options)
 

@@ -27,7 +27,7 @@ import time
 from collections.abc import Callable, MutableMapping
 from typing import Any
 
-from snowredis import connection
+from snowredis.integrations.warm_up import warm_up
 from snowredis.reclaim import reclaimer
 from snowredis.reclaim.crash_record import CrashRecords
 from snowredis.runtime.exit import EXIT
@@ -81,7 +81,7 @@ def post_worker_init(worker: Any) -> None:
         # made before gevent patched threading, as by --preload: its locks let every greenlet in
         if isinstance(generator, Generator) and type(generator._lock) is not lock and not generator.lease:
             generator.after_fork()
-    connection.warm_up(CLAIM_TIMEOUT_S)
+    warm_up(CLAIM_TIMEOUT_S)
 
 
 @_quietly

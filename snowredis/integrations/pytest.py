@@ -18,11 +18,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pytest
 
 if TYPE_CHECKING:
+    from snowredis.connection import Settings
     from snowredis.embedded import Server
     from snowredis.runtime.generator import Generator
     from snowredis.testing import ManualClock
@@ -49,11 +50,11 @@ class LivePool:
     _settings: dict[str, Any] = field(repr=False)
     _made: list[Generator] = field(default_factory=list, repr=False)
 
-    def connect(self, **options: Any) -> Generator:
+    def connect(self, **settings: Unpack[Settings]) -> Generator:
         """snowredis.connect() to this pool; closed when the test ends."""
         from snowredis.connection import connect
 
-        self._made.append(connect(self.url, **{"pool": self.name, **self._settings, **options}))
+        self._made.append(connect(self.url, **{"pool": self.name, **self._settings, **settings}))
         return self._made[-1]
 
 
@@ -71,28 +72,17 @@ def snowredis_ids(snowredis_settings: dict[str, Any]) -> Iterator[FixedIds]:
     snowredis.testing.ManualClock), so the ids are the same in every run. After snowredis.close() another one of the
     same pool takes its place. A generator that the program made with snowredis.connect() is what it was.
     """
-    from snowredis import connection
-    from snowredis.testing import ManualClock, memory_pool
+    from snowredis.connection import connect
+    from snowredis.testing import ManualClock, memory_pool, use
 
     clock = ManualClock()
-    # what needs replicas or dice is left out
+    # what needs replicas or chance is left out
     settings = {**_settings(), "min_replicas": 0, "sequence_start": "zero", **snowredis_settings}
     settings |= {"url": memory_pool(clock=clock), "clock": clock}
-    ids: Any = connection.connect(**settings)
+    ids: Any = connect(**settings)
     ids.__class__ = type("FixedIds", (type(ids),), {"__slots__": (), "clock": clock})
-
-    def default() -> Generator:
-        # not before the first use, so that the test may call configure(), as a program does when it starts
-        if "generator" not in connection._default:
-            connection._default["generator"] = connection.connect(**settings) if ids.closed else ids
-        return connection._default["generator"]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(connection, "default", default)
-        patch.setattr(connection, "_default", {})
-        patch.setattr(connection, "_configured", dict(connection._configured))
+    with use(lambda: connect(**settings) if ids.closed else ids):
         yield ids
-        connection.close()
     ids.close()
 
 
@@ -134,9 +124,8 @@ def _snowredis_server() -> Iterator[Server]:
 
 def _settings() -> dict[str, Any]:
     """What the program says of its ids, but for where they come from."""
-    import os
+    from snowredis.process_generator import effective_settings
 
-    from snowredis import connection
-
-    settings = connection.settings_from(os.environ)[1] | connection._configured
-    return {name: value for name, value in settings.items() if name not in ("url", "pool", "clock")}
+    return {
+        name: value for name, value in effective_settings().items() if name not in ("url", "pool", "clock")
+    }

@@ -18,7 +18,7 @@ from sqlalchemy.exc import ArgumentError, InvalidRequestError
 from sqlalchemy.sql import operators
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
-from snowredis import connection
+from snowredis import process_generator
 from snowredis.core.layout import check_id
 from snowredis.runtime.generator import Generator
 
@@ -74,7 +74,7 @@ class SnowflakeId(TypeDecorator[int]):
         return an_id
 
     def _batches(self, context: Any, count: int) -> Iterator[list[int]]:
-        ids: Any = connection if self._generator is None else self._generator
+        ids: Any = process_generator if self._generator is None else self._generator
         while count > 0:
             size = min(count, MAX_BATCH)
             count -= size

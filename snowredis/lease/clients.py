@@ -1,166 +1,65 @@
 """redis-py clients for our own use: from URLs, and from clients that the application made.
 
-Every client made here answers or fails within about two seconds, and never repeats a command by
-itself. Nothing connects before the first command, to a Cluster neither. What the first command
-needs is imported here, so that no fork finds another thread in the middle of an import.
+Every client made here replies or fails within about two seconds, and never repeats a command by
+itself. Nothing connects before the first command. What the first command needs is imported here, so that no
+fork finds another thread in the middle of an import.
 """
 
 from __future__ import annotations
 
 # the first look-up of a host name imports it
 import encodings.idna  # noqa: F401
-import re
 import threading
-from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import redis
-from redis import cluster, connection, sentinel
-from redis.backoff import NoBackoff
+from redis import sentinel
 from redis.cluster import RedisCluster
-from redis.retry import Retry
 from redis.sentinel import SentinelConnectionPool
 
-from snowredis.errors import ConfigError
 from snowredis.lease.cluster import ClusterClient
-from snowredis.lease.connections import limited
+from snowredis.lease.prepared import SENTINEL_TIMEOUT_S, SOCKET_TIMEOUT_S, cluster_client, limits, prepared
+from snowredis.lease.urls import REDIS_PORT, SENTINEL_PORT, client_of_url
 
 # redis-py gives these no types
 _Sentinel: Any = sentinel.Sentinel
 _SentinelPool: Any = sentinel.SentinelConnectionPool
-_ClusterNode: Any = cluster.ClusterNode
-_parse_url: Any = connection.parse_url
 
-# a script takes microseconds and a round trip under a millisecond: a second says that something is wrong
-SOCKET_TIMEOUT_S = 1.0
-# there are several Sentinels, asked one after the other, and then comes the master
-SENTINEL_TIMEOUT_S = 0.5
 # a deposed master may go on answering for about so long; see failover_slack of connect()
 FAILOVER_SLACK_MS = 15_000
-SENTINEL_PORT, REDIS_PORT = 26379, 6379
 # clients that this process inherited in a fork
 _of_parents: list[Any] = []
 
 
-def connect_client(url: str) -> Any:
-    """A client for *url*: redis.Redis, or a ClusterClient. Raises ConfigError; does not connect."""
-    scheme = url.partition(":")[0]
-    make = {"sentinel": _from_sentinel_url, "cluster": _from_cluster_url}.get(scheme, _from_redis_url)
-    try:
-        return make(url)
-    except (ValueError, TypeError) as error:
-        # what "/" or "#" cuts off a password stands in the error's text: neither that nor the error is shown
-        reason = str(error) if redacted(url) == url else "it cannot be read"
-        raise ConfigError(
-            f"{redacted(url)!r} is no Redis URL: {reason}. Write redis://host:6379/0, rediss://…, "
-            "unix:///path/to.sock, embedded://, sentinel://host:26379,host:26379/MASTER/0 or "
-            "cluster://host:7000,host:7001, and special characters of a password as %2F, %23, %40."
-        ) from None
+@dataclass(frozen=True, slots=True)
+class OwnClient:
+    """A redis-py client that is used by nobody else.
 
-
-def _from_redis_url(url: str) -> redis.Redis:
-    return _prepared(redis.Redis.from_url(url, **_limits()))
-
-
-def _from_sentinel_url(url: str) -> redis.Redis:
-    hosts, path, options = _split(url, SENTINEL_PORT)
-    master, _, db = path.strip("/").partition("/")
-    if not master or not re.fullmatch(r"\d*", db, re.ASCII):
-        raise ValueError("the master's name has to come after the Sentinels, then perhaps a database number")
-    tls = options.pop("ssl", False)
-    to_sentinels: dict[str, Any] = _limits(SENTINEL_TIMEOUT_S) | ({"ssl": True} if tls else {})
-    for name in ("username", "password"):
-        if f"sentinel_{name}" in options:
-            to_sentinels[name] = options.pop(f"sentinel_{name}")
-    others = int(options.pop("min_other_sentinels", 0))
-    sentinels = _Sentinel(hosts, min_other_sentinels=others, sentinel_kwargs=to_sentinels)
-    settings = _limits() | options | {"db": int(db or options.get("db", 0))}
-    client: redis.Redis = sentinels.master_for(unquote(master), **settings, **({"ssl": True} if tls else {}))
-    for one in sentinels.sentinels:
-        _prepared(one)
-    return _prepared(client)
-
-
-def _from_cluster_url(url: str) -> ClusterClient:
-    hosts, path, options = _split(url, REDIS_PORT)
-    if path.strip("/") not in ("", "0") or options.pop("db", 0):
-        raise ValueError("a Cluster has no databases but 0")
-    settings = _limits() | options
-    if not settings.get("ssl"):
-        settings.pop("ssl", None)
-    return _cluster_client(hosts, settings)
-
-
-def _split(url: str, default_port: int) -> tuple[list[tuple[str, int]], str, dict[str, Any]]:
-    """Hosts with ports; the path; credentials and options as redis-py reads them."""
-    match = re.fullmatch(r"\w+://(?:([^/?#]*)@)?([^/?#@]+)(/[^?#]*)?(?:\?([^#]*))?", url)
-    if match is None:
-        raise ValueError("hosts, separated by commas, have to come after ://")
-    credentials, hosts, path, query = match.groups(default="")
-    options: dict[str, Any] = dict(_parse_url(f"redis://{credentials}@host/?{query}"))
-    del options["host"]
-    if "ssl" in options:
-        options["ssl"] = str(options["ssl"]).lower() in ("1", "true", "yes")
-    found = []
-    for host in hosts.split(","):
-        parts = urlsplit(f"//{host}")
-        if not parts.hostname:
-            raise ValueError(f"{host!r} is no host")
-        found.append((parts.hostname, parts.port or default_port))
-    return found, path, options
-
-
-def _limits(seconds: float = SOCKET_TIMEOUT_S) -> dict[str, Any]:
-    return {
-        "socket_timeout": seconds,
-        "socket_connect_timeout": seconds,
-        "retry": Retry(NoBackoff(), 0),
-    }
-
-
-def _prepared(client: redis.Redis) -> redis.Redis:
-    """Make *client* keep to time limits, and do now what would read a file at its first command. Does not connect.
-
-    Raises TypeError for an option that there is not, which would show only at the first command.
+    Attributes:
+        where: the address, without password, for messages.
+        owned: False: the application's client, of a class that is not known here; it is used as it is and not closed.
+        urls: the URL with which another process reaches the same server; none if it was made of a client.
+        failover_slack_ms: how long a deposed master may go on answering there.
     """
-    pool = client.connection_pool
-    pool.connection_class = limited(pool.connection_class)
-    connection = pool.connection_class(**pool.connection_kwargs)
-    # since redis-py 7.2: the version that it tells the server is read from its metadata for each connection
-    if hasattr(connection, "driver_info"):
-        pool.connection_kwargs.setdefault("driver_info", connection.driver_info)
-    return client
+
+    client: Any
+    where: str
+    owned: bool
+    urls: tuple[str, ...]
+    failover_slack_ms: int
 
 
-def _cluster(nodes: Sequence[tuple[str, int]], settings: dict[str, Any], **options: Any) -> RedisCluster:
-    if int(redis.__version__.partition(".")[0]) < 6:
-        # there, `retry` is of connections only
-        options["cluster_error_retry_attempts"] = 0
-    return RedisCluster(
-        startup_nodes=[_ClusterNode(host, port) for host, port in nodes],
-        retry=Retry(NoBackoff(), 0),
-        # other pools' slots are no business of this one
-        require_full_coverage=False,
-        # the first redirection shows that the slots have moved
-        reinitialize_steps=1,
-        **options,
-        **{name: value for name, value in settings.items() if name != "retry"},
-    )
-
-
-def _cluster_client(
-    nodes: Sequence[tuple[str, int]],
-    settings: dict[str, Any],
-    address_remap: Callable[[tuple[str, int]], tuple[str, int]] | None = None,
-) -> ClusterClient:
-    node = _prepared(redis.Redis(**settings))
-    settings |= {
-        name: at for name, at in node.connection_pool.connection_kwargs.items() if name == "driver_info"
-    }
-    options = {} if address_remap is None else {"address_remap": address_remap}
-    return ClusterClient(
-        nodes, settings, lambda: _cluster(nodes, settings, **options), address_remap=address_remap
+def own_client(server: Any) -> OwnClient:
+    """Return a client for *server*, a URL or a redis-py client. Does not connect; raises ConfigError."""
+    is_url = isinstance(server, str)
+    client = client_of_url(server) if is_url else without_retries(server)
+    return OwnClient(
+        client=client,
+        where=address(client),
+        owned=client is not server,
+        urls=(server,) if is_url else (),
+        failover_slack_ms=FAILOVER_SLACK_MS if _fails_over(client) else 0,
     )
 
 
@@ -185,7 +84,7 @@ def _on_pool(pool: redis.ConnectionPool) -> redis.Redis:
     client = redis.Redis(connection_pool=pool)
     # the pool is this client's alone
     client.auto_close_connection_pool = True
-    return _prepared(client)
+    return prepared(client)
 
 
 def _sentinel_without_retries(pool: Any) -> redis.Redis:
@@ -228,7 +127,17 @@ def _cluster_without_retries(client: Any) -> Any:
     # of a client that was made from a URL
     if issubclass(settings.pop("connection_class", object), redis.SSLConnection):
         settings["ssl"] = True
-    return _cluster_client(nodes, settings, getattr(manager, "address_remap", None))
+    return cluster_client(nodes, settings, getattr(manager, "address_remap", None))
+
+
+def _kept(theirs: dict[str, Any], seconds: float = SOCKET_TIMEOUT_S) -> dict[str, Any]:
+    """The settings of a connection pool for one of our own: what it noted for its own connections is made anew."""
+    kept = {
+        name: value
+        for name, value in theirs.items()
+        if not name.startswith("orig_") and name != "maint_notifications_pool_handler"
+    }
+    return kept | limits(seconds) | {"decode_responses": False}
 
 
 def fresh_copy(client: Any) -> Any:
@@ -266,39 +175,12 @@ def _disarm(client: Any) -> None:
             _disarm(one)
 
 
-def _kept(theirs: dict[str, Any], seconds: float = SOCKET_TIMEOUT_S) -> dict[str, Any]:
-    """The settings of a connection pool for one of our own: what it noted for its own connections is made anew."""
-    kept = {
-        name: value
-        for name, value in theirs.items()
-        if not name.startswith("orig_") and name != "maint_notifications_pool_handler"
-    }
-    return kept | _limits(seconds) | {"decode_responses": False}
-
-
 def is_cluster(client: Any) -> bool:
     return isinstance(client, ClusterClient | RedisCluster)
 
 
-def default_failover_slack_ms(url: Any) -> int:
-    """What failover_slack is when nobody says: *url* is a URL or a client."""
-    if isinstance(url, str):
-        fails_over = url.startswith(("sentinel:", "cluster:"))
-    else:
-        fails_over = is_cluster(url) or isinstance(
-            getattr(url, "connection_pool", None), SentinelConnectionPool
-        )
-    return FAILOVER_SLACK_MS if fails_over else 0
-
-
-def redacted(url: str) -> str:
-    """*url* without its password."""
-    url = re.sub(r"(?<=[?&_]password=)[^&#]*", "***", url)
-    head, at, tail = url.rpartition("@")
-    scheme, slashes, credentials = head.partition("//")
-    if not at or ":" not in credentials:
-        return url
-    return f"{scheme}{slashes}{credentials.partition(':')[0]}:***@{tail}"
+def _fails_over(client: Any) -> bool:
+    return is_cluster(client) or isinstance(getattr(client, "connection_pool", None), SentinelConnectionPool)
 
 
 def address(client: Any) -> str:

@@ -16,29 +16,18 @@ from snowredis.core.presets import layout_spec
 from snowredis.errors import ConfigError
 from snowredis.lease.replies import ClaimReply, CreateReply, ReleaseReply, RenewReply, Seen
 from snowredis.lease.stats import WorkerStats
+from snowredis.settings import check
 
-POOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 # heartbeats per ttl: five may be lost before a living worker's lease ends
 HEARTBEATS_PER_TTL = 6
 # a lease end further away than this is a typing error (ms instead of s)
 MAX_TTL_MS = 24 * 3600 * 1000
 # what an event costs is about 250 bytes: 20,000 of them 5 MB
 DEFAULT_MAX_EVENTS = 20_000
-# what is known of writes that Redis acknowledged; the first is the default
-DURABILITIES = ("detect", "assured", "none")
 # of a host name and of a label; with both, an owner stays below the 1000 bytes that the scripts take
 MAX_NAME = 100
 # what the scripts refuse, and half characters, which have no UTF-8
 _NOT_PRINTED = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-
-
-def check_pool_name(name: object) -> None:
-    """Raise ConfigError if a pool cannot be called so."""
-    if not isinstance(name, str) or not POOL_NAME.fullmatch(name):
-        raise ConfigError(
-            f"{name!r} is no pool name: 1 to 64 letters, digits, '_', '.' or '-' make one. "
-            "Choose a name such as 'orders'."
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +51,7 @@ class PoolConfig:
     guard_rollbacks: bool = False
 
     def __post_init__(self) -> None:
-        check_pool_name(self.name)
+        check("pool", self.name)
         for option in ("ttl_ms", "max_clock_lead_ms", "redis_skew_ms", "failover_slack_ms"):
             value = getattr(self, option)
             if isinstance(value, bool) or not isinstance(value, int):
@@ -73,8 +62,7 @@ class PoolConfig:
                 raise ConfigError(
                     f"{option}={value} is out of range: 0 to {MAX_TTL_MS} ms (a day) can be used"
                 )
-        if isinstance(self.datacenter, bool) or not isinstance(self.datacenter, int):
-            raise ConfigError(f"datacenter must be a whole number, not {self.datacenter!r}")
+        check("datacenter", self.datacenter)
         if not 0 <= self.datacenter < self.layout.datacenters:
             raise ConfigError(
                 f"datacenter={self.datacenter} does not fit {self.layout.datacenter_bits} datacenter bits: 0 to "
@@ -84,14 +72,8 @@ class PoolConfig:
             if getattr(self, option) == -1:
                 object.__setattr__(self, option, self.ttl_ms // 12)
         self._check_share()
-        if self.durability not in DURABILITIES:
-            raise ConfigError(
-                f"durability={self.durability!r} is unknown. Choose 'detect' (refuse a Redis that does not show "
-                "restarts and failovers), 'assured' (it never loses an acknowledged write) or 'none' (nothing is "
-                "known: every new worker waits)."
-            )
-        if not isinstance(self.guard_rollbacks, bool):
-            raise ConfigError(f"guard_rollbacks must be True or False, not {self.guard_rollbacks!r}")
+        check("durability", self.durability)
+        check("guard_rollbacks", self.guard_rollbacks)
         needed = self.max_clock_lead_ms + self.redis_skew_ms + self.failover_slack_ms + self.heartbeat_ms
         if self.ttl_ms < 100 or self.ttl_ms <= needed:
             raise ConfigError(

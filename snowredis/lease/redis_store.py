@@ -14,11 +14,12 @@ from redis import exceptions
 from redis.sentinel import MasterNotFoundError
 
 from snowredis.errors import ConfigError, StoreReadOnly, StoreRefused, StoreUnavailable
-from snowredis.lease.clients import address, connect_client, fresh_copy, is_cluster, without_retries
+from snowredis.lease.clients import OwnClient, fresh_copy, is_cluster, own_client
 from snowredis.lease.model import DEFAULT_MAX_EVENTS, PoolConfig
-from snowredis.lease.replicas import Acknowledged, MinReplicas, check_min_replicas
+from snowredis.lease.replicas import Acknowledged
 from snowredis.lease.scripts import Script, ScriptStore
 from snowredis.lease.time_limit import CALL_LIMIT_S, time_limit
+from snowredis.settings import MinReplicas, check
 
 # the last two: a script may be run, but not a command in it; of Redis 6.2 and 7.0, and of 7.2
 _REFUSALS = ("NOPERM", "NOAUTH", "WRONGPASS", "The user executing the script can't", "ACL failure in script")
@@ -80,7 +81,7 @@ class RedisStore(ScriptStore):
     """A pool in Redis or Valkey, 6.2 or later: one server, a master behind Sentinels, or a Cluster.
 
     Args:
-        client: of redis-py; or one of lease.clients.
+        server: a URL, a redis-py client, or what own_client() made of one.
         config: of the pool.
         min_replicas: how many replicas must have each change, 0 or more, or "all".
         max_events: length at which the stream of events is trimmed.
@@ -88,26 +89,17 @@ class RedisStore(ScriptStore):
 
     def __init__(
         self,
-        client: Any,
+        server: str | OwnClient | Any,
         config: PoolConfig,
         *,
         min_replicas: MinReplicas = 0,
         max_events: int = DEFAULT_MAX_EVENTS,
     ) -> None:
         super().__init__(config, max_events=max_events)
-        self._client = without_retries(client)
-        # a client that the application gave us is the application's to close
-        self._owned = self._client is not client
-        self._where = address(client)
-        min_replicas = check_min_replicas(min_replicas)
+        check("min_replicas", min_replicas)
+        own = server if isinstance(server, OwnClient) else own_client(server)
+        self._client, self._where, self._owned, self.urls = own.client, own.where, own.owned, own.urls
         self._acknowledged = Acknowledged(min_replicas, self._where) if min_replicas else None
-
-    @classmethod
-    def from_url(cls, url: str, config: PoolConfig, **options: Any) -> RedisStore:
-        store = cls(connect_client(url), config, **options)
-        store._owned = True
-        store.urls = (url,)
-        return store
 
     @property
     def where(self) -> str:

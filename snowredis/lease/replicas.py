@@ -7,28 +7,17 @@ call: it answers the same then, and waits again. WAIT cannot stand in a script o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 from redis import exceptions
 
-from snowredis.errors import ConfigError, StoreUnavailable
+from snowredis.errors import StoreUnavailable
 from snowredis.lease.cluster import on_one_connection
 from snowredis.lease.scripts import REFUSALS, Script, text_of
+from snowredis.settings import MinReplicas
 
-MinReplicas = int | Literal["all"]
 # the server may take twice as long, since it looks now and then only; and the socket's time-out is 1 s
 WAIT_MS = 400
-# a typing error beyond
-MAX_REPLICAS = 100
-
-
-def check_min_replicas(value: object) -> MinReplicas:
-    """Raises ConfigError for what is neither a number of replicas nor "all"."""
-    if value == "all":
-        return "all"
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_REPLICAS:
-        raise ConfigError(f"min_replicas must be 0 to {MAX_REPLICAS}, or 'all', not {value!r}")
-    return value
 
 
 class Acknowledged:

@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from snowredis.core.layout import check_id
-from snowredis.embedded import FRESH_KEY, resolve
+from snowredis.embedded import FRESH_KEY
 from snowredis.errors import ConfigError, PoolNotFound, StoreUnavailable
-from snowredis.lease.clients import address, connect_client, without_retries
+from snowredis.lease.clients import address
 from snowredis.lease.inspect import PoolInfo, WorkerInfo, list_pools, read_pool, read_worker, read_workers
-from snowredis.lease.model import PoolConfig, check_pool_name, parse_share
+from snowredis.lease.model import PoolConfig, parse_share
+from snowredis.lease.open import is_in_memory, open_client
 from snowredis.lease.redis_store import RedisStore, translated
 from snowredis.lease.replies import Created, Deleted
 from snowredis.lease.sharded_store import ShardedStore
@@ -30,6 +31,7 @@ from snowredis.monitor.forecast import Forecast, forecast_of
 from snowredis.monitor.history import History, Past
 from snowredis.monitor.memory import MemoryView
 from snowredis.monitor.whois import Whois
+from snowredis.settings import check
 
 # of several servers: the sum of what each says
 _SUMMED = ("capacity", "used", "free", "peak", "claims", "releases", "expired", "adopted", "lost", "alarms")
@@ -63,20 +65,14 @@ class WorkerPool:
     """
 
     def __init__(self, url: Any, name: str = "default") -> None:
-        check_pool_name(name)
+        check("pool", name)
         urls = url if isinstance(url, list | tuple) else [url]
         if not urls:
             raise ConfigError("there is no server in the list of URLs. Name one at least.")
-        self._memory = [MemoryView(url, name) for url in urls if hasattr(url, "memory_store")]
+        self._memory = [MemoryView(url, name) for url in urls if is_in_memory(url)]
         if self._memory and len(self._memory) < len(urls):
             raise ConfigError("pools in memory and in Redis cannot be looked at together. Name one kind.")
-        self._clients = (
-            []
-            if self._memory
-            else [
-                connect_client(resolve(url)) if isinstance(url, str) else without_retries(url) for url in urls
-            ]
-        )
+        self._clients = [] if self._memory else [open_client(url).client for url in urls]
         self.name = name
 
     @property

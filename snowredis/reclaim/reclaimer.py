@@ -12,13 +12,12 @@ import logging
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import SnowredisError, StoreUnavailable
 from snowredis.lease.model import ClaimRequest, PoolConfig, ReleaseRequest, Store
+from snowredis.lease.open import open_store
 from snowredis.lease.replies import Granted, Released, Seen
 from snowredis.lease.stats import WorkerStats
 from snowredis.reclaim.crash_record import UNKNOWN_WORKER
@@ -97,19 +96,6 @@ def _release(store: Store, right: dict[str, Any]) -> int | None:
         stats=WorkerStats.from_text(right["stats"]),
     )
     return worker if isinstance(store.release(release, Seen()), Released) else None
-
-
-def open_store(urls: Sequence[str], config: PoolConfig) -> Store:
-    """The store that a generator of these URLs had."""
-    from snowredis.lease.redis_store import RedisStore
-    from snowredis.lease.sharded_store import ShardedStore
-
-    if len(urls) == 1:
-        return RedisStore.from_url(urls[0], config)
-    shares = ((url, (i, len(urls))) for i, url in enumerate(urls))
-    return ShardedStore(
-        [RedisStore.from_url(url, replace(config, share=share)) for url, share in shares], config
-    )
 
 
 def main() -> None:

@@ -25,6 +25,7 @@ from snowredis.lease.inspect import PoolInfo
 from snowredis.monitor.pool import WorkerPool
 from snowredis.runtime.aio import in_thread
 from snowredis.runtime.generator import Generator
+from snowredis.settings import POOL_DURATIONS
 from snowredis.web.answers import Problem, problem_of
 from snowredis.web.watch import Watch
 
@@ -34,7 +35,6 @@ T = TypeVar("T")
 # a claim that takes longer than this goes on while the service already answers, with 503
 START_LIMIT_S = 5.0
 CLAIM_AGAIN_S = 1.0
-_SECONDS = ("ttl", "max_clock_lead", "redis_skew", "failover_slack")
 
 
 class ServedPool:
@@ -176,7 +176,7 @@ def options_of(info: PoolInfo) -> dict[str, Any]:
     try:
         found["layout"] = stored["layout"]
         found["datacenter"] = int(stored.get("datacenter", "0"))
-        found |= {name: int(stored[f"{name}_ms"]) / 1000 for name in _SECONDS}
+        found |= {name: int(stored[f"{name}_ms"]) / 1000 for name in POOL_DURATIONS}
     except (KeyError, ValueError) as error:
         raise StoreUnavailable("?", f"pool {info.name!r} has settings that are none: {error}") from error
     return found

@@ -25,8 +25,8 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from snowredis.errors import ConfigError, SnowredisError
-from snowredis.lease.model import check_pool_name
 from snowredis.runtime.aio import in_thread
+from snowredis.settings import check
 from snowredis.web import metrics
 from snowredis.web.answers import (
     BINARY,
@@ -121,7 +121,7 @@ class Service:
                 f"the pools {names!r} are none, or one is named twice; the service was not started"
             )
         for name in names:
-            check_pool_name(name)
+            check("pool", name)
         self.limits = limits
         self.door = RequestGuard(token, hosts, insecure, limits)
         self.counts = metrics.Counts()

@@ -1,4 +1,4 @@
-"""What SNOWREDIS_SERVE_* variables say. connect()'s own SNOWREDIS_* variables are heard, too."""
+"""Settings of the HTTP service: SNOWREDIS_SERVE_* variables, beside the SNOWREDIS_* variables of connect()."""
 
 from __future__ import annotations
 
@@ -6,43 +6,77 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from snowredis.connection import settings_from
 from snowredis.errors import ConfigError
+from snowredis.settings import (
+    BOOL,
+    DEFAULT_URL,
+    SETTINGS,
+    TEXT,
+    Kind,
+    Setting,
+    from_environment,
+    read_variables,
+)
 from snowredis.web import PREFIX
 from snowredis.web.limits import Limits
 from snowredis.web.security import check_token
 
+_NAMES = Kind("names, separated by spaces", str.split, lambda value: isinstance(value, list))
+_COUNT = Kind("a whole number above 0", int, lambda value: value > 0)
+_SECONDS = Kind("seconds, more than 0", float, lambda value: value > 0)
+
+_HELP = {
+    "max_count": "ids in one reply",
+    "max_body_bytes": "size of a request's body",
+    "max_query_bytes": "size of a request's path and query",
+    "id_requests_per_s": "requests for ids in a second",
+    "lookups_per_s": "requests that ask Redis in a second",
+    "wrong_tokens_per_s": "wrong tokens that are compared in a second",
+    "max_at_once": "requests at once",
+    "max_viewers": "open dashboards",
+    "wait_s": "how long a request waits for an id",
+}
+# name -> declaration; each has a variable SNOWREDIS_SERVE_NAME
+SERVICE_SETTINGS: Mapping[str, Setting] = {
+    setting.name: setting
+    for setting in (
+        Setting("pools", _NAMES, None, SETTINGS["pool"].variable, "names of the pools, separated by spaces"),
+        Setting("token", TEXT, None, "none", "who has it may ask; 16 characters or more"),
+        Setting("token_file", TEXT, None, "none", "file with the token"),
+        Setting("hosts", _NAMES, [], "none", "names of the service besides localhost, separated by spaces"),
+        Setting("insecure", BOOL, False, "off", "answer everybody, without a token"),
+        *(
+            Setting(
+                name,
+                _SECONDS if name == "wait_s" else _COUNT,
+                field.default,
+                f"{field.default:,}",
+                _HELP[name],
+            )
+            for name, field in Limits.__dataclass_fields__.items()
+        ),
+    )
+}
+
 
 def settings_from_environment(environment: Mapping[str, str]) -> tuple[str | list[str], dict[str, Any]]:
-    """The URL and the options of create_app().
-
-    SNOWREDIS_SERVE_POOLS, _HOSTS: names with blanks in between. _TOKEN, or _TOKEN_FILE: a file with it.
-    _INSECURE: 1. _MAX_COUNT, and every other limit of Limits by its name.
-
-    Raises:
-        ConfigError: a variable that is unknown, or has no such value.
-    """
-    mine = {name.removeprefix(PREFIX): text for name, text in environment.items() if name.startswith(PREFIX)}
-    url, options = settings_from(environment)
-    names = mine.pop("POOLS", "").split() or [options.get("pool", "default")]
-    options.pop("pool", None)
-    token, token_file = mine.pop("TOKEN", None), mine.pop("TOKEN_FILE", None)
-    if token_file:
-        token = read_token(token_file)
-    insecure = mine.pop("INSECURE", "").lower()
-    if insecure not in ("", "0", "1", "false", "true"):
-        raise ConfigError(f"{PREFIX}INSECURE={insecure!r} is neither 0 nor 1")
-    return url, options | {
-        "pools": names,
-        "token": token,
-        "hosts": mine.pop("HOSTS", "").split(),
-        "insecure": insecure in ("1", "true"),
-        "limits": _limits_from(mine),
+    """Return the URL and the options of create_app(). Raises ConfigError for a variable that cannot be used."""
+    options = from_environment(environment)
+    given = read_variables(environment, PREFIX, SERVICE_SETTINGS.values())
+    token_file = given.pop("token_file", "")
+    limits = {name: given.pop(name) for name in Limits.__dataclass_fields__ if name in given}
+    pool = options.pop("pool", SETTINGS["pool"].default)
+    return options.pop("url", DEFAULT_URL), options | {
+        "pools": given.get("pools") or [pool],
+        "token": read_token(token_file) if token_file else given.get("token"),
+        "hosts": given.get("hosts", []),
+        "insecure": given.get("insecure", False),
+        "limits": Limits(**limits),
     }
 
 
 def read_token(path: str) -> str:
-    """The token in a file. Raises ConfigError."""
+    """Return the token in a file. Raises ConfigError."""
     try:
         token = check_token(Path(path).read_text(encoding="utf-8", errors="replace"))
     except OSError as error:
@@ -52,17 +86,3 @@ def read_token(path: str) -> str:
     if token is None:
         raise ConfigError(f"there is no token in {path}; the service was not started")
     return token
-
-
-def _limits_from(texts: Mapping[str, str]) -> Limits:
-    kinds = {name.upper(): name for name in Limits.__dataclass_fields__}
-    values: dict[str, Any] = {}
-    for name, text in texts.items():
-        if name not in kinds:
-            known = ", ".join([*("POOLS", "TOKEN", "TOKEN_FILE", "HOSTS", "INSECURE"), *kinds])
-            raise ConfigError(f"{PREFIX}{name} is no setting; these are, after {PREFIX}: {known}")
-        try:
-            values[kinds[name]] = float(text) if name == "WAIT_S" else int(text)
-        except ValueError:
-            raise ConfigError(f"{PREFIX}{name}={text!r} is no number") from None
-    return Limits(**values)

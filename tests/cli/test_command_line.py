@@ -173,7 +173,7 @@ def test_3_for_a_variable_that_is_no_setting(cli: Cli, monkeypatch: pytest.Monke
     monkeypatch.setenv("SNOWREDIS_TLL", "30")
     result = cli("workers")
     assert result.code == ExitCode.BAD_INPUT
-    assert "SNOWREDIS_TLL is no setting" in result.err
+    assert "unknown variable SNOWREDIS_TLL" in result.err
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 import snowredis
-from snowredis.cli import options
 from snowredis.cli.commands import decode
 from snowredis.core.text import FORMS
 
@@ -30,10 +29,6 @@ def json_lines(text: str) -> list[dict[str, object]]:
 def today(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which reading is plausible depends on the date: it is a week after AN_ID."""
     monkeypatch.setattr(decode, "_now_ms", lambda: LAYOUT.ms_at(59541933674) + 7 * 86_400_000)
-
-
-def test_the_forms_are_those_of_the_library() -> None:
-    assert options.FORMS == FORMS
 
 
 # --- decode ----------------------------------------------------------------------------------------

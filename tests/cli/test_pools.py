@@ -16,7 +16,7 @@ import pytest
 import redis
 
 import snowredis
-from snowredis.cli.commands import pool_show, workers
+from snowredis.cli.commands import workers
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import StoreUnavailable
 
@@ -312,13 +312,6 @@ def test_create_takes_what_redis_is_trusted_with(cli: Cli, pool_name: str, serve
     assert cli("pool", "create", pool_name).code != 0
 
 
-def test_the_durabilities_are_those_of_the_library() -> None:
-    from snowredis.cli import options
-    from snowredis.lease.model import DURABILITIES
-
-    assert options.DURABILITIES == DURABILITIES
-
-
 def test_delete_wants_yes_where_nobody_can_be_asked(
     cli: Cli, pool_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -346,11 +339,3 @@ def test_delete_asks_at_a_terminal(
     assert f"delete pool {pool_name}" in result.out
     assert result.code == (0 if deleted else 1)
     assert cli("pool", "show", pool_name).code == (5 if deleted else 0)
-
-
-def test_the_durations_are_those_of_the_library() -> None:
-    from snowredis.lease.model import PoolConfig
-
-    assert {f"{name}_ms" for name in pool_show.DURATIONS} == {
-        name for name in PoolConfig.__dataclass_fields__ if name.endswith("_ms")
-    }

@@ -403,7 +403,7 @@ class Terminal:
 @pytest.fixture
 def thousand(server_url: str, pool_name: str, client: redis.Redis) -> Iterator[str]:
     """A pool with 1,000 living workers."""
-    store = RedisStore.from_url(server_url, PoolConfig(name=pool_name))
+    store = RedisStore(server_url, PoolConfig(name=pool_name))
     now, seen = time.time_ns() // 1_000_000, Seen()
     store.create(now)
     for number in range(THOUSAND):

@@ -9,8 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from snowredis.core.lanes import (
-    CLOCK_POLICIES,
-    OVERFLOWS,
     ClaimAnother,
     ClockRules,
     Lanes,
@@ -23,6 +21,7 @@ from snowredis.core.lanes import (
     decide,
 )
 from snowredis.errors import ConfigError
+from snowredis.settings import CLOCK_POLICIES, OVERFLOWS
 
 FAR = 10**9
 

@@ -127,7 +127,7 @@ def test_what_is_reserved_at_the_end_is_noted(server: embedded.Server) -> None:
     layout = Layout(timestamp_bits=33, backup_bits=1, worker_bits=10, sequence_bits=19, tick_ms=1000)
     highest_ms = 0
     for name, ahead_ms in (("alive", None), ("ahead", 90_000)):
-        store = RedisStore.from_url(server.url, PoolConfig(name=name, layout=layout))
+        store = RedisStore(server.url, PoolConfig(name=name, layout=layout))
         holder = Holder(store, lambda: int(time.time() * 1000))
         # fakeredis drops a connection now and then whose request comes in pieces
         eventually(partial(attempt, partial(store.create, 0)), "a pool")

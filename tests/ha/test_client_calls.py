@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 import snowredis
-from snowredis.lease.clients import connect_client
 from snowredis.lease.model import PoolConfig
 from snowredis.lease.redis_store import RedisStore
+from snowredis.lease.urls import client_of_url
 from tests.support.ha import MASTER, Cluster, Node, free_port, running
 from tests.support.waiting import eventually
 
@@ -153,7 +153,7 @@ def locks_of(thing: object, found: dict[int, Any], depth: int = 6) -> dict[int, 
 def test_a_child_needs_no_lock_and_closes_no_socket_of_its_parents_client(
     urls: dict[str, str], kind: str
 ) -> None:
-    client = connect_client(urls[kind])
+    client = client_of_url(urls[kind])
     store = RedisStore(client, PoolConfig(name="locks", failover_slack_ms=0))
     store._owned = True
     with contextlib.closing(store):
@@ -260,7 +260,7 @@ def test_one_time_limit_is_over_a_whole_call_however_many_nodes_are_silent(
 ) -> None:
     nodes = [f"127.0.0.1:{server.port}" for server in silent]
     url = f"cluster://{','.join(nodes)},{urls['cluster'].removeprefix('cluster://')}"
-    store = RedisStore.from_url(url, PoolConfig(name="silent"))
+    store = RedisStore(url, PoolConfig(name="silent"))
     with contextlib.closing(store):
         with pytest.raises(snowredis.StoreUnavailable, match="no node answered"):
             store.stored_signature()

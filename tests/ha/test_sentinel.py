@@ -91,7 +91,7 @@ def test_a_failover_that_loses_writes_repeats_no_id_and_no_reservation(
         # known to the master only: a claim, a renewal, and the claim of a process that dies at once
         lost = stack.enter_context(Maker(snowredis.connect(guarded.url, **options)))
         config = PoolConfig(name=name, layout=FEW, **CONSTANTS)
-        store = RedisStore.from_url(guarded.url, config)
+        store = RedisStore(guarded.url, config)
         stack.callback(store.close)
         dead = Holder(store, lambda: time.time_ns() // 1_000_000).claim()
         renewals = old.lease.renewals

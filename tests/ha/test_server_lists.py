@@ -141,7 +141,7 @@ def test_of_two_settings_at_one_instant_one_wins(two: list[Node], orders: list[t
         servers: list[Any] = []
         barriers = [barrier]
         for place, index in enumerate(order):
-            server: Any = AtOnce.from_url(two[index].url, replace(config, share=(place, 2)))
+            server: Any = AtOnce(two[index].url, replace(config, share=(place, 2)))
             server.barriers = barriers
             servers.append(server)
         # each would begin with another server

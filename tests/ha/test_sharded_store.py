@@ -498,9 +498,12 @@ def test_deployments_with_other_lists_are_refused(two: list[Node], new_pool: Cal
 
 
 def test_blanks_stand_between_the_servers_in_the_environment() -> None:
-    from snowredis.connection import settings_from
+    from snowredis.settings import from_environment
 
-    assert settings_from({"SNOWREDIS_URL": "redis://a:1 redis://b:2"})[0] == ["redis://a:1", "redis://b:2"]
-    assert settings_from({"SNOWREDIS_URL": "unix:///a path/x.sock"})[0] == "unix:///a path/x.sock"
-    assert settings_from({"SNOWREDIS_MIN_REPLICAS": "all"})[1] == {"min_replicas": "all"}
-    assert settings_from({"SNOWREDIS_MIN_REPLICAS": "2"})[1] == {"min_replicas": 2}
+    assert from_environment({"SNOWREDIS_URL": "redis://a:1 redis://b:2"})["url"] == [
+        "redis://a:1",
+        "redis://b:2",
+    ]
+    assert from_environment({"SNOWREDIS_URL": "unix:///a path/x.sock"})["url"] == "unix:///a path/x.sock"
+    assert from_environment({"SNOWREDIS_MIN_REPLICAS": "all"}) == {"min_replicas": "all"}
+    assert from_environment({"SNOWREDIS_MIN_REPLICAS": "2"}) == {"min_replicas": 2}

@@ -18,9 +18,8 @@ from fastapi import FastAPI, Request
 from starlette.testclient import TestClient
 
 import snowredis
-from snowredis import connection
 from snowredis.integrations.asgi import SnowredisMiddleware, lifespan
-from snowredis.testing import memory_pool
+from snowredis.testing import memory_pool, use
 from tests.support.pools import new_pool
 from tests.support.servers import RedisServer
 
@@ -80,10 +79,9 @@ def test_a_lifespan_of_ones_own_goes_within(here: dict[str, Any]) -> None:
 
 
 def test_without_settings_it_is_the_generator_of_the_process(
-    here: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    here: dict[str, Any],
 ) -> None:
-    monkeypatch.setattr(connection, "_configured", here)
-    with TestClient(app_with(lifespan=lifespan())) as client:
+    with use(lambda: snowredis.connect(**here)), TestClient(app_with(lifespan=lifespan())) as client:
         assert int(client.get("/id").json()["id"]) < snowredis.next_id()
         assert leased(here) == 1
     assert leased(here) == 0

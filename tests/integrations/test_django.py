@@ -257,10 +257,10 @@ def test_starting_django_claims_nothing_and_does_not_even_load_redis(project: Pr
         """
         import sys, threading
         from shop.models import Order
-        from snowredis import connection
-        assert not connection._default and threading.active_count() == 1
+        from snowredis import process_generator
+        assert not process_generator._generators and threading.active_count() == 1
         assert "redis" not in sys.modules
-        assert connection._configured == {"url": "redis://127.0.0.1:1", "pool": "x"}, connection._configured
+        assert process_generator.effective_settings() == {"url": "redis://127.0.0.1:1", "pool": "x"}
         """,
         settings="SNOWREDIS = {'URL': 'redis://127.0.0.1:1', 'Pool': 'x'}",
     )
@@ -554,11 +554,11 @@ def test_rest_framework_carries_ids_and_keys_as_strings(project: Project) -> Non
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ("SNOWREDIS = {'pol': 'x'}", "'pol' is no setting; these are: url, pool, layout"),
+        ("SNOWREDIS = {'pol': 'x'}", "unknown setting 'pol'; the settings are: url, pool, layout"),
         ("SNOWREDIS = {'url': 'redis://h', 'URL': 'redis://i'}", "SNOWREDIS has a name twice: url, URL"),
         ("SNOWREDIS = 'redis://h'", "SNOWREDIS is a str. Write a dict"),
         ("SNOWREDIS = None", "SNOWREDIS is a NoneType. Write a dict"),
-        ("SNOWREDIS = {1: 2}", "'1' is no setting"),
+        ("SNOWREDIS = {1: 2}", "unknown setting '1'"),
     ],
 )
 def test_names_that_there_are_not_stop_every_process_at_its_start(
@@ -666,14 +666,14 @@ def test_override_settings_moves_the_next_id_to_another_pool(project: Project) -
         import snowredis
         from django.test import override_settings
         from shop.models import Tag
-        from snowredis import connection
+        from snowredis.process_generator import process_generator
         from snowredis.testing import memory_pool
         Tag.objects.create()
         with override_settings(SNOWREDIS={"url": memory_pool(), "pool": "other"}):
             Tag.objects.create()
-            assert connection.default().pool == "other"
+            assert process_generator().pool == "other"
         Tag.objects.create()
-        assert connection.default().pool == "shop"
+        assert process_generator().pool == "shop"
         """
     )
 

@@ -21,7 +21,6 @@ pytest.importorskip("gunicorn")
 
 from gunicorn.config import Config
 
-from snowredis import connection
 from snowredis.integrations import gunicorn as hooks
 from snowredis.reclaim import reclaimer
 from tests.integrations.gunicorn_server import WORKERS, Gunicorn, create_pool, eventually, gunicorn
@@ -315,7 +314,7 @@ def test_the_module_itself_is_a_configuration() -> None:
 
 def test_no_hook_raises(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     # every generator of this process would claim
-    monkeypatch.delattr(connection, "warm_up")
+    monkeypatch.delattr(hooks, "warm_up")
     for name in hooks.__all__:
         caplog.clear()
         arguments = (object(),) if name in ("on_exit", "post_worker_init") else (object(), object())

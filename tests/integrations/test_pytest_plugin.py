@@ -57,15 +57,15 @@ def test_the_generator_of_the_process_is_restored(inner: pytest.Pytester) -> Non
     inner.makepyfile(
         """
         import snowredis
-        from snowredis import connection
+        from snowredis.process_generator import effective_settings, process_generator
         from snowredis.testing import memory_pool
 
         snowredis.configure(url=memory_pool(), layout="twitter", label="program")
-        before = connection.default()
+        before = process_generator()
         first = before.next_id()
 
         def test_the_layout_is_that_of_the_program(snowredis_ids):
-            assert snowredis_ids is connection.default() is not before
+            assert snowredis_ids is process_generator() is not before
             assert snowredis_ids.layout == before.layout
             # a program that is started in the test, and ended
             snowredis.close()
@@ -80,8 +80,8 @@ def test_the_generator_of_the_process_is_restored(inner: pytest.Pytester) -> Non
             assert snowredis.next_id() < snowredis_ids.next_id()
 
         def test_afterwards():
-            assert connection.default() is before
-            assert connection._configured["label"] == "program"
+            assert process_generator() is before
+            assert effective_settings()["label"] == "program"
             assert before.next_id() > first
             assert not hasattr(before, "clock")
         """

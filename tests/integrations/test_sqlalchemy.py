@@ -29,7 +29,6 @@ from sqlalchemy.orm import (
 )
 
 import snowredis
-from snowredis import connection
 from snowredis.integrations.sqlalchemy import SnowflakeId
 from snowredis.lease.model import PoolConfig
 from snowredis.runtime.generator import Generator
@@ -94,7 +93,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     snowredis.configure(url=memory_pool())
     yield made
     snowredis.close()
-    connection._configured.clear()
+    snowredis.configure()
 
 
 @pytest.fixture

@@ -70,13 +70,13 @@ def open_place(request: pytest.FixtureRequest, config: PoolConfig) -> Iterator[P
     config = replace(config, name=f"p{wall_ms()}")
     if request.param == "fakeredis":
         fakeredis = pytest.importorskip("fakeredis")
-        from snowredis.lease.fake import install_info
+        from snowredis.embedded.fake_info import install_info
 
         install_info()
         client = fakeredis.FakeRedis()
         yield Place(RedisStore(client, config), wall_ms, really_wait, client.flushall, config)
         return
     running: RedisServer = request.getfixturevalue("server")
-    store = RedisStore.from_url(running.url, config)
+    store = RedisStore(running.url, config)
     yield Place(store, wall_ms, really_wait, running.client().flushall, config)
     store.close()

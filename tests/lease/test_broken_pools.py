@@ -27,14 +27,14 @@ SHORT = replace(LONG, ttl_ms=120, max_clock_lead_ms=10, redis_skew_ms=10)
 
 
 def new_pool(server: RedisServer, config: PoolConfig) -> RedisStore:
-    store = RedisStore.from_url(server.url, replace(config, name=f"pool{fresh_hex()[-6:]}"))
+    store = RedisStore(server.url, replace(config, name=f"pool{fresh_hex()[-6:]}"))
     assert isinstance(store.create(wall_ms()), Created)
     return store
 
 
 def again(store: RedisStore, server: RedisServer, config: PoolConfig) -> RedisStore:
     """The pool of the same name, with other constants."""
-    return RedisStore.from_url(server.url, replace(config, name=store.config.name))
+    return RedisStore(server.url, replace(config, name=store.config.name))
 
 
 def holder(store: RedisStore) -> Holder:

@@ -14,17 +14,15 @@ from redis.sentinel import MasterNotFoundError, Sentinel, SentinelManagedSSLConn
 from snowredis.errors import ConfigError, StoreUnavailable
 from snowredis.lease.clients import (
     FAILOVER_SLACK_MS,
-    SENTINEL_TIMEOUT_S,
-    SOCKET_TIMEOUT_S,
     address,
-    connect_client,
-    default_failover_slack_ms,
-    redacted,
+    own_client,
     without_retries,
 )
 from snowredis.lease.cluster import ClusterClient
 from snowredis.lease.model import PoolConfig
+from snowredis.lease.prepared import SENTINEL_TIMEOUT_S, SOCKET_TIMEOUT_S
 from snowredis.lease.redis_store import RedisStore, translated
+from snowredis.lease.urls import client_of_url, redacted
 
 SENTINEL_URL = (
     "sentinel://app:s3cret@b:26380,a,[::1]:26381/orders-master/3?sentinel_password=hush&client_name=web"
@@ -48,7 +46,7 @@ def assert_both_give_up_soon(client: Any) -> None:
 
 
 def test_a_sentinel_url_says_sentinels_master_database_and_both_passwords() -> None:
-    client = connect_client(SENTINEL_URL)
+    client = client_of_url(SENTINEL_URL)
     pool = client.connection_pool
     assert pool.service_name == "orders-master"
     assert (settings(client)["username"], settings(client)["password"]) == ("app", "s3cret")
@@ -64,14 +62,14 @@ def test_a_sentinel_url_says_sentinels_master_database_and_both_passwords() -> N
 
 
 def test_tls_under_sentinel_is_for_the_sentinels_too() -> None:
-    client = connect_client("sentinel://a/m?ssl=true")
+    client = client_of_url("sentinel://a/m?ssl=true")
     assert issubclass(client.connection_pool.connection_class, SentinelManagedSSLConnection)
     (sentinel,) = client.connection_pool.sentinel_manager.sentinels
     assert issubclass(sentinel.connection_pool.connection_class, redis.SSLConnection)
 
 
 def test_the_address_of_a_sentinel_client_is_in_one_order_and_has_no_password() -> None:
-    client = connect_client(SENTINEL_URL)
+    client = client_of_url(SENTINEL_URL)
     expected = "sentinel://::1:26381,a:26379,b:26380/orders-master/3"
     assert address(client) == expected
     # whichever answered last is moved to the front
@@ -118,7 +116,7 @@ def test_a_sentinel_client_with_tls_keeps_it() -> None:
 
 
 def test_a_cluster_url_connects_to_nothing_yet() -> None:
-    client = connect_client("cluster://app:s3cret@b:7001,a")
+    client = client_of_url("cluster://app:s3cret@b:7001,a")
     assert isinstance(client, ClusterClient)
     assert address(client) == "cluster://a:6379,b:7001"
     assert without_retries(client) is client
@@ -143,7 +141,7 @@ def test_a_cluster_url_connects_to_nothing_yet() -> None:
 )
 def test_a_url_of_several_servers_that_cannot_be_used_is_refused(url: str, message: str) -> None:
     with pytest.raises(ConfigError, match="is no Redis URL") as caught:
-        connect_client(url)
+        client_of_url(url)
     assert message in str(caught.value)
     assert "sec" not in str(caught.value).replace("separated", "")
 
@@ -152,15 +150,13 @@ def test_a_url_of_several_servers_that_cannot_be_used_is_refused(url: str, messa
     ("url", "slack_ms"),
     [
         ("redis://a", 0),
-        ("embedded://", 0),
         ("sentinel://a/m", FAILOVER_SLACK_MS),
         ("cluster://a", FAILOVER_SLACK_MS),
     ],
 )
 def test_failover_slack_goes_by_the_kind_of_server(url: str, slack_ms: int) -> None:
-    assert default_failover_slack_ms(url) == slack_ms
-    if not url.startswith("embedded"):
-        assert default_failover_slack_ms(connect_client(url)) == slack_ms
+    assert own_client(url).failover_slack_ms == slack_ms
+    assert own_client(client_of_url(url)).failover_slack_ms == slack_ms
 
 
 def test_connect_takes_that_slack_unless_told_otherwise() -> None:

@@ -13,13 +13,13 @@ import pytest
 
 import snowredis
 from snowredis import WorkerPool
-from snowredis.connection import settings_from
 from snowredis.core.layout import Layout
 from snowredis.errors import LayoutMismatch, PoolBroken, ServerUnidentified
 from snowredis.lease.model import PoolConfig
 from snowredis.lease.redis_store import RedisStore
 from snowredis.lease.replies import Created, Granted, Renewed, Settling
 from snowredis.lease.scripts import pool_keys
+from snowredis.settings import from_environment
 from tests.lease.conftest import really_wait, wall_ms
 from tests.support.holder import Holder, fresh_hex
 from tests.support.servers import RedisServer, redis_server
@@ -30,11 +30,11 @@ SHORT = PoolConfig(name="short", layout=LAYOUT, ttl_ms=240)
 
 
 def open_holder(server: RedisServer, config: PoolConfig) -> Holder:
-    return Holder(RedisStore.from_url(server.url, config), wall_ms)
+    return Holder(RedisStore(server.url, config), wall_ms)
 
 
 def create(server: RedisServer, config: PoolConfig) -> None:
-    assert isinstance(RedisStore.from_url(server.url, config).create(wall_ms()), Created)
+    assert isinstance(RedisStore(server.url, config).create(wall_ms()), Created)
 
 
 # --- a server that does not show which it is -------------------------------------------------------
@@ -71,7 +71,7 @@ def test_a_user_who_may_not_run_info_is_told_that_this_is_missing(own_server: Re
     own_server.client().execute_command(
         "ACL", "SETUSER", "app", "on", ">secret", "~snowredis:*", "+@all", "-info"
     )
-    app = RedisStore.from_url(f"unix://app:secret@{own_server.socket}", SHORT)
+    app = RedisStore(f"unix://app:secret@{own_server.socket}", SHORT)
     with pytest.raises(ServerUnidentified, match="refuses INFO inside scripts") as caught:
         Holder(app, wall_ms).ask_claim()
     assert "secret" not in str(caught.value)
@@ -110,7 +110,7 @@ def test_after_a_restart_from_a_snapshot_newcomers_start_where_durability_says(
     floor_ms = began + config.floor_ms if durability == "none" else 0
     assert min(answer.lanes_ms) >= floor_ms
     # the record is there, and young enough
-    holder.store = RedisStore.from_url(own_server.url, config)
+    holder.store = RedisStore(own_server.url, config)
     assert holder.ask_renew().adopted is False
 
 
@@ -251,13 +251,13 @@ def test_what_a_killed_child_left_carries_the_pools_trust(server: RedisServer) -
 
 
 def test_the_environment_says_what_redis_is_trusted_with() -> None:
-    url, options = settings_from({"SNOWREDIS_DURABILITY": "none", "SNOWREDIS_GUARD_ROLLBACKS": "yes"})
-    with snowredis.connect(url, **options) as ids:
+    settings = from_environment({"SNOWREDIS_DURABILITY": "none", "SNOWREDIS_GUARD_ROLLBACKS": "yes"})
+    with snowredis.connect(**settings) as ids:
         assert ids._config.signature.endswith("durability=none guard_rollbacks=1")
 
 
 def test_min_replicas_does_not_hide_why_a_server_is_refused(server: RedisServer) -> None:
-    store = RedisStore.from_url(server.url, replace(SHORT, name=f"few{fresh_hex()[-6:]}"), min_replicas=1)
+    store = RedisStore(server.url, replace(SHORT, name=f"few{fresh_hex()[-6:]}"), min_replicas=1)
     server.client().hset(pool_keys(store.config.name)[0], mapping={"signature": store.config.signature})
     with pytest.raises(PoolBroken):
         Holder(store, wall_ms).ask_claim()

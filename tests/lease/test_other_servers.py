@@ -38,7 +38,7 @@ def other(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def new_store(server: RedisServer, config: PoolConfig = CONFIG) -> RedisStore:
-    store = RedisStore.from_url(server.url, replace(config, name=f"p{fresh_hex()[-6:]}"))
+    store = RedisStore(server.url, replace(config, name=f"p{fresh_hex()[-6:]}"))
     assert isinstance(store.create(wall_ms()), Created)
     return store
 
@@ -77,7 +77,7 @@ def test_scripts_see_which_server_they_run_on_and_that_it_was_promoted(other: Re
     # a port that nobody listens on
     client.execute_command("REPLICAOF", "127.0.0.1", "1")
     with pytest.raises(StoreReadOnly):
-        RedisStore.from_url(other.url, CONFIG).create(wall_ms())
+        RedisStore(other.url, CONFIG).create(wall_ms())
     client.execute_command("REPLICAOF", "NO", "ONE")
     after = identity_in_scripts(other)
     assert after[0] == before[0]
@@ -91,7 +91,7 @@ def test_a_restart_from_a_snapshot_keeps_newcomers_waiting_and_holders_going(oth
     unknown = Holder(store, wall_ms).claim()
     began_ms = wall_ms()
     other.restart()
-    store = RedisStore.from_url(other.url, store.config)
+    store = RedisStore(other.url, store.config)
     newcomer = Holder(store, wall_ms).ask_claim()
     assert isinstance(newcomer, Settling)
     assert newcomer.floor_ms >= began_ms + CONFIG.floor_ms
@@ -107,8 +107,8 @@ def test_a_user_without_info_is_refused_unless_the_pool_does_without(other: Redi
     other.client().execute_command("ACL", "SETUSER", "app", "on", ">pw", "~snowredis:*", "+@all", "-info")
     url = f"unix://app:pw@{other.socket}"
     with pytest.raises(ServerUnidentified, match="refuses INFO inside scripts"):
-        RedisStore.from_url(url, replace(CONFIG, name="blind")).create(wall_ms())
+        RedisStore(url, replace(CONFIG, name="blind")).create(wall_ms())
     for durability in ("assured", "none"):
-        store = RedisStore.from_url(url, replace(CONFIG, name=durability, durability=durability))
+        store = RedisStore(url, replace(CONFIG, name=durability, durability=durability))
         assert isinstance(store.create(wall_ms()), Created)
         assert isinstance(Holder(store, wall_ms).claim().ask_renew(), Renewed)

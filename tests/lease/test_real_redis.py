@@ -56,7 +56,7 @@ SLACK_MS = 40
 
 def open_store(server: RedisServer, config: PoolConfig, **options: Any) -> RedisStore:
     """A store with a connection of its own, so that a restart of the server does not meet a stale one."""
-    return RedisStore.from_url(server.url, config, **options)
+    return RedisStore(server.url, config, **options)
 
 
 def new_pool(server: RedisServer, config: PoolConfig, **options: Any) -> RedisStore:
@@ -550,7 +550,7 @@ def test_a_hostile_argument_is_refused_and_changes_nothing(
     server: RedisServer, script: str, place: int, name: str
 ) -> None:
     config = replace(LONG, name=f"hostile{fresh_hex()[-6:]}")
-    store = RecordingStore.from_url(server.url, config)
+    store = RecordingStore(server.url, config)
     assert isinstance(store, RecordingStore)
     client = server.client()
     wrong = []
@@ -661,13 +661,11 @@ def test_a_replica_is_said_to_be_one_and_can_be_looked_at(tmp_path: Path) -> Non
 def test_a_wrong_password_is_refused_and_not_shown(own_server: RedisServer) -> None:
     own_server.client().config_set("requirepass", "right")
     for url in (own_server.url, f"unix://:wrong@{own_server.socket}"):
-        store = RedisStore.from_url(url, LONG)
+        store = RedisStore(url, LONG)
         with pytest.raises(StoreRefused, match="refused access") as caught:
             store.create(wall_ms())
         assert "wrong@" not in str(caught.value)
-    assert isinstance(
-        RedisStore.from_url(f"unix://:right@{own_server.socket}", LONG).create(wall_ms()), Created
-    )
+    assert isinstance(RedisStore(f"unix://:right@{own_server.socket}", LONG).create(wall_ms()), Created)
 
 
 @pytest.mark.parametrize("rights", [["-evalsha", "-eval"], ["-hset"], ["resetkeys", "~other:*"]])
@@ -678,7 +676,7 @@ def test_a_user_without_the_rights_that_scripts_need_is_refused(
     own_server.client().execute_command(
         "ACL", "SETUSER", "app", "on", ">secret", "~snowredis:*", "+@all", *rights
     )
-    app = RedisStore.from_url(f"unix://app:secret@{own_server.socket}", LONG)
+    app = RedisStore(f"unix://app:secret@{own_server.socket}", LONG)
     with pytest.raises(StoreRefused, match=r"may run EVALSHA, EVAL, SCRIPT LOAD and INFO") as caught:
         holder(app).ask_claim()
     assert "secret" not in str(caught.value)
@@ -687,14 +685,14 @@ def test_a_user_without_the_rights_that_scripts_need_is_refused(
 # the bound: without it a caller would hang for as long as TCP does
 @pytest.mark.timeout(20)
 def test_a_server_that_is_away_or_says_nothing_is_given_up_on(tmp_path: Path) -> None:
-    store = RedisStore.from_url(f"unix://{tmp_path}/nobody.sock", LONG)
+    store = RedisStore(f"unix://{tmp_path}/nobody.sock", LONG)
     with pytest.raises(StoreUnavailable, match=r"nobody\.sock cannot be used"):
         store.create(wall_ms())
-    store = RedisStore.from_url(f"redis://127.0.0.1:{free_port()}/3", LONG)
+    store = RedisStore(f"redis://127.0.0.1:{free_port()}/3", LONG)
     with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1:\d+/3 cannot be used"):
         store.create(wall_ms())
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        store = RedisStore.from_url(f"redis://127.0.0.1:{silent.getsockname()[1]}", LONG)
+        store = RedisStore(f"redis://127.0.0.1:{silent.getsockname()[1]}", LONG)
         with pytest.raises(StoreUnavailable, match="cannot be used"):
             store.create(wall_ms())
 
@@ -1020,7 +1018,7 @@ import secrets
 
 url, name, count = sys.argv[1:]
 config = PoolConfig(name=name, layout=Layout(timestamp_bits=41, worker_bits=8, sequence_bits=10), ttl_ms=30_000)
-store = RedisStore.from_url(url, config)
+store = RedisStore(url, config)
 print("ready", flush=True)
 sys.stdin.readline()
 for _ in range(int(count)):

@@ -32,7 +32,7 @@ def test_an_uptime_of_an_hour_proves_nothing(tmp_path: Path, monkeypatch: pytest
     try:
         server.start()
         config = PoolConfig(name="orders", layout=LAYOUT, ttl_ms=round(TTL_S * 1000))
-        RedisStore.from_url(server.url, config).create(wall_ms())
+        RedisStore(server.url, config).create(wall_ms())
         # knows the pool, and nothing of the claim that comes now
         server.save()
         with (

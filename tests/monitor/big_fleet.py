@@ -33,7 +33,7 @@ class BigFleet:
 
     def __init__(self, url: str, count: int) -> None:
         self.config = PoolConfig(name=POOL)
-        self._store = RedisStore.from_url(url, self.config)
+        self._store = RedisStore(url, self.config)
         self._store.create(time.time_ns() // 1_000_000)
         self._seen = Seen()
         self._random = random.Random(1)

@@ -46,16 +46,6 @@ def test_a_snippet_runs(snippet: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_every_setting_in_the_table_is_an_argument_of_connect_and_the_other_way_round() -> None:
-    import inspect
-
-    from snowredis.connection import connect
-
-    table = README[README.index("| setting |") :].partition("\n\n")[0]
-    told = set(re.findall(r"^\| `(\w+)`", table, re.MULTILINE))
-    assert told == set(inspect.signature(connect).parameters) - {"clock"}
-
-
 @pytest.mark.parametrize(
     "page", ["README.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
 )
@@ -63,13 +53,3 @@ def test_every_file_that_a_page_names_exists(page: str) -> None:
     text = re.sub(r"https?://\S+", "", (ROOT / page).read_text("utf-8"))
     for name in re.findall(r"\b(?:scripts|snowredis|examples|docs|tests)/[\w./-]*\w", text):
         assert (ROOT / name).exists(), name
-
-
-def test_the_environment_says_what_connect_takes() -> None:
-    import inspect
-
-    from snowredis.connection import _VARIABLES, connect
-
-    options = {option for option, _ in _VARIABLES.values()}
-    assert options == set(inspect.signature(connect).parameters) - {"clock", "url"}
-    assert all(name == f"SNOWREDIS_{option.upper()}" for name, (option, _) in _VARIABLES.items())

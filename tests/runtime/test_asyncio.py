@@ -15,9 +15,8 @@ import trio
 import uvloop
 
 import snowredis
-from snowredis import connection
 from snowredis.errors import ConfigError, GeneratorClosed, PoolExhausted
-from snowredis.testing import ManualClock, memory_pool
+from snowredis.testing import ManualClock, memory_pool, use
 from tests.support.servers import RedisServer
 
 Main = Callable[[], Coroutine[Any, Any, None]]
@@ -190,14 +189,13 @@ def test_a_claim_that_is_cancelled_holds_nothing(server: RedisServer) -> None:
     assert snowredis.WorkerPool(server.url, "given-up").workers() == []
 
 
-def test_the_generator_of_the_process_has_coroutines_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "_configured", {"url": memory_pool()})
-
+def test_the_generator_of_the_process_has_coroutines_too() -> None:
     async def main() -> None:
         an_id = await snowredis.anext_id()
         assert (await snowredis.anext_ids(3))[0] > an_id
 
-    asyncio.run(main())
+    with use(memory_pool().connect):
+        asyncio.run(main())
     snowredis.close()
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 import snowredis
-from snowredis import connection
 from snowredis.errors import ConfigError
+from snowredis.process_generator import process_generator
 from snowredis.testing import memory_pool
 
 
@@ -16,7 +16,7 @@ from snowredis.testing import memory_pool
 def unconfigured() -> Iterator[None]:
     yield
     snowredis.close()
-    connection._configured.clear()
+    snowredis.configure()
 
 
 def test_what_is_configured_is_used_before_variables(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,13 +24,13 @@ def test_what_is_configured_is_used_before_variables(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("SNOWREDIS_LABEL", "of-the-environment")
     snowredis.configure(url=memory_pool(), pool="of-the-code")
     assert snowredis.next_id() > 0
-    assert connection.default().pool == "of-the-code"
-    assert connection.default()._lease_manager._label == "of-the-environment"
+    assert process_generator().pool == "of-the-code"
+    assert process_generator()._lease_manager._label == "of-the-environment"
 
 
 def test_an_unknown_setting_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="'pol' is no setting; these are: url, pool, layout"):
-        snowredis.configure(pol="orders")
+    with pytest.raises(ConfigError, match="unknown setting 'pol'; the settings are: url, pool, layout"):
+        snowredis.configure(pol="orders")  # type: ignore[call-arg]
 
 
 def test_other_settings_are_refused_once_ids_are_made_and_the_same_are_not() -> None:

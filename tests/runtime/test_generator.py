@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import snowredis
 from snowredis.core.layout import Layout
 from snowredis.lease.model import PoolConfig
+from snowredis.settings import SequenceStart
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
 
 TWO_WORKERS = Layout(worker_bits=1)
@@ -314,7 +315,7 @@ def test_continued_starts_make_low_load_ids_count_round(pool: MemoryPool, clock:
 
 
 @pytest.mark.parametrize("start", ["random", "continue"])
-def test_no_id_repeats_with_other_starts_at_the_ceiling(pool: MemoryPool, start: str) -> None:
+def test_no_id_repeats_with_other_starts_at_the_ceiling(pool: MemoryPool, start: SequenceStart) -> None:
     ids = pool.connect(sequence_start=start)
     batch = ids.next_ids(20_000)
     assert batch == sorted(set(batch))
@@ -505,9 +506,9 @@ def test_a_suspended_generator_holds_nothing_and_claims_anew_when_it_is_resumed(
         ("ttl", float("nan"), "ttl must be seconds"),
         ("max_clock_lead", 25, "ttl 30000 ms is too short"),
         ("failover_slack", 20, "Raise ttl to"),
-        ("pool", "a b", "no pool name"),
-        ("pool", "", "no pool name"),
-        ("pool", "x" * 65, "no pool name"),
+        ("pool", "a b", "pool must be 1 to 64 letters"),
+        ("pool", "", "pool must be 1 to 64 letters"),
+        ("pool", "x" * 65, "pool must be 1 to 64 letters"),
         ("layout", "twiter", "twitter"),
         ("datacenter", 1, "0 datacenter bits"),
         ("clock_policy", "hope", "backup, wait, raise, ahead"),

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from snowredis.cli.bit_diagram import bits_of, draw
 from snowredis.cli.commands.layout import name_of
 from snowredis.cli.exit_codes import ExitCode
-from snowredis.cli.options import FORMS, Commands, Parser, add_command, layout_text
+from snowredis.cli.options import Commands, Parser, add_command, layout_text
 from snowredis.cli.output import Line, ago, pairs, printable, write
+from snowredis.settings import FORMS
 
 if TYPE_CHECKING:
     from snowredis.core.layout import Layout

@@ -10,7 +10,6 @@ from typing import Any
 
 from snowredis.cli.exit_codes import ExitCode, interrupted_by_signals
 from snowredis.cli.options import (
-    FORMS,
     Commands,
     Parser,
     add_command,
@@ -21,6 +20,7 @@ from snowredis.cli.options import (
     settings,
 )
 from snowredis.cli.output import printable
+from snowredis.settings import FORMS
 
 # ids made and written at once: a few ms of the default layout
 _BATCH = 8192
@@ -47,7 +47,7 @@ def add_to(commands: Commands[Parser]) -> None:
     )
     parser.add_argument("--format", choices=FORMS, default="decimal", metavar="FORM", help=", ".join(FORMS))
     add_redis(parser)
-    add_pool_settings(parser, all_of_them=False)
+    add_pool_settings(parser, "layout", "ttl")
     parser.add_argument("--label", help="what `snowredis workers` shows for it (default: snowredis generate)")
 
 

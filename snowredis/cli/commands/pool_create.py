@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import time
 
-from snowredis.cli.commands.pool_show import DURATIONS, settings_rows
+from snowredis.cli.commands.pool_show import settings_rows
 from snowredis.cli.exit_codes import ExitCode
 from snowredis.cli.options import (
     Commands,
@@ -39,28 +40,20 @@ def add_to(commands: Commands[Parser]) -> None:
     )
     parser.add_argument("pool", metavar="NAME")
     add_redis(parser, pool=False)
-    add_pool_settings(parser, all_of_them=True)
+    add_pool_settings(parser)
 
 
 def _create(args: argparse.Namespace) -> int:
-    from snowredis.connection import default_slack_ms
-    from snowredis.core.presets import resolve_layout
-    from snowredis.lease.model import PoolConfig
+    from snowredis.lease.open import open_store_from_settings
+    from snowredis.lease.replies import Created
 
     url, options = settings(args)
-    constants = {f"{name}_ms": round(options[name] * 1000) for name in DURATIONS if name in options}
-    constants.setdefault("failover_slack_ms", default_slack_ms(url))
-    others = {
-        name: options[name] for name in ("datacenter", "durability", "guard_rollbacks") if name in options
-    }
-    config = PoolConfig(
-        name=options["pool"], layout=resolve_layout(options.get("layout")), **constants, **others
-    )
-    with open_pool(url, config.name) as pool:
-        created = pool.create(config, time.time_ns() // 1_000_000)
+    with contextlib.closing(open_store_from_settings(url, options | {"min_replicas": 0})) as store:
+        created = isinstance(store.create(time.time_ns() // 1_000_000), Created)
+    with open_pool(url, options["pool"]) as pool:
         info = pool.info()
         result = "was created" if created else "already exists, with the same settings; nothing was changed"
-        print(f"pool {config.name} at {pool.where} {result}")
+        print(f"pool {pool.name} at {pool.where} {result}")
     if created and info.floor_ms > info.now_ms:
         print(
             f"new workers wait for {duration(info.floor_ms - info.now_ms)}: a pool of this name was deleted, and "

@@ -11,7 +11,6 @@ from snowredis.cli.commands.layout import name_of
 from snowredis.cli.commands.workers import pool_as_json
 from snowredis.cli.exit_codes import ExitCode
 from snowredis.cli.options import (
-    DURABILITIES,
     Commands,
     Parser,
     add_command,
@@ -32,13 +31,12 @@ from snowredis.cli.output import (
     terminal_width,
     write,
 )
+from snowredis.settings import POOL_DURATIONS, SETTINGS
 
 if TYPE_CHECKING:
     from snowredis.lease.inspect import PoolInfo
 
 Row = tuple[str, str | Line]
-# options of connect(); a pool's settings have them with the suffix _ms
-DURATIONS = ("ttl", "max_clock_lead", "redis_skew", "failover_slack")
 
 
 def add_to(commands: Commands[Parser]) -> None:
@@ -77,13 +75,13 @@ def settings_rows(info: PoolInfo) -> list[Row]:
     name = name_of(info.layout)
     layout: Line = [(f"{name}  " if name else "", "strong"), (str(info.layout), "")]
     spans: list[Row] = [
-        (option.replace("_", " "), _seconds(stored.get(f"{option}_ms", ""))) for option in DURATIONS
+        (option.replace("_", " "), _seconds(stored.get(f"{option}_ms", ""))) for option in POOL_DURATIONS
     ]
     return [
         ("layout", layout),
         ("datacenter", printable(stored.get("datacenter", "0"))),
         *spans,
-        ("durability", _durability(stored.get("durability", DURABILITIES[0]))),
+        ("durability", _durability(stored.get("durability", SETTINGS["durability"].default_text))),
         ("guard rollbacks", "on" if stored.get("guard_rollbacks") == "1" else "off"),
     ]
 

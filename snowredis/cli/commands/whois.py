@@ -8,8 +8,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from snowredis.cli.exit_codes import ExitCode
-from snowredis.cli.options import FORMS, Commands, Parser, add_command, add_redis, open_known_pool, settings
+from snowredis.cli.options import Commands, Parser, add_command, add_redis, open_known_pool, settings
 from snowredis.cli.output import MAX_FOREIGN, Line, ago, pairs, printable, write
+from snowredis.settings import FORMS
 
 if TYPE_CHECKING:
     from snowredis.monitor.duplicate_causes import Cause

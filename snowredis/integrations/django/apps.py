@@ -13,6 +13,7 @@ from django.core.signals import setting_changed
 
 import snowredis
 from snowredis.errors import ConfigError
+from snowredis.integrations.django.settings import django_settings
 from snowredis.runtime.process import THIS
 
 # these say better what the process is, a moment later
@@ -35,20 +36,6 @@ class SnowredisConfig(AppConfig):
             _configure()
         if not THIS.label and not _OTHERS & sys.modules.keys():
             THIS.label = _label()[:100]
-
-
-def django_settings() -> dict[str, Any]:
-    """settings.SNOWREDIS with names in lower case. Raises ImproperlyConfigured if it is no dict, or names one twice."""
-    given = getattr(settings, "SNOWREDIS", {})
-    if not isinstance(given, dict):
-        raise ImproperlyConfigured(
-            f"SNOWREDIS is a {type(given).__name__}. Write a dict of arguments of snowredis.connect(), such as "
-            '{"url": "redis://localhost:6379/0", "pool": "shop"}.'
-        )
-    lower = {str(name).lower(): value for name, value in given.items()}
-    if len(lower) < len(given):
-        raise ImproperlyConfigured(f"SNOWREDIS has a name twice: {', '.join(map(str, given))}. Remove one.")
-    return lower
 
 
 def _configure() -> None:

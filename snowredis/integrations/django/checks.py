@@ -10,7 +10,6 @@ E010 a field's generator                   W005 there is no such pool yet
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from dataclasses import replace
 from typing import Any
@@ -18,18 +17,14 @@ from typing import Any
 from django.conf import settings
 from django.core import checks, mail
 
-from snowredis.connection import END_WARNING_MS, connect, settings_from
+from snowredis.connection import END_WARNING_MS, connect
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import ConfigError, LayoutMismatch, PoolNotFound, SnowredisError
-from snowredis.integrations.django.apps import django_settings
+from snowredis.integrations.django.settings import effective_settings
+from snowredis.lease.model import PoolConfig
+from snowredis.lease.open import is_embedded, is_in_memory
 
 _LOCAL = ("localhost", "127.0.0.1", "::1")
-
-
-def effective_settings() -> dict[str, Any]:
-    """What the process' own generator is made of: SNOWREDIS_* variables, and settings.SNOWREDIS before them."""
-    url, options = settings_from(os.environ)
-    return {"url": url, **options, **django_settings()}
 
 
 def check_settings(**_: Any) -> list[Any]:
@@ -48,10 +43,10 @@ def check_settings(**_: Any) -> list[Any]:
     if settings.DEBUG or hasattr(mail, "outbox"):
         return found
     for url in _urls(given):
-        if hasattr(url, "memory_store"):
+        if is_in_memory(url):
             what = "SNOWREDIS['url'] is a pool in memory: every process numbers itself, and ids are repeated"
             found.append(_error(2, what, "Name a Redis that all processes share: redis://host:6379/0."))
-        elif _is_embedded(url):
+        elif is_embedded(url):
             what = f"SNOWREDIS['url'] is {url}: two machines with a Redis each of their own repeat ids"
             found.append(_warning(2, what, "Name a Redis that all machines share: redis://host:6379/0."))
     return found
@@ -99,7 +94,7 @@ def check_redis(**_: Any) -> list[Any]:
     urls = _urls(given)
     missing = 0
     for index, url in enumerate(urls):
-        if hasattr(url, "memory_store") or _is_embedded(url):
+        if is_in_memory(url) or is_embedded(url):
             continue  # E002, W002; a check starts no server
         from snowredis import WorkerPool
 
@@ -122,16 +117,16 @@ def check_redis(**_: Any) -> list[Any]:
     return found
 
 
-def _config(given: dict[str, Any]) -> Any:
-    """The pool's constants, from connect() itself, which starts an embedded Redis: not here."""
+def _config(given: dict[str, Any]) -> PoolConfig:
+    """Return the pool's constants as connect() would make them. Starts no embedded Redis."""
     for url in _urls(given):
-        if not (isinstance(url, str) or hasattr(url, "memory_store") or hasattr(url, "evalsha")):
+        if not (isinstance(url, str) or is_in_memory(url) or hasattr(url, "evalsha")):
             # such as of a variable that is not set
-            raise ConfigError(f"{url!r} is no URL, no redis-py client and no pool of snowredis.testing")
+            raise ConfigError(f"{url!r} is not a URL, a redis-py client or a pool of snowredis.testing")
     offline = given
     if not given.get("min_replicas"):
         urls = [
-            f"redis://offline-{index}" if hasattr(url, "memory_store") or _is_embedded(url) else url
+            f"redis://offline-{index}" if is_in_memory(url) or is_embedded(url) else url
             for index, url in enumerate(_urls(given))
         ]
         offline = {**given, "url": urls if isinstance(given["url"], list | tuple) else urls[0]}
@@ -142,10 +137,6 @@ def _config(given: dict[str, Any]) -> Any:
 def _urls(given: dict[str, Any]) -> list[Any]:
     url = given["url"]
     return list(url) if isinstance(url, list | tuple) else [url]
-
-
-def _is_embedded(url: Any) -> bool:
-    return isinstance(url, str) and url.startswith("embedded:")
 
 
 def _place(url: Any) -> tuple[str, int, int] | None:

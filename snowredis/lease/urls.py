@@ -1,0 +1,98 @@
+"""From a URL to a redis-py client for our own use. Nothing here connects, and no error shows a password."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import redis
+from redis import connection, sentinel
+
+from snowredis.errors import ConfigError
+from snowredis.lease.cluster import ClusterClient
+from snowredis.lease.prepared import SENTINEL_TIMEOUT_S, cluster_client, limits, prepared
+
+# redis-py gives these no types
+_Sentinel: Any = sentinel.Sentinel
+_parse_url: Any = connection.parse_url
+
+SENTINEL_PORT, REDIS_PORT = 26379, 6379
+
+
+def client_of_url(url: str) -> Any:
+    """A client for *url*: redis.Redis, or a ClusterClient. Raises ConfigError; does not connect."""
+    scheme = url.partition(":")[0]
+    make = {"sentinel": _from_sentinel_url, "cluster": _from_cluster_url}.get(scheme, _from_redis_url)
+    try:
+        return make(url)
+    except (ValueError, TypeError) as error:
+        # what "/" or "#" cuts off a password stands in the error's text: neither that nor the error is shown
+        reason = str(error) if redacted(url) == url else "it cannot be read"
+        raise ConfigError(
+            f"{redacted(url)!r} is no Redis URL: {reason}. Write redis://host:6379/0, rediss://…, "
+            "unix:///path/to.sock, embedded://, sentinel://host:26379,host:26379/MASTER/0 or "
+            "cluster://host:7000,host:7001, and special characters of a password as %2F, %23, %40."
+        ) from None
+
+
+def _from_redis_url(url: str) -> redis.Redis:
+    return prepared(redis.Redis.from_url(url, **limits()))
+
+
+def _from_sentinel_url(url: str) -> redis.Redis:
+    hosts, path, options = _split(url, SENTINEL_PORT)
+    master, _, db = path.strip("/").partition("/")
+    if not master or not re.fullmatch(r"\d*", db, re.ASCII):
+        raise ValueError("the master's name has to come after the Sentinels, then perhaps a database number")
+    tls = options.pop("ssl", False)
+    to_sentinels: dict[str, Any] = limits(SENTINEL_TIMEOUT_S) | ({"ssl": True} if tls else {})
+    for name in ("username", "password"):
+        if f"sentinel_{name}" in options:
+            to_sentinels[name] = options.pop(f"sentinel_{name}")
+    others = int(options.pop("min_other_sentinels", 0))
+    sentinels = _Sentinel(hosts, min_other_sentinels=others, sentinel_kwargs=to_sentinels)
+    settings = limits() | options | {"db": int(db or options.get("db", 0))}
+    client: redis.Redis = sentinels.master_for(unquote(master), **settings, **({"ssl": True} if tls else {}))
+    for one in sentinels.sentinels:
+        prepared(one)
+    return prepared(client)
+
+
+def _from_cluster_url(url: str) -> ClusterClient:
+    hosts, path, options = _split(url, REDIS_PORT)
+    if path.strip("/") not in ("", "0") or options.pop("db", 0):
+        raise ValueError("a Cluster has no databases but 0")
+    settings = limits() | options
+    if not settings.get("ssl"):
+        settings.pop("ssl", None)
+    return cluster_client(hosts, settings)
+
+
+def _split(url: str, default_port: int) -> tuple[list[tuple[str, int]], str, dict[str, Any]]:
+    """Hosts with ports; the path; credentials and options as redis-py reads them."""
+    match = re.fullmatch(r"\w+://(?:([^/?#]*)@)?([^/?#@]+)(/[^?#]*)?(?:\?([^#]*))?", url)
+    if match is None:
+        raise ValueError("hosts, separated by commas, have to come after ://")
+    credentials, hosts, path, query = match.groups(default="")
+    options: dict[str, Any] = dict(_parse_url(f"redis://{credentials}@host/?{query}"))
+    del options["host"]
+    if "ssl" in options:
+        options["ssl"] = str(options["ssl"]).lower() in ("1", "true", "yes")
+    found = []
+    for host in hosts.split(","):
+        parts = urlsplit(f"//{host}")
+        if not parts.hostname:
+            raise ValueError(f"{host!r} is no host")
+        found.append((parts.hostname, parts.port or default_port))
+    return found, path, options
+
+
+def redacted(url: str) -> str:
+    """*url* without its password."""
+    url = re.sub(r"(?<=[?&_]password=)[^&#]*", "***", url)
+    head, at, tail = url.rpartition("@")
+    scheme, slashes, credentials = head.partition("//")
+    if not at or ":" not in credentials:
+        return url
+    return f"{scheme}{slashes}{credentials.partition(':')[0]}:***@{tail}"

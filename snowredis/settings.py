@@ -1,0 +1,260 @@
+"""Every setting of snowredis.connect(), declared once.
+
+connect() checks its arguments against these declarations. SNOWREDIS_* variables, the options of the command line,
+the settings of the HTTP service and the tables in the docs follow from them; a test compares.
+
+A duration is in seconds, unless its name ends in ``_ms``: then it is in milliseconds. Imports nothing heavy, since
+``snowredis --help`` and ``snowredis decode`` read this module.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+
+from snowredis.errors import ConfigError
+
+Durability: TypeAlias = Literal["detect", "assured", "none"]
+MinReplicas: TypeAlias = int | Literal["all"]
+ClockPolicy: TypeAlias = Literal["backup", "wait", "raise", "ahead"]
+Overflow: TypeAlias = Literal["wait", "ahead"]
+SequenceStart: TypeAlias = Literal["zero", "random", "continue"]
+# how ids are written as text: snowredis.encode(), and --format of the command line
+Form: TypeAlias = Literal["decimal", "base62", "base58", "base36", "base32", "hex", "friendly"]
+
+DURABILITIES: tuple[Durability, ...] = get_args(Durability)
+CLOCK_POLICIES: tuple[ClockPolicy, ...] = get_args(ClockPolicy)
+OVERFLOWS: tuple[Overflow, ...] = get_args(Overflow)
+SEQUENCE_STARTS: tuple[SequenceStart, ...] = get_args(SequenceStart)
+FORMS: tuple[Form, ...] = get_args(Form)
+
+DEFAULT_URL = "redis://localhost:6379/0"
+# more replicas than that are a typing error
+MAX_REPLICAS = 100
+# more seconds than that are a typing error: milliseconds, mostly
+MAX_SECONDS = 1e6
+PREFIX = "SNOWREDIS_"
+# variables that other parts read: the embedded server, the C code and its build, the scripts, the HTTP service
+_OTHER_VARIABLES = tuple(f"{PREFIX}{name}" for name in ("EMBEDDED", "PURE", "BUILD", "PYTHON", "SERVE_"))
+_POOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_BOOLS = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(
+    ("0", "false", "no", "off", ""), False
+)
+
+
+class Kind(NamedTuple):
+    """What a setting's values are.
+
+    Attributes:
+        what: the values in words, for "NAME must be WHAT, not VALUE".
+        parse: reads a value from text; may raise ValueError or KeyError.
+        accepts: tells whether a value is one of them.
+        choices: all values, if they are a few words.
+    """
+
+    what: str
+    parse: Callable[[str], Any]
+    accepts: Callable[[Any], bool]
+    choices: tuple[str, ...] = ()
+
+
+class Setting(NamedTuple):
+    """Declaration of one setting.
+
+    Attributes:
+        default: what connect() takes; None if that depends on other settings.
+        default_text: the default in the docs and in --help.
+        of_pool: it is a constant of the pool: every process must be given the same.
+    """
+
+    name: str
+    kind: Kind
+    default: Any
+    default_text: str
+    help: str
+    of_pool: bool = False
+
+    @property
+    def variable(self) -> str:
+        return f"{PREFIX}{self.name.upper()}"
+
+    def check(self, value: object) -> None:
+        """Raise ConfigError for a value that can never work; None is the default of settings that have no other."""
+        if not (self.kind.accepts(value) or (value is None and self.default is None)):
+            raise ConfigError(f"{self.name} must be {self.kind.what}, not {value!r}")
+
+    def read(self, text: str, name: str) -> Any:
+        """Return the value that *text* stands for. Raises ConfigError, which says *name*."""
+        try:
+            value = self.kind.parse(text)
+        except (ValueError, KeyError):
+            value = None
+        if value is None or not self.kind.accepts(value):
+            raise ConfigError(f"{name} must be {self.kind.what}, not {text!r}")
+        return value
+
+
+def _is_anything(_: object) -> bool:
+    return True
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def one_of(choices: tuple[str, ...]) -> Kind:
+    return Kind(
+        f"one of {', '.join(choices)}",
+        str,
+        lambda value: isinstance(value, str) and value in choices,
+        choices,
+    )
+
+
+def split_urls(text: str) -> str | list[str]:
+    """Return the URL, or a list of the several URLs, separated by spaces, of independent servers."""
+    urls = text.split()
+    return urls if len(urls) > 1 and all("://" in url for url in urls) else text
+
+
+ANYTHING = Kind("anything", str, _is_anything)
+TEXT = Kind("a str", str, lambda value: isinstance(value, str))
+BOOL = Kind("True or False", lambda text: _BOOLS[text.lower()], lambda value: isinstance(value, bool))
+WHOLE = Kind("a whole number", int, _is_int)
+MS = Kind("a whole number of milliseconds, 0 or more", int, lambda value: _is_int(value) and value >= 0)
+SECONDS = Kind(
+    f"seconds, 0 or more and less than {MAX_SECONDS:,.0f}",
+    float,
+    lambda value: _is_number(value) and 0 <= value < MAX_SECONDS,
+)
+# unlimited is allowed
+TIMEOUT = Kind("seconds, 0 or more", float, lambda value: _is_number(value) and value >= 0)
+URL = Kind("a URL", split_urls, _is_anything)
+POOL_NAME = Kind(
+    "1 to 64 letters, digits, '_', '.' or '-', such as 'orders'",
+    str,
+    lambda value: isinstance(value, str) and _POOL_NAME.fullmatch(value) is not None,
+)
+REPLICAS = Kind(
+    f"0 to {MAX_REPLICAS}, or 'all'",
+    lambda text: text if text == "all" else int(text),
+    lambda value: value == "all" or (_is_int(value) and 0 <= value <= MAX_REPLICAS),
+)
+
+# a table of: name, kind, default, default as text, what it is
+# fmt: off
+SETTINGS: Mapping[str, Setting] = {setting.name: setting for setting in (
+    Setting("url", URL, DEFAULT_URL, DEFAULT_URL,
+            "the Redis: `redis://`, `rediss://`, `unix://`, `embedded://` (a Redis of this machine, for development), "
+            "`sentinel://h1:26379,h2:26379/MASTER/0`, `cluster://h1:7000,h2:7001`, a redis-py client of any of these, "
+            "or a pool of snowredis.testing; or a list of those, the same in every process: independent servers"),
+    Setting("pool", POOL_NAME, "default", "default",
+            "the set of worker ids: whoever must not repeat each other's ids uses the same; letters, digits, _ . -"),
+    Setting("layout", ANYTHING, None, "41/0/2/10/10",
+            "how the 63 bits are divided: a Layout, the name of a preset, or text such as `41/0/2/10/10`",
+            of_pool=True),
+    Setting("datacenter", WHOLE, 0, "0",
+            "value of the layout's datacenter bits", of_pool=True),
+    Setting("ttl", SECONDS, 30.0, "30 s",
+            "silence after which a worker counts as dead, and the length of a reservation; a heartbeat is sent every "
+            "ttl / 6", of_pool=True),
+    Setting("max_clock_lead", SECONDS, None, "ttl / 12",
+            "how far a host's clock may run ahead of Redis' before its reservations get shorter", of_pool=True),
+    Setting("redis_skew", SECONDS, None, "ttl / 12",
+            "how far the clocks of two Redis servers may differ", of_pool=True),
+    Setting("failover_slack", SECONDS, None, "0 s; 15 s under Sentinel and Cluster",
+            "how long a deposed master may go on answering; set it for any other address that moves in a failover: a "
+            "DNS name, a Kubernetes Service, ElastiCache", of_pool=True),
+    Setting("durability", one_of(DURABILITIES), "detect", "detect",
+            "what is known of writes that Redis acknowledged: `detect`: a restart or failover may lose some, and can "
+            "be noticed; `assured`: none is ever lost; `none`: some may be lost unnoticed, so every new worker waits",
+            of_pool=True),
+    Setting("guard_rollbacks", BOOL, False, "off",
+            "also suspect a Redis in which no script ran for a ttl, as after a return to an older memory snapshot",
+            of_pool=True),
+    Setting("min_replicas", REPLICAS, 0, "0",
+            "how many replicas must have each claim and renewal before it counts, or `all`: every replica that was "
+            "ever seen connected, at least one"),
+    Setting("label", TEXT, "", "none",
+            "name of this process, for people who look at the pool; 100 characters"),
+    Setting("clock_policy", one_of(CLOCK_POLICIES), "backup", "backup",
+            "what to do when the clock goes back: `backup`: wait, else use another namespace, else another worker id; "
+            "`wait`; `raise`; or `ahead`: go on ahead of the clock"),
+    Setting("clock_tolerance_ms", MS, 10, "10",
+            "how far back the clock may go to be waited for under `backup`"),
+    Setting("max_wait_ms", MS, 5_000, "5000",
+            "how far back the clock may go to be waited for under `wait`"),
+    Setting("overflow", one_of(OVERFLOWS), "wait", "wait",
+            "what to do when a tick's sequence is exhausted: `wait` for the next tick, or `ahead`: borrow ticks ahead "
+            "of the clock"),
+    Setting("max_ahead_ms", MS, 1_000, "1000",
+            "how far ids may run ahead of the clock, under clock_policy `ahead` and overflow `ahead`"),
+    Setting("sequence_start", one_of(SEQUENCE_STARTS), "zero", "zero",
+            "first sequence of a tick: `zero`, `random` or `continue`; the last two spread the ids of quiet services "
+            "over shards (`id % shards`)"),
+    Setting("sequence_start_bound", WHOLE, None, "an eighth of the sequences",
+            "that first sequence stays below this number"),
+    Setting("claim_timeout", TIMEOUT, 0.0, "0 s",
+            "how long to ask a full pool again before `PoolExhausted` is raised"),
+    Setting("clock", ANYTHING, None, "the system's",
+            "for tests: a snowredis.testing.ManualClock"),
+)}
+# fmt: on
+# constants of a pool that are durations: stored in it as NAME_ms
+POOL_DURATIONS = tuple(
+    name for name, setting in SETTINGS.items() if setting.of_pool and setting.kind is SECONDS
+)
+# what a variable or a command line can say
+_IN_TEXT = {name: setting for name, setting in SETTINGS.items() if name != "clock"}
+
+
+def check(name: str, value: object) -> None:
+    """Raise ConfigError if *value* cannot be that of the setting *name*."""
+    SETTINGS[name].check(value)
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Raise ConfigError if one of *names* is not that of a setting."""
+    for name in names:
+        if name not in SETTINGS:
+            raise ConfigError(f"unknown setting {name!r}; the settings are: {', '.join(SETTINGS)}")
+
+
+def check_all(given: Mapping[str, object]) -> None:
+    """Check arguments of connect() by name, each for itself. Raises ConfigError, also for an unknown name."""
+    check_names(given)
+    for name, value in given.items():
+        SETTINGS[name].check(value)
+
+
+def from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    """Return the arguments of connect() that SNOWREDIS_* variables set, ``url`` among them.
+
+    Several URLs in SNOWREDIS_URL, separated by spaces, are those of independent servers.
+
+    Raises:
+        ConfigError: an unknown variable, or a value that the setting cannot have.
+    """
+    ours = {name: text for name, text in environment.items() if not name.startswith(_OTHER_VARIABLES)}
+    return read_variables(ours, PREFIX, _IN_TEXT.values())
+
+
+def read_variables(
+    environment: Mapping[str, str], prefix: str, declared: Iterable[Setting]
+) -> dict[str, Any]:
+    """Return the values of *declared* settings that variables with *prefix* set. Raises ConfigError."""
+    settings = {f"{prefix}{setting.name.upper()}": setting for setting in declared}
+    values = {}
+    for variable, text in environment.items():
+        if not variable.startswith(prefix):
+            continue
+        setting = settings.get(variable)
+        if setting is None:
+            raise ConfigError(f"unknown variable {variable}; the variables are: {', '.join(settings)}")
+        values[setting.name] = setting.read(text, variable)
+    return values

@@ -1,0 +1,135 @@
+"""The public names and their arguments, which stay as they are from release to release."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+
+import snowredis
+from snowredis import testing
+
+GENERATOR = {
+    "claim": "()",
+    "next_id": "()",
+    "next_ids": "(count)",
+    "fill": "(buffer)",
+    "anext_id": "()",
+    "anext_ids": "(count)",
+    "aclaim": "()",
+    "aclose": "()",
+    "close": "()",
+    "decode": "(an_id)",
+    "suspend": "()",
+    "resume": "()",
+}
+FUNCTIONS = {
+    "connect": "(url, *, pool, layout, datacenter, ttl, max_clock_lead, redis_skew, failover_slack, durability, "
+    "guard_rollbacks, min_replicas, label, clock_policy, clock_tolerance_ms, max_wait_ms, overflow, max_ahead_ms, "
+    "sequence_start, sequence_start_bound, claim_timeout, clock)",
+    "aconnect": "(url, **settings)",
+    "configure": "(**settings)",
+    "next_id": "()",
+    "next_ids": "(count)",
+    "anext_id": "()",
+    "anext_ids": "(count)",
+    "close": "()",
+    "encode": "(an_id, form, *, layout)",
+    "parse": "(text, form, *, layout)",
+    "Layout": "(*, timestamp_bits, datacenter_bits, backup_bits, worker_bits, sequence_bits, tick_ms, epoch_ms, "
+    "worker_last)",
+    "WorkerPool": "(url, name)",
+}
+LAYOUT = {
+    "compose": "(*, tick, worker, sequence, datacenter, backup)",
+    "decode": "(an_id)",
+    "decode_many": "(ids)",
+    "id_range": "(start, end)",
+    "describe": "()",
+}
+WORKER_POOL = {
+    "workers": "(*, alive_only)",
+    "info": "()",
+    "events": "(*, newest, since, count)",
+    "follow": "(after, *, block_ms)",
+    "whois": "(an_id)",
+    "create": "(config, caller_ms)",
+    "delete": "(*, force)",
+    "close": "()",
+}
+TESTING = {"ManualClock": "(start_ms)", "memory_pool": "(*, clock, new)", "use": "(generator)"}
+EMBEDDED = {
+    "start": "(directory, *, linger_s, reach_ms)",
+    "join": "(url, *, reach_ms)",
+    "resolve": "(url)",
+    "stop": "(directory)",
+}
+PARTS = ("timestamp_ms", "time", "datacenter", "backup", "worker", "sequence")
+PLAIN = {"IMPLEMENTATION", "Generator", "Lease", "Parts", "PoolInfo", "WorkerInfo", "__version__", "layouts"}
+MODULES = {"embedded", "testing"}
+
+
+def arguments_of(function: Any) -> str:
+    """The arguments by name, such as "(url, *, pool)": no types, no defaults, no self."""
+    parameters = [
+        parameter.replace(annotation=inspect.Parameter.empty, default=inspect.Parameter.empty)
+        for name, parameter in inspect.signature(function).parameters.items()
+        if name != "self"
+    ]
+    return str(inspect.Signature(parameters)).replace(", /", "")
+
+
+@pytest.mark.parametrize(
+    ("owner", "expected"),
+    [
+        (snowredis, FUNCTIONS),
+        (snowredis.Generator, GENERATOR),
+        (snowredis.Layout, LAYOUT),
+        (snowredis.WorkerPool, WORKER_POOL),
+        (testing, TESTING),
+        (snowredis.embedded, EMBEDDED),
+    ],
+    ids=["snowredis", "Generator", "Layout", "WorkerPool", "testing", "embedded"],
+)
+def test_functions_take_these_arguments(owner: Any, expected: dict[str, str]) -> None:
+    assert {name: arguments_of(getattr(owner, name)) for name in expected} == expected
+
+
+def test_every_public_name_is_listed_here_and_can_be_had() -> None:
+    errors = {
+        name
+        for name, value in vars(snowredis.errors).items()
+        if isinstance(value, type) and issubclass(value, snowredis.SnowredisError)
+    }
+    assert set(snowredis.__all__) == FUNCTIONS.keys() | PLAIN | MODULES | errors
+    for name in snowredis.__all__:
+        assert getattr(snowredis, name) is not None
+
+
+def test_a_generator_has_these_properties_and_is_iterated() -> None:
+    with snowredis.connect(testing.memory_pool()) as ids:
+        assert next(ids) < next(iter(ids))
+        assert ids.lease is not None
+        assert ids.lease.worker == ids.decode(ids.next_id()).worker == 0
+        assert (ids.pool, ids.closed, ids.layout) == ("default", False, snowredis.layouts["default"])
+        assert ids.counts.clock_backs == 0
+        assert all(hasattr(ids.decode(ids.next_id()), name) for name in PARTS)
+
+
+@pytest.mark.parametrize(
+    ("error", "parent"),
+    [
+        ("ConfigError", "ValueError"),
+        ("LayoutError", "ValueError"),
+        ("InvalidId", "ValueError"),
+        ("PoolNotFound", "ConfigError"),
+        ("LeaseLost", "LeaseExpired"),
+        ("StoreReadOnly", "StoreUnavailable"),
+        ("StoreRefused", "StoreUnavailable"),
+        ("ServerUnidentified", "StoreUnavailable"),
+        ("PoolBroken", "StoreUnavailable"),
+    ],
+)
+def test_errors_are_kinds_of_these(error: str, parent: str) -> None:
+    assert parent in [kind.__name__ for kind in getattr(snowredis, error).__mro__]

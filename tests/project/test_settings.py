@@ -1,0 +1,133 @@
+"""The settings are declared once: connect(), variables, the command line, the service and the docs follow."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+import snowredis
+from snowredis.cli import build_parser
+from snowredis.connection import AllSettings, Settings
+from snowredis.lease.model import PoolConfig
+from snowredis.settings import POOL_DURATIONS, PREFIX, SETTINGS, Setting, check, from_environment
+from snowredis.web import PREFIX as SERVICE_PREFIX
+from snowredis.web.settings import SERVICE_SETTINGS
+
+ROOT = Path(__file__).parents[2]
+IN_TEXT = [setting for setting in SETTINGS.values() if setting.name != "clock"]
+PARAMETERS = inspect.signature(snowredis.connect).parameters
+
+
+def default_of(setting: Setting) -> str:
+    text = setting.default_text
+    return f"`{text}`" if text == setting.default or text.isupper() or text.count("/") > 1 else text
+
+
+def rows(settings: Iterable[Setting], prefix: str = "") -> list[str]:
+    return [
+        f"| `{prefix}{setting.name.upper() if prefix else setting.name}` | {default_of(setting)} | "
+        + ("" if prefix else f"{'yes' if setting.of_pool else ''} | ".removeprefix(" "))
+        + f"{setting.help} |"
+        for setting in settings
+    ]
+
+
+def table_in(page: str, head: str) -> list[str]:
+    text = (ROOT / page).read_text("utf-8")
+    return text[text.index(head) :].partition("\n\n")[0].splitlines()[2:]
+
+
+def test_connect_takes_the_settings_with_these_defaults() -> None:
+    assert {name: parameter.default for name, parameter in PARAMETERS.items()} == {
+        name: setting.default for name, setting in SETTINGS.items()
+    }
+    assert list(PARAMETERS) == list(SETTINGS)
+
+
+def test_aconnect_and_configure_take_what_connect_takes() -> None:
+    annotations = {name: parameter.annotation for name, parameter in PARAMETERS.items()}
+    assert {name: hint.__forward_arg__ for name, hint in AllSettings.__annotations__.items()} == annotations
+    assert Settings.__annotations__.keys() == annotations.keys() - {"url"}
+    assert inspect.get_annotations(snowredis.aconnect)["settings"] == "Unpack[Settings]"
+    assert inspect.get_annotations(snowredis.configure)["settings"] == "Unpack[AllSettings]"
+
+
+@pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
+def test_every_default_can_be_used(setting: Setting) -> None:
+    check(setting.name, setting.default)
+
+
+def test_the_manual_of_connect_describes_every_setting() -> None:
+    manual = " ".join((snowredis.connect.__doc__ or "").split())
+    for setting in SETTINGS.values():
+        assert f"{setting.name}: {setting.help}" in manual
+
+
+def test_a_duration_is_in_seconds_unless_its_name_ends_in_ms() -> None:
+    for setting in SETTINGS.values():
+        in_ms, in_s = "milliseconds" in setting.kind.what, setting.kind.what.startswith("seconds")
+        assert in_ms == setting.name.endswith("_ms")
+        assert in_s == (setting.kind.parse is float)
+
+
+def test_the_pool_keeps_its_durations_in_milliseconds() -> None:
+    assert {f"{name}_ms" for name in POOL_DURATIONS} == {
+        name for name in PoolConfig.__dataclass_fields__ if name.endswith("_ms")
+    }
+
+
+def test_every_setting_but_the_clock_of_tests_has_a_variable() -> None:
+    texts = {"min_replicas": "all", "guard_rollbacks": "yes"}
+    environment = {
+        setting.variable: texts.get(setting.name, str(setting.default or "7")) for setting in IN_TEXT
+    }
+    assert list(from_environment(environment)) == [setting.name for setting in IN_TEXT]
+    with pytest.raises(snowredis.ConfigError, match="unknown variable SNOWREDIS_CLOCK"):
+        from_environment({f"{PREFIX}CLOCK": "x"})
+
+
+def options_of(*words: str) -> dict[str, argparse.Action]:
+    parser: argparse.ArgumentParser = build_parser()
+    for word in words:
+        choices = next(action.choices for action in parser._actions if isinstance(action.choices, dict))
+        assert choices is not None
+        parser = choices[word]
+    return {action.dest: action for action in parser._actions if action.dest != "help"}
+
+
+def test_pool_create_has_an_option_for_every_constant_of_a_pool() -> None:
+    options = options_of("pool", "create")
+    of_pool = {name for name, setting in SETTINGS.items() if setting.of_pool}
+    assert options.keys() - {"url", "pool"} == of_pool
+    for name in of_pool:
+        assert options[name].option_strings == [f"--{name.replace('_', '-')}"]
+        assert SETTINGS[name].default_text in str(options[name].help)
+
+
+def test_the_readme_describes_every_setting() -> None:
+    assert table_in("README.md", "| setting |") == rows(IN_TEXT)
+
+
+def test_the_page_on_the_service_describes_each_of_its_variables() -> None:
+    assert table_in("docs/service.md", "| variable |") == rows(SERVICE_SETTINGS.values(), SERVICE_PREFIX)
+
+
+def test_the_options_of_serve_are_settings_of_the_service() -> None:
+    served = {"pool": "pools", "allow_host": "hosts"}
+    others = {"url", "host", "port", "access_log"}
+    options = {served.get(name, name) for name in options_of("serve")} - others
+    assert options <= SERVICE_SETTINGS.keys()
+
+
+def test_other_variables_that_the_library_reads_are_not_taken_for_settings() -> None:
+    read = set()
+    for path in [*(ROOT / "snowredis").rglob("*.py"), *(ROOT / "snowredis").rglob("*.c")]:
+        read |= set(re.findall(rf"{PREFIX}[A-Z_]+", path.read_text("utf-8")))
+    ours = {setting.variable for setting in IN_TEXT}
+    others = {name: "x" for name in read - ours if not name.endswith("_")}
+    assert from_environment(others) == {}
