@@ -64,9 +64,9 @@ def measure(*, quick: bool) -> dict[str, Any]:
         subprocess.run([sys.executable, "-P", "-c", IMPORTS[name]], check=True, env=environment)
         found[name].append((time.perf_counter() - began) * 1000)
     with private_server() as server:
-        RedisStore(
-            server.url, PoolConfig(name="footprint", layout=resolve_layout("41/0/0/12/10"))
-        ).create(time.time_ns() // 1_000_000)
+        RedisStore(server.url, PoolConfig(name="footprint", layout=resolve_layout("41/0/0/12/10"))).create(
+            time.time_ns() // 1_000_000
+        )
         sizes = {
             kind: [
                 float(word)

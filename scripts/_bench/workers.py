@@ -104,10 +104,7 @@ def measure(*, quick: bool) -> dict[str, Any]:
 
 def _unit_costs(server: Server, sizes: Sequence[int], rounds: int) -> list[dict[str, Any]]:
     """Of a claim and of a heartbeat, one after the other on one connection, in turns over *sizes*."""
-    stores = {
-        size: RedisStore(server.url, config_for(f"living-{size}", size, LONG_TTL_MS))
-        for size in sizes
-    }
+    stores = {size: RedisStore(server.url, config_for(f"living-{size}", size, LONG_TTL_MS)) for size in sizes}
     living: dict[int, list[Holder]] = {}
     kept_bytes = {}
     for size, store in stores.items():
