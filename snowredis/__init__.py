@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from snowredis.core.layout import Layout, Parts
     from snowredis.core.presets import layouts
     from snowredis.core.text import encode, parse
-    from snowredis.lease.inspect import PoolInfo, WorkerInfo
-    from snowredis.monitor.pool import WorkerPool
+    from snowredis.monitor.snapshot import PoolInfo, WorkerInfo
+    from snowredis.monitor.worker_pool import WorkerPool
     from snowredis.process_generator import anext_id, anext_ids, close, configure, next_id, next_ids
     from snowredis.runtime.fast_path import IMPLEMENTATION
     from snowredis.runtime.generator import Generator
@@ -55,9 +55,9 @@ _HOMES = {
     "Layout": "snowredis.core.layout",
     "Lease": "snowredis.runtime.lease_manager",
     "Parts": "snowredis.core.layout",
-    "PoolInfo": "snowredis.lease.inspect",
-    "WorkerInfo": "snowredis.lease.inspect",
-    "WorkerPool": "snowredis.monitor.pool",
+    "PoolInfo": "snowredis.monitor.snapshot",
+    "WorkerInfo": "snowredis.monitor.snapshot",
+    "WorkerPool": "snowredis.monitor.worker_pool",
     "aconnect": "snowredis.connection",
     "anext_id": "snowredis.process_generator",
     "anext_ids": "snowredis.process_generator",

@@ -18,7 +18,7 @@ from snowredis.errors import ConfigError, PoolNotFound
 from snowredis.settings import BOOL, DEFAULT_URL, SECONDS, SETTINGS, Setting, from_environment, split_urls
 
 if TYPE_CHECKING:
-    from snowredis.monitor.pool import WorkerPool
+    from snowredis.monitor.worker_pool import WorkerPool
 
 # names of pools in an error message
 _MAX_NAMED = 12
@@ -157,7 +157,7 @@ def layout_text(args: argparse.Namespace) -> str | None:
 @contextlib.contextmanager
 def open_pool(url: str | list[str], name: str) -> Iterator[WorkerPool]:
     """Open a pool to read or to change it."""
-    from snowredis.monitor.pool import WorkerPool
+    from snowredis.monitor.worker_pool import WorkerPool
 
     pool = WorkerPool(url, name)
     try:

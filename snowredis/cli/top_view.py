@@ -28,7 +28,7 @@ from snowredis.core.layout import utc_text
 from snowredis.errors import PoolNotFound, SnowredisError, StoreUnavailable
 
 if TYPE_CHECKING:
-    from snowredis.lease.inspect import PoolInfo, WorkerInfo
+    from snowredis.monitor.snapshot import PoolInfo, WorkerInfo
 
     Snapshot = tuple[list[WorkerInfo], PoolInfo]
 

@@ -20,7 +20,7 @@ from snowredis.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from snowredis.lease.inspect import PoolInfo, WorkerInfo
+    from snowredis.monitor.snapshot import PoolInfo, WorkerInfo
 
 # a narrower terminal gets the compact form of the table
 WIDE = 100

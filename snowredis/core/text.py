@@ -20,8 +20,10 @@ from snowredis.core.presets import resolve_layout
 from snowredis.errors import ConfigError, InvalidId, shown
 from snowredis.settings import FORMS
 
-__all__ = ["FORMS", "encode", "parse", "parse_any"]
+__all__ = ["FORMS", "encode", "parse", "parse_any", "parse_user_id"]
 
+# parse_user_id() takes an id for less plausible if its time is further in the future
+FUTURE_MS = 86_400_000
 # the order in which parse_any() ranks forms that are otherwise equally likely
 _LIKELY_FIRST = ("decimal", "hex", "friendly", "base62", "base58", "base32", "base36")
 
@@ -147,6 +149,37 @@ def parse_any(text: str, *, layout: Layout | str | None = None) -> list[tuple[st
         )
     readings.sort(key=lambda reading: not reading[2])  # stable: keeps the order of _LIKELY_FIRST
     return [(form, an_id) for form, an_id, _ in readings]
+
+
+def parse_user_id(
+    text: str, layout: Layout, *, form: str | None = None, now_ms: int
+) -> list[tuple[str, int]]:
+    """Read an id of *layout* that a person typed or pasted.
+
+    Args:
+        form: one of FORMS; None: all forms are tried.
+        now_ms: the current time, in ms since 1970. Readings more than a day in the future are less plausible.
+
+    Returns:
+        (form, id) of every form that gives an id of *layout*, the most plausible first; never empty.
+
+    Raises:
+        ConfigError: unknown form.
+        InvalidId: no form gives an id of *layout*.
+    """
+    text = _require_text(text).strip()
+    if form is not None:
+        an_id = parse(text, form, layout=layout)
+        layout.decode(an_id)
+        return [(form, an_id)]
+    readings = parse_any(text, layout=layout)
+    valid = [reading for reading in readings if not reading[1] >> layout.total_bits]
+    if not valid:
+        # raises, and says how many bits are too many
+        layout.decode(readings[0][1])
+    if readings[0][0] != "decimal" and text[:2] not in ("0x", "0X"):
+        valid.sort(key=lambda reading: layout.decode(reading[1]).timestamp_ms > now_ms + FUTURE_MS)
+    return valid
 
 
 def _friendly(an_id: int, layout: Layout) -> str:

@@ -1,9 +1,9 @@
-"""OpenTelemetry: observable instruments for what this process' generators do.
+"""OpenTelemetry: observable instruments for the generators of this process.
 
     from snowredis.integrations import opentelemetry
-    opentelemetry.instrument()          # the global meter provider, or meter_provider=...
+    opentelemetry.instrument()          # with the global meter provider, or meter_provider=...
 
-Numbers are read when the SDK exports; nothing runs in between, and nothing on the path of an id.
+They are read when the SDK exports; nothing runs in between, and making an id costs nothing more.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation, get_meter
 
 from snowredis import __version__
-from snowredis.monitor.counters import COUNTERS, Counters, TotalsTracker
+from snowredis.monitor.process_metrics import COUNTERS, Counters, TotalsTracker
 from snowredis.runtime.exit import EXIT
 
 _UNITS = {
@@ -29,32 +29,36 @@ _UNITS = {
     "leases_lost": "{lease}",
 }
 _GAUGES: dict[str, tuple[str, str, Callable[[Counters], float | None]]] = {
-    "leases": ("{lease}", "worker ids held", lambda counted: counted.leases),
+    "leases": ("{lease}", "worker ids leased", lambda counters: counters.leases),
     "lease.left": (
         "s",
-        "until the first reservation of this process ends",
-        lambda counted: counted.lease_left_s,
+        "time until the first reservation of this process ends",
+        lambda counters: counters.lease_left_s,
     ),
-    "heartbeat.duration": ("s", "round trip of the last heartbeat", lambda counted: counted.heartbeat_s),
-    "clock.offset": ("s", "this host's clock less that of Redis", lambda counted: counted.clock_offset_s),
+    "heartbeat.duration": ("s", "round trip of the last heartbeat", lambda counters: counters.heartbeat_s),
+    "clock.offset": (
+        "s",
+        "clock of this host minus the Redis clock",
+        lambda counters: counters.clock_offset_s,
+    ),
 }
 
 
 def instrument(meter_provider: MeterProvider | None = None) -> None:
-    """Make the instruments ``snowredis.*`` for the generators of this process, those that are made later, too.
+    """Create the instruments ``snowredis.*`` for the generators of this process, also for later ones.
 
-    Call it once, after the SDK was set up; in forked workers, where the SDK is set up.
+    Call it once, after the SDK is set up; in forked workers, where the SDK is set up in them.
     """
     meter: Any = get_meter("snowredis", __version__, meter_provider)
     totals = TotalsTracker(lambda: EXIT.members)
 
     def counter_callback(name: str, label: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
         def observe(_: CallbackOptions) -> Iterable[Observation]:
-            for pool, counted in totals.look().items():
-                for full, value in counted.totals.items():
-                    what, _colon, detail = full.partition(":")
-                    if what == name:
-                        yield Observation(value, {"pool": pool, **({label: detail} if label else {})})
+            for pool, counters in totals.by_pool().items():
+                for full_name, value in counters.totals.items():
+                    counter, _colon, label_value = full_name.partition(":")
+                    if counter == name:
+                        yield Observation(value, {"pool": pool, **({label: label_value} if label else {})})
 
         return observe
 
@@ -62,8 +66,8 @@ def instrument(meter_provider: MeterProvider | None = None) -> None:
         read: Callable[[Counters], float | None],
     ) -> Callable[[CallbackOptions], Iterable[Observation]]:
         def observe(_: CallbackOptions) -> Iterable[Observation]:
-            for pool, counted in totals.look().items():
-                value = read(counted)
+            for pool, counters in totals.by_pool().items():
+                value = read(counters)
                 if value is not None:
                     yield Observation(value, {"pool": pool})
 

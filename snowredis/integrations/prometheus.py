@@ -1,11 +1,11 @@
-"""Prometheus: what this process' generators do, and how a pool is.
+"""Prometheus metrics of the generators of this process, and of pools.
 
     from snowredis.integrations import prometheus
     prometheus.register()                                    # this process
-    REGISTRY.register(prometheus.PoolCollector(url, "orders"))     # the pool; in one process is enough
+    REGISTRY.register(prometheus.PoolCollector(url, "orders"))     # the pool; one process is enough
 
-Under gunicorn with PROMETHEUS_MULTIPROC_DIR every process writes its numbers to files every few seconds, so what a
-worker counted survives its death; a worker that is killed takes the last few seconds along.
+Under gunicorn with PROMETHEUS_MULTIPROC_DIR every process writes its metrics to files every few seconds, so they
+survive its end; those of the last few seconds are lost if it is killed.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from typing import Any
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from snowredis.monitor.counters import COUNTERS, TotalsTracker
-from snowredis.monitor.metrics import families_of
-from snowredis.monitor.pool import WorkerPool
+from snowredis.monitor.pool_metrics import families_of
+from snowredis.monitor.process_metrics import COUNTERS, TotalsTracker
+from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.runtime.exit import EXIT
 
-# how often a process writes its numbers for the others under PROMETHEUS_MULTIPROC_DIR
+# between two writes under PROMETHEUS_MULTIPROC_DIR
 EVERY_S = 5.0
 
 
 class ProcessMetrics:
-    """Of the generators of this process; see register()."""
+    """Collector for the generators of this process; see register()."""
 
     def __init__(self) -> None:
         self._totals = TotalsTracker(lambda: EXIT.members)
@@ -39,35 +39,35 @@ class ProcessMetrics:
             name: Counter(f"snowredis_{name}", text, ["pool", *filter(None, [label])], registry=None)
             for name, (text, label) in COUNTERS.items()
         }
-        self._leases = self._gauge("leases", "worker ids held", "livesum")
+        self._leases = self._gauge("leases", "worker ids leased", "livesum")
         self._left = self._gauge(
-            "lease_left_seconds", "until the first reservation of this process ends", "livemin"
+            "lease_left_seconds", "time until the first reservation of this process ends", "livemin"
         )
         self._heartbeat = self._gauge("heartbeat_seconds", "round trip of the last heartbeat", "livemax")
         self._offset = self._gauge(
-            "clock_offset_seconds", "this host's clock less that of Redis", "livemostrecent"
+            "clock_offset_seconds", "clock of this host minus the Redis clock", "livemostrecent"
         )
 
     def _gauge(self, name: str, text: str, mode: Any) -> Gauge:
         return Gauge(f"snowredis_{name}", text, ["pool"], registry=None, multiprocess_mode=mode)
 
     def update(self) -> None:
-        """Bring the metrics up to date; for prometheus_client, which then reads or stores them."""
+        """Update the metrics of prometheus_client, which reads or stores them afterwards."""
         if self._pid != os.getpid():
-            # in a forked child nothing was counted yet, and a lock may have been held
+            # a forked child starts at 0, and the lock may be held by a thread of the parent
             self._lock, self._pid, self._before = threading.Lock(), os.getpid(), {}
         with self._lock:
-            for pool, counted in self._totals.look().items():
-                for full, value in counted.totals.items():
-                    name, *detail = full.split(":")
-                    grown = max(0, value - self._before.get((pool, full), 0))
-                    self._counters[name].labels(pool, *detail).inc(grown)
-                    self._before[pool, full] = value
-                self._leases.labels(pool).set(counted.leases)
+            for pool, counters in self._totals.by_pool().items():
+                for full_name, value in counters.totals.items():
+                    name, *label = full_name.split(":")
+                    increase = max(0, value - self._before.get((pool, full_name), 0))
+                    self._counters[name].labels(pool, *label).inc(increase)
+                    self._before[pool, full_name] = value
+                self._leases.labels(pool).set(counters.leases)
                 for gauge, number in (
-                    (self._left, counted.lease_left_s),
-                    (self._heartbeat, counted.heartbeat_s),
-                    (self._offset, counted.clock_offset_s),
+                    (self._left, counters.lease_left_s),
+                    (self._heartbeat, counters.heartbeat_s),
+                    (self._offset, counters.clock_offset_s),
                 ):
                     if number is not None:
                         gauge.labels(pool).set(number)
@@ -79,7 +79,7 @@ class ProcessMetrics:
         self.update()
         for one in self._all():
             for metric in one.collect():
-                # when a series was made says nothing here, and doubles their number
+                # creation times of series double their number and are of no use here
                 metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
                 yield metric
 
@@ -87,12 +87,12 @@ class ProcessMetrics:
         return [*self._counters.values(), self._leases, self._left, self._heartbeat, self._offset]
 
     def close(self) -> None:
-        """At exit: the last numbers, for those who outlive this process."""
+        """Write the last metrics, at exit."""
         self.update()
 
 
-class _Pump:
-    """Writes the numbers again and again in a thread; starts anew in every forked child."""
+class _PeriodicWriter:
+    """Thread that writes the metrics every *every_s*; starts again in every forked child."""
 
     def __init__(self, metrics: ProcessMetrics, every_s: float) -> None:
         self._metrics, self._every_s = metrics, every_s
@@ -110,23 +110,23 @@ class _Pump:
 
 
 _registered: weakref.WeakKeyDictionary[CollectorRegistry, ProcessMetrics] = weakref.WeakKeyDictionary()
-_pumps: list[_Pump] = []
+_writers: list[_PeriodicWriter] = []
 
 
 def register(registry: CollectorRegistry = REGISTRY, *, every_s: float = EVERY_S) -> ProcessMetrics:
-    """Show the generators of this process in *registry*, those that are made later, too. May be called again.
+    """Register the generators of this process, also later ones, in *registry*. May be called again.
 
-    Under PROMETHEUS_MULTIPROC_DIR nothing is put into *registry*: MultiProcessCollector shows the numbers of all
-    processes. Call it before forking or in each worker, as you like.
+    Under PROMETHEUS_MULTIPROC_DIR nothing is put into *registry*: MultiProcessCollector reads the metrics of all
+    processes. Call it before forking or in each worker.
 
     Args:
-        every_s: how often they are written then.
+        every_s: seconds between two writes under PROMETHEUS_MULTIPROC_DIR.
     """
     metrics = _registered.get(registry)
     if metrics is None:
         metrics = _registered[registry] = ProcessMetrics()
         if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
-            _pumps.append(_Pump(metrics, every_s))
+            _writers.append(_PeriodicWriter(metrics, every_s))
             EXIT.watch(metrics)
         else:
             registry.register(metrics)
@@ -134,26 +134,26 @@ def register(registry: CollectorRegistry = REGISTRY, *, every_s: float = EVERY_S
 
 
 class PoolCollector:
-    """How a pool is, read from Redis at every scrape: one for a fleet is enough.
+    """Collector for a pool, which reads from Redis at every scrape: one for a fleet is enough.
 
     Args:
         url: as WorkerPool takes it, with rights to read.
-        pool: its name.
+        pool: name of the pool.
 
-    A Redis that does not answer, or has no such pool, shows as ``snowredis_pool_up 0``; a scrape then takes a second.
+    If Redis is unavailable or has no such pool, ``snowredis_pool_up`` is 0, and a scrape may take a second.
     """
 
     def __init__(self, url: Any, pool: str = "default") -> None:
         self._pool = WorkerPool(url, pool)
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: registering must not ask Redis."""
+        """Return nothing, so that registering does not read from Redis."""
         return []
 
     def collect(self) -> Iterator[Metric]:
         for family in families_of(self._pool):
             kind = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
-            made = kind(family.name, family.text, labels=list(family.samples[0][0]))
+            metric = kind(family.name, family.text, labels=list(family.samples[0][0]))
             for labels, value in family.samples:
-                made.add_metric(list(labels.values()), value)
-            yield made
+                metric.add_metric(list(labels.values()), value)
+            yield metric

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from snowredis.lease.codes import FloorReason
-from snowredis.lease.inspect import WorkerInfo
 from snowredis.monitor.events import Event
+from snowredis.monitor.snapshot import WorkerInfo
 
 FOREVER_MS = 10**15
 

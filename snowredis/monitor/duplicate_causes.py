@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from snowredis.lease.codes import FloorReason, LossReason
-from snowredis.lease.inspect import PoolInfo
 from snowredis.lease.model import parse_share
 from snowredis.monitor.history import History
 from snowredis.monitor.holders import span, time_text
+from snowredis.monitor.snapshot import PoolInfo
 from snowredis.monitor.whois import Whois
 
 

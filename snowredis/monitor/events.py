@@ -14,11 +14,11 @@ from typing import Any
 from snowredis.errors import ConfigError
 from snowredis.lease.clients import address
 from snowredis.lease.codes import REASONS, AlarmReason, EventKind
-from snowredis.lease.inspect import parse_owner, server_now_ms
 from snowredis.lease.redis_store import translated
 from snowredis.lease.replies import Alarm
 from snowredis.lease.scripts import pool_keys, text_of
 from snowredis.lease.stats import WorkerStats
+from snowredis.monitor.pool_reader import parse_owner, server_now_ms
 
 # events asked for in one command: Redis spends about 1 ms on them
 PAGE = 1_000

@@ -1,34 +1,34 @@
-"""When a pool will be used up, of how it was used so far. Pure."""
+"""Estimate when all worker ids of a pool will be leased, from its events. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from snowredis.lease.inspect import PoolInfo, WorkerInfo
 from snowredis.monitor.events import Event
+from snowredis.monitor.snapshot import PoolInfo, WorkerInfo
 
-# a shorter past says nothing about days to come
-LEAST_SPAN_MS = 10 * 60 * 1000
-LEAST_CLAIMS = 8
+# a shorter past does not allow an estimate for days
+MIN_SPAN_MS = 10 * 60 * 1000
+MIN_CLAIMS = 8
 SAMPLES = 48
-# below it the line through the samples explains less of them than chance leaves open
-LEAST_FIT = 0.5
-# a pool that lasts longer than this is not going to be used up
+# below this share of explained variance, the use has no trend
+MIN_FIT = 0.5
+# a pool that lasts longer than this does not grow
 FAR_MS = 10 * 365 * 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """When the pool is used up if it goes on growing as it did.
+    """Estimate of when the pool will be full if it continues to grow as it did.
 
     Attributes:
-        used_up_ms: ms since 1970; None if it does not grow, or if that is not known.
-        known: whether the past says anything.
-        per_day: worker ids more in use a day later; None if not known.
-        reason: in words.
-        layout_end_ms: the first ms that the layout cannot show any more.
-        layout_left_ms: how long until then.
+        used_up_ms: ms since 1970; None if it does not grow, or if that is unknown.
+        known: whether the events allow an estimate.
+        per_day: growth in worker ids a day; None if unknown.
+        reason: text for people.
+        layout_end_ms: first ms since 1970 that does not fit the layout.
+        layout_left_ms: time until then.
     """
 
     used_up_ms: int | None
@@ -40,36 +40,35 @@ class Forecast:
 
 
 def forecast_of(events: Sequence[Event], workers: Sequence[WorkerInfo], info: PoolInfo) -> Forecast:
-    """A straight line through how many worker ids were leased at a time, since the oldest event.
+    """Fit a straight line to the number of leased worker ids since the oldest event.
 
     Args:
         workers: all, also those whose lease ended.
     """
 
-    def answer(reason: str, *, used_up_ms: int | None = None, per_day: float | None = None) -> Forecast:
+    def forecast(reason: str, *, used_up_ms: int | None = None, per_day: float | None = None) -> Forecast:
         end_ms = info.layout_end_ms
         return Forecast(used_up_ms, per_day is not None, per_day, reason, end_ms, end_ms - info.now_ms)
 
     if info.free <= 0:
-        return answer("it is used up now", used_up_ms=info.now_ms, per_day=0.0)
+        return forecast("all worker ids are leased", used_up_ms=info.now_ms, per_day=0.0)
     claims = [event for event in events if event.kind == "claimed"]
     if not claims:
-        return answer("unknown: no claim is left among the events")
+        return forecast("unknown: no claim is left in the events")
     span_ms = info.now_ms - events[0].at_ms
-    if span_ms < LEAST_SPAN_MS or len(claims) < LEAST_CLAIMS:
-        return answer(
-            f"unknown: the events tell of {max(0, span_ms) // 1000} s and {len(claims)} claims only, too "
-            "little to go by"
+    if span_ms < MIN_SPAN_MS or len(claims) < MIN_CLAIMS:
+        return forecast(
+            f"unknown: the events of {max(0, span_ms) // 1000} s with {len(claims)} claims are too few"
         )
     samples = _samples(events, workers, info)
     slope, fit = _line(samples)
     per_day = slope * 86_400_000
-    if per_day < 0.01 or (fit >= LEAST_FIT and info.free / slope > FAR_MS):
-        return answer("it does not grow", per_day=per_day)
-    if fit < LEAST_FIT:
-        return answer("unknown: its use goes up and down, without a trend")
+    if per_day < 0.01 or (fit >= MIN_FIT and info.free / slope > FAR_MS):
+        return forecast("it does not grow", per_day=per_day)
+    if fit < MIN_FIT:
+        return forecast("unknown: its use has no trend")
     left_ms = int(info.free / slope)
-    return answer(
+    return forecast(
         f"at {per_day:,.1f} more worker ids a day, as since the oldest event",
         used_up_ms=info.now_ms + left_ms,
         per_day=per_day,
@@ -79,10 +78,10 @@ def forecast_of(events: Sequence[Event], workers: Sequence[WorkerInfo], info: Po
 def _samples(
     events: Sequence[Event], workers: Sequence[WorkerInfo], info: PoolInfo
 ) -> list[tuple[float, int]]:
-    """How many leases there were at points of time since the oldest event."""
+    """Return (ms since the oldest event, number of leases) at SAMPLES times."""
     changes: list[tuple[int, int]] = []
     begun: set[int] = set()
-    # those that were leased before the oldest event
+    # leased before the oldest event
     before = 0
     for event in events:
         if event.kind in ("claimed", "adopted") and event.worker not in begun:
@@ -93,7 +92,7 @@ def _samples(
                 begun.discard(event.worker)
             else:
                 before += 1
-            # an expiry is written down when the worker id is given to the next; the lease ended long before perhaps
+            # an expiry is recorded when the worker id is leased again; the lease may have ended long before
             ended_ms = event.until_ms if event.kind == "expired" else event.at_ms
             changes.append((min(ended_ms, event.at_ms), -1))
     for worker in workers:
@@ -115,7 +114,7 @@ def _samples(
 
 
 def _line(samples: Sequence[tuple[float, int]]) -> tuple[float, float]:
-    """Slope of the line of least squares, and which share of the variance it explains."""
+    """Return the slope of the least-squares line, and the share of the variance that it explains."""
     count = len(samples)
     mean_x = sum(x for x, _ in samples) / count
     mean_y = sum(y for _, y in samples) / count

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from snowredis.core.layout import Layout, Parts
 from snowredis.errors import InvalidId
 from snowredis.lease.codes import FloorReason, LossReason
-from snowredis.lease.inspect import WorkerInfo
 from snowredis.monitor.chains import FOREVER_MS, Chains, Loss, Ownership
 from snowredis.monitor.events import NO_ID, Event, StreamState
 from snowredis.monitor.holders import holder_of, holder_of_lost, holder_of_record, is_same, span, time_text
+from snowredis.monitor.snapshot import WorkerInfo
 from snowredis.monitor.whois import Holder, Whois
 
 __all__ = ["History", "Past", "Verdict", "who_held"]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from snowredis.core.layout import utc_text
-from snowredis.lease.inspect import WorkerInfo
 from snowredis.monitor.chains import FOREVER_MS, Ownership
 from snowredis.monitor.events import Event
+from snowredis.monitor.snapshot import WorkerInfo
 from snowredis.monitor.whois import Holder
 
 

@@ -1,4 +1,9 @@
-"""`snowredis serve`: ids over HTTP, and a page to look at the fleet. Needs the extra ``snowredis[web]``."""
+"""`snowredis serve`: ids over HTTP and a dashboard. Needs the extra ``snowredis[web]``.
 
-# how the variables begin that are the service's
+A request passes service.py (request_guard.py checks it), then a handler: for ids in service.py itself, for pages in
+pages.py, for everything else in routes.py. Handlers use a ServedPool: its generator, or its WorkerPool in a thread.
+client.py is the other end, for programs without access to Redis.
+"""
+
+# prefix of the environment variables of the service
 PREFIX = "SNOWREDIS_SERVE_"

@@ -1,7 +1,4 @@
-"""What one process of the service puts up with: sizes, rates, how many at once.
-
-Pure: no socket, no loop. The caller says what time it is.
-"""
+"""Limits of one process of the service: sizes, rates, concurrency. Pure: the caller passes the time."""
 
 from __future__ import annotations
 
@@ -13,18 +10,18 @@ from snowredis.runtime.batches import MAX_BATCH
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Of one process; several processes have as much each.
+    """Limits of one process; each process of a service has its own. A rate is also the largest burst.
 
     Attributes:
-        max_count: ids in one answer.
-        max_body_bytes: of a request; only the form that takes the token has a body at all.
+        max_count: ids in one response.
+        max_body_bytes: of a request; only the login form has a body.
         max_query_bytes: path and query of a request.
-        id_requests_per_s: requests for ids; as many may come at once.
-        lookups_per_s: requests that ask Redis: workers, pool, events, whois, metrics; as many may come at once.
-        wrong_tokens_per_s: what is wrong beyond that is not even compared.
-        max_at_once: requests that are being answered.
+        id_requests_per_s: requests for ids.
+        lookups_per_s: requests that read from Redis: workers, pool, events, whois, metrics.
+        wrong_tokens_per_s: after that, tokens are refused without a comparison.
+        max_at_once: concurrent requests.
         max_viewers: open dashboards.
-        wait_s: how long a request waits for an id before it is told to come again.
+        wait_s: how long a request waits for an id before it gets 503.
     """
 
     max_count: int = 10_000
@@ -43,11 +40,11 @@ class Limits:
             if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
                 raise ConfigError(f"{field.name} must be a number above 0, not {value!r}")
         if self.max_count > MAX_BATCH:
-            raise ConfigError(f"max_count={self.max_count}: {MAX_BATCH:,} ids can be made at once")
+            raise ConfigError(f"max_count={self.max_count} is above the largest batch, {MAX_BATCH:,} ids")
 
 
-class Bucket:
-    """Tokens that come back at a rate; a request takes one."""
+class TokenBucket:
+    """Allow *rate* requests a second, and bursts of as many."""
 
     __slots__ = ("_at_s", "_left", "rate")
 
@@ -57,9 +54,9 @@ class Bucket:
         self._at_s = 0.0
 
     def take(self, now_s: float) -> bool:
-        """Whether there was one left."""
+        """Return true if the request is allowed."""
         left = min(self.rate, self._left + max(0.0, now_s - self._at_s) * self.rate)
         self._at_s = now_s
-        taken = left >= 1.0
-        self._left = left - 1.0 if taken else left
-        return taken
+        allowed = left >= 1.0
+        self._left = left - 1.0 if allowed else left
+        return allowed

@@ -1,4 +1,4 @@
-"""The description of the service for programs, /openapi.json."""
+"""Description of the service for programs: /openapi.json."""
 
 from __future__ import annotations
 
@@ -7,59 +7,59 @@ from typing import Any
 
 from snowredis import __version__
 from snowredis.core.text import FORMS
-from snowredis.web.answers import BINARY, JSON, TEXT
+from snowredis.web.id_formats import BINARY, JSON, TEXT
 from snowredis.web.limits import Limits
 
-Part = dict[str, Any]
-_ID: Part = {"type": "string", "pattern": "^[0-9]{1,19}$", "example": "249734652741287936"}
-_OBJECT: Part = {"type": "object"}
-_PROBLEM: Part = {
+Json = dict[str, Any]
+_ID: Json = {"type": "string", "pattern": "^[0-9]{1,19}$", "example": "249734652741287936"}
+_OBJECT: Json = {"type": "object"}
+_PROBLEM: Json = {
     "type": "object",
     "required": ["error", "detail"],
     "properties": {"error": {"type": "string"}, "detail": {"type": "string"}},
 }
-_WHY = {
-    "400": "a parameter that cannot be used",
-    "401": "no token, or a wrong one",
-    "403": "a Host or an origin that is not allowed",
+_DESCRIPTIONS = {
+    "400": "a parameter is not valid",
+    "401": "the token is missing or wrong",
+    "403": "the host name or the origin is not allowed",
     "404": "no such pool, or nothing at this path",
-    "405": "another method than GET",
-    "406": "none of the kinds that there are",
-    "413": "a request with a body",
-    "414": "a path and query that are too long",
-    "429": "too many requests; Retry-After says when",
-    "500": "a fault of the service",
-    "501": "something that is needed for it is not installed",
-    "503": "no id now: Redis away, pool full, clock moved back; Retry-After says when",
+    "405": "the method is not GET",
+    "406": "no supported media type is acceptable",
+    "413": "the request has a body",
+    "414": "path and query are too long",
+    "429": "too many requests; see Retry-After",
+    "500": "the service failed",
+    "501": "a required package is not installed",
+    "503": "no id now: Redis unavailable, pool full, clock moved back; see Retry-After",
 }
 _COMMON = ("400", "401", "403", "404", "405", "413", "414", "429", "500", "503")
 
 
-def description(limits: Limits, pools: Sequence[str]) -> Part:
-    """OpenAPI 3.1."""
-    pool: Part = {
+def description(limits: Limits, pools: Sequence[str]) -> Json:
+    """Return the OpenAPI 3.1 document."""
+    pool: Json = {
         "name": "pool",
         "in": "query",
         "description": f"default: {pools[0]}",
         "schema": {"type": "string", "enum": list(pools)},
     }
-    count: Part = {
+    count: Json = {
         "name": "count",
         "in": "query",
         "required": True,
         "schema": {"type": "integer", "minimum": 1, "maximum": limits.max_count},
     }
-    text: Part = {
+    text: Json = {
         "name": "text",
         "in": "path",
         "required": True,
         "description": "an id in any of its text forms",
         "schema": {"type": "string", "minLength": 1, "maxLength": 100},
     }
-    form: Part = {
+    form: Json = {
         "name": "form",
         "in": "query",
-        "description": "the form that it has; default: the most plausible",
+        "description": "the text form; default: the most plausible one",
         "schema": {"type": "string", "enum": list(FORMS)},
     }
     one = {"type": "object", "required": ["id"], "properties": {"id": _ID}}
@@ -72,17 +72,17 @@ def description(limits: Limits, pools: Sequence[str]) -> Part:
     ready = {"type": "object", "required": ["ready"], "properties": {"ready": {"type": "boolean"}}}
     paths = {
         "/id": _get("One id.", one, pool, ids=True),
-        "/ids": _get("Many ids, strictly increasing.", many, pool, count, ids=True),
-        "/decode/{text}": _get("An id taken apart.", _OBJECT, pool, text, form),
+        "/ids": _get("Several ids, strictly increasing.", many, pool, count, ids=True),
+        "/decode/{text}": _get("Time, fields and bits of an id.", _OBJECT, pool, text, form),
         "/whois/{text}": _get("Which process made an id.", _OBJECT, pool, text, form),
-        "/workers": _get("Who holds which worker id.", listed, pool),
-        "/events": _get("What happened in the pool lately.", listed, pool),
-        "/pool": _get("The pool's settings and use.", _OBJECT, pool),
+        "/workers": _get("The workers of the pool.", listed, pool),
+        "/events": _get("The newest events of the pool.", listed, pool),
+        "/pool": _get("Settings and use of the pool.", _OBJECT, pool),
         "/pools": _get("The pools of this service.", _OBJECT),
-        "/healthz": _get("Whether the process answers.", _OBJECT, open_to_all=True),
-        "/readyz": _get("Whether it can make ids: 200 or 503.", ready, open_to_all=True),
-        "/metrics": _get("For Prometheus.", None, more=("501",)),
-        "/openapi.json": _get("This.", _OBJECT),
+        "/healthz": _get("Whether the process is alive.", _OBJECT, open_to_all=True),
+        "/readyz": _get("Whether the service can make ids: 200 or 503.", ready, open_to_all=True),
+        "/metrics": _get("Metrics for Prometheus.", None, more=("501",)),
+        "/openapi.json": _get("This description.", _OBJECT),
     }
     return {
         "openapi": "3.1.0",
@@ -98,27 +98,27 @@ def description(limits: Limits, pools: Sequence[str]) -> Part:
 
 def _get(
     summary: str,
-    schema: Part | None,
-    *parameters: Part,
+    schema: Json | None,
+    *parameters: Json,
     ids: bool = False,
     open_to_all: bool = False,
     more: Sequence[str] = (),
-) -> Part:
-    content: Part = (
+) -> Json:
+    content: Json = (
         {JSON: {"schema": schema}} if schema is not None else {TEXT: {"schema": {"type": "string"}}}
     )
     if ids:
-        content[TEXT] = {"schema": {"type": "string", "description": "one a line"}}
+        content[TEXT] = {"schema": {"type": "string", "description": "one id a line"}}
         content[BINARY] = {
-            "schema": {"type": "string", "format": "binary", "description": "big-endian int64, 8 bytes each"}
+            "schema": {"type": "string", "format": "binary", "description": "big-endian int64, 8 bytes an id"}
         }
     problem = {"schema": {"$ref": "#/components/schemas/Problem"}}
-    answers: Part = {"200": {"description": "the answer", "content": content}}
+    responses: Json = {"200": {"description": "success", "content": content}}
     for status in sorted({*_COMMON, *more, *(["406"] if ids else [])}):
-        answers[status] = {"description": _WHY[status], "content": {JSON: problem}}
+        responses[status] = {"description": _DESCRIPTIONS[status], "content": {JSON: problem}}
     if "ready" in str(schema):
-        answers["503"] = {"description": "not ready", "content": {JSON: {"schema": schema}}}
-    told: Part = {"summary": summary, "parameters": list(parameters), "responses": answers}
+        responses["503"] = {"description": "not ready", "content": {JSON: {"schema": schema}}}
+    operation: Json = {"summary": summary, "parameters": list(parameters), "responses": responses}
     if open_to_all:
-        told["security"] = []
-    return {"get": told}
+        operation["security"] = []
+    return {"get": operation}

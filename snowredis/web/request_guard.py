@@ -1,6 +1,6 @@
-"""What every request passes before anything is done for it: size, host, rate, token.
+"""Checks of every request before anything is done for it: size, host, origin, token, rate.
 
-Small things first, and nothing is allocated for a request that is refused. Raises Problem.
+Cheap checks first; a refused request costs no allocation. Raises Problem.
 """
 
 from __future__ import annotations
@@ -9,34 +9,42 @@ import time
 from collections.abc import MutableMapping, Sequence
 from typing import Any
 
-from snowredis.web.answers import Problem
-from snowredis.web.limits import Bucket, Limits
-from snowredis.web.security import HostCheck, Keys, is_loopback
+from snowredis.web.access import HostCheck, TokenAuth, is_loopback
+from snowredis.web.limits import Limits, TokenBucket
+from snowredis.web.problems import Problem
 
 Scope = MutableMapping[str, Any]
-# asked by machines that know neither our name nor a token; they learn nothing but yes or no
+ID_PATHS = frozenset({"/id", "/ids"})
+# for load balancers, which know neither a host name nor a token; the response is only yes or no
 PROBES = frozenset({"/healthz", "/readyz"})
-# pages that let a person in; each looks at the cookie itself
+# pages that a person needs to log in; those with content check the cookie themselves
 OPEN_PATHS = frozenset({"/", "/login", "/logout", "/static/page.css", "/static/icon.svg"})
 _WITH_BODY = ("/login", "/logout")
+# remembered loopback addresses
+_MAX_REMEMBERED = 100
 
 
 class RequestGuard:
-    """Of one process."""
+    """Access and rate limits of one process.
+
+    Attributes:
+        auth: None without a token.
+        local_only: whether only requests over loopback or a unix socket are allowed.
+    """
 
     def __init__(self, token: str | None, hosts: Sequence[str], insecure: bool, limits: Limits) -> None:
-        self.keys = Keys(token) if token else None
-        self.insecure = insecure
+        self.auth = TokenAuth(token) if token else None
+        self.local_only = self.auth is None and not insecure
         self._limits = limits
         self._hosts = HostCheck(hosts)
-        self._ids = Bucket(limits.id_requests_per_s)
-        self._lookups = Bucket(limits.lookups_per_s)
-        self._wrong = Bucket(limits.wrong_tokens_per_s)
-        # addresses of this machine that requests came in on, all of them loopback
-        self._local: set[Any] = set()
+        self._ids = TokenBucket(limits.id_requests_per_s)
+        self._lookups = TokenBucket(limits.lookups_per_s)
+        self._wrong_tokens = TokenBucket(limits.wrong_tokens_per_s)
+        # server addresses of earlier requests, all loopback
+        self._loopback: set[Any] = set()
 
     def check(self, scope: Scope) -> None:
-        """Raise Problem unless the request may go on."""
+        """Raise Problem unless the request is allowed."""
         path = scope["path"]
         host = authorization = cookie = site = None
         for name, value in scope["headers"]:
@@ -51,76 +59,76 @@ class RequestGuard:
             elif name in {b"content-length", b"transfer-encoding"}:
                 self._check_body(path, name, value)
         if len(scope["query_string"]) + len(path) > self._limits.max_query_bytes:
-            raise Problem(414, "UriTooLong", f"{self._limits.max_query_bytes} bytes are the most")
+            raise Problem(
+                414, "UriTooLong", f"path and query may have {self._limits.max_query_bytes} bytes at most"
+            )
         if path in PROBES:
             return
         if not self._hosts.allows(host):
             raise Problem(
                 403,
                 "WrongHost",
-                "this service does not go by the name in the Host header. Allow it with: snowredis serve "
-                "--allow-host NAME",
+                "the Host header is not a name of this service. Allow it with: snowredis serve --allow-host NAME",
             )
-        # same-site: another port of this host, whose pages get our cookie sent along
+        # same-site: a page on another port of this host, which gets our cookie too
         if site in {b"cross-site", b"same-site"} and path != "/":
-            raise Problem(403, "CrossSite", "pages of other origins may not ask")
+            raise Problem(403, "CrossSite", "requests from pages of other origins are not allowed")
         if path in OPEN_PATHS:
             return
         self.check_caller(scope, authorization, cookie)
-        if path in {"/id", "/ids"} and not self._ids.take(time.monotonic()):
+        if path in ID_PATHS and not self._ids.take(time.monotonic()):
             raise Problem(
-                429, "TooManyRequests", f"{self._limits.id_requests_per_s} requests a second are the most", 1
+                429, "TooManyRequests", f"the limit is {self._limits.id_requests_per_s} requests a second", 1
             )
 
     def _check_body(self, path: str, name: bytes, value: bytes) -> None:
         limit = self._limits.max_body_bytes if path in _WITH_BODY else 0
-        # a form says how long it is
+        # browsers send the length of a form
         if name == b"transfer-encoding" or not value.isdigit() or len(value) > 12 or int(value) > limit:
             raise Problem(
-                413, "BodyTooLarge", f"a request to {path[:40]} has a body of {limit} bytes at most"
+                413, "BodyTooLarge", f"the body of a request to {path[:40]} may have {limit} bytes at most"
             )
 
     def check_caller(self, scope: Scope, authorization: bytes | None, cookie: bytes | None) -> None:
-        """Raise Problem unless there is a token or a cookie, or none is needed."""
-        if self.keys is None:
+        """Raise Problem unless the request has the token or a cookie, or needs none."""
+        if self.auth is None:
             self._check_local(scope)
-            return
-        if authorization is None:
-            if cookie is not None and self.keys.is_cookie(cookie, time.time()):
-                return
+        elif authorization is not None:
+            self._check_token(self.auth.is_bearer(authorization))
+        elif cookie is None or not self.auth.is_cookie(cookie, time.time()):
             raise Problem(401, "Unauthorized", "send the header Authorization: Bearer TOKEN")
-        if not self.try_token(authorization.partition(b" ")[2].strip(), authorization):
-            raise Problem(401, "Unauthorized", "this is not the token")
 
-    def try_token(self, token: bytes, header: bytes | None = None) -> bool:
-        """Whether it is the token. Raises Problem if too many were wrong."""
-        if self.keys is None:
-            return True
-        right = self.keys.bearer(header) if header is not None else self.keys.is_token(token)
-        if not right and not self._wrong.take(time.monotonic()):
+    def check_token(self, token: bytes) -> None:
+        """Raise Problem unless *token* is the token, or none is needed."""
+        self._check_token(self.auth is None or self.auth.is_token(token))
+
+    def _check_token(self, correct: bool) -> None:
+        if correct:
+            return
+        if not self._wrong_tokens.take(time.monotonic()):
             raise Problem(429, "TooManyRequests", "too many wrong tokens", 1)
-        return right
+        raise Problem(401, "Unauthorized", "the token is wrong")
 
     def _check_local(self, scope: Scope) -> None:
         server = scope.get("server")
         address = server[0] if server else "/"
-        if address in self._local or self.insecure:
+        if address in self._loopback or not self.local_only:
             return
         if not is_loopback(str(address)):
             raise Problem(
                 403,
                 "TokenNeeded",
-                "this service has no token, so it answers this machine only. Start it with a token or --insecure.",
+                "this service has no token, so only this machine may use it. Start it with a token or --insecure.",
             )
-        if len(self._local) < 100:
-            self._local.add(address)
+        if len(self._loopback) < _MAX_REMEMBERED:
+            self._loopback.add(address)
 
     def check_lookup_rate(self) -> None:
-        """Raise Problem if Redis is asked too often."""
+        """Raise Problem if there are too many requests that read from Redis."""
         if not self._lookups.take(time.monotonic()):
             raise Problem(
                 429,
                 "TooManyRequests",
-                f"{self._limits.lookups_per_s} of these requests a second are the most",
+                f"the limit for this kind of request is {self._limits.lookups_per_s} a second",
                 1,
             )

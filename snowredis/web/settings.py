@@ -18,8 +18,8 @@ from snowredis.settings import (
     read_variables,
 )
 from snowredis.web import PREFIX
+from snowredis.web.access import check_token
 from snowredis.web.limits import Limits
-from snowredis.web.security import check_token
 
 _NAMES = Kind("names, separated by spaces", str.split, lambda value: isinstance(value, list))
 _COUNT = Kind("a whole number above 0", int, lambda value: value > 0)

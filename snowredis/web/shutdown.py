@@ -1,4 +1,4 @@
-"""Hear of the signal that ends the server: it waits for open streams, and tells nobody."""
+"""React to the signal that stops the server, which waits for open streams without informing the application."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from typing import Any
 
 
 @contextlib.contextmanager
-def on_shutdown_signal(tell: Callable[[], None]) -> Iterator[None]:
-    """Call *tell* in this loop at SIGTERM or SIGINT, before the server's own handler."""
+def on_shutdown_signal(callback: Callable[[], None]) -> Iterator[None]:
+    """Call *callback* in this event loop at SIGTERM or SIGINT, before the server's own handler."""
     loop = asyncio.get_running_loop()
-    before: dict[signal.Signals, Any] = {}
+    previous: dict[signal.Signals, Any] = {}
 
     def handler(number: int, frame: FrameType | None) -> None:
-        loop.call_soon_threadsafe(tell)
-        before[signal.Signals(number)](number, frame)
+        loop.call_soon_threadsafe(callback)
+        previous[signal.Signals(number)](number, frame)
 
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGTERM, signal.SIGINT):
-            found = signal.getsignal(number)
-            # the server's own; what the system does by itself ends the process in any case
-            if callable(found) and found is not signal.default_int_handler:
-                before[number] = found
+            installed = signal.getsignal(number)
+            # without a handler of the server the signal ends the process anyway
+            if callable(installed) and installed is not signal.default_int_handler:
+                previous[number] = installed
                 signal.signal(number, handler)
     try:
         yield
     finally:
-        for number, found in before.items():
+        for number, installed in previous.items():
             if signal.getsignal(number) is handler:
-                signal.signal(number, found)
+                signal.signal(number, installed)

@@ -21,7 +21,7 @@ from snowredis.cli.demo.scenario import Plan, Scenario, Snapshot
 from snowredis.cli.demo.view import frame, status, verdict_lines
 from snowredis.cli.output import plain
 from snowredis.core.layout import Layout
-from snowredis.lease.inspect import PoolInfo, WorkerInfo
+from snowredis.monitor.snapshot import PoolInfo, WorkerInfo
 from snowredis.runtime.clock import Clock, StepClock
 
 LAYOUT = Layout()

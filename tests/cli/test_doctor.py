@@ -12,13 +12,13 @@ import pytest
 
 import snowredis
 from snowredis.cli.commands import doctor
-from snowredis.lease import inspect
 from snowredis.lease.model import PoolConfig
-from snowredis.monitor import doctor as diagnosis
-from snowredis.monitor import host
-from snowredis.monitor import server_checks as checks
-from snowredis.monitor.findings import worst
-from snowredis.monitor.pool import WorkerPool
+from snowredis.monitor import pool_reader
+from snowredis.monitor.health import diagnosis
+from snowredis.monitor.health import host_checks as host
+from snowredis.monitor.health import server_checks as checks
+from snowredis.monitor.health.finding import worst
+from snowredis.monitor.worker_pool import WorkerPool
 from tests.support.servers import RedisServer, redis_server
 
 Cli = Callable[..., Any]
@@ -33,7 +33,7 @@ def own(tmp_path: Path) -> Iterator[RedisServer]:
 @pytest.fixture(autouse=True)
 def good_host(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the host that the tests run on nothing is known."""
-    monkeypatch.setattr(diagnosis, "look_at_host", list)
+    monkeypatch.setattr(diagnosis, "check_host", list)
 
 
 def found(offline: Cli, server: RedisServer, *argv: str) -> tuple[int, dict[str, list[dict[str, str]]]]:
@@ -122,7 +122,7 @@ def test_every_finding_that_is_not_good_says_what_to_do(offline: Cli, own: Redis
     ("durability", "severity", "text"),
     [
         ("detect", "error", "no worker id is leased: it refuses INFO inside scripts"),
-        ("assured", "ok", "whoever made the pool said that no acknowledged write is lost"),
+        ("assured", "ok", "the creator of the pool stated that no acknowledged write is lost"),
         ("none", "ok", "every new worker waits 35.0 s"),
     ],
 )
@@ -158,7 +158,7 @@ def test_a_redis_that_does_not_answer_has_its_own_exit_code(offline: Cli, tmp_pa
     result = offline("doctor", "--url", f"unix://{tmp_path}/nobody.sock")
     assert result.code == 4
     assert "error" in result.out
-    assert "nothing else was looked at" in " ".join(result.out.split())
+    assert "nothing else was checked" in " ".join(result.out.split())
 
 
 def test_replicas_without_a_slack_are_warned_of(offline: Cli, own: RedisServer, tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_a_pool_that_is_not_there_is_an_error(offline: Cli, own: RedisServer) ->
 
 
 def test_a_clock_that_runs_ahead_is_an_error(own: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = inspect.server_now_ms
+    real = pool_reader.server_now_ms
     monkeypatch.setattr(checks, "server_now_ms", lambda client, key: real(client, key) - 3_000)
     assert checks._clock(own.client(), "orders").severity == "error"
     monkeypatch.setattr(checks, "server_now_ms", lambda client, key: real(client, key) + 900)
@@ -195,7 +195,7 @@ def test_a_clock_that_runs_ahead_is_an_error(own: RedisServer, monkeypatch: pyte
 
 
 def test_the_host_is_looked_at_without_an_error() -> None:
-    findings = host.look_at_host()
+    findings = host.check_host()
     assert [one.check for one in findings] == ["ntp", "randomness", "names", "forks", "clones"]
     assert worst(findings) in ("ok", "unknown", "warning")
     assert all(one.advice for one in findings if one.severity == "warning")

@@ -24,11 +24,11 @@ import redis
 
 from snowredis.core.layout import Layout
 from snowredis.errors import StoreUnavailable
-from snowredis.lease.inspect import PoolInfo, WorkerInfo
 from snowredis.lease.model import ClaimRequest, PoolConfig
 from snowredis.lease.redis_store import RedisStore
 from snowredis.lease.replies import Granted, Seen
 from snowredis.lease.scripts import pool_keys
+from snowredis.monitor.snapshot import PoolInfo, WorkerInfo
 
 pytest.importorskip("textual")
 

@@ -11,7 +11,7 @@ import pytest
 
 from snowredis.core.layout import Layout
 from snowredis.lease.model import PoolConfig
-from snowredis.monitor.pool import WorkerPool
+from snowredis.monitor.worker_pool import WorkerPool
 from tests.support.ha import Cluster, Node, Replicated, Sentinels, cluster, running, sentinels
 
 _numbers = itertools.count(1)

@@ -18,7 +18,7 @@ from snowredis.lease.redis_store import RedisStore
 from snowredis.lease.replies import ClaimReply, Renewed, Seen
 from snowredis.lease.scripts import pool_keys
 from snowredis.lease.sharded_store import ShardedStore
-from snowredis.monitor.doctor import diagnose
+from snowredis.monitor.health.diagnosis import diagnose
 from tests.ha.test_sharded_store import CONFIG, Stage, stage
 from tests.support.ha import Node, eventually
 from tests.support.holder import Holder

@@ -29,13 +29,14 @@ from snowredis.errors import (
     StoreUnavailable,
 )
 from snowredis.lease.clients import address, without_retries
-from snowredis.lease.inspect import parse_owner, settings_of
 from snowredis.lease.model import MAX_TTL_MS, PoolConfig, owner_text
 from snowredis.lease.prepared import SOCKET_TIMEOUT_S
 from snowredis.lease.redis_store import RedisStore, translated
 from snowredis.lease.replies import Created
 from snowredis.lease.scripts import Script, pool_keys
 from snowredis.lease.urls import client_of_url, redacted
+from snowredis.monitor.pool_reader import parse_owner
+from snowredis.monitor.snapshot import settings_of
 from tests.support.servers import RedisServer
 
 # --- the constants of a pool -----------------------------------------------------------------------

@@ -22,7 +22,7 @@ from snowredis.lease.model import ClaimRequest, PoolConfig, RenewRequest
 from snowredis.lease.redis_store import RedisStore
 from snowredis.lease.replies import Granted, Renewed, Seen
 from snowredis.lease.stats import WorkerStats
-from snowredis.monitor.pool import WorkerPool
+from snowredis.monitor.worker_pool import WorkerPool
 from tests.support.servers import RedisServer, redis_server
 
 POOL = "big"

@@ -20,7 +20,7 @@ from pathlib import Path
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import SnowredisError
 from snowredis.monitor.history import History
-from snowredis.monitor.pool import WorkerPool
+from snowredis.monitor.worker_pool import WorkerPool
 from tests.chaos.driver import POOL, Fleet
 from tests.chaos.faults import FAULTS, Fault
 from tests.chaos.report import Plan

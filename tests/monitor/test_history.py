@@ -10,11 +10,11 @@ import pytest
 from snowredis.core.layout import Layout
 from snowredis.errors import InvalidId
 from snowredis.lease.codes import AlarmReason, EventKind, FloorReason, LossReason
-from snowredis.lease.inspect import WorkerInfo
 from snowredis.lease.stats import WorkerStats
 from snowredis.monitor.duplicate_causes import causes_of_twins
 from snowredis.monitor.events import Event, StreamState
 from snowredis.monitor.history import History, Past, who_held
+from snowredis.monitor.snapshot import WorkerInfo
 
 TTL, LEAD = 30_000, 2_500
 PAST = Past(TTL, LEAD, now_ms=10_000_000)
@@ -245,7 +245,7 @@ def test_a_record_whose_claim_is_forgotten_is_probable() -> None:
 
 
 def test_twins_are_explained_by_what_the_history_shows_first() -> None:
-    from snowredis.lease.inspect import PoolInfo
+    from snowredis.monitor.snapshot import PoolInfo
 
     events = [
         BORN,

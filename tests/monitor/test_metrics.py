@@ -15,8 +15,8 @@ import pytest
 
 import snowredis
 from snowredis.lease.model import PoolConfig
-from snowredis.monitor.counters import TotalsTracker, counters_of
-from snowredis.monitor.pool import WorkerPool
+from snowredis.monitor.process_metrics import TotalsTracker, counters_of
+from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.testing import memory_pool
 from tests.support.servers import RedisServer
 
@@ -203,12 +203,12 @@ def test_what_generators_of_one_pool_counted_is_added_up() -> None:
     two.counts.ceiling_waits += 2
     two.counts.round_trip_s = 0.25
     totals = TotalsTracker(lambda: [one, two, object()])
-    found = totals.look()["mine"]
+    found = totals.by_pool()["mine"]
     assert found.totals["ids"] == 7
     assert (found.totals["clock_backs:namespace"], found.totals["clock_backs:refusal"]) == (1, 0)
     assert (found.totals["ceiling_hits"], found.totals["waits:ceiling"]) == (2, 2)
     assert (found.leases, found.heartbeat_s) == (2, 0.25)
-    assert totals.look()["mine"].totals == found.totals
+    assert totals.by_pool()["mine"].totals == found.totals
 
 
 def test_the_steps_are_those_of_the_runtime() -> None:

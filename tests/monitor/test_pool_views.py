@@ -10,11 +10,11 @@ import pytest
 import snowredis
 from snowredis.errors import ConfigError, PoolNotFound
 from snowredis.lease.codes import EventKind
-from snowredis.lease.inspect import PoolInfo, WorkerInfo, state_of
 from snowredis.lease.model import PoolConfig
 from snowredis.monitor.events import Event, parse_event
 from snowredis.monitor.forecast import forecast_of
-from snowredis.monitor.pool import WorkerPool
+from snowredis.monitor.snapshot import PoolInfo, WorkerInfo, state_of
+from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.testing import ManualClock, memory_pool
 from tests.support.servers import RedisServer
 
@@ -199,7 +199,7 @@ def test_a_forecast_says_what_it_does_not_know() -> None:
     now = 100 * HOUR
     young = forecast_of(claims([now - 5_000]), [], pool_info(1, now))
     assert (young.known, young.used_up_ms) == (False, None)
-    assert "too little" in young.reason
+    assert "too few" in young.reason
     steady = claims([0] * 20)
     flat = forecast_of(steady, [alive(number, now) for number in range(20)], pool_info(20, now))
     assert (flat.known, flat.used_up_ms, flat.reason) == (True, None, "it does not grow")

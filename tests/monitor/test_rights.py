@@ -16,8 +16,8 @@ from snowredis.cli import main
 from snowredis.errors import StoreRefused
 from snowredis.lease.model import PoolConfig
 from snowredis.lease.stats import WorkerStats
-from snowredis.monitor.pool import WorkerPool
-from snowredis.monitor.server_checks import _ARGUMENTS, needed_commands
+from snowredis.monitor.health.rights import _ARGUMENTS, needed_commands
+from snowredis.monitor.worker_pool import WorkerPool
 from tests.support.servers import RedisServer
 
 PAGE = Path(__file__).parents[2] / "docs" / "monitoring.md"
@@ -122,7 +122,7 @@ def test_whoever_looks_sees_everything_and_changes_nothing(
         token = ids._lease_manager.held.token
         assert token not in out
         assert main(["doctor", "--url", url]) == 1
-        assert "scripts may not be run" in capsys.readouterr().out
+        assert "scripts are not allowed" in capsys.readouterr().out
         own_server.client().delete(f"{KEY}:leases")
         assert [worker.label for worker in WorkerPool(url, POOL).workers()] == ["web"]
     follow = WorkerPool(url, POOL).follow(after="0", block_ms=10)

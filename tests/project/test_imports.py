@@ -149,7 +149,7 @@ def test_no_import_points_back(path: Path) -> None:
         ("from snowredis.connection import connect", "snowredis.lease.open"),
         ("try:\n    from snowredis.cli import main\nexcept ImportError: pass", "snowredis.runtime.clock"),
         ("async def f():\n    from snowredis import monitor", "snowredis.runtime.clock"),
-        ("from snowredis.runtime import clock", "snowredis.monitor.pool"),
+        ("from snowredis.runtime import clock", "snowredis.monitor.worker_pool"),
         ("from snowredis.cli import main", "snowredis.web.app"),
         ("from snowredis.lease import model", "snowredis.embedded.home"),
         ("import redis", "snowredis.runtime.clock"),

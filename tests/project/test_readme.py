@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from snowredis.lease.model import PoolConfig
-from snowredis.monitor.pool import WorkerPool
+from snowredis.monitor.worker_pool import WorkerPool
 from tests.support.servers import redis_server
 
 ROOT = Path(__file__).parents[2]

@@ -11,7 +11,7 @@ import pytest
 from snowredis.core.layout import Layout
 from snowredis.core.presets import resolve_layout
 from snowredis.lease.model import PoolConfig
-from snowredis.monitor.pool import WorkerPool
+from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
 from tests.support.servers import RedisServer
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from snowredis.monitor.pool import WorkerPool
+from snowredis.monitor.worker_pool import WorkerPool
 from tests.support.programs import run
 from tests.support.servers import RedisServer
 

@@ -18,7 +18,7 @@ from snowredis.core.layout import Layout
 from snowredis.errors import ClockSkewed, StoreUnavailable
 from snowredis.lease.memory_store import MemoryStore
 from snowredis.lease.model import PoolConfig
-from snowredis.monitor.pool import WorkerPool
+from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.runtime import fast_path
 from snowredis.runtime.clock import StepClock
 from snowredis.runtime.fork import ForkGuard

@@ -235,11 +235,11 @@ def test_it_says_that_redis_is_away_and_goes_on_when_it_is_back(
     page.go(served.url)
     page.wait("document.querySelectorAll('.tile').length == 1")
     own_server.kill()
-    page.wait("!document.querySelector('#trouble').hidden")
-    assert "What is shown is old" in page.text("#trouble")
+    page.wait("!document.querySelector('#problem').hidden")
+    assert "The data below is out of date" in page.text("#problem")
     own_server.start()
     new_pool(own_server.url, pool_name)
-    page.wait("document.querySelector('#trouble').hidden")
+    page.wait("document.querySelector('#problem').hidden")
     page.wait("document.querySelector('#link').textContent == 'live'")
 
 
@@ -250,7 +250,7 @@ def test_it_comes_back_by_itself_when_the_service_does(
     page.go(served.url)
     page.wait("document.querySelector('#link').textContent == 'live'")
     served.stop()
-    page.wait("document.querySelector('#link').dataset.state == 'trouble'")
+    page.wait("document.querySelector('#link').dataset.state == 'problem'")
     serve(
         "--pool",
         pool,

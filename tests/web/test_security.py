@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 import snowredis
 from snowredis.testing import memory_pool
-from snowredis.web.security import COOKIE_LIFE_S, HostCheck, Keys, check_token, is_loopback
+from snowredis.web.access import COOKIE_LIFE_S, HostCheck, TokenAuth, check_token, is_loopback
 from snowredis.web.service import Service, create_app
 from tests.web.conftest import ROOT, TOKEN, client_of
 
@@ -87,8 +87,8 @@ def test_the_token_is_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch)
         return real(a, b)
 
     monkeypatch.setattr(hmac, "compare_digest", noted)
-    assert not Keys(TOKEN).bearer(b"Bearer x")
-    assert Keys(TOKEN).bearer(f"Bearer {TOKEN}".encode())
+    assert not TokenAuth(TOKEN).is_bearer(b"Bearer x")
+    assert TokenAuth(TOKEN).is_bearer(f"Bearer {TOKEN}".encode())
     # of digests, so not even its length shows
     assert [(len(a), len(b)) for a, b in compared] == [(32, 32)] * 2
 
@@ -115,7 +115,7 @@ def test_a_browser_gets_in_by_the_form_and_out_again(guarded: TestClient) -> Non
     assert TOKEN not in cookie
     page = guarded.get("/")
     assert page.status_code == 200
-    assert "Ask about an id" in page.text
+    assert "Look up an id" in page.text
     assert 'action="/logout" hidden' not in page.text
     assert guarded.get("/pools").status_code == 200
     guarded.post("/logout")
@@ -147,8 +147,8 @@ def test_a_form_of_another_page_is_refused(guarded: TestClient) -> None:
 
 
 def test_a_cookie_ends_and_cannot_be_made_longer() -> None:
-    keys, other = Keys(TOKEN), Keys(TOKEN + "x")
-    value = keys.cookie(1_000.0)
+    keys, other = TokenAuth(TOKEN), TokenAuth(TOKEN + "x")
+    value = keys.make_cookie(1_000.0)
     header = f"a=b; snowredis={value}; c".encode()
     assert keys.is_cookie(header, 1_000.0)
     assert keys.is_cookie(header, 999.0 + COOKIE_LIFE_S)
@@ -214,7 +214,7 @@ def request_scope(server: tuple[str, int | None] | None) -> dict[str, Any]:
 
 @pytest.mark.parametrize("server", ["127.0.0.1", "127.1.2.3", "::1", "/run/a.sock"])
 def test_without_a_token_this_machine_may_ask(server: str) -> None:
-    create_app(memory_pool()).door.check(request_scope((server, 1)))
+    create_app(memory_pool()).guard.check(request_scope((server, 1)))
     assert is_loopback(server)
 
 
@@ -223,10 +223,10 @@ def test_without_a_token_nobody_else_may_under_any_server(server: str) -> None:
     """Gunicorn or uvicorn may be told to listen anywhere."""
     scope = request_scope((server, 1))
     with pytest.raises(Exception, match="TokenNeeded"):
-        create_app(memory_pool()).door.check(scope)
-    create_app(memory_pool(), insecure=True).door.check(scope)
+        create_app(memory_pool()).guard.check(scope)
+    create_app(memory_pool(), insecure=True).guard.check(scope)
     scope["headers"].append((b"authorization", f"Bearer {TOKEN}".encode()))
-    create_app(memory_pool(), token=TOKEN).door.check(scope)
+    create_app(memory_pool(), token=TOKEN).guard.check(scope)
 
 
 def test_pages_of_other_sites_may_not_ask(guarded: TestClient) -> None:
@@ -329,4 +329,4 @@ def test_a_token_file_without_a_token_stops_the_start(tmp_path: Path) -> None:
 def test_a_service_is_told_apart_from_its_settings(guarded: TestClient) -> None:
     app = guarded.app
     assert isinstance(app, Service)
-    assert TOKEN not in repr(vars(app)) + repr(vars(app.door))
+    assert TOKEN not in repr(vars(app)) + repr(vars(app.guard))

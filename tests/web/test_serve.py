@@ -139,9 +139,9 @@ def test_the_client_hands_out_ids_that_it_fetched_in_batches(
             client.next_ids(10_001)
         assert (refused.value.status, refused.value.error) == (400, "BadCount")
         # a child does not hand out what its parent fetched
-        while not client._left:
+        while not client._ids:
             client.next_id()
-        left = client._left[:]
+        left = client._ids[:]
         child = os.fork()
         if child == 0:
             os._exit(0 if client.next_id() not in {*left, *ids} else 1)

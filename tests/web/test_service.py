@@ -13,8 +13,10 @@ from starlette.testclient import TestClient
 import snowredis
 from snowredis.errors import ClockMovedBack, PoolExhausted, SnowredisError, StoreUnavailable
 from snowredis.testing import ManualClock, memory_pool
-from snowredis.web.answers import BINARY, JSON, TEXT, as_json, kind_of, many_ids, one_id, problem_of
-from snowredis.web.limits import Bucket, Limits
+from snowredis.web.id_formats import BINARY, JSON, TEXT, choose_media_type, encode_id, encode_ids
+from snowredis.web.json_values import to_json
+from snowredis.web.limits import Limits, TokenBucket
+from snowredis.web.problems import problem_of
 from snowredis.web.service import create_app, from_environment
 from tests.support.pools import new_pool
 from tests.support.servers import RedisServer
@@ -64,7 +66,7 @@ def test_ids_are_given_as_text_and_as_big_endian_int64_too(client: TestClient) -
     ],
 )
 def test_the_kind_is_what_accept_asks_for(accept: str, kind: str | None) -> None:
-    assert kind_of(accept) == kind
+    assert choose_media_type(accept) == kind
 
 
 def test_a_kind_that_there_is_not_is_406(client: TestClient) -> None:
@@ -74,7 +76,7 @@ def test_a_kind_that_there_is_not_is_406(client: TestClient) -> None:
 
 @pytest.mark.parametrize("kind", [JSON, TEXT, BINARY])
 def test_every_kind_carries_63_bits(kind: str) -> None:
-    one, many = one_id(BIG, kind), many_ids([1, BIG], kind)
+    one, many = encode_id(BIG, kind), encode_ids([1, BIG], kind)
     if kind == JSON:
         assert json.loads(one) == {"id": str(BIG)}
         assert json.loads(many) == {"ids": ["1", str(BIG)]}
@@ -211,7 +213,7 @@ def test_what_nobody_thought_of_is_500_and_says_nothing(
     async def fail(*_: Any) -> Any:
         raise RuntimeError("secret")
 
-    monkeypatch.setattr("snowredis.web.pools.ServedPool.make", fail)
+    monkeypatch.setattr("snowredis.web.served_pool.ServedPool.make_id", fail)
     answer = client.get("/id")
     assert (answer.status_code, answer.json()["error"]) == (500, "InternalError")
     assert "secret" not in answer.text
@@ -276,7 +278,7 @@ def test_many_at_once_never_get_the_same_id(server: RedisServer, pool_name: str)
 
             await app(scope, None, send)  # type: ignore[arg-type]
 
-        async with app._inner.router.lifespan_context(app._inner):
+        async with app._router.lifespan_context(app):
             await asyncio.gather(*(one(path) for path in ["/id", "/ids?count=3000"] * 20))
         return found
 
@@ -288,7 +290,7 @@ def test_many_at_once_never_get_the_same_id(server: RedisServer, pool_name: str)
 
 
 def test_a_bucket_gives_what_its_rate_says() -> None:
-    bucket = Bucket(10)
+    bucket = TokenBucket(10)
     assert [bucket.take(100.0) for _ in range(12)] == [True] * 10 + [False] * 2
     assert [bucket.take(100.25) for _ in range(3)] == [True, True, False]
     assert [bucket.take(200.0) for _ in range(12)] == [True] * 10 + [False] * 2
@@ -306,10 +308,10 @@ def test_too_many_requests_are_429_and_told_when_to_come_again() -> None:
 def test_too_many_at_once_are_503() -> None:
     app = create_app(memory_pool(), limits=Limits(max_at_once=1))
     with client_of(app) as client:
-        app._busy = 1
+        app._running = 1
         answer = client.get("/id")
         assert (answer.status_code, answer.json()["error"]) == (503, "Busy")
-        app._busy = 0
+        app._running = 0
         assert client.get("/id").status_code == 200
 
 
@@ -335,10 +337,10 @@ def test_the_environment_says_what_is_served() -> None:
             "SNOWREDIS_TTL": "5",
         }
     )
-    assert app.names == ["a", "b"]
+    assert app.pools.names == ["a", "b"]
     assert (app.limits.max_count, app.limits.wait_s) == (77, 0.5)
-    assert app.door.keys is not None
-    assert from_environment({"SNOWREDIS_POOL": "x"}).names == ["x"]
+    assert app.guard.auth is not None
+    assert from_environment({"SNOWREDIS_POOL": "x"}).pools.names == ["x"]
 
 
 @pytest.mark.parametrize(
@@ -387,7 +389,7 @@ def test_metrics_count_what_was_served(client: TestClient) -> None:
 
 
 def test_json_leaves_tokens_out_and_spells_large_numbers() -> None:
-    told = json.loads(as_json({"token_hash": "x", "id": 1 << 60, "n": 3, "f": float("inf"), "t": (1, None)}))
+    told = json.loads(to_json({"token_hash": "x", "id": 1 << 60, "n": 3, "f": float("inf"), "t": (1, None)}))
     assert told == {"id": str(1 << 60), "n": 3, "f": None, "t": [1, None]}
 
 
@@ -399,8 +401,8 @@ def test_a_viewer_gets_everything_and_then_only_what_changed(server: RedisServer
     app = create_app(server.url, pools=[pool_name])
 
     async def watch() -> list[tuple[str, Any]]:
-        async with app._inner.router.lifespan_context(app._inner):
-            watched = app._pools[pool_name].watch
+        async with app._router.lifespan_context(app):
+            watched = app.pools._pools[pool_name].feed
             found = []
             late = None
             async for event in watched.stream():
@@ -414,7 +416,7 @@ def test_a_viewer_gets_everything_and_then_only_what_changed(server: RedisServer
                 if kind == "change" and any(row["label"] == "late" for row in found[-1][1]["workers"]):
                     await late.aclose()
                 if kind == "change" and found[-1][1]["gone"]:
-                    app.end_streams()
+                    app.pools.end_streams()
             assert watched.viewers == 0
             return found
 
@@ -431,7 +433,7 @@ def test_a_viewer_gets_everything_and_then_only_what_changed(server: RedisServer
 def test_too_many_viewers_are_sent_away() -> None:
     app = create_app(memory_pool(), limits=Limits(max_viewers=1))
     with client_of(app) as client:
-        app._pools["default"].watch.viewers = 1
+        app.pools._pools["default"].feed.viewers = 1
         answer = client.get("/live")
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "30")
 

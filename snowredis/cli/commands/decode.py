@@ -19,9 +19,6 @@ from snowredis.settings import FORMS
 if TYPE_CHECKING:
     from snowredis.core.layout import Layout
 
-# a reading that is further ahead of the clock is less plausible than others
-_AHEAD_MS = 86_400_000
-
 
 def add_to(commands: Commands[Parser]) -> None:
     parser = add_command(
@@ -55,12 +52,13 @@ def add_to(commands: Commands[Parser]) -> None:
 def _decode(args: argparse.Namespace) -> int:
     from snowredis.cli.exit_codes import print_error
     from snowredis.core.presets import resolve_layout
+    from snowredis.core.text import parse_user_id
     from snowredis.errors import SnowredisError
 
     layout, code, first = resolve_layout(layout_text(args)), ExitCode.OK, True
     for text in _texts(args.ids):
         try:
-            readings = _readings(text, args.format, layout)
+            readings = parse_user_id(text, layout, form=args.format, now_ms=_now_ms())
         except SnowredisError as error:
             # the other ids may be good
             print_error(error)
@@ -85,42 +83,9 @@ def _texts(arguments: list[str]) -> Iterator[str]:
             yield from line.split()
 
 
-def _readings(text: str, form: str | None, layout: Layout) -> list[tuple[str, int]]:
-    """Return the readings of *text* as (form, id), the most plausible first.
-
-    Raises:
-        InvalidId: it is not a valid id of *layout*.
-    """
-    from snowredis.core.text import parse, parse_any
-    from snowredis.errors import InvalidId
-
-    if form:
-        an_id = parse(text.strip(), form, layout=layout)
-        layout.decode(an_id)
-        return [(form, an_id)]
-
-    now_ms = _now_ms()
-
-    def implausibility(reading: tuple[str, int]) -> int:
-        """Return more than 0 if such an id cannot have been made yet, which parse_any() cannot know."""
-        an_id = reading[1]
-        if an_id >> layout.total_bits:
-            return 2
-        return int(layout.decode(an_id).timestamp_ms > now_ms + _AHEAD_MS)
-
-    readings = parse_any(text, layout=layout)
-    first = readings[0][0]
-    if first != "decimal" and text.strip()[:2] not in ("0x", "0X"):
-        readings.sort(key=implausibility)
-    possible = [(form, an_id) for form, an_id in readings if not an_id >> layout.total_bits]
-    if not possible:
-        layout.decode(readings[0][1])
-        raise InvalidId(f"{text} is not a valid id of the layout {layout}")
-    return possible
-
-
 def _as_lines(text: str, readings: list[tuple[str, int]], layout: Layout) -> list[Line]:
     from snowredis.core.presets import layout_spec
+    from snowredis.core.text import FUTURE_MS
 
     form, an_id = readings[0]
     parts, name = layout.decode(an_id), name_of(layout)
@@ -133,7 +98,7 @@ def _as_lines(text: str, readings: list[tuple[str, int]], layout: Layout) -> lis
         ("unix ms", str(parts.timestamp_ms)),
         ("layout", f"{name}  {layout_spec(layout).partition(';')[0]}" if name else str(layout)),
     ]
-    if parts.timestamp_ms > _now_ms() + _AHEAD_MS:
+    if parts.timestamp_ms > _now_ms() + FUTURE_MS:
         rows.append(("warning", [("its time is in the future: was it made with another --layout?", "warn")]))
     for other, other_id in readings[1:]:
         time_ms = layout.decode(other_id).timestamp_ms

@@ -12,7 +12,7 @@ from snowredis.cli.options import Commands, Parser, add_command, add_redis, sett
 from snowredis.cli.output import MAX_FOREIGN, Line, printable, terminal_width, write
 
 if TYPE_CHECKING:
-    from snowredis.monitor.findings import Finding
+    from snowredis.monitor.health.finding import Finding
 
 _STYLES = {"ok": "good", "unknown": "dim", "warning": "warn", "error": "bad"}
 
@@ -38,8 +38,8 @@ def add_to(commands: Commands[Parser]) -> None:
 
 
 def _doctor(args: argparse.Namespace) -> int:
-    from snowredis.monitor.doctor import diagnose
-    from snowredis.monitor.findings import worst
+    from snowredis.monitor.health.diagnosis import diagnose
+    from snowredis.monitor.health.finding import worst
 
     url, options = settings(args)
     findings = diagnose(url, options.get("pool"))

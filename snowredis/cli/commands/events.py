@@ -21,7 +21,7 @@ from snowredis.cli.output import MAX_FOREIGN, Line, colored, plain, printable, w
 
 if TYPE_CHECKING:
     from snowredis.monitor.events import Event
-    from snowredis.monitor.pool import WorkerPool
+    from snowredis.monitor.worker_pool import WorkerPool
 
 _NEWEST = 20
 _STYLES = {"claimed": "good", "released": "dim", "expired": "warn", "clock-back": "warn", "adopted": "note"}

@@ -25,7 +25,7 @@ def add_to(commands: Commands[Parser]) -> None:
 
 
 def _metrics(args: argparse.Namespace) -> int:
-    from snowredis.monitor.metrics import as_text, families_of
+    from snowredis.monitor.pool_metrics import as_text, families_of
 
     url, options = settings(args)
     with open_pool(url, options.get("pool", "default")) as pool:

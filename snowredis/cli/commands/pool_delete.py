@@ -12,7 +12,7 @@ from snowredis.cli.options import Commands, Parser, add_command, add_redis, open
 from snowredis.cli.output import duration, printable
 
 if TYPE_CHECKING:
-    from snowredis.monitor.pool import WorkerPool
+    from snowredis.monitor.worker_pool import WorkerPool
 
 
 def add_to(commands: Commands[Parser]) -> None:

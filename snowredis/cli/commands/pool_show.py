@@ -34,7 +34,7 @@ from snowredis.cli.output import (
 from snowredis.settings import POOL_DURATIONS, SETTINGS
 
 if TYPE_CHECKING:
-    from snowredis.lease.inspect import PoolInfo
+    from snowredis.monitor.snapshot import PoolInfo
 
 Row = tuple[str, str | Line]
 

@@ -119,9 +119,9 @@ def _is_any(host: str) -> bool:
 
 def _check_host(host: str, app: Service) -> None:
     """Raise ConfigError if other machines can reach the service without a token."""
-    from snowredis.web.security import is_loopback
+    from snowredis.web.access import is_loopback
 
-    if app.door.keys is None and not app.door.insecure and not is_loopback(host):
+    if app.guard.local_only and not is_loopback(host):
         raise ConfigError(
             f"{host} can be reached from other machines, and there is no token; the service was not started. Add "
             "--token-file, or --insecure if everybody who can reach it may have ids."

@@ -14,8 +14,8 @@ from snowredis.settings import FORMS
 
 if TYPE_CHECKING:
     from snowredis.monitor.duplicate_causes import Cause
-    from snowredis.monitor.pool import WorkerPool
     from snowredis.monitor.whois import Holder, Whois
+    from snowredis.monitor.worker_pool import WorkerPool
 
 _STYLES = {"certain": "good", "probable": "warn", "unknown": "bad"}
 

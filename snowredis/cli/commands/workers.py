@@ -18,8 +18,8 @@ from snowredis.cli.output import Line, alternate_screen, is_terminal, printable,
 from snowredis.cli.worker_table import pool_lines, worker_table
 
 if TYPE_CHECKING:
-    from snowredis.lease.inspect import PoolInfo, WorkerInfo
-    from snowredis.monitor.pool import WorkerPool
+    from snowredis.monitor.snapshot import PoolInfo, WorkerInfo
+    from snowredis.monitor.worker_pool import WorkerPool
 
 # heartbeats come every 5 s at the default ttl; more often shows leases that end in between
 DEFAULT_INTERVAL_S = 2.0

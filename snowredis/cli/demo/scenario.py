@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from snowredis.cli.demo.fleet import Fleet, Member, Message
 from snowredis.cli.output import duration, printable
-from snowredis.lease.inspect import PoolInfo, WorkerInfo
+from snowredis.monitor.snapshot import PoolInfo, WorkerInfo
 
 # for processes that all start at once on two cores
 _START_TIMEOUT_S = 20.0

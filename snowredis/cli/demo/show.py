@@ -20,7 +20,7 @@ from snowredis.cli.exit_codes import ExitCode, interrupted_by_signals, uninterru
 from snowredis.cli.output import alternate_screen, is_terminal, plain, write
 from snowredis.core.layout import Layout
 from snowredis.lease.model import PoolConfig
-from snowredis.monitor.pool import WorkerPool
+from snowredis.monitor.worker_pool import WorkerPool
 
 if TYPE_CHECKING:
     from snowredis.embedded import Server

@@ -1,4 +1,4 @@
-"""A pool as numbers for Prometheus, and the text format. Needs no client library."""
+"""Metrics of a pool, read from Redis, and their text format for Prometheus. Needs no client library."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from snowredis.errors import SnowredisError
-from snowredis.lease.inspect import PoolInfo, WorkerInfo
-from snowredis.monitor.pool import WorkerPool
+from snowredis.monitor.snapshot import PoolInfo, WorkerInfo
+from snowredis.monitor.worker_pool import WorkerPool
 
-# a living worker is one of these
+# states of a living worker
 LIVING = ("healthy", "late", "suspect")
 COUNTED = ("claims", "releases", "expired", "adopted", "lost", "alarms")
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A metric: its name (of a counter without ``_total``), "gauge" or "counter", its help, its samples."""
+    """A metric: name (of a counter without ``_total``), kind ("gauge" or "counter"), help text, samples."""
 
     name: str
     kind: str
@@ -25,7 +25,7 @@ class Family:
 
 
 def families_of(pool: WorkerPool) -> list[Family]:
-    """How *pool* is now. Blocks as its workers(); raises nothing: what cannot be read is ``snowredis_pool_up 0``."""
+    """Return the current metrics of *pool*; only ``snowredis_pool_up 0`` if it cannot be read. Blocks as workers()."""
     try:
         workers, info = pool.workers(), pool.info()
     except SnowredisError:
@@ -42,16 +42,16 @@ def _families(workers: list[WorkerInfo], info: PoolInfo) -> Iterable[Family]:
     by_state = tuple(({"pool": info.name, "state": state}, float(states.count(state))) for state in LIVING)
     yield Family("snowredis_pool_workers", "gauge", "living workers by state", by_state)
     for what, text, value in (
-        ("capacity", "worker ids that there are", info.capacity),
-        ("used", "worker ids that are leased", info.used),
-        ("free", "worker ids that are not", info.free),
-        ("peak", "the most that were leased at a time", info.peak),
+        ("capacity", "all worker ids", info.capacity),
+        ("used", "leased worker ids", info.used),
+        ("free", "available worker ids", info.free),
+        ("peak", "most worker ids leased at a time", info.peak),
         (
             "floor_wait_seconds",
-            "how long new workers have to wait",
+            "wait of new workers",
             max(0, info.floor_ms - info.now_ms) / 1000,
         ),
-        ("layout_left_seconds", "until the layout's bits end", (info.layout_end_ms - info.now_ms) / 1000),
+        ("layout_left_seconds", "time until the layout ends", (info.layout_end_ms - info.now_ms) / 1000),
         (
             "oldest_heartbeat_seconds",
             "age of the oldest heartbeat of a living worker",
@@ -59,21 +59,25 @@ def _families(workers: list[WorkerInfo], info: PoolInfo) -> Iterable[Family]:
         ),
         (
             "clock_offset_max_seconds",
-            "the furthest that a living worker's clock is off",
+            "largest clock offset of a living worker",
             max((abs(worker.clock_offset_ms) for worker in workers), default=0) / 1000,
         ),
-        ("ids_per_second", "of all living workers", sum(worker.ids_per_second for worker in workers)),
+        (
+            "ids_per_second",
+            "ids per second of all living workers",
+            sum(worker.ids_per_second for worker in workers),
+        ),
     ):
         yield Family(f"snowredis_pool_{what}", "gauge", text, (({"pool": info.name}, value),))
     for what in COUNTED:
         value = float(getattr(info, what))
         yield Family(
-            f"snowredis_pool_{what}", "counter", f"{what} of the pool so far", (({"pool": info.name}, value),)
+            f"snowredis_pool_{what}", "counter", f"{what} of the pool", (({"pool": info.name}, value),)
         )
 
 
 def as_text(families: Iterable[Family]) -> str:
-    """The text format of Prometheus, version 0.0.4."""
+    """Return *families* in the text format of Prometheus, version 0.0.4."""
     lines = []
     for family in families:
         name = f"{family.name}_total" if family.kind == "counter" else family.name

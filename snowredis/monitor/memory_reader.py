@@ -1,15 +1,16 @@
-"""A pool of snowredis.testing as WorkerPool shows it: who is alive, how full it is; it keeps no history."""
+"""Read pools and workers of snowredis.testing, as pool_reader.py does from Redis. They keep no history."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from snowredis.errors import PoolNotFound
-from snowredis.lease.inspect import PoolInfo, WorkerInfo, parse_owner, state_of
+from snowredis.monitor.pool_reader import worker_info
+from snowredis.monitor.snapshot import PoolInfo, WorkerInfo
 
 
-class MemoryView:
-    """Of the pool called *name* in *pool*."""
+class MemoryReader:
+    """Reader of the pool *name* in *pool*, a pool of snowredis.testing."""
 
     def __init__(self, pool: Any, name: str) -> None:
         self._pool, self._name = pool, name
@@ -23,36 +24,24 @@ class MemoryView:
     def workers(self, *, alive_only: bool) -> list[WorkerInfo]:
         store = self._store()
         now_ms, ttl_ms = store._server_time_ms(), store.config.ttl_ms
-        found = []
+        infos = []
         for worker, record in sorted(dict(store._records).items()):
-            host, pid, label = parse_owner(record.owner)
-            stats = record.stats
-            left_ms = max(0, record.lease_end_ms - now_ms)
-            # a record keeps no time of its last renewal: each sets the lease's end one ttl ahead
+            # a record does not store the time of its renewal, which set the end of the lease one ttl ahead
             renewed_ms = record.lease_end_ms - (ttl_ms if record.token else 0)
-            age_ms = max(0, now_ms - renewed_ms)
-            info = WorkerInfo(
-                worker=worker,
-                alive=bool(record.token) and left_ms > 0,
-                host=host,
-                pid=pid,
-                label=label,
+            info = worker_info(
+                worker,
+                token_hash="claimed" if record.token else "",
+                owner=record.owner,
+                stats=record.stats,
                 claimed_ms=renewed_ms,
                 renewed_ms=renewed_ms,
                 lease_end_ms=record.lease_end_ms,
-                lease_left_ms=left_ms,
                 reserved_until_ms=record.until_ms,
-                ids_made=stats.ids_made,
-                ids_per_second=stats.ids_per_s,
-                clock_offset_ms=stats.clock_offset_ms,
-                namespace=stats.namespace,
-                clock_backs=stats.clock_backs,
-                token_hash="claimed" if record.token else "",
-                heartbeat_age_ms=age_ms,
-                state=state_of(age_ms, left_ms, ttl_ms, claimed=bool(record.token)),
+                now_ms=now_ms,
+                ttl_ms=ttl_ms,
             )
-            found += [info] if info.alive or not alive_only else []
-        return found
+            infos += [info] if info.alive or not alive_only else []
+        return infos
 
     def info(self) -> PoolInfo:
         store = self._store()

@@ -1,6 +1,6 @@
-"""What a process counts of its own generators, for metrics: totals that only grow, also when generators come and go.
+"""Metrics of the generators of this process: totals that only grow, also when generators are closed.
 
-Knows no runtime: it reads what a generator shows.
+Imports nothing of the runtime: it reads attributes of generators.
 """
 
 from __future__ import annotations
@@ -14,31 +14,30 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-# what a process counts, as metrics tell it: name -> (help, the label that divides it, if any)
+# name -> (help text, label or "")
 COUNTERS = {
     "ids": ("ids made", ""),
-    "waits": ("times an id had to wait, by reason", "reason"),
-    "ceiling_hits": ("times a tick's sequence was used up", ""),
-    "ceiling_wait_seconds": ("for how long ids waited for the next tick, about", ""),
-    "clock_backs": ("times the clock went back, by what was done about it", "step"),
-    "claims": ("worker ids that were leased", ""),
-    "renewals": ("heartbeats that were answered", ""),
-    "renewals_failed": ("heartbeats that were not answered", ""),
-    "leases_lost": ("worker ids that were lost", ""),
+    "waits": ("waits for an id, by reason", "reason"),
+    "ceiling_hits": ("times that the sequence of a tick was exhausted", ""),
+    "ceiling_wait_seconds": ("approximate time that ids waited for the next tick", ""),
+    "clock_backs": ("times that the clock went back, by the reaction", "step"),
+    "claims": ("worker ids leased", ""),
+    "renewals": ("successful heartbeats", ""),
+    "renewals_failed": ("failed heartbeats", ""),
+    "leases_lost": ("worker ids lost", ""),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Of one generator, or of all of a process in one pool.
+    """Counters of one generator, or of all generators of a process in one pool.
 
     Attributes:
-        totals: what only grows, by the names of COUNTERS; waits of a reason as "waits:REASON", clock-backs of a
-            step as "clock_backs:STEP".
-        leases: how many worker ids are held.
-        lease_left_s: until the reservation ends; of several the least; None without a lease.
-        heartbeat_s: the round trip of the last renewal; of several the longest; None if not known.
-        clock_offset_s: this host's clock less that of Redis; None if not known.
+        totals: by the names of COUNTERS; with a label as "waits:REASON" and "clock_backs:STEP".
+        leases: how many worker ids are leased.
+        lease_left_s: time until the reservation ends, of several the shortest; None without a lease.
+        heartbeat_s: round trip of the last renewal, of several the longest; None if unknown.
+        clock_offset_s: clock of this host minus the Redis clock; None if unknown.
     """
 
     totals: Mapping[str, float] = field(default_factory=dict)
@@ -49,7 +48,7 @@ class Counters:
 
 
 class HasCounts(Protocol):
-    """A generator as metrics see it: snowredis.Generator. Its ``counts`` are those of snowredis.runtime.counts."""
+    """What metrics need of a generator. ``counts`` is of snowredis.runtime.counts."""
 
     @property
     def pool(self) -> str: ...
@@ -62,7 +61,7 @@ class HasCounts(Protocol):
 
 
 def counters_of(generator: Any) -> Counters:
-    """What *generator*, a HasCounts, has counted so far."""
+    """Return the counters of *generator*, a HasCounts."""
     counts = generator.counts
     totals: dict[str, float] = {
         "ids": generator.ids_made,
@@ -90,31 +89,31 @@ def counters_of(generator: Any) -> Counters:
 
 
 class TotalsTracker:
-    """Adds up what the generators of this process counted, those that are gone included.
+    """Sum the counters of all generators of this process, also of those that no longer exist.
 
     Args:
-        members: what may be generators of this process; anything else among it is left out.
+        members: returns the generators of this process; other objects in it are ignored.
 
-    Of a generator that is gone counts what was seen of it last: ask now and then. A forked child starts at 0.
+    A generator that no longer exists counts as of the last call of by_pool(). A forked child starts at 0.
     """
 
     def __init__(self, members: Callable[[], Iterable[Any]]) -> None:
         self._members = members
-        self._forget()
+        self._reset()
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._pid, self._lock = os.getpid(), threading.Lock()
         self._seen: weakref.WeakKeyDictionary[Any, Mapping[str, float]] = weakref.WeakKeyDictionary()
         self._totals: dict[str, Counter[str]] = {}
 
-    def look(self) -> dict[str, Counters]:
-        """By pool, all up to now."""
+    def by_pool(self) -> dict[str, Counters]:
+        """Return the counters by pool."""
         if self._pid != os.getpid():
-            self._forget()
+            self._reset()
         with self._lock:
-            return dict(self._look())
+            return dict(self._collect())
 
-    def _look(self) -> Iterator[tuple[str, Counters]]:
+    def _collect(self) -> Iterator[tuple[str, Counters]]:
         now: dict[str, list[Counters]] = {}
         for member in self._members():
             if not hasattr(member, "ids_made"):
@@ -123,7 +122,7 @@ class TotalsTracker:
             before = self._seen.get(member, {})
             grown = self._totals.setdefault(member.pool, Counter())
             for name, value in counters.totals.items():
-                # "about" so many: a sealed block may count for a moment
+                # a block that was just sealed may count for a moment
                 grown[name] += max(0.0, value - before.get(name, 0))  # type: ignore[assignment]
             self._seen[member] = {
                 name: max(value, before.get(name, 0)) for name, value in counters.totals.items()
@@ -131,19 +130,17 @@ class TotalsTracker:
             now.setdefault(member.pool, []).append(counters)
         for pool, totals in self._totals.items():
             living = now.get(pool, [])
+
+            def known(name: str, living: list[Counters] = living) -> list[float]:
+                return [value for one in living if (value := getattr(one, name)) is not None]
+
             yield (
                 pool,
                 Counters(
                     dict(totals),
                     leases=sum(one.leases for one in living),
-                    lease_left_s=min(
-                        (one.lease_left_s for one in living if one.lease_left_s is not None), default=None
-                    ),
-                    heartbeat_s=max(
-                        (one.heartbeat_s for one in living if one.heartbeat_s is not None), default=None
-                    ),
-                    clock_offset_s=next(
-                        (one.clock_offset_s for one in living if one.clock_offset_s is not None), None
-                    ),
+                    lease_left_s=min(known("lease_left_s"), default=None),
+                    heartbeat_s=max(known("heartbeat_s"), default=None),
+                    clock_offset_s=next(iter(known("clock_offset_s")), None),
                 ),
             )

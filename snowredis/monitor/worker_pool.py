@@ -1,4 +1,4 @@
-"""A pool seen from outside: who is alive, how full it is; and its making and removal by a person."""
+"""WorkerPool: the state and the past of a pool on all its servers; and its creation and deletion by a person."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from snowredis.core.layout import check_id
 from snowredis.embedded import FRESH_KEY
 from snowredis.errors import ConfigError, PoolNotFound, StoreUnavailable
 from snowredis.lease.clients import address
-from snowredis.lease.inspect import PoolInfo, WorkerInfo, list_pools, read_pool, read_worker, read_workers
-from snowredis.lease.model import PoolConfig, parse_share
+from snowredis.lease.model import PoolConfig
 from snowredis.lease.open import is_in_memory, open_client
 from snowredis.lease.redis_store import RedisStore, translated
 from snowredis.lease.replies import Created, Deleted
@@ -29,11 +28,13 @@ from snowredis.monitor.events import (
 )
 from snowredis.monitor.forecast import Forecast, forecast_of
 from snowredis.monitor.history import History, Past
-from snowredis.monitor.memory import MemoryView
+from snowredis.monitor.memory_reader import MemoryReader
+from snowredis.monitor.pool_reader import list_pools, read_pool, read_worker, read_workers
+from snowredis.monitor.snapshot import PoolInfo, WorkerInfo
 from snowredis.monitor.whois import Whois
 from snowredis.settings import check
 
-# of several servers: the sum of what each says
+# fields of PoolInfo that are sums over all servers
 _SUMMED = ("capacity", "used", "free", "peak", "claims", "releases", "expired", "adopted", "lost", "alarms")
 
 
@@ -43,9 +44,9 @@ class Deletion:
 
     Attributes:
         alive: how many workers had a lease.
-        wait_ms: for how long new workers of a pool of this name have to wait.
-        guessed: the pool's settings could not be read, so that the wait rests on the defaults and on what its
-            records show.
+        wait_ms: how long new workers of a pool of this name have to wait.
+        guessed: whether the settings of the pool could not be read, so that the wait is derived from the defaults and
+            its records.
     """
 
     alive: int
@@ -58,10 +59,10 @@ class WorkerPool:
 
     Args:
         url: as connect() takes it: a URL, a redis-py client, or a list of those; or a pool of snowredis.testing, which
-            has workers and info, but no events.
+            has workers and info but no events.
         name: the pool's name.
 
-    Every method blocks for a few round trips to each server and raises StoreUnavailable and its kinds.
+    Every method blocks for a few round trips to each server and raises StoreUnavailable and its subclasses.
     """
 
     def __init__(self, url: Any, name: str = "default") -> None:
@@ -69,7 +70,7 @@ class WorkerPool:
         urls = url if isinstance(url, list | tuple) else [url]
         if not urls:
             raise ConfigError("there is no server in the list of URLs. Name one at least.")
-        self._memory = [MemoryView(url, name) for url in urls if is_in_memory(url)]
+        self._memory = [MemoryReader(url, name) for url in urls if is_in_memory(url)]
         if self._memory and len(self._memory) < len(urls):
             raise ConfigError("pools in memory and in Redis cannot be looked at together. Name one kind.")
         self._clients = [] if self._memory else [open_client(url).client for url in urls]
@@ -77,32 +78,31 @@ class WorkerPool:
 
     @property
     def where(self) -> str:
-        """The address, without password."""
+        """The addresses of the servers, without passwords."""
         return ", ".join(map(address, self._clients)) or "memory"
 
     def workers(self, *, alive_only: bool = True) -> list[WorkerInfo]:
-        """Who holds which worker id, ordered by worker id. Raises PoolNotFound.
+        """Return the workers, ordered by worker id. Raises PoolNotFound.
 
-        Of several servers one that has no such pool, as after a loss, has no workers; one that does not
-        answer is an error.
+        Of several servers, one that lost the pool counts as one without workers; one that is unavailable is an error.
         """
         count = len(self._clients or self._memory)
-        found = self._each(
+        per_server = self._each(
             lambda client: read_workers(client, self.name, alive_only=alive_only),
             lambda memory: memory.workers(alive_only=alive_only),
         )
         return sorted(
-            (replace(info, worker=info.worker * count + i) for i, infos in found for info in infos),
+            (replace(info, worker=info.worker * count + i) for i, infos in per_server for info in infos),
             key=lambda info: info.worker,
         )
 
     def info(self) -> PoolInfo:
-        """The pool's own state; of several servers that of the first that has it, with their numbers added up.
+        """Return settings and counters; of several servers the first one's, with sums of their numbers.
 
         Raises PoolNotFound.
         """
         infos: list[PoolInfo] = [
-            info for _, info in self._each(lambda client: read_pool(client, self.name), MemoryView.info)
+            info for _, info in self._each(lambda client: read_pool(client, self.name), MemoryReader.info)
         ]
         summed = {name: sum(getattr(info, name) for info in infos) for name in _SUMMED}
         alarm = next((info.alarm for info in infos if info.alarm), "")
@@ -113,18 +113,18 @@ class WorkerPool:
     def events(
         self, *, newest: int | None = None, since: int | str | None = None, count: int = PAGE
     ) -> list[Event]:
-        """What happened in the pool, the oldest first; as far as the stream, which is trimmed, still has it.
+        """Return the events of the pool, oldest first. Old ones are trimmed; a pool that does not exist has none.
 
         Args:
-            newest: only so many of the newest.
-            since: only what came after this: ms since 1970, or an event's id, of one server only.
-            count: how many are asked for in one command.
+            newest: how many of the newest; None: all.
+            since: only events after this: ms since 1970, or the id of an event (of one server only).
+            count: how many are read in one command.
 
         Blocks:
             about 25 ms for each 1,000 events.
 
         Raises:
-            StoreUnavailable; ConfigError: *since* is no place among events. A pool that does not exist has none.
+            StoreUnavailable; ConfigError: *since* is not valid.
         """
         place = None if since is None else check_stream_id(str(since))
         pages = [
@@ -144,14 +144,14 @@ class WorkerPool:
         ]
 
     def follow(self, after: int | str = "$", *, block_ms: int = 500) -> Iterator[Event | None]:
-        """Events as they come; None about every *block_ms* in which none came, so that the caller can look up.
+        """Yield events as they happen, and None after each *block_ms* without one, so that the caller can stop.
 
         Args:
-            after: "$": from now on; ms since 1970; or an event's id, of one server only.
-            block_ms: at most 900; of several servers each is asked in turn.
+            after: "$": from now on; ms since 1970; or the id of an event (of one server only).
+            block_ms: at most 900; several servers are read in turn.
 
         Raises:
-            StoreUnavailable: follow again from the last event's id.
+            StoreUnavailable: call it again with the id of the last event.
         """
         place = after if after == "$" else check_stream_id(str(after))
         count = max(1, len(self._clients))
@@ -224,11 +224,11 @@ class WorkerPool:
     def _place_of(self, an_id: int, info: PoolInfo) -> tuple[int, int]:
         """Which of the servers has the id's worker id, and its number there."""
         worker = check_id(an_id) >> info.layout.worker_shift & (info.layout.workers - 1)
-        return worker % len(self._clients), worker // share_in(info)[1]
+        return worker % len(self._clients), worker // info.share[1]
 
     def _whois_in(self, history: History, an_id: int, info: PoolInfo, server: int) -> Whois:
         count = len(self._clients)
-        share = share_in(info) if count == 1 else (server, count)
+        share = info.share if count == 1 else (server, count)
         datacenter = int(info.settings.get("datacenter", "0") or 0)
         return history.whois(an_id, info.layout, datacenter=datacenter, share=share)
 
@@ -248,40 +248,40 @@ class WorkerPool:
         except (PoolNotFound, StoreUnavailable):
             # keys of another program may look like a pool
             return False
-        return same_ids(info, other)
+        return info.makes_same_ids_as(other)
 
     def forecast(self, info: PoolInfo | None = None) -> Forecast:
-        """When the pool is used up at the present growth, of its events; says "unknown" where they do not show it."""
+        """Estimate from the events when the pool will be full; "unknown" where they do not show it."""
         return forecast_of(self.events(), self.workers(alive_only=False), info or self.info())
 
     def _each(self, read: Any, of_memory: Any) -> list[tuple[int, Any]]:
-        """What every server that has the pool says, with its place in the list."""
-        found = []
+        """Return the result of every server that has the pool, with its index. Raises PoolNotFound."""
+        results = []
         for index, client in enumerate(self._clients or self._memory):
             try:
-                found.append((index, read(client) if self._clients else of_memory(client)))
+                results.append((index, read(client) if self._clients else of_memory(client)))
             except PoolNotFound:
                 continue
-        if not found:
+        if not results:
             raise PoolNotFound(self.name)
-        return found
+        return results
 
     def pools(self) -> list[str]:
-        """The names of all pools there."""
+        """Return the names of all pools on the servers. Scans all their keys."""
         return sorted({name for client in self._clients for name in list_pools(client)})
 
     def create(self, config: PoolConfig, caller_ms: int | None = None) -> bool:
-        """Say that the pool is really new: nobody has to wait for its floor then.
+        """Create the pool without a floor, so that its first worker does not wait.
 
-        Only a person can know that. If ids were made in a pool of this name and layout less than
+        For a person who knows that the pool is new: if ids were made in a pool of this name and layout less than
         ttl + max_clock_lead + redis_skew ago, they can be repeated.
 
         Returns:
-            False if there is one already, with the same settings; nothing is changed then.
+            False if it already exists with the same settings; nothing is changed then.
 
         Raises:
-            LayoutMismatch: there is one with other settings.
-            StoreUnavailable: of several independent servers, one does not answer; nothing was made then.
+            LayoutMismatch: it exists with other settings.
+            StoreUnavailable: of several independent servers, one is unavailable; nothing was created then.
         """
         count = len(self._clients)
         shares = (replace(config, share=(index, count)) for index in range(count))
@@ -291,11 +291,11 @@ class WorkerPool:
         return isinstance(reply, Created)
 
     def delete(self, *, force: bool = False) -> Deletion:
-        """Remove the pool, whatever its settings, also one that is broken.
+        """Delete the pool, whatever its settings, also a damaged one.
 
-        What stays for a while is the time up to which its reservations may reach: whoever makes a pool of this
-        name, with whichever settings, starts above it, so no id is repeated. Living generators bring the pool back
-        with their next heartbeat and keep their worker ids, unless one with other settings was made meanwhile.
+        Its floor remains until its reservations have ended: a new pool of this name, with any settings, starts above
+        it, so no id is repeated. Living generators create the pool again with their next heartbeat and keep their
+        worker ids, unless one with other settings was created meanwhile.
 
         Raises:
             PoolNotFound; ConfigError: workers are alive, and *force* is not set.
@@ -303,17 +303,17 @@ class WorkerPool:
         try:
             alive = len(self.workers())
         except PoolNotFound:
-            # its signature is gone; perhaps not all of it is
+            # its signature is lost; other parts may remain
             alive = 0
         if alive and not force:
             raise ConfigError(
-                f"pool {self.name!r} has {alive} living workers; nothing was deleted. Stop them first, or force it."
+                f"pool {self.name!r} has {alive} living workers; nothing was deleted. Stop them first, or use force."
             )
         now_ms, replies = time.time_ns() // 1_000_000, []
         for client in self._clients:
             replies.append(RedisStore(client, PoolConfig(name=self.name)).delete(now_ms))
             with translated(address(client)):
-                # an embedded Redis says that it is new: not after a pool was deleted from it
+                # an embedded Redis counts as new only until a pool was deleted from it
                 client.delete(FRESH_KEY)
         deleted = [reply for reply in replies if isinstance(reply, Deleted)]
         if not deleted:
@@ -330,16 +330,5 @@ class WorkerPool:
 
 
 def _order(event: Event) -> tuple[int, ...]:
-    """Of events of several servers: by their ids, which begin with the time."""
+    """Return the sort key of an event among several servers: its id, which begins with the time."""
     return (*map(int, event.id.split("-")), event.server)
-
-
-def share_in(info: PoolInfo) -> tuple[int, int]:
-    """Which share of a layout's worker ids the pool's server has: (index, count)."""
-    return parse_share(info.settings.get("share", ""))
-
-
-def same_ids(one: PoolInfo, other: PoolInfo) -> bool:
-    """Whether two pools make the same ids, so that they must not fill one table."""
-    datacenters = (one.settings.get("datacenter"), other.settings.get("datacenter"))
-    return one.layout == other.layout and datacenters[0] == datacenters[1]

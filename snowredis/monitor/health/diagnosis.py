@@ -1,0 +1,84 @@
+"""Run all checks: of this host, of each Redis server, of each pool."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from snowredis.errors import PoolNotFound, SnowredisError
+from snowredis.monitor.health.finding import Finding, error, ok, unknown, warning
+from snowredis.monitor.health.host_checks import check_host
+from snowredis.monitor.health.pool_checks import check_pool
+from snowredis.monitor.health.server_checks import check_server
+from snowredis.monitor.snapshot import PoolInfo
+from snowredis.monitor.worker_pool import WorkerPool
+
+# a Redis may have more; the rest is not checked
+MAX_POOLS = 100
+
+
+def diagnose(url: Any, name: str | None = None) -> list[Finding]:
+    """Check this host, its Redis servers and their pools.
+
+    Args:
+        url: as WorkerPool takes it.
+        name: the pool to check; None: all pools.
+
+    Blocks:
+        for about ten round trips to each server, and a few for each pool.
+
+    Raises:
+        ConfigError: *url* is not valid.
+    """
+    pool = WorkerPool(url, name or "default")
+    findings = check_host()
+    try:
+        for client in pool._clients:
+            findings += check_server(client, pool.name)
+        if not any(finding.check == "redis" and finding.severity == "error" for finding in findings):
+            findings += _check_pools(url, pool, name)
+    finally:
+        pool.close()
+    return findings
+
+
+def _check_pools(url: Any, any_pool: WorkerPool, name: str | None) -> list[Finding]:
+    try:
+        names = any_pool.pools()
+    except SnowredisError as failure:
+        if name is None:
+            return [unknown("pools", f"SCAN is refused: {failure}", "name the pool with --pool")]
+        names = [name]
+    if name is not None and name not in names:
+        return [error("pools", str(PoolNotFound(name)), "see: snowredis pool show")]
+    if not names:
+        return [ok("pools", "there is none yet")]
+    findings: list[Finding] = []
+    infos: list[PoolInfo] = []
+    for each in names[:MAX_POOLS]:
+        pool = WorkerPool(url, each)
+        try:
+            info = pool.info()
+            infos.append(info)
+            if name in (None, each):
+                findings += check_pool(pool, info)
+        except SnowredisError as failure:
+            findings.append(
+                warning(f"pool {each}", str(failure), "if another program wrote this key, rename it there")
+            )
+        finally:
+            pool.close()
+    return findings + _check_equal_ids(infos, name)
+
+
+def _check_equal_ids(infos: list[PoolInfo], name: str | None) -> list[Finding]:
+    """Find pools that make the same ids."""
+    groups = {tuple(other.name for other in infos if info.makes_same_ids_as(other)): None for info in infos}
+    return [
+        warning(
+            "pools",
+            f"{', '.join(group[:5])}{' …' if len(group) > 5 else ''} make the same ids",
+            "if two of them fill one table, ids repeat: use one pool for both, or give them different datacenter bits",
+        )
+        for group in groups
+        if len(group) > 1 and name in (None, *group)
+    ]

@@ -1,0 +1,139 @@
+"""The state of a pool and of its workers at one moment: PoolInfo, WorkerInfo.
+
+Pure. pool_reader.py reads them from Redis, memory_reader.py from a pool of snowredis.testing.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from snowredis.core.layout import Layout
+from snowredis.lease.model import HEARTBEATS_PER_TTL, parse_share
+
+# from best to worst; see state_of()
+STATES = ("healthy", "late", "suspect", "expired", "free")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerInfo:
+    """One worker id and the process that leases it. Times are ms since 1970 on the Redis clock.
+
+    Attributes:
+        worker: the worker id.
+        alive: whether the lease is still valid.
+        host, pid, label: how the process describes itself; untrusted text.
+        claimed_ms, renewed_ms, lease_end_ms: time of the claim, of the last heartbeat, and end of the lease.
+        lease_left_ms: remaining time of the lease; 0 after its end.
+        reserved_until_ms: end of its reservation, on the clock of its host.
+        ids_made, ids_per_second: since the claim, and since the heartbeat before the last one.
+        clock_offset_ms: clock of its host minus the Redis clock.
+        namespace: the backup bits in use.
+        clock_backs: how often its clock went back.
+        token_hash: identifies the claim; the token cannot be derived from it.
+        heartbeat_age_ms: time since the last heartbeat, or since the claim.
+        state: one of STATES.
+    """
+
+    worker: int
+    alive: bool
+    host: str
+    pid: int
+    label: str
+    claimed_ms: int
+    renewed_ms: int
+    lease_end_ms: int
+    lease_left_ms: int
+    reserved_until_ms: int
+    ids_made: int
+    ids_per_second: int
+    clock_offset_ms: int
+    namespace: int
+    clock_backs: int
+    token_hash: str
+    heartbeat_age_ms: int = 0
+    state: str = "healthy"
+
+
+@dataclass(frozen=True, slots=True)
+class PoolInfo:
+    """Settings and counters of a pool. Times are ms since 1970 on the Redis clock.
+
+    ``layout_end_ms`` is the first ms that does not fit the layout's timestamp bits.
+    """
+
+    name: str
+    layout: Layout
+    signature: str
+    now_ms: int
+    created_ms: int
+    floor_ms: int
+    incarnation: str
+    version: int
+    capacity: int
+    used: int
+    free: int
+    peak: int
+    claims: int
+    releases: int
+    expired: int
+    adopted: int
+    lost: int
+    alarms: int
+    alarm: str
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The parts of the signature by name: layout, datacenter, ttl_ms, …"""
+        return settings_of(self.signature)
+
+    @property
+    def layout_end_ms(self) -> int:
+        return self.layout.end_ms
+
+    @property
+    def ttl_ms(self) -> int:
+        """Length of a lease; 0 if the signature does not contain it."""
+        return setting_ms(self.signature, "ttl_ms")
+
+    @property
+    def lead_ms(self) -> int:
+        """How far the clock of a host may run ahead of the Redis clock."""
+        return setting_ms(self.signature, "max_clock_lead_ms")
+
+    @property
+    def share(self) -> tuple[int, int]:
+        """Which part of the layout's worker ids this server leases: (index, count of servers)."""
+        return parse_share(self.settings.get("share", ""))
+
+    def makes_same_ids_as(self, other: PoolInfo) -> bool:
+        """Return true if ids of this pool and of *other* can be equal, so that they must not fill one table."""
+        return self.layout == other.layout and self.settings.get("datacenter") == other.settings.get(
+            "datacenter"
+        )
+
+
+def settings_of(signature: str) -> dict[str, str]:
+    """Split a signature into its parts by name."""
+    return dict(part.split("=", 1) for part in signature.split(" ") if "=" in part)
+
+
+def setting_ms(signature: str, name: str) -> int:
+    """Return the setting *name* of a signature, in ms; 0 if it is absent."""
+    text = settings_of(signature).get(name, "")
+    return int(text) if re.fullmatch(r"\d{1,15}", text, re.ASCII) else 0
+
+
+def state_of(heartbeat_age_ms: int, lease_left_ms: int, ttl_ms: int, *, claimed: bool = True) -> str:
+    """Classify a worker as one of STATES.
+
+    healthy: the last heartbeat is younger than two heartbeat intervals (ttl/3). late: younger than half a ttl.
+    suspect: older, but the lease is still valid. expired: the lease ended. free: the worker id was released.
+    """
+    if not claimed:
+        return "free"
+    if lease_left_ms <= 0:
+        return "expired"
+    if heartbeat_age_ms * HEARTBEATS_PER_TTL < 2 * ttl_ms:
+        return "healthy"
+    return "late" if heartbeat_age_ms * 2 < ttl_ms else "suspect"

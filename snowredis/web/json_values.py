@@ -1,0 +1,92 @@
+"""Values of the library as JSON: infos, events, decoded ids."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from enum import Enum
+from typing import Any
+
+from snowredis.core.layout import Layout, utc_text
+from snowredis.core.presets import layout_spec
+from snowredis.core.text import FORMS, encode
+from snowredis.errors import LayoutError
+from snowredis.monitor.snapshot import PoolInfo
+
+# the largest int that JavaScript represents exactly
+_MAX_SAFE_INTEGER = (1 << 53) - 1
+
+
+def to_json(value: Any) -> bytes:
+    """Return *value* as compact JSON; see jsonable()."""
+    return json.dumps(jsonable(value), separators=(",", ":")).encode()
+
+
+def jsonable(value: Any) -> Any:
+    """Convert *value* for JSON: dataclasses by field, layouts as specs, ints that JavaScript cannot hold as strings.
+
+    Fields with "token" in their name are left out, also hashes of tokens.
+    """
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, Enum):
+        return jsonable(value.value)
+    if isinstance(value, int):
+        return value if -_MAX_SAFE_INTEGER <= value <= _MAX_SAFE_INTEGER else str(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Layout):
+        return layout_spec(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = [field.name for field in dataclasses.fields(value)]
+        return {name: jsonable(getattr(value, name)) for name in names if _is_public(name)}
+    if isinstance(value, dict):
+        return {str(name): jsonable(item) for name, item in value.items() if _is_public(str(name))}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [jsonable(item) for item in value]
+    return str(value)
+
+
+def _is_public(name: str) -> bool:
+    return "token" not in name and name not in ("renewal_id", "signature")
+
+
+def decoded_id(layout: Layout, an_id: int, form: str) -> dict[str, Any]:
+    """Return the fields, bits and text forms of an id. Raises InvalidId."""
+    parts = layout.decode(an_id)
+    bits, at, fields = f"{an_id:0{layout.total_bits}b}", 0, []
+    for name, width in layout.fields:
+        if width:
+            field = bits[at : at + width]
+            fields.append({"name": name, "bits": field, "value": str(int(field, 2))})
+            at += width
+    forms = {}
+    for other in FORMS:
+        try:
+            forms[other] = encode(an_id, other, layout=layout)
+        except LayoutError:
+            # a time past the year 9999 has no friendly form
+            continue
+    return {
+        "id": str(an_id),
+        "form": form,
+        # null past the year 9999
+        "time": utc_text(parts.timestamp_ms),
+        "timestamp_ms": parts.timestamp_ms,
+        "tick": str(parts.tick),
+        "datacenter": parts.datacenter,
+        "backup": parts.backup,
+        "worker": parts.worker,
+        "sequence": parts.sequence,
+        "fields": fields,
+        "forms": forms,
+        "layout": layout_spec(layout),
+    }
+
+
+def pool_state(info: PoolInfo) -> dict[str, Any]:
+    """Return a pool's info with its layout as a spec and its settings by name."""
+    settings = {name: value for name, value in info.settings.items() if name != "layout"}
+    state: dict[str, Any] = jsonable(info)
+    return state | {"settings": jsonable(settings), "layout_end_ms": jsonable(info.layout.end_ms)}
