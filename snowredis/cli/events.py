@@ -20,7 +20,7 @@ from snowredis.cli.options import (
 from snowredis.cli.output import MAX_FOREIGN, Line, coloured, plain, printable, wants_colour
 
 if TYPE_CHECKING:
-    from snowredis.monitor.events import Event
+    from snowredis.monitor.history.events import Event
     from snowredis.monitor.pool import WorkerPool
 
 _NEWEST = 20

@@ -106,6 +106,16 @@ class PoolInfo:
         return settings_of(self.signature)
 
     @property
+    def share(self) -> tuple[int, int]:
+        """Which part of the layout's worker ids this server leases: (index, count of servers)."""
+        return parse_share(self.settings.get("share", ""))
+
+    def makes_same_ids_as(self, other: PoolInfo) -> bool:
+        """Return true if ids of this pool and of *other* can be equal, so that they must not fill one table."""
+        datacenters = [info.settings.get("datacenter") for info in (self, other)]
+        return self.layout == other.layout and datacenters[0] == datacenters[1]
+
+    @property
     def layout_end_ms(self) -> int:
         return self.layout.end_ms
 

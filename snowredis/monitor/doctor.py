@@ -16,7 +16,7 @@ from snowredis.lease.redis_store import translated
 from snowredis.lease.scripts import pool_keys, text_of
 from snowredis.monitor.findings import Finding, error, ok, unknown, warning
 from snowredis.monitor.host import look_at_host
-from snowredis.monitor.pool import WorkerPool, same_ids
+from snowredis.monitor.pool import WorkerPool
 from snowredis.monitor.server_checks import UNIDENTIFIED, look_at_server, missing_identity
 from snowredis.monitor.server_list import look_at_list
 
@@ -255,7 +255,7 @@ def _last_ms(pool: WorkerPool) -> int:
 def _alike(infos: list[PoolInfo], name: str | None) -> list[Finding]:
     findings, seen = [], set()
     for info in infos:
-        alike = [other.name for other in infos if same_ids(info, other)]
+        alike = [other.name for other in infos if info.makes_same_ids_as(other)]
         if len(alike) < 2 or (name is not None and name not in alike) or tuple(alike) in seen:
             continue
         seen.add(tuple(alike))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from snowredis.lease.inspect import PoolInfo, WorkerInfo
-from snowredis.monitor.events import Event
+from snowredis.monitor.history.events import Event
 
 # a shorter past says nothing about days to come
 LEAST_SPAN_MS = 10 * 60 * 1000

@@ -12,8 +12,8 @@ from snowredis.errors import ConfigError, PoolNotFound
 from snowredis.lease.codes import EventKind
 from snowredis.lease.inspect import PoolInfo, WorkerInfo, state_of
 from snowredis.lease.model import PoolConfig
-from snowredis.monitor.events import Event, parse_event
 from snowredis.monitor.forecast import forecast_of
+from snowredis.monitor.history.events import Event, parse_event
 from snowredis.monitor.pool import WorkerPool
 from snowredis.testing import ManualClock, memory_pool
 from tests.support.servers import RedisServer
