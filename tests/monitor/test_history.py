@@ -47,7 +47,7 @@ BORN = event(EventKind.FLOOR, 1_000_000, reason=FloorReason.NO_POOL)
 
 
 def asked(events: list[Event], tick_ms: int, *, lane: int = 0, past: Past = PAST) -> tuple[str, str]:
-    verdict = judge(History(events, past), 7, tick_ms, lane)
+    verdict = judge(History(events, past).of_lane(7, lane), tick_ms)
     return verdict.certainty, verdict.holder.host if verdict.holder else ""
 
 
@@ -63,7 +63,7 @@ def test_one_after_the_other_held_it_and_the_tick_says_who() -> None:
     assert asked(TWO, 1_100_500) == ("certain", "anna")
     assert asked(TWO, 1_229_999) == ("certain", "anna")
     assert asked(TWO, 1_230_000) == ("certain", "berta")
-    holder = judge(History(TWO), 7, 1_229_999).holder
+    holder = judge(History(TWO).of_lane(7), 1_229_999).holder
     assert holder is not None
     assert (holder.host, holder.pid, holder.from_ms, holder.to_ms, holder.held) == (
         "anna",
@@ -72,7 +72,7 @@ def test_one_after_the_other_held_it_and_the_tick_says_who() -> None:
         1_300_000,
         False,
     )
-    assert judge(History(TWO), 8, 1_229_999).holder is None
+    assert judge(History(TWO).of_lane(8), 1_229_999).holder is None
 
 
 def test_the_tick_decides_and_not_the_time_of_the_claim() -> None:
@@ -109,9 +109,9 @@ def test_a_history_that_was_trimmed_is_not_trusted_before_its_beginning() -> Non
     only_berta = TWO[3:]
     assert asked(only_berta, 1_240_000) == ("certain", "berta")
     assert asked(only_berta, 1_200_000) == ("unknown", "")
-    verdict = judge(History(only_berta, PAST), 7, 1_200_000)
+    verdict = judge(History(only_berta, PAST).of_lane(7), 1_200_000)
     assert "trimmed" in verdict.reason
-    assert "nobody ever" not in judge(History(only_berta, PAST), 9, 1_200_000).reason
+    assert "nobody ever" not in judge(History(only_berta, PAST).of_lane(9), 1_200_000).reason
 
 
 def test_events_that_were_deleted_by_hand_make_nothing_certain() -> None:
@@ -136,7 +136,7 @@ def test_after_a_restart_of_redis_its_newest_events_may_be_missing(why: str) -> 
     ]
     # a forgotten process whose clock was right cannot be that old
     assert asked(events, 1_090_000) == ("probable", "anna")
-    verdict = judge(History(events, PAST), 7, 1_150_000)
+    verdict = judge(History(events, PAST).of_lane(7), 1_150_000)
     assert (verdict.certainty, verdict.holder) == ("unknown", None)
     assert [one.host for one in verdict.candidates] == ["anna"]
     assert asked(events, 1_235_000) == ("certain", "berta")
@@ -167,7 +167,7 @@ def test_who_ended_before_the_restart_is_known_up_to_its_end() -> None:
     # a namespace that it did not use may have been used by somebody who is forgotten
     assert asked(events, 1_140_000, lane=1) == ("probable", "anna")
     assert asked(events, 1_190_000) == ("unknown", "")
-    assert "forgotten" in judge(History(events, PAST), 7, 1_190_000).reason
+    assert "forgotten" in judge(History(events, PAST).of_lane(7), 1_190_000).reason
 
 
 def test_a_rollback_makes_what_was_served_twice_unknown() -> None:
@@ -186,7 +186,7 @@ def test_a_rollback_makes_what_was_served_twice_unknown() -> None:
 def test_copies_of_a_process_with_one_lease_are_both_named() -> None:
     lost = event(EventKind.LOST, 1_140_000, 7, "anna", 0, 1_150_000, reason=LossReason.COPIED)
     events = [BORN, claimed(1_100_000, "anna", 0), lost]
-    verdict = judge(History(events, PAST), 7, 1_149_000)
+    verdict = judge(History(events, PAST).of_lane(7), 1_149_000)
     assert verdict.certainty == "unknown"
     assert "clone" in verdict.reason
     # before the reservation that both had
@@ -196,12 +196,12 @@ def test_copies_of_a_process_with_one_lease_are_both_named() -> None:
 
 def test_ids_of_the_future_and_of_before_the_pool_are_not_of_it() -> None:
     past = replace(PAST, now_ms=1_400_000, created_ms=1_000_000)
-    assert "future" in judge(History(TWO, past), 7, 1_500_000).reason
-    before = judge(History(TWO, past), 7, 900_000)
+    assert "future" in judge(History(TWO, past).of_lane(7), 1_500_000).reason
+    before = judge(History(TWO, past).of_lane(7), 900_000)
     assert before.certainty == "unknown"
     assert "before this pool was created" in before.reason
     assert [one.host for one in before.candidates] == ["anna"]
-    assert "nobody ever" in judge(History(TWO, past), 99, 1_200_000).reason
+    assert "nobody ever" in judge(History(TWO, past).of_lane(99), 1_200_000).reason
 
 
 LAYOUT = Layout(
@@ -235,7 +235,7 @@ def record(who: str, claimed_ms: int, until_ms: int) -> WorkerInfo:
 
 def test_the_present_record_says_how_far_the_last_reservation_reaches() -> None:
     past = replace(PAST, now_ms=1_320_000, records={7: record("berta", 1_300_000, 1_350_000)})
-    verdict = judge(History(TWO, past), 7, 1_349_999)
+    verdict = judge(History(TWO, past).of_lane(7), 1_349_999)
     assert verdict.holder is not None
     assert (verdict.holder.host, verdict.holder.held) == ("berta", True)
     assert asked(TWO, 1_350_000, past=past)[0] == "unknown"

@@ -9,6 +9,7 @@ from snowredis.core.layout import Parts
 from snowredis.lease.codes import FloorReason, LossReason
 from snowredis.lease.inspect import PoolInfo
 from snowredis.monitor.history.ownership import History, Loss, duration_text, time_text
+from snowredis.monitor.history.verdict import reaches
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +48,13 @@ def duplicate_causes(
 
 
 def _causes_in_history(history: History, worker: int, tick_ms: int) -> Iterator[DuplicateCause]:
-    for _, refusal in history.refusals(worker, tick_ms=tick_ms):
-        if refusal.reason == LossReason.COPIED:
+    for refusal in history.refusals.get(worker, []):
+        copy = refusal.event
+        if copy.reason == LossReason.COPIED and reaches(refusal, history.past, tick_ms):
             yield DuplicateCause(
                 True,
                 f"a process was cloned with its lease (a VM resumed twice from one snapshot?): a copy of "
-                f"{refusal.host}:{refusal.pid} was refused at {time_text(refusal.at_ms)}, and until then both made "
+                f"{copy.host}:{copy.pid} was refused at {time_text(copy.at_ms)}, and until then both made "
                 "the same ids. Call suspend() before a snapshot and resume() after it",
             )
     lead_ms = history.past.lead_ms

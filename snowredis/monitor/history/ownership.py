@@ -7,8 +7,9 @@ or ahead of the time of the claim.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from snowredis.core.layout import utc_text
 from snowredis.lease.codes import EventKind, FloorReason
@@ -96,6 +97,10 @@ class Holder:
             server=refusal.server,
         )
 
+    @property
+    def process(self) -> tuple[str, int, str]:
+        return self.host, self.pid, self.label
+
 
 @dataclass(slots=True)
 class Ownership:
@@ -106,7 +111,8 @@ class Ownership:
         place: of that event among all events.
         lanes_ms: where its lanes begin; only the first lane, if the claim is forgotten.
         end, end_place: its release or expiry.
-        adopted: places of the events that took it up again after a loss.
+        adopted_place: of the newest event that took it up again after a loss; -1 if there is none.
+        claimed_ms: times that a record may show for its claim: an adoption sets it anew.
         record: the present record of the worker id, if it is still this owner's.
         next: the owner after it.
     """
@@ -116,58 +122,57 @@ class Ownership:
     lanes_ms: tuple[int, ...]
     end: Event | None = None
     end_place: int = -1
-    adopted: list[int] = field(default_factory=list)
+    adopted_place: int = -1
+    claimed_ms: list[int] = field(default_factory=list)
     record: WorkerInfo | None = None
     next: Ownership | None = None
 
-    @property
-    def claimed(self) -> bool:
-        """Whether its claim is known."""
-        return self.start.kind == EventKind.CLAIMED
-
-    @property
-    def process(self) -> tuple[str, int, str]:
-        return self.start.host, self.start.pid, self.start.label
-
     def has(self, event: Event) -> bool:
         """Whether *event* is one of this lease."""
-        return (self.process, self.lanes_ms[0]) == ((event.host, event.pid, event.label), event.from_ms)
-
-    def adopted_after(self, loss: Loss) -> bool:
-        return any(place > loss.place for place in self.adopted)
-
-    def knows(self, lane: int) -> bool:
-        return lane < len(self.lanes_ms)
+        start = self.start
+        lease = (start.host, start.pid, start.label, self.lanes_ms[0])
+        return lease == (event.host, event.pid, event.label, event.from_ms)
 
     def first_ms(self, lane: int) -> int:
         """Return where its ticks on *lane* begin; where the first lane's do, if that is not known."""
-        return self.lanes_ms[lane] if self.knows(lane) else self.lanes_ms[0]
+        return self.lanes_ms[lane] if lane < len(self.lanes_ms) else self.lanes_ms[0]
 
-    def until_ms(self, lane: int) -> int:
-        """Return where its ticks on *lane* end at the latest."""
+    def holder(self, lane: int) -> Holder:
+        """Return the owner, with its range of ticks on *lane*."""
+        start, end, record = self.start, self.end, self.record
         bounds = [FOREVER_MS]
-        if self.end is not None:
-            bounds.append(self.end.until_ms)
-        elif self.record is not None:
-            bounds.append(self.record.reserved_until_ms)
+        if end is not None:
+            bounds.append(end.until_ms)
+        elif record is not None:
+            bounds.append(record.reserved_until_ms)
         if self.next is not None:
             bounds.append(self.next.first_ms(lane))
-        return min(bounds)
-
-    def holder(self, lane: int = 0) -> Holder:
-        start, end, record = self.start, self.end, self.record
         return Holder(
             worker=start.worker,
             host=start.host,
             pid=start.pid,
             label=start.label,
-            from_ms=start.at_ms if self.claimed else None,
+            from_ms=start.at_ms if start.kind == EventKind.CLAIMED else None,
             to_ms=end.at_ms if end else record.lease_end_ms if record and not record.alive else None,
             held=end is None and record is not None and record.alive,
             first_ms=self.first_ms(lane),
-            until_ms=self.until_ms(lane),
+            until_ms=min(bounds),
             server=start.server,
         )
+
+
+class Refusal(NamedTuple):
+    """A refused renewal.
+
+    Attributes:
+        place: of the event among all events.
+        event: of kind "lost".
+        holder: the process that was refused.
+    """
+
+    place: int
+    event: Event
+    holder: Holder
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,11 +194,36 @@ class Loss:
         return self.event.reason == FloorReason.ROLLED_BACK
 
 
+@dataclass(frozen=True, slots=True)
+class LaneHistory:
+    """All that is known of one lane.
+
+    Attributes:
+        worker, lane: which; the worker id as its server numbers it.
+        past: state of the pool.
+        owners: with their ranges of ticks on this lane, the oldest first.
+        refusals: of the worker id, the oldest first.
+        record_holder: the process that the present record names, if it is not known to be one of the owners.
+        losses, gap, has_holes: as in History.
+    """
+
+    worker: int
+    lane: int
+    past: Past
+    owners: list[tuple[Ownership, Holder]]
+    refusals: list[Refusal]
+    record_holder: Holder | None
+    losses: list[Loss]
+    gap: str
+    has_holes: bool
+
+
 class History:
     """Owners of every worker id of one server, and the losses in between.
 
     Attributes:
         owners: by worker id, as this server numbers it; the oldest first.
+        refusals: of renewals, by worker id; the oldest first.
         losses: the oldest first.
         gap: why the first event is not the beginning of the pool; empty if it is.
 
@@ -205,18 +235,16 @@ class History:
     def __init__(self, events: Sequence[Event], past: Past | None = None) -> None:
         self.events, self.past = events, past or Past()
         self.owners: dict[int, list[Ownership]] = {}
+        self.refusals: dict[int, list[Refusal]] = {}
         self.losses: list[Loss] = []
-        self._refusals: dict[int, list[tuple[int, Event]]] = {}
         # the event with which the present pool begins, and the claims since
         self._birth_place, self._claims = -1, 0
         for place, event in enumerate(events):
             self._add(place, event)
         for worker, owners in self.owners.items():
-            last, record = owners[-1], self.past.records.get(worker)
-            # an adoption sets the time of the claim in a record
-            claims = (last.start, *(events[place] for place in last.adopted))
-            if record is not None and record.claimed_ms in (event.at_ms for event in claims):
-                last.record = record
+            record = self.past.records.get(worker)
+            if record is not None and record.claimed_ms in owners[-1].claimed_ms:
+                owners[-1].record = record
         self.gap = self._gap()
 
     @property
@@ -226,20 +254,22 @@ class History:
             return True
         return self._birth_place >= 0 and 0 <= self._claims < self.past.claims
 
-    def refusals(
-        self, worker: int, *, after: int = -1, tick_ms: int | None = None
-    ) -> Iterator[tuple[int, Event]]:
-        """Yield the refused renewals of *worker*, each with its place.
-
-        Args:
-            after: only those with a greater place.
-            tick_ms: only those of a lease whose last renewal may have reserved this tick.
-        """
-        reach_ms = self.past.ttl_ms + self.past.lead_ms
-        for place, event in self._refusals.get(worker, []):
-            reaches = tick_ms is None or event.until_ms - reach_ms <= tick_ms < event.until_ms
-            if place > after and reaches:
-                yield place, event
+    def of_lane(self, worker: int, lane: int = 0) -> LaneHistory:
+        """Return all that is known of *lane* of *worker*, as this server numbers it."""
+        owners, record = self.owners.get(worker, []), self.past.records.get(worker)
+        if record is not None and (not record.token_hash or (owners and owners[-1].record is not None)):
+            record = None
+        return LaneHistory(
+            worker=worker,
+            lane=lane,
+            past=self.past,
+            owners=[(owner, owner.holder(lane)) for owner in owners],
+            refusals=self.refusals.get(worker, []),
+            record_holder=Holder.of_record(record) if record is not None else None,
+            losses=self.losses,
+            gap=self.gap,
+            has_holes=self.has_holes,
+        )
 
     def _gap(self) -> str:
         if not self.events:
@@ -254,7 +284,8 @@ class History:
         if event.kind == EventKind.FLOOR:
             self._add_floor(place, event)
         elif event.kind == EventKind.LOST:
-            self._refusals.setdefault(event.worker, []).append((place, event))
+            refusal = Refusal(place, event, Holder.of_refusal(event))
+            self.refusals.setdefault(event.worker, []).append(refusal)
         elif event.worker >= 0:
             self._add_to_owner(place, event)
 
@@ -279,13 +310,15 @@ class History:
             owner = Ownership(
                 event, place, event.lanes_ms if claimed and event.lanes_ms else (event.from_ms,)
             )
+            owner.claimed_ms.append(event.at_ms)
             if owners:
                 owners[-1].next = owner
             owners.append(owner)
         if event.kind in (EventKind.RELEASED, EventKind.EXPIRED):
             owners[-1].end, owners[-1].end_place = event, place
         elif event.kind == EventKind.ADOPTED:
-            owners[-1].adopted.append(place)
+            owners[-1].adopted_place = place
+            owners[-1].claimed_ms.append(event.at_ms)
 
 
 def time_text(time_ms: int) -> str:

@@ -147,7 +147,7 @@ def _judge_parts(history: History, parts: Parts, datacenter: int, share: tuple[i
             f"worker id {parts.worker} belongs to server {parts.worker % count} of {count} independent ones, and this "
             f"is server {index}: name all of them in --url, in the same order as the processes do"
         )
-    return judge(history, parts.worker // count, parts.timestamp_ms, parts.backup)
+    return judge(history.of_lane(parts.worker // count, parts.backup), parts.timestamp_ms)
 
 
 def _pools_alike(clients: Sequence[Any], info: PoolInfo) -> list[str]:
