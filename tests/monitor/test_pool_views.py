@@ -60,7 +60,7 @@ def test_events_come_the_oldest_first_and_in_parts(server: RedisServer, pool: Wo
     assert pool.events(newest=2) == events[-2:]
     assert pool.events(since=events[3].id) == events[4:]
     assert pool.events(newest=0) == []
-    with pytest.raises(ConfigError, match="no place"):
+    with pytest.raises(ConfigError, match="not a place"):
         pool.events(since="yesterday")
 
 

@@ -19,7 +19,7 @@ MAY_IMPORT = {
     "errors": set(),
     "core": {"errors"},
     "lease": {"errors", "core"},
-    "embedded": {"errors", "lease.fake"},
+    "embedded": {"errors", "lease.fake", "lease.scripts"},
     "runtime": {"errors", "core", "lease", "reclaim"},
     "reclaim": {"errors", "core", "lease", "runtime"},
     "monitor": {"errors", "core", "lease", "embedded"},

@@ -13,7 +13,7 @@ from typing import Any
 from snowredis.errors import ConfigError
 from snowredis.lease.clients import address
 from snowredis.lease.codes import REASONS, AlarmReason, EventKind
-from snowredis.lease.inspect import parse_owner, server_now_ms
+from snowredis.lease.inspect import parse_owner
 from snowredis.lease.redis_store import translated
 from snowredis.lease.replies import Alarm
 from snowredis.lease.scripts import pool_keys, text_of
@@ -203,9 +203,3 @@ def follow_events(client: Any, name: str, after: str = "$", *, block_ms: int = 5
                 yield event
         if not entries:
             yield None
-
-
-def redis_now_ms(client: Any, name: str) -> int:
-    """Return the time on the clock of the server that has the pool."""
-    with translated(address(client)):
-        return server_now_ms(client, pool_keys(name)[0])
