@@ -16,6 +16,7 @@ import json
 import os
 import time
 from dataclasses import asdict, dataclass, replace
+from importlib import resources
 from pathlib import Path
 
 # ttl and max_clock_lead of a pool with the default settings
@@ -23,10 +24,10 @@ DEFAULT_REACH_MS = 32_500
 # how often the time is noted while a server runs
 NOTE_EVERY_MS = 5_000
 
-# Answers the ms since 1970 that no reservation of any pool reaches, or -1 where that cannot be told: the server was
-# flushed, a pool was deleted, or a record is none that this script can read. Replaces each pool in the same step, so
-# that nothing is granted afterwards. The form of a record: lease/lua/common.lua.
-SEAL = """
+# Returns the ms since 1970 that no reservation of any pool reaches, or -1 where that cannot be told: the server was
+# flushed, a pool was deleted, or a record cannot be read. Replaces each pool in the same step, so that no reservation
+# is granted afterwards.
+_SEAL = """
 if redis.call('EXISTS', ARGV[1]) == 0 then return -1 end
 local highest, cursor = 0, '0'
 repeat
@@ -39,10 +40,10 @@ repeat
       local top, fields = 0, redis.call('HGETALL', key)
       for i = 1, #fields, 2 do
         if string.sub(fields[i], 1, 2) == 'w:' then
-          local ends, lanes = string.match(fields[i + 1], '^%x*|[%x-]*|%x*|(%d+)|%d+|([%d,]+)|')
-          if not ends then return -1 end
-          top = math.max(top, tonumber(ends))
-          for mark in string.gmatch(lanes, '%d+') do top = math.max(top, tonumber(mark)) end
+          local r = unpack_record(fields[i + 1])
+          if not r then return -1 end
+          top = math.max(top, r['until'])
+          for _, mark in ipairs(r.lanes) do top = math.max(top, mark) end
         end
       end
       if top > 0 then
@@ -56,6 +57,13 @@ repeat
 until cursor == '0'
 return highest
 """
+
+
+def seal_script() -> str:
+    """Return the script that the server runs when it ends."""
+    # the form of a record, as the pools' scripts have it; as a file, since lease/ is above this package
+    record = resources.files("snowredis").joinpath("lease", "lua", "record.lua").read_text("utf-8")
+    return f"{record}\n{_SEAL}"
 
 
 def now_ms() -> int:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NoReturn, Protocol
 
 from snowredis.embedded.home import Home, wait_until
-from snowredis.embedded.reserved import SEAL
+from snowredis.embedded.reserved import seal_script
 from snowredis.embedded.server import FRESH_KEY, answers, ask
 from snowredis.errors import StoreUnavailable
 
@@ -130,7 +130,7 @@ def _supervise(home: Home, program: str, kind: str, linger_s: float) -> None:
 def _note_end(home: Home, running: _Running) -> None:
     """Note what was reserved, read in one step with the end of all pools. Without it the file says "running" still."""
     try:
-        answer = ask(running.url, "EVAL", SEAL, "0", FRESH_KEY)
+        answer = ask(running.url, "EVAL", seal_script(), "0", FRESH_KEY)
     except StoreUnavailable:
         return
     if re.fullmatch(rb":\d+", answer):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from snowredis.monitor.events import Event
+from snowredis.monitor.history.events import Event
 from snowredis.monitor.snapshot import PoolInfo, WorkerInfo
 
 # a shorter past does not allow an estimate for days

@@ -4,34 +4,30 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from snowredis.core.layout import check_id
 from snowredis.embedded import FRESH_KEY
-from snowredis.errors import ConfigError, PoolNotFound, StoreUnavailable
+from snowredis.errors import ConfigError, PoolNotFound
 from snowredis.lease.clients import address
 from snowredis.lease.model import PoolConfig
 from snowredis.lease.open import is_in_memory, open_client
 from snowredis.lease.redis_store import RedisStore, translated
 from snowredis.lease.replies import Created, Deleted
 from snowredis.lease.sharded_store import ShardedStore
-from snowredis.monitor.duplicate_causes import Cause, causes_of_twins
-from snowredis.monitor.events import (
+from snowredis.monitor.forecast import Forecast, forecast_of
+from snowredis.monitor.history.events import (
     PAGE,
     Event,
     check_stream_id,
     follow_events,
     read_events,
-    read_stream_state,
 )
-from snowredis.monitor.forecast import Forecast, forecast_of
-from snowredis.monitor.history import History, Past
+from snowredis.monitor.history.whois import Whois, find_makers
 from snowredis.monitor.memory_reader import MemoryReader
-from snowredis.monitor.pool_reader import list_pools, read_pool, read_worker, read_workers
+from snowredis.monitor.pool_reader import list_pools, read_pool, read_workers
 from snowredis.monitor.snapshot import PoolInfo, WorkerInfo
-from snowredis.monitor.whois import Whois
 from snowredis.settings import check
 
 # fields of PoolInfo that are sums over all servers
@@ -170,85 +166,25 @@ class WorkerPool:
             if quiet:
                 yield None
 
-    def history(self, *, server: int = 0, only: int | None = None) -> History:
-        """All that is known of the past, read once, to be asked about many ids.
-
-        Args:
-            server: of several independent ones, which.
-            only: ids of this worker id only, as the server numbers it: other records are not read then.
-
-        Blocks:
-            as events(). Raises StoreUnavailable, PoolNotFound.
-        """
-        client = self._clients[server]
-        # in this order: an event that is not in the records yet is no contradiction, the other way round it is
-        state = read_stream_state(client, self.name)
-        info = read_pool(client, self.name)
-        if only is None:
-            records = {one.worker: one for one in read_workers(client, self.name, alive_only=False)}
-        else:
-            record = read_worker(client, self.name, only)
-            records = {} if record is None else {only: record}
-        events = read_events(client, self.name)
-        past = Past(info.ttl_ms, info.lead_ms, info.now_ms, info.created_ms, info.claims, state, records)
-        return History(events, past)
-
     def whois(self, an_id: int) -> Whois:
-        """Which process of this pool made *an_id*, as far as that can be known.
+        """Return which process of this pool made *an_id*, as far as it can be known.
 
         Blocks:
-            as events(): 0.6 s if the pool's stream is full, of which Redis is busy for 15 ms.
+            0.6 s if the pool's stream is full; Redis is busy for 15 ms of it.
 
         Raises:
-            PoolNotFound, StoreUnavailable; InvalidId: it is no number that an id can be.
+            PoolNotFound, StoreUnavailable; InvalidId: a number that no id can be.
         """
         return self.whois_all([an_id])[0]
 
-    def whois_all(self, ids: list[int]) -> list[Whois]:
-        """The same of many ids; the past is read once."""
-        info = self._info_for_history()
-        histories: dict[int, History] = {}
-        found = []
-        for an_id in ids:
-            server, worker = self._place_of(an_id, info)
-            if server not in histories:
-                histories[server] = self.history(server=server, only=worker if len(ids) == 1 else None)
-            found.append(self._whois_in(histories[server], an_id, info, server))
-        return found
+    def whois_all(self, ids: Sequence[int]) -> list[Whois]:
+        """Return who made each distinct id, in order; of an id that is given twice also how that can be.
 
-    def _info_for_history(self) -> PoolInfo:
+        Blocks and raises as whois(), once for all ids.
+        """
         if not self._clients:
             raise ConfigError("a pool in memory keeps no history; whois needs a Redis")
-        return self.info()
-
-    def _place_of(self, an_id: int, info: PoolInfo) -> tuple[int, int]:
-        """Which of the servers has the id's worker id, and its number there."""
-        worker = check_id(an_id) >> info.layout.worker_shift & (info.layout.workers - 1)
-        return worker % len(self._clients), worker // info.share[1]
-
-    def _whois_in(self, history: History, an_id: int, info: PoolInfo, server: int) -> Whois:
-        count = len(self._clients)
-        share = info.share if count == 1 else (server, count)
-        datacenter = int(info.settings.get("datacenter", "0") or 0)
-        return history.whois(an_id, info.layout, datacenter=datacenter, share=share)
-
-    def twins(self, an_id: int) -> list[Cause]:
-        """How *an_id* can stand in two places: what the history shows first. Blocks and raises as whois()."""
-        info = self._info_for_history()
-        server, worker = self._place_of(an_id, info)
-        history = self.history(server=server, only=worker)
-        found = self._whois_in(history, an_id, info, server)
-        alike = [name for name in self.pools() if name != self.name and self._is_alike(name, info)]
-        return causes_of_twins(found, history, info, alike)
-
-    def _is_alike(self, name: str, info: PoolInfo) -> bool:
-        """Whether another pool of these servers makes the same ids."""
-        try:
-            other = read_pool(self._clients[0], name)
-        except (PoolNotFound, StoreUnavailable):
-            # keys of another program may look like a pool
-            return False
-        return info.makes_same_ids_as(other)
+        return find_makers(self._clients, self.info(), ids)
 
     def forecast(self, info: PoolInfo | None = None) -> Forecast:
         """Estimate from the events when the pool will be full; "unknown" where they do not show it."""

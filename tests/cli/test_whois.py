@@ -56,7 +56,7 @@ def test_any_form_of_an_id_will_do(cli: Cli, pool_name: str, ids: snowredis.Gene
     found = json.loads(cli("whois", text, "--format", "base62", "--json", "--pool", pool_name).out)
     assert found["id"] == str(an_id)
     assert found["holder"]["label"] == "web \x1b[31m1"
-    assert (found["certainty"], "twins" in found) == ("certain", False)
+    assert (found["certainty"], found["duplicate_causes"]) == ("certain", None)
     assert cli("whois", "no id!", "--pool", pool_name).code == 3
 
 
@@ -82,8 +82,8 @@ def test_two_equal_ids_are_explained(
     assert "written twice" in result.out
     # the same layout in the same Redis: it may be among others of other tests
     assert "fill one table" in result.out
-    twins = json.loads(cli("whois", an_id, an_id, "--pool", pool_name, "--json").out)["twins"]
-    assert not any(cause["shown"] for cause in twins)
+    causes = json.loads(cli("whois", an_id, an_id, "--pool", pool_name, "--json").out)["duplicate_causes"]
+    assert not any(cause["shown"] for cause in causes)
     # a clone was refused: this is what the script writes then
     info = json.loads(cli("pool", "show", pool_name, "--json").out)
     record = str(client.hget(f"snowredis:{{{pool_name}}}", "w:0")).split("|")

@@ -103,7 +103,7 @@ NEEDED = (
     Configuration("R4 settling", {"END": 1, "FAULTS": 2, "WIPES": 1, "NO_SETTLING": 1}),
     Configuration("R5 chain", {"END": 1, "CLONES": 1, "NO_CHAIN": 1}),
     Configuration("R5 new names of renewals", {"END": 1, "CLONES": 1, "NAMES_REPEAT": 1}),
-    Configuration("R5 replayed claim", {"END": 1, "CLONES": 1, "NO_CLAIM_TIP": 1}),
+    Configuration("R5 replayed claim", {"END": 1, "CLONES": 1, "NO_CLAIM_RENEWAL": 1}),
     Configuration("R5 a token is granted once", {"END": 2, "CLONES": 1, "NO_CLAIM_ONCE": 1}),
     Configuration("R5 a renewal of the same grant", {"END": 2, "LATE": 1, "NO_SAME_GRANT": 1}),
     Configuration(
@@ -112,7 +112,7 @@ NEEDED = (
     Configuration("R6 token dropped by fork", {"END": 0, "FORKS": 1, "FORK_KEEPS_TOKEN": 1}),
     Configuration("R8 lease dropped by fork", {"END": 0, "FORKS": 1, "FORK_KEEPS_LEASE": 1}),
     Configuration("R7 seal", {"END": 0, "NO_SEAL": 1}),
-    Configuration("R7 tip at release", {"END": 1, "CLONES": 1, "NO_RELEASE_TIP": 1}),
+    Configuration("R7 renewal at release", {"END": 1, "CLONES": 1, "NO_RELEASE_RENEWAL": 1}),
     Configuration(
         "R7 whole reservation at a release without marks",
         {

@@ -110,7 +110,7 @@ typedef Pool {
     byte run_id, replication;
     /* the record of the worker id; lane is where its reservation began, the mark is max(lane, until) */
     bit record;
-    byte token, tip, made_in, lane, until, lease_end;
+    byte token, renewal, made_in, lane, until, lease_end;
 }
 Pool pool[2];
 
@@ -126,7 +126,7 @@ typedef Client {
     bit shared;
     /* has had its lease since before a rollback was noticed */
     bit early;
-    byte token, tip, sent, from, until;
+    byte token, renewal, pending, from, until;
     byte incarnation, version;
 }
 Client client[CLIENTS];
@@ -136,7 +136,7 @@ Client client[CLIENTS];
 #define A_RENEWAL 2
 #define A_RELEASE 3
 typedef Request {
-    byte kind, config, token, tip, sent, from, until, clock, incarnation, version;
+    byte kind, config, token, renewal, pending, from, until, clock, incarnation, version;
 }
 #ifdef LATE
 Request late;
@@ -166,7 +166,7 @@ byte quiet_until;
 
 /* scratch of one step, 0 between steps */
 byte s, q, i, clock, capped, fresh, number, granted, mark, status, why;
-byte r_token, r_tip, r_sent, r_from, r_until, r_incarnation, r_version, r_config, r_mark;
+byte r_token, r_renewal, r_pending, r_from, r_until, r_incarnation, r_version, r_config, r_mark;
 byte used, known, reply;
 
 #define OK 1
@@ -179,10 +179,10 @@ byte used, known, reply;
 #else
 #define BEFORE_END(p) (watched < client[p].until)
 #endif
-#ifdef NO_CLAIM_TIP
+#ifdef NO_CLAIM_RENEWAL
 #define UNRENEWED true
 #else
-#define UNRENEWED (pool[s].tip == 0)
+#define UNRENEWED (pool[s].renewal == 0)
 #endif
 /* where losses go unnoticed: somebody may have been given the worker id since the lease that Redis shows */
 #if DURABILITY == NONE && !defined(NO_RENEWAL_LIMIT)
@@ -190,21 +190,21 @@ byte used, known, reply;
 #else
 #define OVERDUE false
 #endif
-#ifdef NO_RELEASE_TIP
-#define TIP_KNOWN true
+#ifdef NO_RELEASE_RENEWAL
+#define RENEWAL_KNOWN true
 #else
-#define TIP_KNOWN (pool[s].tip == r_tip || pool[s].tip == r_sent)
+#define RENEWAL_KNOWN (pool[s].renewal == r_renewal || pool[s].renewal == r_pending)
 #endif
 
 /* ---- names that nothing refers to ------------------------------------------------------------------------- */
 
 #ifdef LATE
 #define LATE_TOKEN(x) (late.token == (x))
-#define LATE_TIP(x) (late.tip == (x) || late.sent == (x))
+#define LATE_RENEWAL(x) (late.renewal == (x) || late.pending == (x))
 #define LATE_INCARNATION(x) (late.incarnation == (x))
 #else
 #define LATE_TOKEN(x) false
-#define LATE_TIP(x) false
+#define LATE_RENEWAL(x) false
 #define LATE_INCARNATION(x) false
 #endif
 
@@ -218,16 +218,16 @@ inline fresh_token(p) {
     od
 }
 
-inline fresh_tip(p) {
+inline fresh_renewal(p) {
 #ifdef NAMES_REPEAT
     /* clones that share their random state draw the same names */
-    fresh = client[p].tip % 3 + 1;
+    fresh = client[p].renewal % 3 + 1;
 #else
     fresh = 0;
     do
     :: fresh++;
-       used = pool[0].tip == fresh || pool[1].tip == fresh || LATE_TIP(fresh);
-       for (i : 0 .. CLIENTS - 1) { used = used || client[i].tip == fresh || client[i].sent == fresh }
+       used = pool[0].renewal == fresh || pool[1].renewal == fresh || LATE_RENEWAL(fresh);
+       for (i : 0 .. CLIENTS - 1) { used = used || client[i].renewal == fresh || client[i].pending == fresh }
        if :: !used -> break :: else fi
     od
 #endif
@@ -248,7 +248,7 @@ inline fresh_incarnation() {
 /* ---- the scripts: run on server s, with the request in r_* and capped -------------------------------------- */
 
 inline forget_record(t) {
-    pool[t].record = 0; pool[t].token = 0; pool[t].tip = 0; pool[t].made_in = 0; pool[t].lane = 0;
+    pool[t].record = 0; pool[t].token = 0; pool[t].renewal = 0; pool[t].made_in = 0; pool[t].lane = 0;
     pool[t].until = 0; pool[t].lease_end = 0
 }
 
@@ -374,7 +374,7 @@ inline claim() {
              mark = MAX(mark, clock + UNTIL_FLOOR(TTL_OF(r_config)));
 #endif
              pool[s].record = 1; pool[s].token = r_token; pool[s].made_in = pool[s].incarnation;
-             pool[s].tip = 0; pool[s].lane = (mark > watched -> watched + 1 : 0); pool[s].until = capped + TTL_OF(r_config);
+             pool[s].renewal = 0; pool[s].lane = (mark > watched -> watched + 1 : 0); pool[s].until = capped + TTL_OF(r_config);
              pool[s].lease_end = clock + TTL_OF(r_config); granted = 1
           fi
        fi
@@ -389,8 +389,8 @@ inline renew() {
        if
        :: pool[s].record && pool[s].token == r_token && pool[s].made_in == pool[s].incarnation ->
 #ifndef NO_CHAIN
-          /* R5: only the tip of the chain goes on, or the same renewal again */
-          if :: pool[s].tip != r_tip && pool[s].tip != r_sent -> status = REFUSED :: else fi;
+          /* R5: only the newest renewal of the chain goes on, or the same renewal again */
+          if :: pool[s].renewal != r_renewal && pool[s].renewal != r_pending -> status = REFUSED :: else fi;
 #endif
 #ifndef NO_SAME_GRANT
           /* a late repetition of the claim was granted the worker id anew, after somebody else had it */
@@ -420,7 +420,7 @@ inline renew() {
     fi;
     if
     :: status == OK ->
-       pool[s].made_in = pool[s].incarnation; pool[s].tip = r_sent;
+       pool[s].made_in = pool[s].incarnation; pool[s].renewal = r_pending;
        extend_lease();
        pool[s].until = MAX(pool[s].until, capped + TTL_OF(r_config))
     :: else
@@ -433,7 +433,7 @@ inline release() {
     if
     :: status == OK ->
        if
-       :: pool[s].record && pool[s].token == r_token && pool[s].made_in == pool[s].incarnation && TIP_KNOWN ->
+       :: pool[s].record && pool[s].token == r_token && pool[s].made_in == pool[s].incarnation && RENEWAL_KNOWN ->
           if
           :: known -> pool[s].lane = MAX(pool[s].lane, r_mark); pool[s].until = 0
 #ifndef NO_RELEASE_UNTIL
@@ -442,7 +442,7 @@ inline release() {
 #endif
           :: else
           fi;
-          pool[s].token = 0; pool[s].tip = 0; pool[s].lease_end = clock
+          pool[s].token = 0; pool[s].renewal = 0; pool[s].lease_end = clock
        :: else -> status = REFUSED
        fi
     :: else
@@ -457,13 +457,13 @@ inline release() {
 inline forget_token(t) {
     used = pool[t].token == 0 || LATE_TOKEN(pool[t].token);
     for (i : 0 .. CLIENTS - 1) { used = used || client[i].token == pool[t].token }
-    if :: !used -> pool[t].token = 0; pool[t].tip = 0 :: else fi
+    if :: !used -> pool[t].token = 0; pool[t].renewal = 0 :: else fi
 }
 
-inline rename_tip(t, p) {
+inline rename_renewal(t, p) {
     if
-    :: pool[t].token == client[p].token && pool[t].tip ->
-       pool[t].tip = (pool[t].tip == client[p].tip -> 1 : (pool[t].tip == client[p].sent -> 2 : 3))
+    :: pool[t].token == client[p].token && pool[t].renewal ->
+       pool[t].renewal = (pool[t].renewal == client[p].renewal -> 1 : (pool[t].renewal == client[p].pending -> 2 : 3))
     :: else
     fi
 }
@@ -487,8 +487,8 @@ inline tidy() {
         for (i : 0 .. CLIENTS - 1) { used = used || i != q && client[i].token == client[q].token }
         if
         :: !used && client[q].token ->
-           rename_tip(0, q); rename_tip(1, q);
-           client[q].tip = (client[q].tip -> 1 : 0); client[q].sent = (client[q].sent -> 2 : 0);
+           rename_renewal(0, q); rename_renewal(1, q);
+           client[q].renewal = (client[q].renewal -> 1 : 0); client[q].pending = (client[q].pending -> 2 : 0);
            /* of a claim that was never granted, or not any more */
            if
            :: client[q].state == RUNNING && !client[q].held && pool[0].token != client[q].token &&
@@ -509,7 +509,7 @@ inline tidy() {
     over = over || lifted;
 #endif
     s = 0; q = 0; i = 0; clock = 0; capped = 0; fresh = 0; number = 0; granted = 0; mark = 0; status = 0; why = 0;
-    r_token = 0; r_tip = 0; r_sent = 0; r_from = 0; r_until = 0; r_incarnation = 0; r_version = 0;
+    r_token = 0; r_renewal = 0; r_pending = 0; r_from = 0; r_until = 0; r_incarnation = 0; r_version = 0;
     r_config = 0; r_mark = 0; used = 0; known = 0; reply = 0
 }
 
@@ -541,7 +541,7 @@ inline choose_caller_clock() {
 }
 
 inline request_of(p) {
-    r_config = client[p].config; r_token = client[p].token; r_tip = client[p].tip; r_sent = client[p].sent;
+    r_config = client[p].config; r_token = client[p].token; r_renewal = client[p].renewal; r_pending = client[p].pending;
     r_from = client[p].from; r_until = client[p].until; r_incarnation = client[p].incarnation;
     r_version = client[p].version;
     /* the first unused tick of the lane; a lower mark allows more, so no other ticks count than the watched one */
@@ -556,8 +556,8 @@ inline learn(p) {
 }
 
 inline drop_lease(p) {
-    client[p].held = 0; client[p].stamped = 0; client[p].shared = 0; client[p].early = 0; client[p].token = 0; client[p].tip = 0;
-    client[p].sent = 0; client[p].from = 0; client[p].until = 0
+    client[p].held = 0; client[p].stamped = 0; client[p].shared = 0; client[p].early = 0; client[p].token = 0; client[p].renewal = 0;
+    client[p].pending = 0; client[p].from = 0; client[p].until = 0
 }
 
 inline lift_shared(p) {
@@ -639,7 +639,7 @@ inline do_renew(p) {
     choose_request(); choose_caller_clock(); choose_reply();
     d_step {
         if
-        :: client[p].sent == 0 -> fresh_tip(p); client[p].sent = fresh; client[p].shared = 0
+        :: client[p].pending == 0 -> fresh_renewal(p); client[p].pending = fresh; client[p].shared = 0
         :: else
         fi;
         if
@@ -652,7 +652,7 @@ inline do_renew(p) {
               learn(p);
               if
               :: status == OK ->
-                 client[p].tip = client[p].sent; client[p].sent = 0;
+                 client[p].renewal = client[p].pending; client[p].pending = 0;
                  client[p].until = MAX(client[p].until, pool[s].until);
                  lift_shared(p);
                  printf("%d: process %d renews on server %d: [%d, %d)\n", now, p, s, client[p].from, client[p].until)
@@ -696,7 +696,7 @@ inline do_reclaim(p) {
         :: else ->
            /* a claim under way: the same claim again says which worker id it was given */
            claim();
-           if :: granted -> r_tip = 0; r_sent = 0; r_mark = 0; release() :: else fi
+           if :: granted -> r_renewal = 0; r_pending = 0; r_mark = 0; release() :: else fi
         fi;
         printf("%d: the crash record of process %d is acted upon on server %d, mark %d (%d)\n", now, p, s, r_mark,
             status);
@@ -716,7 +716,7 @@ inline be_born(child, p) {
 
 inline copy_lease(child, p) {
     client[child].held = client[p].held; client[child].stamped = client[p].stamped;
-    client[child].token = client[p].token; client[child].tip = client[p].tip; client[child].sent = client[p].sent;
+    client[child].token = client[p].token; client[child].renewal = client[p].renewal; client[child].pending = client[p].pending;
     client[child].from = client[p].from; client[child].until = client[p].until
 }
 
@@ -767,7 +767,7 @@ proctype process(byte p) {
 #ifdef CLONES
     :: d_step { MAY_ACT(p) && NEXT_UNBORN(p) && client[p].token ->
            find_unborn(); be_born(q, p); copy_lease(q, p);
-           client[p].shared = client[p].sent || !client[p].held; client[q].shared = client[p].shared;
+           client[p].shared = client[p].pending || !client[p].held; client[q].shared = client[p].shared;
            lifted = client[p].held && client[p].from <= watched && watched < client[p].until;
            printf("%d: process %d is cloned to process %d\n", now, p, q); tidy() }
 #endif
@@ -789,9 +789,9 @@ proctype process(byte p) {
            if
            :: !client[p].held -> late.kind = A_CLAIM
            :: client[p].held ->
-              late.tip = client[p].tip; late.sent = client[p].sent;
+              late.renewal = client[p].renewal; late.pending = client[p].pending;
               if
-              :: client[p].sent ->
+              :: client[p].pending ->
                  late.kind = A_RENEWAL; late.from = client[p].from; late.until = client[p].until
               :: late.kind = A_RELEASE; late.until = (client[p].stamped -> watched + 1 : 0); late.clock = 0;
                  drop_lease(p)
@@ -808,7 +808,7 @@ inline copy_pool(to, from) {
     pool[to].kind = pool[from].kind; pool[to].config = pool[from].config; pool[to].floor = pool[from].floor;
     pool[to].incarnation = pool[from].incarnation; pool[to].version = pool[from].version;
     pool[to].last = pool[from].last; pool[to].run_id = pool[from].run_id; pool[to].replication = pool[from].replication;
-    pool[to].record = pool[from].record; pool[to].token = pool[from].token; pool[to].tip = pool[from].tip;
+    pool[to].record = pool[from].record; pool[to].token = pool[from].token; pool[to].renewal = pool[from].renewal;
     pool[to].made_in = pool[from].made_in; pool[to].lane = pool[from].lane; pool[to].until = pool[from].until;
     pool[to].lease_end = pool[from].lease_end
 }
@@ -922,7 +922,7 @@ proctype redis() {
 #ifdef LATE
     :: atomic { late.kind && !over && MAY_ASK ->
            choose_server();
-           r_config = late.config; r_token = late.token; r_tip = late.tip; r_sent = late.sent; r_from = late.from;
+           r_config = late.config; r_token = late.token; r_renewal = late.renewal; r_pending = late.pending; r_from = late.from;
            r_until = late.until; r_incarnation = late.incarnation; r_version = late.version; r_mark = late.until;
            known = 1; capped = (late.clock > clock + LEAD -> clock + LEAD : late.clock);
            d_step {
@@ -934,7 +934,7 @@ proctype redis() {
            printf("%d: the request that was held up reaches server %d (%d)\n", now, s, status)
            };
            if
-           :: late.kind = 0; late.config = 0; late.token = 0; late.tip = 0; late.sent = 0; late.from = 0;
+           :: late.kind = 0; late.config = 0; late.token = 0; late.renewal = 0; late.pending = 0; late.from = 0;
               late.until = 0; late.clock = 0; late.incarnation = 0; late.version = 0
            :: skip
            fi; d_step { tidy() } }

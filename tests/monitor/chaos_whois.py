@@ -19,7 +19,8 @@ from pathlib import Path
 
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import SnowredisError
-from snowredis.monitor.history import History
+from snowredis.monitor.history.ownership import History
+from snowredis.monitor.history.whois import find_maker, read_history
 from snowredis.monitor.worker_pool import WorkerPool
 from tests.chaos.driver import POOL, Fleet
 from tests.chaos.faults import FAULTS, Fault
@@ -60,7 +61,7 @@ class WatchedFleet(Fleet):
         try:
             pool = WorkerPool(self.server.url, POOL)
             began_ms = self._elapsed_s() * 1000
-            self.looks.append((began_ms, pool.history()))
+            self.looks.append((began_ms, read_history(pool._clients[0], pool.name)))
             pool.close()
         except SnowredisError:
             return
@@ -109,7 +110,7 @@ def run(
 
 def ask(history: History, layout: object, an_id: int, pid: int, score: Score, truth: str) -> None:
     """One question, with the process that really made the id."""
-    whois = history.whois(an_id, layout)  # type: ignore[arg-type]
+    whois = find_maker(history, an_id, layout)  # type: ignore[arg-type]
     score.answers[whois.certainty] += 1
     if whois.holder is not None and whois.holder.pid != pid:
         near = [

@@ -11,9 +11,11 @@ from snowredis.core.layout import Layout
 from snowredis.errors import InvalidId
 from snowredis.lease.codes import AlarmReason, EventKind, FloorReason, LossReason
 from snowredis.lease.stats import WorkerStats
-from snowredis.monitor.duplicate_causes import causes_of_twins
-from snowredis.monitor.events import Event, StreamState
-from snowredis.monitor.history import History, Past, who_held
+from snowredis.monitor.history.duplicate_causes import duplicate_causes
+from snowredis.monitor.history.events import Event, StreamState
+from snowredis.monitor.history.ownership import History, Past
+from snowredis.monitor.history.verdict import judge
+from snowredis.monitor.history.whois import find_maker
 from snowredis.monitor.snapshot import WorkerInfo
 
 TTL, LEAD = 30_000, 2_500
@@ -45,7 +47,7 @@ BORN = event(EventKind.FLOOR, 1_000_000, reason=FloorReason.NO_POOL)
 
 
 def asked(events: list[Event], tick_ms: int, *, lane: int = 0, past: Past = PAST) -> tuple[str, str]:
-    verdict = History(events, past).verdict(7, tick_ms, lane)
+    verdict = judge(History(events, past).of_lane(7, lane), tick_ms)
     return verdict.certainty, verdict.holder.host if verdict.holder else ""
 
 
@@ -61,7 +63,7 @@ def test_one_after_the_other_held_it_and_the_tick_says_who() -> None:
     assert asked(TWO, 1_100_500) == ("certain", "anna")
     assert asked(TWO, 1_229_999) == ("certain", "anna")
     assert asked(TWO, 1_230_000) == ("certain", "berta")
-    holder = who_held(TWO, 7, 1_229_999)
+    holder = judge(History(TWO).of_lane(7), 1_229_999).holder
     assert holder is not None
     assert (holder.host, holder.pid, holder.from_ms, holder.to_ms, holder.held) == (
         "anna",
@@ -70,7 +72,7 @@ def test_one_after_the_other_held_it_and_the_tick_says_who() -> None:
         1_300_000,
         False,
     )
-    assert who_held(TWO, 8, 1_229_999) is None
+    assert judge(History(TWO).of_lane(8), 1_229_999).holder is None
 
 
 def test_the_tick_decides_and_not_the_time_of_the_claim() -> None:
@@ -107,9 +109,9 @@ def test_a_history_that_was_trimmed_is_not_trusted_before_its_beginning() -> Non
     only_berta = TWO[3:]
     assert asked(only_berta, 1_240_000) == ("certain", "berta")
     assert asked(only_berta, 1_200_000) == ("unknown", "")
-    verdict = History(only_berta, PAST).verdict(7, 1_200_000)
+    verdict = judge(History(only_berta, PAST).of_lane(7), 1_200_000)
     assert "trimmed" in verdict.reason
-    assert "nobody ever" not in History(only_berta, PAST).verdict(9, 1_200_000).reason
+    assert "nobody ever" not in judge(History(only_berta, PAST).of_lane(9), 1_200_000).reason
 
 
 def test_events_that_were_deleted_by_hand_make_nothing_certain() -> None:
@@ -134,7 +136,7 @@ def test_after_a_restart_of_redis_its_newest_events_may_be_missing(why: str) -> 
     ]
     # a forgotten process whose clock was right cannot be that old
     assert asked(events, 1_090_000) == ("probable", "anna")
-    verdict = History(events, PAST).verdict(7, 1_150_000)
+    verdict = judge(History(events, PAST).of_lane(7), 1_150_000)
     assert (verdict.certainty, verdict.holder) == ("unknown", None)
     assert [one.host for one in verdict.candidates] == ["anna"]
     assert asked(events, 1_235_000) == ("certain", "berta")
@@ -165,7 +167,7 @@ def test_who_ended_before_the_restart_is_known_up_to_its_end() -> None:
     # a namespace that it did not use may have been used by somebody who is forgotten
     assert asked(events, 1_140_000, lane=1) == ("probable", "anna")
     assert asked(events, 1_190_000) == ("unknown", "")
-    assert "forgotten" in History(events, PAST).verdict(7, 1_190_000).reason
+    assert "forgotten" in judge(History(events, PAST).of_lane(7), 1_190_000).reason
 
 
 def test_a_rollback_makes_what_was_served_twice_unknown() -> None:
@@ -184,7 +186,7 @@ def test_a_rollback_makes_what_was_served_twice_unknown() -> None:
 def test_copies_of_a_process_with_one_lease_are_both_named() -> None:
     lost = event(EventKind.LOST, 1_140_000, 7, "anna", 0, 1_150_000, reason=LossReason.COPIED)
     events = [BORN, claimed(1_100_000, "anna", 0), lost]
-    verdict = History(events, PAST).verdict(7, 1_149_000)
+    verdict = judge(History(events, PAST).of_lane(7), 1_149_000)
     assert verdict.certainty == "unknown"
     assert "clone" in verdict.reason
     # before the reservation that both had
@@ -194,12 +196,12 @@ def test_copies_of_a_process_with_one_lease_are_both_named() -> None:
 
 def test_ids_of_the_future_and_of_before_the_pool_are_not_of_it() -> None:
     past = replace(PAST, now_ms=1_400_000, created_ms=1_000_000)
-    assert "future" in History(TWO, past).verdict(7, 1_500_000).reason
-    before = History(TWO, past).verdict(7, 900_000)
+    assert "future" in judge(History(TWO, past).of_lane(7), 1_500_000).reason
+    before = judge(History(TWO, past).of_lane(7), 900_000)
     assert before.certainty == "unknown"
-    assert "before this pool was made" in before.reason
+    assert "before this pool was created" in before.reason
     assert [one.host for one in before.candidates] == ["anna"]
-    assert "nobody ever" in History(TWO, past).verdict(99, 1_200_000).reason
+    assert "nobody ever" in judge(History(TWO, past).of_lane(99), 1_200_000).reason
 
 
 LAYOUT = Layout(
@@ -210,17 +212,19 @@ LAYOUT = Layout(
 def test_an_id_of_another_layout_datacenter_or_server_is_none_of_this_pool() -> None:
     history = History(TWO, PAST)
     mine = LAYOUT.compose(tick=1_100_500, datacenter=1, worker=7, sequence=3)
-    good = history.whois(mine, LAYOUT, datacenter=1)
+    good = find_maker(history, mine, LAYOUT, datacenter=1)
     assert (good.certainty, good.holder.host if good.holder else "") == ("certain", "anna")
-    assert "datacenter" in history.whois(mine, LAYOUT, datacenter=2).reason
+    assert "datacenter" in find_maker(history, mine, LAYOUT, datacenter=2).reason
     narrow = Layout(timestamp_bits=10, worker_bits=2, backup_bits=0, sequence_bits=2)
-    assert history.whois(mine, narrow).parts is None
+    assert find_maker(history, mine, narrow).parts is None
     # worker id 15 is number 7 of server 1 of 2
     other = LAYOUT.compose(tick=1_100_500, worker=15)
-    assert history.whois(other, LAYOUT, share=(1, 2)).holder == replace(good.holder, worker=15, server=1)  # type: ignore[type-var]
-    assert "server 1 of 2" in history.whois(other, LAYOUT, share=(0, 2)).reason
+    assert find_maker(history, other, LAYOUT, share=(1, 2)).holder == replace(
+        good.holder, worker=15, server=1
+    )  # type: ignore[type-var]
+    assert "server 1 of 2" in find_maker(history, other, LAYOUT, share=(0, 2)).reason
     with pytest.raises(InvalidId):
-        history.whois(-1, LAYOUT)
+        find_maker(history, -1, LAYOUT)
 
 
 def record(who: str, claimed_ms: int, until_ms: int) -> WorkerInfo:
@@ -231,7 +235,7 @@ def record(who: str, claimed_ms: int, until_ms: int) -> WorkerInfo:
 
 def test_the_present_record_says_how_far_the_last_reservation_reaches() -> None:
     past = replace(PAST, now_ms=1_320_000, records={7: record("berta", 1_300_000, 1_350_000)})
-    verdict = History(TWO, past).verdict(7, 1_349_999)
+    verdict = judge(History(TWO, past).of_lane(7), 1_349_999)
     assert verdict.holder is not None
     assert (verdict.holder.host, verdict.holder.held) == ("berta", True)
     assert asked(TWO, 1_350_000, past=past)[0] == "unknown"
@@ -254,11 +258,11 @@ def test_twins_are_explained_by_what_the_history_shows_first() -> None:
     ]
     history = History(events, PAST)
     info = PoolInfo("p", LAYOUT, "", 10_000_000, 1_000_000, 0, "", 1, 256, 1, 255, 1, 1, 0, 0, 0, 1, 0, "")
-    whois = history.whois(LAYOUT.compose(tick=1_149_000, worker=7), LAYOUT)
-    first, *others = causes_of_twins(whois, history, info, ["staging"])
+    whois = find_maker(history, LAYOUT.compose(tick=1_149_000, worker=7), LAYOUT)
+    first, *others = duplicate_causes(history, info, whois.parts, whois.certainty, ["staging"])
     assert first.shown
     assert "cloned" in first.text
     assert not any(cause.shown for cause in others)
     assert any("staging" in cause.text for cause in others)
-    clean = history.whois(LAYOUT.compose(tick=1_110_000, worker=7), LAYOUT)
-    assert "look here first" in causes_of_twins(clean, history, info)[0].text
+    clean = find_maker(history, LAYOUT.compose(tick=1_110_000, worker=7), LAYOUT)
+    assert "look here first" in duplicate_causes(history, info, clean.parts, clean.certainty)[0].text

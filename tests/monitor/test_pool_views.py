@@ -11,8 +11,8 @@ import snowredis
 from snowredis.errors import ConfigError, PoolNotFound
 from snowredis.lease.codes import EventKind
 from snowredis.lease.model import PoolConfig
-from snowredis.monitor.events import Event, parse_event
 from snowredis.monitor.forecast import forecast_of
+from snowredis.monitor.history.events import Event, parse_event
 from snowredis.monitor.snapshot import PoolInfo, WorkerInfo, state_of
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.testing import ManualClock, memory_pool
@@ -60,7 +60,7 @@ def test_events_come_the_oldest_first_and_in_parts(server: RedisServer, pool: Wo
     assert pool.events(newest=2) == events[-2:]
     assert pool.events(since=events[3].id) == events[4:]
     assert pool.events(newest=0) == []
-    with pytest.raises(ConfigError, match="no place"):
+    with pytest.raises(ConfigError, match="not a place"):
         pool.events(since="yesterday")
 
 

@@ -20,7 +20,7 @@ from snowredis.cli.options import (
 from snowredis.cli.output import MAX_FOREIGN, Line, colored, plain, printable, wants_color
 
 if TYPE_CHECKING:
-    from snowredis.monitor.events import Event
+    from snowredis.monitor.history.events import Event
     from snowredis.monitor.worker_pool import WorkerPool
 
 _NEWEST = 20

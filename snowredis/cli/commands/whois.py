@@ -13,9 +13,10 @@ from snowredis.cli.output import MAX_FOREIGN, Line, ago, pairs, printable, write
 from snowredis.settings import FORMS
 
 if TYPE_CHECKING:
-    from snowredis.monitor.duplicate_causes import Cause
-    from snowredis.monitor.whois import Holder, Whois
-    from snowredis.monitor.worker_pool import WorkerPool
+    from snowredis.core.layout import Layout
+    from snowredis.monitor.history.duplicate_causes import DuplicateCause
+    from snowredis.monitor.history.ownership import Holder
+    from snowredis.monitor.history.whois import Whois
 
 _STYLES = {"certain": "good", "probable": "warn", "unknown": "bad"}
 
@@ -47,36 +48,30 @@ def add_to(commands: Commands[Parser]) -> None:
 def _whois(args: argparse.Namespace) -> int:
     url, options = settings(args)
     with open_known_pool(url, options.get("pool", "default")) as pool:
-        ids = _read(args.ids, args.format, pool)
-        distinct = list(dict.fromkeys(ids))
-        found = pool.whois_all(distinct)
-        twins = {an_id: pool.twins(an_id) for an_id in distinct if ids.count(an_id) > 1}
-        now_ms = pool.info().now_ms
-    for number, whois in enumerate(found):
-        causes = twins.get(whois.id)
+        makers = pool.whois_all(_parse(args.ids, args.format, pool.info().layout))
+    for number, whois in enumerate(makers):
         if args.json:
-            print(json.dumps(whois_as_json(whois, causes)))
+            print(json.dumps(whois_as_json(whois)))
         else:
             if number:
                 print()
-            write(_as_lines(whois, causes, now_ms))
-    return ExitCode.ERROR if any(whois.certainty == "unknown" for whois in found) else ExitCode.OK
+            write(_as_lines(whois))
+    return ExitCode.ERROR if any(whois.certainty == "unknown" for whois in makers) else ExitCode.OK
 
 
-def _read(texts: list[str], form: str | None, pool: WorkerPool) -> list[int]:
+def _parse(texts: list[str], form: str | None, layout: Layout) -> list[int]:
     from snowredis.core.text import parse, parse_any
 
-    layout = pool.info().layout
     return [
         parse(text.strip(), form, layout=layout) if form else parse_any(text, layout=layout)[0][1]
         for text in texts
     ]
 
 
-def _as_lines(whois: Whois, causes: list[Cause] | None, now_ms: int) -> list[Line]:
+def _as_lines(whois: Whois) -> list[Line]:
     from snowredis.cli.commands.decode import time_of
 
-    parts = whois.parts
+    parts, now_ms = whois.parts, whois.now_ms
     rows: list[tuple[str, str | Line]] = []
     if parts is not None:
         rows += [
@@ -92,13 +87,13 @@ def _as_lines(whois: Whois, causes: list[Cause] | None, now_ms: int) -> list[Lin
     rows.append(("because", printable(whois.reason, 1000)))
     rows += [("perhaps", f"{_name(one)}  {_lease(one, now_ms)}") for one in whois.candidates]
     lines = [[(str(whois.id), "strong")], *_wrapped(rows)]
-    if causes is not None:
+    if whois.duplicate_causes is not None:
         lines += [[], [("how it can stand in two places", "strong")]]
-        lines += _wrapped([_of_cause(cause) for cause in causes])
+        lines += _wrapped([_of_cause(cause) for cause in whois.duplicate_causes])
     return lines
 
 
-def _of_cause(cause: Cause) -> tuple[str, str | Line]:
+def _of_cause(cause: DuplicateCause) -> tuple[str, str | Line]:
     return ("shown" if cause.shown else "possible", printable(cause.text, 1000))
 
 
@@ -144,9 +139,6 @@ def _name(holder: Holder) -> str:
     return f"{printable(holder.host, MAX_FOREIGN)}:{holder.pid}{label}"
 
 
-def whois_as_json(whois: Whois, causes: list[Cause] | None = None) -> dict[str, Any]:
-    """For programs; the id as text."""
-    found = asdict(whois) | {"id": str(whois.id)}
-    if causes is not None:
-        found["twins"] = [asdict(cause) for cause in causes]
-    return found
+def whois_as_json(whois: Whois) -> dict[str, Any]:
+    """Return *whois* for programs; the id as text."""
+    return asdict(whois) | {"id": str(whois.id)}

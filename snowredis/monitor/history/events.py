@@ -1,7 +1,6 @@
-"""What happened in a pool, as its scripts wrote it down: a stream that is trimmed, so never the whole past.
+"""Read the events of a pool, which its scripts write to a stream. It is trimmed, so it never has the whole past.
 
-Reads with plain commands. Nothing of the protocol rests on these events, and what they say of hosts and
-labels is untrusted text.
+Uses plain commands. Nothing of the protocol rests on these events, and hosts and labels in them are untrusted text.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from snowredis.lease.redis_store import translated
 from snowredis.lease.replies import Alarm
 from snowredis.lease.scripts import pool_keys, text_of
 from snowredis.lease.stats import WorkerStats
-from snowredis.monitor.pool_reader import parse_owner, server_now_ms
+from snowredis.monitor.pool_reader import parse_owner
 
 # events asked for in one command: Redis spends about 1 ms on them
 PAGE = 1_000
@@ -67,7 +66,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class StreamState:
-    """How much of the past a stream still holds.
+    """State of an event stream: how much of the past it still holds.
 
     Attributes:
         length: entries in it.
@@ -125,16 +124,16 @@ def _number(text: str) -> int | None:
 
 
 def check_stream_id(text: str) -> str:
-    """A place in a stream: an id of an event, or ms since 1970. Raises ConfigError."""
+    """Return *text* if it is a place in a stream: an id of an event, or ms since 1970. Raises ConfigError."""
     if not isinstance(text, str) or not _STREAM_ID.fullmatch(text):
-        raise ConfigError(f"{text!r} is no place among events: write an event's id, or ms since 1970")
+        raise ConfigError(f"{text!r} is not a place in the events. Use the id of an event, or ms since 1970.")
     return text
 
 
 def read_events(
     client: Any, name: str, *, newest: int | None = None, since: str | None = None, count: int = PAGE
 ) -> list[Event]:
-    """Events of one server, the oldest first; raises StoreUnavailable.
+    """Return events of one server, the oldest first. Raises StoreUnavailable.
 
     Args:
         newest: only so many of the newest.
@@ -142,36 +141,38 @@ def read_events(
         count: how many are asked for at once.
     """
     key = pool_keys(name)[2]
-    found: list[tuple[Any, dict[Any, Any]]] = []
+    entries: list[tuple[Any, dict[Any, Any]]] = []
     with translated(address(client)):
         if newest is not None:
             low = "-" if since is None else f"({since}"
-            found = list(client.xrevrange(key, "+", low, count=max(1, newest)))[::-1] if newest > 0 else []
+            entries = list(client.xrevrange(key, "+", low, count=max(1, newest)))[::-1] if newest > 0 else []
         else:
             low = "-" if since is None else f"({since}"
             while True:
                 page = client.xrange(key, low, "+", count=count)
-                found += page
+                entries += page
                 if len(page) < count:
                     break
                 low = f"({text_of(page[-1][0])}"
-    return [event for event_id, fields in found if (event := parse_event(event_id, fields or {})) is not None]
+    return [
+        event for event_id, fields in entries if (event := parse_event(event_id, fields or {})) is not None
+    ]
 
 
 def read_stream_state(client: Any, name: str) -> StreamState:
-    """How much of the past is still there; raises StoreUnavailable."""
+    """Return how much of the past is still there. Raises StoreUnavailable."""
     key = pool_keys(name)[2]
     with translated(address(client)):
         if not client.exists(key):
             return StreamState()
-        told = {text_of(k): v for k, v in client.xinfo_stream(key).items()}
-    length, added = int(told["length"]), told.get("entries-added")
+        stream = {text_of(k): v for k, v in client.xinfo_stream(key).items()}
+    length, added = int(stream["length"]), stream.get("entries-added")
     trimmed = None if added is None else int(added) > length
-    return StreamState(length, trimmed, text_of(told.get("max-deleted-entry-id", NO_ID)))
+    return StreamState(length, trimmed, text_of(stream.get("max-deleted-entry-id", NO_ID)))
 
 
 def follow_events(client: Any, name: str, after: str = "$", *, block_ms: int = 500) -> Iterator[Event | None]:
-    """Events as they come, each as soon as Redis has it; None whenever none came for *block_ms*.
+    """Yield events as they happen, and None after each *block_ms* without one.
 
     Args:
         after: a place in the stream, or "$": from now on.
@@ -202,9 +203,3 @@ def follow_events(client: Any, name: str, after: str = "$", *, block_ms: int = 5
                 yield event
         if not entries:
             yield None
-
-
-def redis_now_ms(client: Any, name: str) -> int:
-    """The clock of the server that has the pool."""
-    with translated(address(client)):
-        return server_now_ms(client, pool_keys(name)[0])
