@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from snowredis.core.layout import Layout
+from snowredis.lease.model import ReleaseRequest
+from snowredis.lease.replies import Granted
 from snowredis.runtime.lease_manager import HeldLease
 from tests.simulation.world import START_US, World
 
@@ -30,6 +32,8 @@ class Claim:
     opens: tuple[int, ...]
     until: int
     ends: tuple[int, ...] | None = None
+    # the newest renewal that a holder was told of; empty until then
+    renewal_id: str = ""
     # the ticks below which a clone may repeat ids; 0: there is none
     cloned_until: int = 0
     # renewals that were under way when the clone was made, so that both may be answered
@@ -141,12 +145,15 @@ class Checker:
                 claim.cloned_until = max(claim.cloned_until, lease.until)
             if claim not in process.claims:
                 process.claims.append(claim)
+            if lease.until >= claim.until:
+                claim.renewal_id = held.renewal_id
             if lease.until <= claim.until:
                 return
             # renewed after all: what a clone of the holder tried to release, it did not
             claim.until, claim.ends = lease.until, None
         else:
             claim = Claim(held.token, lease.worker, process.name, lease.opens, lease.until)
+            claim.renewal_id = held.renewal_id
             self.claims[held.token, lease.worker] = claim
             self._by_worker.setdefault(lease.worker, []).append(claim)
             process.claims.append(claim)
@@ -174,6 +181,18 @@ class Checker:
         # the last is what the slower of two clones tries: nothing is given back
         if claim is not None and held.lease.until >= claim.until:
             self.given_back(held.token, held.lease.worker, marks_ms)
+
+    def granted_again(self, token: str, reply: Granted) -> None:
+        """A parent repeated the claim of a killed process, whose clone may have been granted the same lease."""
+        claim = self.claims.get((token, reply.worker))
+        if claim is not None:
+            claim.renewal_id = reply.renewal_id
+
+    def reclaimed(self, request: ReleaseRequest) -> None:
+        """A parent gives back what a killed process held, unless a clone of that one has renewed it meanwhile."""
+        claim = self.claims.get((request.token, request.worker))
+        if claim is not None and claim.renewal_id in (request.renewal_id, request.pending_renewal_id):
+            self.given_back(request.token, request.worker, request.marks_ms)
 
     def given_back(self, token: str, worker: int, marks_ms: tuple[int, ...] | None) -> None:
         """Nothing is made with this claim any more, and somebody says what it was used for."""

@@ -10,8 +10,8 @@ from unittest import mock
 
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import SnowredisError, StoreUnavailable
-from snowredis.lease.model import PoolConfig, ReleaseRequest
-from snowredis.lease.replies import ReleaseReply, Seen
+from snowredis.lease.model import ClaimRequest, PoolConfig, ReleaseRequest
+from snowredis.lease.replies import ClaimReply, Granted, ReleaseReply, Seen
 from snowredis.lease.scripts import Script
 from snowredis.reclaim import reclaimer
 from tests.simulation.stand_ins import Host, SimStore
@@ -60,8 +60,14 @@ class Reclaimer:
 class ReclaimerStore(SimStore):
     """Tells the checker what is given back."""
 
+    def claim(self, request: ClaimRequest, seen: Seen) -> ClaimReply:
+        reply = super().claim(request, seen)
+        if isinstance(reply, Granted):
+            self.process.sim.checker.granted_again(request.token, reply)
+        return reply
+
     def release(self, request: ReleaseRequest, seen: Seen) -> ReleaseReply:
-        self.process.sim.checker.given_back(request.token, request.worker, request.marks_ms)
+        self.process.sim.checker.reclaimed(request)
         return super().release(request, seen)
 
 
