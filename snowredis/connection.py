@@ -9,7 +9,7 @@ from snowredis.core.layout import Layout
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import LayoutError
 from snowredis.lease.open import Servers, open_store_from_settings
-from snowredis.runtime.aio import Connecting
+from snowredis.runtime.async_connect import Connecting
 from snowredis.runtime.clock import SYSTEM, Clock
 from snowredis.runtime.generator import Generator, log
 from snowredis.settings import (

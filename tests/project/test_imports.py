@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "core": {"errors", "settings"},
     "embedded": {"errors"},
     "lease": {"errors", "settings", "core", "embedded"},
-    "runtime": {"errors", "settings", "core", "lease", "reclaim"},
+    "runtime": {"errors", "settings", "core", "lease"},
     "reclaim": {"errors", "settings", "core", "lease", "runtime"},
     "monitor": {"errors", "settings", "core", "lease", "embedded"},
     "connection": {"errors", "settings", "core", "lease", "runtime"},

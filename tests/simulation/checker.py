@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from snowredis.core.layout import Layout
-from snowredis.runtime.lease_manager import HeldLease
+from snowredis.runtime.lease import HeldLease
 from tests.simulation.world import START_US, World
 
 if TYPE_CHECKING:
