@@ -148,7 +148,7 @@ class Process:
         # the heartbeat starts with the first claim
         while self.lease_manager.held is None:
             world.sleep(200_000)
-        delay_s = self.generator._lifecycle.beat_after_s()
+        delay_s = self._first_beat_s()
         while not self.generator.closed:
             world.sleep(max(1, ceil(delay_s * 1e6)))
             if self.starved_until_us > world.now_us:
@@ -156,6 +156,9 @@ class Process:
             if self.sim.bytecodes is not None:
                 self.sim.bytecodes.listen()
             delay_s = self.generator._beat()
+
+    def _first_beat_s(self) -> float:
+        return self.generator._lifecycle.beat_after_s()
 
     def _make(self) -> None:
         random = self.world.random
@@ -278,6 +281,8 @@ class Process:
             (self.generator, twin),
             (weakref.proxy(self.generator), weakref.proxy(twin)),
             (weakref.ref(self.generator), weakref.ref(twin)),
+            # that of a parent, after a fork in the middle of a conversation; else one of those below
+            (old._busy, old._busy),
             (self.generator._lock, self.generator._lock.copy(parent, me, child.interrupted)),  # type: ignore[attr-defined]
             (old._lock, old._lock.copy(parent, me, None)),  # type: ignore[attr-defined]
             (self.generator._random, copy.copy(self.generator._random)),
