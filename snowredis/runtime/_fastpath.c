@@ -14,6 +14,7 @@
 #include <Python.h>
 #include <structmember.h>
 
+#include <limits.h>
 #include <string.h>
 #include <time.h>
 
@@ -198,7 +199,9 @@ static const unsigned char YES = 1, NO = 0;
 static long long
 to_ns(double seconds)
 {
-    return (long long)(seconds * 1e9);
+    double ns = seconds * 1e9;
+    /* what does not fit is after the year 2262, or a block of nonsense */
+    return ns > -9.2e18 && ns < 9.2e18 ? (long long)ns : ns > 0 ? LLONG_MAX : LLONG_MIN;
 }
 
 static void
