@@ -177,20 +177,21 @@ static PyType_Spec ids_spec = {"snowredis.runtime._fastpath.Ids", sizeof(Ids), 0
 
 typedef struct {
     PyObject_HEAD
-    /* of the module that the type belongs to, which keeps it */
-    State *state;
-    /* a Published of fast_path.py, which keeps its block (start, end, ids, alive, now) */
-    PyObject *published;
+    /* what next_id() reads comes first, in one cache line */
     Ids *ids;
-    double start_s, end_s;
     long long start_ns, end_ns;
     /* a test clock; NULL for the system's */
     PyObject *now;
-    /* the byte that a forked child finds wiped, and the object that it belongs to; without a byte, that is asked */
+    /* the byte that a forked child finds wiped; NULL if alive_owner has to be asked */
     const volatile unsigned char *alive;
+    double start_s, end_s;
+    /* a Published of fast_path.py, which keeps its block (start, end, ids, alive, now) */
+    PyObject *published;
     PyObject *alive_owner;
     int alive_is_viewed;
     Py_buffer alive_view;
+    /* of the module that the type belongs to, which keeps it */
+    State *state;
 } FastPath;
 
 static struct PyModuleDef module_def;
