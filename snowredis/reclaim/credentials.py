@@ -1,8 +1,8 @@
 """Credentials of a lease, as JSON: with them another process can release it, or repeat the claim that was under way.
 
 A dict, since it travels between processes: ``store`` (its urls and its pool's settings) and ``lanes`` (how many), then
-``worker``, ``token``, ``stats`` and, of a lease, ``renewal_id`` and ``pending_renewal_id``, of a claim ``owner``; crash_record.py adds
-``marks_ms`` when it is read.
+``worker``, ``token``, ``stats`` and, of a lease, ``renewal_id`` and ``pending_renewal_id``, of a claim ``owner``;
+crash_record.py adds ``marks_ms`` when it is read.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import time
 from typing import Any
 
 from snowredis.errors import SnowredisError, StoreUnavailable
-from snowredis.lease.model import ClaimRequest, PoolConfig, ReleaseRequest, Store
+from snowredis.lease.model import ClaimRequest, ReleaseRequest, Store
 from snowredis.lease.open import open_store
 from snowredis.lease.replies import Granted, Released, Seen
 from snowredis.lease.stats import WorkerStats

@@ -287,7 +287,9 @@ class LeaseManager:
         )
         return HeldLease(serial, token, reply.renewal_id, "", reply.lanes_ms, lease, generation)
 
-    def _write_crash_record(self, held: HeldLease, stats: WorkerStats, *, fresh: bool = False) -> memoryview | None:
+    def _write_crash_record(
+        self, held: HeldLease, stats: WorkerStats, *, fresh: bool = False
+    ) -> memoryview | None:
         record = self._begin_crash_record() if fresh else self.crash_record
         # if recording failed when the lease was fresh, nobody recorded what was used since
         if record is None or (held.marks is None and not fresh):

@@ -17,7 +17,7 @@ import pytest
 import snowredis
 from snowredis.core.layout import Layout
 from snowredis.lease.model import PoolConfig
-from snowredis.lease.redis_store import RedisStore
+from snowredis.lease.open import open_store
 from snowredis.reclaim import reclaimer
 from snowredis.reclaim.crash_record import GENERATORS, CrashRecords
 from snowredis.runtime.clock import StepClock
@@ -250,7 +250,7 @@ def test_a_damaged_page_is_no_reason_to_stop(caplog: pytest.LogCaptureFixture) -
     crash_records = CrashRecords()
     crash_records.adopt()
     config = PoolConfig(name="damaged")
-    record = crash_records.new_record(RedisStore.from_url("redis://localhost", config))
+    record = crash_records.new_record(open_store(["redis://localhost"], config))
     assert record is not None
     record.write_claim("5a" * 16, "{}")
     record._texts[record._turn][:4] = b"\xff\xfe{["
