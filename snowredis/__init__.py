@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from snowredis.process_generator import anext_id, anext_ids, close, configure, next_id, next_ids
     from snowredis.runtime.fast_path import IMPLEMENTATION
     from snowredis.runtime.generator import Generator
-    from snowredis.runtime.lease_manager import Lease
+    from snowredis.runtime.lease import Lease
 
 __version__ = "0.1.0"
 
@@ -53,7 +53,7 @@ _HOMES = {
     "IMPLEMENTATION": "snowredis.runtime.fast_path",
     "Generator": "snowredis.runtime.generator",
     "Layout": "snowredis.core.layout",
-    "Lease": "snowredis.runtime.lease_manager",
+    "Lease": "snowredis.runtime.lease",
     "Parts": "snowredis.core.layout",
     "PoolInfo": "snowredis.monitor.snapshot",
     "WorkerInfo": "snowredis.monitor.snapshot",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any, TypedDict, Unpack
 
 from snowredis.core.lanes import ClockRules
@@ -9,9 +10,9 @@ from snowredis.core.layout import Layout
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import LayoutError
 from snowredis.lease.open import Servers, open_store_from_settings
-from snowredis.runtime.aio import Connecting
+from snowredis.runtime.async_connect import Connecting
 from snowredis.runtime.clock import SYSTEM, Clock
-from snowredis.runtime.generator import Generator, log
+from snowredis.runtime.generator import Generator
 from snowredis.settings import (
     DEFAULT_URL,
     ClockPolicy,
@@ -20,6 +21,8 @@ from snowredis.settings import (
     Overflow,
     SequenceStart,
 )
+
+log = logging.getLogger("snowredis")
 
 # a fleet needs longer than a few weeks to move to another layout
 END_WARNING_MS = 365 * 24 * 3600 * 1000

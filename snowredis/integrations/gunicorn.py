@@ -22,7 +22,6 @@ import functools
 import logging
 import os
 import subprocess
-import threading
 import time
 from collections.abc import Callable, MutableMapping
 from typing import Any
@@ -31,7 +30,7 @@ from snowredis.integrations.warm_up import warm_up
 from snowredis.reclaim import reclaimer
 from snowredis.reclaim.crash_record import CrashRecords
 from snowredis.runtime.exit import EXIT
-from snowredis.runtime.generator import Generator
+from snowredis.runtime.generator import renew_foreign_locks
 from snowredis.runtime.process import THIS
 
 __all__ = ["child_exit", "on_exit", "post_fork", "post_worker_init", "pre_fork", "worker_exit"]
@@ -44,8 +43,8 @@ CLAIM_TIMEOUT_S = 5.0
 EXIT_BOUND_S = 2.0
 
 Hook = Callable[..., Any]
-# in the arbiter: processes that give leases back just now
-_executors: list[subprocess.Popen[bytes]] = []
+# in the arbiter: processes that are giving leases back
+_reclaimers: list[subprocess.Popen[bytes]] = []
 
 
 def _quietly(hook: Hook) -> Hook:
@@ -76,11 +75,8 @@ def post_fork(server: Any, worker: Any) -> None:
 
 @_quietly
 def post_worker_init(worker: Any) -> None:
-    lock: Any = type(threading.RLock())
-    for generator in EXIT.members:
-        # made before gevent patched threading, as by --preload: its locks let every greenlet in
-        if isinstance(generator, Generator) and type(generator._lock) is not lock and not generator.lease:
-            generator.after_fork()
+    # of generators that --preload made before gevent patched threading
+    renew_foreign_locks()
     warm_up(CLAIM_TIMEOUT_S)
 
 
@@ -103,17 +99,17 @@ def on_exit(server: Any) -> None:
     until_s = time.monotonic() + EXIT_BOUND_S
     _give_back([worker for worker in server.WORKERS.values() if _is_gone(worker.pid, until_s)])
     with contextlib.suppress(subprocess.TimeoutExpired):
-        for process in _executors:
+        for process in _reclaimers:
             process.wait(max(0, until_s - time.monotonic()))
 
 
 def _give_back(dead: list[Any]) -> None:
-    # none: it was started before these hooks were configured
-    crash_records = [
-        worker.snowredis_crash_records for worker in dead if hasattr(worker, "snowredis_crash_records")
+    # a worker that was started before these hooks were configured has none
+    records = [getattr(worker, "snowredis_crash_records", None) for worker in dead]
+    process = reclaimer.start([lease for record in records if record is not None for lease in record.read()])
+    _reclaimers[:] = [
+        other for other in (*_reclaimers, process) if other is not None and other.poll() is None
     ]
-    process = reclaimer.start([right for record in crash_records for right in record.read()])
-    _executors[:] = [other for other in (*_executors, process) if other is not None and other.poll() is None]
 
 
 def _is_gone(pid: int, until_s: float) -> bool:

@@ -1,1 +1,1 @@
-"""Give a dead process' worker id back: crash records, and who acts on them."""
+"""Give the leases of killed processes back: crash records, and the process that acts on them."""

@@ -1,13 +1,13 @@
-"""A crash record: what a parent process needs to give a killed child's lease back, in memory that both share.
+"""Crash records: what a parent process needs to give a killed child's lease back, in memory that both share.
 
 A process that was killed cannot release its lease, and nobody else knows what it used: its worker id
-would be of no use until the reservation has passed. So a child of a server such as gunicorn writes down,
-in a page that its parent made before the fork, by what right it holds which worker id, and before each
+would be unavailable until the reservation has passed. So a child of a server such as gunicorn records,
+in a page that its parent made before the fork, the credentials of its leases (credentials.py), and before each
 tick's ids are published, how far that lane is used. The kernel keeps the page when it kills the child.
 
 The child writes in such an order that whatever it was doing when it died, what can be read is valid and
-on the safe side. The parent reads only when it has reaped the child, so that nothing is made any more, and
-hands it to reclaimer.py.
+on the safe side. The parent reads only when it has reaped the child, so that no more ids are made, and
+passes the credentials to reclaimer.py.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ import json
 import logging
 import mmap
 import os
-from dataclasses import fields
 from typing import Any
 
-from snowredis.core.presets import layout_spec
 from snowredis.lease.model import Store
+from snowredis.lease.stats import WorkerStats
+from snowredis.reclaim import credentials
 from snowredis.runtime.fork import GUARD
+from snowredis.runtime.lease import HeldLease
 
 log = logging.getLogger("snowredis")
 
@@ -30,8 +31,6 @@ log = logging.getLogger("snowredis")
 GENERATORS = 8
 # 6 backup bits are the most that a layout has
 LANES = 64
-# of a claim that was not answered yet
-UNKNOWN_WORKER = -1
 # one generator's part of the page: a header, two texts in turn, two rows of marks in turn
 HEADER_BYTES = 8
 MARKS_BYTES = LANES * 8
@@ -40,32 +39,36 @@ RECORD_BYTES = HEADER_BYTES + 2 * TEXT_BYTES + 2 * MARKS_BYTES
 
 
 class CrashRecord:
-    """One generator's part of the page, in the child. One writer at a time: whoever talks to the store.
+    """One generator's part of the page: a CrashRecorder. One writer at a time: whoever talks to the store.
 
     A process that this child forks shares the page, too, and may be in the middle of any of these methods: it
     calls forget(), after which a store is an error, and no store comes in the child of a child.
     """
 
-    __slots__ = ("_header", "_page", "_row", "_rows", "_texts", "_turn", "_wills")
+    __slots__ = ("_common", "_header", "_page", "_records", "_row", "_rows", "_texts", "_turn")
 
-    def __init__(self, crash_records: CrashRecords, page: memoryview) -> None:
-        self._wills, self._page = crash_records, page
+    def __init__(self, records: CrashRecords, page: memoryview, store: Store | None = None) -> None:
+        self._records, self._page = records, page
+        self._common = {} if store is None else credentials.of_store(store)
         self._header = page[:HEADER_BYTES].cast("q")
         self._texts = [page[HEADER_BYTES + i * TEXT_BYTES :][:TEXT_BYTES] for i in (0, 1)]
         marks = page[HEADER_BYTES + 2 * TEXT_BYTES :].cast("q")
         self._rows = [marks[i * LANES :][:LANES] for i in (0, 1)]
         self._turn = self._row = 0
 
-    def write(self, right: dict[str, Any], *, fresh: bool) -> memoryview | None:
-        """Say by what right which worker id is held; of a *fresh* lease no lane was used yet.
+    def write_claim(self, token: str, owner: str) -> None:
+        self._write(credentials.of_claim(token, owner), fresh=True)
 
-        Returns:
-            where its marks belong: ms of each lane's first unused tick, 0 for a lane never used. They may be
-            stored from anywhere, and only ever grow within a lease. None if nothing could be written down.
-        """
+    def write_lease(self, held: HeldLease, stats: WorkerStats, *, fresh: bool) -> memoryview | None:
+        return self._write(credentials.of_lease(held, stats), fresh=fresh)
+
+    def _write(self, own: dict[str, Any], *, fresh: bool) -> memoryview | None:
+        if not self._records.is_writer:
+            # forked while this record was being made, so forget() was not called
+            return None
         # of a fresh lease never the row that what is written there now belongs to
         row = self._row ^ fresh
-        text = json.dumps(right | {"row": row}).encode()
+        text = json.dumps(self._common | own | {"row": row}).encode()
         if len(text) > TEXT_BYTES:
             log.debug(
                 "a crash record of %d bytes does not fit; the lease ends by its ttl if we are killed",
@@ -90,31 +93,30 @@ class CrashRecord:
         return self._rows[row]
 
     def clear(self) -> None:
-        """Nothing is held any more."""
+        """Record that nothing is held any more."""
         with contextlib.suppress(ValueError):
             if GUARD.alive:
                 self._header[0] = 0
 
     def forget(self) -> None:
-        """In a forked child: the page is the parent's, whatever a call that goes on here was about to store."""
+        """In a forked child: the page is the parent's, so no call that goes on here may store to it."""
         for view in (self._header, *self._texts, *self._rows):
             with contextlib.suppress(BufferError):
                 view.release()
 
     def give_up(self) -> None:
-        """The generator is closed: another may have this part, unless the parent has still something to do."""
+        """Leave this part to another generator, unless the parent has still a lease to give back."""
         with contextlib.suppress(ValueError):
             if not self._header[0]:
-                self._wills.free.append(self._page)
+                self._records.free.append(self._page)
 
-    @property
-    def right(self) -> dict[str, Any] | None:
-        """What was written last; None if nothing is held."""
+    def read(self) -> dict[str, Any] | None:
+        """Return the credentials that were written last, with the marks; None if nothing is held."""
         turn, size = divmod(self._header[0], 1 << 32)
         if not size:
             return None
-        found: dict[str, Any] = json.loads(bytes(self._texts[turn][:size]))
-        return found | {"marks_ms": tuple(self._rows[found["row"]][: found["lanes"]])}
+        written: dict[str, Any] = json.loads(bytes(self._texts[turn][:size]))
+        return written | {"marks_ms": tuple(self._rows[written["row"]][: written["lanes"]])}
 
 
 class CrashRecords:
@@ -128,39 +130,37 @@ class CrashRecords:
         self.free: list[memoryview] = []
 
     def adopt(self) -> None:
-        """In the child, once: it is this process that writes here, and none of its own children."""
+        """In the child, once: let this process write here, and none of its own children."""
         self._writer_pid = os.getpid()
         self.free = list(self._parts)
 
-    def new_record(self) -> CrashRecord | None:
-        """A part for one generator; None if there is none left, or this process is not the one that adopted."""
-        if self._writer_pid != os.getpid():
+    @property
+    def is_writer(self) -> bool:
+        return self._writer_pid == os.getpid()
+
+    def new_record(self, store: Store) -> CrashRecord | None:
+        """Return a part for one generator of *store*.
+
+        None if no other process can reach the store, no part is left, or this process is not the one that adopted.
+        """
+        if not self.is_writer or not store.urls:
             return None
         try:
-            return CrashRecord(self, self.free.pop())
+            return CrashRecord(self, self.free.pop(), store)
         except IndexError:
             return None
 
     def read(self) -> list[dict[str, Any]]:
-        """In the parent, when the child is dead: what it held, for the executor. Never raises; nothing is left here."""
-        rights = []
+        """In the parent, when the child is dead: return the credentials of its leases, and clear them. Never raises."""
+        found = []
         for part in self._parts:
             record = CrashRecord(self, part)
             try:
-                right = record.right
+                written = record.read()
             except (ValueError, LookupError, TypeError):
-                log.exception("could not read what a killed process held; its lease ends by its ttl")
-                right = None
-            if right is not None:
-                rights.append(right)
+                log.exception("could not read a killed process' crash record; its lease ends by its ttl")
+                written = None
+            if written is not None:
+                found.append(written)
             record.clear()
-        return rights
-
-
-def address_of(store: Store) -> dict[str, Any] | None:
-    """What to write down so that another process can reach *store*; None if it cannot."""
-    if not store.urls:
-        return None
-    config = store.config
-    settings = {item.name: getattr(config, item.name) for item in fields(config)}
-    return {"urls": store.urls, "config": settings | {"layout": layout_spec(config.layout)}}
+        return found

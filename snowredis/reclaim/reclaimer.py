@@ -1,7 +1,7 @@
 """Give the leases of killed processes back, in a process of its own.
 
-A server's main process hands over what crash_records say and goes on: it imports no Redis client, which its
-workers would inherit before gevent has patched what that is made of, and it waits for no Redis.
+A server's main process passes on the credentials that its crash records hold, and goes on: it imports no Redis client,
+which its workers would inherit before gevent has patched the modules that it uses, and it waits for no Redis.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ import sys
 import time
 from typing import Any
 
-from snowredis.core.presets import resolve_layout
 from snowredis.errors import SnowredisError, StoreUnavailable
-from snowredis.lease.model import ClaimRequest, PoolConfig, ReleaseRequest, Store
+from snowredis.lease.model import ClaimRequest, ReleaseRequest, Store
 from snowredis.lease.open import open_store
 from snowredis.lease.replies import Granted, Released, Seen
 from snowredis.lease.stats import WorkerStats
-from snowredis.reclaim.crash_record import UNKNOWN_WORKER
+from snowredis.reclaim.credentials import UNKNOWN_WORKER, config_of
 
 log = logging.getLogger("snowredis")
 
@@ -30,8 +29,8 @@ RETRY_S = 0.5
 PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from snowredis.reclaim.reclaimer import main; main()"
 
 
-def start(rights: list[dict[str, Any]]) -> subprocess.Popen[bytes] | None:
-    """Have *rights*, which CrashRecords.read() said, given back. None if there are none.
+def start(leases: list[dict[str, Any]]) -> subprocess.Popen[bytes] | None:
+    """Start a process that gives back *leases*, the credentials that CrashRecords.read() returned; None if empty.
 
     Blocks:
         for some milliseconds, until the process is started. The caller may wait() for it, or reap it.
@@ -39,7 +38,7 @@ def start(rights: list[dict[str, Any]]) -> subprocess.Popen[bytes] | None:
     Raises:
         OSError: no process can be started; the leases end by their ttl.
     """
-    if not rights:
+    if not leases:
         return None
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, *map(str, sys.path)],
@@ -51,21 +50,22 @@ def start(rights: list[dict[str, Any]]) -> subprocess.Popen[bytes] | None:
     if process.stdin is not None:
         # below what a pipe holds (64 KiB), so nobody waits; in no argument list, since passwords are in the URLs
         with contextlib.suppress(BrokenPipeError), process.stdin:
-            process.stdin.write(json.dumps(rights).encode())
+            process.stdin.write(json.dumps(leases).encode())
     return process
 
 
-def execute(right: dict[str, Any]) -> None:
-    """Release one lease. Blocks until Redis answered, for one ttl at most. Raises SnowredisError."""
-    settings = right["store"]["config"]
-    config = PoolConfig(
-        **settings | {"layout": resolve_layout(settings["layout"]), "share": tuple(settings["share"])}
-    )
+def give_back(credentials: dict[str, Any]) -> None:
+    """Release one lease. Blocks until Redis replies, for one ttl at most.
+
+    Raises:
+        SnowredisError: Redis refused, or did not reply; the lease ends by its ttl.
+    """
+    config = config_of(credentials)
     until_s = time.monotonic() + config.ttl_ms / 1000
-    with contextlib.closing(open_store(right["store"]["urls"], config)) as store:
+    with contextlib.closing(open_store(credentials["store"]["urls"], config)) as store:
         while True:
             try:
-                worker = _release(store, right)
+                worker = release(store, credentials)
                 break
             except StoreUnavailable:
                 if time.monotonic() > until_s:
@@ -75,33 +75,37 @@ def execute(right: dict[str, Any]) -> None:
         log.info("pool %s: gave worker id %d of a killed process back", config.name, worker)
 
 
-def _release(store: Store, right: dict[str, Any]) -> int | None:
-    """The worker id that was given back, if it was."""
+def release(store: Store, credentials: dict[str, Any]) -> int | None:
+    """Release one lease, in one attempt; return its worker id, or None if it was not leased any more.
+
+    Raises:
+        StoreUnavailable: Redis did not reply; call again.
+    """
     now_ms = time.time_ns() // 1_000_000
-    worker, renewal_id = right["worker"], right.get("renewal_id", "")
+    worker, renewal_id = credentials["worker"], credentials.get("renewal_id", "")
     if worker == UNKNOWN_WORKER:
-        # killed before the answer came: the same claim again is answered with the same worker id
-        claim = ClaimRequest(right["token"], now_ms, now_ms, 0, right["owner"])
+        # killed before the reply came: the same claim again gets the same worker id
+        claim = ClaimRequest(credentials["token"], now_ms, now_ms, 0, credentials["owner"])
         reply = store.claim(claim, Seen())
         if not isinstance(reply, Granted):
             return None
         worker, renewal_id = reply.worker, reply.renewal_id
-    release = ReleaseRequest(
+    request = ReleaseRequest(
         worker=worker,
-        token=right["token"],
+        token=credentials["token"],
         renewal_id=renewal_id,
-        pending_renewal_id=right.get("pending_renewal_id", ""),
+        pending_renewal_id=credentials.get("pending_renewal_id", ""),
         caller_ms=now_ms,
-        marks_ms=tuple(right["marks_ms"]),
-        stats=WorkerStats.from_text(right["stats"]),
+        marks_ms=tuple(credentials["marks_ms"]),
+        stats=WorkerStats.from_text(credentials["stats"]),
     )
-    return worker if isinstance(store.release(release, Seen()), Released) else None
+    return worker if isinstance(store.release(request, Seen()), Released) else None
 
 
 def main() -> None:
     logging.basicConfig(format="snowredis: %(message)s")
-    for right in json.load(sys.stdin):
+    for credentials in json.load(sys.stdin):
         try:
-            execute(right)
+            give_back(credentials)
         except SnowredisError as error:
-            log.warning("could not give back what a killed process held: %s", error)
+            log.warning("could not give back the lease of a killed process: %s", error)

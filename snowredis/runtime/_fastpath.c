@@ -1,17 +1,20 @@
-/* The fast path of next_id(), in C: fast_path.py's FastPath and the ids of one block.
+/* The fast path of next_id(), in C: fast_path.py's FastPath, and the ids of one block.
  *
- * What it does is what fast_path.py does in Python, line by line; id_allocator.py, which decides what comes next
+ * It does what fast_path.py does in Python, line by line; id_allocator.py, which decides what comes next
  * and publishes it, is the same for both. Nothing here waits, and nothing is decided here.
  *
- * Under the GIL no other code runs between two lines, but where a clock of tests is called. On
+ * Under the GIL no other code runs between two lines, except where a test clock is called. On
  * free-threaded builds the window is read in a critical section, and ids are taken by compare-exchange,
  * so that a block that was just sealed gives nothing to a thread that has read it already.
+ *
+ * Each interpreter has a module of its own with types of its own; nothing is shared but constants.
  */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <structmember.h>
 
+#include <limits.h>
 #include <string.h>
 #include <time.h>
 
@@ -34,8 +37,13 @@ typedef struct {
     long long next, stop, step;
 } Ids;
 
-static PyTypeObject *IdsType, *FastPathType;
-static PyObject *next_slow_name;
+/* The state of one interpreter's module. */
+typedef struct {
+    PyTypeObject *ids_type, *fast_path_type;
+    PyObject *next_slow_name;
+    /* time.time, of fast_path.py's and id_allocator.py's blocks on the system's clock */
+    PyObject *system_time;
+} State;
 
 /* Take up to count ids; how many, and the first of them. */
 static Py_ssize_t
@@ -147,9 +155,9 @@ ids_copy(PyObject *self, PyObject *unused)
 }
 
 static PyMethodDef ids_methods[] = {
-    {"__length_hint__", ids_length_hint, METH_NOARGS, "How many are left."},
-    {"__copy__", ids_copy, METH_NOARGS, "The same ids once more, as a clone of a machine has them."},
-    {"exhaust", ids_exhaust, METH_NOARGS, "Nothing is left."},
+    {"__length_hint__", ids_length_hint, METH_NOARGS, "Return how many are left."},
+    {"__copy__", ids_copy, METH_NOARGS, "Return the same ids once more, as a clone of a machine has them."},
+    {"exhaust", ids_exhaust, METH_NOARGS, "Leave none."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -165,81 +173,87 @@ static PyType_Slot ids_slots[] = {
 
 static PyType_Spec ids_spec = {"snowredis.runtime._fastpath.Ids", sizeof(Ids), 0, Py_TPFLAGS_DEFAULT, ids_slots};
 
-/* --- the window in which a block is current ------------------------------------------------------------- */
+/* --- the current block -------------------------------------------------------------------------------- */
 
 typedef struct {
     PyObject_HEAD
-    /* a Published of fast_path.py, and what its block (start, end, ids, alive) says */
-    PyObject *published;
+    /* what next_id() reads comes first, in one cache line */
     Ids *ids;
-    double start_s, end_s;
     long long start_ns, end_ns;
-    /* the byte that a forked child finds wiped, and what it belongs to; without a byte, what to ask */
+    /* a test clock; NULL for the system's */
+    PyObject *now;
+    /* the byte that a forked child finds wiped; NULL if alive_owner has to be asked */
     const volatile unsigned char *alive;
+    double start_s, end_s;
+    /* a Published of fast_path.py, which keeps its block (start, end, ids, alive, now) */
+    PyObject *published;
     PyObject *alive_owner;
     int alive_is_viewed;
     Py_buffer alive_view;
-    /* the clock of tests; NULL for the system's */
-    PyObject *now;
+    /* of the module that the type belongs to, which keeps it */
+    State *state;
 } FastPath;
 
+static struct PyModuleDef module_def;
 static const unsigned char YES = 1, NO = 0;
 
 static long long
 to_ns(double seconds)
 {
-    return (long long)(seconds * 1e9);
+    double ns = seconds * 1e9;
+    /* what does not fit is after the year 2262, or a block of nonsense */
+    return ns > -9.2e18 && ns < 9.2e18 ? (long long)ns : ns > 0 ? LLONG_MAX : LLONG_MIN;
 }
 
 static void
-forget_alive(FastPath *window)
+forget_alive(FastPath *path)
 {
-    PyObject *owner = window->alive_owner;
-    window->alive = &NO;
-    window->alive_owner = NULL;
-    if (window->alive_is_viewed) {
-        window->alive_is_viewed = 0;
-        PyBuffer_Release(&window->alive_view);
+    PyObject *owner = path->alive_owner;
+    path->alive = &NO;
+    path->alive_owner = NULL;
+    if (path->alive_is_viewed) {
+        path->alive_is_viewed = 0;
+        PyBuffer_Release(&path->alive_view);
     }
     Py_XDECREF(owner);
 }
 
-/* Find the byte behind alive, which is a ctypes object; anything else is asked whether it is true. */
+/* Find the byte of alive, which is a ctypes object; anything else is asked for its truth value. */
 static void
-remember_alive(FastPath *window, PyObject *alive)
+remember_alive(FastPath *path, PyObject *alive)
 {
-    if (window->alive_owner == alive)
+    if (path->alive_owner == alive)
         return;
-    forget_alive(window);
-    window->alive_owner = Py_NewRef(alive);
+    forget_alive(path);
+    path->alive_owner = Py_NewRef(alive);
     if (alive == Py_True || alive == Py_False)
-        window->alive = alive == Py_True ? &YES : &NO;
-    else if (PyObject_GetBuffer(alive, &window->alive_view, PyBUF_SIMPLE) == 0) {
-        window->alive_is_viewed = 1;
-        window->alive = window->alive_view.len == 1 ? window->alive_view.buf : NULL;
+        path->alive = alive == Py_True ? &YES : &NO;
+    else if (PyObject_GetBuffer(alive, &path->alive_view, PyBUF_SIMPLE) == 0) {
+        path->alive_is_viewed = 1;
+        path->alive = path->alive_view.len == 1 ? path->alive_view.buf : NULL;
     }
     else {
         PyErr_Clear();
-        window->alive = NULL;
+        path->alive = NULL;
     }
 }
 
-/* Whether this is no forked child that nobody told; -1 for an error. */
+/* 0 in a forked child whose copy was not reset yet, else 1; -1 for an error. */
 static inline int
-is_alive(FastPath *window)
+is_alive(FastPath *path)
 {
     PyObject *owner;
     int alive;
-    if (window->alive != NULL)
-        return *window->alive;
-    owner = Py_NewRef(window->alive_owner);
+    if (path->alive != NULL)
+        return *path->alive;
+    owner = Py_NewRef(path->alive_owner);
     alive = PyObject_IsTrue(owner);
     Py_DECREF(owner);
     return alive;
 }
 
 static PyObject *
-window_get_published(PyObject *self, void *unused)
+path_get_published(PyObject *self, void *unused)
 {
     PyObject *published;
     (void)unused;
@@ -252,12 +266,12 @@ window_get_published(PyObject *self, void *unused)
 }
 
 static int
-set_block(FastPath *window, PyObject *block)
+set_block(FastPath *path, PyObject *block)
 {
-    PyObject *ids;
+    PyObject *ids, *now;
     double start_s, end_s;
-    if (!PyTuple_Check(block) || PyTuple_Size(block) != 4) {
-        PyErr_SetString(PyExc_TypeError, "a block is (start, end, ids, alive)");
+    if (!PyTuple_Check(block) || PyTuple_Size(block) != 5) {
+        PyErr_SetString(PyExc_TypeError, "a block is (start, end, ids, alive, now)");
         return -1;
     }
     start_s = PyFloat_AsDouble(PyTuple_GetItem(block, 0));
@@ -265,40 +279,42 @@ set_block(FastPath *window, PyObject *block)
     ids = PyTuple_GetItem(block, 2);
     if (PyErr_Occurred())
         return -1;
-    if (Py_TYPE(ids) != IdsType) {
+    if (Py_TYPE(ids) != path->state->ids_type) {
         PyErr_SetString(PyExc_TypeError, "the ids of a block are Ids");
         return -1;
     }
-    remember_alive(window, PyTuple_GetItem(block, 3));
-    window->start_s = start_s;
-    window->end_s = end_s;
-    window->start_ns = to_ns(start_s);
-    window->end_ns = to_ns(end_s);
-    window->ids = (Ids *)ids;
+    now = PyTuple_GetItem(block, 4);
+    remember_alive(path, PyTuple_GetItem(block, 3));
+    path->start_s = start_s;
+    path->end_s = end_s;
+    path->start_ns = to_ns(start_s);
+    path->end_ns = to_ns(end_s);
+    path->ids = (Ids *)ids;
+    path->now = now == path->state->system_time ? NULL : now;
     return 0;
 }
 
-/* The test and the stores of _supersede(), between which nothing comes in: 1, or 0 if old is not current; -1 for an error.
-   What was current is left in *before, to be released when everything is in its place. */
+/* The test and the stores of _supersede(), between which no other code runs: 1, or 0 if old is not current; -1 for an
+   error. What was current is left in *before, to be released when all is stored. */
 static int
-compare_and_set(FastPath *window, PyObject *old, PyObject *new, long long *mark, long long mark_ms, PyObject **before)
+compare_and_set(FastPath *path, PyObject *old, PyObject *new, long long *mark, long long mark_ms, PyObject **before)
 {
-    Ids *emptied = window->ids;
-    if (window->published != old)
+    Ids *emptied = path->ids;
+    if (path->published != old)
         return 0;
     if (mark != NULL && *mark < mark_ms)
         *mark = mark_ms;
-    if (set_block(window, PyTuple_GetItem(new, 0)) < 0)
+    if (set_block(path, PyTuple_GetItem(new, 0)) < 0)
         return -1;
-    *before = window->published;
-    window->published = Py_NewRef(new);
-    if (emptied != NULL && emptied != window->ids)
+    *before = path->published;
+    path->published = Py_NewRef(new);
+    if (emptied != NULL && emptied != path->ids)
         STORE(emptied->next, emptied->stop);
     return 1;
 }
 
 static PyObject *
-window_supersede(PyObject *self, PyObject *args)
+path_supersede(PyObject *self, PyObject *args)
 {
     PyObject *old, *new, *marks = Py_None, *before = NULL;
     Py_ssize_t place = 0;
@@ -308,7 +324,7 @@ window_supersede(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "OO|OnL:_supersede", &old, &new, &marks, &place, &mark_ms))
         return NULL;
     if (!PyTuple_Check(new) || PyTuple_Size(new) < 1) {
-        PyErr_SetString(PyExc_TypeError, "what is published is (block, ...)");
+        PyErr_SetString(PyExc_TypeError, "a Published is (block, ...)");
         return NULL;
     }
     if (marks != Py_None) {
@@ -335,78 +351,80 @@ window_supersede(PyObject *self, PyObject *args)
     return replaced < 0 ? NULL : PyBool_FromLong(replaced);
 }
 
-/* 1 if the clock is within the window, and this is no child that nobody told; 0 if not; -1 for an error. */
+/* 1 if the clock is within the window, and is_alive(); 0 if not; -1 for an error. */
 static inline int
-is_current(FastPath *window)
+is_current(FastPath *path)
 {
-    if (window->now == NULL) {
+    if (path->now == NULL) {
         struct timespec time;
         long long now_ns;
         clock_gettime(CLOCK_REALTIME, &time);
         now_ns = time.tv_sec * 1000000000LL + time.tv_nsec;
-        return window->start_ns <= now_ns && now_ns < window->end_ns ? is_alive(window) : 0;
+        return path->start_ns <= now_ns && now_ns < path->end_ns ? is_alive(path) : 0;
     }
     else {
-        PyObject *now = PyObject_CallNoArgs(window->now);
+        /* the call may drop the block that has it */
+        PyObject *now = Py_NewRef(path->now), *result = PyObject_CallNoArgs(now);
         double now_s;
-        if (now == NULL)
-            return -1;
-        now_s = PyFloat_AsDouble(now);
         Py_DECREF(now);
+        if (result == NULL)
+            return -1;
+        now_s = PyFloat_AsDouble(result);
+        Py_DECREF(result);
         if (now_s == -1.0 && PyErr_Occurred())
             return -1;
         /* read after the call, in which anything may have happened */
-        return window->start_s <= now_s && now_s < window->end_s ? is_alive(window) : 0;
+        return path->start_s <= now_s && now_s < path->end_s ? is_alive(path) : 0;
     }
 }
 
 /* Take one id of the current block: whether there was one, or -1 for an error. */
 static inline int
-take_current_one(FastPath *window, long long *id)
+take_current_one(FastPath *path, long long *id)
 {
     int taken;
-    Py_BEGIN_CRITICAL_SECTION(window);
-    taken = is_current(window);
+    Py_BEGIN_CRITICAL_SECTION(path);
+    taken = is_current(path);
     if (taken > 0)
-        taken = take_one(window->ids, id);
+        taken = take_one(path->ids, id);
     Py_END_CRITICAL_SECTION();
     return taken;
 }
 
 /* Take up to count ids of the current block, one step apart; how many, or -1 for an error. */
 static Py_ssize_t
-take_current(FastPath *window, Py_ssize_t count, long long *first, long long *step)
+take_current(FastPath *path, Py_ssize_t count, long long *first, long long *step)
 {
     Py_ssize_t taken;
-    Py_BEGIN_CRITICAL_SECTION(window);
-    taken = is_current(window);
+    Py_BEGIN_CRITICAL_SECTION(path);
+    taken = is_current(path);
     if (taken > 0) {
-        *step = window->ids->step;
-        taken = take(window->ids, count, first);
+        *step = path->ids->step;
+        taken = take(path->ids, count, first);
     }
     Py_END_CRITICAL_SECTION();
     return taken;
 }
 
 static PyObject *
-window_next_id(PyObject *self, PyObject *unused)
+path_next_id(PyObject *self, PyObject *unused)
 {
     long long id;
     int taken = take_current_one((FastPath *)self, &id);
     (void)unused;
     if (taken > 0)
         return PyLong_FromLongLong(id);
-    return taken < 0 ? NULL : PyObject_CallMethodObjArgs(self, next_slow_name, NULL);
+    return taken < 0 ? NULL : PyObject_CallMethodObjArgs(self, ((FastPath *)self)->state->next_slow_name, NULL);
 }
 
 static PyObject *
-window_iternext(PyObject *self)
+path_iternext(PyObject *self)
 {
-    return window_next_id(self, NULL);
+    return path_next_id(self, NULL);
 }
 
 static PyObject *
-window_id_now(PyObject *self, PyObject *unused)
+path_id_now(PyObject *self, PyObject *unused)
 {
     long long id;
     int taken = take_current_one((FastPath *)self, &id);
@@ -415,7 +433,7 @@ window_id_now(PyObject *self, PyObject *unused)
 }
 
 static PyObject *
-window_take_now(PyObject *self, PyObject *argument)
+path_take_now(PyObject *self, PyObject *argument)
 {
     long long first = 0, step = 0;
     Py_ssize_t i, taken, count = PyLong_AsSsize_t(argument);
@@ -439,7 +457,7 @@ window_take_now(PyObject *self, PyObject *argument)
 }
 
 static PyObject *
-window_fill_now(PyObject *self, PyObject *argument)
+path_fill_now(PyObject *self, PyObject *argument)
 {
     long long first = 0, step = 0;
     Py_ssize_t i, taken;
@@ -457,66 +475,73 @@ window_fill_now(PyObject *self, PyObject *argument)
     return taken < 0 ? NULL : PyLong_FromSsize_t(taken);
 }
 
-static PyObject *
-window_use_clock(PyObject *self, PyObject *now)
+/* The state of the module that defines FastPath, of which type is a subclass; it is NULL with an error set if not. */
+static State *
+state_of(PyTypeObject *type)
 {
-    FastPath *window = (FastPath *)self;
-    PyObject *before = window->now;
-    window->now = now == Py_None ? NULL : Py_NewRef(now);
-    Py_XDECREF(before);
-    Py_RETURN_NONE;
+    for (; type != NULL; type = (PyTypeObject *)PyType_GetSlot(type, Py_tp_base)) {
+        PyObject *module = PyType_GetModule(type);
+        if (module == NULL)
+            /* a class of Python's has none */
+            PyErr_Clear();
+        else if (PyModule_GetDef(module) == &module_def)
+            return PyModule_GetState(module);
+    }
+    PyErr_SetString(PyExc_TypeError, "not a subclass of FastPath");
+    return NULL;
 }
 
 static PyObject *
-window_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+path_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
-    FastPath *window = (FastPath *)alloc(type, 0);
+    State *state = state_of(type);
+    FastPath *path = state != NULL ? (FastPath *)alloc(type, 0) : NULL;
     (void)args;
     (void)kwargs;
-    if (window == NULL)
+    if (path == NULL)
         return NULL;
-    /* a window that was never open */
-    window->start_ns = 1;
-    window->start_s = 1.0;
-    window->alive = &NO;
-    return (PyObject *)window;
+    path->state = state;
+    /* a window that never opens */
+    path->start_ns = 1;
+    path->start_s = 1.0;
+    path->alive = &NO;
+    return (PyObject *)path;
 }
 
 static int
-window_traverse(PyObject *self, visitproc visit, void *arg)
+path_traverse(PyObject *self, visitproc visit, void *arg)
 {
-    FastPath *window = (FastPath *)self;
+    FastPath *path = (FastPath *)self;
     Py_VISIT(Py_TYPE(self));
-    Py_VISIT(window->published);
-    Py_VISIT(window->alive_owner);
-    Py_VISIT(window->now);
+    Py_VISIT(path->published);
+    Py_VISIT(path->alive_owner);
     return 0;
 }
 
 static int
-window_clear(PyObject *self)
+path_clear(PyObject *self)
 {
-    FastPath *window = (FastPath *)self;
-    /* closed before what it shows is dropped: whatever runs then finds no ids */
-    window->start_ns = 1;
-    window->end_ns = 0;
-    window->start_s = 1.0;
-    window->end_s = 0.0;
-    forget_alive(window);
-    window->ids = NULL;
-    Py_CLEAR(window->published);
-    Py_CLEAR(window->now);
+    FastPath *path = (FastPath *)self;
+    /* never current from here on: whatever runs while the rest is released finds no ids */
+    path->start_ns = 1;
+    path->end_ns = 0;
+    path->start_s = 1.0;
+    path->end_s = 0.0;
+    forget_alive(path);
+    path->ids = NULL;
+    path->now = NULL;
+    Py_CLEAR(path->published);
     return 0;
 }
 
 static void
-window_dealloc(PyObject *self)
+path_dealloc(PyObject *self)
 {
     PyTypeObject *type = Py_TYPE(self);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     PyObject_GC_UnTrack(self);
-    window_clear(self);
+    path_clear(self);
     release(self);
     Py_DECREF(type);
 }
@@ -536,32 +561,31 @@ PyDoc_STRVAR(next_id_doc,
     "    at the first call, for the claim; at the layout's ceiling, to the next tick; on a clock that\n"
     "    went back, up to clock_tolerance_ms.");
 
-static PyMethodDef window_methods[] = {
-    {"next_id", window_next_id, METH_NOARGS, next_id_doc},
-    {"_id_now", window_id_now, METH_NOARGS, "An id of the current block, or 0."},
-    {"_take_now", window_take_now, METH_O, "A list of up to count ids of the current block."},
-    {"_fill_now", window_fill_now, METH_O, "Write ids of the current block into a buffer; how many."},
-    {"_supersede", window_supersede, METH_VARARGS,
-     "Make new current in the place of old, and take away the ids that old has left; False if old is not current."},
-    {"_use_clock", window_use_clock, METH_O, "What to ask for the time, in s; None for the system's clock."},
+static PyMethodDef path_methods[] = {
+    {"next_id", path_next_id, METH_NOARGS, next_id_doc},
+    {"_id_now", path_id_now, METH_NOARGS, "Take an id of the current block; 0 if it has none."},
+    {"_take_now", path_take_now, METH_O, "Take up to count ids of the current block."},
+    {"_fill_now", path_fill_now, METH_O, "Write ids of the current block into a buffer, of int64; return how many."},
+    {"_supersede", path_supersede, METH_VARARGS,
+     "Replace old by new as the current Published, and exhaust the ids of old; False if old is not current."},
     {NULL, NULL, 0, NULL},
 };
 
-static PyGetSetDef window_getset[] = {
-    {"_published", window_get_published, NULL, "What is current.", NULL},
+static PyGetSetDef path_getset[] = {
+    {"_published", path_get_published, NULL, "The current Published.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
-static PyType_Slot window_slots[] = {
-    {Py_tp_doc, "The ids that are current, and when they are."},
-    {Py_tp_new, window_new},
-    {Py_tp_dealloc, window_dealloc},
-    {Py_tp_traverse, window_traverse},
-    {Py_tp_clear, window_clear},
+static PyType_Slot path_slots[] = {
+    {Py_tp_doc, "Take ids of the current block."},
+    {Py_tp_new, path_new},
+    {Py_tp_dealloc, path_dealloc},
+    {Py_tp_traverse, path_traverse},
+    {Py_tp_clear, path_clear},
     {Py_tp_iter, PyObject_SelfIter},
-    {Py_tp_iternext, window_iternext},
-    {Py_tp_methods, window_methods},
-    {Py_tp_getset, window_getset},
+    {Py_tp_iternext, path_iternext},
+    {Py_tp_methods, path_methods},
+    {Py_tp_getset, path_getset},
     {0, NULL},
 };
 
@@ -570,38 +594,87 @@ static PyType_Spec fast_path_spec = {
     sizeof(FastPath),
     0,
     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
-    window_slots,
+    path_slots,
+};
+
+/* --- the module ---------------------------------------------------------------------------------------- */
+
+static int
+module_exec(PyObject *module)
+{
+    State *state = PyModule_GetState(module);
+    PyObject *time = PyImport_ImportModule("time");
+    if (time == NULL)
+        return -1;
+    state->system_time = PyObject_GetAttrString(time, "time");
+    Py_DECREF(time);
+    state->next_slow_name = PyUnicode_InternFromString("_next_slow");
+    state->ids_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &ids_spec, NULL);
+    state->fast_path_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &fast_path_spec, NULL);
+    if (state->system_time == NULL || state->next_slow_name == NULL || state->ids_type == NULL ||
+        state->fast_path_type == NULL)
+        return -1;
+    if (PyModule_AddObjectRef(module, "Ids", (PyObject *)state->ids_type) < 0)
+        return -1;
+    return PyModule_AddObjectRef(module, "FastPath", (PyObject *)state->fast_path_type);
+}
+
+static int
+module_traverse(PyObject *module, visitproc visit, void *arg)
+{
+    State *state = PyModule_GetState(module);
+    Py_VISIT(state->ids_type);
+    Py_VISIT(state->fast_path_type);
+    Py_VISIT(state->system_time);
+    return 0;
+}
+
+static int
+module_clear(PyObject *module)
+{
+    State *state = PyModule_GetState(module);
+    Py_CLEAR(state->ids_type);
+    Py_CLEAR(state->fast_path_type);
+    Py_CLEAR(state->system_time);
+    Py_CLEAR(state->next_slow_name);
+    return 0;
+}
+
+static void
+module_free(void *module)
+{
+    module_clear(module);
+}
+
+/* Built for the ABI of 3.11, whose headers do not name these; unknown to older Pythons than stated. */
+#define SLOT_MULTIPLE_INTERPRETERS 3
+#define PER_INTERPRETER_GIL ((void *)2)
+
+static PyModuleDef_Slot module_slots[] = {
+    /* from 3.12 on, see PyInit__fastpath() */
+    {SLOT_MULTIPLE_INTERPRETERS, PER_INTERPRETER_GIL},
+#ifdef Py_GIL_DISABLED
+    {Py_mod_gil, Py_MOD_GIL_NOT_USED},
+#endif
+    {Py_mod_exec, module_exec},
+    {0, NULL},
 };
 
 static struct PyModuleDef module_def = {
     PyModuleDef_HEAD_INIT,
-    "snowredis.runtime._fastpath",
-    "The fast path of next_id(), in C. See fast_path.py.",
-    -1,
-    NULL,
-    NULL,
-    NULL,
-    NULL,
-    NULL,
+    .m_name = "snowredis.runtime._fastpath",
+    .m_doc = "The fast path of next_id(), in C. See fast_path.py.",
+    .m_size = sizeof(State),
+    .m_slots = module_slots,
+    .m_traverse = module_traverse,
+    .m_clear = module_clear,
+    .m_free = module_free,
 };
 
 PyMODINIT_FUNC
 PyInit__fastpath(void)
 {
-    PyObject *module = PyModule_Create(&module_def);
-    if (module == NULL)
-        return NULL;
-#ifdef Py_GIL_DISABLED
-    PyUnstable_Module_SetGIL(module, Py_MOD_GIL_NOT_USED);
-#endif
-    next_slow_name = PyUnicode_InternFromString("_next_slow");
-    IdsType = (PyTypeObject *)PyType_FromSpec(&ids_spec);
-    FastPathType = (PyTypeObject *)PyType_FromSpec(&fast_path_spec);
-    if (next_slow_name == NULL || IdsType == NULL || FastPathType == NULL ||
-        PyModule_AddObjectRef(module, "Ids", (PyObject *)IdsType) < 0 ||
-        PyModule_AddObjectRef(module, "FastPath", (PyObject *)FastPathType) < 0) {
-        Py_DECREF(module);
-        return NULL;
-    }
-    return module;
+    if (Py_Version < 0x030C0000)
+        module_def.m_slots = module_slots + 1;
+    return PyModuleDef_Init(&module_def);
 }

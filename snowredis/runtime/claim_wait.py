@@ -1,9 +1,9 @@
-"""How long one call waits: for a worker id of a full pool, for a pool that settles, for lanes that open."""
+"""How long one call waits for a worker id of a full pool, for a pool that settles, and for lanes that open."""
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from snowredis.errors import (
     ClockMovedBack,
@@ -13,90 +13,125 @@ from snowredis.errors import (
     PoolExhausted,
     StoreUnavailable,
 )
-from snowredis.runtime.lease_manager import RETRY_S
-
-if TYPE_CHECKING:
-    from snowredis.runtime.generator import Generator
+from snowredis.runtime.clock import Clock, nap
+from snowredis.runtime.lease import Claimed
+from snowredis.runtime.lease_manager import RETRY_S, LeaseManager
 
 log = logging.getLogger("snowredis")
 
 
+class ClockSkewMemory:
+    """The last ClockSkewed of a generator: raised again for a while, so that Redis is not asked for every id."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._offset_and_limit_ms: tuple[int, int] | None = None
+        self._until_s = -1e9
+
+    def error(self, offset_ms: int, limit_ms: int) -> ClockSkewed:
+        """Return the error, remembered from now on."""
+        self._offset_and_limit_ms = (offset_ms, limit_ms)
+        self._until_s = self._clock.monotonic() + RETRY_S
+        return ClockSkewed(offset_ms, limit_ms)
+
+    def check(self) -> None:
+        """Raise the error again if it was raised less than RETRY_S ago."""
+        known = self._offset_and_limit_ms
+        if known is not None and self._clock.monotonic() < self._until_s:
+            raise ClockSkewed(*known)
+
+    def forget(self) -> None:
+        self._offset_and_limit_ms = None
+
+
 class ClaimWait:
-    """How long one call may wait for a worker id, and for its lanes to open."""
+    """The waits of one call that needs a lease.
 
-    def __init__(self, generator: Generator) -> None:
-        self._generator = generator
-        self._began_s: float | None = None
+    Args:
+        timeout_s: for how long a full pool is asked again.
+        claim: LeaseManager.claim(), given how long the worker id may take to open, in ms; replaces nothing.
+        renew: renews the lease from within this call; without a heartbeat thread nobody else does.
+        give_back: releases a lease that opens too late.
+    """
+
+    def __init__(
+        self,
+        leases: LeaseManager,
+        clock: Clock,
+        skew: ClockSkewMemory,
+        timeout_s: float,
+        *,
+        claim: Callable[[int], Claimed],
+        renew: Callable[[], None],
+        give_back: Callable[[], None],
+    ) -> None:
+        self._leases, self._clock, self._skew, self._timeout_s = leases, clock, skew, timeout_s
+        self._claim, self._renew, self._give_back = claim, renew, give_back
+        self._began_s = clock.monotonic()
         self._ask_again_after_s = 0.0
-        self._told = False
+        self._logged = False
 
-    def _waited_s(self) -> float:
-        now_s = self._generator._clock.monotonic()
-        if self._began_s is None:
-            self._began_s = now_s
-        return now_s - self._began_s
+    def claim(self) -> bool:
+        """Claim a worker id, or wait a little.
 
-    def claim(self) -> None:
-        """Claim, or wait a little and let the caller ask again."""
-        ids = self._generator
-        waited_s = self._waited_s()
-        if ids._skewed is not None and ids._clock.monotonic() < ids._claim_again_s:
-            # refused a moment ago, and Redis is not to be asked for every id
-            raise ClockSkewed(*ids._skewed)
+        Returns:
+            whether one is leased; if not, call again.
+
+        Raises:
+            PoolExhausted, StoreUnavailable, LeaseLost, LeaseExpired, ClockSkewed: none can be claimed in time.
+        """
+        leases, waited_s = self._leases, self._clock.monotonic() - self._began_s
+        self._skew.check()
         if waited_s < self._ask_again_after_s:
-            ids._sleep(self._ask_again_after_s - waited_s)
-            return
+            nap(self._clock, self._ask_again_after_s - waited_s)
+            return False
         try:
-            settling_ms = ids._claim(wait_ms=ids._longest_wait_ms).settling_ms
+            settling_ms = self._claim(leases.longest_wait_ms).settling_ms
         except (PoolExhausted, StoreUnavailable) as error:
-            if isinstance(error, PoolExhausted) and waited_s < ids._claim_timeout_s:
+            if isinstance(error, PoolExhausted) and waited_s < self._timeout_s:
                 self._ask_again_after_s = waited_s + max(0.01, min(RETRY_S, error.next_expiry_ms / 1000))
-                return
-            if ids._lease_manager.lost_worker is not None:
-                raise LeaseLost(ids.pool, ids._lease_manager.lost_worker, str(error)) from error
+                return False
+            if leases.lost_worker is not None:
+                raise LeaseLost(leases.config.name, leases.lost_worker, str(error)) from error
             raise
         except ClockMovedBack as error:
-            raise self._skewed(error.behind_ms, ids._longest_wait_ms) from error
+            raise self._skew.error(-error.behind_ms, leases.longest_wait_ms) from error
         if not settling_ms:
-            ids._start_heartbeat()
-            return
-        self._tell(ids._lease_manager.floor_ms - ids._clock.time_ns() // 1_000_000)
-        if waited_s > 2 * ids._config.floor_ms / 1000 + 1:
-            raise LeaseExpired(ids.pool, -1, "Redis keeps losing its state")
-        # the floor may be raised once more meanwhile, so look now and then; more often than what is guarded
-        # against rollbacks takes for a silence
-        self._ask_again_after_s = waited_s + min(settling_ms, 1000, ids._config.heartbeat_ms) / 1000
+            return True
+        self._log_wait(leases.floor_ms - self._clock.time_ns() // 1_000_000)
+        if waited_s > 2 * leases.config.floor_ms / 1000 + 1:
+            raise LeaseExpired(leases.config.name, -1, "Redis keeps losing its state")
+        # the floor may be raised once more meanwhile, so look now and then; more often than the silence that
+        # guard_rollbacks takes for a rollback
+        self._ask_again_after_s = waited_s + min(settling_ms, 1000, leases.config.heartbeat_ms) / 1000
+        return False
 
     def wait_for_opening(self, ms: float) -> None:
-        ids = self._generator
+        """Wait, a little at a time, for the lanes of the lease to open in *ms*.
+
+        Raises:
+            ClockSkewed: that is later than any floor explains; the lease is given back.
+        """
+        config = self._leases.config
         # twice: the floor may be raised once more while this waits for it
-        limit_ms = 2 * ids._config.floor_ms + ids._config.layout.tick_ms
+        limit_ms = 2 * config.floor_ms + config.layout.tick_ms
         if ms > limit_ms:
-            ids._give_back()
-            raise self._skewed(int(ms), limit_ms)
-        self._waited_s()
-        self._tell(ms)
-        held = ids._lease_manager.held
+            self._give_back()
+            raise self._skew.error(-int(ms), limit_ms)
+        self._log_wait(ms)
         # without a heartbeat thread the reservation has to keep up with the wait
-        if held is not None and not ids._clock.background and not ids._lease_manager.just_renewed():
-            ids._renew_in_need()
-        ids._sleep(ms / 1000)
+        if self._leases.held is not None and not self._clock.background and not self._leases.just_renewed():
+            self._renew()
+        nap(self._clock, ms / 1000)
 
-    def _skewed(self, behind_ms: int, limit_ms: int) -> ClockSkewed:
-        """The error, noted for the calls that come next."""
-        ids = self._generator
-        ids._skewed = (-behind_ms, limit_ms)
-        ids._claim_again_s = ids._clock.monotonic() + RETRY_S
-        return ClockSkewed(*ids._skewed)
-
-    def _tell(self, ms: float) -> None:
-        ids = self._generator
-        if not self._told and ms > 1000:
-            self._told = True
+    def _log_wait(self, ms: float) -> None:
+        if not self._logged and ms > 1000:
+            self._logged = True
+            pool = self._leases.config.name
             log.warning(
                 "pool %s: Redis had no such pool, or may have forgotten some of it; new workers wait %.1f s so that no "
                 "id is repeated. If the pool is really new, run once: snowredis pool create %s",
-                ids.pool,
+                pool,
                 ms / 1000,
-                ids.pool,
+                pool,
             )

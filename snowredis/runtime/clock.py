@@ -5,6 +5,9 @@ from __future__ import annotations
 import time as _time
 from typing import Protocol
 
+# the longest single wait: close(), a signal or a fork is noticed between two
+MAX_SLEEP_S = 0.1
+
 
 class Clock(Protocol):
     """What the generator needs of a clock.
@@ -59,3 +62,9 @@ class StepClock(SystemClock):
 
 
 SYSTEM = SystemClock()
+
+
+def nap(clock: Clock, seconds: float) -> None:
+    """Sleep for *seconds*, but no longer than MAX_SLEEP_S; not at all for 0 or less."""
+    if seconds > 0:
+        clock.sleep(min(seconds, MAX_SLEEP_S))

@@ -1,10 +1,15 @@
-"""What happened to one generator, for metrics. Counted where something is waited for or said, never for each id."""
+"""Counters of one generator, for metrics. Counted where it waits or logs, never for each id."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import logging
+from dataclasses import dataclass, fields
 
-# what is done when the clock went back, from the mildest on, and how the log says it
+from snowredis.core.lanes import Lanes, Wait
+
+log = logging.getLogger("snowredis")
+
+# what is done when the clock went back, from the mildest on, and its text in the log
 CLOCK_BACK_STEPS = {
     "wait": "waiting",
     "namespace": "using another namespace",
@@ -15,7 +20,7 @@ CLOCK_BACK_STEPS = {
 
 @dataclass(slots=True)
 class Counts:
-    """Since the generator was made, or since the fork. Threads may now and then miss one of another's.
+    """Counted since the generator was made, or since the fork; approximate where several threads count at once.
 
     Attributes:
         ceiling_waits: how often a tick's ids were used up and the next tick was waited for.
@@ -40,6 +45,11 @@ class Counts:
     leases_lost: int = 0
     round_trip_s: float = 0.0
 
+    def reset(self) -> None:
+        """Start from 0, in a forked child."""
+        for field in fields(self):
+            setattr(self, field.name, field.default)
+
     def clock_back(self, step: str) -> None:
         """Count one of CLOCK_BACK_STEPS."""
         name = f"clock_back_{step}s"
@@ -53,3 +63,30 @@ class Counts:
     def clock_backs_by_step(self) -> dict[str, int]:
         """By CLOCK_BACK_STEPS."""
         return {step: getattr(self, f"clock_back_{step}s") for step in CLOCK_BACK_STEPS}
+
+
+class ClockBackLog:
+    """Count and log what was done when the clock went back: a wait or refusal once for each place it came from."""
+
+    def __init__(self, pool: str, counts: Counts) -> None:
+        self._pool, self._counts = pool, counts
+        self._noted: Lanes | None = None
+
+    def note(self, behind_ms: float, step: str, lanes: Lanes) -> None:
+        """Count one of CLOCK_BACK_STEPS and log it; *lanes* show how far ids had come."""
+        if step in ("wait", "refusal"):
+            if self._noted is lanes:
+                return
+            self._noted = lanes
+        self._counts.clock_back(step)
+        log.warning(
+            "pool %s: the clock went back by %d ms: %s", self._pool, behind_ms, CLOCK_BACK_STEPS[step]
+        )
+
+    def note_wait(self, wait: Wait, lanes: Lanes) -> None:
+        """Count a wait that is about to begin, for whatever reason."""
+        if wait.clock_back:
+            self.note(wait.ms, "wait", lanes)
+        elif wait.ms:
+            self._counts.ceiling_waits += 1
+            self._counts.ceiling_wait_s += wait.ms / 1000

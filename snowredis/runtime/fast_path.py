@@ -1,43 +1,43 @@
-"""The fast path: the ids that are current, and when they are. Here in Python, and in _fastpath.c the same in C.
+"""The fast path: take the next id of the current block. Written twice: here in Python, and in _fastpath.c in C.
 
-A *block* is one tick's ids, as an iterator, with the wall clock window in which they are current. Taking
-one is a look at the clock and one step of the iterator. Neither takes a lock (in Python, free-threaded
-builds do), and neither decides anything: id_allocator.py publishes blocks and seals them, by _supersede(), which
-is one step whatever comes in: a signal handler, another thread, a fork, a tracer.
+A *block* holds one tick's ids, as an iterator, and the window of wall clock time in which they are current. To take
+an id is to read the clock and to advance the iterator by one step. Neither takes a lock (except in Python on
+free-threaded builds) and neither decides anything. id_allocator.py publishes and seals blocks through _supersede(),
+which is one indivisible step for signal handlers, other threads, forks and tracers.
 
-The one place that chooses: C where it was built, unless SNOWREDIS_PURE is set when this is imported.
+This module chooses the implementation: C if it was built, unless SNOWREDIS_PURE is set when this is imported.
 """
 
 from __future__ import annotations
 
 import collections
 import contextlib
+import importlib
 import itertools
 import os
 import sys
 import sysconfig
 import threading
 import time
+import warnings
 from array import array
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from snowredis.runtime.clock import SYSTEM, Clock
-
-# on free-threaded builds range iterators are not atomic, so the fast path takes the lock there
+# range iterators are not atomic on free-threaded builds, so the Python fast path takes the lock there
 FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
-# start and end of the window (s since 1970), the ids that are left, and the fork guard's ``alive``
-Block = tuple[float, float, Iterator[int], Any]
+# start and end of the window (s since 1970), the ids that are left, the fork guard's ``alive``, and the clock (s)
+Block = tuple[float, float, Iterator[int], Any, Callable[[], float]]
 
 
 class Published(NamedTuple):
-    """A block, and what whoever publishes the next one has to know.
+    """A block, and what the next publisher has to know.
 
     Attributes:
         block: read by the fast path.
-        state: of id_allocator.py.
-        successor: the Published that came after this one, under the key "next"; filled in Python only.
+        state: used by id_allocator.py only.
+        successor: the Published that replaced this one, under the key "next"; filled in Python only.
     """
 
     block: Block
@@ -45,10 +45,22 @@ class Published(NamedTuple):
     successor: dict[str, Published]
 
 
-def make_next_id(now: Callable[[], float], *, locked: bool) -> Callable[[Any], int]:
-    """The public method, with its clock bound: an attribute look-up less a call."""
+class PureFastPath:
+    """Take ids of the current block. The base class of Generator, which provides _lock and _next_slow().
 
-    def next_id(self: FastPath) -> int:
+    The names below begin with an underscore since users see them on Generator; the modules of this package use them.
+    """
+
+    __slots__ = ("_block", "_last")
+
+    _block: Block
+    _last: Published
+    # reentrant; held for every step of the slow path, and by the fast path where FREE_THREADED
+    _lock: threading.RLock
+    # make an id when the current block has none: claims, waits and renews as needed
+    _next_slow: Callable[[], int]
+
+    def next_id(self) -> int:
         """Make one id. Thread-safe, and safe in signal handlers and finalizers.
 
         Returns:
@@ -65,45 +77,23 @@ def make_next_id(now: Callable[[], float], *, locked: bool) -> Callable[[Any], i
             at the first call, for the claim; at the layout's ceiling, to the next tick; on a clock that
             went back, up to clock_tolerance_ms.
         """
-        start, end, ids, alive = self._block
+        start, end, ids, alive, now = self._block
         if start <= now() < end and alive:
             for an_id in ids:
                 return an_id
         return self._next_slow()
 
-    def next_id_locked(self: FastPath) -> int:
+    def _next_id_locked(self) -> int:
         with self._lock:
-            start, end, ids, alive = self._block
+            start, end, ids, alive, now = self._block
             if start <= now() < end and alive:
                 for an_id in ids:
                     return an_id
         return self._next_slow()
 
-    if not locked:
-        return next_id
-    next_id_locked.__doc__ = next_id.__doc__
-    next_id_locked.__name__, next_id_locked.__qualname__ = next_id.__name__, next_id.__qualname__
-    return next_id_locked
-
-
-class PureFastPath:
-    """What a generator makes ids from."""
-
-    __slots__ = ("_block", "_last")
-
-    _block: Block
-    _last: Published
-    _clock: Clock
-    _lock: threading.RLock
-
-    def __new__(cls, *args: Any, clock: Clock = SYSTEM, **kwargs: Any) -> Self:
-        # a clock of its own means a next_id of its own: the fast path has its clock bound in
-        if clock is SYSTEM or "next_id" in cls.__dict__:
-            return super().__new__(cls)
-        namespace = {"__slots__": (), "next_id": make_next_id(clock.time, locked=FREE_THREADED)}
-        return super().__new__(type(cls.__name__, (cls,), namespace))
-
-    next_id = make_next_id(time.time, locked=FREE_THREADED)
+    if FREE_THREADED:
+        _next_id_locked.__doc__ = next_id.__doc__
+        next_id = _next_id_locked
 
     def __next__(self) -> int:
         return self.next_id()
@@ -111,15 +101,11 @@ class PureFastPath:
     def __iter__(self) -> Self:
         return self
 
-    def _next_slow(self) -> int:
-        """The next id when the current block has none: claims, waits and renews as need be."""
-        raise NotImplementedError
-
     @property
     def _published(self) -> Published:
-        """What is current."""
+        """The current Published."""
         published = self._last
-        # whoever published something may not have come to the stores below yet, or may come to them late
+        # a publisher may have been interrupted before it stored to _last, or may store to it late
         while (successor := published.successor.get("next")) is not None:
             published = successor
         return published
@@ -132,9 +118,9 @@ class PureFastPath:
         place: int = 0,
         mark_ms: int = 0,
     ) -> bool:
-        """Make *new* current in the place of *old*, and take away the ids that *old* has left, if they are others.
+        """Replace *old* by *new* as the current Published, and exhaust the ids of *old* unless *new* has the same.
 
-        ``marks[place]`` is raised to *mark_ms* before anybody can have the new ids.
+        ``marks[place]`` is raised to *mark_ms* before anybody can take the new ids.
 
         Returns:
             False if *old* is not current any more; nothing is published then.
@@ -144,41 +130,38 @@ class PureFastPath:
                 # one line without a call: neither a handler nor a tracer of lines comes in between
                 marks[place] = mark_ms if marks[place] < mark_ms else marks[place]  # noqa: FURB136 - max() is a call
             except ValueError:
-                # a forked child let go of its parent's marks
+                # a forked child released its parent's marks
                 return False
         # one step of the interpreter: a comparison and a store would let a tracer's callback in between
         if old is not None and old.successor.setdefault("next", new) is not new:
             return False
-        # where these come late, what they store was replaced and emptied: the slow path finds what is current
+        # if these run late, the block that they store was superseded and exhausted: the slow path finds the current one
         self._last = new
         self._block = new.block
         if old is not None and old.block[2] is not new.block[2]:
             exhaust(old.block[2])
         return True
 
-    def _use_clock(self, now: Callable[[], float] | None) -> None:
-        """What to ask for the time, in s; None for the system's clock. Here it is bound into next_id()."""
-
     def _id_now(self) -> int:
-        """An id of the current block, or 0."""
+        """Take an id of the current block; 0 if it has none."""
         if FREE_THREADED:
             return next(iter(self._take_now(1)), 0)
-        start, end, ids, alive = self._block
-        if start <= self._clock.time() < end and alive:
+        start, end, ids, alive, now = self._block
+        if start <= now() < end and alive:
             for an_id in ids:
                 return an_id
         return 0
 
     def _take_now(self, count: int) -> list[int]:
-        """A list of up to *count* ids of the current block."""
+        """Take up to *count* ids of the current block."""
         with self._lock if FREE_THREADED else contextlib.nullcontext():
-            start, end, ids, alive = self._block
-            if start <= self._clock.time() < end and alive:
+            start, end, ids, alive, now = self._block
+            if start <= now() < end and alive:
                 return list(itertools.islice(ids, count))
         return []
 
     def _fill_now(self, buffer: memoryview) -> int:
-        """Write ids of the current block into a buffer; how many."""
+        """Write ids of the current block into *buffer*, of int64; return how many."""
         taken = self._take_now(len(buffer))
         buffer[: len(taken)] = memoryview(array("q", taken))
         return len(taken)
@@ -189,17 +172,34 @@ def _pure_ids(low: int, stop: int, step: int) -> Iterator[int]:
 
 
 def _pure_exhaust(ids: Iterator[int]) -> None:
-    """Leave nothing, in one step of the interpreter."""
+    """Leave no id in *ids*, in one step of the interpreter."""
     jump = getattr(ids, "__setstate__", None)
     if jump is not None:
         # a range iterator stops at its end, however far it is told to go. Not by what is left: until Python 3.11 it
-        # counts from its beginning, and would go back where somebody took ids meanwhile
+        # counts from its beginning, and would go back if somebody took ids meanwhile
         jump(sys.maxsize)
     collections.deque(ids, maxlen=0)
 
 
-# low, stop, step -> the ids of a block; and what leaves none of them, not even for whoever has read the block
+def _load_c() -> Any:
+    """Return the C module; None if it was not built, or does not load."""
+    name = "snowredis.runtime._fastpath"
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        if not isinstance(error, ModuleNotFoundError) or error.name != name:
+            warnings.warn(
+                f"{name} was built but does not load, so ids are made in pure Python, which is slower: {error}. "
+                "Reinstall snowredis, or set SNOWREDIS_PURE=1 to use pure Python without this warning.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return None
+
+
+# low, stop, step -> the ids of a block
 make_ids: Callable[[int, int, int], Iterator[int]]
+# leave no id in those, not even for a thread that has read the block already
 exhaust: Callable[[Any], None]
 
 if TYPE_CHECKING:
@@ -207,19 +207,11 @@ if TYPE_CHECKING:
     IMPLEMENTATION = ""
     make_ids, exhaust = _pure_ids, _pure_exhaust
 else:
-    _fastpath = None
-    if not os.environ.get("SNOWREDIS_PURE"):
-        with contextlib.suppress(ImportError):
-            from snowredis.runtime import _fastpath
-    if _fastpath is None:
+    _c = None if os.environ.get("SNOWREDIS_PURE") else _load_c()
+    if _c is None:
         FastPath, IMPLEMENTATION, make_ids, exhaust = PureFastPath, "python", _pure_ids, _pure_exhaust
     else:
-        FastPath, IMPLEMENTATION, make_ids, exhaust = (
-            _fastpath.FastPath,
-            "c",
-            _fastpath.Ids,
-            _fastpath.Ids.exhaust,
-        )
+        FastPath, IMPLEMENTATION, make_ids, exhaust = _c.FastPath, "c", _c.Ids, _c.Ids.exhaust
 
-# never open, and nothing in it
-SEALED: Block = (1.0, 0.0, make_ids(0, 0, 1), False)
+# a block that is never current and has no ids
+SEALED: Block = (1.0, 0.0, make_ids(0, 0, 1), False, time.time)

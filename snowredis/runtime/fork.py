@@ -18,7 +18,7 @@ MADV_WIPEONFORK = 18
 
 
 class Forkable(Protocol):
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """Make a child's copy harmless: new locks, no lease, no ids left. Must not block or raise; may run twice."""
 
 
@@ -75,7 +75,7 @@ class ForkGuard:
             # a signal handler that made an id meanwhile has done all of this, and has a lease by now
             if self.generation != generation:
                 return
-            member.after_fork()
+            member._after_fork()
         self._pid = os.getpid()
         # last: until then, whoever wants an id in a handler finds that this is a child
         if self._page is not None and self.generation == generation:

@@ -1,4 +1,4 @@
-"""The thread that keeps a generator's lease alive. Holds no reference that keeps the generator alive."""
+"""The thread that keeps a generator's lease alive. Holds the generator weakly, so that it can be dropped."""
 
 from __future__ import annotations
 
@@ -14,22 +14,24 @@ from snowredis.runtime.thread import start_thread
 log = logging.getLogger("snowredis")
 
 
-class Beating(Protocol):
-    def beat(self) -> float:
-        """Renew or replace the lease as is due; return the seconds to the next beat. Must not raise."""
+class HasBeat(Protocol):
+    def _beat(self) -> float:
+        """Renew or replace the lease as needed; return the seconds until the next call. Must not raise."""
 
 
 class Heartbeat:
-    """Calls ``beat()`` until it is stopped; calls *gone* if the generator was dropped without close()."""
+    """Calls ``_beat()`` of *owner* until it is stopped; calls *abandon* if the owner was dropped without close()."""
 
-    def __init__(self, beating: Beating, first_s: float, name: str, gone: Callable[[], None]) -> None:
+    def __init__(
+        self, owner: weakref.ref[HasBeat], first_s: float, name: str, abandon: Callable[[], None]
+    ) -> None:
         self._stopped = threading.Event()
-        self._gone = gone
-        self._ref = weakref.ref(beating)
+        self._abandon = abandon
+        self._owner = owner
         self._first_s, self._name = first_s, name
 
     def start(self) -> bool:
-        """Whether the thread could be started; without one, renewals happen inside next_id()."""
+        """Start the thread; return False if the system refuses: renewals then happen inside next_id() only."""
         try:
             start_thread(lambda: self._run(self._first_s), self._name)
         except RuntimeError as error:
@@ -44,16 +46,16 @@ class Heartbeat:
         EXIT.drop(self)
 
     def close(self) -> None:
-        """At exit: if the generator was dropped since the last beat, nobody else gives its lease back."""
-        if self._ref() is None:
-            self._gone()
+        """At exit: give the lease back if the owner was dropped since the last beat. Nobody else would."""
+        if self._owner() is None:
+            self._abandon()
 
     def _run(self, delay_s: float) -> None:
         while not self._stopped.wait(delay_s):
-            beating = self._ref()
-            if beating is None:
+            owner = self._owner()
+            if owner is None:
                 EXIT.drop(self)
-                self._gone()
+                self._abandon()
                 return
-            delay_s = beating.beat()
-            del beating
+            delay_s = owner._beat()
+            del owner

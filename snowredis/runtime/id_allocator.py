@@ -1,10 +1,10 @@
-"""Make the ids of a held lease: the step to the next tick.
+"""Make the ids of a held lease: advance to the next tick, publish its block, seal it.
 
-Knows no store and never waits: where something has to be done first, it says what. The fast path is
-in fast_path.py: it takes ids from a *block*, one tick's ids. This runs once a tick: it asks core.lanes what
-comes next, and publishes a new block only if the one it started from still stands, in one step with that test.
-So whatever it has computed is void if anything was published or sealed (close, fork, lost lease) meanwhile.
-Whoever publishes or seals also empties the iterator of the block before, which reaches a thread, or a frame
+Knows no store and never waits: where something has to be done first, advance() says what. It runs about once a
+tick, while the fast path (fast_path.py) takes ids from the block that is current: it asks core.lanes what comes
+next, and publishes a new block only if the one that it started from is still current, in one step with that test.
+So a block is discarded if anything was published or sealed (close, fork, lost lease) while it was computed.
+Whoever publishes or seals also exhausts the ids of the block before, which reaches a thread, or a frame
 below a signal handler, that has read that block already.
 """
 
@@ -12,17 +12,18 @@ from __future__ import annotations
 
 import operator
 import random
-import threading
-from typing import Any, NamedTuple
+import weakref
+from typing import NamedTuple
 
-from snowredis.core.lanes import ClockRules, Lanes, UseTick, Wait, decide
-from snowredis.core.layout import Layout
+from snowredis.core.lanes import ClockRules, Decision, Lanes, UseTick, Wait, decide
 from snowredis.errors import ConfigError, LayoutError
 from snowredis.lease.model import PoolConfig
-from snowredis.runtime.clock import SYSTEM, Clock
+from snowredis.runtime.clock import Clock
+from snowredis.runtime.counts import ClockBackLog
 from snowredis.runtime.fast_path import SEALED, Block, FastPath, Published, make_ids
 from snowredis.runtime.fork import ForkGuard
-from snowredis.runtime.lease_manager import HeldLease, LeaseManager
+from snowredis.runtime.lease import HeldLease
+from snowredis.runtime.lease_manager import LeaseManager
 
 SEQUENCE_STARTS = ("zero", "random", "continue")
 # a tick of 10 s must not keep next_id() from seeing a step of the clock: a block is looked at again this often
@@ -30,56 +31,58 @@ MAX_WINDOW_S = 0.25
 
 
 class State(NamedTuple):
-    """What the slow path knows of the current block; published together with it."""
+    """What the allocator knows of the current block; published together with it.
 
-    # of the lease that the block belongs to; serials only grow
+    Attributes:
+        serial: of the lease that the block belongs to; serials only grow.
+        lanes: what the lease's lanes have been used for, this block included.
+        from_tick, tick: the block serves clock readings from the one to the other, which is the tick in its ids.
+        first_sequence: of the block.
+        size: how many ids the block had when it was made.
+        made: how many ids this generator made of the blocks before, about.
+    """
+
     serial: int
     lanes: Lanes
-    # the block serves clock readings from here …
     from_tick: int
-    # … to here; this is the tick in its ids
     tick: int
     first_sequence: int
-    # ids of the block when it was made
     size: int
-    # ids that this generator made of the blocks before
     made: int
 
 
 NO_STATE = State(0, Lanes((), ()), 0, -1, 0, 0, 0)
 
 
-class IdAllocator(FastPath):
-    """What a generator needs to make ids of the lease that its lease_manager holds."""
+class NoLease(NamedTuple):
+    """Claim a worker id first."""
 
-    __slots__ = (
-        "_clock",
-        "_config",
-        "_guard",
-        "_lease_manager",
-        "_lock",
-        "_random",
-        "_rules",
-        "_sequence_bound",
-        "_sequence_start",
-    )
+
+# an id and None; or 0, and what has to be done before there is one (None: nothing, only a lease was wanted)
+Step = tuple[int, Decision | NoLease | None]
+
+
+class IdAllocator:
+    """Publish blocks of ids of the lease that *leases* holds, on the generator that is *path*."""
 
     def __init__(
         self,
-        config: PoolConfig,
-        lease_manager: LeaseManager,
+        path: FastPath,
+        leases: LeaseManager,
         clock: Clock,
         guard: ForkGuard,
         rules: ClockRules,
         sequence_start: str,
         sequence_start_bound: int | None,
-        seed: bytes,
+        rng: random.Random,
+        clock_backs: ClockBackLog,
     ) -> None:
         if sequence_start not in SEQUENCE_STARTS:
             raise ConfigError(
                 f"sequence_start={sequence_start!r} is unknown; choose one of {', '.join(SEQUENCE_STARTS)}"
             )
-        sequences = config.layout.sequences
+        self._config: PoolConfig = leases.config
+        sequences = self._config.layout.sequences
         # an eighth: enough to spread ids over shards, and 7/8 of the ceiling is left in the worst tick
         bound = max(1, sequences // 8) if sequence_start_bound is None else sequence_start_bound
         if not 1 <= bound <= sequences:
@@ -87,44 +90,41 @@ class IdAllocator(FastPath):
                 f"sequence_start_bound={bound} is out of range: 1 to {sequences} (the ids of one tick)"
             )
         self._sequence_start, self._sequence_bound = sequence_start, bound
-        self._config, self._lease_manager, self._clock, self._guard = config, lease_manager, clock, guard
-        self._rules = rules
-        self._random = random.Random(seed)
-        self._lock = threading.RLock()
-        self._use_clock(None if clock is SYSTEM else clock.time)
-        self._supersede(None, Published(SEALED, NO_STATE, {}))
+        # weak: in a cycle of references, a generator that nobody uses any more would go on renewing its lease
+        self._path: FastPath = weakref.proxy(path)
+        self._leases, self._clock, self._guard, self._rules = leases, clock, guard, rules
+        self._random, self._clock_backs = rng, clock_backs
+        # with the generator's own clock, as every block
+        self._sealed: Block = (*SEALED[:4], clock.time)
+        path._supersede(None, Published(self._sealed, NO_STATE, {}))
 
     @property
-    def layout(self) -> Layout:
-        return self._config.layout
-
-    @property
-    def _state(self) -> State:
-        state: State = self._published.state
+    def state(self) -> State:
+        state: State = self._path._published.state
         return state
 
     @property
     def ids_made(self) -> int:
         """How many ids this generator made so far, about: those of a sealed block may count."""
-        return _made(self._published)
+        return _made(self._path._published)
 
-    def _note_clock_back(self, behind_ms: float, step: str) -> None:
-        """Called when another namespace is in use because of it."""
-        raise NotImplementedError
+    def advance(self, *, only_claim: bool) -> Step:
+        """Take an id of the current block or of the next, or return what has to be done first.
 
-    def _advance(self, only_claim: bool) -> tuple[int, Any]:
-        """Take an id of the current block or of the next; or say what has to be done first.
+        Args:
+            only_claim: take no id; a lease whose lanes are open is enough.
 
-        Answers (id, None), or (0, a decision), "claim" among them.
+        Raises:
+            LayoutError: the clock is before the layout's epoch or after its end.
         """
-        with self._lock:
+        with self._path._lock:
             # before the lease is looked at: whoever takes that away seals next, and this is not current any more
-            published = self._published
+            published = self._path._published
             block, state = published.block, published.state
-            held = self._lease_manager.held
+            held = self._leases.held
             if held is None:
-                self._seal()
-                return 0, "claim"
+                self.seal()
+                return 0, NoLease()
             lanes = state.lanes if state.serial == held.serial else Lanes.fresh(held.lease.opens)
             layout = self._config.layout
             now_ns = self._clock.time_ns()
@@ -136,17 +136,17 @@ class IdAllocator(FastPath):
                     "Set the clock, or choose a layout with an earlier epoch."
                 )
             if state.serial == held.serial and state.from_tick <= now_ms // layout.tick_ms <= state.tick:
-                # another thread was here first, or a long tick goes on
+                # another thread published it meanwhile, or a long tick goes on
                 for an_id in block[2]:
-                    going_on = (block[0], self._window_end_s(state.tick, now_ns), block[2], block[3])
-                    self._supersede(published, Published(going_on, state, {}))
+                    extended = (block[0], self._window_end_s(state.tick, now_ns), *block[2:])
+                    self._path._supersede(published, Published(extended, state, {}))
                     return an_id, None
             decision = decide(lanes, now_ms, held.lease.until, layout.tick_ms, self._rules)
             if isinstance(decision, UseTick) and not only_claim:
                 an_id = self._publish(published, held, lanes, decision, now_ns)
                 if an_id:
                     return an_id, None
-                # a signal handler was quicker: look again
+                # a signal handler published meanwhile: look again
                 return 0, Wait(0, clock_back=False)
             if only_claim and isinstance(decision, UseTick | Wait):
                 return 0, None
@@ -155,9 +155,9 @@ class IdAllocator(FastPath):
     def _publish(
         self, published: Published, held: HeldLease, lanes: Lanes, use_tick: UseTick, now_ns: int
     ) -> int:
-        """Make the block of *use_tick* current and take its first id; 0 if *published* is not current any more.
+        """Publish the block of *use_tick* and take its first id; 0 if *published* is not current any more.
 
-        The crash record, if there is one, has the mark before anybody can have the ids.
+        The crash record, if there is one, has the mark before anybody can take the ids.
         """
         layout, (lane, tick) = self._config.layout, use_tick
         state: State = published.state
@@ -184,20 +184,21 @@ class IdAllocator(FastPath):
             self._window_end_s(tick, now_ns),
             ids,
             self._guard.alive,
+            self._clock.time,
         )
         used = lanes.using(lane, tick)
         new = Published(block, State(held.serial, used, from_tick, tick, first, size, made), {})
         mark = () if held.marks is None else (held.marks, lane, layout.ms_at(used.opens[lane]))
-        if not self._supersede(published, new, *mark):
+        if not self._path._supersede(published, new, *mark):
             return 0
         an_id = next(ids, 0)
         if state.serial == held.serial and state.lanes.current != lane:
             behind_ms = layout.ms_at(state.tick) - now_ns // 1_000_000
-            self._note_clock_back(behind_ms, "namespace")
+            self._clock_backs.note(behind_ms, "namespace", used)
         return an_id
 
     def _window_end_s(self, tick: int, now_ns: int) -> float:
-        """When the slow path has to look again: at the end of the tick, and now and then in a long one."""
+        """Return when the slow path has to look again: at the end of the tick, or MAX_WINDOW_S into a long one."""
         layout = self._config.layout
         end_s = layout.ms_at(tick + 1) / 1000
         return min(end_s, max(now_ns / 1e9, layout.ms_at(tick) / 1000) + MAX_WINDOW_S)
@@ -209,21 +210,27 @@ class IdAllocator(FastPath):
             return (state.first_sequence + made) % self._sequence_bound
         return 0
 
-    def _seal(self) -> None:
-        """No more ids from the current block, not even for a thread that has read it already."""
+    def seal(self) -> None:
+        """Leave no ids in the current block, not even for a thread that has read it already."""
         while True:
-            published = self._published
+            published = self._path._published
             # what the lanes were used for must stay known
             state = published.state._replace(from_tick=0, tick=-1, size=0, made=_made(published))
-            if self._supersede(published, Published(SEALED, state, {})):
+            if self._path._supersede(published, Published(self._sealed, state, {})):
                 return
 
-    def _marks(self, held: HeldLease) -> tuple[int, ...] | None:
-        """For each lane of *held*, which must not be in use any more, the ms from which it is unused.
+    def seal_through(self, serial: int) -> None:
+        """Seal unless the current block is of a lease later than *serial*."""
+        if self.state.serial <= serial:
+            # also without a block of it: a frame below this signal handler may be about to publish the first
+            self.seal()
+
+    def marks(self, held: HeldLease) -> tuple[int, ...] | None:
+        """Return for each lane of *held*, which must be sealed, the ms from which it is unused (0: never used).
 
         None if that is unknown. Under the lock.
         """
-        state, layout = self._state, self._config.layout
+        state, layout = self.state, self._config.layout
         if state.serial > held.serial:
             return None
         if state.serial < held.serial:
@@ -232,16 +239,14 @@ class IdAllocator(FastPath):
         pairs = zip(state.lanes.opens, state.lanes.used, strict=True)
         return tuple(layout.ms_at(opens) if used else 0 for opens, used in pairs)
 
-    def _forget(self, seed: bytes) -> None:
-        """In a forked child: nothing of the parent's block is left, and no lock is held."""
-        self._lock = threading.RLock()
+    def after_fork(self) -> None:
+        """In a forked child: discard the parent's block."""
         # published after whatever the parent was about to publish, so that a call that goes on here cannot
-        while not self._supersede(self._published, Published(SEALED, NO_STATE, {})):
+        while not self._path._supersede(self._path._published, Published(self._sealed, NO_STATE, {})):
             pass
-        self._random.seed(seed)
 
 
 def _made(published: Published) -> int:
-    """How many ids were made by the time, those of *published* included."""
+    """Return how many ids were made so far, those of *published* included."""
     state: State = published.state
     return state.made + max(0, state.size - operator.length_hint(published.block[2]))

@@ -14,8 +14,8 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
 from snowredis.errors import (
     ClockMovedBack,
@@ -25,14 +25,14 @@ from snowredis.errors import (
     SnowredisError,
     StoreUnavailable,
 )
-from snowredis.lease.model import ClaimRequest, ReleaseRequest, RenewRequest, Store, owner_text
+from snowredis.lease.model import ClaimRequest, PoolConfig, ReleaseRequest, RenewRequest, Store, owner_text
 from snowredis.lease.replies import ClaimReply, Granted, LeaseGone, PoolFull, Reply, Seen, Settling
 from snowredis.lease.stats import NO_STATS, WorkerStats
-from snowredis.reclaim.crash_record import UNKNOWN_WORKER, CrashRecord, address_of
 from snowredis.runtime.clock import Clock
 from snowredis.runtime.counts import Counts
 from snowredis.runtime.fork import ForkGuard
-from snowredis.runtime.process import THIS
+from snowredis.runtime.lease import Claimed, HeldLease, Lease
+from snowredis.runtime.process import THIS, CrashRecorder
 
 log = logging.getLogger("snowredis")
 log.addHandler(logging.NullHandler())
@@ -41,57 +41,6 @@ log.addHandler(logging.NullHandler())
 RETRY_S = 0.5
 # longer than any conversation: a claim asks twice, and connects within a second and reads within another
 LOCK_LIMIT_S = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """The right of this process to one worker id.
-
-    Attributes:
-        pool, worker: whose, and which.
-        token_hash: names the claim without giving it away; hex.
-        until: the first tick that is not reserved any more.
-        until_ms: the same in ms since 1970.
-        opens: for each lane (namespace) the first tick that was free when it was claimed.
-        incarnation: of the pool, when it was last renewed.
-        renewals: how many there have been.
-    """
-
-    pool: str
-    worker: int
-    token_hash: str
-    until: int
-    until_ms: int
-    opens: tuple[int, ...]
-    incarnation: str
-    renewals: int
-
-
-@dataclass(frozen=True, slots=True)
-class HeldLease:
-    """A lease with what must stay secret and what only the lease_manager needs.
-
-    Attributes:
-        serial: counts the claims of this process, and of those that it was forked from.
-        generation: of the process that claimed it, by the fork guard: who else may not give it back.
-        marks: where a lane's mark is noted down for the parent before its ids can be had; None if nowhere.
-    """
-
-    serial: int
-    token: str
-    renewal_id: str
-    pending_renewal_id: str
-    lanes_ms: tuple[int, ...]
-    lease: Lease
-    generation: int
-    marks: memoryview | None = None
-
-
-class Claimed(NamedTuple):
-    """What LeaseManager.claim() did."""
-
-    settling_ms: int = 0
-    replaced: HeldLease | None = None
 
 
 class LeaseManager:
@@ -123,10 +72,9 @@ class LeaseManager:
         # the serial and the token of a claim that was not answered yet
         self._asked = (0, "")
         self._owner, self._owner_pid = "", 0
-        self._common_right: dict[str, Any] = {}
         self.counts = Counts()
-        # where it is written down for the parent, if that wants to know
-        self.crash_record: CrashRecord | None = None
+        # where the lease is recorded in case of a crash; None if nowhere
+        self.crash_record: CrashRecorder | None = None
         self.seen = Seen()
         # of the newest answer: the floor, and the Redis clock against ours
         self.floor_ms = 0
@@ -141,6 +89,15 @@ class LeaseManager:
     @property
     def store(self) -> Store:
         return self._store
+
+    @property
+    def config(self) -> PoolConfig:
+        return self._config
+
+    @property
+    def longest_wait_ms(self) -> int:
+        """How much later than now a worker id that is claimed may begin: a floor, to the end of its tick."""
+        return self._config.floor_ms + self._config.layout.tick_ms
 
     @property
     def held(self) -> HeldLease | None:
@@ -174,7 +131,7 @@ class LeaseManager:
         self._lock = threading.RLock()
         self._held = None
         self._claim_token = self._owner = ""
-        self.counts = Counts()
+        self.counts.reset()
         self._store.after_fork()
 
     def forget_claims(self) -> None:
@@ -269,8 +226,10 @@ class LeaseManager:
                 wait_ms=wait_ms,
                 owner=self._who(),
             )
-            if replaced is None:
-                self._intend(token)
+            record = self._begin_crash_record() if replaced is None else None
+            if record is not None:
+                # whoever is killed before the reply comes may have a worker id all the same
+                record.write_claim(token, self._who())
             self._guard.check()
             if serial < self._oldest:
                 return Claimed()
@@ -331,36 +290,20 @@ class LeaseManager:
     def _write_crash_record(
         self, held: HeldLease, stats: WorkerStats, *, fresh: bool = False
     ) -> memoryview | None:
-        if fresh:
-            self._begin_crash_record()
-        record = self.crash_record
-        # of a lease that could not be written down at first, nobody noted what was used since
+        record = self._begin_crash_record() if fresh else self.crash_record
+        # if recording failed when the lease was fresh, nobody recorded what was used since
         if record is None or (held.marks is None and not fresh):
             return None
-        right = {
-            "worker": held.lease.worker,
-            "token": held.token,
-            "renewal_id": held.renewal_id,
-            "pending_renewal_id": held.pending_renewal_id,
-            "stats": stats.to_text(),
-        }
-        return record.write(self._common_right | right, fresh=fresh)
+        return record.write_lease(held, stats, fresh=fresh)
 
-    def _intend(self, token: str) -> None:
-        """Note that a claim is under way: whoever is killed before the answer may have a worker id all the same."""
-        self._begin_crash_record()
-        record = self.crash_record
-        if record is not None:
-            right = {"worker": UNKNOWN_WORKER, "token": token, "owner": self._who(), "stats": ""}
-            record.write(self._common_right | right, fresh=True)
+    def _begin_crash_record(self) -> CrashRecorder | None:
+        # only with a fresh lease: of another, nobody recorded what was used before
+        if self.crash_record is None:
+            self.crash_record = self._new_crash_record()
+        return self.crash_record
 
-    def _begin_crash_record(self) -> None:
-        # only with a fresh lease: of another, nobody noted down what was used before
-        if self.crash_record is None and THIS.crash_records is not None:
-            address = address_of(self._store)
-            if address is not None:
-                self._common_right = {"store": address, "lanes": self._config.layout.namespaces}
-                self.crash_record = THIS.crash_records.new_record()
+    def _new_crash_record(self) -> CrashRecorder | None:
+        return None if THIS.crash_records is None else THIS.crash_records.new_record(self._store)
 
     def _clear_crash_record(self) -> None:
         record = self.crash_record

@@ -1,25 +1,59 @@
-"""What an integration says of this process, for every generator in it."""
+"""What integrations set for this process, for every generator in it: a label, and where crash records are kept."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from snowredis.reclaim.crash_record import CrashRecords
+from snowredis.lease.model import Store
+from snowredis.lease.stats import WorkerStats
+from snowredis.runtime.lease import HeldLease
+
+
+class CrashRecorder(Protocol):
+    """Records what another process needs to give one generator's lease back, should this process be killed.
+
+    No method blocks or raises.
+    """
+
+    def write_claim(self, token: str, owner: str) -> None:
+        """Record that a claim is under way: its worker id may be leased though no reply came."""
+
+    def write_lease(self, held: HeldLease, stats: WorkerStats, *, fresh: bool) -> memoryview | None:
+        """Record that *held* is held; of a *fresh* lease no lane was used yet.
+
+        Returns:
+            where its marks belong (int64): ms of each lane's first unused tick, 0 for a lane never used. They may
+            be stored from anywhere, and only ever grow within a lease. None if nothing could be recorded.
+        """
+
+    def clear(self) -> None:
+        """Record that nothing is held any more."""
+
+    def forget(self) -> None:
+        """In a forked child: never store anything again, whatever call goes on there."""
+
+    def give_up(self) -> None:
+        """Release the recorder's memory for another generator, unless it still records a lease."""
+
+
+class CrashRecorders(Protocol):
+    """Where the crash records of a process are kept."""
+
+    def new_record(self, store: Store) -> CrashRecorder | None:
+        """Return a recorder for one generator; None if its lease could not be given back, or no room is left."""
 
 
 class ThisProcess:
-    """One for the process; a forked child starts with what its parent said.
+    """Settings of this process; a forked child starts with its parent's.
 
     Attributes:
         label: for generators that were given none: what people see beside the worker id.
-        crash_records: where generators write down what the parent needs to give their leases back; those of a forked
-            child do not.
+        crash_records: where the leases of this process are recorded; those of a forked child are not.
     """
 
     def __init__(self) -> None:
         self.label = ""
-        self.crash_records: CrashRecords | None = None
+        self.crash_records: CrashRecorders | None = None
 
 
 THIS = ThisProcess()

@@ -73,7 +73,7 @@ def hook(event, args):
 
 sys.addaudithook(hook)
 ids.next_id()
-assert ids.beat() > 0
+assert ids._beat() > 0
 renewals = ids.lease.renewals
 ids.close()
 done = list(seen)
@@ -201,7 +201,7 @@ def test_a_child_that_was_forked_while_the_slots_were_looked_for_gets_ids(
         for node in slots.nodes:
             # no node answers for so long, and the Cluster itself goes on
             node.ask("CLIENT", "PAUSE", 2500, "ALL")
-        renewing = threading.Thread(target=ids.beat)
+        renewing = threading.Thread(target=ids._beat)
         renewing.start()
         # the renewal has timed out after 1 s, and now nodes are asked for the slots
         time.sleep(1.3)

@@ -40,7 +40,7 @@ def test_a_pool_works_on_whichever_node_its_slot_is(
         snowredis.connect(theirs, pool=name, label="client", **SETTINGS) as others,
     ):
         assert_no_id_twice(ours.next_ids(500), others.next_ids(500))
-        assert ours.beat() > 0
+        assert ours._beat() > 0
         assert slots.nodes[node].ask("EXISTS", pool_keys(name)[0]) == 1
         seen = snowredis.WorkerPool(slots.url, name)
         assert [worker.label for worker in seen.workers()] == ["url", "client"]
@@ -63,7 +63,7 @@ def test_a_slot_that_moves_takes_its_pool_with_it(slots: Cluster, new_pool: Call
             node.ask("CLUSTER", "SETSLOT", slot, "NODE", ids[target.port])
         # another server process: as after a failover
         before = holder.lease
-        assert holder.generator.beat() > 0
+        assert holder.generator._beat() > 0
         holder.wait_for_adoption(before)
         assert target.ask("EXISTS", pool_keys(name)[0]) == 1
     assert not holder.errors

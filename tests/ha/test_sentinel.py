@@ -95,7 +95,7 @@ def test_a_failover_that_loses_writes_repeats_no_id_and_no_reservation(
         stack.callback(store.close)
         dead = Holder(store, lambda: time.time_ns() // 1_000_000).claim()
         renewals = old.lease.renewals
-        assert old.generator.beat() > 0
+        assert old.generator._beat() > 0
         assert old.lease.renewals > renewals
         leases = [maker.lease for maker in (old, lost)]
         guarded.master.kill()

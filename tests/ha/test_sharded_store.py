@@ -299,10 +299,10 @@ def test_a_holder_whose_server_is_away_moves_when_half_of_the_ttl_is_left() -> N
     old = ids.lease
     on.servers[0].away = True
     on.clock.advance(2_900)
-    ids.beat()
+    ids._beat()
     assert ids.lease.worker == 0
     on.clock.advance(200)
-    ids.beat()
+    ids._beat()
     assert ids.lease.worker == 1
     after = [ids.next_id() for _ in range(10)]
     assert_no_id_twice(before, after)
@@ -310,7 +310,7 @@ def test_a_holder_whose_server_is_away_moves_when_half_of_the_ttl_is_left() -> N
     # its own worker id is free again after a ttl, above what was reserved
     on.servers[0].away = False
     on.clock.advance(CONFIG.ttl_ms)
-    ids.beat()
+    ids._beat()
     heirs = [on.holder().claim() for _ in range(3)]
     heir = next(heir for heir in heirs if heir.worker == old.worker)
     assert heir.lanes_ms[0] >= old.until_ms
@@ -334,7 +334,7 @@ def test_a_holder_that_can_move_nowhere_keeps_what_it_has_to_the_end() -> None:
     for server in on.servers:
         server.away = True
     on.clock.advance(5_000)
-    ids.beat()
+    ids._beat()
     ids.next_id()
     on.clock.advance(1_001)
     with pytest.raises(snowredis.LeaseExpired, match="it is away"):
@@ -358,7 +358,7 @@ def test_a_move_gives_the_worker_id_back_if_its_server_is_there_again() -> None:
         return MemoryStore.claim(on.servers[1], request, seen)
 
     on.servers[1].claim = back  # type: ignore[method-assign]
-    ids.beat()
+    ids._beat()
     assert ("released", 0) in on.servers[0].events
 
 
@@ -369,7 +369,7 @@ def test_a_closed_generator_does_not_move() -> None:
     ids.close()
     on.servers[0].away = True
     on.clock.advance(3_500)
-    ids.beat()
+    ids._beat()
     assert [name for name, _ in on.servers[1].events] == []
 
 

@@ -110,7 +110,7 @@ def claim(stage: Stage) -> None:
 
 
 def beat(stage: Stage) -> None:
-    stage.ids.beat()
+    stage.ids._beat()
 
 
 def close(stage: Stage) -> None:

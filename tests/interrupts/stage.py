@@ -276,7 +276,7 @@ class Stage:
 
     def _keeps_lease(self) -> None:
         before = self.ids.lease
-        self.ids.beat()
+        self.ids._beat()
         after = self.ids.lease
         if before is None or after is None or before.token_hash != after.token_hash:
             self.failures.append("the lease of a living process was lost")

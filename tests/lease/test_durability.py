@@ -238,15 +238,14 @@ def test_a_client_that_trusts_redis_otherwise_is_refused(server: RedisServer, ot
 
 def test_what_a_killed_child_left_carries_the_pools_trust(server: RedisServer) -> None:
     """A crash record goes through JSON to the process that gives the lease back."""
-    from snowredis.reclaim.crash_record import address_of
-    from snowredis.reclaim.reclaimer import execute
+    from snowredis.reclaim import credentials, reclaimer
 
     config = replace(SHORT, name=f"trust{fresh_hex()[-6:]}", durability="assured", guard_rollbacks=True)
     create(server, config)
     holder = open_holder(server, config).claim()
-    address = json.loads(json.dumps(address_of(holder.store)))
+    common = json.loads(json.dumps(credentials.of_store(holder.store)))
     lease = {"worker": holder.worker, "token": holder.token, "renewal_id": holder.renewal_id}
-    execute({"store": address, "stats": "", "marks_ms": [0, 0], **lease})
+    reclaimer.give_back({"stats": "", "marks_ms": [0, 0], **common, **lease})
     assert WorkerPool(server.url, config.name).workers() == []
 
 

@@ -50,17 +50,17 @@ def test_a_clock_that_is_refused_is_counted(pool: MemoryPool, clock: ManualClock
 def test_renewals_and_lost_leases_are_counted(pool: MemoryPool, clock: ManualClock) -> None:
     ids = pool.connect(layout="41/0/2/0/10", ttl=3)
     ids.next_id()
-    ids.beat()
+    ids._beat()
     assert (ids.counts.claims, ids.counts.renewals, ids.counts.leases_lost) == (1, 1, 0)
     clock.advance(60_000)
     heir = pool.connect(layout="41/0/2/0/10", ttl=3)
     heir.next_id()
-    ids.beat()
+    ids._beat()
     assert ids.counts.leases_lost == 1
 
 
 def test_a_child_counts_anew(pool: MemoryPool) -> None:
     ids = pool.connect()
     ids.next_id()
-    ids.after_fork()
+    ids._after_fork()
     assert ids.counts.claims == 0

@@ -16,6 +16,8 @@ import pytest
 
 import snowredis
 from snowredis.core.layout import Layout
+from snowredis.lease.model import PoolConfig
+from snowredis.lease.open import open_store
 from snowredis.reclaim import reclaimer
 from snowredis.reclaim.crash_record import GENERATORS, CrashRecords
 from snowredis.runtime.clock import StepClock
@@ -112,9 +114,9 @@ def test_the_only_worker_id_is_of_use_again_at_once_and_repeats_nothing(
             dying.kill()
             assert dying.numbers[0] > last
             last = dying.numbers[0]
-            (right,) = dying.crash_records.read()
-            assert right["marks_ms"][0] >= ONE_WORKER.decode(last).timestamp_ms + 1
-            reclaimer.execute(right)
+            (lease,) = dying.crash_records.read()
+            assert lease["marks_ms"][0] >= ONE_WORKER.decode(last).timestamp_ms + 1
+            reclaimer.give_back(lease)
     with connect(url) as heir:
         assert heir.next_id() > last
 
@@ -134,30 +136,30 @@ def test_a_namespace_that_was_used_is_given_back_with_its_own_mark(url: str) -> 
     with child(step_back) as dying:
         dying.wait_for(2, 1)
         dying.kill()
-        (right,) = dying.crash_records.read()
+        (lease,) = dying.crash_records.read()
         first, second = (ONE_WORKER.decode(an_id) for an_id in dying.numbers[:2])
         assert first.backup != second.backup
-        assert right["marks_ms"][first.backup] == first.timestamp_ms + 1
-        assert right["marks_ms"][second.backup] == second.timestamp_ms + 1
-        assert sum(1 for mark in right["marks_ms"] if mark) == 2
+        assert lease["marks_ms"][first.backup] == first.timestamp_ms + 1
+        assert lease["marks_ms"][second.backup] == second.timestamp_ms + 1
+        assert sum(1 for mark in lease["marks_ms"] if mark) == 2
 
 
-def test_renewals_are_noted_so_that_the_tip_is_right(url: str) -> None:
+def test_renewals_are_recorded_so_that_the_tip_is_right(url: str) -> None:
     create(url)
 
     def renew(numbers: memoryview) -> None:
         ids = connect(url)
         ids.claim()
         for _ in range(3):
-            ids.beat()
+            ids._beat()
         numbers[0] = 1
         signal.pause()
 
     with child(renew) as dying:
         dying.wait_for(0, 1)
         dying.kill()
-        for right in dying.crash_records.read():
-            reclaimer.execute(right)
+        for lease in dying.crash_records.read():
+            reclaimer.give_back(lease)
         assert snowredis.WorkerPool(url, "killed").workers() == []
 
 
@@ -211,8 +213,8 @@ def test_a_childs_own_child_writes_nothing_down(url: str) -> None:
     with child(fork_again) as dying:
         dying.wait_for(3, 1)
         dying.kill()
-        (right,) = dying.crash_records.read()
-        assert right["worker"] == Layout().decode(dying.numbers[0]).worker != dying.numbers[2]
+        (lease,) = dying.crash_records.read()
+        assert lease["worker"] == Layout().decode(dying.numbers[0]).worker != dying.numbers[2]
 
 
 def test_a_will_is_of_no_use_for_a_lease_that_somebody_else_has_by_now(url: str) -> None:
@@ -221,17 +223,17 @@ def test_a_will_is_of_no_use_for_a_lease_that_somebody_else_has_by_now(url: str)
     with child(make_ids(url)) as dying:
         dying.wait_for(1, 1)
         dying.kill()
-        (right,) = dying.crash_records.read()
-        reclaimer.execute(right)
+        (lease,) = dying.crash_records.read()
+        reclaimer.give_back(lease)
         with connect(url) as heir:
             before = heir.claim()
-            reclaimer.execute(right)
-            assert heir.beat() > 0
+            reclaimer.give_back(lease)
+            assert heir._beat() > 0
             assert heir.lease is not None
             assert heir.lease.token_hash == before.token_hash
 
 
-def test_the_executor_runs_as_a_process_of_its_own(url: str) -> None:
+def test_the_reclaimer_runs_as_a_process_of_its_own(url: str) -> None:
     create(url, layout=Layout())
 
     with child(make_ids(url, layout=Layout())) as dying:
@@ -247,12 +249,13 @@ def test_the_executor_runs_as_a_process_of_its_own(url: str) -> None:
 def test_a_damaged_page_is_no_reason_to_stop(caplog: pytest.LogCaptureFixture) -> None:
     crash_records = CrashRecords()
     crash_records.adopt()
-    record = crash_records.new_record()
+    config = PoolConfig(name="damaged")
+    record = crash_records.new_record(open_store(["redis://localhost"], config))
     assert record is not None
-    record.write({"lanes": 4, "worker": 1}, fresh=True)
+    record.write_claim("5a" * 16, "{}")
     record._texts[record._turn][:4] = b"\xff\xfe{["
     assert crash_records.read() == []
-    assert "could not read what a killed process held" in caplog.text
+    assert "could not read a killed process' crash record" in caplog.text
 
 
 @pytest.mark.parametrize("answered", [True, False], ids=["after", "before"])
@@ -276,8 +279,8 @@ def test_a_claim_that_was_not_answered_is_given_back_too(url: str, answered: boo
     with child(die_in_the_claim) as dying:
         dying.wait_for(0, 1)
         dying.kill()
-        (right,) = dying.crash_records.read()
-        reclaimer.execute(right)
+        (lease,) = dying.crash_records.read()
+        reclaimer.give_back(lease)
     with connect(url) as heir:
         assert heir.next_id() > 0
 

@@ -419,7 +419,7 @@ def test_after_a_wipe_a_living_holder_goes_on_without_a_pause(pool: MemoryPool, 
     made = [ids.next_id()]
     pool.memory_store(PoolConfig(name="test")).wipe()
     began = clock.monotonic()
-    assert ids.beat() > 0
+    assert ids._beat() > 0
     clock.advance(1)
     made += [ids.next_id() for _ in range(100)]
     assert clock.monotonic() - began < 0.01
@@ -470,7 +470,7 @@ def test_a_forked_copy_has_nothing_of_its_parents(pool: MemoryPool) -> None:
     ids = pool.connect()
     first = ids.next_id()
     running = ids._published.block[2]
-    ids.after_fork()
+    ids._after_fork()
     assert next(running, None) is None
     assert ids.lease is None
     second = ids.next_id()
@@ -485,7 +485,7 @@ def test_a_suspended_generator_holds_nothing_and_claims_anew_when_it_is_resumed(
     assert ids.lease is None
     with pytest.raises(snowredis.GeneratorSuspended, match=r"resume\(\)"):
         ids.next_id()
-    ids.beat()
+    ids._beat()
     assert ids.lease is None
     made += other.next_ids(10)
     ids.resume()

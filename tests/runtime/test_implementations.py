@@ -70,11 +70,11 @@ def play(seed):
         if what == 9:
             return clock.step(rng.choice([-30_000, -900, -12, -5, -0.5, 0.5, 300, 4000]))
         if what == 10:
-            return ids.beat()
+            return ids._beat()
         if what == 11:
             return ids.ids_made
         if what == 12:
-            return ids.after_fork()
+            return ids._after_fork()
         if rng.random() < 0.1:
             ids.close()
             many[many.index(ids)] = made()

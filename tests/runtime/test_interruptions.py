@@ -64,7 +64,7 @@ def play(operation, reading, file):
     if operation == "claim":
         made.append(ids.next_id())
     elif operation == "renew":
-        ids.beat()
+        ids._beat()
     elif operation == "close":
         ids.close()
     else:
@@ -215,7 +215,7 @@ made = [ids.next_id()]
 # the window of a block ends before its tick of 10 s does, and this is taken under the lock
 time.sleep(0.3)
 clock.fork_in = 1
-made.append(ids._step()[0])
+made.append(ids._slow_path.try_step()[0])
 if clock.child:
     assert made[1] == 0
     print("child", ids.next_id(), flush=True)
@@ -356,7 +356,7 @@ def test_a_lease_that_is_handed_over_in_a_handler_gets_no_block_from_the_frame_b
     ids.claim()
     current, old = ids._published, ids._lease_manager.held
     assert old is not None
-    ids._claim(wait_ms=0, instead_of=old.serial)
+    ids._lifecycle.claim(0, instead_of=old.serial)
     assert not ids._supersede(current, fast_path.Published(fast_path.SEALED, current.state, {}))
     assert ids.decode(ids.next_id()).worker != old.lease.worker
 
@@ -382,7 +382,7 @@ def test_clones_that_share_their_random_state_renew_under_different_names() -> N
         ids = generator_on(store, clock, random_bytes=lambda count: b"\x5a" * count)
         ids.next_id()
         clock.advance(1)
-        ids.beat()
+        ids._beat()
     assert len({request.pending_renewal_id for request in store.renewals}) == 2
     assert len({request.token for request in store.claims}) == 2
 
@@ -400,7 +400,7 @@ def test_a_holder_that_is_told_of_other_settings_has_lost_its_lease_at_once(
         made.delete(force=True)
         made.create(PoolConfig(name=name, layout=layout, ttl_ms=6_000))
         if asks == "renewal":
-            ids.beat()
+            ids._beat()
         else:
             # beyond the tolerance, so that another worker id is asked for
             clock.step(-60_000)

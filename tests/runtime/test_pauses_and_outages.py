@@ -333,7 +333,9 @@ def test_a_heartbeat_that_is_held_up_is_made_up_for_inside_next_id(own_server: R
         first = ids.claim()
         # nothing else gets the GIL meanwhile
         held = threading.Event()
-        ids._heartbeat.stop()
+        heartbeat = ids._lifecycle._heartbeat
+        assert heartbeat is not None
+        heartbeat.stop()
         time.sleep(1.0)
         held.set()
         assert ids.next_id() > 0

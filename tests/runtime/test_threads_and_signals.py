@@ -29,7 +29,7 @@ def ids(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     class Locked(Generator):
         __slots__ = ()
-        next_id = fast_path.make_next_id(time.time, locked=True)
+        next_id = fast_path.PureFastPath._next_id_locked
         if snowredis.IMPLEMENTATION == "c":
             _block = property(lambda self: self._published.block)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from snowredis.core.layout import Layout
 from snowredis.lease.model import ReleaseRequest
 from snowredis.lease.replies import Granted
-from snowredis.runtime.lease_manager import HeldLease
+from snowredis.runtime.lease import HeldLease
 from tests.simulation.world import START_US, World
 
 if TYPE_CHECKING:

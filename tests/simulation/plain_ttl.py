@@ -62,16 +62,13 @@ class PlainGenerator:
         args: Sequence[str | int] = (process.name, process.config.ttl_ms, last)
         return process.sim.network.call(process, name, source, ("plain",), args)
 
-    def _beat_after_s(self) -> float:
-        return self._process.config.heartbeat_ms / 1000
-
-    def beat(self) -> float:
+    def _beat(self) -> float:
         try:
             if self.worker is not None and self._ask("renew", _RENEW, self.worker)[0] == "lost":
                 self.worker = None
         except StoreUnavailable:
             pass
-        return self._beat_after_s()
+        return self._process._first_beat_s()
 
     def resume(self) -> None:
         """It is never suspended."""
@@ -114,6 +111,9 @@ class PlainProcess(Process):
         self._bare(sim, host, config or sim.config)
         self.generator: Any = PlainGenerator(self)
         self.lease_manager: Any = _Never()
+
+    def _first_beat_s(self) -> float:
+        return self.config.heartbeat_ms / 1000
 
     def new_locks(self) -> None:
         """There are none."""

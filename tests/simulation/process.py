@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import hashlib
+import weakref
 from collections.abc import Callable, Sequence
 from math import ceil
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from snowredis.lease.model import PoolConfig
 from snowredis.lease.scripts import Script
 from snowredis.reclaim.crash_record import CrashRecords
 from snowredis.runtime.exit import EXIT
-from snowredis.runtime.fast_path import Published
+from snowredis.runtime.fast_path import SEALED, Published
 from snowredis.runtime.generator import Generator
 from tests.simulation.checker import Claim
 from tests.simulation.stand_ins import Host, SimClock, SimGuard, SimKeeper, SimStore
@@ -52,12 +53,11 @@ class Process:
             **sim.options,
         )
         EXIT._members.discard(generator)
-        lease_manager = self.lease_manager_class(
-            self.store, self.clock, self.name, self.random_bytes, self.guard
-        )
+        lease_manager: Any = generator._lease_manager
+        lease_manager.__class__ = self.lease_manager_class
         lease_manager.process = self
-        generator._lease_manager = lease_manager
-        self.generator, self.lease_manager = generator, lease_manager
+        self.generator = generator
+        self.lease_manager: SimKeeper = lease_manager
         self.new_locks()
         if sim.parents_reclaim:
             self.crash_records = CrashRecords()
@@ -148,14 +148,17 @@ class Process:
         # the heartbeat starts with the first claim
         while self.lease_manager.held is None:
             world.sleep(200_000)
-        delay_s = self.generator._beat_after_s()
+        delay_s = self._first_beat_s()
         while not self.generator.closed:
             world.sleep(max(1, ceil(delay_s * 1e6)))
             if self.starved_until_us > world.now_us:
                 world.sleep(self.starved_until_us - world.now_us)
             if self.sim.bytecodes is not None:
                 self.sim.bytecodes.listen()
-            delay_s = self.generator.beat()
+            delay_s = self.generator._beat()
+
+    def _first_beat_s(self) -> float:
+        return self.generator._lifecycle.beat_after_s()
 
     def _make(self) -> None:
         random = self.world.random
@@ -266,25 +269,37 @@ class Process:
         child.guard.generation = self.guard.generation
         child.guard.alive.value = self.guard.alive.value
         parent, me = self.world.current, object()
-        child.generator = twin = Generator.__new__(Generator, clock=child.clock)
-        for slot in _slots(Generator):
-            setattr(twin, slot, getattr(self.generator, slot))
-        twin._use_clock(child.clock.time)
-        (start_s, end_s, ids, alive), state, _ = self.generator._published
+        child.generator = twin = Generator.__new__(Generator)
+        old = self.lease_manager
+        instead = [
+            (self, child),
+            (self.sim, self.sim),
+            (self.clock, child.clock),
+            (self.store, child.store),
+            (self.guard, child.guard),
+            (self.config, child.config),
+            (self.generator, twin),
+            (weakref.proxy(self.generator), weakref.proxy(twin)),
+            (weakref.ref(self.generator), weakref.ref(twin)),
+            # that of a parent, after a fork in the middle of a conversation; else one of those below
+            (old._busy, old._busy),
+            (self.generator._lock, self.generator._lock.copy(parent, me, child.interrupted)),  # type: ignore[attr-defined]
+            (old._lock, old._lock.copy(parent, me, None)),  # type: ignore[attr-defined]
+            (self.generator._random, copy.copy(self.generator._random)),
+            (old._serials, copy.copy(old._serials)),
+            (old._held, old._held),
+            (old.crash_record, None),
+            (SEALED[2], SEALED[2]),
+        ]
+        memo = {id(thing): replacement for thing, replacement in instead}
+        for slot in Generator.__slots__:
+            if slot != "__weakref__":
+                setattr(twin, slot, copy.deepcopy(getattr(self.generator, slot), memo))
+        child.lease_manager = twin._lease_manager  # type: ignore[assignment]
+        (start_s, end_s, ids, alive, _), state, _ = self.generator._published
         if alive is self.guard.alive:
             ids, alive = copy.copy(ids), child.guard.alive
-        twin._supersede(None, Published((start_s, end_s, ids, alive), state, {}))
-        child.lease_manager = lease_manager = object.__new__(type(self.lease_manager))
-        lease_manager.__dict__.update(self.lease_manager.__dict__)
-        lease_manager.process, lease_manager.crash_record = child, None
-        owned: tuple[Any, ...] = (lease_manager, twin)
-        for thing in owned:
-            thing._clock, thing._guard = child.clock, child.guard
-            thing._random_bytes = child.random_bytes
-            thing._lock = thing._lock.copy(parent, me, child.interrupted if thing is twin else None)
-        lease_manager._store, twin._lease_manager = child.store, lease_manager
-        lease_manager._serials = copy.copy(lease_manager._serials)
-        twin._random = copy.copy(self.generator._random)
+        twin._supersede(None, Published((start_s, end_s, ids, alive, child.clock.time), state, {}))
         child.guard.watch(twin)
         return child
 
@@ -298,7 +313,3 @@ class Entropy:
     def take(self, count: int) -> bytes:
         self._taken += 1
         return hashlib.sha256(b"%d %d" % (self._seed, self._taken)).digest()[:count]
-
-
-def _slots(kind: type) -> list[str]:
-    return [slot for base in kind.__mro__ for slot in getattr(base, "__slots__", ()) if slot != "__weakref__"]

@@ -8,12 +8,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from snowredis.core.presets import resolve_layout
 from snowredis.errors import SnowredisError, StoreUnavailable
-from snowredis.lease.model import ClaimRequest, PoolConfig, ReleaseRequest
+from snowredis.lease.model import ClaimRequest, ReleaseRequest
 from snowredis.lease.replies import ClaimReply, Granted, ReleaseReply, Seen
 from snowredis.lease.scripts import Script
-from snowredis.reclaim import reclaimer
+from snowredis.reclaim import credentials, reclaimer
 from tests.simulation.stand_ins import Host, SimStore
 
 if TYPE_CHECKING:
@@ -37,17 +36,14 @@ class Reclaimer:
         return self.sim.network.call(self, script.name, script.source, keys, args)
 
     def run(self) -> None:
-        """What reclaimer.execute() does, with a store of the simulation."""
-        settings = self._record["store"]["config"]
-        config = PoolConfig(
-            **settings | {"layout": resolve_layout(settings["layout"]), "share": tuple(settings["share"])}
-        )
+        """What reclaimer.give_back() does, with a store of the simulation."""
+        config = credentials.config_of(self._record)
         store = ReclaimerStore(self, config)
         until_us = self.world.now_us + config.ttl_ms * 1000
         with contextlib.suppress(SnowredisError):
             while True:
                 try:
-                    given_back = reclaimer._release(store, self._record)
+                    given_back = reclaimer.release(store, self._record)
                 except StoreUnavailable:
                     if self.world.now_us > until_us:
                         return

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from snowredis.runtime.generator import Generator
-from snowredis.runtime.lease_manager import Claimed, HeldLease
+from snowredis.runtime.lease import Claimed, HeldLease
+from snowredis.runtime.lifecycle import LeaseLifecycle
 from tests.simulation.process import Process
 from tests.simulation.stand_ins import SimGuard, SimKeeper
 
@@ -60,17 +60,13 @@ class TimelessGuard(SimGuard):
         self.generation -= 1
 
 
-def _release_without_sealing(generator: Generator) -> None:
-    """R7 off: what was used is read and said while another thread may be making an id."""
-    held = generator._lease_manager.held
-    if held is not None:
-        generator._lease_manager.release(held, generator._marks(held), generator._stats())
+class UnsealedLifecycle(LeaseLifecycle):
+    """R7 off: what was used is read and sent while another thread may be making an id."""
 
-
-class Unruly:
-    """A generator whose methods were replaced."""
-
-    __slots__ = ()
+    def give_back(self) -> None:
+        held = self._leases.held
+        if held is not None:
+            self._leases.release(held, self._allocator.marks(held), self.stats())
 
 
 @dataclass(frozen=True)
@@ -81,7 +77,7 @@ class Rule:
     edits: tuple[tuple[str, str, str], ...] = ()
     lease_manager: type[SimKeeper] = SimKeeper
     guard: type[SimGuard] = SimGuard
-    methods: tuple[tuple[str, Any], ...] = ()
+    lifecycle: type[LeaseLifecycle] = LeaseLifecycle
 
 
 _INDEX = "if cursor or redis.call('ZCARD', KEYS[2]) ~= pool.records then"
@@ -127,7 +123,7 @@ RULES: dict[str, Rule] = {
     "R5 chain of each answer": Rule((("claim", "r.renewed, r.renewal_id = now, first_renewal_id", "r.renewed = now"),)),
     "R5 chain of each grant": Rule((("claim", "renewal_id = first_renewal_id,\n", "renewal_id = '000000000000',\n"),)),
     "R6 fresh tokens": Rule(lease_manager=HostPidKeeper),
-    "R7 seal": Rule(methods=(("_give_back", _release_without_sealing),)),
+    "R7 seal": Rule(lifecycle=UnsealedLifecycle),
     "R7 holder": Rule((("release", _HOLDER, "if not r then"),)),
     "R8 hook": Rule(guard=DeafGuard),
     "R8 page": Rule(guard=BlindGuard),
@@ -163,11 +159,7 @@ def switch_off(sim: Simulation, name: str) -> None:
 
         def new_locks(self) -> None:
             super().new_locks()
-            kind = type(self.generator)
-            if rule.methods and not issubclass(kind, Unruly):
-                # a class of its own: other schedules keep the rule
-                namespace: dict[str, Any] = {"__slots__": (), **dict(rule.methods)}
-                self.generator.__class__ = type("Generator", (Unruly, kind), namespace)
+            self.generator._lifecycle.__class__ = rule.lifecycle
 
     sim.network.edit = edit
     sim.process_class = Ruled

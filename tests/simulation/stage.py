@@ -92,7 +92,7 @@ class Stage(Simulation):
 
     def beat(self, *processes: Process) -> None:
         for process in processes:
-            self.do(process, lambda process: process.generator.beat())
+            self.do(process, lambda process: process.generator._beat())
 
     def wait(self, ms: int) -> None:
         self.world.run(self.world.now_us + ms * 1000)

@@ -6,15 +6,15 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
-from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from snowredis.lease.model import PoolConfig
 from snowredis.lease.scripts import Script, ScriptStore
 from snowredis.lease.stats import NO_STATS, WorkerStats
-from snowredis.reclaim.crash_record import address_of
+from snowredis.reclaim.crash_record import CrashRecord
 from snowredis.runtime.fork import ForkGuard
-from snowredis.runtime.lease_manager import HeldLease, LeaseManager
+from snowredis.runtime.lease import HeldLease
+from snowredis.runtime.lease_manager import LeaseManager
 from tests.simulation.world import START_US
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ class SimStore(ScriptStore):
 
     def __init__(self, process: Process | Reclaimer, config: PoolConfig) -> None:
         super().__init__(config, random_bytes=process.random_bytes)
+        self.urls = ("simulated",)
         self.process = process
 
     def run(self, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> Sequence[bytes | str]:
@@ -116,12 +117,9 @@ class SimKeeper(LeaseManager):
         self.process.sim.checker.released(held, marks_ms)
         super().release(held, marks_ms, stats)
 
-    def _begin_crash_record(self) -> None:
+    def _new_crash_record(self) -> CrashRecord | None:
         records = self.process.crash_records if self.process is not None else None
-        if self.crash_record is None and records is not None:
-            settings = address_of(SimpleNamespace(urls=["simulated"], config=self._config))
-            self._common_right = {"store": settings, "lanes": self._config.layout.namespaces}
-            self.crash_record = records.new_record()
+        return None if records is None else records.new_record(self._store)
 
     def _who(self) -> str:
         assert self.process is not None

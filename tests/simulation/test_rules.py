@@ -57,7 +57,7 @@ def test_handlers_in_two_threads_do_not_wait_for_each_other_for_ever() -> None:
         making = stage.begin(process, lambda process: process.make(1))
         stage.wait(1)
         process.armed = (1, lambda: come_in(20_000))
-        renewing = stage.begin(process, lambda process: process.generator.beat())
+        renewing = stage.begin(process, lambda process: process.generator._beat())
         stage.wait(15_000)
         assert making.greenlet.dead
         assert renewing.greenlet.dead

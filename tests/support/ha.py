@@ -20,7 +20,7 @@ import snowredis
 from snowredis.core.duplicates import Runs, find_duplicates
 from snowredis.core.layout import Layout
 from snowredis.runtime.generator import Generator
-from snowredis.runtime.lease_manager import Lease
+from snowredis.runtime.lease import Lease
 from tests.support import waiting
 from tests.support.servers import PROGRAM
 

@@ -1,0 +1,139 @@
+"""The slow path: make an id when the current block has none. Claims, waits, renews or replaces the lease as needed."""
+
+from __future__ import annotations
+
+import weakref
+from concurrent.futures import Future
+
+from snowredis.core.lanes import ClaimAnother, ClockRules, NotOpen, RaiseClockBack, RenewLease, Wait
+from snowredis.errors import ClockMovedBack, ClockSkewed, GeneratorClosed, GeneratorSuspended
+from snowredis.runtime.claim_wait import ClaimWait, ClockSkewMemory
+from snowredis.runtime.clock import Clock, nap
+from snowredis.runtime.counts import ClockBackLog
+from snowredis.runtime.fast_path import FastPath
+from snowredis.runtime.fork import ForkGuard
+from snowredis.runtime.id_allocator import IdAllocator, NoLease, Step
+from snowredis.runtime.lease_manager import LeaseManager
+from snowredis.runtime.lifecycle import LeaseLifecycle
+
+
+class SlowPath:
+    """One for each generator.
+
+    Attributes:
+        preparing: the call that makes this generator ready for coroutines, if one is under way or was.
+    """
+
+    def __init__(
+        self,
+        path: FastPath,
+        leases: LeaseManager,
+        allocator: IdAllocator,
+        lifecycle: LeaseLifecycle,
+        clock: Clock,
+        guard: ForkGuard,
+        rules: ClockRules,
+        clock_backs: ClockBackLog,
+        claim_timeout_s: float,
+    ) -> None:
+        self._path: FastPath = weakref.proxy(path)
+        self._leases, self._allocator, self._lifecycle = leases, allocator, lifecycle
+        self.clock, self._guard, self._rules = clock, guard, rules
+        self._clock_backs, self._claim_timeout_s = clock_backs, claim_timeout_s
+        self._skew = ClockSkewMemory(clock)
+        self.preparing: Future[None] | None = None
+
+    def next_id(self, *, only_claim: bool = False) -> int:
+        """Make an id, or with *only_claim* make sure of a lease whose lanes are open, and return 0.
+
+        Raises:
+            As Generator.next_id().
+        """
+        claim_wait: ClaimWait | None = None
+        while True:
+            self._guard.check()
+            generation = self._guard.generation
+            if self._lifecycle.closed:
+                self._lifecycle.give_back()
+                raise GeneratorClosed(self._leases.config.name)
+            if self._lifecycle.suspended:
+                self._lifecycle.give_back()
+                raise GeneratorSuspended(self._leases.config.name)
+            an_id, decision = self._allocator.advance(only_claim=only_claim)
+            if decision is None:
+                # checked last: in a child that a signal handler forked just now, this id is its parent's
+                if self._guard.generation == generation and self._guard.alive:
+                    return an_id
+            elif isinstance(decision, Wait):
+                self._wait(decision)
+            elif isinstance(decision, RenewLease):
+                self._renew()
+            elif isinstance(decision, ClaimAnother):
+                self._lifecycle.replace(decision.behind_ms)
+            elif isinstance(decision, RaiseClockBack):
+                self._clock_backs.note(decision.behind_ms, "refusal", self._allocator.state.lanes)
+                raise ClockMovedBack(decision.behind_ms, self._rules.policy)
+            else:
+                claim_wait = claim_wait or self._claim_wait()
+                if isinstance(decision, NotOpen):
+                    claim_wait.wait_for_opening(decision.ms)
+                elif claim_wait.claim():
+                    self._lifecycle.start_heartbeat()
+
+    def try_step(self) -> Step:
+        """Take an id of the current block or of the next, or return what has to be done first; never waits.
+
+        ``NoLease()`` also stands for whatever else next_id() has to sort out: a lock that is held, a closed generator.
+        """
+        # the very one that was taken: a child that is forked in between has another
+        lock = self._path._lock
+        if not lock.acquire(blocking=False):
+            return 0, NoLease()
+        try:
+            self._guard.check()
+            generation = self._guard.generation
+            if self._lifecycle.closed or self._lifecycle.suspended:
+                return 0, NoLease()
+            an_id, decision = self._allocator.advance(only_claim=False)
+            if isinstance(decision, Wait):
+                self._clock_backs.note_wait(decision, self._allocator.state.lanes)
+        finally:
+            lock.release()
+        # last: in a child that a signal handler forked just now, this id is its parent's
+        if self._guard.generation != generation or not self._guard.alive:
+            return 0, NoLease()
+        return an_id, decision
+
+    def after_fork(self) -> None:
+        """In a forked child: forget what the parent was refused and what its threads were doing."""
+        self.preparing = None
+        self._skew.forget()
+
+    def _wait(self, wait: Wait) -> None:
+        self._clock_backs.note_wait(wait, self._allocator.state.lanes)
+        nap(self.clock, wait.ms / 1000)
+
+    def _renew(self) -> None:
+        """Renew, since the next tick is at or past the end of the reservation; or wait until that is of use."""
+        held = self._leases.held
+        if held is None:
+            return
+        if not self._leases.just_renewed():
+            self._lifecycle.renew_in_need()
+            return
+        config = self._leases.config
+        if config.layout.tick_at(self.clock.time_ns() // 1_000_000) >= held.lease.until:
+            raise ClockSkewed(self._leases.clock_offset_ms(), config.ttl_ms + config.max_clock_lead_ms)
+        # borrowed ahead of the clock, which is right: each renewal lets it go a little further
+        self._wait(Wait(min(config.heartbeat_ms / 10, config.layout.tick_ms), clock_back=False))
+
+    def _claim_wait(self) -> ClaimWait:
+        return ClaimWait(
+            self._leases,
+            self.clock,
+            self._skew,
+            self._claim_timeout_s,
+            claim=self._lifecycle.claim,
+            renew=self._lifecycle.renew_in_need,
+            give_back=self._lifecycle.give_back,
+        )

@@ -1,0 +1,236 @@
+"""What a C extension can do wrong besides wrong ids: leak, share state between interpreters, fail to load silently."""
+
+from __future__ import annotations
+
+import gc
+import importlib.machinery
+import logging
+import os
+import subprocess
+import sys
+import tracemalloc
+from array import array
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import snowredis
+from snowredis.errors import ClockMovedBack
+from snowredis.runtime import fast_path
+from snowredis.runtime.fork import GUARD
+from snowredis.testing import ManualClock, memory_pool
+
+ROOT = Path(__file__).parents[2]
+
+INTERPRETERS = """
+import sys
+try:
+    import _interpreters as interpreters
+    create = interpreters.create
+except ImportError:
+    import _xxsubinterpreters as interpreters
+    create = lambda: interpreters.create(isolated=True)
+
+WORK = '''
+import sys, threading, time
+sys.path[:] = {path!r}
+from snowredis.runtime import fast_path
+
+class Counted(fast_path.FastPath):
+    __slots__ = ("_lock",)
+    def _next_slow(self):
+        return 0
+
+ids = Counted()
+ids._lock = threading.RLock()
+block = (0.0, 1e12, fast_path.make_ids(1, 3001, 1), True, time.time)
+ids._supersede(None, fast_path.Published(block, None, {{}}))
+assert [ids.next_id() for _ in range(3001)] == [*range(1, 3001), 0]
+
+# hashlib and datetime of Python 3.12.1 crash when such an interpreter ends
+if sys.version_info >= (3, 13):
+    from snowredis.lease.model import PoolConfig
+    from snowredis.runtime.generator import Generator
+    from snowredis.testing import ManualClock, memory_pool
+    clock = ManualClock()
+    ids = Generator(memory_pool(clock=clock).memory_store(PoolConfig(name="own")), clock=clock)
+    many = [ids.next_id() for _ in range(3000)]
+    assert sorted(set(many)) == many
+    ids.close()
+print(fast_path.IMPLEMENTATION, id(fast_path.FastPath), flush=True)
+'''
+from snowredis.runtime import fast_path
+print(fast_path.IMPLEMENTATION, id(fast_path.FastPath), flush=True)
+for _ in range(2):
+    one = create()
+    failure = interpreters.run_string(one, WORK.format(path=sys.path))
+    assert failure is None, failure
+    interpreters.destroy(one)
+"""
+
+
+def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+# --- leaks -----------------------------------------------------------------------------------------
+
+
+def use_everything() -> None:
+    """Every function of the fast path, with blocks that are published, sealed, collected and refused."""
+    clock = ManualClock()
+    pool = memory_pool(clock=clock)
+    ids, other = pool.connect(), snowredis.connect(memory_pool())
+    buffer = array("q", bytes(8 * 40))
+    for _ in range(20):
+        ids.next_id(), next(ids), ids.next_ids(30), other.next_ids(3), other.next_id()
+        ids.fill(buffer)
+        ids._id_now(), ids._take_now(5), ids._fill_now(memoryview(buffer))
+        clock.advance(1)
+    clock.step(-60_000)
+    ids.next_id()
+    current = ids._published
+    for wrong in (None, (1, 2)):
+        if fast_path.IMPLEMENTATION == "c":
+            with pytest.raises(TypeError):
+                ids._supersede(current, current._replace(block=wrong))  # type: ignore[arg-type]
+    ids._supersede(current, current, memoryview(bytearray(8)).cast("q"), 0, 1)
+    assert not ids._supersede(current._replace(), current._replace())
+    blocks = [fast_path.make_ids(1, 100, 1) for _ in range(10)]
+    assert [next(block) for block in blocks] == [1] * 10
+    fast_path.exhaust(blocks[0])
+    ids.close()
+    other.close()
+
+
+class RaisingClock(ManualClock):
+    fails = False
+
+    def time(self) -> float:
+        if self.fails:
+            raise ZeroDivisionError
+        return super().time()
+
+
+def fail_in_the_clock() -> None:
+    clock = RaisingClock()
+    ids = memory_pool(clock=clock).connect()
+    ids.next_id()
+    clock.fails = True
+    for call in (ids.next_id, ids._id_now, lambda: ids._take_now(3), lambda: next(ids)):
+        with pytest.raises(ZeroDivisionError):
+            call()
+    clock.fails = False
+    ids.close()
+
+
+def drop_a_cycle() -> None:
+    clock = ManualClock()
+    ids = memory_pool(clock=clock).connect()
+    ids.next_id()
+    clock.ids = ids  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("work", [use_everything, fail_in_the_clock, drop_a_cycle])
+def test_nothing_is_left_of_generators_that_are_gone(
+    work: Callable[[], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    # pytest keeps what is logged
+    caplog.set_level(logging.CRITICAL, "snowredis")
+    watched: list[Any] = [
+        fast_path.FastPath,
+        type(fast_path.make_ids(0, 0, 1)),
+        GUARD.alive,
+        fast_path.SEALED[2],
+    ]
+    watched += [None, snowredis.Generator, ClockMovedBack, fast_path.SEALED]
+
+    def counts() -> tuple[list[int], int]:
+        gc.collect()
+        # caches come and go: what grows with each round is a leak
+        return [sys.getrefcount(thing) for thing in watched], len(gc.get_objects())
+
+    for _ in range(3):
+        work()
+    rounds = 15
+    tracemalloc.start()
+    try:
+        before, objects_before = counts()
+        bytes_before = tracemalloc.get_traced_memory()[0]
+        for _ in range(rounds):
+            work()
+        after, objects_after = counts()
+        grown = tracemalloc.get_traced_memory()[0] - bytes_before
+    finally:
+        tracemalloc.stop()
+    immortal = sys.version_info >= (3, 12)
+    leaked = [
+        (thing, more - less)
+        for thing, less, more in zip(watched, before, after, strict=True)
+        if more - less >= rounds and not (immortal and thing is None)
+    ]
+    assert leaked == []
+    assert objects_after - objects_before < rounds
+    # the smallest object of a block has 40 bytes, and each round makes hundreds
+    assert grown < 40 * 25 * rounds
+
+
+# --- loading ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(
+    sys.version_info < (3, 12),
+    reason="before Python 3.12, interpreters of a process share one GIL and their types",
+)
+def test_each_interpreter_has_a_fast_path_of_its_own() -> None:
+    done = run(INTERPRETERS)
+    assert done.returncode == 0, done.stderr
+    found = [line.split() for line in done.stdout.splitlines()]
+    assert [implementation for implementation, _ in found] == [snowredis.IMPLEMENTATION] * 3
+    main, *others = [identity for _, identity in found]
+    if snowredis.IMPLEMENTATION == "c":
+        assert main not in others
+
+
+BROKEN = """
+import snowredis.runtime
+snowredis.runtime.__path__.insert(0, DIRECTORY)
+print(snowredis.IMPLEMENTATION, snowredis.connect(snowredis.testing.memory_pool()).next_id() > 0)
+"""
+
+
+@pytest.mark.parametrize("pure", ["", "1"])
+def test_a_build_that_does_not_load_is_reported_and_ids_are_made_in_python(tmp_path: Path, pure: str) -> None:
+    broken = tmp_path / f"_fastpath{importlib.machinery.EXTENSION_SUFFIXES[0]}"
+    broken.write_bytes(b"not a shared object")
+    done = run(BROKEN.replace("DIRECTORY", repr(str(tmp_path))), SNOWREDIS_PURE=pure)
+    assert (done.returncode, done.stdout) == (0, "python True\n"), done.stderr
+    if pure:
+        assert done.stderr == ""
+    else:
+        assert "RuntimeWarning: snowredis.runtime._fastpath was built but does not load" in done.stderr
+        assert str(broken) in done.stderr
+
+
+def test_a_build_that_is_missing_is_no_news(tmp_path: Path) -> None:
+    code = """
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name == "snowredis.runtime._fastpath":
+            raise ModuleNotFoundError(name, name=name)
+sys.meta_path.insert(0, Missing())
+import snowredis
+print(snowredis.IMPLEMENTATION)
+"""
+    done = run(code)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "python\n", "")
