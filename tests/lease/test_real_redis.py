@@ -940,7 +940,7 @@ def test_what_is_no_pool_is_said_to_be_none(server: RedisServer) -> None:
             look()
     pool = pool_keys("odd")[0]
     server.client().hset(pool, mapping={"signature": "layout=none", "records": 0})
-    with pytest.raises(StoreUnavailable, match="a signature that is none"):
+    with pytest.raises(StoreUnavailable, match="signature of pool 'odd' is not valid"):
         WorkerPool(server.url, "odd").info()
     server.client().delete(pool)
     server.client().set(pool, "mine")
