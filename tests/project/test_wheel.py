@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from snowredis import embedded
 from snowredis.errors import StoreUnavailable
 
 ROOT = Path(__file__).parents[2]
+PIP_WHEEL = (sys.executable, "-m", "pip", "wheel", "--no-deps")
 
 
 def run(*command: str | Path, cwd: Path, **environment: str) -> str:
@@ -41,15 +43,37 @@ def setuptools_is_recent() -> bool:
     return int(version("setuptools").partition(".")[0]) >= 77
 
 
+def isolation() -> list[str]:
+    return ["--no-build-isolation"] if setuptools_is_recent() else []
+
+
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy, so that no file of the checkout is touched and none of an older build gets in."""
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the checkout, so that no file of it is touched and nothing of an older build gets in."""
     tree = tmp_path_factory.mktemp("tree")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md"):
         shutil.copy(ROOT / name, tree)
-    shutil.copytree(ROOT / "snowredis", tree / "snowredis", ignore=shutil.ignore_patterns("__pycache__"))
-    isolation = ["--no-build-isolation"] if setuptools_is_recent() else []
-    run(sys.executable, "-m", "pip", "wheel", "--no-deps", *isolation, "-w", tree / "dist", tree, cwd=tree)
+    for name in ("snowredis", "scripts", "tests", "docs", "examples"):
+        ignored = shutil.ignore_patterns("__pycache__", "*.so")
+        shutil.copytree(ROOT / name, tree / name, ignore=ignored)
+    return tree
+
+
+@pytest.fixture(scope="module")
+def source_archive(tree: Path) -> Path:
+    if not setuptools_is_recent():
+        pytest.skip("setuptools 77 or later is not installed")
+    build = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
+    (tree / "dist").mkdir()
+    run(sys.executable, "-c", build, tree / "dist", cwd=tree)
+    (archive,) = (tree / "dist").glob("*.tar.gz")
+    return archive
+
+
+@pytest.fixture(scope="module")
+def wheel(source_archive: Path, tree: Path) -> Path:
+    """Built from the source archive, as whoever packages it builds it."""
+    run(*PIP_WHEEL, *isolation(), "-w", tree / "dist", source_archive, cwd=tree)
     (built,) = (tree / "dist").glob("*.whl")
     return built
 
@@ -81,8 +105,34 @@ def test_the_wheel_holds_every_module_every_script_and_the_type_marker(wheel: Pa
 
 
 def test_the_wheel_holds_nothing_but_the_package(wheel: Path) -> None:
-    tops = {name.partition("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
+    names = zipfile.ZipFile(wheel).namelist()
+    tops = {name.partition("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"snowredis"}
+    assert [name for name in names if name.endswith((".c", "_build.py"))] == []
+
+
+def test_the_source_archive_holds_what_is_needed_to_test_it_and_to_read_about_it(
+    source_archive: Path,
+) -> None:
+    with tarfile.open(source_archive) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    for wanted in (
+        "CHANGELOG.md",
+        "docs/uniqueness.md",
+        "examples/quickstart.py",
+        "scripts/test",
+        "tests/conftest.py",
+    ):
+        assert wanted in names
+    assert "snowredis/runtime/_fastpath.c" in names
+    assert [name for name in names if name.endswith((".pyc", ".so"))] == []
+
+
+def test_without_a_working_compiler_the_wheel_is_for_every_machine(tree: Path, tmp_path: Path) -> None:
+    """It is tagged by what it contains, not by what was to be built."""
+    run(*PIP_WHEEL, *isolation(), "-w", tmp_path, tree, cwd=tree, CC="/bin/false")
+    (built,) = tmp_path.glob("*.whl")
+    assert built.name.endswith("-py3-none-any.whl")
 
 
 def test_the_installed_package_is_the_one_that_gets_imported(python: Path, tmp_path: Path) -> None:

@@ -1,0 +1,75 @@
+"""Build the C extension and the archives; setuptools calls this, see pyproject.toml. Not part of any wheel.
+
+SNOWREDIS_BUILD=skip builds a wheel without the extension, for every Python and machine; SNOWREDIS_BUILD=require fails
+if the extension cannot be built. Otherwise it is built if there is a C compiler, and silently left out if not.
+"""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+from pathlib import Path
+
+from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools.command.build_ext import build_ext
+from setuptools.command.sdist import sdist
+from setuptools.dist import Distribution
+
+WISH = os.environ.get("SNOWREDIS_BUILD", "")
+# one wheel for this Python and all later ones; free-threaded builds have no stable ABI
+STABLE_ABI = not sysconfig.get_config_var("Py_GIL_DISABLED")
+OLDEST = (3, 11)
+# what the source archive holds beside the package: everything that is needed to test it and to read about it
+SOURCES = ("docs", "examples", "scripts", "tests", ".ci")
+LEFT_OUT = {"__pycache__", ".hypothesis"}
+
+
+def _prepare(distribution: Distribution) -> None:
+    if WISH not in ("", "skip", "require"):
+        raise SystemExit(f"unknown SNOWREDIS_BUILD={WISH!r}: it must be 'skip' or 'require', or not be set")
+    if WISH == "skip":
+        distribution.ext_modules = []
+    for extension in distribution.ext_modules or []:
+        extension.optional = WISH != "require"
+        if STABLE_ABI:
+            extension.py_limited_api = True
+            version = f"0x{OLDEST[0]:02X}{OLDEST[1]:02X}0000"
+            extension.define_macros = [("Py_LIMITED_API", version)]
+
+
+class BuildExt(build_ext):
+    """build_ext for an optional extension of the stable ABI."""
+
+    def finalize_options(self) -> None:
+        _prepare(self.distribution)
+        super().finalize_options()
+
+
+class BdistWheel(bdist_wheel):
+    """bdist_wheel, tagged for all later Pythons; and for all machines if it contains no extension."""
+
+    def finalize_options(self) -> None:
+        _prepare(self.distribution)
+        if STABLE_ABI and self.distribution.has_ext_modules():
+            self.py_limited_api = f"cp{OLDEST[0]}{OLDEST[1]}"
+        super().finalize_options()
+
+    def get_tag(self) -> tuple[str, str, str]:
+        """Return the tag of what was really built: the compiler may have been missing or have failed."""
+        if not any(Path(self.bdist_dir).rglob("_fastpath.*.so")) and not any(
+            Path(self.bdist_dir).rglob("_fastpath.*.pyd")
+        ):
+            self.root_is_pure = True
+            return "py3", "none", "any"
+        tag: tuple[str, str, str] = super().get_tag()
+        return tag
+
+
+class Sdist(sdist):
+    """sdist with tests, scripts, documentation and examples."""
+
+    def make_release_tree(self, base_dir: str, files: list[str]) -> None:
+        """Copy the files of the archive to *base_dir*."""
+        found = (path for name in SOURCES for path in sorted(Path(name).rglob("*")) if path.is_file())
+        added = [str(path) for path in found if not LEFT_OUT & set(path.parts)]
+        super().make_release_tree(base_dir, [*files, "CHANGELOG.md", *added])
