@@ -1,12 +1,12 @@
-"""The command `snowredis`: finds the command that was asked for, runs it, and turns errors into exit codes.
+"""The command `snowredis`: parse the command line, run the command, and turn errors into exit codes.
 
 One rule for the files: commands/NAME.py is the command `snowredis NAME`, commands/pool_NAME.py is
-`snowredis pool NAME`; each defines add_to(), which adds its parser, and the function that runs it. What
-several commands share stands beside this file. The demo and the terminal view of `top`, which are larger
-than their commands, are in demo/ and top_view.py.
+`snowredis pool NAME`; each defines what options.Command lists. What several commands share is in the files
+beside this one. The demo and the terminal view of `top`, which are larger than their commands, are in demo/
+and top_view.py.
 
-Every command imports what it needs when it runs, so that --help, decode and layout start fast: this
-module and the parsers import neither redis nor textual nor asyncio.
+Every command imports what is slow to import when it runs, so that --help, decode and layout start fast:
+this module and the parsers import neither redis nor textual nor asyncio.
 """
 
 from __future__ import annotations
@@ -31,32 +31,28 @@ from snowredis.cli.commands import (
     whois,
     workers,
 )
-from snowredis.cli.completion import add_print_completion
+from snowredis.cli.completion import add_print_completion, print_completion
 from snowredis.cli.exit_codes import ExitCode, code_of, print_error
-from snowredis.cli.options import Parser
+from snowredis.cli.options import Command, Parser, add_commands
 
-# in the order of --help
-_COMMANDS = (demo, generate, decode, layout, workers, top, whois, events, pool, metrics, doctor, serve, bench)
+# in the order of --help; not in build_parser(), since importing the package cli.demo replaces this module's `demo`
+_COMMANDS: list[Command] = [demo, generate, decode, layout, workers, top]
+_COMMANDS += [whois, events, pool, metrics, doctor, serve, bench]
 
 
 def build_parser() -> Parser:
     """Return the parser of the whole command line."""
+    codes = [f"{code.value} {code.name.lower().replace('_', ' ')}" for code in ExitCode]
     parser = Parser(
         prog="snowredis",
         description="64-bit, time-ordered, never-repeated ids for a fleet of processes that agree through Redis.",
-        epilog="Exit codes: " + ", ".join(f"{code.value} {_words(code)}" for code in ExitCode) + ".",
+        epilog=f"Exit codes: {', '.join(codes)}.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"snowredis {__version__}")
     add_print_completion(parser)
-    commands = parser.add_subparsers(metavar="COMMAND", title="commands", parser_class=Parser)
-    for module in _COMMANDS:
-        module.add_to(commands)
+    add_commands(parser, "command", _COMMANDS)
     return parser
-
-
-def _words(code: ExitCode) -> str:
-    return code.name.lower().replace("_", " ")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -89,15 +85,14 @@ def _run(parser: Parser, argv: Sequence[str] | None) -> int:
     except SystemExit as stop:
         # --help, --version, or a usage error, which argparse has printed
         return stop.code if isinstance(stop.code, int) else ExitCode.OK
-    if not hasattr(args, "run"):
-        parser.print_help(sys.stderr)
-        return ExitCode.USAGE
+    if args.print_completion:
+        return print_completion(parser, args.print_completion)
     code: int = args.run(args)
     return code
 
 
 def _discard_stdout() -> None:
-    """Point stdout at /dev/null: what is still buffered has no reader, and the interpreter would report it at exit."""
+    """Point stdout at /dev/null, since the interpreter reports buffered output that it cannot write at exit."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError):  # in tests stdout may have no file descriptor

@@ -7,10 +7,9 @@ works for `snowredis` in any virtual environment. shtab is imported only when th
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator
 
-from snowredis.cli.exit_codes import missing_extra
+from snowredis.cli.exit_codes import ExitCode, missing_extra
 from snowredis.cli.options import Parser
 
 # as shtab.SUPPORTED_SHELLS, which is not imported for --help; a test compares them
@@ -19,39 +18,27 @@ SHELLS = ("bash", "zsh", "tcsh", "fish", "powershell")
 
 def add_print_completion(parser: Parser) -> None:
     """Add --print-completion."""
-    parser.add_argument(
-        "--print-completion",
-        action=_PrintCompletion,
-        choices=SHELLS,
-        metavar="SHELL",
-        help=f"print a completion script for {', '.join(SHELLS[:-1])} or {SHELLS[-1]} and exit",
-    )
+    text = f"print a completion script for {', '.join(SHELLS[:-1])} or {SHELLS[-1]} and exit"
+    parser.add_argument("--print-completion", choices=SHELLS, metavar="SHELL", help=text)
 
 
-class _PrintCompletion(argparse.Action):
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: str | Sequence[Any] | None,
-        option_string: str | None = None,
-    ) -> None:
-        try:
-            import shtab
-        except ImportError as error:
-            raise missing_extra(error, "cli") from error
-        for action in _actions(parser):
-            if action.metavar == "FILE":
-                action.complete = shtab.FILE  # type: ignore[attr-defined]
-        print(shtab.complete(parser, shell=str(values)))
-        parser.exit()
+def print_completion(parser: Parser, shell: str) -> int:
+    """Print the script that completes the commands and options of *parser* in *shell*."""
+    try:
+        import shtab
+    except ImportError as error:
+        raise missing_extra(error, "cli") from error
+    for action in _actions(parser):
+        if action.metavar == "FILE":
+            action.complete = shtab.FILE  # type: ignore[attr-defined]
+    print(shtab.complete(parser, shell=shell))
+    return ExitCode.OK
 
 
-def _actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
-    """Return the options and arguments of *parser* and of all its commands."""
-    found = list(parser._actions)
+def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """Yield the options and arguments of *parser* and of all its commands."""
     for action in parser._actions:
+        yield action
         if isinstance(action, argparse._SubParsersAction):
             for child in action.choices.values():
-                found += _actions(child)
-    return found
+                yield from _actions(child)

@@ -1,4 +1,4 @@
-"""The exit codes, which error has which, and how a command is interrupted."""
+"""The exit codes, the errors that each stands for, and how signals interrupt a command."""
 
 from __future__ import annotations
 
@@ -9,29 +9,15 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import NoReturn
 
+from snowredis import errors
 from snowredis.cli.output import printable
-from snowredis.errors import (
-    ClockMovedBack,
-    ClockSkewed,
-    ConfigError,
-    GeneratorClosed,
-    GeneratorSuspended,
-    InvalidId,
-    LayoutError,
-    LayoutMismatch,
-    LeaseExpired,
-    PoolExhausted,
-    PoolNotFound,
-    SnowredisError,
-    StoreUnavailable,
-)
 
 
 class ExitCode(IntEnum):
     """Exit status of a command; scripts may rely on it."""
 
     OK = 0
-    ERROR = 1  # unexpected; a check that failed; an answer that is not known
+    ERROR = 1  # an unexpected error, a failed check, or a question without an answer
     USAGE = 2
     BAD_INPUT = 3  # an id, a layout or a setting that cannot be used
     REDIS_UNAVAILABLE = 4
@@ -44,24 +30,19 @@ class ExitCode(IntEnum):
 
 
 # the first match counts, so subclasses stand before their base classes
-_CODES: tuple[tuple[type[Exception], ExitCode], ...] = (
-    (PoolNotFound, ExitCode.POOL_NOT_FOUND),
-    (ConfigError, ExitCode.BAD_INPUT),
-    (LayoutError, ExitCode.BAD_INPUT),
-    (InvalidId, ExitCode.BAD_INPUT),
-    (StoreUnavailable, ExitCode.REDIS_UNAVAILABLE),
-    (LayoutMismatch, ExitCode.LAYOUT_MISMATCH),
-    (PoolExhausted, ExitCode.POOL_EXHAUSTED),
-    (LeaseExpired, ExitCode.LEASE_OR_CLOCK),
-    (ClockMovedBack, ExitCode.LEASE_OR_CLOCK),
-    (ClockSkewed, ExitCode.LEASE_OR_CLOCK),
-    (GeneratorClosed, ExitCode.LEASE_OR_CLOCK),
-    (GeneratorSuspended, ExitCode.LEASE_OR_CLOCK),
-)
+_ERRORS: dict[ExitCode, tuple[type[Exception], ...]] = {
+    ExitCode.POOL_NOT_FOUND: (errors.PoolNotFound,),
+    ExitCode.BAD_INPUT: (errors.ConfigError, errors.LayoutError, errors.InvalidId),
+    ExitCode.REDIS_UNAVAILABLE: (errors.StoreUnavailable,),
+    ExitCode.LAYOUT_MISMATCH: (errors.LayoutMismatch,),
+    ExitCode.POOL_EXHAUSTED: (errors.PoolExhausted,),
+    ExitCode.LEASE_OR_CLOCK: (errors.LeaseExpired, errors.ClockMovedBack, errors.ClockSkewed)
+    + (errors.GeneratorClosed, errors.GeneratorSuspended),
+}
 
 
 class CommandError(Exception):
-    """A command cannot go on, for a reason that is not an error of the library."""
+    """Error of a command that is not one of the library's, with its exit code."""
 
     def __init__(self, code: ExitCode, message: str) -> None:
         super().__init__(code, message)
@@ -79,16 +60,16 @@ def missing_extra(error: ImportError, extra: str) -> CommandError:
 
 
 def code_of(error: BaseException) -> ExitCode:
-    """Return the exit code of a command that *error* ended."""
+    """Return the exit code for *error*."""
     if isinstance(error, CommandError):
         return error.code
-    return next((code for kind, code in _CODES if isinstance(error, kind)), ExitCode.ERROR)
+    return next((code for code, kinds in _ERRORS.items() if isinstance(error, kinds)), ExitCode.ERROR)
 
 
 def print_error(error: Exception) -> None:
     """Print *error* in one paragraph on stderr. It may hold text from Redis, so control characters are escaped."""
     text = str(error)
-    if code_of(error) is ExitCode.ERROR and not isinstance(error, SnowredisError | CommandError):
+    if code_of(error) is ExitCode.ERROR and not isinstance(error, errors.SnowredisError | CommandError):
         text = f"unexpected {type(error).__name__}: {text} (python -X dev -m snowredis.cli … shows where)"
     print(f"snowredis: error: {printable(text.replace(chr(10), ' '), 4000)}", file=sys.stderr)
 

@@ -1,6 +1,7 @@
-"""What the commands' options have in common, and what SNOWREDIS_* variables say where one is missing.
+"""What the commands have in common: how their parsers are made, and how their options become a pool to open.
 
-Imports neither redis nor asyncio by itself; open_pool() does when it is called.
+SNOWREDIS_* variables stand in for options that are not given. Imports neither redis nor asyncio by itself;
+open_pool() does when it is called.
 """
 
 from __future__ import annotations
@@ -10,18 +11,49 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 from snowredis.cli.exit_codes import CommandError, ExitCode
 from snowredis.cli.output import MAX_FOREIGN, printable
 from snowredis.errors import ConfigError, PoolNotFound
-from snowredis.settings import BOOL, DEFAULT_URL, SECONDS, SETTINGS, Setting, from_environment, split_urls
+from snowredis.settings import (
+    BOOL,
+    DEFAULT_URL,
+    FORMS,
+    SECONDS,
+    SETTINGS,
+    Setting,
+    from_environment,
+    split_urls,
+)
 
 if TYPE_CHECKING:
     from snowredis.monitor.worker_pool import WorkerPool
 
 # names of pools in an error message
 _MAX_NAMED = 12
+_Number = TypeVar("_Number", int, float)
+
+
+class Command(Protocol):
+    """A module in commands/. Its file name ends in the name of the command.
+
+    Attributes:
+        SUMMARY: what the command does, as a verb phrase.
+        ABOUT: paragraphs below the summary in the command's own help; may be empty.
+        EXAMPLES: pairs of a command line and what it does.
+    """
+
+    __name__: str
+    SUMMARY: str
+    ABOUT: str
+    EXAMPLES: list[tuple[str, str]]
+
+    def add_arguments(self, parser: Parser) -> None:
+        """Add the options and arguments of the command."""
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Run the command and return its exit code."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -41,36 +73,28 @@ class _Help(argparse.HelpFormatter):
         return "\n\n".join(fill(part, width, indent) for part in text.split("\n\n"))
 
 
-Commands = argparse._SubParsersAction  # for annotations: the result of add_subparsers()
+def add_commands(parser: Parser, title: str, modules: Sequence[Command]) -> None:
+    """Add a command for each of *modules*; without one of them, *parser* prints its help."""
+    parser.set_defaults(run=print_help, parser=parser)
+    commands = parser.add_subparsers(metavar=title.upper(), title=f"{title}s", parser_class=Parser)
+    for module in modules:
+        widest = max(len(line) for line, _ in module.EXAMPLES)
+        examples = (f"  {line:<{widest}}  {effect}".rstrip() for line, effect in module.EXAMPLES)
+        child = commands.add_parser(
+            module.__name__.rpartition(".")[2].removeprefix("pool_"),
+            help=module.SUMMARY,
+            description=f"{module.SUMMARY[0].upper()}{module.SUMMARY[1:]}.\n\n{module.ABOUT}".strip(),
+            epilog="\n".join(["examples:", *examples]),
+            formatter_class=_Help,
+            allow_abbrev=False,
+        )
+        module.add_arguments(child)
+        child.set_defaults(run=module.run)
 
 
-def add_command(
-    commands: Commands[Parser],
-    name: str,
-    *,
-    summary: str,
-    about: str = "",
-    examples: Sequence[tuple[str, str]],
-    run: Callable[[argparse.Namespace], int] | None = None,
-) -> Parser:
-    """Add a command. Its help ends with *examples*: pairs of a command line and what it does."""
-    widest = max(len(line) for line, _ in examples)
-    epilog = "\n".join(["examples:", *(f"  {line:<{widest}}  {what}".rstrip() for line, what in examples)])
-    parser = commands.add_parser(
-        name,
-        help=summary,
-        description=f"{summary[0].upper()}{summary[1:]}." + (f"\n\n{about}" if about else ""),
-        epilog=epilog,
-        formatter_class=_Help,
-        allow_abbrev=False,
-    )
-    # a group such as `pool` without an action prints its help
-    parser.set_defaults(run=run or (lambda _: _print_help(parser)))
-    return parser
-
-
-def _print_help(parser: Parser) -> int:
-    parser.print_help(sys.stderr)
+def print_help(args: argparse.Namespace) -> int:
+    """Print the help of the group of commands in which none was chosen."""
+    args.parser.print_help(sys.stderr)
     return ExitCode.USAGE
 
 
@@ -82,36 +106,39 @@ def add_redis(parser: Parser, *, pool: bool = True) -> None:
         f"(default: {SETTINGS['url'].variable}, else {DEFAULT_URL})",
     )
     if pool:
-        named = SETTINGS["pool"]
-        parser.add_argument(
-            "--pool", metavar="NAME", help=f"default: {named.variable}, else '{named.default_text}'"
-        )
+        setting = SETTINGS["pool"]
+        default = f"default: {setting.variable}, else '{setting.default_text}'"
+        parser.add_argument("--pool", metavar="NAME", help=default)
 
 
-def add_pool_settings(parser: Parser, *names: str) -> None:
-    """Add the settings that a pool is made with, all or those named."""
-    for name in names or [name for name, setting in SETTINGS.items() if setting.of_pool]:
-        _add_setting(parser, SETTINGS[name])
+def add_format(parser: Parser) -> None:
+    """Add --format, the form of the ids that are given."""
+    text = f"the form of the ids: {', '.join(FORMS)} (default: any)"
+    parser.add_argument("--format", choices=FORMS, metavar="FORM", help=text)
 
 
-def _add_setting(parser: Parser, setting: Setting) -> None:
-    option, text = f"--{setting.name.replace('_', '-')}", f"{setting.help} (default: {setting.default_text})"
-    text = text.replace("%", "%%").replace("`", "")
-    if setting.kind is BOOL:
-        parser.add_argument(option, action="store_const", const=True, help=text)
-        return
+def add_settings(parser: Parser, *names: str) -> None:
+    """Add the settings *names* of connect()."""
+    for name in names:
+        setting = SETTINGS[name]
+        text = f"{setting.help} (default: {setting.default_text})".replace("%", "%%").replace("`", "")
+        values: dict[str, Any] = {"type": _reader(setting)}
+        values["metavar"] = "S" if setting.kind is SECONDS else name.upper()
+        if setting.kind is BOOL:
+            values = {"action": "store_const", "const": True}
+        elif setting.kind.choices:
+            values = {"choices": setting.kind.choices}
+        parser.add_argument(f"--{name.replace('_', '-')}", help=text, **values)
 
+
+def _reader(setting: Setting) -> Callable[[str], Any]:
     def read(text: str) -> Any:
         try:
             return setting.read(text, "it")
         except ConfigError as error:
             raise argparse.ArgumentTypeError(printable(str(error), 200)) from None
 
-    if setting.kind.choices:
-        parser.add_argument(option, choices=setting.kind.choices, help=text)
-        return
-    metavar = "S" if setting.kind is SECONDS else setting.name.upper()
-    parser.add_argument(option, type=read, metavar=metavar, help=text)
+    return read
 
 
 def natural(text: str) -> int:
@@ -140,36 +167,44 @@ def seconds(text: str) -> float:
     return number
 
 
+def between(lowest: int, highest: int, parse: Callable[[str], _Number]) -> Callable[[str], _Number]:
+    """Return a function that parses a number from *lowest* to *highest*."""
+
+    def parse_in_range(text: str) -> _Number:
+        number = parse(text)
+        if not lowest <= number <= highest:
+            raise argparse.ArgumentTypeError(f"{text} is not in the range {lowest} to {highest}")
+        return number
+
+    return parse_in_range
+
+
 def settings(args: argparse.Namespace) -> tuple[str | list[str], dict[str, Any]]:
     """Return the URL and the options of connect(): from the command line, else from SNOWREDIS_* variables."""
-    found = from_environment(os.environ)
-    found |= {name: value for name, value in vars(args).items() if name in SETTINGS and value is not None}
-    url = found.pop("url", DEFAULT_URL)
-    return split_urls(url) if isinstance(url, str) else url, found
+    options = from_environment(os.environ)
+    options |= {name: value for name, value in vars(args).items() if name in SETTINGS and value is not None}
+    url = options.pop("url", DEFAULT_URL)
+    return split_urls(url) if isinstance(url, str) else url, options
 
 
 def layout_text(args: argparse.Namespace) -> str | None:
-    """Return the layout for commands that need no Redis, without importing what settings() needs."""
+    """Return the layout for commands that need no Redis, and so ignore errors in the other variables."""
     text: str | None = args.layout
     return os.environ.get("SNOWREDIS_LAYOUT") if text is None else text
 
 
-@contextlib.contextmanager
-def open_pool(url: str | list[str], name: str) -> Iterator[WorkerPool]:
-    """Open a pool to read or to change it."""
+def open_pool(args: argparse.Namespace, name: str | None = None) -> contextlib.closing[WorkerPool]:
+    """Open a pool to read or change it: *name*, else the one that the command line or the environment names."""
     from snowredis.monitor.worker_pool import WorkerPool
 
-    pool = WorkerPool(url, name)
-    try:
-        yield pool
-    finally:
-        pool.close()
+    url, options = settings(args)
+    return contextlib.closing(WorkerPool(url, options.get("pool", "default") if name is None else name))
 
 
 @contextlib.contextmanager
-def open_known_pool(url: str | list[str], name: str) -> Iterator[WorkerPool]:
+def open_known_pool(args: argparse.Namespace) -> Iterator[WorkerPool]:
     """Open a pool that should exist; if it does not, the error lists those that do."""
-    with open_pool(url, name) as pool:
+    with open_pool(args) as pool:
         try:
             yield pool
         except PoolNotFound as error:
@@ -181,6 +216,5 @@ def _existing_pools(pool: WorkerPool) -> str:
     if not names:
         return f"There are no pools at {pool.where}."
     more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
-    return (
-        f"At {pool.where} there {'is' if len(names) == 1 else 'are'}: {', '.join(names[:_MAX_NAMED])}{more}."
-    )
+    verb = "is" if len(names) == 1 else "are"
+    return f"At {pool.where} there {verb}: {', '.join(names[:_MAX_NAMED])}{more}."

@@ -15,9 +15,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
+from snowredis.core.layout import utc_text
+
 Segment = tuple[str, str]
 Line = list[Segment]
 Cell = str | Segment
+# a name and its value
+Pair = tuple[str, str | Line]
 
 # style -> SGR codes; styles are named after what they mean, so that a color means the same everywhere
 _SGR = {"strong": "1", "dim": "2", "good": "32", "note": "36", "warn": "33", "bad": "31"}
@@ -34,12 +38,8 @@ def printable(text: str, limit: int | None = None) -> str:
     """
     # cut before escaping, too: the text may have megabytes
     cut = text if limit is None else text[: 4 * limit]
-    shown = "".join(char if _is_harmless(char) else _escaped(char) for char in cut)
+    shown = "".join(char if char.isprintable() else _escaped(char) for char in cut)
     return shown if limit is None else fitted(shown, limit)
-
-
-def _is_harmless(char: str) -> bool:
-    return char == " " or unicodedata.category(char)[0] not in "CZ"
 
 
 def _escaped(char: str) -> str:
@@ -96,7 +96,7 @@ class Column:
         title: text of its head.
         right: whether cells are aligned right.
         shrinks: whether cells may be cut to fit the terminal.
-        min_width: columns of the terminal that it takes at least, so that a table that is drawn again does not shift.
+        min_width: least width in columns of the terminal, so that a table that is drawn repeatedly does not shift.
     """
 
     title: str
@@ -130,7 +130,7 @@ def table(
 def column_widths(
     columns: Sequence[Column], rows: Sequence[Sequence[Segment]], width: int | None = None, gap: int = 2
 ) -> list[int]:
-    """Return the width of every column of a table that is to fit into *width*, if that is possible."""
+    """Return the width of each column, so that the table fits into *width* columns of the terminal if possible."""
     widths = [
         max([width_of(column.title), column.min_width, *(width_of(row[at][0]) for row in rows)])
         for at, column in enumerate(columns)
@@ -152,24 +152,38 @@ def pad(segment: Segment, column: Column, width: int) -> Segment:
     return (spaces + shown if column.right else shown + spaces), style
 
 
-def pairs(items: Iterable[tuple[str, str | Line]], indent: int = 2) -> list[Line]:
-    """Return names and values, one a line, with the values aligned."""
-    known = list(items)
-    widest = max(len(name) for name, _ in known)
-    return [
-        [
-            (" " * indent + name.ljust(widest + 2), "dim"),
-            *([(value, "")] if isinstance(value, str) else value),
-        ]
-        for name, value in known
-    ]
+def pairs(items: Sequence[Pair], indent: int = 2, *, wrap: bool = False) -> list[Line]:
+    """Return names and values with the values aligned, one pair per line; with *wrap*, long text takes several."""
+    widest = max(len(name) for name, _ in items)
+    lines: list[Line] = []
+    for name, value in items:
+        head: Line = [(" " * indent + name.ljust(widest + 2), "dim")]
+        if wrap and isinstance(value, str):
+            lines += wrapped(head, value)
+        else:
+            lines.append([*head, *([(value, "")] if isinstance(value, str) else value)])
+    return lines
 
 
-# --- numbers ---------------------------------------------------------------------------------------
+def wrapped(head: Line, text: str, style: str = "") -> list[Line]:
+    """Return *text* after *head* in lines that fit into the terminal, or 120 columns; all begin in the same column."""
+    import textwrap
+
+    indent = width_of(plain(head))
+    first, *others = textwrap.wrap(text, max(40, (terminal_width() or 120) - indent)) or [""]
+    return [[*head, (first, style)], *([(" " * indent, ""), (other, style)] for other in others)]
+
+
+# --- times and numbers -----------------------------------------------------------------------------
+
+
+def time_of(time_ms: int) -> str:
+    """Return a time in ms since 1970 as text, in UTC."""
+    return utc_text(time_ms) or "past the year 9999"
 
 
 def duration(ms: float) -> str:
-    """Return a span of time in a short form: 3.4 s, 12.0 min, 5.2 h, 3.0 days."""
+    """Return a duration in a short form: 3.4 s, 12.0 min, 5.2 h, 3.0 days."""
     for unit, unit_ms in (("s", 1000), ("min", 60_000), ("h", 3_600_000)):
         if abs(ms) < 60 * unit_ms and (unit != "h" or abs(ms) < 48 * unit_ms):
             return f"{ms / unit_ms:.1f} {unit}"
@@ -178,12 +192,12 @@ def duration(ms: float) -> str:
 
 
 def ago(ms: float) -> str:
-    """Return how long something is past; *ms* is negative for what is in the future."""
+    """Return how long ago a moment is; *ms* is negative for a moment in the future."""
     return f"{duration(ms)} ago" if ms >= 0 else f"in {duration(-ms)}"
 
 
 def offset(ms: int) -> str:
-    """Return how far a clock is off, with its sign."""
+    """Return the offset of a clock, with its sign."""
     return f"{ms:+d} ms" if abs(ms) < 10_000 else f"{'+' if ms > 0 else ''}{duration(ms)}"
 
 
@@ -212,12 +226,12 @@ def colored(line: Line) -> str:
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Return whether *stream* understands cursor movements and colors."""
+    """Return whether *stream* is a terminal that understands cursor movements and colors."""
     return stream.isatty() and os.environ.get("TERM") not in (None, "", "dumb")
 
 
 def wants_color(stream: TextIO) -> bool:
-    """Return whether to write colors to *stream*; NO_COLOR is that of no-color.org."""
+    """Return whether to write colors to *stream*: not if NO_COLOR is set (see no-color.org)."""
     return is_terminal(stream) and not os.environ.get("NO_COLOR")
 
 
@@ -246,7 +260,7 @@ def write(lines: Iterable[Line]) -> None:
 
 @contextlib.contextmanager
 def alternate_screen() -> Iterator[Callable[[Sequence[Line]], None]]:
-    """Yield a function that draws lines in place of those before; at the end the terminal shows what it showed.
+    """Yield a function that draws lines in place of those it drew before; at the end, restore the terminal.
 
     Each line is written over the one before it and only then cut off, so nothing flickers.
     """

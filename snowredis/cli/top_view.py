@@ -1,7 +1,7 @@
 """Terminal view of `snowredis top`, by Textual. Imported only when it opens.
 
-Redis is read in a worker thread, so that keys are answered while Redis is slow or away. Everything that came
-out of Redis is shown as rich's Text after printable(), so neither control characters nor markup have an effect.
+Redis is read in a thread, so that keys work while Redis is slow or does not answer. Everything that comes from
+Redis is shown as rich's Text after printable(), so neither control characters nor markup have an effect.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Details(ModalScreen[None]):
         yield Static(as_text(_details(self.worker)))
 
     def show(self, worker: WorkerInfo | None) -> None:
-        """Show a newer state of the worker; None: its worker id is not among those read."""
+        """Show a newer state of the worker; None: it is not alive any more."""
         ended: list[Line] = [[], [("it is not alive any more; this is its last known state", "warn")]]
         self.worker = worker or self.worker
         self.query_one(Static).update(as_text([*_details(self.worker), *([] if worker else ended)]))
@@ -105,7 +105,7 @@ def _details(worker: WorkerInfo) -> list[Line]:
 
 
 class TopView(App[int]):
-    """Workers of one pool. run() returns an ExitCode; None after an error in the view itself.
+    """View of the workers of one pool. run() returns an ExitCode, or None after an error in the view itself.
 
     Args:
         read: returns the workers and the pool, with or without those whose lease ended; may block and raise
@@ -113,7 +113,7 @@ class TopView(App[int]):
         where: the address of Redis.
         interval_s: seconds between two reads; one that takes longer delays the next.
         show_all: whether worker ids whose lease ended are shown.
-        first: what read() returned before the view opened.
+        first: the result of a call of read() before the view opened.
     """
 
     ENABLE_COMMAND_PALETTE = False
@@ -150,7 +150,7 @@ class TopView(App[int]):
         self._show_all = show_all
         self._pool_workers, self._pool_info = first
         self._read_at_s = time.time()
-        self._away_since_s: float | None = None
+        self._failed_since_s: float | None = None
         self._is_reading = False
         self._sort, self._reverse, self._words = "worker", False, list[str]()
         # the table as it is drawn: widths and titles of its columns, cells of its rows, and whose rows they are
@@ -181,13 +181,13 @@ class TopView(App[int]):
     # --- reading -----------------------------------------------------------------------------------
 
     def action_read(self) -> None:
-        """Read the pool now, unless that is already under way."""
+        """Start to read the pool, unless it is being read already."""
         if not self._is_reading:
             self._is_reading = True
             self.run_worker(self._read, thread=True)
 
     def _read(self) -> Snapshot | SnowredisError:
-        """Run in a thread."""
+        """Read the pool and return its state, or the error if that fails. Runs in a thread; blocks on Redis."""
         try:
             return self._read_pool(self._show_all)
         except (PoolNotFound, StoreUnavailable) as error:
@@ -205,7 +205,7 @@ class TopView(App[int]):
 
     def _show_snapshot(self, snapshot: Snapshot) -> None:
         self._pool_workers, self._pool_info = snapshot
-        self._read_at_s, self._away_since_s = time.time(), None
+        self._read_at_s, self._failed_since_s = time.time(), None
         self.query_one("#error").display = False
         self._show()
         if isinstance(self.screen, Details):
@@ -213,12 +213,12 @@ class TopView(App[int]):
             self.screen.show(next((worker for worker in self._pool_workers if worker.worker == number), None))
 
     def _show_error(self, error: SnowredisError) -> None:
-        """Say since when the pool cannot be read. The table keeps what was read last."""
+        """Show since when the pool cannot be read. The table keeps the last state."""
         now_s = time.time()
-        self._away_since_s = self._away_since_s or now_s
-        what = "the pool does not exist" if isinstance(error, PoolNotFound) else "Redis is away"
+        self._failed_since_s = self._failed_since_s or now_s
+        reason = "the pool does not exist" if isinstance(error, PoolNotFound) else "Redis does not answer"
         text = (
-            f"{what} since {_clock(self._away_since_s)} ({duration((now_s - self._away_since_s) * 1000)}); "
+            f"{reason}, since {_clock(self._failed_since_s)} ({duration((now_s - self._failed_since_s) * 1000)}); "
             f"shown is the state of {_clock(self._read_at_s)}. {printable(str(error), 300)}"
         )
         banner = self.query_one("#error", Static)
@@ -245,13 +245,13 @@ class TopView(App[int]):
 
     def _matching(self) -> list[WorkerInfo]:
         """Return the workers that match the filter, sorted; equal ones by worker id, so that no row jumps."""
-        found = [worker for worker in self._pool_workers if _matches(worker, self._words)]
-        found.sort(key=lambda worker: worker.worker)
-        found.sort(key=SORT_KEYS[self._sort], reverse=self._reverse)
-        return found
+        matching = [worker for worker in self._pool_workers if _matches(worker, self._words)]
+        matching.sort(key=lambda worker: worker.worker)
+        matching.sort(key=SORT_KEYS[self._sort], reverse=self._reverse)
+        return matching
 
     def _fill(self, table: WorkerTable) -> None:
-        """Write the workers into *table*: cells that changed, or all of it if rows or columns changed."""
+        """Write the workers into *table*: only the cells that changed, or everything if rows or columns changed."""
         width = self.size.width - _SCROLL_BAR
         # the two columns that a narrow terminal leaves out are among the details
         hidden, gap = ((), GAP) if self.size.width >= WIDE else (("ns", "back"), COMPACT_GAP)
@@ -296,8 +296,8 @@ class TopView(App[int]):
             f"{matching:,} of {len(self._pool_workers):,} workers" if self._words else f"{matching:,} workers"
         )
         order = f"  by {self._sort}{', reversed' if self._reverse else ''}"
-        all_of_them = "  with ended leases" if self._show_all else ""
-        self.query_one("#status", Static).update(Text(f"{count}{first}{order}{all_of_them}{words}"))
+        ended = "  with ended leases" if self._show_all else ""
+        self.query_one("#status", Static).update(Text(f"{count}{first}{order}{ended}{words}"))
 
     # --- keys --------------------------------------------------------------------------------------
 

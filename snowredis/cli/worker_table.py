@@ -28,39 +28,27 @@ WIDE = 100
 GAP, COMPACT_GAP = 2, 1
 _STATE_STYLES = {"healthy": "good", "late": "warn", "suspect": "bad", "expired": "dim", "free": "dim"}
 
-COLUMNS = (
-    Column("worker", right=True),
-    Column("state", min_width=7),
-    Column("host", shrinks=True),
-    Column("pid", right=True),
-    Column("label", shrinks=True),
-    Column("lease", right=True, min_width=6),
-    Column("beat", right=True, min_width=6),
-    Column("ids", right=True, min_width=6),
-    Column("ids/s", right=True, min_width=6),
-    Column("clock", right=True, min_width=6),
-    Column("ns", right=True),
-    Column("back", right=True),
+# each column and its sort key; numbers that need attention when they are high are sorted from high to low
+_COLUMNS: tuple[tuple[Column, Callable[[WorkerInfo], Any]], ...] = (
+    (Column("worker", right=True), lambda worker: worker.worker),
+    (Column("state", min_width=7), lambda worker: -worker.heartbeat_age_ms if worker.alive else 0),
+    (Column("host", shrinks=True), lambda worker: (worker.host, worker.pid)),
+    (Column("pid", right=True), lambda worker: worker.pid),
+    (Column("label", shrinks=True), lambda worker: (worker.label, worker.host)),
+    (Column("lease", right=True, min_width=6), lambda worker: worker.lease_left_ms),
+    (Column("beat", right=True, min_width=6), lambda worker: -worker.heartbeat_age_ms),
+    (Column("ids", right=True, min_width=6), lambda worker: -worker.ids_made),
+    (Column("ids/s", right=True, min_width=6), lambda worker: -worker.ids_per_second),
+    (Column("clock", right=True, min_width=6), lambda worker: -abs(worker.clock_offset_ms)),
+    (Column("ns", right=True), lambda worker: -worker.namespace),
+    (Column("back", right=True), lambda worker: -worker.clock_backs),
 )
-# title -> what to sort by; numbers of which a high one needs attention are sorted from high to low
-SORT_KEYS: dict[str, Callable[[WorkerInfo], Any]] = {
-    "worker": lambda worker: worker.worker,
-    "state": lambda worker: -worker.heartbeat_age_ms if worker.alive else 0,
-    "host": lambda worker: (worker.host, worker.pid),
-    "pid": lambda worker: worker.pid,
-    "label": lambda worker: (worker.label, worker.host),
-    "lease": lambda worker: worker.lease_left_ms,
-    "beat": lambda worker: -worker.heartbeat_age_ms,
-    "ids": lambda worker: -worker.ids_made,
-    "ids/s": lambda worker: -worker.ids_per_second,
-    "clock": lambda worker: -abs(worker.clock_offset_ms),
-    "ns": lambda worker: -worker.namespace,
-    "back": lambda worker: -worker.clock_backs,
-}
+COLUMNS = tuple(column for column, _ in _COLUMNS)
+SORT_KEYS = {column.title: key for column, key in _COLUMNS}
 
 
 def pool_lines(where: str, info: PoolInfo) -> list[Line]:
-    """Return the pool in two lines: its name and address; how full it is, the wait for its floor, its alarms."""
+    """Return two lines about the pool: its name and address; its use, the wait for its floor, its alarms."""
     use: Line = [
         (f"{info.used:,} of {info.capacity:,} worker ids leased", "warn" if info.free == 0 else ""),
         (f"  {info.free:,} free  peak {info.peak:,}  ", "dim"),
@@ -75,7 +63,7 @@ def pool_lines(where: str, info: PoolInfo) -> list[Line]:
 
 
 def worker_table(workers: Sequence[WorkerInfo], info: PoolInfo, width: int | None) -> list[Line]:
-    """Return a table of *workers*; one that does not fit into *width* gets short numbers, and its texts are cut.
+    """Return a table of *workers*; if it does not fit into *width*, its numbers are short and its texts are cut.
 
     A terminal narrower than WIDE gets no column for the state: the color of the heartbeat shows it.
     """

@@ -238,7 +238,7 @@ def test_redis_that_does_not_answer_is_named_and_the_last_state_stays() -> None:
         pool.error = StoreUnavailable("here", "\x1b[31m[bold]gone[/bold]")
         await read_again(pilot)
         shown = text_of(pilot, "#error")
-        assert re.search(r"Redis is away since \d\d:\d\d:\d\d UTC", shown)
+        assert re.search(r"Redis does not answer, since \d\d:\d\d:\d\d UTC", shown)
         assert r"\x1b[31m[bold]gone[/bold]" in shown
         assert len(numbers(pilot)) == 3
         since = shown.partition(" (")[0]

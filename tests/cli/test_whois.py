@@ -78,7 +78,7 @@ def test_two_equal_ids_are_explained(
     cli("pool", "create", twin)
     result = cli("whois", an_id, an_id, "--pool", pool_name)
     assert result.code == 0
-    assert "how it can stand in two places" in result.out
+    assert "how it can be in two places" in result.out
     assert "written twice" in result.out
     # the same layout in the same Redis: it may be among others of other tests
     assert "fill one table" in result.out

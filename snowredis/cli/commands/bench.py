@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from snowredis.cli.exit_codes import ExitCode
-from snowredis.cli.options import Commands, Parser, add_command
+from snowredis.cli.options import Parser
 from snowredis.cli.output import Cell, Column, Line, table, terminal_width, write
 from snowredis.timing import (
     BASE,
@@ -32,23 +32,17 @@ if TYPE_CHECKING:
 # length of one measurement: long compared with a thread's start, short compared with other load of the machine
 ROUND_S = 0.005
 
+SUMMARY = "measure what an id costs on this machine"
+ABOUT = """Single ids and batches, one thread and four, in turns with time.time_ns() and uuid. Needs no Redis and
+takes about 10 seconds. The ratios can be compared between machines, the nanoseconds cannot."""
+EXAMPLES = [
+    ("snowredis bench", "the implementation in use"),
+    ("SNOWREDIS_PURE=1 snowredis bench", "the implementation in Python"),
+    ("snowredis bench --quick --json", "about a second, for programs"),
+]
 
-def add_to(commands: Commands[Parser]) -> None:
-    parser = add_command(
-        commands,
-        "bench",
-        summary="measure what an id costs on this machine",
-        about=(
-            "Single ids and batches, one thread and four, in turns with time.time_ns() and uuid. Needs no Redis and "
-            "takes about 10 seconds. The ratios can be compared between machines, the nanoseconds cannot."
-        ),
-        examples=[
-            ("snowredis bench", "the implementation in use"),
-            ("SNOWREDIS_PURE=1 snowredis bench", "the implementation in Python"),
-            ("snowredis bench --quick --json", "about a second, for programs"),
-        ],
-        run=_bench,
-    )
+
+def add_arguments(parser: Parser) -> None:
     parser.add_argument("--quick", action="store_true", help="fewer rounds: about a second, coarser")
     parser.add_argument("--json", action="store_true", help="one object")
 
@@ -70,7 +64,7 @@ def subjects(ids: Generator) -> dict[str, Subject]:
     }
 
 
-def _bench(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     from snowredis.runtime.fast_path import IMPLEMENTATION
     from snowredis.testing import memory_pool
 
@@ -88,27 +82,22 @@ def _bench(args: argparse.Namespace) -> int:
             results[name].append(measured[name].ns(calls[name]))
     rate, cpu = ceiling("twitter", ceiling_s)
     if args.json:
-        print(
-            json.dumps(
-                {
-                    "machine": this_machine(),
-                    "implementation": IMPLEMENTATION,
-                    "rounds": rounds,
-                    "ns": {name: _rounded(quartiles(figures)) for name, figures in results.items()},
-                    "ratio": {
-                        name: _rounded(ratios(figures, results[BASE])) for name, figures in results.items()
-                    },
-                    "twitter": {"share_of_ceiling": round(rate, 4), "share_of_cpu": round(cpu, 4)},
-                }
-            )
-        )
+        report = {
+            "machine": this_machine(),
+            "implementation": IMPLEMENTATION,
+            "rounds": rounds,
+            "ns": {name: _rounded(quartiles(times)) for name, times in results.items()},
+            "ratio": {name: _rounded(ratios(times, results[BASE])) for name, times in results.items()},
+            "twitter": {"share_of_ceiling": round(rate, 4), "share_of_cpu": round(cpu, 4)},
+        }
+        print(json.dumps(report))
     else:
         write(_report(IMPLEMENTATION, rounds, results, rate, cpu))
     return ExitCode.OK
 
 
-def _rounded(figures: Iterable[float]) -> list[float]:
-    return [round(figure, 4) for figure in figures]
+def _rounded(numbers: Iterable[float]) -> list[float]:
+    return [round(number, 4) for number in numbers]
 
 
 def _report(
@@ -116,14 +105,14 @@ def _report(
 ) -> list[Line]:
     kind = {"c": "in C", "python": "in Python"}.get(implementation, implementation)
     rows: list[list[Cell]] = []
-    for name, figures in results.items():
-        low, median, high = quartiles(figures)
-        _, ratio, _ = ratios(figures, results[BASE])
+    for name, times in results.items():
+        (low, median, high), (_, ratio, _) = quartiles(times), ratios(times, results[BASE])
+        digits = 2 if high < 10 else 1
         rows.append(
             [
                 (name, "strong" if name.startswith("ids.") else ""),
-                f"{median:,.2f}" if high < 10 else f"{median:,.1f}",
-                f"{low:,.2f} – {high:,.2f}" if high < 10 else f"{low:,.1f} – {high:,.1f}",
+                f"{median:,.{digits}f}",
+                f"{low:,.{digits}f} – {high:,.{digits}f}",
                 f"{ratio:.2f}" if ratio >= 0.1 else f"{ratio:.3f}",
             ]
         )

@@ -7,53 +7,41 @@ import json
 import sys
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from snowredis.cli.bit_diagram import bits_of, draw
 from snowredis.cli.commands.layout import name_of
-from snowredis.cli.exit_codes import ExitCode
-from snowredis.cli.options import Commands, Parser, add_command, layout_text
-from snowredis.cli.output import Line, ago, pairs, printable, write
-from snowredis.settings import FORMS
+from snowredis.cli.exit_codes import ExitCode, print_error
+from snowredis.cli.options import Parser, add_format, layout_text
+from snowredis.cli.output import Line, Pair, ago, pairs, printable, time_of, write
+from snowredis.core.layout import Layout
+from snowredis.core.presets import layout_spec, resolve_layout
+from snowredis.errors import SnowredisError
 
-if TYPE_CHECKING:
-    from snowredis.core.layout import Layout
+SUMMARY = "show the time, the worker and the other fields of ids"
+ABOUT = """Ids may be numbers or text in any form. Text that is valid in several forms is read in the most plausible
+one; the other readings are listed."""
+EXAMPLES = [
+    ("snowredis decode 249736970576592896", "time, fields and bits"),
+    ("snowredis decode 0IRnTPj9V9k --format base62", "in a given form"),
+    ("snowredis decode --layout twitter 1541815603606036480", "an id of another system"),
+    ("snowredis generate -n 3 | snowredis decode - --json", "one object per line"),
+]
 
 
-def add_to(commands: Commands[Parser]) -> None:
-    parser = add_command(
-        commands,
-        "decode",
-        summary="show the time, the worker and the other fields of ids",
-        about=(
-            "Ids may be numbers or text in any form. A text that is valid in several forms is read as the most "
-            "plausible one; the others are listed."
-        ),
-        examples=[
-            ("snowredis decode 249736970576592896", "time, fields and bits"),
-            ("snowredis decode 0IRnTPj9V9k --format base62", "in a given form"),
-            ("snowredis decode --layout twitter 1541815603606036480", "an id of another system"),
-            ("snowredis generate -n 3 | snowredis decode - --json", "one JSON object a line"),
-        ],
-        run=_decode,
-    )
+def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "ids", nargs="+", metavar="ID", help="number or text; - reads them from standard input"
     )
-    parser.add_argument(
-        "--format", choices=FORMS, metavar="FORM", help=f"the form of the ids: {', '.join(FORMS)}"
-    )
+    add_format(parser)
     parser.add_argument(
         "--layout", metavar="L", help="name or spec (default: SNOWREDIS_LAYOUT, else 'default')"
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object a line; ids are strings in it")
+    parser.add_argument("--json", action="store_true", help="one JSON object per line; ids are strings in it")
 
 
-def _decode(args: argparse.Namespace) -> int:
-    from snowredis.cli.exit_codes import print_error
-    from snowredis.core.presets import resolve_layout
+def run(args: argparse.Namespace) -> int:
     from snowredis.core.text import parse_user_id
-    from snowredis.errors import SnowredisError
 
     layout, code, first = resolve_layout(layout_text(args)), ExitCode.OK, True
     for text in _texts(args.ids):
@@ -67,9 +55,7 @@ def _decode(args: argparse.Namespace) -> int:
         if args.json:
             print(json.dumps(_as_json(text, readings, layout)))
         else:
-            if not first:
-                print()
-            write(_as_lines(text, readings, layout))
+            write([*([] if first else [[]]), *_as_lines(text, readings, layout)])
         first = False
     return code
 
@@ -84,15 +70,14 @@ def _texts(arguments: list[str]) -> Iterator[str]:
 
 
 def _as_lines(text: str, readings: list[tuple[str, int]], layout: Layout) -> list[Line]:
-    from snowredis.core.presets import layout_spec
     from snowredis.core.text import FUTURE_MS
 
-    form, an_id = readings[0]
+    (form, an_id), *others = readings
     parts, name = layout.decode(an_id), name_of(layout)
     head: Line = [(str(an_id), "strong")]
     if text.strip() != str(an_id):
         head = [(printable(text.strip(), 60), ""), (" is ", "dim"), *head]
-    rows: list[tuple[str, str | Line]] = [
+    rows: list[Pair] = [
         ("read as", form),
         ("time", [(time_of(parts.timestamp_ms), "note"), (f"  {_ago(parts.timestamp_ms)}", "dim")]),
         ("unix ms", str(parts.timestamp_ms)),
@@ -100,16 +85,14 @@ def _as_lines(text: str, readings: list[tuple[str, int]], layout: Layout) -> lis
     ]
     if parts.timestamp_ms > _now_ms() + FUTURE_MS:
         rows.append(("warning", [("its time is in the future: was it made with another --layout?", "warn")]))
-    for other, other_id in readings[1:]:
+    for other_form, other_id in others:
         time_ms = layout.decode(other_id).timestamp_ms
-        rows.append((f"or {other}", [(f"{other_id}  {time_of(time_ms)}  {_ago(time_ms)}", "dim")]))
+        rows.append((f"or {other_form}", [(f"{other_id}  {time_of(time_ms)}  {_ago(time_ms)}", "dim")]))
     return [head, *pairs(rows), *([("  ", ""), *line] for line in draw(layout, an_id))]
 
 
 def _as_json(text: str, readings: list[tuple[str, int]], layout: Layout) -> dict[str, Any]:
-    from snowredis.core.presets import layout_spec
-
-    form, an_id = readings[0]
+    (form, an_id), *others = readings
     parts = layout.decode(an_id)
     return {
         "id": str(an_id),
@@ -124,18 +107,12 @@ def _as_json(text: str, readings: list[tuple[str, int]], layout: Layout) -> dict
         "sequence": parts.sequence,
         "bits": bits_of(layout, an_id),
         "layout": layout_spec(layout),
-        "other_readings": [{"form": other, "id": str(other_id)} for other, other_id in readings[1:]],
+        "other_readings": [{"form": other_form, "id": str(other_id)} for other_form, other_id in others],
     }
 
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def time_of(time_ms: int) -> str:
-    from snowredis.core.layout import utc_text
-
-    return utc_text(time_ms) or "past the year 9999"
 
 
 def _ago(time_ms: int) -> str:

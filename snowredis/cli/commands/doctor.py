@@ -4,40 +4,35 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from snowredis.cli.exit_codes import ExitCode
-from snowredis.cli.options import Commands, Parser, add_command, add_redis, settings
-from snowredis.cli.output import MAX_FOREIGN, Line, printable, terminal_width, write
+from snowredis.cli.options import Parser, add_redis, settings
+from snowredis.cli.output import MAX_FOREIGN, Line, printable, wrapped, write
 
 if TYPE_CHECKING:
     from snowredis.monitor.health.finding import Finding
 
 _STYLES = {"ok": "good", "unknown": "dim", "warning": "warn", "error": "bad"}
 
+SUMMARY = "check for known problems, and show how to fix them"
+ABOUT = """Checks this host, Redis and its pools; changes nothing. Exits with 0 if it finds no problem, with 1 if
+there are warnings, with 4 if Redis does not answer, and with 9 if there are other errors."""
+EXAMPLES = [
+    ("snowredis doctor", "this host, Redis and all its pools"),
+    ("snowredis doctor --pool orders", "this Redis, and only this pool"),
+    ("snowredis doctor --json", "for programs"),
+]
 
-def add_to(commands: Commands[Parser]) -> None:
-    parser = add_command(
-        commands,
-        "doctor",
-        summary="check for known problems, and say how to fix them",
-        about=(
-            "Checks this host, Redis and its pools; changes nothing. Exits with 0 if it finds no problem, with 1 if "
-            "there are warnings, with 4 if Redis does not answer, and with 9 if there are other errors."
-        ),
-        examples=[
-            ("snowredis doctor", "the Redis of SNOWREDIS_URL and all its pools"),
-            ("snowredis doctor --pool orders", "of the pools, only this one"),
-            ("snowredis doctor --json", "for programs"),
-        ],
-        run=_doctor,
-    )
+
+def add_arguments(parser: Parser) -> None:
     add_redis(parser)
     parser.add_argument("--json", action="store_true", help="one object")
 
 
-def _doctor(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     from snowredis.monitor.health.diagnosis import diagnose
     from snowredis.monitor.health.finding import worst
 
@@ -54,20 +49,16 @@ def _doctor(args: argparse.Namespace) -> int:
 
 
 def _as_lines(findings: list[Finding]) -> list[Line]:
-    import textwrap
-
     lines: list[Line] = []
     widest = max(len(printable(finding.check, MAX_FOREIGN)) for finding in findings)
-    width = max(40, (terminal_width() or 120) - widest - 11)
     for finding in findings:
-        head: Line = [(f"{finding.severity:<9}", _STYLES[finding.severity])]
-        head.append((f"{printable(finding.check, MAX_FOREIGN):<{widest}}  ", "strong"))
-        for number, part in enumerate(textwrap.wrap(printable(finding.text, 1000), width) or [""]):
-            lines.append([*(head if not number else [(" " * (widest + 11), "")]), (part, "")])
-        for number, part in enumerate(textwrap.wrap(printable(finding.advice, 1000), width - 2)):
-            lines.append([(" " * (widest + 11) + ("→ " if not number else "  "), "dim"), (part, "note")])
-    counts = [
-        f"{sum(finding.severity == severity for finding in findings)} {severity}"
-        for severity in ("error", "warning", "unknown", "ok")
-    ]
-    return [*lines, [], [(", ".join(counts), "dim")]]
+        check = f"{printable(finding.check, MAX_FOREIGN):<{widest}}  "
+        head = [(f"{finding.severity:<9}", _STYLES[finding.severity]), (check, "strong")]
+        lines += wrapped(head, printable(finding.text, 1000))
+        if finding.advice:
+            lines += wrapped([(" " * (widest + 11) + "→ ", "dim")], printable(finding.advice, 1000), "note")
+    counts = Counter(finding.severity for finding in findings)
+    summary = ", ".join(
+        f"{counts[severity]} {severity}" for severity in ("error", "warning", "unknown", "ok")
+    )
+    return [*lines, [], [(summary, "dim")]]

@@ -1,94 +1,73 @@
-"""`generate`: make ids, one a line. Claims a worker id, and releases it however the command ends."""
+"""`generate`: make ids, one per line. Claims a worker id, and releases it however the command ends."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from snowredis.cli.exit_codes import ExitCode, interrupted_by_signals
-from snowredis.cli.options import (
-    Commands,
-    Parser,
-    add_command,
-    add_pool_settings,
-    add_redis,
-    open_pool,
-    positive,
-    settings,
-)
+from snowredis.cli.options import Parser, add_redis, add_settings, open_pool, positive, settings
 from snowredis.cli.output import printable
-from snowredis.settings import FORMS
+from snowredis.settings import FORMS, POOL_DURATIONS
 
 # ids made and written at once: a few ms of the default layout
 _BATCH = 8192
 
+SUMMARY = "make ids, one per line"
+ABOUT = """Claims a worker id in Redis and releases it at the end. Settings that are in neither an option nor a
+SNOWREDIS_* variable are those of the pool."""
+EXAMPLES = [
+    ("snowredis generate", "one id"),
+    ("snowredis generate -n 1000000 --pool orders | head", "as many as are read"),
+    ("snowredis generate --url embedded:// --format base62", "needs no Redis"),
+]
 
-def add_to(commands: Commands[Parser]) -> None:
-    parser = add_command(
-        commands,
-        "generate",
-        summary="make ids, one a line",
-        about=(
-            "Claims a worker id in Redis and releases it at the end. Settings that are in neither an option nor a "
-            "SNOWREDIS_* variable are those of the pool."
-        ),
-        examples=[
-            ("snowredis generate", "one id"),
-            ("snowredis generate -n 1000000 --pool orders | head", "as many as are read"),
-            ("snowredis generate --url embedded:// --format base62", "needs no Redis"),
-        ],
-        run=_generate,
-    )
+
+def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "-n", dest="count", type=positive, default=1, metavar="N", help="how many (default: 1)"
     )
     parser.add_argument("--format", choices=FORMS, default="decimal", metavar="FORM", help=", ".join(FORMS))
     add_redis(parser)
-    add_pool_settings(parser, "layout", "ttl")
+    add_settings(parser, "layout", "ttl")
     parser.add_argument("--label", help="what `snowredis workers` shows for it (default: snowredis generate)")
 
 
-def _generate(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     from snowredis.connection import connect
     from snowredis.core.text import encode
 
     url, options = settings(args)
-    options = {"label": "snowredis generate"} | _settings_of_pool(url, options) | options
+    options = {"label": "snowredis generate"} | _settings_of_pool(args) | options
     with interrupted_by_signals(), _warnings_on_stderr(), connect(url, **options) as ids:
         left = args.count
         while left:
             batch = ids.next_ids(min(left, _BATCH))
             left -= len(batch)
-            texts = (
-                map(str, batch)
-                if args.format == "decimal"
-                else (encode(an_id, args.format, layout=ids.layout) for an_id in batch)
-            )
+            texts: Iterable[str] = map(str, batch)
+            if args.format != "decimal":
+                texts = (encode(an_id, args.format, layout=ids.layout) for an_id in batch)
             sys.stdout.write("\n".join(texts) + "\n")
         # a closed pipe raises here at the latest, while the lease can still be released
         sys.stdout.flush()
     return ExitCode.OK
 
 
-def _settings_of_pool(url: str | list[str], options: dict[str, Any]) -> dict[str, Any]:
+def _settings_of_pool(args: argparse.Namespace) -> dict[str, Any]:
     """Return the constants of the pool as options of connect(); none if it does not exist yet."""
     from snowredis.errors import PoolNotFound
 
     try:
-        with open_pool(url, options.get("pool", "default")) as pool:
+        with open_pool(args) as pool:
             stored = pool.info().settings
     except PoolNotFound:
         return {}
-    constants: dict[str, Any] = {"layout": stored["layout"]}
-    if stored.get("datacenter", "").isdecimal():
-        constants["datacenter"] = int(stored["datacenter"])
-    for name in ("ttl", "max_clock_lead", "redis_skew", "failover_slack"):
-        if stored.get(f"{name}_ms", "").isdecimal():
-            constants[name] = int(stored[f"{name}_ms"]) / 1000
-    return constants
+    numbers = {name: int(text) for name, text in stored.items() if text.isdecimal()}
+    durations = {name: numbers[f"{name}_ms"] / 1000 for name in POOL_DURATIONS if f"{name}_ms" in numbers}
+    return {"layout": stored["layout"], "datacenter": numbers.get("datacenter", 0)} | durations
 
 
 @contextlib.contextmanager

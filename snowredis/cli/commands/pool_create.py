@@ -8,49 +8,36 @@ import time
 
 from snowredis.cli.commands.pool_show import settings_rows
 from snowredis.cli.exit_codes import ExitCode
-from snowredis.cli.options import (
-    Commands,
-    Parser,
-    add_command,
-    add_pool_settings,
-    add_redis,
-    open_pool,
-    settings,
-)
+from snowredis.cli.options import Parser, add_redis, add_settings, open_pool, settings
 from snowredis.cli.output import duration, pairs, write
+from snowredis.settings import SETTINGS
+
+SUMMARY = "create a pool that is really new, so that its first worker does not wait"
+ABOUT = """Without it the first worker waits for ttl + max-clock-lead + redis-skew, since Redis may have lost a pool
+of this name. Run it only if no ids were made in a pool of this name and layout for that long. All processes of the
+pool need the same settings."""
+EXAMPLES = [
+    ("snowredis pool create orders", "the defaults"),
+    ("snowredis pool create game --layout game --ttl 60", "another layout"),
+    ("snowredis pool create eu --layout twitter --datacenter 3", "datacenter bits"),
+    ("snowredis pool create ha --failover-slack 15 --ttl 60", "with failovers"),
+]
 
 
-def add_to(commands: Commands[Parser]) -> None:
-    parser = add_command(
-        commands,
-        "create",
-        summary="create a pool that is really new, so that its first worker does not wait",
-        about=(
-            "Without it the first worker waits for ttl + max-clock-lead + redis-skew, since Redis may have lost a pool "
-            "of this name. Run it only if no ids were made in a pool of this name and layout for that long. All "
-            "processes of the pool need the same settings."
-        ),
-        examples=[
-            ("snowredis pool create orders", "the defaults"),
-            ("snowredis pool create game --layout game --ttl 60", "another layout"),
-            ("snowredis pool create eu --layout twitter --datacenter 3", "datacenter bits"),
-            ("snowredis pool create ha --failover-slack 15 --ttl 60", "with failovers"),
-        ],
-        run=_create,
-    )
+def add_arguments(parser: Parser) -> None:
     parser.add_argument("pool", metavar="NAME")
     add_redis(parser, pool=False)
-    add_pool_settings(parser)
+    add_settings(parser, *(name for name, setting in SETTINGS.items() if setting.of_pool))
 
 
-def _create(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     from snowredis.lease.open import open_store_from_settings
     from snowredis.lease.replies import Created
 
     url, options = settings(args)
     with contextlib.closing(open_store_from_settings(url, options | {"min_replicas": 0})) as store:
         created = isinstance(store.create(time.time_ns() // 1_000_000), Created)
-    with open_pool(url, options["pool"]) as pool:
+    with open_pool(args) as pool:
         info = pool.info()
         result = "was created" if created else "already exists, with the same settings; nothing was changed"
         print(f"pool {pool.name} at {pool.where} {result}")

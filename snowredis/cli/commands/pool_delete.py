@@ -1,4 +1,4 @@
-"""`pool delete`: delete a pool. Asks first."""
+"""`pool delete`: delete a pool, after a question."""
 
 from __future__ import annotations
 
@@ -8,41 +8,35 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from snowredis.cli.exit_codes import CommandError, ExitCode
-from snowredis.cli.options import Commands, Parser, add_command, add_redis, open_known_pool, settings
+from snowredis.cli.options import Parser, add_redis, open_known_pool
 from snowredis.cli.output import duration, printable
 
 if TYPE_CHECKING:
     from snowredis.monitor.worker_pool import WorkerPool
 
+SUMMARY = "delete a pool and its history"
+ABOUT = """No id is repeated: Redis keeps the time up to which workers may still make ids, and new workers of a pool
+of this name wait for it, whatever its settings. A broken pool can be deleted, too.
 
-def add_to(commands: Commands[Parser]) -> None:
-    parser = add_command(
-        commands,
-        "delete",
-        summary="delete a pool and its history",
-        about=(
-            "No id is repeated: Redis keeps the time up to which workers may still make ids, and new workers of a pool "
-            "of this name wait for it, whatever its settings. A broken pool can be deleted, too.\n\n"
-            "With --force: living workers create the pool again at their next heartbeat and keep their worker ids; if "
-            "a pool with other settings was created in its place, they stop making ids. So stop them first, or create "
-            "the pool with its new settings at once."
-        ),
-        examples=[
-            ("snowredis pool delete orders", "asks first"),
-            ("snowredis pool delete orders --yes", "does not ask"),
-            ("snowredis pool delete orders --yes --force", "even if workers are alive"),
-        ],
-        run=_delete,
-    )
+With --force: living workers create the pool again at their next heartbeat and keep their worker ids; if a pool with
+other settings was created in its place, they stop making ids. So stop them first, or create the pool with its new
+settings at once."""
+EXAMPLES = [
+    ("snowredis pool delete orders", "asks first"),
+    ("snowredis pool delete orders --yes", "does not ask"),
+    ("snowredis pool delete orders --yes --force", "even if workers are alive"),
+]
+
+
+def add_arguments(parser: Parser) -> None:
     parser.add_argument("pool", metavar="NAME")
     add_redis(parser, pool=False)
     parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.add_argument("--force", action="store_true", help="also if workers are alive")
 
 
-def _delete(args: argparse.Namespace) -> int:
-    url, _ = settings(args)
-    with open_known_pool(url, args.pool) as pool:
+def run(args: argparse.Namespace) -> int:
+    with open_known_pool(args) as pool:
         use = _use(pool)
         # without information about the pool there is nothing to ask
         if use is not None and not args.yes and (not use.alive or args.force):
@@ -64,7 +58,7 @@ def _delete(args: argparse.Namespace) -> int:
         )
     if deletion.wait_ms:
         print(
-            f"new workers of a pool of this name wait for {duration(deletion.wait_ms)}, until its ids lie in the past"
+            f"new workers of a pool of this name wait for {duration(deletion.wait_ms)}, so as to repeat none of its ids"
         )
     if deletion.guessed:
         print(

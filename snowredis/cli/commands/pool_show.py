@@ -1,4 +1,4 @@
-"""`pool show`: one pool in full, or all pools of a Redis in a table. Only reads."""
+"""`pool show`: show one pool in full, or all pools of a Redis in a table. Only reads."""
 
 from __future__ import annotations
 
@@ -10,109 +10,88 @@ from typing import TYPE_CHECKING
 from snowredis.cli.commands.layout import name_of
 from snowredis.cli.commands.workers import pool_as_json
 from snowredis.cli.exit_codes import ExitCode
-from snowredis.cli.options import (
-    Commands,
-    Parser,
-    add_command,
-    add_redis,
-    open_known_pool,
-    open_pool,
-    settings,
-)
+from snowredis.cli.options import Parser, add_redis, open_known_pool, open_pool
 from snowredis.cli.output import (
     MAX_FOREIGN,
     Cell,
     Column,
     Line,
+    Pair,
     duration,
     pairs,
     printable,
     table,
     terminal_width,
+    time_of,
     write,
 )
+from snowredis.errors import SnowredisError
 from snowredis.settings import POOL_DURATIONS, SETTINGS
 
 if TYPE_CHECKING:
     from snowredis.monitor.snapshot import PoolInfo
 
-Row = tuple[str, str | Line]
+_DURABILITIES = {
+    "detect": "a restart or failover may lose writes, and is detected",
+    "assured": "no acknowledged write is ever lost, as its creator declared",
+    "none": "writes may be lost undetected, so every new worker waits",
+}
+
+SUMMARY = "show a pool, or all of them"
+ABOUT = ""
+EXAMPLES = [
+    ("snowredis pool show", "one line for each pool of this Redis"),
+    ("snowredis pool show orders", "settings, use and counters of one"),
+    ("snowredis pool show orders --json", "for programs"),
+]
 
 
-def add_to(commands: Commands[Parser]) -> None:
-    parser = add_command(
-        commands,
-        "show",
-        summary="show a pool, or all of them",
-        examples=[
-            ("snowredis pool show", "one line for each pool of this Redis"),
-            ("snowredis pool show orders", "settings, use and counters of one"),
-            ("snowredis pool show orders --json", "for programs"),
-        ],
-        run=_show,
-    )
+def add_arguments(parser: Parser) -> None:
     parser.add_argument("pool", nargs="?", metavar="NAME")
     add_redis(parser, pool=False)
     parser.add_argument("--json", action="store_true", help="an object, or a list of all pools")
 
 
-def _show(args: argparse.Namespace) -> int:
-    url, _ = settings(args)
+def run(args: argparse.Namespace) -> int:
     if args.pool is None:
-        return _show_all(url, as_json=args.json)
-    with open_known_pool(url, args.pool) as pool:
+        return _show_all(args)
+    with open_known_pool(args) as pool:
         info, where = pool.info(), pool.where
     if args.json:
         print(json.dumps(pool_as_json(info)))
     else:
         head: Line = [("pool ", "dim"), (info.name, "strong"), (f" at {where}", "dim")]
-        write([head, *pairs([*settings_rows(info), *_state(info)])])
+        write([head, *pairs([*settings_rows(info), *_state_rows(info)])])
     return ExitCode.OK
 
 
-def settings_rows(info: PoolInfo) -> list[Row]:
+def settings_rows(info: PoolInfo) -> list[Pair]:
+    """Return the pool's settings by name."""
     stored = info.settings
     name = name_of(info.layout)
-    layout: Line = [(f"{name}  " if name else "", "strong"), (str(info.layout), "")]
-    spans: list[Row] = [
-        (option.replace("_", " "), _seconds(stored.get(f"{option}_ms", ""))) for option in POOL_DURATIONS
-    ]
+    durability = stored.get("durability", SETTINGS["durability"].default_text)
+    meaning = _DURABILITIES.get(durability, "unknown to this version")
     return [
-        ("layout", layout),
+        ("layout", [(f"{name}  " if name else "", "strong"), (str(info.layout), "")]),
         ("datacenter", printable(stored.get("datacenter", "0"))),
-        *spans,
-        ("durability", _durability(stored.get("durability", SETTINGS["durability"].default_text))),
+        *((name.replace("_", " "), _seconds(stored.get(f"{name}_ms", ""))) for name in POOL_DURATIONS),
+        ("durability", f"{printable(durability)}: {meaning}"),
         ("guard rollbacks", "on" if stored.get("guard_rollbacks") == "1" else "off"),
     ]
-
-
-def _durability(name: str) -> str:
-    meanings = {
-        "detect": "a restart or failover may lose writes, and is detected",
-        "assured": "no acknowledged write is ever lost, as its creator declared",
-        "none": "writes may be lost undetected, so every new worker waits",
-    }
-    return f"{printable(name)}: {meanings.get(name, 'unknown to this version')}"
 
 
 def _seconds(ms: str) -> str:
     return f"{int(ms) / 1000:g} s" if ms.isdecimal() else "?"
 
 
-def _state(info: PoolInfo) -> list[Row]:
-    from snowredis.cli.commands.decode import time_of
-
-    floor = (
-        f"passed {duration(info.now_ms - info.floor_ms)} ago"
-        if info.floor_ms
-        else "none: the pool was declared new"
-    )
+def _state_rows(info: PoolInfo) -> list[Pair]:
+    floor = "none: the pool was declared new"
     if info.floor_ms > info.now_ms:
         floor = f"new workers wait {duration(info.floor_ms - info.now_ms)}"
+    elif info.floor_ms:
+        floor = f"passed {duration(info.now_ms - info.floor_ms)} ago"
     counters = ("claims", "releases", "expired", "adopted", "lost")
-    alarm: Line = (
-        [(f"{info.alarms:,}, the last: {printable(info.alarm, 200)}", "bad")] if info.alarms else [("0", "")]
-    )
+    last_alarm = (f"{info.alarms:,}, the last: {printable(info.alarm, 200)}", "bad")
     return [
         (
             "worker ids",
@@ -120,34 +99,32 @@ def _state(info: PoolInfo) -> list[Row]:
         ),
         ("floor", floor),
         ("counters", ", ".join(f"{name} {getattr(info, name):,}" for name in counters)),
-        ("alarms", alarm),
+        ("alarms", [last_alarm] if info.alarms else "0"),
         ("created", time_of(info.created_ms) if info.created_ms else "?"),
         ("incarnation", f"{printable(info.incarnation, 100)}, version {info.version:,}"),
     ]
 
 
-def _show_all(url: str | list[str], *, as_json: bool) -> int:
-    from snowredis.errors import SnowredisError
-
+def _show_all(args: argparse.Namespace) -> int:
     infos: list[PoolInfo] = []
-    broken: list[tuple[str, str]] = []
-    with open_pool(url, "default") as server:
+    unreadable: list[str] = []
+    with open_pool(args) as server:
         where = server.where
         for name in server.pools():
             try:
-                with open_pool(url, name) as pool:
+                with open_pool(args, name) as pool:
                     infos.append(pool.info())
             except SnowredisError as error:
                 # keys of another program may look like a pool; the others are shown nevertheless
-                broken.append((name, str(error)))
-    if as_json:
+                unreadable.append(f"{printable(name, MAX_FOREIGN)}: {printable(str(error), 200)}")
+    if args.json:
         print(json.dumps([pool_as_json(info) for info in infos]))
-    elif infos or broken:
+    elif infos or unreadable:
         write([[("pools at ", "dim"), (where, "")], [], *_all(infos)])
     else:
         print(f"there is no pool at {where}; create one with: snowredis pool create NAME")
-    for name, reason in broken:
-        print(f"{printable(name, MAX_FOREIGN)}: {printable(reason, 200)}", file=sys.stderr)
+    for line in unreadable:
+        print(line, file=sys.stderr)
     return ExitCode.OK
 
 

@@ -1,4 +1,4 @@
-"""`serve`: ids over HTTP and the dashboard, by uvicorn. On other addresses than loopback only with a token."""
+"""`serve`: serve ids over HTTP and the dashboard, by uvicorn. Addresses other than loopback need a token."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import argparse
 import os
 from typing import TYPE_CHECKING, Any
 
-from snowredis.cli.exit_codes import CommandError, ExitCode, missing_extra
-from snowredis.cli.options import Commands, Parser, add_command, add_redis, natural, positive
+from snowredis.cli.exit_codes import ExitCode, missing_extra
+from snowredis.cli.options import Parser, add_redis, between, natural, positive
 from snowredis.errors import ConfigError
 from snowredis.web import PREFIX
 
@@ -18,60 +18,40 @@ if TYPE_CHECKING:
 _MAX_HEAD_BYTES = 32_768
 _GRACE_S = 10
 
+SUMMARY = "serve ids over HTTP, and a dashboard"
+ABOUT = """GET /id, /ids?count=, /decode/ID, /whois/ID, /workers, /pool, /metrics; the dashboard is at /. Settings
+that are in no SNOWREDIS_* variable are those of the pools."""
+EXAMPLES = [
+    ("snowredis serve", "on http://127.0.0.1:8600"),
+    ("snowredis serve --pool orders --pool users", "two pools"),
+    ("snowredis serve --url embedded://", "needs no Redis server"),
+    ("snowredis serve --host 0.0.0.0 --token-file FILE", "for other machines"),
+]
 
-def add_to(commands: Commands[Parser]) -> None:
-    parser = add_command(
-        commands,
-        "serve",
-        summary="serve ids over HTTP, and a dashboard",
-        about=(
-            "GET /id, /ids?count=, /decode/ID, /whois/ID, /workers, /pool, /metrics; the dashboard is at /. Settings "
-            "that are in no SNOWREDIS_* variable are those of the pools."
-        ),
-        examples=[
-            ("snowredis serve", "on http://127.0.0.1:8600"),
-            ("snowredis serve --pool orders --pool users", "two pools"),
-            ("snowredis serve --url embedded://", "needs no Redis server"),
-            ("snowredis serve --host 0.0.0.0 --token-file FILE", "for other machines"),
-        ],
-        run=_serve,
-    )
+
+def add_arguments(parser: Parser) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
-    parser.add_argument("--port", type=natural, default=8600, help="default: 8600")
+    parser.add_argument("--port", type=between(0, 65535, natural), default=8600, help="default: 8600")
     add_redis(parser, pool=False)
-    parser.add_argument(
-        "--pool",
-        action="append",
-        metavar="NAME",
-        help="repeat for more (default: SNOWREDIS_POOL, else 'default')",
-    )
-    parser.add_argument(
-        "--token-file",
-        metavar="FILE",
-        help=f"file that contains the token (default: {PREFIX}TOKEN, else none)",
-    )
-    parser.add_argument(
-        "--allow-host",
-        action="append",
-        metavar="NAME",
-        help="host name under which clients reach it, besides localhost",
-    )
+    text = "repeat for more (default: SNOWREDIS_POOL, else 'default')"
+    parser.add_argument("--pool", action="append", metavar="NAME", help=text)
+    text = f"file that contains the token (default: {PREFIX}TOKEN, else none)"
+    parser.add_argument("--token-file", metavar="FILE", help=text)
+    text = "host name that clients use for the service, besides localhost; repeat for more"
+    parser.add_argument("--allow-host", action="append", metavar="NAME", help=text)
     parser.add_argument("--insecure", action="store_true", help="serve everybody, without a token")
-    parser.add_argument(
-        "--max-count", type=positive, metavar="N", help="ids in one response (default: 10000)"
-    )
+    text = "most ids in one response (default: 10000)"
+    parser.add_argument("--max-count", type=positive, metavar="N", help=text)
     parser.add_argument("--access-log", action="store_true", help="log every request")
 
 
-def _serve(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     try:
         import uvicorn
 
         from snowredis.web.service import from_environment
     except ImportError as error:
         raise missing_extra(error, "web") from error
-    if args.port > 65535:
-        raise CommandError(ExitCode.USAGE, f"{args.port} is not a valid port; the highest is 65535")
     app = from_environment(_environment(args))
     _check_host(args.host, app)
     config = uvicorn.Config(

@@ -1,4 +1,4 @@
-"""`top`: the workers of a pool in a terminal view that sorts, filters and scrolls. Only reads."""
+"""`top`: show the workers of a pool in a terminal view that sorts, filters and scrolls. Only reads."""
 
 from __future__ import annotations
 
@@ -7,34 +7,26 @@ import sys
 
 from snowredis.cli.commands.workers import DEFAULT_INTERVAL_S, MIN_INTERVAL_S, read
 from snowredis.cli.exit_codes import CommandError, ExitCode, missing_extra
-from snowredis.cli.options import Commands, Parser, add_command, add_redis, open_known_pool, seconds, settings
+from snowredis.cli.options import Parser, add_redis, open_known_pool, seconds
+
+SUMMARY = "watch the workers of a pool: sort, filter, scroll, look at one"
+ABOUT = """Columns are those of `snowredis workers`. Click a column's title, or press s and S, to sort by it; r
+reverses, / filters by host, label, state, pid or worker id, Enter shows one worker in full, a shows worker ids
+whose lease ended too, Space reads at once, q quits. Needs a terminal, and the extra snowredis[cli]."""
+EXAMPLES = [
+    ("snowredis top --pool orders", "every 2 s, until q or Ctrl-C"),
+    ("snowredis top --pool orders --interval 0.5", "more often"),
+]
 
 
-def add_to(commands: Commands[Parser]) -> None:
-    parser = add_command(
-        commands,
-        "top",
-        summary="watch the workers of a pool: sort, filter, scroll, look at one",
-        about=(
-            "Columns are those of `snowredis workers`. Click a column's title, or press s and S, to sort by it; r "
-            "reverses, / filters by host, label, state, pid or worker id, Enter shows one worker in full, a shows "
-            "worker ids whose lease ended too, Space reads at once, q quits. Needs a terminal, and the extra "
-            "snowredis[cli]."
-        ),
-        examples=[
-            ("snowredis top --pool orders", "every 2 s, until q or Ctrl-C"),
-            ("snowredis top --pool orders --interval 0.5", "more often"),
-        ],
-        run=_top,
-    )
+def add_arguments(parser: Parser) -> None:
     add_redis(parser)
-    parser.add_argument(
-        "--interval", type=seconds, default=DEFAULT_INTERVAL_S, metavar="SECONDS", help="default: 2"
-    )
+    text = "time between two reads of Redis (default: 2)"
+    parser.add_argument("--interval", type=seconds, default=DEFAULT_INTERVAL_S, metavar="SECONDS", help=text)
     parser.add_argument("--all", action="store_true", help="also worker ids whose lease ended")
 
 
-def _top(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     if not (sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()):
         raise CommandError(
             ExitCode.USAGE, "top needs a terminal. For a pipe or a file use: snowredis workers --watch"
@@ -44,8 +36,7 @@ def _top(args: argparse.Namespace) -> int:
     except ImportError as error:
         raise missing_extra(error, "cli") from error
 
-    url, options = settings(args)
-    with open_known_pool(url, options.get("pool", "default")) as pool:
+    with open_known_pool(args) as pool:
         view = TopView(
             lambda show_all: read(pool, show_all=show_all),
             pool.where,

@@ -1,4 +1,4 @@
-"""`workers`: which process has which worker id of a pool, once or again and again. Only reads."""
+"""`workers`: show which process has which worker id of a pool, once or repeatedly. Only reads."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from snowredis.cli.exit_codes import ExitCode
-from snowredis.cli.options import Commands, Parser, add_command, add_redis, open_known_pool, seconds, settings
+from snowredis.cli.options import Parser, add_redis, open_known_pool, seconds
 from snowredis.cli.output import Line, alternate_screen, is_terminal, printable, terminal_width, write
 from snowredis.cli.worker_table import pool_lines, worker_table
+from snowredis.core.presets import layout_spec
+from snowredis.errors import PoolNotFound, StoreUnavailable
 
 if TYPE_CHECKING:
     from snowredis.monitor.snapshot import PoolInfo, WorkerInfo
@@ -25,24 +27,17 @@ if TYPE_CHECKING:
 DEFAULT_INTERVAL_S = 2.0
 MIN_INTERVAL_S = 0.1
 
+SUMMARY = "show which process has which worker id"
+ABOUT = """Ids, ids/s, clock and namespace are as of a worker's last heartbeat. State: healthy, late (no
+heartbeat for a third of a ttl), suspect (none for half a ttl), expired. `snowredis top` also sorts and filters."""
+EXAMPLES = [
+    ("snowredis workers", "of pool 'default'"),
+    ("snowredis workers --pool orders --watch", "every 2 s, until Ctrl-C"),
+    ("snowredis workers --pool orders --all --json", "free ones too, for programs"),
+]
 
-def add_to(commands: Commands[Parser]) -> None:
-    parser = add_command(
-        commands,
-        "workers",
-        summary="show which process has which worker id",
-        about=(
-            "Ids, ids/s, clock and namespace are as of a worker's last heartbeat. State: healthy, late (two heartbeats "
-            "are missing), suspect (no heartbeat for half a ttl), expired. See also: snowredis top, which sorts and "
-            "filters."
-        ),
-        examples=[
-            ("snowredis workers", "of pool 'default'"),
-            ("snowredis workers --pool orders --watch", "every 2 s, until Ctrl-C"),
-            ("snowredis workers --pool orders --all --json", "free ones too, for programs"),
-        ],
-        run=_workers,
-    )
+
+def add_arguments(parser: Parser) -> None:
     add_redis(parser)
     parser.add_argument(
         "--watch",
@@ -50,15 +45,14 @@ def add_to(commands: Commands[Parser]) -> None:
         type=seconds,
         const=DEFAULT_INTERVAL_S,
         metavar="SECONDS",
-        help="repeat (every 2 s) until Ctrl-C",
+        help="repeat until Ctrl-C, by default every 2 s",
     )
     parser.add_argument("--all", action="store_true", help="also worker ids whose lease ended")
-    parser.add_argument("--json", action="store_true", help="one object; with --watch one object a line")
+    parser.add_argument("--json", action="store_true", help="one object; with --watch one object per line")
 
 
-def _workers(args: argparse.Namespace) -> int:
-    url, options = settings(args)
-    with open_known_pool(url, options.get("pool", "default")) as pool:
+def run(args: argparse.Namespace) -> int:
+    with open_known_pool(args) as pool:
         if args.watch is not None:
             _watch(pool, args, max(args.watch, MIN_INTERVAL_S))
         elif args.json:
@@ -77,9 +71,7 @@ def read(pool: WorkerPool, *, show_all: bool) -> tuple[list[WorkerInfo], PoolInf
 
 
 def _watch(pool: WorkerPool, args: argparse.Namespace, interval_s: float) -> None:
-    """Show the workers until Ctrl-C: on a terminal in place, else one after the other."""
-    from snowredis.errors import PoolNotFound, StoreUnavailable
-
+    """Show the workers every *interval_s* until Ctrl-C: on a terminal in place, else one state after the other."""
     workers, info = read(pool, show_all=args.all)
     error: list[Line] = []
 
@@ -100,10 +92,10 @@ def _watch(pool: WorkerPool, args: argparse.Namespace, interval_s: float) -> Non
                 time.sleep(interval_s)
                 try:
                     (workers, info), error = read(pool, show_all=args.all), []
-                except (PoolNotFound, StoreUnavailable) as problem:
+                except (PoolNotFound, StoreUnavailable) as failure:
                     if not in_place and not error:
-                        print(f"snowredis: {printable(str(problem), 300)}; trying again", file=sys.stderr)
-                    error = [[(f"not up to date: {printable(str(problem), 200)}", "bad")]]
+                        print(f"snowredis: {printable(str(failure), 300)}; trying again", file=sys.stderr)
+                    error = [[(f"not up to date: {printable(str(failure), 200)}", "bad")]]
     finally:
         if in_place:
             # the last state stays visible, with space for the shell's prompt
@@ -127,14 +119,10 @@ def _lines(where: str, workers: list[WorkerInfo], info: PoolInfo, height: int | 
 
 
 def _print_json(workers: list[WorkerInfo], info: PoolInfo) -> None:
-    print(
-        json.dumps({"pool": pool_as_json(info), "workers": [asdict(worker) for worker in workers]}),
-        flush=True,
-    )
+    state = {"pool": pool_as_json(info), "workers": [asdict(worker) for worker in workers]}
+    print(json.dumps(state), flush=True)
 
 
 def pool_as_json(info: PoolInfo) -> dict[str, Any]:
     """Return a pool's state with its layout as a spec."""
-    from snowredis.core.presets import layout_spec
-
     return asdict(info) | {"layout": layout_spec(info.layout), "settings": info.settings}

@@ -1,6 +1,6 @@
-"""Check the ids of the demo: whether one was made twice, and whether each names a worker id of its process.
+"""Check the ids of the demo: none may be made twice, and each must name a worker id of its process.
 
-Reads files of int64, one a process. Trusts nothing that the library says of itself but the layout.
+Reads files of int64, one per process. Of the library it trusts only the layout.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Verdict:
 
     Attributes:
         ids: how many ids there are.
-        duplicates: how many of them were made again.
+        duplicates: how many of them repeat another.
         wrong_workers: how many name a worker id that their process never held.
-        examples: some of those, with the processes that made them.
+        examples: some of those ids, with the processes that made them.
     """
 
     ids: int
@@ -44,7 +44,7 @@ class Verdict:
 
 
 def check(files: Sequence[Recorded], layout: Layout) -> Verdict:
-    """Compare all ids of all *files*. A last id that was written in part does not count."""
+    """Compare all ids of all *files*. An id at the end of a file that was written in part does not count."""
     written = [(file, int64s(file.path.read_bytes())) for file in files]
     shift, mask = layout.worker_shift, layout.workers - 1
     wrong = [
@@ -54,6 +54,6 @@ def check(files: Sequence[Recorded], layout: Layout) -> Verdict:
         for an_id in ids
         if an_id >> shift & mask not in file.workers
     ]
-    found = find_duplicates(Runs(file.process, ids) for file, ids in written)
-    examples = [*wrong[:MAX_EXAMPLES], *map(str, found.examples)]
-    return Verdict(found.ids, found.repeated, len(wrong), examples)
+    duplicates = find_duplicates(Runs(file.process, ids) for file, ids in written)
+    examples = [*wrong[:MAX_EXAMPLES], *map(str, duplicates.examples)]
+    return Verdict(duplicates.ids, duplicates.repeated, len(wrong), examples)

@@ -22,7 +22,7 @@ _ID_BYTES = 8
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """One process, and its state according to its messages.
+    """One process of the fleet, and its state according to its messages.
 
     Attributes:
         workers: the worker ids that it claimed, in order.
@@ -47,7 +47,7 @@ class Member:
 
     @property
     def worker(self) -> int | None:
-        """Worker id that it has, or had last."""
+        """Its worker id, or its last one."""
         return self.workers[-1] if self.workers else None
 
     @property
@@ -87,7 +87,7 @@ class Fleet:
         self.members: list[Member] = []
 
     def start(self) -> Member:
-        """Start one more process."""
+        """Start one more process. Does not wait for its worker id."""
         number = len(self.members) + 1
         path = self._directory / f"ids-{number}"
         path.touch()
@@ -148,12 +148,12 @@ class Fleet:
                 member.process.stdin.flush()
 
     def kill(self, member: Member) -> None:
-        """kill -9: no handler runs, and nothing is released."""
+        """Kill a process with -9: no handler runs, and nothing is released."""
         member.killed = True
         member.process.kill()
 
     def terminate(self) -> list[Member]:
-        """Send SIGTERM to all running processes, and return those."""
+        """Send SIGTERM to all running processes, and return them. Does not wait."""
         running = [member for member in self.members if member.running]
         for member in running:
             member.stopping = True

@@ -20,9 +20,17 @@ _START_TIMEOUT_S = 20.0
 _STEP_TIMEOUT_S = 5.0
 
 
+# earliest time of each step, as a part of the demo's length; a step also waits for those before it
+_KILL_AT, _STEP_CLOCK_AT = 0.25, 0.36
+# the rest is for stopping the processes and checking their ids
+_END_AT = 0.91
+# far more than a generator waits for
+_CLOCK_STEP_MS = -5000
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Earliest time of each step, in seconds from the start; a step also waits for those before it."""
+    """Length of the demo and size of its fleet."""
 
     seconds: float
     workers: int
@@ -31,24 +39,6 @@ class Plan:
     def ttl_s(self) -> float:
         """Lease time of the pool: short enough to see a dead worker's lease end."""
         return min(4.0, self.seconds / 5)
-
-    @property
-    def kill_s(self) -> float:
-        return self.seconds * 0.25
-
-    @property
-    def step_s(self) -> float:
-        return self.seconds * 0.36
-
-    @property
-    def end_s(self) -> float:
-        # the rest is for stopping the processes and checking their ids
-        return self.seconds * 0.91
-
-    @property
-    def step_ms(self) -> int:
-        """Step of the clock, far beyond what a generator waits for."""
-        return -5000
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +73,7 @@ class LogLine:
 
 @dataclass(slots=True)
 class Scenario:
-    """Sequence of steps on *fleet*; ``lines`` is its log.
+    """Sequence of steps on a fleet, and its log.
 
     Attributes:
         snapshot: the newest state of the pool.
@@ -111,14 +101,14 @@ class Scenario:
         self.lines.append(LogLine(self.now_s, text, style))
 
     def step(self, messages: list[Message], snapshot: Snapshot) -> bool:
-        """Do what is due; return false when the scenario is over."""
+        """Do what is due, and return whether the scenario goes on. Does not block."""
         self.snapshot = snapshot
         for member, word, text in messages:
             self._log_message(member, word, text)
         return next(self._steps, self) is None
 
     def _log_message(self, member: Member, word: str, text: str) -> None:
-        """Log what is not a step of the scenario."""
+        """Log a message that no step waits for."""
         if word == "error":
             self.log(f"pid {member.pid} makes no ids: {printable(text, 200)}", "bad")
         elif word == "claimed" and len(member.workers) > 1:
@@ -129,12 +119,17 @@ class Scenario:
             self.log(f"pid {member.pid} ended by itself (exit code {text}): {reason}", "bad")
 
     def _until(self, condition: Callable[[], bool], timeout_s: float) -> Iterator[None]:
+        """Wait for *condition*, at most *timeout_s*."""
         deadline_s = self.now_s + timeout_s
         while not condition() and self.now_s < deadline_s:
             yield
 
-    def _until_time(self, at_s: float) -> Iterator[None]:
-        return self._until(lambda: self.now_s >= at_s, at_s)
+    def _until_part(self, part: float) -> Iterator[None]:
+        """Wait until *part* of the demo's length has passed."""
+        return self._wait(self.plan.seconds * part - self.now_s)
+
+    def _wait(self, seconds: float) -> Iterator[None]:
+        return self._until(lambda: False, seconds)
 
     # --- the steps ---------------------------------------------------------------------------------
 
@@ -144,12 +139,12 @@ class Scenario:
         able.sort(key=lambda member: member.worker or 0)
         if len(able) > 1:
             victim, stepped = able[len(able) // 2], able[-1] if len(able) > 2 else able[0]
-            yield from self._until_time(self.plan.kill_s)
+            yield from self._until_part(_KILL_AT)
             killed_s = self._kill(victim)
-            yield from self._until_time(self.plan.step_s)
+            yield from self._until_part(_STEP_CLOCK_AT)
             yield from self._step_clock(stepped)
             yield from self._replace(victim, killed_s)
-        yield from self._until_time(self.plan.end_s)
+        yield from self._until_part(_END_AT)
         yield from self._end()
 
     def _start(self) -> Iterator[None]:
@@ -171,9 +166,9 @@ class Scenario:
         return self.now_s
 
     def _step_clock(self, member: Member) -> Iterator[None]:
-        before, ms = member.namespace, self.plan.step_ms
-        self.fleet.step_clock(member, ms)
-        self.log(f"clock of worker {member.worker} set back by {duration(-ms)}", "warn")
+        before = member.namespace
+        self.fleet.step_clock(member, _CLOCK_STEP_MS)
+        self.log(f"clock of worker {member.worker} set back by {duration(-_CLOCK_STEP_MS)}", "warn")
         yield from self._until(lambda: member.namespace != before, _STEP_TIMEOUT_S)
         if member.namespace != before:
             self.log(f"it goes on in namespace {member.namespace}, where no id was made yet", "note")
@@ -187,7 +182,8 @@ class Scenario:
         )
         after = duration((self.now_s - killed_s) * 1000)
         self.log(f"worker id {freed} is available again, {after} after the kill", "good")
-        yield from self._until_time(self.now_s + self.plan.seconds * 0.06)
+        # time to see it in the display
+        yield from self._wait(self.plan.seconds * 0.06)
         newcomer = self.fleet.start()
         self.log(f"a new process starts (pid {newcomer.pid})")
         yield from self._until(lambda: bool(newcomer.workers) or not newcomer.running, _START_TIMEOUT_S)

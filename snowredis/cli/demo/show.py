@@ -1,4 +1,4 @@
-"""Run the demo: server, fleet, scenario and display; check the ids, and remove everything."""
+"""Run the demo: start server and fleet, play the scenario, show it, check the ids, and remove everything."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _POOL = "demo"
 _FLEET_RATE = 250_000
 # time between two reads of Redis, and between two frames
 _FRAME_S = 0.15
-# status lines of a plain demo
+# number of status lines in plain output
 _STATUSES = 8
 
 
 def run(seconds: float, workers: int, *, plain: bool) -> int:
-    """Run the demo; return ExitCode.ERROR if an id was made twice, or a process failed."""
+    """Run the demo for about *seconds*; return ExitCode.ERROR if an id was made twice, or a process failed."""
     began_s = time.monotonic()
     plan = Plan(seconds, workers)
     live = not plain and is_terminal(sys.stdout)
@@ -82,6 +82,7 @@ def _fleet(server: Server, plan: Plan) -> Iterator[Fleet]:
 
 
 def _live(scenario: Scenario, pool: WorkerPool, server: Server) -> Verdict:
+    """Play the scenario in a display that is redrawn; return the verdict on its ids."""
     with alternate_screen() as draw:
 
         def show(note: str) -> None:
@@ -89,10 +90,11 @@ def _live(scenario: Scenario, pool: WorkerPool, server: Server) -> Verdict:
 
         _play(scenario, pool, lambda: show("Ctrl-C ends it and cleans up"))
         show("checking every id …")
-        return _checked(scenario)
+        return _check_ids(scenario)
 
 
 def _plain(scenario: Scenario, pool: WorkerPool, server: Server) -> Verdict:
+    """Play the scenario and print its log and a few status lines; return the verdict on its ids."""
     print(f"snowredis demo on its own {server.kind}", flush=True)
     printed, next_status_s = 0, 0.0
 
@@ -108,10 +110,11 @@ def _plain(scenario: Scenario, pool: WorkerPool, server: Server) -> Verdict:
 
     _play(scenario, pool, show)
     print(f"{scenario.now_s:6.1f} s  checking every id", flush=True)
-    return _checked(scenario)
+    return _check_ids(scenario)
 
 
 def _play(scenario: Scenario, pool: WorkerPool, show: Callable[[], None]) -> None:
+    """Play the scenario to its end, and call *show* about every 0.15 s."""
     running = True
     while running:
         messages = scenario.fleet.receive(_FRAME_S)
@@ -126,7 +129,7 @@ def _read(pool: WorkerPool) -> Snapshot:
     return Snapshot(time.monotonic(), pool.info(), {worker.worker: worker for worker in workers})
 
 
-def _checked(scenario: Scenario) -> Verdict:
+def _check_ids(scenario: Scenario) -> Verdict:
     files = [
         Recorded(f"pid {member.pid}", member.path, frozenset(member.workers))
         for member in scenario.fleet.members

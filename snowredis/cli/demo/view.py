@@ -1,4 +1,4 @@
-"""Text of the demo: a frame for the live display, a status line for plain output, and the verdict."""
+"""Text of the demo: the live display, the status line of plain output, and the verdict."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def status(scenario: Scenario) -> str:
 
 
 def verdict_lines(scenario: Scenario, verdict: Verdict) -> list[Line]:
-    """Return the result of the check, and the speed."""
+    """Return the result of the check of the ids, and how fast they were made."""
     since_s, until_s = scenario.making_s
     rate = round(verdict.ids / (until_s - since_s)) if until_s > since_s else 0
     members = scenario.fleet.members
@@ -67,8 +67,8 @@ def verdict_lines(scenario: Scenario, verdict: Verdict) -> list[Line]:
     return lines
 
 
-def _count(number: int, what: str) -> Line:
-    return [(f"{number:,}", "bad" if number else "good"), (f"  {what}", "dim")]
+def _count(errors: int, explanation: str) -> Line:
+    return [(f"{errors:,}", "bad" if errors else "good"), (f"  {explanation}", "dim")]
 
 
 def _head(scenario: Scenario, server: str) -> list[Line]:
@@ -152,7 +152,7 @@ def _state(member: Member, has_record: bool) -> tuple[str, str]:
 
 
 def _lease(scenario: Scenario, snapshot: Snapshot, member: Member, bar: int) -> Cell:
-    """Return what is left of a lease, as a bar and in seconds."""
+    """Return the remaining time of a lease, as a bar and in seconds, or why there is none."""
     left_ms = snapshot.lease_left_ms(member)
     if not left_ms:
         taken_over = any(

@@ -1,12 +1,12 @@
 """One process of the demo's fleet: makes ids at a steady rate and appends them to a file.
 
 Started by fleet.py as ``python -m snowredis.cli.demo.worker URL POOL TTL_S RATE PATH LABEL``.
-Writes messages to stdout, one a line:
+Writes messages to stdout, one per line:
 
     claimed WORKER_ID      before the first id of that worker id is written
-    namespace NUMBER       the last id came from another namespace than those before
-    error TEXT             no id could be made; it tries again
-    closed                 it released its worker id
+    namespace NUMBER       ids come from this namespace from now on
+    error TEXT             no id could be made; the process tries again
+    closed                 the process released its worker id
 
 Reads ``step MS`` from stdin and steps its clock. Ends on SIGTERM, and when stdin is closed, so that it cannot
 outlive the process that started it.
@@ -49,7 +49,7 @@ class Control:
         self.ended = True
 
     def wait(self, seconds: float) -> None:
-        """Wait, and execute the commands that arrive in that time."""
+        """Wait for commands, at most *seconds*, and execute them."""
         ready, _, _ = select.select([0], [], [], max(0.0, seconds))
         if not ready:
             return
@@ -78,6 +78,7 @@ def record(file: io.FileIO, batch: array[int]) -> None:
 
 
 def make_ids(ids: snowredis.Generator, control: Control, file: io.FileIO, rate: int) -> None:
+    """Make *rate* ids per second and write them to *file*, until *control* ends it."""
     batch = array("q", bytes(8 * max(1, rate // _BATCHES_PER_S)))
     worker, namespace = -1, 0
     next_s = time.monotonic()
