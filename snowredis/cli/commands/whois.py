@@ -64,9 +64,9 @@ def _as_lines(whois: Whois) -> list[Line]:
         rows.append(("pid", [(str(holder.pid or "?"), "strong")]))
         rows.append(("label", [(printable(holder.label, MAX_FOREIGN), "strong")]))
         rows.append(("lease", _lease(holder, now_ms)))
-    rows.append(("this is", [(whois.certainty, _STYLES[whois.certainty])]))
-    rows.append(("because", printable(whois.reason, 1000)))
-    rows += [("perhaps", f"{_process(holder)}  {_lease(holder, now_ms)}") for holder in whois.candidates]
+    rows.append(("certainty", [(whois.certainty, _STYLES[whois.certainty])]))
+    rows.append(("reason", printable(whois.reason, 1000)))
+    rows += [("candidate", f"{_process(holder)}  {_lease(holder, now_ms)}") for holder in whois.candidates]
     lines: list[Line] = [[(str(whois.id), "strong")], *pairs(rows, wrap=True)]
     if whois.duplicate_causes is not None:
         lines += [[], [("how it can be in two places", "strong")]]
