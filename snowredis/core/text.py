@@ -22,6 +22,9 @@ from snowredis.settings import FORMS
 
 __all__ = ["FORMS", "encode", "parse", "parse_any", "parse_user_id"]
 
+# regular expression for the decimal digits of an id above 0; one id has one such text: no sign, no spaces, no leading
+# zeros, no digits of other scripts. It also matches numbers of 19 digits past MAX_ID
+DECIMAL_ID = "[1-9][0-9]{0,18}"
 # parse_user_id() takes an id for less plausible if its time is further in the future
 FUTURE_MS = 86_400_000
 # the order in which parse_any() ranks forms that are otherwise equally likely

@@ -1,1 +1,1 @@
-"""Where Python programs live: one module for each framework; each imports its framework, and nothing imports it."""
+"""Integrations: one module for each framework. Each imports its framework; nothing imports an integration by itself."""

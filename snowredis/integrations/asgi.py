@@ -1,4 +1,4 @@
-"""A generator that lives as long as an ASGI application: Starlette, FastAPI, or any other.
+"""ASGI integration (Starlette, FastAPI and others): a generator that lives as long as the application.
 
     app = FastAPI(lifespan=lifespan("redis://localhost:6379/0", pool="orders"))
 
@@ -6,12 +6,13 @@
     async def index(request: Request):
         return str(await request.state.ids.anext_id())
 
-It has its worker id before the first request, and gives it back after the last. Without arguments it is
+The generator claims its worker id before the first request and releases it after the last. Without arguments it is
 the generator of the process, the one of ``snowredis.next_id()``.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any, Unpack
@@ -32,81 +33,91 @@ Lifespan = Callable[[Any], AbstractAsyncContextManager[Mapping[str, Any] | None]
 
 
 def lifespan(*url: Servers, within: Lifespan | None = None, **settings: Unpack[Settings]) -> Lifespan:
-    """For Starlette's and FastAPI's ``lifespan=``; the generator is ``request.state.ids``.
+    """Return a lifespan for Starlette or FastAPI; the generator is ``request.state.ids``.
 
     Args:
-        url, settings: as snowredis.connect(); none for the generator of the process.
-        within: a lifespan of your own, which begins after and ends before; its state is kept.
+        url, settings: arguments of snowredis.connect(); none for the generator of the process.
+        within: a lifespan of your own, which starts later and ends earlier; its state is kept.
+
+    Raises:
+        SnowredisError: at startup, if no worker id can be claimed; the application does not start then.
     """
 
     @asynccontextmanager
-    async def around(app: Any) -> AsyncIterator[Mapping[str, Any]]:
+    async def lifespan_of_both(app: Any) -> AsyncIterator[Mapping[str, Any]]:
         async with AsyncExitStack() as stack:
-            state: dict[str, Any] = {"ids": await stack.enter_async_context(opened(*url, **settings))}
+            state: dict[str, Any] = {"ids": await stack.enter_async_context(_claimed(*url, **settings))}
             if within is not None:
-                mine: Mapping[str, Any] | None = await stack.enter_async_context(within(app))
-                state |= mine or {}
+                own_state: Mapping[str, Any] | None = await stack.enter_async_context(within(app))
+                state |= own_state or {}
             yield state
 
-    return around
+    return lifespan_of_both
 
 
 class SnowredisMiddleware:
-    """The same around any ASGI application, also one without a lifespan; the generator is ``scope["state"]["ids"]``."""
+    """Middleware for any ASGI application, also one without a lifespan: the generator is ``scope["state"]["ids"]``.
+
+    Args:
+        app: the application.
+        url, settings: arguments of snowredis.connect(); none for the generator of the process.
+    """
 
     def __init__(self, app: App, *url: Servers, **settings: Unpack[Settings]) -> None:
         self._app = app
-        self._opened: Callable[[], AbstractAsyncContextManager[Generator]] = lambda: opened(*url, **settings)
+        self._claimed = functools.partial(_claimed, *url, **settings)
         self._state: dict[str, Any] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one connection. Raises ConfigError if the server has not run the lifespan."""
         if scope["type"] == "lifespan":
-            await self._live(scope, receive, send)
+            await self._run_lifespan(scope, receive, send)
             return
         if not self._state:
             raise ConfigError(
-                "this server runs no lifespan, so there is no generator; uvicorn has --lifespan on"
+                "this server runs no lifespan, so there is no generator. Turn it on; in uvicorn: --lifespan on."
             )
         scope.setdefault("state", {}).update(self._state)
         await self._app(scope, receive, send)
 
-    async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
-        startup, told = await receive(), False
+    async def _run_lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
+        startup, is_answered = await receive(), False
         stack = AsyncExitStack()
         try:
-            self._state = {"ids": await stack.enter_async_context(self._opened())}
+            self._state = {"ids": await stack.enter_async_context(self._claimed())}
         except SnowredisError as error:
             await send({"type": "lifespan.startup.failed", "message": str(error)})
             return
 
-        async def replay() -> Message:
+        async def receive_startup_again() -> Message:
             nonlocal startup
             message, startup = startup or await receive(), {}
             return message
 
-        async def closing(message: Message) -> None:
-            nonlocal told
-            told = True
+        async def release_then_send(message: Message) -> None:
+            nonlocal is_answered
+            is_answered = True
             if message["type"] != "lifespan.startup.complete":
-                # the process may be gone as soon as this is said
+                # the server may end the process as soon as it has this message
                 await stack.aclose()
             await send(message)
 
         async with stack:
             try:
-                await self._app({**scope, "state": scope.setdefault("state", {})}, replay, closing)
+                state = scope.setdefault("state", {})
+                await self._app({**scope, "state": state}, receive_startup_again, release_then_send)
             except Exception:
-                if told:
+                if is_answered:
                     raise
-                # the application knows no lifespan
+                # the application has no lifespan
                 await send({"type": "lifespan.startup.complete"})
                 await receive()
-                await closing({"type": "lifespan.shutdown.complete"})
+                await release_then_send({"type": "lifespan.shutdown.complete"})
 
 
 @asynccontextmanager
-async def opened(*url: Servers, **settings: Unpack[Settings]) -> AsyncIterator[Generator]:
-    """A generator of these settings, or the process' own, that has claimed its worker id."""
+async def _claimed(*url: Servers, **settings: Unpack[Settings]) -> AsyncIterator[Generator]:
+    """Yield a generator that has claimed its worker id, of these settings or the process' own; close it at the end."""
     if url or settings:
         async with aconnect(*url, **settings) as ids:
             yield ids

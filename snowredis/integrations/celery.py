@@ -1,12 +1,12 @@
-"""celery: leases given back by prefork children, the worker's name as the label, and ids for tasks.
+"""celery integration: children of the prefork pool release their leases, the worker's name is the label, ids for tasks.
 
-To import it is enough, also with ``celery worker --include snowredis.integrations.celery``: it connects
-three of celery's signals, which are sent in workers only. Nothing is claimed before the first id, since celery
-kills a child that takes over 4 s to start.
+Importing this module is enough, also by ``celery worker --include snowredis.integrations.celery``: it connects
+handlers to three of celery's signals, which celery sends in workers only. Nothing is claimed before the first id,
+since celery kills a child that takes longer than 4 s to start.
 
-A prefork child ends without Python's exit hooks; solo, threads, gevent and the main process end with them, after
-the last task, so nothing is done for those. A child that is killed, by kill -9 or a hard time limit, gives
-nothing back: its worker id is free again one ttl later.
+A prefork child ends without Python's exit handlers, so a signal handler here releases its lease. The pools solo,
+threads and gevent and the main process run Python's exit handlers, after the last task. A child that is killed (by
+kill -9 or a hard time limit) releases nothing: its worker id is available again one ttl later.
 """
 
 from __future__ import annotations
@@ -22,53 +22,46 @@ from snowredis.runtime.process import THIS
 
 
 def setup(app: Any, *, task_ids: bool = False, **settings: Unpack[AllSettings]) -> None:
-    """Say what tasks and those who send them make ids with. Call it where the app is made; connects to nothing.
+    """Configure the generator of tasks and of those who send them. Call it where the app is made; connects to nothing.
 
     Args:
         app: the celery app.
-        task_ids: give tasks that this app sends ids from snowredis.next_id(), as text, instead of UUIDs. Not
-            those within chains, groups and chords, which celery numbers itself, and none under
-            ``task_always_eager``. Sending a task then raises what next_id() raises.
-        settings: as snowredis.configure().
+        task_ids: give tasks that this app sends ids from snowredis.next_id(), as text, instead of UUIDs. Tasks within
+            chains, groups and chords keep celery's ids, and so do tasks under ``task_always_eager``. Sending a
+            task then raises what next_id() raises.
+        settings: arguments of snowredis.configure().
 
     Raises:
-        ConfigError: as snowredis.configure().
+        ConfigError: see snowredis.configure().
     """
     if settings:
         configure(**settings)
     if not task_ids:
         return
 
-    def send_task(
-        name: str,
-        args: Any = None,
-        kwargs: Any = None,
-        countdown: Any = None,
-        eta: Any = None,
-        task_id: str | None = None,
-        *more: Any,
-        **options: Any,
-    ) -> Any:
-        task_id = task_id or str(next_id())
-        # looked up now: tracers replace the method of the class, some of them after this
-        return type(app).send_task(app, name, args, kwargs, countdown, eta, task_id, *more, **options)
+    def send_task(*args: Any, **options: Any) -> Any:
+        # task_id is the sixth parameter of Celery.send_task()
+        if len(args) < 6 and not options.get("task_id"):
+            options["task_id"] = str(next_id())
+        # the method is looked up at each call: tracers replace it in the class, some of them later
+        return type(app).send_task(app, *args, **options)
 
     # every task that is sent comes through here: delay(), apply_async(), shared tasks, beat
     app.send_task = send_task
 
 
 def _label(sender: Any = None, **_: Any) -> None:
-    """Name this process after the worker; forked children inherit it, spawned ones are told."""
+    """Use the worker's name as the label of this process. Forked children inherit it; spawned ones get the signal."""
     hostname = getattr(sender, "hostname", sender)
     if isinstance(hostname, str) and not THIS.label:
         THIS.label = hostname
 
 
-def _give_back(**_: Any) -> None:
-    """In a child that ends: close every generator, at most 3 s."""
+def _release(**_: Any) -> None:
+    """Close every generator of a child that ends. Blocks for 3 s at most."""
     EXIT.close_all()
 
 
 signals.worker_init.connect(_label)
 signals.worker_process_init.connect(_label)
-signals.worker_process_shutdown.connect(_give_back)
+signals.worker_process_shutdown.connect(_release)

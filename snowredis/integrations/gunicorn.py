@@ -1,15 +1,15 @@
-"""Worker ids that come and go with gunicorn's workers.
+"""gunicorn integration: each worker claims a worker id when it starts and releases it when it ends.
 
 In ``gunicorn.conf.py``, either of:
 
-    from snowredis.integrations.gunicorn import *   # if there are no hooks of your own
+    from snowredis.integrations.gunicorn import *   # if the file has no hooks of its own
 
-    from snowredis.integrations import gunicorn     # else, below them
+    from snowredis.integrations import gunicorn     # else, below those hooks
     gunicorn.install(globals())
 
-A worker has its worker id before its first request and gives it back when it stops. When one was killed,
-the arbiter has it given back by a process of its own. No hook raises; none keeps the arbiter for longer
-than it takes to start that process.
+A worker claims its worker id before its first request and releases it when it stops. When a worker was killed, the
+arbiter starts a process that releases the worker id. No hook raises, and none blocks the arbiter for longer than it
+takes to start that process; only on_exit() waits, for EXIT_TIMEOUT_S at most.
 
 Source: gunicorn/arbiter.py: an exception in child_exit, post_fork or post_worker_init ends the service, and
 worker_exit also runs in the arbiter, for a worker that is gone.
@@ -37,105 +37,112 @@ __all__ = ["child_exit", "on_exit", "post_fork", "post_worker_init", "pre_fork",
 
 log = logging.getLogger("snowredis")
 
-# a worker is served requests after this long at most; gunicorn's timeout counts from then on
+# a worker takes requests after this time at the latest; gunicorn's timeout counts from then on
 CLAIM_TIMEOUT_S = 5.0
-# gunicorn's own end is held up by what its workers left for this long at most
-EXIT_BOUND_S = 2.0
+# on_exit() waits for this time at most until the worker ids of killed workers are released
+EXIT_TIMEOUT_S = 2.0
 
 Hook = Callable[..., Any]
-# in the arbiter: processes that are giving leases back
+# in the arbiter: processes that release leases of killed workers
 _reclaimers: list[subprocess.Popen[bytes]] = []
 
 
-def _quietly(hook: Hook) -> Hook:
-    # gunicorn checks how many arguments a hook takes; this keeps that
+def _log_errors(hook: Hook) -> Hook:
+    """Return *hook*, which logs its errors instead of raising them."""
+
+    # gunicorn checks how many arguments a hook takes; wraps() preserves that
     @functools.wraps(hook)
-    def quiet(*arguments: Any) -> None:
+    def logging_hook(*arguments: Any) -> None:
         try:
             hook(*arguments)
         except Exception:
-            # the server's, or the worker's: where gunicorn writes
+            # the logger of the server or of the worker: gunicorn's error log
             logger = getattr(arguments[0], "log", log)
             logger.exception("snowredis: %s() failed; gunicorn goes on", hook.__name__)
 
-    return quiet
+    return logging_hook
 
 
-@_quietly
+@_log_errors
 def pre_fork(server: Any, worker: Any) -> None:
     worker.snowredis_crash_records = CrashRecords()
 
 
-@_quietly
+@_log_errors
 def post_fork(server: Any, worker: Any) -> None:
     worker.snowredis_crash_records.adopt()
     THIS.crash_records = worker.snowredis_crash_records
     THIS.label = THIS.label or f"gunicorn {server.proc_name}"
 
 
-@_quietly
+@_log_errors
 def post_worker_init(worker: Any) -> None:
-    # of generators that --preload made before gevent patched threading
+    # --preload makes generators, and their locks, before gevent patches threading
     renew_foreign_locks()
     warm_up(CLAIM_TIMEOUT_S)
 
 
-@_quietly
+@_log_errors
 def worker_exit(server: Any, worker: Any) -> None:
     if worker.pid == os.getpid():
         EXIT.close_all()
     else:
-        child_exit(server, worker)
+        _release([worker])
 
 
-@_quietly
+@_log_errors
 def child_exit(server: Any, worker: Any) -> None:
-    _give_back([worker])
+    _release([worker])
 
 
-@_quietly
+@_log_errors
 def on_exit(server: Any) -> None:
-    # gunicorn does not wait for workers that it kills at the very end, and a container ends with it
-    until_s = time.monotonic() + EXIT_BOUND_S
-    _give_back([worker for worker in server.WORKERS.values() if _is_gone(worker.pid, until_s)])
+    # gunicorn does not wait for workers that it kills at the very end, and its container ends with it
+    deadline_s = time.monotonic() + EXIT_TIMEOUT_S
+    _release([worker for worker in server.WORKERS.values() if _has_ended(worker.pid, deadline_s)])
     with contextlib.suppress(subprocess.TimeoutExpired):
         for process in _reclaimers:
-            process.wait(max(0, until_s - time.monotonic()))
+            process.wait(max(0, deadline_s - time.monotonic()))
 
 
-def _give_back(dead: list[Any]) -> None:
-    # a worker that was started before these hooks were configured has none
-    records = [getattr(worker, "snowredis_crash_records", None) for worker in dead]
+def _release(ended: list[Any]) -> None:
+    """Start a process that releases the worker ids of workers that have ended. Does not wait for it."""
+    # a worker that was started before these hooks were configured has no crash records
+    records = [getattr(worker, "snowredis_crash_records", None) for worker in ended]
     process = reclaimer.start([lease for record in records if record is not None for lease in record.read()])
     _reclaimers[:] = [
-        other for other in (*_reclaimers, process) if other is not None and other.poll() is None
+        running for running in (*_reclaimers, process) if running is not None and running.poll() is None
     ]
 
 
-def _is_gone(pid: int, until_s: float) -> bool:
+def _has_ended(pid: int, deadline_s: float) -> bool:
+    """Wait for the child *pid* until *deadline_s* on the monotonic clock; return false if it still runs then."""
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(pid, os.WNOHANG) == (0, 0):
-            if time.monotonic() > until_s:
+            if time.monotonic() > deadline_s:
                 return False
             time.sleep(0.01)
     return True
 
 
 def install(settings: MutableMapping[str, Any]) -> None:
-    """Add the hooks to those in *settings*, the globals() of gunicorn.conf.py. Yours run first, ours in any case."""
+    """Add the hooks to *settings*, the globals() of gunicorn.conf.py.
+
+    A hook that is there already runs first; the one of this module runs after it, also if that raises.
+    """
     for name in __all__:
-        settings[name] = _both(settings.get(name), globals()[name])
+        settings[name] = _run_both(settings.get(name), globals()[name])
 
 
-def _both(theirs: Hook | None, ours: Hook) -> Hook:
-    if theirs is None:
-        return ours
+def _run_both(first: Hook | None, second: Hook) -> Hook:
+    if first is None:
+        return second
 
-    @functools.wraps(theirs)
+    @functools.wraps(first)
     def both(*arguments: Any) -> None:
         try:
-            theirs(*arguments)
+            first(*arguments)
         finally:
-            ours(*arguments)
+            second(*arguments)
 
     return both

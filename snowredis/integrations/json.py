@@ -1,7 +1,7 @@
-"""JSON for JavaScript: ints that it would round become strings.
+"""JSON integration: ints that JavaScript would round are written as strings.
 
-JavaScript's numbers have 53 bits. 249734652741287937 arrives there as 249734652741287940, silently.
-For json, Flask, and whatever else takes a json.JSONEncoder or a tree of dicts and lists.
+JavaScript's numbers have 53 bits: it silently reads 249734652741287937 as 249734652741287940.
+For json, Flask, and everything else that takes a json.JSONEncoder or a tree of dicts and lists.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_SAFE_INTEGER", "SnowflakeEncoder", "dumps", "flask_provider", "stringify"]
 
-# JavaScript's Number.MAX_SAFE_INTEGER: one more, and two ints share a number
+# JavaScript's Number.MAX_SAFE_INTEGER: above it, two ints may be the same number
 MAX_SAFE_INTEGER = 2**53 - 1
 
 
@@ -26,9 +26,9 @@ def stringify(value: Any, keys: Collection[str] = ()) -> Any:
     """Copy a tree of dicts, lists and tuples with every int beyond ±(2**53 - 1) as a string.
 
     Args:
-        value: anything; what is no int, dict, list or tuple is returned as it is, bools and floats too.
-        keys: keys of dicts whose ints, or lists of ints, become strings whatever their size, so that a reader
-            always finds a string there: ``keys={"id", "order_id"}``.
+        value: anything; values of other types, bools and floats among them, are returned unchanged.
+        keys: keys of dicts whose ints, or lists of ints, become strings whatever their size, so that readers
+            always get a string: ``keys={"id", "order_id"}``.
 
     Raises:
         ConfigError: *keys* is a single str.
@@ -43,7 +43,7 @@ def _copy(value: Any, keys: Collection[str], *, under_key: bool) -> Any:
     if isinstance(value, int):
         if isinstance(value, bool) or not (under_key or abs(value) > MAX_SAFE_INTEGER):
             return value
-        # not str(): an IntEnum has a str of its own
+        # not str(): an IntEnum overrides it
         return int.__repr__(value)
     if isinstance(value, dict):
         return {
@@ -58,7 +58,7 @@ def _copy(value: Any, keys: Collection[str], *, under_key: bool) -> Any:
 
 
 class SnowflakeEncoder(json.JSONEncoder):
-    """json.JSONEncoder that writes as stringify() says, also what ``default`` returns.
+    """json.JSONEncoder that applies stringify() to values, and to what ``default`` returns.
 
     Args:
         keys: as for stringify(); the other arguments are those of json.JSONEncoder.
@@ -75,12 +75,16 @@ class SnowflakeEncoder(json.JSONEncoder):
 
 
 def dumps(value: Any, *, keys: Collection[str] = (), **options: Any) -> str:
-    """json.dumps() with SnowflakeEncoder; *keys* as for stringify()."""
+    """Return *value* as JSON: json.dumps() with SnowflakeEncoder; *keys* as for stringify()."""
     return json.dumps(value, cls=SnowflakeEncoder, keys=keys, **options)
 
 
 def flask_provider(app: Flask, keys: Collection[str] = ()) -> DefaultJSONProvider:
-    """Flask's JSON with ids as strings: ``app.json = flask_provider(app)``; *keys* as for stringify()."""
+    """Return Flask's JSON provider, with ids as strings: ``app.json = flask_provider(app)``.
+
+    Args:
+        keys: as for stringify().
+    """
     from flask.json.provider import DefaultJSONProvider
 
     class SnowflakeProvider(DefaultJSONProvider):

@@ -1,4 +1,4 @@
-"""pydantic 2: an id in models, and so in FastAPI's paths, queries, bodies and responses.
+"""pydantic 2 integration: a type for ids in models, and in FastAPI's paths, queries, bodies and responses.
 
     class Order(BaseModel):
         id: SnowflakeId
@@ -15,19 +15,18 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import PydanticCustomError, core_schema
 
 from snowredis.core.layout import MAX_ID
+from snowredis.core.text import DECIMAL_ID
 
 __all__ = ["SnowflakeId"]
 
-# one text for one id: no sign, no blanks, no leading zeros, no digits of other scripts
-PATTERN = "^[1-9][0-9]{0,18}$"
-_DIGITS = re.compile(PATTERN.rstrip("$"))
+PATTERN = f"^{DECIMAL_ID}$"
 
 
-def _read(value: Any) -> Any:
-    """Turn decimal text into an int; everything else is for the schema of int to judge."""
+def _parse_text(value: Any) -> Any:
+    """Turn decimal text into an int; values of other types are returned, and the int schema checks them."""
     if not isinstance(value, str):
         return value
-    if not _DIGITS.fullmatch(value):
+    if not re.fullmatch(DECIMAL_ID, value):
         raise PydanticCustomError(
             "snowflake_id", "Input should be an id: an integer, or its decimal digits as a string"
         )
@@ -35,13 +34,13 @@ def _read(value: Any) -> Any:
 
 
 class _SnowflakeId:
-    """What pydantic asks of the annotation."""
+    """Annotation that gives pydantic the schemas of an id."""
 
     @staticmethod
     def __get_pydantic_core_schema__(_: Any, __: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         return core_schema.no_info_before_validator_function(
-            _read,
-            # strict: 1.0, True and Decimal("1") are no ids
+            _parse_text,
+            # strict: refuses 1.0, True and Decimal("1")
             core_schema.int_schema(strict=True, gt=0, le=MAX_ID),
             serialization=core_schema.plain_serializer_function_ser_schema(
                 str, return_schema=core_schema.str_schema(), when_used="json-unless-none"

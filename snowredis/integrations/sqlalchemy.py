@@ -1,10 +1,10 @@
-"""SQLAlchemy 2: a column of ids that makes them itself.
+"""SQLAlchemy 2 integration: a column type that fills its column with ids.
 
     class Order(Base):
         id: Mapped[int] = mapped_column(SnowflakeId, primary_key=True)
 
-One statement takes its ids with one call of next_ids(), however many rows it has; under asyncio with one of
-anext_ids(), which never holds up the event loop.
+One statement makes its ids with one call of next_ids(), however many rows it has; under asyncio with one call of
+anext_ids(), which does not block the event loop.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from snowredis import process_generator
 from snowredis.core.layout import check_id
 from snowredis.runtime.generator import Generator
 
-# as many as next_ids() makes at once
+# the most ids that one call of next_ids() makes
 MAX_BATCH = 1_000_000
-# name of the attribute of an execution context that keeps its ids: column default -> those not yet used
+# attribute of SQLAlchemy's execution context: column default -> iterator over the unused ids of its statement
 _CACHE = "_snowredis_ids"
 
 
 class SnowflakeId(TypeDecorator[int]):
-    """A BIGINT that holds ids: int in Python, 0 .. 2**63 - 1, never autoincrement.
+    """Column type for ids: BIGINT, int in Python, 0 .. 2**63 - 1, never autoincrement.
 
-    Its column makes an id for each row that has none, if it is a primary key or else NOT NULL, and has neither
-    a foreign key nor a default of its own. A column that may be NULL refers to something, or to nothing.
-    What is no id is refused with InvalidId, which SQLAlchemy wraps in a StatementError.
+    A column of this type makes an id for each row without one if it is a primary key or NOT NULL, and has neither a
+    foreign key nor a default of its own. Nullable columns make none. A value that is not a valid id is refused with
+    InvalidId, which SQLAlchemy wraps in a StatementError.
 
     Args:
-        generator: where ids come from; default: the generator of the process, see snowredis.configure().
+        generator: makes the ids; default: the generator of the process, see snowredis.configure().
     """
 
     impl = BigInteger
@@ -44,27 +44,27 @@ class SnowflakeId(TypeDecorator[int]):
 
     def __init__(self, generator: Generator | None = None) -> None:
         super().__init__()
-        # not part of the cache key: the same SQL is compiled whoever makes the ids
+        # private, so not part of SQLAlchemy's cache key: the compiled SQL does not depend on the generator
         self._generator = generator
 
     def process_bind_param(self, value: int | None, dialect: object) -> int | None:
         return value if value is None else check_id(value)
 
     def coerce_compared_value(self, op: Any, value: Any) -> TypeEngine[Any]:
-        # `id == x` compares ids; in `id >> 22` and `id % 16` the other number is none
+        # `id == x` compares ids; in `id >> 22` and `id % 16` the other number is not an id
         if op is None or operators.is_comparison(op):
             return self
         return self.impl_instance.coerce_compared_value(op, value)
 
     def next_for(self, context: Any) -> int:
-        """The default of a column: the next id for the statement that SQLAlchemy's *context* executes."""
+        """Return the next id for the statement that *context* executes; SQLAlchemy calls it as a column's default."""
         default, cache = context.current_column.default, vars(context).setdefault(_CACHE, {})
         ids = cache.get(default)
         if ids is None:
             if getattr(context.compiled.statement, "select", None) is not None:
                 raise InvalidRequestError(
-                    "INSERT … FROM SELECT would give all rows one and the same id, so nothing was inserted. Read the "
-                    "rows first and insert them with insert(table), rows; or select ids, too."
+                    "INSERT … FROM SELECT would give all rows the same id, so nothing was inserted. Read the rows "
+                    "first and insert them with insert(table), rows; or select ids, too."
                 )
             # each row of VALUES (…), (…) has a column of its own here
             columns = sum(column.default is default for column in context.compiled.insert_prefetch)
@@ -74,6 +74,7 @@ class SnowflakeId(TypeDecorator[int]):
         return an_id
 
     def _batches(self, context: Any, count: int) -> Iterator[list[int]]:
+        """Yield *count* ids, MAX_BATCH at most at a time. Blocks as next_ids(), or awaits under asyncio."""
         ids: Any = process_generator if self._generator is None else self._generator
         while count > 0:
             size = min(count, MAX_BATCH)
@@ -86,36 +87,33 @@ class SnowflakeId(TypeDecorator[int]):
 
 
 @event.listens_for(SnowflakeId, "after_parent_attach", propagate=True)
-def _type_is_used(_: SnowflakeId, column: Column[int]) -> None:
-    # a column's default is set after its type, and its foreign key, too
-    event.listen(column, "after_parent_attach", _column_is_used)
+def _on_column_of_type(_: SnowflakeId, column: Column[int]) -> None:
+    # SQLAlchemy sets a column's default and foreign key after its type
+    event.listen(column, "after_parent_attach", _on_table_of_column)
 
 
-def _column_is_used(column: Column[int], table: Table) -> None:
-    _settle(column)
-    # a primary key may be said after the columns
-    event.listen(table, "after_parent_attach", lambda *_: _settle(column))
+def _on_table_of_column(column: Column[int], table: Table) -> None:
+    _set_default(column)
+    # a table's primary key may be declared after its columns
+    event.listen(table, "after_parent_attach", lambda *_: _set_default(column))
 
 
 @event.listens_for(ForeignKeyConstraint, "after_parent_attach")
-def _columns_refer(constraint: ForeignKeyConstraint, _: Table) -> None:
+def _on_foreign_key(constraint: ForeignKeyConstraint, _: Table) -> None:
     for column in constraint.columns:
         if isinstance(column.type, SnowflakeId):
-            _settle(column)
+            _set_default(column)
 
 
-def _settle(column: Column[int]) -> None:
-    """Give *column* the default that it should have, or take it away."""
+def _set_default(column: Column[int]) -> None:
+    """Add the default that makes ids to *column*, or remove it. Raises ArgumentError for autoincrement=True."""
     if column.autoincrement is True:
         raise ArgumentError(f"{column}: a SnowflakeId is never autoincrement. Leave autoincrement out.")
     if column.primary_key:
         column.autoincrement = False
-    makes = not column.nullable and not column.foreign_keys and column.server_default is None
-    if makes and column.default is None and isinstance(column.type, SnowflakeId):
+    makes_ids = not column.nullable and not column.foreign_keys and column.server_default is None
+    default_function = getattr(column.default, "arg", None)
+    if makes_ids and column.default is None and isinstance(column.type, SnowflakeId):
         column.default = ColumnDefault(column.type.next_for)
-    elif not makes and isinstance(getattr(_argument(column), "__self__", None), SnowflakeId):
+    elif not makes_ids and isinstance(getattr(default_function, "__self__", None), SnowflakeId):
         column.default = None
-
-
-def _argument(column: Column[int]) -> object:
-    return getattr(column.default, "arg", None)

@@ -1,4 +1,4 @@
-"""Claim worker ids when a server starts, so that its first request need not wait for one."""
+"""Claim worker ids when a server starts, so that its first request does not wait for one."""
 
 from __future__ import annotations
 
@@ -14,28 +14,29 @@ log = logging.getLogger("snowredis")
 
 
 def warm_up(limit_s: float) -> None:
-    """Claim for every generator of this process, or for the process' own if there is no other and it has settings.
+    """Claim a worker id for every generator of this process before a server takes requests.
 
-    For a server that is about to take requests. Never raises: the first id tries again what fails now.
+    If there is no generator, that of the process is made, if it has settings. Never raises: an error is logged, and
+    the first id claims again.
 
     Blocks:
-        for *limit_s* at most; a claim that takes longer goes on in the background.
+        for *limit_s* seconds at most; a claim that takes longer goes on in a thread.
     """
     thread = threading.Thread(target=_claim, name="snowredis-claim", daemon=True)
     thread.start()
     thread.join(limit_s)
     if thread.is_alive():
         log.warning(
-            "no worker id after %.0f s; the claim goes on, and ids are made as soon as there is one", limit_s
+            "no worker id after %.0f s; the claim continues, and ids can be made once it succeeds", limit_s
         )
 
 
 def _claim() -> None:
-    open_ones = [member for member in EXIT.members if isinstance(member, Generator) and not member.closed]
+    generators = [member for member in EXIT.members if isinstance(member, Generator) and not member.closed]
     try:
-        if not open_ones and effective_settings():
-            open_ones = [process_generator()]
-        for generator in open_ones:
+        if not generators and effective_settings():
+            generators = [process_generator()]
+        for generator in generators:
             generator.claim()
     except SnowredisError as error:
-        log.warning("no worker id yet, the first id will try again: %s", error)
+        log.warning("no worker id yet; the first id claims again: %s", error)

@@ -293,7 +293,7 @@ def test_insert_from_select_is_refused_because_all_rows_would_get_one_id(engine:
     names = sa.select(customers.c.name)
     with engine.begin() as connection:
         connection.execute(sa.insert(customers), ROWS[:2])
-        with pytest.raises(sa.exc.StatementError, match="one and the same id, so nothing was inserted"):
+        with pytest.raises(sa.exc.StatementError, match="the same id, so nothing was inserted"):
             connection.execute(sa.insert(customers).from_select(["name"], names))
         copies = sa.select(customers.c.id + 1, customers.c.name, customers.c.kind)
         connection.execute(

@@ -1,13 +1,15 @@
-"""Django, 4.2 and later: ``INSTALLED_APPS = [..., "snowredis.integrations.django"]``, and what models and URLs need.
+"""Django integration (4.2 and later): an app for INSTALLED_APPS, a model field and a path converter.
 
-    SNOWREDIS = {"url": "redis://localhost:6379/0", "pool": "shop"}     # in settings: arguments of snowredis.connect()
+    INSTALLED_APPS = [..., "snowredis.integrations.django"]             # in settings
+
+    SNOWREDIS = {"url": "redis://localhost:6379/0", "pool": "shop"}     # arguments of snowredis.connect()
 
     from snowredis.integrations.django import SnowflakeField            # in models.py
 
     class Order(models.Model):
         id = SnowflakeField(primary_key=True)
 
-Loaded by Django before there are models, so it imports nothing of Django's by itself.
+Django loads this module before it loads models, so it imports nothing from Django.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ if TYPE_CHECKING:
     from snowredis.integrations.django.converters import SnowflakeConverter
     from snowredis.integrations.django.fields import SnowflakeField, SnowflakeFormField
 
-# public name -> the module it lives in; loaded at the first use
-_HOMES = {"SnowflakeConverter": "converters", "SnowflakeField": "fields", "SnowflakeFormField": "fields"}
+# public name -> its module; loaded at the first use
+_MODULES = {"SnowflakeConverter": "converters", "SnowflakeField": "fields", "SnowflakeFormField": "fields"}
 
 __all__ = ["SnowflakeConverter", "SnowflakeField", "SnowflakeFormField"]
 
@@ -27,6 +29,6 @@ __all__ = ["SnowflakeConverter", "SnowflakeField", "SnowflakeFormField"]
 def __getattr__(name: str) -> Any:
     import importlib
 
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -1,4 +1,4 @@
-"""What Django loads at start: hands settings.SNOWREDIS to snowredis.configure(). Connects to nothing."""
+"""Django app: pass settings.SNOWREDIS to snowredis.configure() and register the checks. Connects to nothing."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from snowredis.errors import ConfigError
 from snowredis.integrations.django.settings import django_settings
 from snowredis.runtime.process import THIS
 
-# these say better what the process is, a moment later
-_OTHERS = {"snowredis.integrations.celery", "snowredis.integrations.gunicorn"}
+# integrations that set a more precise label, a moment later
+_LABELING = {"snowredis.integrations.celery", "snowredis.integrations.gunicorn"}
 
 
 class SnowredisConfig(AppConfig):
@@ -34,7 +34,7 @@ class SnowredisConfig(AppConfig):
         setting_changed.connect(_on_setting_changed, dispatch_uid="snowredis")
         if hasattr(settings, "SNOWREDIS"):
             _configure()
-        if not THIS.label and not _OTHERS & sys.modules.keys():
+        if not THIS.label and not _LABELING & sys.modules.keys():
             THIS.label = _label()[:100]
 
 
@@ -46,14 +46,14 @@ def _configure() -> None:
 
 
 def _on_setting_changed(*, setting: str, **_: Any) -> None:
-    """For override_settings() in tests: the next id comes from the pool that is set now."""
+    """Configure again under override_settings() in tests: the next id comes from the pool that is set now."""
     if setting == "SNOWREDIS":
         snowredis.close()
         _configure()
 
 
 def _label() -> str:
-    """Django, the project, and the command if there is one: "django shop migrate"."""
+    """Return "django", the project, and the command of manage.py if there is one: "django shop migrate"."""
     project = (getattr(settings, "ROOT_URLCONF", None) or settings.SETTINGS_MODULE or "").partition(".")[0]
     by_command = sys.argv[0].endswith(("manage.py", "django-admin"))
     return " ".join(filter(None, ["django", project, *(sys.argv[1:2] if by_command else [])]))

@@ -1,10 +1,10 @@
-"""System checks. Those of `manage.py check` look at settings only; `check --deploy` also asks Redis.
+"""System checks. `manage.py check` looks at settings only; `check --deploy` also asks Redis.
 
 E001 a setting that cannot work            W001 the layout ends within a year
 E002 a pool in memory outside of DEBUG     W002 embedded:// outside of DEBUG
-E003 a pool of other settings              W003 a Redis of this machine only
+E003 a pool with other settings            W003 a Redis on this machine only
 E004 Redis does not answer                 W004 cache.clear() would empty the pool's database
-E010 a field's generator                   W005 there is no such pool yet
+E010 the generator of a field              W005 the pool does not exist yet
 """
 
 from __future__ import annotations
@@ -18,144 +18,134 @@ from django.conf import settings
 from django.core import checks, mail
 
 from snowredis.connection import END_WARNING_MS, connect
-from snowredis.core.presets import resolve_layout
 from snowredis.errors import ConfigError, LayoutMismatch, PoolNotFound, SnowredisError
-from snowredis.integrations.django.settings import effective_settings
+from snowredis.integrations.django.settings import effective_settings, server_urls
 from snowredis.lease.model import PoolConfig
 from snowredis.lease.open import is_embedded, is_in_memory
 
-_LOCAL = ("localhost", "127.0.0.1", "::1")
+_LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
 def check_settings(**_: Any) -> list[Any]:
-    """Connects to nothing."""
+    """Return messages about settings. Connects to nothing."""
     try:
         given = effective_settings()
-        _config(given)
+        layout = _pool_config(given).layout
     except SnowredisError as error:
         return [_error(1, str(error), "Correct SNOWREDIS in your settings, or the SNOWREDIS_* variables.")]
-    found = []
-    layout = resolve_layout(given.get("layout"))
+    messages = []
     if layout.end_ms - time.time() * 1000 < END_WARNING_MS:
         hint = "Plan to move to another layout: new ids in a new pool, with a layout whose ids are greater."
-        found.append(_warning(1, f"the layout's timestamp bits last only until {layout.end}", hint))
-    # a test runner sets DEBUG to False, and makes this
+        messages.append(_warning(1, f"the layout's timestamp bits last only until {layout.end}", hint))
+    # a test runner sets DEBUG to False, and makes mail.outbox
     if settings.DEBUG or hasattr(mail, "outbox"):
-        return found
-    for url in _urls(given):
+        return messages
+    for url in server_urls(given):
         if is_in_memory(url):
-            what = "SNOWREDIS['url'] is a pool in memory: every process numbers itself, and ids are repeated"
-            found.append(_error(2, what, "Name a Redis that all processes share: redis://host:6379/0."))
+            text = "SNOWREDIS['url'] is a pool in memory: each process has a pool of its own, and ids are repeated"
+            messages.append(_error(2, text, "Name a Redis that all processes share: redis://host:6379/0."))
         elif is_embedded(url):
-            what = f"SNOWREDIS['url'] is {url}: two machines with a Redis each of their own repeat ids"
-            found.append(_warning(2, what, "Name a Redis that all machines share: redis://host:6379/0."))
-    return found
+            text = f"SNOWREDIS['url'] is {url}: two machines with a Redis each of their own repeat ids"
+            messages.append(_warning(2, text, "Name a Redis that all machines share: redis://host:6379/0."))
+    return messages
 
 
 def check_deployment(**_: Any) -> list[Any]:
-    """What may be right, and often is not. Connects to nothing."""
-    with contextlib.suppress(SnowredisError):
-        places = [_place(url) for url in _urls(effective_settings())]
-        found = [
-            _warning(
-                3,
-                f"Redis is at {host}: two machines with a Redis each of their own repeat ids",
-                "With one machine only, or a proxy there, silence snowredis.W003; else name a Redis that all share.",
+    """Return warnings about settings that are often wrong in production. Connects to nothing."""
+    try:
+        urls = server_urls(effective_settings())
+    except SnowredisError:
+        return []  # E001
+    pool_databases = [database for url in urls if (database := _database(url))]
+    messages = [
+        _warning(
+            3,
+            f"Redis is at {host}: two machines with a Redis each of their own repeat ids",
+            "With one machine only, or a proxy there, silence snowredis.W003; else name a Redis that all share.",
+        )
+        for host, _port, _db in pool_databases
+        if host in _LOCAL_HOSTS or host.startswith("/")
+    ]
+    for alias, cache in settings.CACHES.items():
+        locations = cache.get("LOCATION") or []
+        locations = locations.split(",") if isinstance(locations, str) else locations
+        is_redis = "redis" in cache.get("BACKEND", "").lower()
+        if is_redis and any(_database(location) in pool_databases for location in locations):
+            text = (
+                f"the cache {alias!r} is in the same Redis database as the pool: cache.clear() empties it, and new "
+                "workers wait for their floor then"
             )
-            for host, _port, _db in filter(None, places)
-            if host in _LOCAL or host.startswith("/")
-        ]
-        for alias, cache in settings.CACHES.items():
-            where = cache.get("LOCATION") or []
-            where = where.split(",") if isinstance(where, str) else where
-            if "redis" in cache.get("BACKEND", "").lower() and {*map(_place, where)} & {
-                *filter(None, places)
-            }:
-                found.append(
-                    _warning(
-                        4,
-                        f"the cache {alias!r} is in the same Redis database as the pool: cache.clear() empties it, "
-                        "and new workers wait for their floor then",
-                        "Give the cache another database number.",
-                    )
-                )
-        return found
-    return []
+            messages.append(_warning(4, text, "Give the cache another database number."))
+    return messages
 
 
 def check_redis(**_: Any) -> list[Any]:
-    """Asks every server of the pool. Blocks for a second or so for each that does not answer."""
-    found = []
+    """Return messages about the pool in Redis. Blocks for about a second for each server that does not answer."""
+    from snowredis import WorkerPool
+
     try:
         given = effective_settings()
-        config = _config(given)
+        config = _pool_config(given)
     except SnowredisError:
         return []  # E001
-    urls = _urls(given)
-    missing = 0
+    urls = server_urls(given)
+    messages, is_missing = [], False
     for index, url in enumerate(urls):
         if is_in_memory(url) or is_embedded(url):
             continue  # E002, W002; a check starts no server
-        from snowredis import WorkerPool
-
         try:
             with contextlib.closing(WorkerPool(url, config.name)) as pool:
                 stored = pool.info().signature
         except PoolNotFound:
-            missing += 1
+            is_missing = True
             continue
         except SnowredisError as error:
-            found.append(_error(4, str(error), "Without Redis no process gets a worker id."))
+            messages.append(_error(4, str(error), "Without Redis no process gets a worker id."))
             continue
         wanted = replace(config, share=(index, len(urls))).signature
         if stored != wanted:
             hint = "Other processes make ids with the pool's settings: correct SNOWREDIS."
-            found.append(_error(3, str(LayoutMismatch(config.name, stored, wanted)), hint))
-    if missing:
-        what = f"there is no pool {config.name!r} yet: the first worker waits {config.floor_ms / 1000:g} s"
-        found.append(_warning(5, what, f"If it is really new, run once: snowredis pool create {config.name}"))
-    return found
+            messages.append(_error(3, str(LayoutMismatch(config.name, stored, wanted)), hint))
+    if is_missing:
+        text = f"pool {config.name!r} does not exist yet: the first worker waits {config.floor_ms / 1000:g} s"
+        messages.append(_warning(5, text, f"If it is new, run once: snowredis pool create {config.name}"))
+    return messages
 
 
-def _config(given: dict[str, Any]) -> PoolConfig:
-    """Return the pool's constants as connect() would make them. Starts no embedded Redis."""
-    for url in _urls(given):
+def _pool_config(given: dict[str, Any]) -> PoolConfig:
+    """Return the pool's constants as connect() makes them; raises what it raises. Starts no embedded Redis."""
+    urls = server_urls(given)
+    for url in urls:
         if not (isinstance(url, str) or is_in_memory(url) or hasattr(url, "evalsha")):
-            # such as of a variable that is not set
+            # such as the value of an environment variable that is not set
             raise ConfigError(f"{url!r} is not a URL, a redis-py client or a pool of snowredis.testing")
-    offline = given
+    # with min_replicas, connect() refuses such servers before it starts one
     if not given.get("min_replicas"):
         urls = [
             f"redis://offline-{index}" if is_in_memory(url) or is_embedded(url) else url
-            for index, url in enumerate(_urls(given))
+            for index, url in enumerate(urls)
         ]
-        offline = {**given, "url": urls if isinstance(given["url"], list | tuple) else urls[0]}
-    with connect(**offline) as generator:
+    with connect(**{**given, "url": urls}) as generator:
         return generator._config
 
 
-def _urls(given: dict[str, Any]) -> list[Any]:
-    url = given["url"]
-    return list(url) if isinstance(url, list | tuple) else [url]
-
-
-def _place(url: Any) -> tuple[str, int, int] | None:
-    """Host or socket, port and database of a plain Redis URL; None for anything else."""
+def _database(url: Any) -> tuple[str, int, int] | None:
+    """Return host or socket, port and database number of a plain Redis URL; None for everything else."""
     if not isinstance(url, str) or not url.startswith(("redis://", "rediss://", "unix://")):
         return None
     from redis import connection
 
     parse_url: Any = connection.parse_url
     try:
-        found = parse_url(url)
+        parts = parse_url(url)
     except ValueError:
         return None
-    return found.get("path") or found.get("host", "localhost"), found.get("port", 6379), found.get("db", 0)
+    return parts.get("path") or parts.get("host", "localhost"), parts.get("port", 6379), parts.get("db", 0)
 
 
-def _error(number: int, what: str, hint: str) -> Any:
-    return checks.Error(what, hint=hint, id=f"snowredis.E{number:03}")
+def _error(number: int, text: str, hint: str) -> Any:
+    return checks.Error(text, hint=hint, id=f"snowredis.E{number:03}")
 
 
-def _warning(number: int, what: str, hint: str) -> Any:
-    return checks.Warning(what, hint=hint, id=f"snowredis.W{number:03}")
+def _warning(number: int, text: str, hint: str) -> Any:
+    return checks.Warning(text, hint=hint, id=f"snowredis.W{number:03}")

@@ -1,16 +1,22 @@
-"""Ids in URLs: ``register_converter(SnowflakeConverter, "snowflake")``, then ``path("orders/<snowflake:pk>/", …)``."""
+"""Path converter for ids.
+
+register_converter(SnowflakeConverter, "snowflake")
+path("orders/<snowflake:pk>/", …)
+"""
 
 from __future__ import annotations
 
 from snowredis.core.layout import MAX_ID
+from snowredis.core.text import DECIMAL_ID
 
 
 class SnowflakeConverter:
-    """Decimal digits, 0 < id < 2**63. What else there is does not match, so it ends in a 404."""
+    """Path converter for the decimal digits of an id, 0 < id < 2**63. Other text does not match, so it gets a 404."""
 
-    regex = "[1-9][0-9]{0,18}"
+    regex = DECIMAL_ID
 
     def to_python(self, text: str) -> int:
+        """Return the id. Raises ValueError for 2**63 and more, which Django takes for "does not match"."""
         an_id = int(text)
         if an_id > MAX_ID:
             raise ValueError(text)

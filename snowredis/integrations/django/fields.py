@@ -1,4 +1,4 @@
-"""A model field that is filled with snowredis ids, and the form field that shows and takes them digit by digit."""
+"""Model field that fills itself with ids, and its form field, which takes them as text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NEXT_ID = "snowredis.next_id"
 
 
 class IdMaker:
-    """The default of a primary key: calls what a dotted path names, which is looked up at each call."""
+    """Default of a primary key: calls the function that a dotted path names, looked up at each call."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -31,7 +31,7 @@ class IdMaker:
 
 
 class SnowflakeFormField(forms.IntegerField):
-    """Ids as text: a browser's number input, and JavaScript behind it, may lose digits past 2**53."""
+    """Form field for ids, as text: a browser's number input, and JavaScript, may lose digits past 2**53."""
 
     widget = forms.TextInput(attrs={"inputmode": "numeric"})
 
@@ -48,15 +48,15 @@ class SnowflakeFormField(forms.IntegerField):
 
 
 class SnowflakeField(models.BigIntegerField):
-    """A 64-bit column that gets an id of its own, 0 < id < 2**63, unless a default is given.
+    """Model field in a 64-bit column that fills itself with an id, 0 < id < 2**63, unless it has a default.
 
-    As a primary key it is filled when an object is made, as a UUIDField with default=uuid4 is; else when the row is
-    inserted, so that a column added to a table that has rows is never filled with one id for all of them.
+    A primary key is filled when an object is made, like a UUIDField with default=uuid4; any other field when its row
+    is inserted, so that a column added to a table with rows is never filled with one id for all of them.
 
     Args:
-        generator: dotted path of a function that makes an id; default: that of the process.
-        default: anything, None too, says that the field is not to be filled.
-        Others as BigIntegerField, but editable=False and blank=True if the field is to be filled.
+        generator: dotted path of a function that makes an id; default: snowredis.next_id.
+        default: with any value, None too, the field does not fill itself.
+        others: as BigIntegerField, but editable=False and blank=True by default if the field fills itself.
     """
 
     description = _("snowredis id (8 byte integer)")
@@ -72,7 +72,7 @@ class SnowflakeField(models.BigIntegerField):
 
     @property
     def is_filled(self) -> bool:
-        """Whether ids are made for it."""
+        """True if the field fills itself with ids."""
         if self.default is not models.NOT_PROVIDED:
             return isinstance(self.default, IdMaker)
         return getattr(self, "db_default", models.NOT_PROVIDED) is models.NOT_PROVIDED
@@ -81,13 +81,13 @@ class SnowflakeField(models.BigIntegerField):
         name, path, args, kwargs = super().deconstruct()
         if self.is_filled:
             kwargs.pop("default", None)
-            for option, ours in (("editable", False), ("blank", True)):
+            for option, default in (("editable", False), ("blank", True)):
                 kwargs.pop(option, None)
-                if getattr(self, option) != ours:
-                    kwargs[option] = not ours
+                if getattr(self, option) != default:
+                    kwargs[option] = not default
         if self.generator != NEXT_ID:
             kwargs["generator"] = self.generator
-        # migrations are to name what models import, wherever it lives
+        # migrations name the package that models import from
         return name, path.replace(f"{__name__}.", f"{__package__}."), args, kwargs
 
     def check(self, **kwargs: Any) -> list[Any]:
@@ -97,16 +97,16 @@ class SnowflakeField(models.BigIntegerField):
         try:
             if callable(import_string(self.generator)):
                 return []
-            reason = "it is no function"
+            reason = "it is not a function"
         except (ImportError, ValueError) as error:
             reason = str(error)
-        hint = "Give the dotted path of a function of a module, such as 'shop.ids.next_id'."
+        hint = "Name a function by its dotted path, such as 'shop.ids.next_id'."
         return [
             checks.Error(f"generator={self.generator!r}: {reason}", hint=hint, obj=self, id="snowredis.E010")
         ]
 
     def get_pk_value_on_save(self, instance: Any) -> Any:
-        # of a field in a CompositePrimaryKey, too, which has no default
+        # also called for a field in a CompositePrimaryKey, which has no default
         return IdMaker(self.generator)() if self.is_filled else super().get_pk_value_on_save(instance)
 
     def pre_save(self, instance: Any, add: bool) -> Any:
@@ -123,8 +123,8 @@ class SnowflakeField(models.BigIntegerField):
         return super().to_python(value)
 
     def formfield(self, **kwargs: Any) -> Any:
-        ours = {"form_class": SnowflakeFormField, "min_value": 1}
+        defaults = {"form_class": SnowflakeFormField, "min_value": 1}
         if self.is_filled:
-            # an id that is made for a form would be lost with it
-            ours |= {"initial": None, "show_hidden_initial": False}
-        return super().formfield(**{**ours, **kwargs})
+            # an id made for a form would be lost with the form
+            defaults |= {"initial": None, "show_hidden_initial": False}
+        return super().formfield(**{**defaults, **kwargs})

@@ -1,8 +1,8 @@
-"""Django REST framework: ids as strings in JSON, since JavaScript loses digits past 2**53.
+"""Django REST framework integration: ids as strings in JSON, since JavaScript loses digits past 2**53.
 
     class OrderSerializer(SnowflakeModelMixin, serializers.ModelSerializer): ...
 
-For every ModelSerializer at once, but for foreign keys, one line in a module that Django loads does:
+One line in a module that Django loads does the same for every ModelSerializer, except for foreign keys:
 
     ModelSerializer.serializer_field_mapping[SnowflakeField] = SnowflakeSerializerField
 """
@@ -21,14 +21,14 @@ from snowredis.integrations.django.fields import SnowflakeField
 
 
 class SnowflakeSerializerField(IntegerField):
-    """Writes an id as a string of digits; reads that, or an int, but no float."""
+    """Serializer field that writes an id as a string of digits and reads such a string or an int, but no float."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**{"min_value": 1, "max_value": MAX_ID, **kwargs})
 
     def to_internal_value(self, data: Any) -> int:
         try:
-            # a float's digits are lost already, so its text is none of an id either
+            # the text of a float is refused: its digits may be lost already
             return parse(str(data).strip(), "decimal")
         except InvalidId:
             raise ValidationError(self.error_messages["invalid"], "invalid") from None
@@ -38,7 +38,7 @@ class SnowflakeSerializerField(IntegerField):
 
 
 class SnowflakeModelMixin:
-    """For a ModelSerializer: its ids, and its keys of models that have such ids, as strings."""
+    """Mixin for a ModelSerializer: ids, and foreign keys to models with such ids, are strings."""
 
     serializer_field_mapping = {  # noqa: RUF012 as ModelSerializer's
         **ModelSerializer.serializer_field_mapping,
@@ -46,7 +46,7 @@ class SnowflakeModelMixin:
     }
 
     def build_standard_field(self, field_name: str, model_field: Any) -> Any:
-        # a primary key that is a link to the parent's row, among others
+        # among others: a primary key that is a link to the row of a parent model
         return _with_text(super().build_standard_field(field_name, model_field), model_field)  # type: ignore[misc]
 
     def build_relational_field(self, field_name: str, relation_info: Any) -> Any:
@@ -55,6 +55,7 @@ class SnowflakeModelMixin:
 
 
 def _with_text(built: tuple[type, dict[str, Any]], key: Any) -> tuple[type, dict[str, Any]]:
+    """Return *built*, a field class and its arguments, such that keys to a SnowflakeField are strings."""
     field_class, kwargs = built
     while key.remote_field is not None:
         key = key.target_field

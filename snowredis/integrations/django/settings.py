@@ -1,18 +1,22 @@
-"""settings.SNOWREDIS: arguments of snowredis.connect()."""
+"""Read settings.SNOWREDIS: arguments of snowredis.connect()."""
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
-from snowredis.settings import DEFAULT_URL, from_environment
+from snowredis import process_generator
+from snowredis.settings import SETTINGS
 
 
 def django_settings() -> dict[str, Any]:
-    """settings.SNOWREDIS with names in lower case. Raises ImproperlyConfigured if it is no dict, or names one twice."""
+    """Return settings.SNOWREDIS with names in lower case; {} if there is none.
+
+    Raises:
+        ImproperlyConfigured: it is not a dict, or has the same name twice.
+    """
     given = getattr(settings, "SNOWREDIS", {})
     if not isinstance(given, dict):
         raise ImproperlyConfigured(
@@ -26,5 +30,15 @@ def django_settings() -> dict[str, Any]:
 
 
 def effective_settings() -> dict[str, Any]:
-    """What the process' own generator is made of: SNOWREDIS_* variables, and settings.SNOWREDIS before them."""
-    return {"url": DEFAULT_URL, **from_environment(os.environ), **django_settings()}
+    """Return the arguments of connect() that the process' generator is made of, url and pool always among them.
+
+    Those of settings.SNOWREDIS, with which ready() configured it, precede SNOWREDIS_* variables. Raises ConfigError.
+    """
+    defaults = {name: SETTINGS[name].default for name in ("url", "pool")}
+    return defaults | process_generator.effective_settings()
+
+
+def server_urls(given: dict[str, Any]) -> list[Any]:
+    """Return the servers of *given* settings, one or several: URLs, clients or pools in memory."""
+    url = given["url"]
+    return list(url) if isinstance(url, list | tuple) else [url]
