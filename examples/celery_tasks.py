@@ -1,7 +1,7 @@
 # Type:     python examples/celery_tasks.py
-# You see:  a celery worker with two prefork children, 12 tasks that each make an id, and which child made which: every
-#           child has a worker id of its own, and has given it back when the worker is ended. The tasks' own ids are
-#           from snowredis, too. It brings its own Redis, which is the broker as well. Needs pip install celery.
+# You see:  a celery worker with two prefork children, 12 tasks that each make an id, and which child made which id.
+#           Each child has a worker id of its own, and releases it when the worker ends. The ids of the tasks are from
+#           snowredis, too. It starts its own Redis, which is also the broker. Needs: pip install celery.
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ from celery import Celery
 import snowredis
 from snowredis.integrations.celery import setup
 
-# of your program: redis://localhost:6379/0, and for the broker any URL that celery knows
+# in your program: redis://localhost:6379/0, and for the broker any URL that celery supports
 POOL_URL, POOL = "embedded://", "celery-tasks"
 
 
@@ -45,17 +45,17 @@ if __name__ == "__main__":
     ]
     worker = subprocess.Popen([*celery, "worker", *options], cwd=Path(__file__).parent)
     try:
-        # as others that send tasks do: by name
+        # by name, as programs do that do not import the task
         sent = [app.send_task("celery_tasks.make_order", (f"customer-{number}",)) for number in range(12)]
         made = [int(result.get(timeout=20)[1]) for result in sent]
         assert len({*made, *(int(result.id) for result in sent)}) == 24
-        holders = {info.worker: info for info in snowredis.WorkerPool(url, POOL).workers()}
+        workers = {info.worker: info for info in snowredis.WorkerPool(url, POOL).workers()}
         for result, an_id in zip(sent, made, strict=True):
             parts = snowredis.Layout().decode(an_id)
-            maker = holders[parts.worker]
+            maker = workers[parts.worker]
             print(f"task {result.id} made {an_id}: worker id {parts.worker}, {maker.label}, pid {maker.pid}")
     finally:
         worker.terminate()
         worker.wait(20)
     snowredis.close()
-    print("all worker ids were given back:", snowredis.WorkerPool(url, POOL).workers() == [])
+    print("all worker ids were released:", snowredis.WorkerPool(url, POOL).workers() == [])

@@ -1,7 +1,7 @@
 # Type:     python examples/django_orders.py
-# You see:  a Django site in one file whose orders have snowredis ids: four processes that fill one table, a page
-#           that is asked for by id, JSON that JavaScript reads right, and who held which worker id meanwhile. It
-#           brings its own Redis (embedded://) and SQLite; a site of yours names its Redis in SNOWREDIS instead.
+# You see:  a Django site in one file whose orders have snowredis ids: four processes that fill one table, a page that
+#           is found by id, JSON that JavaScript reads correctly, and the worker ids of the processes. It starts its
+#           own Redis (embedded://) and uses SQLite; your site names its Redis in SNOWREDIS instead.
 
 import multiprocessing
 import tempfile
@@ -62,7 +62,7 @@ urlpatterns = [path("orders/<snowflake:pk>/", show)]
 
 
 def fill():
-    """What each process does; it claims a worker id of its own at its first order."""
+    """Insert orders. Each process runs this, and claims a worker id of its own at its first order."""
     for _ in range(4):
         Order.objects.bulk_create([Order(item="tea") for _ in range(ROWS // 4)])
 
@@ -85,14 +85,18 @@ for child in children:
 ids = list(Order.objects.values_list("id", flat=True))
 workers = {Layout().decode(an_id).worker for an_id in ids}
 print(f"{PROCESSES} processes made {len(ids):,} orders in {time.perf_counter() - began:.2f} s,")
-print(f"with the worker ids {sorted(workers)}; no id is there twice: {len(set(ids)) == len(ids)}")
+print(f"with the worker ids {sorted(workers)}; no id is repeated: {len(set(ids)) == len(ids)}")
 assert len(set(ids)) == len(ids) == ROWS * PROCESSES
 
 order = Order(item="cake")
 print(f"\nan order has its id before it is saved: {order.pk}")
 order.save()
-print("its page says:", Client().get(f"/orders/{order.pk}/").content.decode())
-print("what is no id is not found:", Client().get("/orders/99999999999999999999/").status_code, "\n")
+print("its page:", Client().get(f"/orders/{order.pk}/").content.decode())
+print(
+    "a number that is not an id is not found:",
+    Client().get("/orders/99999999999999999999/").status_code,
+    "\n",
+)
 
 call_command("snowredis_workers")
 directory.cleanup()

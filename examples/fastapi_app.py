@@ -1,7 +1,7 @@
 # Type:     python examples/fastapi_app.py
-# You see:  a FastAPI service that claims a worker id when it starts and gives it back when it ends; orders that are
-#           made, read and refused over HTTP. In JSON ids are strings, since JavaScript rounds numbers past 2**53;
-#           in Python they are ints. With a Redis of yours write its URL in place of embedded://.
+# You see:  a FastAPI service that claims a worker id when it starts and releases it when it ends; orders that are
+#           created, read and refused over HTTP. In JSON ids are strings, since JavaScript rounds numbers past 2**53;
+#           in Python they are ints. To use your own Redis, replace embedded:// with its URL.
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ async def read(order_id: SnowflakeId) -> Order:
 
 @contextlib.contextmanager
 def serving() -> Iterator[str]:
-    """The service, for as long as it is looked at; its address."""
+    """Run the service inside a with block, and yield its URL."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
-        # who asks before the service has its worker id waits
+        # requests wait until the service has its worker id
         listening.listen()
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="on"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
@@ -71,27 +71,27 @@ def serving() -> Iterator[str]:
             thread.join()
 
 
-async def look(client: httpx.AsyncClient) -> None:
+async def try_service(client: httpx.AsyncClient) -> None:
     async with client:
         customer = 249734652741287937
-        answer = await client.post("/orders", json={"customer": customer, "what": "a lamp"})
-        print("made:   ", answer.status_code, answer.text)
-        order = answer.json()
+        response = await client.post("/orders", json={"customer": customer, "what": "a lamp"})
+        print("created:", response.status_code, response.text)
+        order = response.json()
         assert order["customer"] == str(customer)
 
-        answer = await client.get(f"/orders/{order['id']}")
-        print("read:   ", answer.status_code, answer.text)
-        assert answer.json() == order
+        response = await client.get(f"/orders/{order['id']}")
+        print("read:   ", response.status_code, response.text)
+        assert response.json() == order
 
         for bad in ("0", "1.5", "9223372036854775808"):
-            answer = await client.get(f"/orders/{bad}")
-            print("refused:", answer.status_code, bad, "-", answer.json()["detail"][0]["msg"])
-            assert answer.status_code == 422
+            response = await client.get(f"/orders/{bad}")
+            print("refused:", response.status_code, bad, "-", response.json()["detail"][0]["msg"])
+            assert response.status_code == 422
 
-        made = await asyncio.gather(
+        created = await asyncio.gather(
             *(client.post("/orders", json={"customer": "7", "what": "a lamp"}) for _ in range(200))
         )
-        assert len({answer.json()["id"] for answer in made}) == 200
+        assert len({response.json()["id"] for response in created}) == 200
         print("200 more orders at once: 200 different ids")
 
         schema = (await client.get("/openapi.json")).json()["components"]["schemas"]["Order"]["properties"][
@@ -103,7 +103,7 @@ async def look(client: httpx.AsyncClient) -> None:
 client = httpx.AsyncClient(timeout=30)
 with serving() as url:
     client.base_url = url
-    asyncio.run(look(client))
+    asyncio.run(try_service(client))
 pool = snowredis.WorkerPool(snowredis.embedded.resolve("embedded://"), "fastapi")
 left = [worker.label for worker in pool.workers()]
-print("the worker id was given back:", left == [])
+print("the worker id was released:", left == [])

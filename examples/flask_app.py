@@ -1,7 +1,7 @@
 # Type:     python examples/flask_app.py
-# You see:  a Flask service with one generator for all its threads; orders that are made and read over HTTP. In JSON
+# You see:  a Flask service with one generator for all its threads; orders that are created and read over HTTP. In JSON
 #           ids are strings, since JavaScript rounds numbers past 2**53; other numbers stay numbers.
-#           With a Redis of yours write its URL in place of embedded://.
+#           To use your own Redis, replace embedded:// with its URL.
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from snowredis.integrations.json import flask_provider
 # nothing is claimed before the first id: each process that a server such as gunicorn forks gets its own worker id
 snowredis.configure(url="embedded://", pool="flask-orders", label="flask")
 app = Flask(__name__)
-# keys: ids that are small, as of old tables, are strings, too
+# keys: small ids, such as those of old tables, become strings, too
 app.json = flask_provider(app, keys={"id", "customer"})
 orders: dict[int, dict[str, Any]] = {}
 
@@ -48,7 +48,7 @@ class Quiet(WSGIRequestHandler):
 
 @contextlib.contextmanager
 def serving() -> Iterator[str]:
-    """The service, for as long as it is looked at; its address."""
+    """Run the service inside a with block, and yield its URL."""
     server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=Quiet)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -60,12 +60,12 @@ def serving() -> Iterator[str]:
         server.server_close()
 
 
-def ask(url: str, body: dict[str, Any] | None = None) -> tuple[int, str]:
+def request_json(url: str, body: dict[str, Any] | None = None) -> tuple[int, str]:
     headers = {"Content-Type": "application/json"}
     data = json.dumps(body).encode() if body else None
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, data, headers), timeout=30) as answer:  # noqa: S310
-            return answer.status, answer.read().decode().strip()
+        with urllib.request.urlopen(urllib.request.Request(url, data, headers), timeout=30) as response:  # noqa: S310
+            return response.status, response.read().decode().strip()
     except urllib.error.HTTPError as error:
         with error:
             return error.code, error.reason
@@ -73,22 +73,24 @@ def ask(url: str, body: dict[str, Any] | None = None) -> tuple[int, str]:
 
 with serving() as url:
     customer = 249734652741287937
-    status, text = ask(f"{url}/orders", {"customer": str(customer), "pieces": 3})
-    print("made:     ", status, text)
+    status, text = request_json(f"{url}/orders", {"customer": str(customer), "pieces": 3})
+    print("created:  ", status, text)
     order = json.loads(text)
     assert order == {"id": order["id"], "customer": str(customer), "pieces": 3}
     print(f"customer {customer} as a number would be {int(float(customer))} in JavaScript")
 
-    print("read:     ", *ask(f"{url}/orders/{order['id']}"))
-    print("not there:", *ask(f"{url}/orders/1"))
+    print("read:     ", *request_json(f"{url}/orders/{order['id']}"))
+    print("not found:", *request_json(f"{url}/orders/1"))
 
     with ThreadPoolExecutor(8) as threads:
-        made = list(
-            threads.map(lambda _: ask(f"{url}/orders", {"customer": "7", "pieces": 1})[1], range(200))
+        created = list(
+            threads.map(
+                lambda _: request_json(f"{url}/orders", {"customer": "7", "pieces": 1})[1], range(200)
+            )
         )
-    assert len({json.loads(text)["id"] for text in made}) == 200
+    assert len({json.loads(text)["id"] for text in created}) == 200
     print("200 more orders from 8 threads: 200 different ids")
 
 snowredis.close()
 pool = snowredis.WorkerPool(snowredis.embedded.resolve("embedded://"), "flask-orders")
-print("the worker id was given back:", pool.workers() == [])
+print("the worker id was released:", pool.workers() == [])

@@ -1,8 +1,8 @@
 # Type:     python examples/game_shards.py
 # You see:  two game shards with three servers each make players and items in bursts; one server is killed with
-#           kill -9, another's clock is set back by 45 s; then both databases are merged with plain INSERTs: nothing
-#           clashes, and each row still tells who made it and when. With AUTOINCREMENT the same merge fails.
-#           With --keep DIR the databases stay there.
+#           kill -9, another's clock is set back by 45 s; then both databases are merged with plain INSERTs: no key
+#           is there twice, and each id still shows which server made it and when. With AUTOINCREMENT the same merge
+#           fails. With --keep DIR the databases are kept there.
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SERVERS = [f"{shard}-{number}" for shard in SHARDS for number in (1, 2, 3)]
 KILLED, IN_ITS_PLACE, SET_BACK = "eu-2", "eu-4", "us-2"
 SET_BACK_S = 45
 BURSTS, PLAYERS, ITEMS_EACH = 20, 60, 4
-# `server`, from_ms and to_ms are what each server writes beside its rows, to check below what the ids say
+# each server also writes server, from_ms and to_ms into its rows; report() compares them with the ids
 TABLES = """
     CREATE TABLE player (
         id INTEGER PRIMARY KEY {counter}, name TEXT, server TEXT, from_ms INTEGER, to_ms INTEGER);
@@ -73,7 +73,7 @@ def serve(name: str, directory: Path, url: str) -> None:
         print("ready", flush=True)
         sys.stdin.readline()
         burst = 0
-        # the one that is going to be killed goes on until it is
+        # the server that will be killed continues until then
         while burst < BURSTS or name == KILLED:
             if name == SET_BACK and burst == BURSTS // 2:
                 clock.step(-SET_BACK_S * 1000)
@@ -103,8 +103,8 @@ def start(name: str, directory: Path, url: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-def wait_and_go(*processes: subprocess.Popen[str]) -> None:
-    """Once all are ready, let them begin together."""
+def start_together(*processes: subprocess.Popen[str]) -> None:
+    """Wait until all servers are ready, then let them begin at the same time."""
     for process in processes:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
@@ -115,34 +115,34 @@ def wait_and_go(*processes: subprocess.Popen[str]) -> None:
 
 
 def run_fleet(directory: Path, url: str) -> bool:
-    """Run every server; whether each ended as it should."""
+    """Run every server; return true if each ended as expected."""
     processes = {name: start(name, directory, url) for name in SERVERS}
     killed = processes[KILLED]
     try:
-        wait_and_go(*processes.values())
+        start_together(*processes.values())
         assert killed.stdout is not None
         bursts = [killed.stdout.readline() for _ in range(3)]
         killed.kill()
         print(f"{KILLED} was killed with kill -9 in the middle; {IN_ITS_PLACE} takes its place")
-        # the lease of the killed one lasts for another half minute, so this one gets another worker id
+        # the lease of the killed server lasts for another half minute, so this one claims another worker id
         processes[IN_ITS_PLACE] = start(IN_ITS_PLACE, directory, url)
-        wait_and_go(processes[IN_ITS_PLACE])
+        start_together(processes[IN_ITS_PLACE])
         print(f"{SET_BACK}'s clock was set back by {SET_BACK_S} s in the middle")
-        said = {name: process.communicate(timeout=60)[0].split() for name, process in processes.items()}
+        bursts_of = {name: process.communicate(timeout=60)[0].split() for name, process in processes.items()}
     finally:
         for process in processes.values():
             process.kill()
             process.wait()
-    del said[KILLED], processes[KILLED]
+    del bursts_of[KILLED], processes[KILLED]
     return (
         (killed.returncode, "" in bursts) == (-signal.SIGKILL, False)
         and all(process.returncode == 0 for process in processes.values())
-        and all(len(lines) == BURSTS for lines in said.values())
+        and all(len(lines) == BURSTS for lines in bursts_of.values())
     )
 
 
 def read_claims(url: str) -> list[dict[str, int | str]]:
-    """Who claimed which worker id, and the first ms that it may be used for; from the pool's stream of events."""
+    """Read the claims from the pool's stream of events: worker id, the first ms of its reservation, and the process."""
     with redis.Redis.from_url(snowredis.embedded.resolve(url), decode_responses=True) as client:
         events = [event for _, event in client.xrange(f"snowredis:{{{POOL}}}:events")]
     return [
@@ -153,7 +153,10 @@ def read_claims(url: str) -> list[dict[str, int | str]]:
 
 
 def maker_finder(claims: list[dict[str, int | str]]) -> Callable[[int], str]:
-    """id -> label of the server that made it. A worker id's claims never overlap: the last that began before counts."""
+    """Return a function from an id to the label of the server that made it.
+
+    Reservations of a worker id never overlap, so the last claim that began before the id counts.
+    """
     by_worker: dict[int, list[tuple[int, str]]] = {}
     for claim in claims:
         by_worker.setdefault(int(claim["worker"]), []).append((int(claim["from_ms"]), str(claim["label"])))
@@ -170,7 +173,7 @@ def maker_finder(claims: list[dict[str, int | str]]) -> Callable[[int], str]:
 
 
 def merge(directory: Path, suffix: str) -> tuple[sqlite3.Connection, str]:
-    """Plain INSERTs of every shard into one database; and what went wrong."""
+    """Copy every shard into one database with plain INSERTs; return it and the error, "" if there is none."""
     merged = connect(directory / f"merged{suffix}.db")
     merged.executescript(TABLES.format(counter="AUTOINCREMENT" if suffix else ""))
     for shard in SHARDS:
@@ -191,7 +194,7 @@ def count(database: sqlite3.Connection, sql: str) -> int:
 
 
 def report(directory: Path, claims: list[dict[str, int | str]]) -> list[tuple[str, bool]]:
-    """Print what there is; the checks, and whether each held."""
+    """Print the merged rows; return each check with true if it passed."""
     merged, error = merge(directory, "")
     maker = maker_finder(claims)
     columns = "id, server, from_ms, to_ms"
@@ -209,8 +212,8 @@ def report(directory: Path, claims: list[dict[str, int | str]]) -> list[tuple[st
         workers[parts.worker] += 1
         times.append(parts.time)
 
-    print("\nwhat the ids of the merged database say, in ticks of 10 s, and the pool's events add:")
-    print("(a worker id that was given back serves somebody else, for ticks that were not used)")
+    print("\nthe ids of the merged database, in ticks of 10 s, with the labels from the pool's events:")
+    print("(a worker id that was released is used by another server, for ticks that were not used)")
     for name, (workers, times) in sorted(servers.items()):
         numbers = ", ".join(f"worker id {worker}: {made:,} rows" for worker, made in sorted(workers.items()))
         print(f"  {name}   {min(times):%H:%M:%S} … {max(times):%H:%M:%S} UTC   {numbers}")
@@ -219,7 +222,7 @@ def report(directory: Path, claims: list[dict[str, int | str]]) -> list[tuple[st
     both = sum(count(counted, f"eu.{table} JOIN us.{table} USING (id)") for table in ("player", "item"))
     of = sum(count(counted, f"{shard}.{table}") for shard in SHARDS for table in ("player", "item"))
     print(
-        f"\nwith a counter for each shard: {refusal or 'no error'}; {both:,} ids of {of:,} rows stand in both"
+        f"\nwith a counter for each shard: {refusal or 'no error'}; {both:,} ids of {of:,} rows are in both"
     )
 
     back_workers, back_times = servers.get(SET_BACK, (Counter(), []))
@@ -240,7 +243,7 @@ def report(directory: Path, claims: list[dict[str, int | str]]) -> list[tuple[st
             {KILLED, IN_ITS_PLACE} <= set(servers),
         ),
         (
-            f"{SET_BACK} went on under another worker id when its clock went back",
+            f"{SET_BACK} continued with another worker id when its clock went back",
             len(back_workers) >= 2 and back_s >= SET_BACK_S - LAYOUT.tick_ms / 1000,
         ),
         ("merging the counters fails", "UNIQUE constraint failed" in refusal and both > 0),
@@ -265,8 +268,8 @@ def main() -> int:
         directory: Path = (options.keep or Path(temporary)).resolve()
         directory.mkdir(parents=True, exist_ok=True)
         if any(directory.iterdir()):
-            parser.error(f"{directory} is not empty. Nothing was done; name another directory.")
-        # a Redis of this run's own
+            parser.error(f"{directory} is not empty. Name another directory.")
+        # a private Redis for this run
         home = Path(temporary).resolve() / "redis"
         url = f"embedded://{home}"
         snowredis.embedded.start(home)
@@ -281,11 +284,11 @@ def main() -> int:
         finally:
             snowredis.embedded.stop(home)
         (directory / "claims.json").write_text(json.dumps(claims, indent=1), "utf-8")
-        checks = [("the other servers ended by themselves", ended), *report(directory, claims)]
+        checks = [("the other servers ended as expected", ended), *report(directory, claims)]
         print()
-        for what, held in checks:
-            print(f"  {'ok    ' if held else 'FAILED'} {what}")
-        return 0 if all(held for _, held in checks) else 1
+        for text, passed in checks:
+            print(f"  {'ok    ' if passed else 'FAILED'} {text}")
+        return 0 if all(passed for _, passed in checks) else 1
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 # Type:     python examples/gunicorn_app.py
-# You see:  gunicorn with three workers, each with a worker id before its first request; ids that they make; who
-#           holds which worker id, after a reload too, and after one worker was killed with -9: that worker id is
-#           free again at once. Needs gunicorn; it brings its own Redis (embedded://), which ends after it.
+# You see:  gunicorn with three workers, each with a worker id before its first request; ids that they make; which
+#           process has which worker id, also after a reload, and after one worker was killed with -9: that worker id
+#           is available again at once. Needs gunicorn; it starts its own Redis (embedded://), which ends after it.
 
 import json
 import os
@@ -20,7 +20,7 @@ snowredis.configure(url="embedded://", pool=POOL)
 
 
 def app(_environ, start_response):
-    """What gunicorn serves: ids, as strings, because JavaScript would round them."""
+    """Return three ids, as strings, because JavaScript would round them. gunicorn serves this."""
     body = json.dumps({"pid": os.getpid(), "ids": list(map(str, snowredis.next_ids(3)))}).encode()
     start_response("200 OK", [("Content-Type", "application/json"), ("Content-Length", str(len(body)))])
     return [body]
@@ -29,7 +29,7 @@ def app(_environ, start_response):
 def wait_for(condition):
     until_s = time.monotonic() + 30
     while not condition():
-        assert time.monotonic() < until_s, "gunicorn does not do what it should"
+        assert time.monotonic() < until_s, "timed out waiting for gunicorn"
         time.sleep(0.01)
 
 
@@ -37,7 +37,7 @@ def main():
     pool = snowredis.WorkerPool(snowredis.embedded.resolve("embedded://"), POOL)
     made = []
 
-    def holders():
+    def living_pids():
         try:
             return {worker.pid for worker in pool.workers()}
         except snowredis.PoolNotFound:
@@ -49,13 +49,13 @@ def main():
         for worker in pool.workers():
             print(f"  worker id {worker.worker}: pid {worker.pid}, {worker.label!r}, {worker.ids_made} ids")
 
-    def ask(times):
+    def request_ids(times):
         for number in range(times):
             with urlopen(f"http://127.0.0.1:{port}/") as response:
-                answer = json.load(response)
-            made.extend(answer["ids"])
+                reply = json.load(response)
+            made.extend(reply["ids"])
             if number < 3:
-                print(f"  pid {answer['pid']} made", *answer["ids"])
+                print(f"  pid {reply['pid']} made", *reply["ids"])
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
@@ -75,31 +75,31 @@ def main():
             pass_fds=[listener.fileno()],
         )
     try:
-        wait_for(lambda: len(holders()) == 3)
-        show("three workers, and not one request yet:")
-        ask(30)
+        wait_for(lambda: len(living_pids()) == 3)
+        show("three workers, before the first request:")
+        request_ids(30)
 
-        before = holders()
+        before = living_pids()
         server.send_signal(signal.SIGHUP)
-        wait_for(lambda: len(holders()) == 3 and not before & holders())
-        show("after a reload (HUP), three new ones:")
-        ask(30)
+        wait_for(lambda: len(living_pids()) == 3 and not before & living_pids())
+        show("three new workers after a reload (HUP):")
+        request_ids(30)
 
-        killed = holders().pop()
+        killed = living_pids().pop()
         os.kill(killed, signal.SIGKILL)
         began = time.monotonic()
-        wait_for(lambda: killed not in holders())
+        wait_for(lambda: killed not in living_pids())
         took_ms = 1000 * (time.monotonic() - began)
-        wait_for(lambda: len(holders()) == 3)
+        wait_for(lambda: len(living_pids()) == 3)
         show(
-            f"pid {killed} was killed with -9, its worker id free {took_ms:.0f} ms later; another took its place:"
+            f"pid {killed} was killed with -9; its worker id was available {took_ms:.0f} ms later; a new worker:"
         )
-        ask(30)
+        request_ids(30)
     finally:
         server.terminate()
         server.wait()
-    print(f"\n{len(made)} ids, {len(made) - len(set(made))} of them twice")
-    print("worker ids in use after the end of gunicorn:", len(holders()))
+    print(f"\n{len(made)} ids, {len(made) - len(set(made))} of them repeated")
+    print("worker ids in use after the end of gunicorn:", len(living_pids()))
     assert len(made) == len(set(made))
 
 

@@ -1,7 +1,7 @@
 # Type:     python examples/process_pools.py
 # You see:  for each way in which Python starts processes (fork, spawn, forkserver) which worker ids made 10,000 ids,
 #           in this process and in those of a multiprocessing.Pool and a ProcessPoolExecutor. No id is repeated, and
-#           nobody did anything for it: the generator of the process is all there is. It brings its own Redis.
+#           no code is needed for that: each process calls snowredis.next_ids(). It starts its own Redis.
 
 import multiprocessing
 import os
@@ -10,12 +10,12 @@ from concurrent.futures import ProcessPoolExecutor
 
 import snowredis
 
-# by import, so in spawned processes too; forked ones inherit it, and claim a worker id of their own all the same
+# at import, so spawned processes run it, too; forked ones inherit it, and still claim a worker id of their own
 snowredis.configure(url="embedded://", pool="process-pools")
 
 
 def make(count: int) -> tuple[int, list[int]]:
-    """Make ids in whichever process runs this."""
+    """Return the pid of the process that runs this, and *count* ids."""
     return os.getpid(), snowredis.next_ids(count)
 
 
@@ -23,7 +23,7 @@ def run(method: str) -> None:
     context = multiprocessing.get_context(method)
     results = [make(1_000)]
 
-    # close() and join(): leaving a `with` block kills the processes, whose worker ids are then free after a ttl only
+    # close() and join(): leaving a `with` block kills the processes, whose worker ids are then in use for one more ttl
     pool = context.Pool(2)
     results += pool.map(make, [1_000] * 5, chunksize=1)
     pool.close()
@@ -36,16 +36,16 @@ def run(method: str) -> None:
     assert len(set(made)) == len(made) == 10_000
     layout = snowredis.Layout()
     makers = Counter((pid, layout.decode(ids[0]).worker) for pid, ids in results)
-    print(f"{method}: {len(made):,} ids, none twice")
+    print(f"{method}: {len(made):,} ids, none repeated")
     for (pid, worker), batches in sorted(makers.items()):
         print(f"    pid {pid}{' (this one)' * (pid == os.getpid())}, worker id {worker}: {batches * 1_000:,}")
 
 
 if __name__ == "__main__":
-    # the Redis is that of its users; this process is one from here on
+    # the embedded Redis runs as long as a process uses it; this one does from here on
     url = snowredis.embedded.resolve("embedded://")
     for name in multiprocessing.get_all_start_methods():
         run(name)
-    holders = [info.pid for info in snowredis.WorkerPool(url, "process-pools").workers()]
-    assert holders == [os.getpid()]
-    print("the children gave their worker ids back; only this process has one")
+    pids = [info.pid for info in snowredis.WorkerPool(url, "process-pools").workers()]
+    assert pids == [os.getpid()]
+    print("the children released their worker ids; only this process has one")

@@ -1,7 +1,7 @@
 # Type:     python examples/quickstart.py
-# You see:  three ids, what one of them is made of, how fast a million more are made, and who holds
-#           which worker id. It brings its own Redis (embedded://), which ends a moment after it; with
-#           one of yours write redis://localhost:6379/0 instead, and everything else stays the same.
+# You see:  three ids, the fields of one of them, how fast a million more are made, and which process has
+#           which worker id. It starts its own Redis (embedded://), which ends shortly after it. To use
+#           yours, write redis://localhost:6379/0 instead; everything else stays the same.
 
 import time
 
@@ -26,4 +26,4 @@ with snowredis.connect("embedded://", pool="quickstart", label="quickstart") as 
         left = worker.lease_left_ms / 1000
         print(f"worker id {worker.worker}: {worker.label}, pid {worker.pid}, lease ends in {left:.1f} s")
 
-print("the worker id was given back:", snowredis.WorkerPool(URL, "quickstart").workers() == [])
+print("the worker id was released:", snowredis.WorkerPool(URL, "quickstart").workers() == [])

@@ -1,7 +1,7 @@
 # Type:     python examples/sqlalchemy_orders.py
-# You see:  two tables whose keys make themselves, in SQLite: objects that know their id after flush(), 10,000 rows with
-#           one batch of ids, orders of the last minute found by their key alone, the same under asyncio, and what is
-#           refused. With a Redis of yours write its URL in place of embedded://, and any database's for sqlite://.
+# You see:  two SQLite tables with snowredis ids as keys: objects that have their id after flush(), 10,000 rows with one
+#           batch of ids, orders of the last minute found by their key alone, the same under asyncio, and a refused
+#           value. To use your own Redis and database, replace embedded:// and sqlite:// with their URLs.
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Customer(Base):
 class Order(Base):
     __tablename__ = "order"
     id: Mapped[int] = mapped_column(SnowflakeId, primary_key=True)
-    # takes its type from what it refers to, and makes no ids
+    # has the type of the column that it refers to, and makes no ids
     customer_id: Mapped[int] = mapped_column(ForeignKey("customer.id"))
     customer: Mapped[Customer] = relationship()
 
