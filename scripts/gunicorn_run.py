@@ -65,7 +65,7 @@ def settings(workers: int) -> str:
 
 @dataclass
 class Failure:
-    """A request without a good answer: its name, when it began and failed, how."""
+    """A failed request: its name, when it began and failed, and how."""
 
     name: int
     began_s: float
@@ -75,7 +75,7 @@ class Failure:
 
 @dataclass
 class Load:
-    """Results of all clients, which share it."""
+    """Results of all clients."""
 
     port: int
     names: itertools.count[int] = field(default_factory=itertools.count)

@@ -1,4 +1,4 @@
-"""What every test runs with: a machine's habits set aside, and a private redis-server.
+"""Fixtures of every test: settings of the machine are ignored; a private redis-server.
 
 One server is for the tests that leave it as it is, and one is for a test to kill.
 """

@@ -1,1 +1,1 @@
-"""What scripts/bench measures, a module a part, and the tables and plots it makes of it."""
+"""Measurements of scripts/bench, one module for each part, and the tables and plots made from them."""

@@ -1,4 +1,4 @@
-"""Part `claims`: what a claim costs, on pools from 1,024 to 4,194,304 worker ids, never used and full.
+"""Part `claims`: cost of a claim, on pools from 1,024 to 4,194,304 worker ids, never used and full.
 
 A private redis-server is filled with records as real workers leave them (a few GB of memory for the largest
 pool). All cases are measured in turns within one run.
@@ -28,7 +28,7 @@ AT_A_TIME = 10
 
 @dataclass
 class Case:
-    """One pool in one state, which a claim and what follows it leave as it was."""
+    """One pool in one state; each claim is undone after it was measured."""
 
     name: str
     bits: int
@@ -47,7 +47,7 @@ class Case:
             self.store.create(now_ms())
 
     def claim(self) -> tuple[str, int, str]:
-        """Its token, worker id and renewal id; worker id -1 if it was refused."""
+        """Claim; return token, worker id and renewal id; worker id -1 if the claim was refused."""
         token, now = secrets.token_hex(16), now_ms()
         answer = self.store.claim(ClaimRequest(token, now, now, 35_000, OWNER), Seen())
         if isinstance(answer, Granted) and not self.refused:
@@ -66,7 +66,7 @@ class Case:
                 raise SystemExit(f"{self.name}: unexpected answer {answer}")
 
     def measure(self) -> None:
-        """A few claims; what each takes from here, and in the server by its own account."""
+        """Measure a few claims: the time of each seen from here, and in the server as it reports it."""
         for _ in range(AT_A_TIME):
             self.prepare()
             before_us = self._scripts_us()

@@ -1,4 +1,4 @@
-"""Who is measured, and the statement that each one's own documentation tells a program to say."""
+"""Libraries that are measured, each with the statement that its own documentation recommends."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ BY_LABEL: Mapping[str, Contestant] = {contestant.label: contestant for contestan
 
 @dataclass(frozen=True, slots=True)
 class AwaitedSubject:
-    """As Subject, of a statement that begins with ``await``; on one thread, in a loop that runs nothing else."""
+    """Like Subject, for a statement that begins with ``await``; on one thread, in an event loop of its own."""
 
     statement: str
     names: dict[str, Any]
@@ -163,14 +163,14 @@ class AwaitedSubject:
 
 @dataclass(slots=True)
 class Field:
-    """Who can be measured in this process, and who cannot, with the reason."""
+    """Libraries that can be measured in this process, and those that cannot, with the reason."""
 
     names: dict[str, dict[str, Any]] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def prepared(cls, *, only_ours: bool) -> Field:
-        """Import and set up everybody; no error for a package that is not there."""
+        """Import and set up every library; a package that is not installed is no error."""
         made = cls()
         for contestant in CONTESTANTS:
             if only_ours and contestant.package != OURS and contestant.statement != BASE:

@@ -1,4 +1,4 @@
-"""Part `ids`: what an id costs: single and in batches, on 1 and 4 threads, in 1 and 2 processes, and the ceiling.
+"""Part `ids`: cost of an id: single and in batches, on 1 and 4 threads, in 1 and 2 processes, and the ceiling.
 
 The contestants take turns in one run, round by round; each figure is divided by what time.time_ns() took in the
 same round and process. Both implementations, and other Pythons if asked for, run in processes of their own.
@@ -22,7 +22,7 @@ LAYOUTS = ("twitter", "default")
 
 @contextlib.contextmanager
 def workers(pythons: Sequence[str]) -> Iterator[list[Worker]]:
-    """Of this Python one for C and all peers, one for Python; the same of other *pythons* without the peers."""
+    """Yield workers: of this Python one for C and all peers, one for Python; of other *pythons* without the peers."""
     made: list[Worker] = []
     try:
         made.append(Worker("C", pure=False, only_ours=False))
@@ -94,7 +94,7 @@ def measure(*, quick: bool, pythons: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def _two_processes(running: Sequence[Worker], *, quick: bool, seconds: float) -> list[dict[str, Any]]:
-    """Each of IN_TWO alone and beside a twin that does the same."""
+    """Measure each of IN_TWO in one process, and in two processes at the same time."""
     rows = []
     # long, so that the two begin together for all that matters
     rounds, seconds = (3, seconds) if quick else (21, 20 * seconds)

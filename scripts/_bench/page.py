@@ -1,4 +1,4 @@
-"""The tables of docs/performance.md, its plots, and what was asked for: all made of the results of the parts.
+"""Tables, plots and goals of docs/performance.md, made from the results of the parts.
 
 A little over 400 lines: one short function a table, and they share their helpers.
 """
@@ -36,7 +36,7 @@ class Goal(NamedTuple):
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
-    """A table that can be read as it stands; the first *left* columns are text, the others numbers."""
+    """Return a Markdown table with aligned columns; the first *left* columns are text, the others numbers."""
     widths = [max(3, *(len(row[at]) for row in [head, *rows])) for at in range(len(head))]
 
     def line(cells: Sequence[str]) -> str:
@@ -51,13 +51,13 @@ def markdown(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) 
 
 
 def number(value: float) -> str:
-    """Three digits or so: 0.24, 38.4, 1,283."""
+    """Return *value* with about three digits: 0.24, 38.4, 1,283."""
     digits = 3 if value < 0.1 else 2 if value < 10 else 1 if value < 100 else 0
     return f"{value:,.{digits}f}"
 
 
 def spread(figures: Sequence[float]) -> str:
-    """Median, and quartiles in brackets."""
+    """Return the median, and the quartiles in parentheses."""
     low, median, high = figures
     return f"{number(median)} ({number(low)} – {number(high)})"
 
@@ -67,7 +67,7 @@ def percent(share: float) -> str:
 
 
 def us_of(row: Mapping[str, Any]) -> str:
-    """The statement of a row, and which of our implementations ran it."""
+    """Return the statement of a row, and the implementation of snowredis that ran it."""
     return f"{row['label']} · {row['by']}" if row["by"] else str(row["label"])
 
 
@@ -121,7 +121,7 @@ def batches(results: Results) -> str:
 
 
 def pythons(results: Results) -> str:
-    """Rows of other Pythons that were asked for; nothing if there was none."""
+    """Return rows of the other Pythons that were requested; none if there were none."""
     rows = []
     for row in results["ids"]["rows"]:
         if _first_python(row) or (row["label"] == BASE and row["of"].startswith("Python")):
@@ -262,7 +262,7 @@ def start(results: Results) -> str:
 
 
 def beat_us(results: Results) -> float:
-    """CPU that Redis takes for one heartbeat, connections and all, in the largest fleet."""
+    """Return the CPU time of Redis for one heartbeat in the largest fleet, connections included, in us."""
     return float(results["workers"]["fleets"][-1]["cpu_us_a_beat"])
 
 
@@ -341,7 +341,7 @@ def plot_share(results: Results) -> str:
 
 
 def goals(results: Results) -> list[Goal]:
-    """Each with the figure that was found; those of parts that were not measured are left out."""
+    """Return each goal with the figure that was measured; goals of parts that were not measured are omitted."""
     found: list[Goal] = []
 
     def at_most(what: str, value: float, limit: float, shown: str) -> None:
@@ -443,13 +443,13 @@ PLOTS = {
 
 
 def tables(results: Results) -> dict[str, str]:
-    """Block -> its text, of the parts that were measured."""
+    """Return the text of each block, by name, for the parts that were measured."""
     made = {name: make(results) for name, (part, make) in TABLES.items() if part in results}
     return made | {"goals": goal_table(results), "machine": results["about"]}
 
 
 def write(results: Results) -> list[Path]:
-    """Put the tables into the page and draw the plots; the files that were written."""
+    """Write the tables into the page and draw the plots; return the files that were written."""
     text = PAGE.read_text("utf-8")
     for name, table in tables(results).items():
         start = f"<!-- figures: {name} -->\n"

@@ -1,4 +1,4 @@
-"""A redis-server of the benchmark's own, what it says of itself, and records as real workers leave them."""
+"""A private redis-server for the benchmark, its statistics, and records like those of real workers."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def now_ms() -> int:
 
 
 class Server:
-    """One that is running."""
+    """A redis-server that is running."""
 
     def __init__(self, path: str, client: Any, program: str) -> None:
         self.path, self.client, self.program = path, client, program
@@ -66,7 +66,7 @@ class Server:
         return f"unix://{self.path}"
 
     def cpu_s(self) -> float:
-        """CPU time that the server used since it started, its kernel's share included."""
+        """Return the CPU time that the server has used since its start, including that of the kernel, in s."""
         said = self.client.info("cpu")
         return float(said["used_cpu_user"]) + float(said["used_cpu_sys"])
 
@@ -104,7 +104,7 @@ def private_server(*options: str) -> Iterator[Server]:
 
 
 def fill(server: Server, store: RedisStore) -> tuple[int, int]:
-    """Lease every worker id of the pool; bytes that this took, of which bytes in the list of leases."""
+    """Lease every worker id of the pool; return the bytes that this took, and those of the index of leases."""
     name, workers = store.config.name, store.config.layout.workers
     pool, leases, _ = pool_keys(name)
     used_bytes = server.used_bytes()
@@ -116,7 +116,7 @@ def fill(server: Server, store: RedisStore) -> tuple[int, int]:
 
 
 def end_one_lease(server: Server, store: RedisStore) -> None:
-    """The lease of the last worker id is over, and its reservation too."""
+    """End the lease and the reservation of the last worker id."""
     worker = store.config.layout.workers - 1
     pool, leases, _ = pool_keys(store.config.name)
     fields = server.client.hget(pool, f"w:{worker}").split("|", 9)

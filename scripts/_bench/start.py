@@ -1,4 +1,4 @@
-"""Part `start`: what `import snowredis` adds to a bare interpreter, and what a generator takes of memory."""
+"""Part `start`: time that `import snowredis` adds to a bare interpreter, and memory of a generator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process that measures when it is told to, so that several Pythons and both implementations take turns.
+"""Process that measures on request, so that several Pythons and both implementations take turns.
 
 Started by ids.py; lines of JSON on standard input and output. SNOWREDIS_PURE in its environment chooses.
 """
@@ -22,7 +22,7 @@ from snowredis.timing import calls_in, ceiling, this_machine
 
 
 class Worker:
-    """The driver's end of one."""
+    """The driver's interface to one measuring process."""
 
     def __init__(self, label: str, python: str = sys.executable, *, pure: bool, only_ours: bool) -> None:
         self.label = label

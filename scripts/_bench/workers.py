@@ -1,4 +1,4 @@
-"""Part `workers`: what living workers cost one Redis: claims, heartbeats, memory, and their share of its core.
+"""Part `workers`: cost of living workers for one Redis: claims, heartbeats, memory, and their share of its core.
 
 Holders are simulated: the shipped scripts are called as a generator calls them, by one process for all. Twice that
 is done in real time, every holder on a connection of its own, at the default heartbeat; and once with 1,000 real
@@ -36,7 +36,7 @@ AT_A_TIME = 200
 
 @dataclass(slots=True)
 class Holder:
-    """What a generator remembers of its lease."""
+    """Lease of one worker, with what its next heartbeat needs."""
 
     worker: int
     token: str
@@ -103,7 +103,7 @@ def measure(*, quick: bool) -> dict[str, Any]:
 
 
 def _unit_costs(server: Server, sizes: Sequence[int], rounds: int) -> list[dict[str, Any]]:
-    """Of a claim and of a heartbeat, one after the other on one connection, in turns over *sizes*."""
+    """Measure a claim and a heartbeat, one after the other on one connection, in turns over *sizes*."""
     stores = {size: RedisStore(server.url, config_for(f"living-{size}", size, LONG_TTL_MS)) for size in sizes}
     living: dict[int, list[Holder]] = {}
     kept_bytes = {}
@@ -143,14 +143,14 @@ def _unit_costs(server: Server, sizes: Sequence[int], rounds: int) -> list[dict[
 
 @contextlib.contextmanager
 def _cpu_us(server: Server, count: int, figures: list[float]) -> Iterator[None]:
-    """Note what one of *count* things took of the server's CPU time, sockets included, us."""
+    """Append the server's CPU time for one of *count* operations, sockets included, in us."""
     before_s = server.cpu_s()
     yield
     figures.append((server.cpu_s() - before_s) / count * 1e6)
 
 
 class Wire(ScriptStore):
-    """A store that sends each script down the connection that is set."""
+    """Store that sends each script over the connection that is set."""
 
     connection: UnixDomainSocketConnection
     where = "the benchmark's own server"
@@ -170,7 +170,7 @@ def connect(path: str) -> UnixDomainSocketConnection:
 
 
 def _in_real_time(server: Server, workers: int, seconds: float) -> dict[str, Any]:
-    """Claim for *workers*, give each a connection, and let their heartbeats come when they are due."""
+    """Claim for *workers*, give each a connection, and send their heartbeats when they are due."""
     _allow_files(workers + 200)
     config = config_for("fleet", workers)
     wire = Wire(config)
@@ -245,7 +245,7 @@ def _replay(
 
 
 def _real_generators(server: Server, count: int, seconds: float) -> dict[str, Any]:
-    """*count* generators with their heartbeat threads, in this process; what they cost it, and the server."""
+    """Run *count* generators with their heartbeat threads, and measure their cost in this process and in the server."""
     _allow_files(count + 200)
     config = config_for("real", count)
     RedisStore(server.url, config).create(now_ms())

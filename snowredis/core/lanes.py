@@ -17,7 +17,7 @@ from snowredis.settings import ClockPolicy, Overflow, check
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockRules:
-    """What to do when the clock goes back, and when a tick's sequence is exhausted.
+    """Rules for a clock that goes back, and for an exhausted sequence.
 
     Args:
         policy: "backup": wait within the tolerance, else use another namespace, else another worker id;

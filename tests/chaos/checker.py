@@ -1,4 +1,4 @@
-"""Check every id of a chaos run: whether one was made twice, and whether the files hold what was counted."""
+"""Check the ids of a chaos run: none is repeated, and the files contain as many as were counted."""
 
 from __future__ import annotations
 

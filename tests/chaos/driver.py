@@ -1,4 +1,4 @@
-"""A fleet under chaos: starts it, lets faults happen, watches that everybody makes ids again, counts."""
+"""Run a fleet under faults: start it, inject faults, check that every process makes ids again, count."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ COUNT_S = 0.2
 
 
 class Fleet:
-    """Of one chaos run; what faults are done to."""
+    """The fleet of one chaos run: its processes, Redis and proxy, which the faults act on."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Fleet:
         self._later.append((time.monotonic() + delay_s, action, ready))
 
     def end_and_restart(self, slot: Slot) -> None:
-        """SIGTERM, and a new process when it has ended."""
+        """Send SIGTERM, and start a new process when the old one has ended."""
         slot.busy += 1
         slot.signal(signal.SIGTERM)
         self.excuse([slot], END_S)
@@ -113,7 +113,7 @@ class Fleet:
     # --- the run -----------------------------------------------------------------------------------
 
     def run(self) -> Report:
-        """Everything up to the end of all processes. The ids are in the directory then."""
+        """Run until all processes have ended. Their ids are in the directory then."""
         try:
             self.server.start()
             config = PoolConfig(
@@ -171,7 +171,7 @@ class Fleet:
                     self._say(f"{fired.total():>6,} faults, {ids:>15,} ids, {self._elapsed_s():>6.0f} s")
 
     def _begin_next(self, deck: Iterator[Fault], waiting: list[Fault]) -> None:
-        """The next fault of the deck whose target is free; those that have to wait come before later ones."""
+        """Begin the next fault whose target has no other fault; faults that had to wait come first."""
         while True:
             # bounded, so that no kind waits until all is over
             if len(waiting) <= MOST_WAITING:
@@ -211,7 +211,7 @@ class Fleet:
         return (time.monotonic_ns() - self._began_ns) / 1e9
 
     def _pass(self, seconds: float, *, heal: bool = False) -> None:
-        """Let time pass: end faults that are due (all of them, to heal), look at every worker."""
+        """Let time pass: end the faults that are due (all of them, to heal), and check every worker."""
         until_s = time.monotonic() + seconds
         while True:
             now_s = time.monotonic()
@@ -232,7 +232,7 @@ class Fleet:
             time.sleep(min(POLL_S, until_s - now_s))
 
     def _truce(self) -> None:
-        """End all faults; everybody has to make ids again within the time that is promised."""
+        """End all faults; every process has to make ids again within the promised time."""
         self._pass(0, heal=True)
         began_s = self._elapsed_s()
         self.excuse(self.slots, 0)

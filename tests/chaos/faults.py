@@ -1,4 +1,4 @@
-"""The faults: what each does to a fleet, how long it lasts, and whom it excuses from making ids.
+"""Faults: the action of each on a fleet, how long it lasts, and which processes need not make ids meanwhile.
 
 A fault is begun by a function and ended, some time later, by what that function answers. Targets
 are exclusive: a worker, the server or the proxy suffers one fault at a time.
@@ -66,7 +66,7 @@ def stop_short(fleet: Fleet, rng: random.Random, slot: Slot) -> Begun:
 
 
 def terminate(fleet: Fleet, rng: random.Random, slot: Slot) -> Begun:
-    """A storm: SIGTERM to a part of the fleet; whoever has ended is started again."""
+    """Send SIGTERM to a part of the fleet, and start each of these processes again when it has ended."""
     for one in [slot, *(other for other in fleet.idle_slots() if other is not slot and rng.random() < 0.3)]:
         fleet.end_and_restart(one)
     return Begun(excuses="target")
@@ -82,7 +82,7 @@ def fork(kind: str) -> Callable[[Fleet, random.Random, Slot], Begun]:
 
 
 def clock(low_s: float, high_s: float) -> Callable[[Fleet, random.Random, Slot], Begun]:
-    """There and back again, so that each is a step in both directions."""
+    """Step the clock and step it back at the end, so that each fault is a step in both directions."""
 
     def begin(fleet: Fleet, rng: random.Random, slot: Slot) -> Begun:
         offset_s = rng.choice((-1, 1)) * low_s * (high_s / low_s) ** rng.random()
@@ -114,7 +114,7 @@ def restore(fleet: Fleet, rng: random.Random, slot: Slot) -> Begun:
 
 
 def boot(fleet: Fleet, rng: random.Random, slot: Slot) -> Begun:
-    """From an old snapshot, on a machine whose clock is behind until just before anybody asks."""
+    """Start from an old snapshot, on a machine whose clock is behind until just before the first request."""
     server, clock = fleet.server, fleet.server_clock
     server.kill()
     offset_s = clock.offset_s
@@ -126,7 +126,7 @@ def boot(fleet: Fleet, rng: random.Random, slot: Slot) -> Begun:
 
 
 def move_to_replica(fleet: Fleet, rng: random.Random, slot: Slot) -> Begun:
-    """A replica that was started long before takes over, without what was written last."""
+    """Move the address to a replica that was started long before, without the last writes."""
     fleet.server.start_replica()
     unseen_s = rng.uniform(0, 0.3)
 
@@ -139,7 +139,7 @@ def move_to_replica(fleet: Fleet, rng: random.Random, slot: Slot) -> Begun:
 
 
 def move_to_backup(fleet: Fleet, rng: random.Random, slot: Slot) -> Begun:
-    """The address leads to a server that has read a backup and has run for a while."""
+    """Move the address to a server that has read a backup and has run for a while."""
     fleet.server.start_from_backup()
     return Begun(fleet.ttl_s * rng.uniform(0.3, 1.3), fleet.server.move, "all")
 
@@ -174,9 +174,9 @@ def delete(index: int) -> Callable[[Fleet, random.Random, Slot], Begun]:
 
 
 def server_skew(fleet: Fleet, rng: random.Random, slot: Slot) -> Begun:
-    """Half of redis_skew to either side: two lives of the server never differ by more than all of it.
+    """Set the server's clock off by half of redis_skew at most, so that two settings differ by redis_skew at most.
 
-    Further than that is not promised while state can be lost: a floor counts on the Redis clock.
+    More is not allowed while state can be lost: a floor counts on the Redis clock.
     """
     fleet.server_clock.set(rng.uniform(-0.5, 0.5) * fleet.skew_s)
     return Begun()

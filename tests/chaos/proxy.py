@@ -1,4 +1,4 @@
-"""A TCP proxy in front of Redis that cuts, stalls, delays, and swallows answers.
+"""TCP proxy in front of Redis that cuts and stalls connections, and delays or drops replies.
 
 It never changes bytes: what arrives is a prefix of what was sent, as on a real network.
 """
@@ -39,13 +39,13 @@ class Proxy:
         self._thread.join(5)
 
     def set(self, mode: str, delay_s: float = 0.0) -> None:
-        """From now on: "pass", "stall", "delay" each piece by *delay_s*, or "swallow" answers."""
+        """Set the mode: "pass", "stall", "delay" each piece by *delay_s*, or "swallow" replies."""
         if mode not in MODES:
             raise ValueError(mode)
         self._mode, self._delay_s = mode, delay_s
 
     def cut(self) -> None:
-        """Reset every connection, in the middle of whatever it is doing."""
+        """Reset every connection, also in the middle of a reply."""
 
         def abort() -> None:
             for writer in list(self._writers):

@@ -1,4 +1,4 @@
-"""What a chaos run is to be, and what it was."""
+"""Plan and report of a chaos run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ MARGIN_S = 5.0
 
 @dataclass(frozen=True)
 class Plan:
-    """seconds: over which the faults are spread; recovery and check come on top. ids: go on for at least so many.
+    """Size of a run.
+
+    seconds: over which the faults are spread; recovery and check take longer. ids: continue for at least so many.
 
     The layout has barely more worker ids than there are processes with their children, and a sequence so wide
     that the processor is the limit.
@@ -39,7 +41,9 @@ class Plan:
 
 @dataclass
 class Report:
-    """recovery_s: the longest that it took until everybody made ids again after a truce, and its limit.
+    """Figures of a run.
+
+    recovery_s: the longest time until every process made ids again after a truce, and its limit.
     gap_s: the longest that a worker was without ids although no fault explains it.
     """
 
@@ -57,7 +61,7 @@ class Report:
     problems: list[str] = field(default_factory=list)
 
     def sum_up(self, directory: Path) -> None:
-        """Read what the processes left."""
+        """Read the files of the processes."""
         for path in directory.glob("*.runs"):
             status = read_status(path)
             if status is not None:
@@ -74,7 +78,7 @@ class Report:
 
 
 class PoolCounters:
-    """Adds up what a pool counts, which starts from zero whenever the pool is wiped."""
+    """Sums of a pool's counters, which start from zero whenever the pool is wiped."""
 
     def __init__(self, client: redis.Redis, key: str, into: Counter[str]) -> None:
         self._client, self._key, self._into = client, key, into
@@ -95,7 +99,7 @@ def ids_so_far(directory: Path) -> int:
 
 
 def is_ours(pid: int, directory: Path) -> bool:
-    """Whether *pid* still is a process of the run in *directory*, and not another that came after it."""
+    """Return true if *pid* is still a process of the run in *directory*, and not a later process with the same pid."""
     with contextlib.suppress(OSError):
         return str(directory).encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
     return False

@@ -1,4 +1,4 @@
-"""How ids are recorded: one file a process, a page that says how it stands, then runs of consecutive ids.
+"""Files in which ids are recorded: one for each process, a page with its state, then runs of consecutive ids.
 
 A run is written before its ids count as handed on, with one system call, so that neither kill -9 nor
 anything else hides an id. The page is shared memory: whoever watches reads it without asking.
@@ -108,7 +108,7 @@ class Recorder:
         self._words[W_LAST_MS] = now_ms
 
     def note(self, error: Exception) -> None:
-        """Say why there are no ids."""
+        """Record why there are no ids."""
         name = type(error).__name__.encode()[:ERROR_BYTES]
         self._page[ERROR_AT : ERROR_AT + ERROR_BYTES] = name.ljust(ERROR_BYTES, b"\0")
         self._words[W_ERRORS] += 1
@@ -119,7 +119,7 @@ class Recorder:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The page of a file."""
+    """State of one process, from the page of its file."""
 
     slot: int
     kind: str
@@ -132,7 +132,7 @@ class Status:
 
 
 def read_status(path: Path) -> Status | None:
-    """None if the process has only just begun the file."""
+    """Return the state; None if the process has only just created the file."""
     with path.open("rb") as file:
         page = file.read(ERROR_AT + ERROR_BYTES)
     if len(page) < ERROR_AT + ERROR_BYTES:

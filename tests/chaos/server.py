@@ -1,4 +1,4 @@
-"""The private redis-server of a chaos run: ended, frozen, wiped, restored, and replaced by another.
+"""Private redis-server of a chaos run, which can be stopped, frozen, wiped, restored and replaced.
 
 Whoever looks for it finds it at one socket path. Another server takes its place there by a rename, as a DNS name
 or a virtual address moves: connections that are there stay with the old one, which is killed.
@@ -26,7 +26,7 @@ START_LIMIT_S = 30.0
 
 
 class Server:
-    """On a unix socket; keeps nothing unless a fault saves it. *hidden*: without the command INFO."""
+    """redis-server on a unix socket; saves nothing unless a fault does. *hidden*: without the command INFO."""
 
     def __init__(self, directory: Path, environment: Mapping[str, str], *, hidden: bool = False) -> None:
         if PROGRAM is None:
@@ -111,13 +111,13 @@ class Server:
         self._dump.replace(self._old)
 
     def restart_empty(self) -> None:
-        """Kill -9 and start: everything is gone."""
+        """Kill with -9 and start again, empty."""
         self.kill()
         self._dump.unlink(missing_ok=True)
         self.start()
 
     def restore_old(self) -> None:
-        """Kill -9 and start from a snapshot that is out of date."""
+        """Kill with -9 and start again from an old snapshot."""
         self.kill()
         shutil.copyfile(self._old, self._dump)
         self.start()
@@ -126,11 +126,11 @@ class Server:
     # --- another server in its place ---------------------------------------------------------------
 
     def start_replica(self) -> None:
-        """A server that copies this one; it has run for a while when it takes over."""
+        """Start a replica of this server; it has run for a while when it is promoted."""
         self._start_standby("--replicaof", "127.0.0.1", str(self._port))
 
     def start_from_backup(self) -> None:
-        """A server that has read the old snapshot."""
+        """Start a server that has read the old snapshot."""
         self._start_standby(backup=True)
 
     def _start_standby(self, *options: str, backup: bool = False) -> None:
@@ -143,11 +143,11 @@ class Server:
         self._standby_dump.unlink(missing_ok=True)
 
     def promote(self) -> None:
-        """The replica is a master from now on: what is written to the old one is lost."""
+        """Promote the replica: from now on, writes to the old master are lost."""
         _client(self._standby_socket).replicaof("NO", "ONE")
 
     def move(self) -> None:
-        """The address leads to the other server; the old one answers nobody any more."""
+        """Move the address to the other server; the old one no longer answers."""
         if self._process is not None:
             self._process.send_signal(signal.SIGCONT)
             self._process.kill()

@@ -12,7 +12,7 @@ SOURCE = Path(__file__).with_name("shim.c")
 
 
 def build(directory: Path) -> tuple[Path | None, str]:
-    """Compile the shim into *directory*; answer it, or None and the reason why there is none."""
+    """Compile the shim into *directory*; return its path, or None and the reason."""
     if sys.platform != "linux":
         return None, "preloading is done on Linux only"
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
@@ -27,7 +27,7 @@ def build(directory: Path) -> tuple[Path | None, str]:
 
 
 class StepClock:
-    """How far the wall clock of one process and its children is off; takes effect at once."""
+    """Offset of the wall clock of one process and its children; takes effect at once."""
 
     def __init__(self, path: Path, library: Path | None) -> None:
         path.write_bytes(bytes(8))

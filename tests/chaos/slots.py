@@ -1,4 +1,4 @@
-"""A place in the fleet: one worker process after another, and what can be done to it."""
+"""Slot of the fleet: one worker process after another, and operations on it."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Slot:
         return self._process is not None and self._process.poll() is None
 
     def end(self) -> None:
-        """Make sure that the process has ended; that it had to be killed is a problem unless it was killed before."""
+        """End the process; if it has to be killed, that is a problem, unless it was killed before."""
         if self._process is None:
             return
         if self._process.poll() is None and not self._has_ended():
@@ -100,7 +100,7 @@ class Slot:
         self.start()
 
     def check(self) -> None:
-        """Nobody may end that was not told to."""
+        """Record a problem if the process has ended without being told to."""
         if not self._told_to_end and self._process is not None and self._process.poll() is not None:
             log = (self._directory / "workers.log").read_text()
             raise SystemExit(
@@ -108,7 +108,7 @@ class Slot:
             )
 
     def last_ms(self) -> int:
-        """When its process last recorded ids, ms of the run; 0 if it did not yet."""
+        """Return when the process last recorded ids, in ms of the run; 0 if it has not yet."""
         if self._process is None:
             return 0
         if self._file is None:

@@ -1,4 +1,4 @@
-"""A short chaos run with every kind of fault, and proof that the checker sees what it is there to see.
+"""A short chaos run with every kind of fault, and tests that the checker detects repeated ids.
 
 Real processes and a real redis-server; scripts/chaos.py does the same for longer.
 """
@@ -84,7 +84,7 @@ def short_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def write(directory: Path, *runs: tuple[int, int], slot: int = 0) -> Path:
-    """One process' file."""
+    """Write the file of one process."""
     before = set(directory.glob("*.runs"))
     Recorder(directory, slot, time.monotonic_ns()).record(list(runs))
     (path,) = set(directory.glob("*.runs")) - before

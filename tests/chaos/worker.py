@@ -64,7 +64,7 @@ class Worker:
         self._ids.close()
 
     def _guarded(self, work: Callable[[], None]) -> None:
-        """A crash is written down: nobody sees how a child ends."""
+        """Run a function and record its crash: a child's exit is not visible otherwise."""
         try:
             work()
         except KeyboardInterrupt:
@@ -90,7 +90,7 @@ class Worker:
             self._recorder.record(runs)
 
     def _make(self) -> list[Run]:
-        """Some ids, by one of the ways to make them."""
+        """Make some ids, in one of the possible ways."""
         way = self._random.randrange(10)
         if way < 6:
             return runs_of(self._ids.next_ids(20_000))
@@ -102,7 +102,7 @@ class Worker:
         return self._make_singles(300)
 
     def _make_singles(self, count: int) -> list[Run]:
-        """With next_id(): a step of the clock may fall between two of them, and a fork into any of them."""
+        """Make ids with next_id(): the clock may be stepped between two of them, and a fork may be in any of them."""
         runs: list[Run] = []
         self._forked = False
         for _ in range(count):
@@ -173,7 +173,7 @@ class Worker:
             os.kill(os.getpid(), signal.SIGUSR1)
 
     def _clone(self, kind: int, ending: str, life_s: float) -> None:
-        """Suspend, make a copy of this process that nothing tells of it, and resume both.
+        """Suspend, copy this process without informing the copy, and resume both.
 
         A snapshot of a machine copies every byte and all threads. fork() in C leaves the other threads out and the
         kernel wipes a page: both are undone here.
@@ -206,7 +206,7 @@ class Worker:
         self._end_child()
 
     def _fork_inside(self, _: int, frame: FrameType | None) -> None:
-        """A signal handler: forks only where it has interrupted the library in the middle of making ids.
+        """Signal handler that forks, but only if it has interrupted the library while that makes ids.
 
         Anywhere else a batch may be finished and not recorded, and both processes would hand it on.
         """

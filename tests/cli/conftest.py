@@ -75,7 +75,7 @@ def pool_name() -> str:
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the user's own settings are must not matter."""
+    """Remove the user's own settings from the environment."""
     for name in list(os.environ):
         if name.startswith("SNOWREDIS_"):
             monkeypatch.delenv(name)

@@ -78,7 +78,7 @@ INFO = PoolInfo(
 
 
 class FakePool:
-    """What the view reads: workers that a test sets, or an error; reading can be held up."""
+    """Source of the view: workers that a test sets, or an error; reading can be blocked."""
 
     def __init__(self, workers: list[WorkerInfo]) -> None:
         self.workers = workers

@@ -48,7 +48,7 @@ eventually = partial(waiting.eventually, limit_s=LIMIT_S)
 
 
 class Fleet:
-    """One celery worker and what it left in Redis."""
+    """One celery worker, and what its tasks recorded in Redis."""
 
     def __init__(self, server: RedisServer, process: subprocess.Popen[bytes], log: Path) -> None:
         self._server = server
@@ -61,14 +61,14 @@ class Fleet:
             self.app.send_task(f"{APP}.make", (seconds,))
 
     def notes(self) -> list[list[str]]:
-        """Of each task that ran: pid, task id, ids."""
+        """Return pid, task id and ids of each task that ran."""
         return [str(note).split() for note in self._server.client().lrange(IDS_KEY, 0, -1)]
 
     def ids(self) -> list[str]:
         return [an_id for note in self.notes() for an_id in note[2:]]
 
     def wait_for(self, count: int) -> None:
-        """Until so many tasks ran in all."""
+        """Wait until this number of tasks has run."""
 
         def ran() -> bool:
             assert self.process.poll() is None, self.log.read_text()
@@ -91,7 +91,7 @@ class Fleet:
 def worker(
     server: RedisServer, log: Path, *options: str, name: str = "w@test", **more: str
 ) -> Iterator[Fleet]:
-    """A worker with *options* of celery's command line and *more* in its environment; killed in the end."""
+    """Run a worker with *options* of celery's command line and *more* in its environment; killed in the end."""
     variables = environment(server, **more)
     config = PoolConfig(name=POOL, ttl_ms=int(float(variables["TTL"]) * 1000))
     snowredis.WorkerPool(server.url, POOL).create(config)

@@ -64,7 +64,7 @@ class Gunicorn:
         self.log, self.socket = directory / "gunicorn.log", directory / "http.sock"
 
     def request(self, path: str) -> tuple[int, bytes]:
-        """Status and body, over a connection of its own."""
+        """Return status and body; uses a new connection."""
         connection = UnixConnection(self.socket)
         try:
             connection.request("GET", path, headers={"Connection": "close"})
@@ -74,7 +74,7 @@ class Gunicorn:
             connection.close()
 
     def ask(self, path: str = "/ids/1") -> dict[str, Any]:
-        """What the app answers; it must be able to."""
+        """Return the JSON that the app sends; its status must be 200."""
         status, body = self.request(path)
         assert status == 200, body
         found: dict[str, Any] = json.loads(body)
@@ -87,16 +87,16 @@ class Gunicorn:
         return snowredis.WorkerPool(self._url, POOL).info()
 
     def holders(self) -> set[int]:
-        """pids of those who hold a lease."""
+        """Return the pids of the processes that hold a lease."""
         return {worker.pid for worker in self.workers()}
 
     def processes(self) -> set[int]:
-        """pids of the arbiter's children."""
+        """Return the pids of the arbiter's children."""
         pid = self.process.pid
         return set(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
 
     def wait_until_ready(self, workers: int) -> set[int]:
-        """Until so many workers, and nobody else, hold leases; answers their pids."""
+        """Wait until *workers* workers, and no other process, hold leases; return their pids."""
 
         def ready() -> set[int]:
             assert self.process.poll() is None, self.log.read_text()
@@ -116,7 +116,7 @@ class Gunicorn:
         self.process.send_signal(number)
 
     def end(self, number: int = signal.SIGTERM) -> int:
-        """Exit code of the arbiter."""
+        """Stop the arbiter and return its exit code."""
         self.send(number)
         try:
             return self.process.wait(LIMIT_S)
@@ -125,7 +125,7 @@ class Gunicorn:
 
 
 def create_pool(url: str, *, ttl_s: float = TTL_S, worker_bits: int = 10) -> None:
-    """Say that the pool is new, so that nobody waits."""
+    """Create the pool as new, so that no worker waits."""
     layout = Layout(worker_bits=worker_bits, sequence_bits=20 - worker_bits)
     config = PoolConfig(name=POOL, layout=layout, ttl_ms=int(ttl_s * 1000))
     snowredis.WorkerPool(url, POOL).create(config)
@@ -144,7 +144,7 @@ def gunicorn(
     worker_bits: int = 10,
     **more: str,
 ) -> Iterator[Gunicorn]:
-    """gunicorn with *conf* as its configuration, *options* on its command line and *more* in its environment."""
+    """Run gunicorn with *conf* as its configuration, *options* on its command line and *more* in its environment."""
     settings = directory / "conf.py"
     settings.write_text(conf)
     arguments = ["--config", str(settings), "--bind", bind or f"unix:{directory / 'http.sock'}"]

@@ -97,7 +97,7 @@ def test_a_start_without_a_worker_id_fails_and_says_why() -> None:
 
 
 async def bare(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
-    """An ASGI application that knows nothing of lifespans."""
+    """ASGI application without a lifespan."""
     assert scope["type"] == "http"
     body = str(await scope["state"]["ids"].anext_id()).encode()
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/plain")]})

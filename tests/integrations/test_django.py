@@ -102,7 +102,7 @@ exec(os.environ.get("MORE_SETTINGS", ""))
 
 
 class Project:
-    """A directory with manage.py; what runs there finds this tree's snowredis."""
+    """Directory with manage.py, in which programs import this tree's snowredis."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -135,7 +135,7 @@ class Project:
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Made and migrated once."""
+    """Project that is created and migrated once."""
     project = Project(tmp_path_factory.mktemp("project"))
     project.run("-m", "django", "startproject", "web", ".", DJANGO_SETTINGS_MODULE="")
     project.run("manage.py", "startapp", "shop")

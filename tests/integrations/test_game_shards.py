@@ -1,4 +1,4 @@
-"""Two game shards, merged: what the example claims is looked up in the databases that it leaves."""
+"""Two game shards, merged: the statements of the example are checked in its databases."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EVERYTHING = (
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """Where the databases of one run are, and what it printed."""
+    """Directory of the databases of one run, and its output."""
     directory = tmp_path_factory.mktemp("g") / "kept"
     done = subprocess.run(
         [sys.executable, EXAMPLE, "--keep", directory],

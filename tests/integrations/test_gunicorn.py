@@ -63,7 +63,7 @@ def test_worker_ids_come_and_go_with_the_workers(serve: Any, kind: str, preload:
         made: list[int] = []
 
         def ask_all(pids: set[int]) -> None:
-            """Until each of *pids* has answered; all of them had their worker ids before."""
+            """Send requests until each of *pids* has answered; all had their worker ids before."""
             silent = set(pids)
             while silent:
                 found = running.ask("/ids/20")

@@ -87,7 +87,7 @@ class Site:
         eventually(self._get, "an answer")
 
     def _get(self) -> int:
-        """The pid of the worker that answered; 0 if none did."""
+        """Return the pid of the worker that answered; 0 if none did."""
         with socket.socket(socket.AF_UNIX) as link:
             link.settimeout(LIMIT_S)
             try:
@@ -107,7 +107,7 @@ class Site:
             return set(crew.map(lambda _: self._get(), range(count))) - {0}
 
     def pids(self) -> set[int]:
-        """Once both workers answered."""
+        """Return the pids of the workers once both have answered."""
         pids: set[int] = set()
 
         def both() -> bool:

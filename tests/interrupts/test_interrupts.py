@@ -1,4 +1,4 @@
-"""What comes in between two bytecodes never repeats an id, takes a lease away or stops a process.
+"""An interruption between two bytecodes never repeats an id, loses a lease or stops a process.
 
 A sample that takes seconds; `scripts/interrupts.py` tries every bytecode. A failure names its case, which
 `scripts/interrupts.py --replay CASE` plays again.

@@ -1,4 +1,4 @@
-"""What every store promises, on memory, on fakeredis and on a real redis-server."""
+"""The contract of every store, tested in memory, on fakeredis and on a real redis-server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Prometheus and OpenTelemetry get to see."""
+"""Metrics for Prometheus and OpenTelemetry."""
 
 from __future__ import annotations
 

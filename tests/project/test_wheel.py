@@ -35,7 +35,7 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> str:
 
 
 def setuptools_is_recent() -> bool:
-    """Whether the build needs no download: pyproject.toml asks for 77 or later."""
+    """Return true if the build needs no download: pyproject.toml requires version 77 or later."""
     if importlib.util.find_spec("setuptools") is None:
         return False
     from importlib.metadata import version

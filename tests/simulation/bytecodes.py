@@ -1,4 +1,4 @@
-"""Let other tasks in before random bytecodes of the product, not only where it reads a clock or asks Redis.
+"""Switch tasks before random bytecodes of the product, not only where it reads a clock or calls Redis.
 
 A task's greenlet cannot be left from within a trace function, but by way of sys.call_tracing(), which
 also lets what comes in be interrupted in its turn.
@@ -24,7 +24,7 @@ MEAN_BYTECODES = 150
 
 
 class Bytecodes:
-    """The trace function of one schedule. Has random numbers of its own: other schedules stay as they are."""
+    """Trace function of one schedule. It has its own random numbers, so that other schedules do not change."""
 
     def __init__(self, world: World, seed: int) -> None:
         self._world = world
@@ -33,7 +33,7 @@ class Bytecodes:
         self.interruptions = 0
 
     def listen(self) -> None:
-        """Called as a task begins something; an exception that left the trace function has ended the tracing."""
+        """Start tracing when a task begins something: an exception in the trace function may have ended it."""
         sys.settrace(self._call)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What must hold, looked at from outside: no id twice, no two reservations of one tick.
+"""Checks from outside: no id is repeated, no tick is reserved twice.
 
 A *claim* is what one token was granted: for each lane of a worker id the ticks [opens, until).
 Two kinds of fault lift the promise up to a point in time and no further: a clone of a running
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Claim:
-    """What one token stands for. *ends* is set by a release, which gives ticks back."""
+    """Claim of one token. *ends* is set by a release, which returns ticks."""
 
     token: str
     worker: int
@@ -45,14 +45,14 @@ class Claim:
 
 @dataclass(frozen=True)
 class Emission:
-    """One id, and who made it when."""
+    """Process and time that made an id."""
 
     who: str
     at_us: int
 
 
 class Checker:
-    """Of one pool."""
+    """Checker of one pool."""
 
     def __init__(self, world: World, layout: Layout) -> None:
         self._world, self._layout = world, layout
@@ -77,13 +77,13 @@ class Checker:
             self._world.note("FAILURE: %s", what)
 
     def lift(self, until_ms: int) -> None:
-        """Redis went back in time: ticks before *until_ms* may be used twice."""
+        """Allow ticks before *until_ms* to be used twice: Redis went back in time."""
         self.lifted_until_ms = max(self.lifted_until_ms, until_ms)
 
     # --- ids ---------------------------------------------------------------------------------------
 
     def emit(self, process: Process, an_id: int) -> None:
-        """An id is about to be handed out."""
+        """Check an id that is about to be returned."""
         self.made[process.name] = self.made.get(process.name, 0) + 1
         layout = self._layout
         tick = an_id >> layout.timestamp_shift
@@ -111,7 +111,7 @@ class Checker:
             )
 
     def _remember(self, process: Process, an_id: int) -> Emission | None:
-        """Who made it before, if anybody did."""
+        """Record an id; return its earlier emission, if there is one."""
         before = self.ids.get(an_id)
         if before is None:
             self.ids[an_id] = Emission(process.name, self._world.now_us)
@@ -135,7 +135,7 @@ class Checker:
     # --- reservations ------------------------------------------------------------------------------
 
     def believe(self, process: Process, held: HeldLease) -> None:
-        """A process was told that it holds this."""
+        """Record a lease that a process was granted."""
         lease = held.lease
         claim = self.claims.get((held.token, lease.worker))
         if claim is not None:
@@ -176,26 +176,26 @@ class Checker:
                 yield lane, max(first, first_2), min(end, end_2)
 
     def released(self, held: HeldLease, marks_ms: tuple[int, ...] | None) -> None:
-        """A holder sealed itself and says what it used: the rest is not its own any more."""
+        """Record a release: the holder is sealed and has reported what it used; the rest is not its own any more."""
         claim = self.claims.get((held.token, held.lease.worker))
         # the last is what the slower of two clones tries: nothing is given back
         if claim is not None and held.lease.until >= claim.until:
             self.given_back(held.token, held.lease.worker, marks_ms)
 
     def granted_again(self, token: str, reply: Granted) -> None:
-        """A parent repeated the claim of a killed process, whose clone may have been granted the same lease."""
+        """Record that a parent repeated the claim of a killed process, whose clone may have the same lease."""
         claim = self.claims.get((token, reply.worker))
         if claim is not None:
             claim.renewal_id = reply.renewal_id
 
     def reclaimed(self, request: ReleaseRequest) -> None:
-        """A parent gives back what a killed process held, unless a clone of that one has renewed it meanwhile."""
+        """Record that a parent releases the lease of a killed process, unless a clone has renewed it since."""
         claim = self.claims.get((request.token, request.worker))
         if claim is not None and claim.renewal_id in (request.renewal_id, request.pending_renewal_id):
             self.given_back(request.token, request.worker, request.marks_ms)
 
     def given_back(self, token: str, worker: int, marks_ms: tuple[int, ...] | None) -> None:
-        """Nothing is made with this claim any more, and somebody says what it was used for."""
+        """Record the ticks that a claim was used for; no id is made with it any more."""
         claim = self.claims.get((token, worker))
         if claim is None or marks_ms is None:
             return
@@ -209,7 +209,7 @@ class Checker:
         claim.ends = tuple(ends)
 
     def cloned(self, held: HeldLease | None, claim_token: str) -> None:
-        """A process was doubled while it held this, or was claiming."""
+        """Record that a process was cloned while it held this lease, or was claiming."""
         if claim_token:
             self._shared_tokens.add(claim_token)
         claim = held and self.claims.get((held.token, held.lease.worker))

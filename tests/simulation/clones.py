@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def _with_a_claim(sim: Simulation, process: Process, then: Callable[[], None]) -> None:
-    """Let *process* give its lease back and claim anew; call *then* while it waits for the answer.
+    """Let *process* release its lease and claim again; call *then* while it waits for the answer.
 
     The answer gets lost, or comes after that.
     """
@@ -35,7 +35,7 @@ def _with_a_claim(sim: Simulation, process: Process, then: Callable[[], None]) -
 
 
 def unanswered(sim: Simulation) -> None:
-    """A clone of a process whose claim was not answered yet: both go on to present the claim."""
+    """Clone a process whose claim was not answered yet: both continue with the claim."""
     process = sim.someone()
     if process is None:
         return
@@ -52,7 +52,7 @@ def unanswered(sim: Simulation) -> None:
 
 
 def suspended(sim: Simulation) -> None:
-    """A process suspends itself, is cloned, and both resume: no id may be repeated, with no exception."""
+    """Suspend a process, clone it, and resume both: no id may be repeated, without exception."""
     process = sim.someone()
     if process is None:
         return

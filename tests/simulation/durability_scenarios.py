@@ -160,7 +160,7 @@ def a_pause_and_a_loss_that_nothing_shows(off: str | None) -> Stage:
 
 
 def _deleted(stage: Stage, ttl_ms: int) -> None:
-    """By a person, who makes it again at once."""
+    """Delete the pool and create it again at once, as a person would."""
     stage.do(stage.process(), lambda process: process.store.delete(stage.redis_now_ms))
     stage.config = replace(
         stage.config, ttl_ms=ttl_ms, max_clock_lead_ms=ttl_ms // 12, redis_skew_ms=ttl_ms // 12
@@ -184,7 +184,7 @@ def a_pool_that_comes_back_with_a_shorter_ttl(off: str | None) -> Stage:
 
 @shows("deleted pool's end")
 def a_pool_that_outlives_what_the_one_before_it_left(off: str | None) -> Stage:
-    """What a deleted pool leaves goes by itself; the pool that was made in its place does not."""
+    """The tombstone of a deleted pool expires; the pool that was created in its place does not."""
     stage = Stage(off=off).with_pool()
     holder = stage.process()
     stage.make(holder)

@@ -1,4 +1,4 @@
-"""What goes wrong. Each class is a function that does one fault to a running simulation.
+"""Faults. Each class is a function that injects one fault into a running simulation.
 
 A fault that lasts ends by itself or when the simulation heals, whichever comes first.
 """
@@ -35,7 +35,7 @@ def _noise(attribute: str, most: float) -> Fault:
 
 
 def _suddenly(sim: Simulation, process: Process, action: Callable[[], None]) -> None:
-    """Now, or in the middle of something: where the process reads a clock soon."""
+    """Run an action now, or in the middle of a call: when the process next reads a clock."""
     if sim.random.random() < 0.3:
         action()
     else:
@@ -87,7 +87,7 @@ def crash(sim: Simulation) -> None:
 
 
 def reclaim(sim: Simulation) -> None:
-    """Crashes of children whose parent gives back what they held, sometimes while Redis is away."""
+    """Kill children whose parent releases their leases, sometimes while Redis is unavailable."""
     crash(sim)
     if sim.random.random() < 0.2:
         redis.down(sim)
@@ -168,7 +168,7 @@ def clone(sim: Simulation) -> None:
 
 
 def signal(sim: Simulation) -> None:
-    """A handler that makes an id, in the middle of whatever the thread does."""
+    """Run a signal handler that makes an id, in the middle of a call of the thread."""
     process = sim.someone()
     if process is None:
         return

@@ -1,4 +1,4 @@
-"""What is between processes and Redis: messages that get lost, late, doubled and out of order.
+"""Network between processes and Redis: messages are lost, late, doubled and out of order.
 
 Which server a process reaches is decided when it sends. A message that is under way arrives even
 if its sender has died since; an answer that nobody waits for any more is dropped.
@@ -25,14 +25,14 @@ LATENCY_US = (50, 800)
 
 
 class Sender(Protocol):
-    """Whoever asks: a process, or one that cleans up after it."""
+    """Sender of requests: a process, or the reclaimer of its lease."""
 
     name: str
     host: Host
 
 
 class Call:
-    """One question, as its asker sees it."""
+    """One request, as its sender sees it."""
 
     def __init__(self, task: Task | None) -> None:
         self.task = task
@@ -62,14 +62,14 @@ class Network:
         self.edit: Callable[[str, str], str] = lambda name, source: source
 
     def heal(self) -> None:
-        """From now on every message arrives, in time; none that is under way arrives late."""
+        """Deliver every message in time from now on; no message that was sent before arrives late."""
         self._era += 1
         self.loss = self.delay = self.duplicate = self.reorder = 0.0
         self.strayed.clear()
         self._deaf.clear()
 
     def deafen(self, process: Process, lasts_us: int) -> None:
-        """What is answered to this process gets lost for a while."""
+        """Lose the replies to a process for a while."""
         self._deaf[process.host.name] += 1
         self._world.after(lasts_us, lambda: self._deaf.subtract([process.host.name]))
 
@@ -79,7 +79,7 @@ class Network:
     def call(
         self, process: Sender, name: str, source: str, keys: Sequence[str], args: Sequence[str | int]
     ) -> list[str]:
-        """Ask and wait; what a redis-py client with a time-out and without retries does."""
+        """Send a request and wait for its reply, as a redis-py client with a timeout and without retries does."""
         world = self._world
         call = Call(world.current)
         server = self.server_of(process)

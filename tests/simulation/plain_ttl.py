@@ -1,4 +1,4 @@
-"""What most systems do, for comparison: SET NX PX with the worker id in the key, and a heartbeat.
+"""Plain TTL lease as most systems have it, for comparison: SET NX PX with the worker id in the key, and a heartbeat.
 
 No reservation, no mark, no floor: the holder goes on until a renewal tells it that the key is not its
 own. Runs on the same world, network and faults, so that what the checker finds in the product's
@@ -49,7 +49,7 @@ return { 'ok', '', '', '', '', '' }
 
 
 class PlainGenerator:
-    """Ids of one worker id; refuses only a clock that went back."""
+    """Generator of ids of one worker id; refuses only a clock that went back."""
 
     def __init__(self, process: PlainProcess) -> None:
         self._process = process
@@ -71,7 +71,7 @@ class PlainGenerator:
         return self._process._first_beat_s()
 
     def resume(self) -> None:
-        """It is never suspended."""
+        """Do nothing: it is never suspended."""
 
     def next_ids(self, count: int) -> list[int]:
         return [self.next_id() for _ in range(count)]
@@ -96,7 +96,7 @@ class PlainGenerator:
             return layout.compose(tick=tick, worker=worker, sequence=self._sequence)
 
     def close(self) -> None:
-        """Leave the key to its time-out."""
+        """Do nothing: the key expires."""
         self.closed = True
 
 
@@ -105,7 +105,7 @@ class _Never:
 
 
 class PlainProcess(Process):
-    """A process with such a generator; has no lease that the checker could know."""
+    """Process with such a generator; it has no lease that the checker could know."""
 
     def __init__(self, sim: Simulation, host: Host, config: PoolConfig | None = None) -> None:
         self._bare(sim, host, config or sim.config)
@@ -116,15 +116,15 @@ class PlainProcess(Process):
         return self.config.heartbeat_ms / 1000
 
     def new_locks(self) -> None:
-        """There are none."""
+        """Do nothing: it has no locks."""
 
     def ask(self, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> list[str]:
-        """The pool is not created: there is nothing to create."""
+        """Do nothing: there is no pool to create."""
         return ["ok", "0", "", "0", "0", ""]
 
 
 class PlainChecker(Checker):
-    """Looks for repeated ids only: there are no reservations."""
+    """Checker that looks only for repeated ids: there are no reservations."""
 
     def emit(self, process: Process, an_id: int) -> None:
         self.made[process.name] = self.made.get(process.name, 0) + 1
@@ -137,7 +137,7 @@ class PlainChecker(Checker):
 
 
 def plain_schedule(seed: int, classes: Sequence[str] = PLAIN_FAULTS, *, traced: bool = False) -> Result:
-    """How a plain TTL lease fares under *classes*."""
+    """Run the schedule of *seed* with a plain TTL lease under the faults *classes*."""
     sim = Simulation(seed, classes, traced=traced)
     sim.process_class = PlainProcess
     sim.checker = PlainChecker(sim.world, sim.config.layout)

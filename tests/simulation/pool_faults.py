@@ -1,4 +1,4 @@
-"""Somebody changes the settings of a pool that others hold leases of, or comes with settings of their own."""
+"""Faults of settings: those of a pool with living workers change, or a process starts with other settings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OTHER_TTLS_MS = (4_000, 5_000, 9_000, 12_000)
 
 
 class AtTheServer(ScriptStore):
-    """Somebody with a shell on the server's machine: no network in between."""
+    """Store of a person with a shell on the server's machine, without a network between."""
 
     where = "simulated"
 
@@ -37,7 +37,7 @@ class AtTheServer(ScriptStore):
 
 
 def mixed(sim: Simulation) -> None:
-    """Somebody comes with another layout or ttl."""
+    """Start a process with another layout or ttl."""
     layout = sim.config.layout
     other = sim.random.choice(
         (

@@ -108,7 +108,7 @@ class Process:
         return reply
 
     def _has_been_told(self, claims: list[Claim]) -> None:
-        """The pool is another: from soon on none of these is this process' own any more."""
+        """Forget *claims* soon: the pool has replied that it has other settings now."""
         at_once_us = max(self.world.now_us, self.paused_until_us) + AT_ONCE_US
 
         def forget() -> None:
@@ -120,7 +120,7 @@ class Process:
         self.world.at(at_once_us, forget)
 
     def interrupted(self, *, readily: bool = True) -> bool:
-        """Something may come in, where a clock is read or a lock released; answer whether it did."""
+        """Interrupt the task, perhaps, where a clock is read or a lock released; return true if so."""
         world = self.world
         if not self.alive:
             return False
@@ -167,7 +167,7 @@ class Process:
             self.make(random.choice((1, 1, 2, 5)))
 
     def make(self, count: int) -> None:
-        """Make some ids, if that is possible."""
+        """Make some ids, if possible."""
         if self.sim.bytecodes is not None:
             self.sim.bytecodes.listen()
         if self.before_call is not None:
@@ -189,7 +189,7 @@ class Process:
     # --- what happens to processes -----------------------------------------------------------------
 
     def crash(self) -> None:
-        """kill -9. Called by one of its own tasks, that one ends here."""
+        """Kill the process as kill -9 does. If one of its own tasks calls this, that task ends here."""
         self.alive = False
         me = self.world.current
         self.world.kill_tasks(self)
@@ -197,7 +197,7 @@ class Process:
             raise TaskKilled
 
     def stop(self) -> None:
-        """close() in a thread of its own, then exit."""
+        """Close the generator in a thread of its own, then exit."""
 
         def close() -> None:
             self.generator.close()
@@ -206,7 +206,7 @@ class Process:
         self.world.spawn(self, close)
 
     def fork(self, *, bypass: bool = False) -> Process:
-        """What fork() leaves in the child: every byte of the parent's, and one thread, which is yet to be run."""
+        """Return a forked child: a copy of the memory, with one thread, which has not run yet."""
         child = self._copy(self.host)
         if bypass:
             child.guard.alive.value = False
@@ -247,10 +247,10 @@ class Process:
         return child
 
     def clone(self, *, suspended: bool = False, alike: bool = False) -> Process:
-        """Another machine with the memory of this one, as a snapshot of a VM makes it. Nobody is told.
+        """Return a copy on another machine, as from a snapshot of a VM. Neither process is informed.
 
-        Of a suspended process, it has no excuse to repeat an id. Machines that are alike go on from the same state
-        of the kernel's random numbers.
+        A copy of a suspended process may repeat no id. Copied machines continue with the same state of the
+        kernel's random numbers.
         """
         child = self._copy(Host(f"{self.host.name}+", self.host.offset_us))
         # calls under way are not copied, they end without a trace
@@ -305,7 +305,7 @@ class Process:
 
 
 class Entropy:
-    """Random bytes that a copy of it repeats."""
+    """Source of random bytes; a copy of it repeats them."""
 
     def __init__(self, seed: int) -> None:
         self._seed, self._taken = seed, 0

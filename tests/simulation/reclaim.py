@@ -1,4 +1,4 @@
-"""Parents that give back what a killed child held: crash records, and who carries them out, in simulated time."""
+"""Parents that release the leases of killed children: crash records and reclaimers, in simulated time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Reclaimer:
-    """The process of a parent's that gives back what one dead child held."""
+    """Process that releases the lease of one dead child."""
 
     def __init__(self, sim: Simulation, dead: Process, record: dict[str, Any]) -> None:
         self.sim, self.world, self.host = sim, sim.world, Host(dead.host.name, dead.host.offset_us)
@@ -36,7 +36,7 @@ class Reclaimer:
         return self.sim.network.call(self, script.name, script.source, keys, args)
 
     def run(self) -> None:
-        """What reclaimer.give_back() does, with a store of the simulation."""
+        """Do what reclaimer.give_back() does, with a store of the simulation."""
         config = credentials.config_of(self._record)
         store = ReclaimerStore(self, config)
         until_us = self.world.now_us + config.ttl_ms * 1000
@@ -54,7 +54,7 @@ class Reclaimer:
 
 
 class ReclaimerStore(SimStore):
-    """Tells the checker what is given back."""
+    """Store that reports releases to the checker."""
 
     def claim(self, request: ClaimRequest, seen: Seen) -> ClaimReply:
         reply = super().claim(request, seen)
@@ -68,7 +68,7 @@ class ReclaimerStore(SimStore):
 
 
 def reclaim_from(sim: Simulation, dead: Process) -> None:
-    """The parent reaps *dead* some time after it was killed."""
+    """Let the parent reap *dead* some time after it was killed."""
     records = dead.crash_records
     if records is None:
         return
@@ -81,7 +81,7 @@ def reclaim_from(sim: Simulation, dead: Process) -> None:
 
 
 class _SimulatedTime:
-    """In the place of the module: reclaimer.py reads the wall clock itself."""
+    """Replacement of the module time, since reclaimer.py reads the wall clock itself."""
 
     def __init__(self, sim: Simulation) -> None:
         self._sim = sim

@@ -1,4 +1,4 @@
-"""What goes wrong with Redis: it is away, forgets, goes back in time, is two, or is another.
+"""Faults of Redis: it is unavailable, loses data, goes back in time, is doubled, or is another server.
 
 LOSSES lose what Redis knew: nothing that changes a pool's settings is mixed with them, since after a loss
 whoever comes first says what the settings are.
@@ -28,7 +28,7 @@ LONG_UPTIME_S = 100_000
 
 
 def redis_clock(sim: Simulation) -> None:
-    """Two servers, or one before and after, differ by no more than redis_skew."""
+    """Step Redis' clock; two servers, or one before and after, differ by redis_skew at most."""
     sim.fired["redis_clock"] += 1
     sim.network.master.offset_us = sim.redis_offset_us()
     sim.say("clock of %s is off by %d ms", sim.network.master.name, sim.network.master.offset_us // 1000)
@@ -85,17 +85,17 @@ def _restart(sim: Simulation, name: str, *, clock_behind: bool) -> None:
 
 
 def snapshot(sim: Simulation) -> None:
-    """Restarted from what it saved some time ago; another run_id."""
+    """Restart Redis from an older snapshot, with another run_id."""
     _restart(sim, "snapshot", clock_behind=False)
 
 
 def boot(sim: Simulation) -> None:
-    """As a snapshot, on a machine whose clock is behind at first and is set right before the first script."""
+    """Restart Redis from an older snapshot, with a clock that is behind and is corrected before the first script."""
     _restart(sim, "boot", clock_behind=True)
 
 
 def rollback(sim: Simulation) -> None:
-    """Back to a memory snapshot, with the same run_id."""
+    """Roll Redis back to a memory snapshot, with the same run_id."""
     server, random = sim.network.master, sim.random
     age_us = random.randint(0, 4 * sim.ttl_us)
     if not sim.may_forget("rollback"):
@@ -142,16 +142,16 @@ def failover(sim: Simulation) -> None:
 
 
 def split(sim: Simulation) -> None:
-    """The deposed master goes on answering to some, no longer than failover_slack."""
+    """Fail over; the deposed master continues to answer some clients, for failover_slack at most."""
     if not sim.network.strayed and sim.may_forget("split"):
         split_us = sim.random.randint(1, sim.slack_us)
         _promote(sim, split_us=split_us, lost_us=sim.lost_us(3_000_000), ran_s=1)
 
 
 def moved(sim: Simulation) -> None:
-    """The address leads to another server, that has run for long: a replica, or one that a backup was read into.
+    """Move the address to another server that has run for long: a replica, or one that has read a backup.
 
-    Nobody told the pool that such a thing may be. Sometimes nobody was there for a while before.
+    The pool has no setting for this. Sometimes no worker was alive for a while before.
     """
     random = sim.random
     if not sim.may_forget("moved"):
@@ -168,7 +168,7 @@ def moved(sim: Simulation) -> None:
 
 
 def again(sim: Simulation) -> None:
-    """The same server process was deposed for a while, and is master again, without the last writes."""
+    """Depose the server for a while and promote it again, the same process, without the last writes."""
     server = sim.network.master
     if sim.may_forget("again"):
         sim.went_unnoticed()
@@ -179,7 +179,7 @@ def again(sim: Simulation) -> None:
 
 
 def servers_show(name: str) -> Fault:
-    """From now on, or no longer, INFO says what the schedule drew for this class."""
+    """Start or stop INFO showing the identity that the schedule drew for this class."""
 
     def change(sim: Simulation) -> None:
         if sim.steady:

@@ -1,4 +1,4 @@
-"""A Redis in memory that runs the shipped Lua, with as much of Redis as the scripts use.
+"""Redis in memory that runs the shipped Lua, with the commands that the scripts use.
 
 The Lua is the library's own text, in Lua 5.1 as in Redis; `redis.call` ends in the methods here.
 What happens to a server (wipe, restart, failover) is a method, too.
@@ -45,7 +45,7 @@ WITHOUT_IDENTITY = (ABSENT, NO_RUN_ID, NO_REPLICATION_ID, REFUSED)
 
 
 class CommandRefused(Exception):
-    """What a server answers in place of a command's reply."""
+    """Error that a server sends in place of a command's reply."""
 
 
 class Lua:
@@ -155,24 +155,24 @@ class RedisModel:
         return self.history[: bisect.bisect_right(self.history, time_us, key=lambda entry: entry[0])]
 
     def data_at(self, time_us: int) -> dict[str, dict[str, Any]]:
-        """What the data was then."""
+        """Return a copy of the data as it was at *time_us*."""
         before = self.history_until(time_us)
         return {key: dict(value) for key, value in before[-1][1].items()} if before else {}
 
     def promote(self) -> None:
-        """It becomes master: the history that it writes from now on is another."""
+        """Become master: what it writes from now on is another history."""
         self.replid = f"{self._world.random.getrandbits(160):040x}"
 
     def wipe(self) -> None:
         self.data = {}
 
     def restart(self, data: dict[str, dict[str, Any]]) -> None:
-        """Another server process, with the data that it read from disk."""
+        """Become another server process, with the data that it read from disk."""
         self.data, self.up = data, True
         self._start()
 
     def show(self, what: str) -> None:
-        """From now on INFO says this of the server."""
+        """Set the identity that INFO shows from now on."""
         self.shows = what
         # what INFO answers in scripts; None: it is refused
         self.info: Callable[[str], str] | None = None if what == REFUSED else self.section
@@ -196,7 +196,7 @@ class RedisModel:
         return "".join(map(self.info, sections))
 
     def section(self, name: str) -> str:
-        """What it says of itself, or of another where it is made to."""
+        """Return a section of INFO, with the identity that the server shows."""
         run_id, replid = self.run_id, self.replid
         if self.shows == CONSTANT:
             run_id = replid = f"{1:040x}"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class HostPidKeeper(SimKeeper):
-    """R6 off: the holder is named by its host and pid, as most systems do."""
+    """R6 off: the token is made of host and pid, as in most systems."""
 
     def claim(self, *, wait_ms: int, instead_of: int = 0) -> Claimed:
         assert self.process is not None
@@ -38,7 +38,7 @@ class EndlessKeeper(SimKeeper):
 
 
 class DeafGuard(SimGuard):
-    """R8 off: forks are noticed, and nobody is told."""
+    """R8 off: forks are detected, and nothing is done about them."""
 
     def recover(self) -> None:
         self.alive.value = True
@@ -46,14 +46,14 @@ class DeafGuard(SimGuard):
 
 
 class BlindGuard(SimGuard):
-    """R8 off: no page that tells a child that it is one."""
+    """R8 off: no page that shows a child that it is one."""
 
     def check(self) -> None:
         self.alive.value = True
 
 
 class TimelessGuard(SimGuard):
-    """R8 off: everything is made harmless in the child, and a call that is under way does not find out."""
+    """R8 off: the child is reset, but a call that is in progress does not notice it."""
 
     def recover(self) -> None:
         super().recover()
@@ -71,7 +71,7 @@ class UnsealedLifecycle(LeaseLifecycle):
 
 @dataclass(frozen=True)
 class Rule:
-    """How it is switched off."""
+    """Changes that switch one rule off."""
 
     # script ("common" for all), fragment, what stands there instead
     edits: tuple[tuple[str, str, str], ...] = ()
@@ -142,7 +142,7 @@ RULES: dict[str, Rule] = {
 
 
 def switch_off(sim: Simulation, name: str) -> None:
-    """Before a process is made."""
+    """Switch the rule off; call it before a process is made."""
     rule = RULES[name]
 
     @functools.cache

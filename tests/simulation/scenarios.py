@@ -47,7 +47,7 @@ def an_heir_whose_clock_is_behind(off: str | None) -> Stage:
 
 @shows("end of the reservation")
 def a_pause_beyond_the_ttl(off: str | None) -> Stage:
-    """What every plain TTL lease has: the holder wakes up and goes on, and does not know."""
+    """The weakness of every plain TTL lease: the holder wakes up and continues, without noticing."""
     stage = Stage(off=off).with_pool()
     asleep, other, heir = (stage.process() for _ in range(3))
     stage.make(asleep, other)
@@ -81,7 +81,7 @@ def a_lost_index(off: str | None) -> Stage:
 
 @shows("R1 adopted records")
 def a_newcomer_after_an_adoption(off: str | None) -> Stage:
-    """The pool is new to Redis, but not all of its worker ids are."""
+    """The pool is new to Redis, but not all of its worker ids are unused."""
     stage = Stage(off=off).with_pool()
     living, newcomer = stage.process(), stage.process()
     stage.make(living)
@@ -98,7 +98,7 @@ def a_newcomer_after_an_adoption(off: str | None) -> Stage:
 
 @shows("R2 cap")
 def a_clock_an_hour_ahead(off: str | None) -> Stage:
-    """It would reserve the next hour, and nobody knows any more after a wipe."""
+    """It would reserve the next hour, and after a wipe the reservation is unknown."""
     stage = Stage(off=off).with_pool()
     ahead, heir = stage.process(), stage.process()
     hour_ms = stage.redis_now_ms + 3_600_000
@@ -115,7 +115,7 @@ def a_clock_an_hour_ahead(off: str | None) -> Stage:
 
 @shows("R3 floor")
 def a_wipe(off: str | None) -> Stage:
-    """The holder is gone, and so is every trace of it."""
+    """The holder has ended, and the wipe has removed its record."""
     stage = Stage(off=off).with_pool()
     gone, heir = stage.process(), stage.process()
     now_ms = stage.redis_now_ms
@@ -129,7 +129,7 @@ def a_wipe(off: str | None) -> Stage:
 
 @shows("R4 too late")
 def a_holder_that_wakes_up_after_two_wipes(off: str | None) -> Stage:
-    """Between the wipes its worker id was somebody else's."""
+    """Between the wipes its worker id belonged to another process."""
     stage = Stage(off=off).with_pool()
     asleep, heir = stage.process(), stage.process()
     stage.make(asleep)

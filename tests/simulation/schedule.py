@@ -38,7 +38,7 @@ PATIENCE_US = 7_000_000
 
 @dataclass
 class Result:
-    """What became of one schedule."""
+    """Result of one schedule."""
 
     seed: int
     classes: tuple[str, ...]
@@ -53,7 +53,7 @@ class Result:
 
 
 class Simulation:
-    """Everything of one schedule."""
+    """Run of one schedule: its fleet, pool, network and faults."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Simulation:
         self.healed = False
 
     def _draw_classes(self) -> tuple[str, ...]:
-        """By turns one that is sure to be there, and up to three more that may be mixed with it."""
+        """Draw fault classes: one in turn by the seed, and up to three more that may be combined with it."""
         names = list(FAULTS)
         first = names[self.seed % len(names)]
         chosen = {first}
@@ -156,7 +156,7 @@ class Simulation:
         return "detect" if durability == "assured" and set(NOT_ASSURED) & set(self.classes) else durability
 
     def _draw_servers(self) -> None:
-        """What INFO says, if it is not the plain truth; *steady*: from the start, and to the end."""
+        """Draw the identity that INFO shows, if it is not the real one; *steady*: from the start to the end."""
         self.shows, self.steady = SHOWN, False
         for name in set(IDENTITIES) & set(self.classes):
             kinds = {"unidentified": WITHOUT_IDENTITY, "constant": (CONSTANT,), "proxy": (CHANGING,)}
@@ -191,11 +191,11 @@ class Simulation:
         return self.random.randint(-self.skew_us // 2, self.skew_us // 2)
 
     def before_heal(self, delay_us: int, action: Callable[[], None]) -> None:
-        """Once: after *delay_us*, or just before everything heals."""
+        """Call a function once: after *delay_us*, or just before everything heals."""
         self.world.at(min(self.world.now_us + delay_us, self.heal_us - 1), action)
 
     def start_again(self, process: Process) -> None:
-        """Another process on the same host, some time from now."""
+        """Start another process on the same host, after some time."""
 
         def start() -> None:
             self.process_class(self, process.host).run()
@@ -206,13 +206,13 @@ class Simulation:
         return self.random.choice(self.living) if self.living else None
 
     def replace_config(self, config: PoolConfig) -> None:
-        """Whoever comes from now on has this one."""
+        """Give processes that start from now on this configuration."""
         self.config = config
         self.configs.append(config)
         self.ttl_us = max(self.ttl_us, config.ttl_ms * 1000)
 
     def may_forget(self, name: str) -> bool:
-        """Whether Redis may lose something now; if so, it counts. Where losses go unnoticed, one is survived."""
+        """Return true if Redis may lose data now, and count it. If losses cannot be detected, only one is allowed."""
         if self._forgot and self.config.durability == "none":
             return False
         self._forgot = True
@@ -220,7 +220,7 @@ class Simulation:
         return True
 
     def lost_us(self, longest_us: int) -> int:
-        """How old what is left is: all is left where somebody gave his word that no acknowledged write is lost."""
+        """Draw how many us of writes are lost; none under "assured", which promises that no acknowledged write is."""
         if self.config.durability == "assured":
             return 0
         lost_us = self.random.choice((0, 100_000, self.random.randint(0, longest_us)))
@@ -230,7 +230,7 @@ class Simulation:
         return lost_us
 
     def somebody_comes(self) -> None:
-        """Just after a loss, before those who live have noticed it."""
+        """Start a process just after a loss, before living processes have noticed the loss."""
         if len(self.living) <= self.size and self.random.random() < 0.5:
             self.process_class(self, self.new_host()).run()
 
@@ -303,7 +303,7 @@ class Simulation:
 
     @property
     def refused(self) -> bool:
-        """Whether nobody may get a worker id: losses are to be detected, and cannot be."""
+        """Return true if no process may get a worker id: losses have to be detected, and cannot be."""
         return self.steady and self.shows not in (SHOWN, CONSTANT) and self.config.durability == "detect"
 
     def _begin(self) -> None:
@@ -380,7 +380,7 @@ class Simulation:
 
 
 def _excludes(name: str, other: str) -> bool:
-    """Whether two classes of faults cannot be in one schedule."""
+    """Return true if two classes of faults cannot be in one schedule."""
     for one, two in ((name, other), (other, name)):
         if one in CHANGES and two in (*CHANGES, *LOSSES, *IDENTITIES):
             return one != two
@@ -389,7 +389,7 @@ def _excludes(name: str, other: str) -> bool:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Thousands of processes that lose their leases have much to log."""
+    """Turn off logging: thousands of processes lose their leases and would log it."""
     log = logging.getLogger("snowredis")
     before = log.disabled
     log.disabled = True
@@ -402,7 +402,7 @@ def quiet() -> Iterator[None]:
 def run_schedule(
     seed: int, classes: Iterable[str] | None = None, *, traced: bool = False, bytecodes: bool = False
 ) -> Result:
-    """Play the schedule of *seed*, with the fault classes that it draws or with the given ones.
+    """Run the schedule of *seed*, with the fault classes that it draws or with the given ones.
 
     *bytecodes*: tasks are also interrupted before random bytecodes, which takes several times as long.
     """

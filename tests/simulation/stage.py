@@ -1,4 +1,4 @@
-"""For schedules that are written by hand: processes that do what they are told, one thing after the other."""
+"""Schedules written by hand: processes that do what the test says, one step after the other."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Stage(Simulation):
         return self.network.master
 
     def cut_off(self, process: Process) -> None:
-        """No Redis for this one from now on."""
+        """Make Redis unavailable for this process from now on."""
         away = RedisModel(self.world, "away")
         away.up = False
         self.network.strayed[process.host.name] = away
@@ -77,7 +77,7 @@ class Stage(Simulation):
         return self.world.spawn(process, lambda: action(process))
 
     def do(self, process: Process, action: Callable[[Process], object]) -> None:
-        """Let it, and wait until it is done."""
+        """Let a thread of *process* do something, and wait until it is done."""
         task = self.begin(process, action)
         for _ in range(LONGEST_S * 100):
             if task.greenlet.dead:
@@ -86,7 +86,7 @@ class Stage(Simulation):
         raise AssertionError("it does not end")
 
     def make(self, *processes: Process, count: int = 1) -> None:
-        """One after the other makes ids."""
+        """Let the processes make ids, one after the other."""
         for process in processes:
             self.do(process, lambda process: process.make(count))
 

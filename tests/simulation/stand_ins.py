@@ -1,4 +1,4 @@
-"""What a simulated process is given in place of the real clock, store, fork guard and lease_manager."""
+"""Replacements of the clock, the store, the fork guard and the lease manager in a simulated process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each rule of the design is needed: switched off, its schedule goes wrong; with it, the same schedule does not."""
+"""Each rule of the design is needed: without it, its schedule fails; with it, the same schedule passes."""
 
 from __future__ import annotations
 

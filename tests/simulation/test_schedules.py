@@ -1,4 +1,4 @@
-"""Seventeen hundred schedules of faults, drawn by seed: no id twice, no tick reserved twice, and life afterwards.
+"""Seventeen hundred schedules of faults, drawn by seed: no id repeated, no tick reserved twice, all recover.
 
 A failure names its seed; `scripts/soak.py --replay SEED` plays it again with everything that happened.
 """

@@ -1,4 +1,4 @@
-"""Virtual time, tasks and locks: the ground that a schedule plays on.
+"""Simulated time, tasks and locks, which schedules run on.
 
 One seed decides everything: no thread, no wall clock, no os.urandom. Tasks are greenlets that
 give way only where they call in here, so the shipped code runs unchanged and every
@@ -23,15 +23,15 @@ MAX_EVENTS_AT_ONCE = 20_000
 
 
 class TaskKilled(BaseException):
-    """Ends a task of a process that crashed; no `except Exception` of the product stops it."""
+    """Ends a task of a process that crashed; `except Exception` in the product does not catch it."""
 
 
 class Stuck(AssertionError):
-    """A task runs on and on and no time passes."""
+    """A task runs without end and no time passes."""
 
 
 class Owner(Protocol):
-    """Whoever tasks belong to: a process, which may be paused or dead."""
+    """Owner of tasks: a process, which may be paused or dead."""
 
     name: str
     alive: bool
@@ -73,7 +73,7 @@ class World:
         self._tasks: list[Task] = []
 
     def note(self, what: str, *values: object) -> None:
-        """A line of the trace; call it under ``if world.trace is not None``."""
+        """Add a line to the trace; call it under ``if world.trace is not None``."""
         assert self.trace is not None
         at_s = (self.now_us - START_US) / 1e6
         self.trace.append(f"{at_s:10.6f}  {what % values if values else what}")
@@ -88,7 +88,7 @@ class World:
         self.at(self.now_us + delay_us, action)
 
     def run(self, until_us: int) -> None:
-        """Let everything happen that happens before *until_us*."""
+        """Run everything that is due before *until_us*."""
         queue = self._queue
         while queue and queue[0][0] <= until_us:
             time_us, _, action = heapq.heappop(queue)
@@ -165,7 +165,7 @@ class World:
             task.kill()
 
     def close(self) -> None:
-        """Unwind what is left, so that no greenlet waits for the garbage collector."""
+        """Unwind the remaining tasks, so that no greenlet waits for the garbage collector."""
         self.current = None
         for task in self._tasks:
             if task.owner is not None:
@@ -177,7 +177,7 @@ class World:
 
 
 class SimLock:
-    """An RLock between tasks, in the place of the product's own."""
+    """RLock between tasks, which replaces those of the product."""
 
     def __init__(self, world: World, let_in: Callable[[], object] | None = None) -> None:
         self._world = world
@@ -225,7 +225,7 @@ class SimLock:
         self.release()
 
     def copy(self, parent: Any, child: Any, let_in: Callable[[], object] | None) -> SimLock:
-        """As a fork finds it: held by the thread that forked, by one that the child does not have, or free."""
+        """Return the child's copy: held by the thread that forked, by one that the child does not have, or free."""
         lock = SimLock(self._world, let_in)
         if self.owner is not None:
             lock.owner = child if self.owner is parent else object()

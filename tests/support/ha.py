@@ -1,4 +1,4 @@
-"""Several real servers on loopback: a master with replicas, with Sentinels, a Cluster; and what is done to them."""
+"""Several real servers on loopback: a master with replicas, with Sentinels, a Cluster; and operations on them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def free_port() -> int:
 
 
 def free_cluster_port() -> int:
-    """A free port below one that is free, too, for the Cluster's own traffic: Redis 6.2 cannot be told another."""
+    """Return a free port for which port + 1 is free, too, for the Cluster bus: Redis 6.2 cannot use another."""
     while True:
         port = free_port()
         with contextlib.suppress(OSError, OverflowError), socket.socket() as listening:
@@ -140,7 +140,7 @@ class Replicated:
 
 
 class Sentinels(Replicated):
-    """The same with three Sentinels, which notice within a second that the master is gone."""
+    """A master with two replicas and three Sentinels, which notice within a second that the master is gone."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
@@ -246,7 +246,7 @@ def cluster(directory: Path) -> Iterator[Cluster]:
 
 
 class Maker:
-    """Makes an id every few ms in a thread of its own, and notes what went wrong and how long it took.
+    """Thread that makes an id every few ms, and records errors and durations.
 
     Attributes:
         ids: all of them, in order.
@@ -275,17 +275,17 @@ class Maker:
         return lease
 
     def wait_for_ids(self, count: int, limit_s: float = 10.0) -> None:
-        """Until there are so many more."""
+        """Wait until *count* more ids are made."""
         wanted = len(self.ids) + count
         eventually(lambda: len(self.ids) >= wanted, f"{count} more ids", limit_s)
 
     def wait_for_renewals(self, count: int) -> None:
-        """Until there are so many more."""
+        """Wait for *count* more renewals."""
         wanted = self.lease.renewals + count
         eventually(lambda: self.lease.renewals >= wanted, what=f"{count} more renewals")
 
     def wait_for_adoption(self, before: Lease) -> None:
-        """Until a Redis that has forgotten *before*, or another Redis, has taken it up: the same worker id."""
+        """Wait until a Redis that has lost *before*, or another Redis, has adopted the lease."""
         eventually(lambda: self.lease.incarnation != before.incarnation, what="adoption")
         assert self.lease.worker == before.worker
 
@@ -312,7 +312,7 @@ class Maker:
 
 
 def first_id(generator: Generator, limit_s: float) -> tuple[int, float]:
-    """An id as soon as one is to be had, and after how many s; a server that is away is asked again."""
+    """Return the first id, and after how many s it was made; while the server is unavailable, try again."""
     began_s = time.monotonic()
     while True:
         try:

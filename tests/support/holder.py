@@ -1,4 +1,4 @@
-"""A lease holder by hand: speaks the protocol to any store, one call at a time."""
+"""Lease holder for tests: makes the calls of the protocol to any store, one at a time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def fresh_hex() -> str:
 
 @dataclass
 class Holder:
-    """One process' side. Attributes are what it knows; tests may tamper with them."""
+    """State of one process. Tests may change the attributes."""
 
     store: Store
     now_ms: Callable[[], int]
@@ -64,7 +64,7 @@ class Holder:
         return answer
 
     def release(self, *marks_ms: int, unknown: bool = False, renewal_id: str | None = None) -> bool:
-        """Give the worker id back; whether it was held."""
+        """Release the worker id; return true if it was held."""
         marks = None if unknown else marks_ms or (0,) * len(self.lanes_ms)
         renewal_id = self.renewal_id if renewal_id is None else renewal_id
         stats = WorkerStats(ids_made=7)

@@ -10,7 +10,7 @@ from snowredis.lease.scripts import pool_keys
 
 
 def new_pool(url: Any, pool: str, **options: Any) -> None:
-    """Say that a pool is new, as a person does once, so that nobody waits for a floor; it is gone before that."""
+    """Delete a pool and create it as new, as a person does once, so that no worker waits for a floor."""
     seen = snowredis.WorkerPool(url, pool)
     with contextlib.closing(seen), snowredis.connect(url, pool=pool, **options) as ids:
         # no way for anybody but tests: what WorkerPool.delete() leaves makes newcomers wait

@@ -1,4 +1,4 @@
-"""A private redis-server in a directory of the test, and what can be done to it."""
+"""Private redis-server in a directory of the test, and operations on it."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class RedisServer:
         self.client().save()
 
     def restart(self) -> None:
-        """Kill -9 and start: what was not saved is gone."""
+        """Kill with -9 and start again: data that was not saved is lost."""
         self.kill()
         self.start()
 

@@ -1,4 +1,4 @@
-"""Who is let in, and what is refused before anything is done for it."""
+"""Access to the service, and requests that are refused before any work is done."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the service answers: ids in three kinds, several pools, errors with a status; in memory and on a real Redis."""
+"""Responses of the service: ids in three formats, several pools, errors; in memory and on a real Redis."""
 
 from __future__ import annotations
 
