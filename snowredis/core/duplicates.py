@@ -1,8 +1,8 @@
-"""Find ids that were made more than once, and who made them.
+"""Find ids that were made more than once, and their makers.
 
 Exact: every id is compared with every other. Takes packed integers, such as array('q') or a memoryview of a file's
-bytes, and needs little memory besides: what is compared at once is bounded.
-Pure: reads no file. Trusts nothing that a layout or a lease says.
+bytes, and needs little more memory, since a bounded number of runs is compared at once.
+Pure: reads no file. Does not depend on layouts or leases.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 # runs compared at once: 20 MB of Python integers
 WINDOW_RUNS = 250_000
-# enough to look into it
+# enough to investigate
 MAX_EXAMPLES = 20
 
 
@@ -25,7 +25,7 @@ class Runs:
     """Ids of one maker, as runs of consecutive ids, in any order.
 
     Attributes:
-        maker: who made them, for people.
+        maker: name of the maker, for people.
         firsts: the first id of each run.
         counts: how many ids each run has, 1 or more; None: each has one.
     """
@@ -44,7 +44,7 @@ class Runs:
 
 
 class Run(NamedTuple):
-    """One run: the ids from *first* up to, not including, *after*; and where it stands."""
+    """One run: the ids from *first* up to, not including, *after*; with the indices of its maker and of itself."""
 
     first: int
     after: int
@@ -71,8 +71,8 @@ class Duplicates:
 
     Attributes:
         ids: how many ids there are.
-        repeated: how many of them are there again: all ids less the different ones.
-        examples: some of those.
+        repeated: how many of them are repetitions: all ids minus the different ones.
+        examples: some of the repetitions, MAX_EXAMPLES at most.
     """
 
     ids: int = 0
@@ -87,8 +87,7 @@ _Stretch = tuple[int, int, int]
 def int64s(data: bytes, columns: int = 1) -> memoryview[int]:
     """Return the integers in *data*, 8 bytes each as array('q') writes them.
 
-    A last row of less than *columns* integers is left out: a process that was killed in the middle of a write
-    leaves such.
+    A last row of fewer than *columns* integers is omitted: a process that was killed during a write leaves one.
     """
     row_bytes = 8 * columns
     return memoryview(data)[: len(data) // row_bytes * row_bytes].cast("q")
@@ -98,29 +97,29 @@ def find_duplicates(sources: Iterable[Runs], *, window_runs: int = WINDOW_RUNS) 
     """Compare all ids of all *sources*.
 
     Args:
-        sources: who made what. Fastest where a source is a few stretches that only grow.
-        window_runs: how many runs are compared at once, which bounds the memory.
+        sources: the runs of each maker. Fastest if each consists of a few increasing stretches.
+        window_runs: number of runs that are compared at once, which bounds the memory.
     """
     sources = list(sources)
-    found = Duplicates(sum(source.total() for source in sources))
+    result = Duplicates(sum(source.total() for source in sources))
     stretches = [
         (maker, start, stop)
         for maker, source in enumerate(sources)
         for start, stop in _growing(source.firsts)
     ]
     if not stretches:
-        return found
+        return result
     low = min(sources[maker].firsts[start] for maker, start, _ in stretches)
     high = max(sources[maker].firsts[stop - 1] for maker, _, stop in stretches) + 1
-    # of the runs so far, the one that reaches furthest
+    # the run that ends last of those seen so far
     furthest: Run | None = None
     for window in _windows(sources, stretches, low, high, window_runs):
-        furthest = _last_if_apart(sources, window, furthest) or _compare(sources, window, furthest, found)
-    return found
+        furthest = _last_if_apart(sources, window, furthest) or _compare(sources, window, furthest, result)
+    return result
 
 
 def _growing(firsts: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Cut where the ids decrease: (start, stop) of each part, in order."""
+    """Return (start, stop) of each part in which ids do not decrease, in order."""
     decreases = starmap(operator.gt, pairwise(firsts))
     cuts = [index for index, decreased in enumerate(decreases, 1) if decreased]
     return pairwise([0, *cuts, len(firsts)]) if len(firsts) else iter(())
@@ -129,9 +128,9 @@ def _growing(firsts: Sequence[int]) -> Iterator[tuple[int, int]]:
 def _windows(
     sources: Sequence[Runs], stretches: list[_Stretch], low: int, high: int, window_runs: int
 ) -> Iterator[list[_Stretch]]:
-    """Yield, in order of their ids, parts of *stretches* that have no more than *window_runs* runs together.
+    """Yield parts of *stretches* with at most *window_runs* runs each, in order of their ids.
 
-    Halves the range of first ids [low, high) until its runs are few, or all of them begin with the same id.
+    Halves the range of first ids [low, high) until it has few enough runs, or all begin with the same id.
     """
     if high - low == 1 or sum(stop - start for _, start, stop in stretches) <= window_runs:
         yield stretches
@@ -151,7 +150,7 @@ def _windows(
 
 
 def _last_if_apart(sources: Sequence[Runs], window: list[_Stretch], furthest: Run | None) -> Run | None:
-    """Return the last run of a window where no two runs overlap, which is nearly always so; else None."""
+    """Return the last run of a window if no two runs overlap, which is nearly always true; else None."""
     firsts: list[int] = []
     afters: list[int] = []
     for maker, start, stop in window:
@@ -173,8 +172,10 @@ def _last_if_apart(sources: Sequence[Runs], window: list[_Stretch], furthest: Ru
     )
 
 
-def _compare(sources: Sequence[Runs], window: list[_Stretch], furthest: Run | None, found: Duplicates) -> Run:
-    """Go through the runs of a window in order, count what overlaps, and return the run that reaches furthest."""
+def _compare(
+    sources: Sequence[Runs], window: list[_Stretch], furthest: Run | None, result: Duplicates
+) -> Run:
+    """Add the overlaps of a window's runs to *result*; return the run that ends last."""
     runs = sorted(
         Run(sources[maker].firsts[index], sources[maker].after(index), maker, index)
         for maker, start, stop in window
@@ -185,10 +186,10 @@ def _compare(sources: Sequence[Runs], window: list[_Stretch], furthest: Run | No
     for run in runs:
         if run.first < furthest.after:
             count = min(run.after, furthest.after) - run.first
-            found.repeated += count
-            if len(found.examples) < MAX_EXAMPLES:
+            result.repeated += count
+            if len(result.examples) < MAX_EXAMPLES:
                 makers = sources[furthest.maker].maker, sources[run.maker].maker
-                found.examples.append(Repetition(run.first, count, (furthest, run), makers))
+                result.examples.append(Repetition(run.first, count, (furthest, run), makers))
         if run.after > furthest.after:
             furthest = run
     return furthest
