@@ -65,11 +65,13 @@ def _log_errors(hook: Hook) -> Hook:
 
 @_log_errors
 def pre_fork(server: Any, worker: Any) -> None:
+    """In the arbiter: make the shared memory for the crash records of a new worker."""
     worker.snowredis_crash_records = CrashRecords()
 
 
 @_log_errors
 def post_fork(server: Any, worker: Any) -> None:
+    """In the worker: use that memory, and the name of the service as the label."""
     worker.snowredis_crash_records.adopt()
     THIS.crash_records = worker.snowredis_crash_records
     THIS.label = THIS.label or f"gunicorn {server.proc_name}"
@@ -77,6 +79,7 @@ def post_fork(server: Any, worker: Any) -> None:
 
 @_log_errors
 def post_worker_init(worker: Any) -> None:
+    """In the worker, after the application was loaded: claim worker ids. Blocks for CLAIM_TIMEOUT_S at most."""
     # --preload makes generators, and their locks, before gevent patches threading
     renew_foreign_locks()
     warm_up(CLAIM_TIMEOUT_S)
@@ -84,6 +87,7 @@ def post_worker_init(worker: Any) -> None:
 
 @_log_errors
 def worker_exit(server: Any, worker: Any) -> None:
+    """Release the leases of a worker that ends: in the worker at once, 3 s at most; in the arbiter by a process."""
     if worker.pid == os.getpid():
         EXIT.close_all()
     else:
@@ -92,11 +96,13 @@ def worker_exit(server: Any, worker: Any) -> None:
 
 @_log_errors
 def child_exit(server: Any, worker: Any) -> None:
+    """In the arbiter: start a process that releases the leases that an ended worker left."""
     _release([worker])
 
 
 @_log_errors
 def on_exit(server: Any) -> None:
+    """In the arbiter, at its end: do the same for the last workers. Blocks for EXIT_TIMEOUT_S at most."""
     # gunicorn does not wait for workers that it kills at the very end, and its container ends with it
     deadline_s = time.monotonic() + EXIT_TIMEOUT_S
     _release([worker for worker in server.WORKERS.values() if _has_ended(worker.pid, deadline_s)])

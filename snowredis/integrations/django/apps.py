@@ -26,6 +26,7 @@ class SnowredisConfig(AppConfig):
     verbose_name = "snowredis"
 
     def ready(self) -> None:
+        """Register the checks and configure the generator. Raises ImproperlyConfigured for an unknown setting."""
         from snowredis.integrations.django.checks import check_deployment, check_redis, check_settings
 
         checks.register(check_settings, "snowredis")

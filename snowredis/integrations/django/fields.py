@@ -78,6 +78,7 @@ class SnowflakeField(models.BigIntegerField):
         return getattr(self, "db_default", models.NOT_PROVIDED) is models.NOT_PROVIDED
 
     def deconstruct(self) -> Any:
+        """Return what a migration writes, without the defaults of a field that fills itself."""
         name, path, args, kwargs = super().deconstruct()
         if self.is_filled:
             kwargs.pop("default", None)
@@ -110,6 +111,7 @@ class SnowflakeField(models.BigIntegerField):
         return IdMaker(self.generator)() if self.is_filled else super().get_pk_value_on_save(instance)
 
     def pre_save(self, instance: Any, add: bool) -> Any:
+        """Return the value to save; make an id for a new row without one. Blocks and raises as next_id()."""
         value = super().pre_save(instance, add)
         if value is None and add and self.is_filled:
             value = IdMaker(self.generator)()
