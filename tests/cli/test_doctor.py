@@ -32,7 +32,7 @@ def own(tmp_path: Path) -> Iterator[RedisServer]:
 
 @pytest.fixture(autouse=True)
 def good_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replace the checks of the host: nothing is known about the host of the tests."""
+    """Of the host that the tests run on nothing is known."""
     monkeypatch.setattr(diagnosis, "check_host", list)
 
 

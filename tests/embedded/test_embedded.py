@@ -101,7 +101,7 @@ def spawn(home: Path) -> Iterator[Callable[..., User]]:
 
 
 def processes(home: Path) -> dict[str, int]:
-    """Return the pids of the supervisor and server of *home*, by command line. Their users have no path in theirs."""
+    """Of the supervisor and the server of *home*: command line to pid. Users carry no path in theirs."""
     if not Path("/proc/self/cmdline").exists():
         pytest.skip("this system has no /proc to look for orphans in")
     found = {}

@@ -1,4 +1,4 @@
-"""The next embedded server of a directory starts after the time that the previous one reserved."""
+"""What an embedded server has reserved bounds when the next one of its directory is started."""
 
 from __future__ import annotations
 

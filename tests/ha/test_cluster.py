@@ -79,7 +79,7 @@ def test_a_node_that_serves_no_slots_any_more_is_left(
     astray = True
 
     def remap(address: tuple[str, int]) -> tuple[str, int]:
-        """Replace the address of the master, at first, by that of a node that replies CLUSTERDOWN."""
+        """What the Cluster says at first is out of date: its master is a node that answers CLUSTERDOWN."""
         return (address[0], lost.port) if astray and address[1] == slots.nodes[0].port else address
 
     known = [ClusterNode("127.0.0.1", node.port) for node in slots.nodes[1:3]]

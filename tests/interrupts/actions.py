@@ -1,4 +1,4 @@
-"""Actions between two bytecodes: handlers, finalizers, forks, other threads, clocks that are set."""
+"""What comes in between two bytecodes: handlers, finalizers, forks, other threads, clocks that are set."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _fork_parent_first(stage: Stage) -> None:
 
 
 def _fork_in_c(stage: Stage) -> None:
-    """Fork without Python's hooks, as C code may."""
+    """A fork that Python is not told of."""
     stage.fork(fork=ctypes.CDLL(None).fork)
 
 
@@ -127,7 +127,7 @@ def _fork_then_later(stage: Stage) -> None:
 
 
 def _fork_with_an_earlier_hook(stage: Stage) -> None:
-    """Fork where another library's after-fork hook, which was registered first, makes an id in the child."""
+    """Some other library's after-fork hook, which was there first, makes an id in the child."""
     stage.in_hook = True
     try:
         stage.fork()
@@ -162,7 +162,7 @@ PAUSED: dict[str, Callable[[Stage], None]] = {
 
 
 def action(name: str) -> Action:
-    """Return the action *name*; ``paused:next_id:7`` is a thread stopped before its bytecode 7 that continues."""
+    """The action called *name*; ``paused:next_id:7`` is a thread that stands before its bytecode 7 and goes on."""
     kind, _, rest = name.partition(":")
     if kind != "paused":
         return ACTIONS[name]

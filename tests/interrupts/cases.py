@@ -1,4 +1,4 @@
-"""Run one case: an operation, its interruptions, and before which bytecode; then check the results."""
+"""Play one case: an operation, what comes in, and before which bytecode; then look for what must not be."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ from tests.interrupts.stage import LAYOUT, Companion, Place, Stage
 
 @dataclass(frozen=True)
 class Case:
-    """One operation with its interruptions.
-
-    As text: ``claim/fork@120``, or with several interruptions ``claim/fork@120+handler:next_id@200``.
+    """As text: ``claim/fork@120``, or with several interruptions ``claim/fork@120+handler:next_id@200``.
 
     ``claim/fork@120!`` has the operation run in another thread, which the main thread finds there.
     """
@@ -40,7 +38,7 @@ class Case:
 
 @dataclass
 class Outcome:
-    """Result of a case.
+    """What became of a case.
 
     points: how many bytecodes there were; fired: where something came in; doubled: whether ids were doubled
     that the call had as good as returned already, which only a tracer can see; leaked: why a worker id is not
@@ -69,12 +67,12 @@ def _earlier_hook() -> None:
 
 
 def register_earlier_hook() -> None:
-    """Register an after-fork hook; call it before the first generator of this process is made."""
+    """Before the first generator of this process."""
     os.register_at_fork(after_in_child=_earlier_hook)
 
 
 def play(case: Case, place: Place) -> Outcome:
-    """Run *case*; in forked children this does not return."""
+    """Play *case*; in forked children this does not return."""
     operation = OPERATIONS[case.operation]
     stage = Stage(place, background=operation.background)
     _current[:] = [stage]
@@ -116,7 +114,7 @@ def _play(case: Case, operation: Operation, stage: Stage) -> Points:
 
 
 def _play_elsewhere(chosen: list[tuple[Any, int]], operation: Operation, stage: Stage) -> Points:
-    """Stop another thread in the middle of the operation while the main thread does something."""
+    """Another thread stands in the middle of the operation while the main thread does something."""
     companion = Companion(stage, operation.run, chosen[0][1])
     stage.companions.append(companion)
     companion.run_to_point()
@@ -166,5 +164,5 @@ def _all(reports: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def forked(case: Case) -> bool:
-    """Return true if the case has several processes, which need a real server."""
+    """Whether there are several processes, which need a real server."""
     return any(what.startswith("fork") for what, _ in case.interruptions)

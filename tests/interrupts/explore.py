@@ -1,4 +1,4 @@
-"""Run many cases, in a process that may hang or die, and collect the failures."""
+"""Play many cases, in a process that may hang or die, and say what went wrong in which."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MOST_DEATHS = 2
 
 
 class Explorer:
-    """Process that runs cases, started again when a case hung or killed it. Use as a context manager."""
+    """A player of cases, started again when a case hung or killed it. Use as a context manager."""
 
     def __init__(self, url: str, *, pure: bool = False, always_redis: bool = False, python: str = "") -> None:
         self._arguments = [python or sys.executable, "-m", "tests.interrupts.player", url]
@@ -96,7 +96,7 @@ class Explorer:
         step: int = 1,
         end: int = MOST_POINTS,
     ) -> Iterator[Outcome]:
-        """Run a case for every point, or every *step*-th, of *operation*, until the last one or *end*."""
+        """Every point, or every *step*-th, of *operation*: until there are no more, or *end* is reached."""
         deaths = 0
         for at in range(first, end, step):
             outcome = self.play(Case(operation, ((action, at),), elsewhere))
@@ -109,7 +109,7 @@ class Explorer:
 
 
 def _line(player: subprocess.Popen[str]) -> str:
-    """Return the next line of its output; "" if none comes."""
+    """The next line of its output; "" if none comes."""
     assert player.stdout is not None
     if not select.select([player.stdout], [], [], LIMIT_S)[0]:
         return ""
@@ -117,7 +117,7 @@ def _line(player: subprocess.Popen[str]) -> str:
 
 
 def sweeps(operations: Iterable[str], actions: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Return every operation with every action that it can have."""
+    """Every operation with every action that it can have."""
     for operation in operations:
         for action in actions:
             if OPERATIONS[operation].forks or not ACTIONS[action].forks:
@@ -125,7 +125,7 @@ def sweeps(operations: Iterable[str], actions: Iterable[str]) -> Iterator[tuple[
 
 
 def random_case(rng: random.Random) -> Case:
-    """Return a case with one to three interruptions at random points; one may let another thread continue."""
+    """One to three interruptions of one operation, at random points; one of them may let another thread go on."""
     operation = rng.choice(list(OPERATIONS))
     names = [name for name, what in ACTIONS.items() if OPERATIONS[operation].forks or not what.forks]
     # short operations have some hundred bytecodes, long ones some thousand
@@ -142,7 +142,7 @@ def random_case(rng: random.Random) -> Case:
 
 @dataclass
 class Summary:
-    """Results of many cases: their number, and the function and line of each failure, by kind."""
+    """What became of many cases: how many there were, and for each kind of failure in which function and line."""
 
     cases: int = 0
     doubled: int = 0
@@ -167,7 +167,7 @@ class Summary:
             self.kinds.setdefault(kind, {}).setdefault(place, []).append(outcome.case)
 
     def lines(self) -> Iterator[str]:
-        """Return a line for each kind, and below it one for each function, with its lines and one case to run again."""
+        """One for each kind, and below it one for each function with its lines and one case to play again."""
         for kind, places in self.kinds.items():
             functions: dict[str, list[tuple[int, str]]] = {}
             signals = 0

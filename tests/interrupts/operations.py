@@ -1,4 +1,4 @@
-"""Operations that are interrupted: all of a generator that read or change its lease, its lanes or its block."""
+"""What is interrupted: every operation of a generator that reads or changes its lease, its lanes or its block."""
 
 from __future__ import annotations
 
@@ -47,27 +47,27 @@ def in_a_new_tick(stage: Stage) -> None:
 
 
 def clock_back(stage: Stage) -> None:
-    """Set the clock back, so that the next id needs the other namespace."""
+    """The next id needs the other namespace."""
     working(stage)
     stage.clock.step(-3000)
 
 
 def clock_back_twice(stage: Stage) -> None:
-    """Set the clock back twice, so that the next id needs another worker id."""
+    """The next id needs another worker id."""
     clock_back(stage)
     stage.take(stage.ids.next_id())
     stage.clock.step(-3000)
 
 
 def reservation_over(stage: Stage) -> None:
-    """Let the reservation end, so that the next id needs a renewal."""
+    """The next id needs a renewal."""
     stage.clock.step(-29_000)
     working(stage)
     stage.clock.advance(30_500)
 
 
 def lost(stage: Stage) -> None:
-    """Wipe Redis and let another process claim the same worker id."""
+    """Redis was wiped, and somebody else was given the same worker id."""
     working(stage)
     stage.place.wipe()
     # its ids and marks are far ahead on both lanes: whoever has the worker id after it makes other ids than the first
@@ -132,7 +132,7 @@ def resumed(stage: Stage) -> None:
 
 
 def anext_id_here(stage: Stage) -> None:
-    """Call anext_id() without an event loop; if it has to wait, it is abandoned, as in a forked child."""
+    """Driven without a loop: a new tick needs none. Where it has to wait, it is given up, as in a forked child."""
     steps = stage.ids.anext_id()
     try:
         steps.send(None)

@@ -1,4 +1,4 @@
-"""Process that runs cases: reads one per line from stdin and writes one result per line to stdout.
+"""A process that plays cases: one a line on stdin, one outcome a line on stdout.
 
     python -m tests.interrupts.player unix:///tmp/redis.sock
 

@@ -130,7 +130,7 @@ _modules_seen = 0
 
 
 def _listen(points: Points) -> None:
-    """Let *points* trace the bytecodes of this thread."""
+    """Have *points* told of the bytecodes of this thread."""
     global _modules_seen  # noqa: PLW0603 - one for the process, as the tool is
     monitoring: Any = getattr(sys, "monitoring")  # noqa: B009 - mypy checks for 3.11, which has none
     if monitoring.get_tool(_TOOL) is None:
@@ -152,7 +152,7 @@ def _instruction(code: CodeType, offset: int) -> None:
 
 
 def _product_codes() -> Iterator[CodeType]:
-    """Yield the code of every loaded function of the product, and of Python's threading."""
+    """Of every function of the product that is loaded, and of Python's threading."""
     for module in list(sys.modules.values()):
         name = getattr(module, "__file__", None) or ""
         if name.startswith(ROOMS) or module is threading:
@@ -183,7 +183,7 @@ def _nested(code: CodeType) -> Iterator[CodeType]:
 
 
 def stopped_in_product(thread_id: int | None) -> tuple[CodeType, int] | None:
-    """Return where a thread waits for a lock, if its innermost Python frame is in the product; else None."""
+    """Where that thread stands, if the innermost Python frame is the product's own: it waits for a lock."""
     frame = sys._current_frames().get(thread_id or 0)
     if frame is None or not frame.f_code.co_filename.startswith(ROOMS):
         return None

@@ -1,4 +1,4 @@
-"""Surroundings of one case: a generator, a clock that stands still, other threads and processes that make ids."""
+"""One case: a generator, a clock that stands still, and everybody who makes ids while one is interrupted."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _numbers = itertools.count(1)
 
 
 class StageClock(ManualClock):
-    """Clock that only sleep() moves; *background* makes the generator start its heartbeat thread."""
+    """Stands still but for sleep(); *background* makes the generator start its heartbeat thread."""
 
     def __init__(self, start_ms: int, *, background: bool = False) -> None:
         super().__init__(start_ms)
@@ -44,7 +44,7 @@ class StageClock(ManualClock):
 
 
 class RedisPlace:
-    """Place in a real redis-server, with a new pool for each case."""
+    """A pool of its own for each case, in a real redis-server."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -64,7 +64,7 @@ class RedisPlace:
                 pool.create(ids._config, now_ms())
 
     def wipe(self) -> None:
-        """Wipe the pool and create it as new, which is wrong."""
+        """Forget everything, and let a person say that the pool is new, which it is not."""
         self._client.flushdb()
         self.create()
 
@@ -73,7 +73,7 @@ class RedisPlace:
 
 
 class MemoryPlace:
-    """Place in memory, for cases in one process."""
+    """The same in memory, for cases in one process."""
 
     url = ""
 
@@ -94,7 +94,7 @@ Place = RedisPlace | MemoryPlace
 
 
 def limit_time(limit_s: float) -> None:
-    """Kill this process after a time, with a traceback of every thread on stderr; 0 cancels that."""
+    """Have this process die after that, with a traceback of every thread on stderr; 0: not any more."""
     # a handler in C: it also comes where Python waits for a lock; and then what the signal does by itself
     faulthandler.register(signal.SIGALRM, chain=True)
     signal.setitimer(signal.ITIMER_REAL, limit_s)
@@ -136,13 +136,13 @@ class Companion(threading.Thread):
         _wait(self._at_point, self)
 
     def let_go_on(self) -> None:
-        """Let the thread continue until it is done, or waits for a lock that the caller holds."""
+        """Until it is done, or waits for a lock that the caller holds."""
         self._go_on.set()
         _wait(self.done, self)
 
 
 def _wait(event: threading.Event, other: threading.Thread) -> None:
-    """Wait for *event*, or until the thread that should set it waits for a lock of the product."""
+    """Until *event*, or until the thread that is to set it waits for a lock of the product."""
     last, same = None, 0
     until_s = time.monotonic() + JOIN_LIMIT_S
     while not event.wait(0.0003) and time.monotonic() < until_s:
@@ -154,7 +154,7 @@ def _wait(event: threading.Event, other: threading.Thread) -> None:
 
 
 class Stage:
-    """Run of one case, as one process sees it."""
+    """What happens in one case, as one process sees it."""
 
     def __init__(self, place: Place, *, background: bool = False) -> None:
         self.place = place
@@ -203,7 +203,7 @@ class Stage:
         companion.let_go_on()
 
     def fork(self, *, fork: Callable[[], int] = os.fork, child_first: bool = True) -> bool:
-        """Fork; return true in the child. Its ids are read when it ends, which the parent waits for now or later."""
+        """Whether this is the child. Its ids come back when it ends, which the parent waits for now or later."""
         reader, writer = os.pipe()
         held, hold = os.pipe()
         pid = fork()
@@ -252,7 +252,7 @@ class Stage:
     # --- afterwards --------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Check that every process can make ids, in this tick and in the next, and keeps its lease."""
+        """Every process can make ids in the end, in this tick and in the next, and keeps its lease."""
         for companion in self.companions:
             companion._go_on.set()
             companion.join(JOIN_LIMIT_S)
@@ -315,7 +315,7 @@ class Stage:
             self._keeps_lease()
 
     def take_over(self) -> list[int]:
-        """Make ids at the same clock time with generators that claim the worker ids next."""
+        """Whoever has the worker ids next makes ids at the same time of the clock."""
         made: list[int] = []
         heirs = []
         try:

@@ -1,4 +1,4 @@
-"""The contract of every store, tested in memory, on fakeredis and on a real redis-server."""
+"""What every store promises, on memory, on fakeredis and on a real redis-server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Identity of a server: the Lua that reads it, on every kind of INFO."""
+"""What a server must show to be known as the same: the Lua that reads it, on every kind of INFO."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KNOWN: Found = (f"{RUN_ID}-{REPLICATION_ID}", None)
 
 
 def identity(info: Callable[..., str | None], *, version: int | None = 0x00070000) -> Found:
-    """Return the identity that the script finds; *info* returns the reply of INFO, or None if INFO is refused."""
+    """What the script finds; *info* answers INFO, None where it is refused."""
     runtime = lua51.LuaRuntime()
 
     def pcall(command: str, *sections: str) -> object:

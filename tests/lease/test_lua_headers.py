@@ -39,7 +39,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class Header:
-    """The comment above a script's first line of code, parsed."""
+    """What stands above a script's first line of code."""
 
     name: str
     keys: dict[int, str]
@@ -84,14 +84,14 @@ def tokens_of(source: str) -> list[str]:
 
 
 def windows(tokens: list[str], *pattern: str) -> list[list[str]]:
-    """Return the occurrences of *pattern*; an empty text in it matches any token."""
+    """Where *pattern* occurs; an empty text in it stands for any token."""
     size = len(pattern)
     found = (tokens[place : place + size] for place in range(len(tokens) - size + 1))
     return [window for window in found if all(map(lambda want, is_: want in ("", is_), pattern, window))]
 
 
 def problems(name: str, source: str, common: str) -> list[str]:
-    """Return the mistakes in the header of script *name*, or of the common part if that is its name."""
+    """What is wrong with script *name*, or with the common part if that is its name."""
     header, shared = header_of(source), header_of(common)
     tokens = tokens_of(source)
     is_common = name == "common"

@@ -1,4 +1,4 @@
-"""Behavior that only a real server shows: loss, rollback, tampering, refusals, several processes at once.
+"""What only a real server can show: loss, rollback, tampering, refusals, several processes at once.
 
 The rules (R1, R3, …) are those of the Lua scripts. Tests that only add a pool of their own share one
 server; those that kill, configure or fill one have it for themselves. One file, since they all
@@ -211,7 +211,7 @@ def test_the_floor_after_a_restart_counts_from_the_moment_of_notice(own_server: 
 
 
 def end_lease(server: RedisServer, name: str, worker: int) -> None:
-    """End the lease of a worker id, as if its holder had been silent for a long time."""
+    """As if nothing had been heard of its holder for long."""
     client, (pool, leases, _) = server.client(), pool_keys(name)
     fields = str(client.hget(pool, f"w:{worker}")).split("|")
     fields[4] = "1000"
@@ -221,7 +221,7 @@ def end_lease(server: RedisServer, name: str, worker: int) -> None:
 
 @contextlib.contextmanager
 def rolled_back(server: RedisServer, name: str) -> Iterator[None]:
-    """Undo at the end what the block did to the pool, in the same server process, like a rollback of its memory."""
+    """What happens inside is undone at the end, in the same server process: as after a memory snapshot."""
     client, key = redis.Redis.from_url(server.url), pool_keys(name)[0]
     dump = client.dump(key)
     assert isinstance(dump, bytes)

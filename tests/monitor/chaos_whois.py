@@ -30,7 +30,7 @@ from tests.chaos.runs import read_runs, read_status
 
 @dataclass
 class Score:
-    """Results of whois: their number by certainty, and those that were wrong."""
+    """How the answers were: by certainty, and which of them were wrong."""
 
     answers: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""The process that had a worker id at a tick, from events made by hand; times are small numbers of ms."""
+"""Who held a worker id at a tick, of events made by hand: times are small numbers of ms."""
 
 from __future__ import annotations
 

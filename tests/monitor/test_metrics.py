@@ -1,4 +1,4 @@
-"""Metrics for Prometheus and OpenTelemetry."""
+"""What Prometheus and OpenTelemetry get to see."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counters of a generator, for metrics."""
+"""What a generator counts, for metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parent of a killed child releases its worker id, with the ticks that were really used."""
+"""Of a child that was killed, its parent gives the worker id back, with what was really used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mistakes of a C extension besides wrong ids: leak, share state between interpreters, fail to load silently."""
+"""What a C extension can do wrong besides wrong ids: leak, share state between interpreters, fail to load silently."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Interruptions at the worst moment: forks in the middle of a call, suspensions, one thread's own handlers.
+"""What comes in at a bad moment: forks in the middle of a call, suspensions, one thread's own handlers.
 
 tests/interleave looks at every moment; here each way that once went wrong has a test of its own.
 """
