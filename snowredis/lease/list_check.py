@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from snowredis.errors import LayoutMismatch, StoreUnavailable
-from snowredis.lease.model import PoolConfig, Store
+from snowredis.lease.model import PoolConfig, Store, StoredField
 from snowredis.lease.time_limit import CALL_LIMIT_S, time_limit
 
 log = logging.getLogger("snowredis")
@@ -26,11 +26,8 @@ LOOK_LIMIT_S = 0.3
 class Server(Store, Protocol):
     """A store that can say which pool it holds before anything is claimed there."""
 
-    def stored_signature(self) -> str:
-        """The signature of the pool there; nothing if there is none. Raises StoreUnavailable."""
-
-    def stored_incarnation(self) -> str:
-        """The incarnation of the pool there; nothing if there is none. Raises StoreUnavailable."""
+    def stored(self, field: StoredField) -> str:
+        """Return a field of the pool there; "" if there is no pool. Raises StoreUnavailable and its subclasses."""
 
 
 class ListCheck:
@@ -80,7 +77,7 @@ class ListCheck:
                 continue
             try:
                 with time_limit(CALL_LIMIT_S / len(self._servers)):
-                    stored = server.stored_signature()
+                    stored = server.stored("signature")
             except StoreUnavailable as error:
                 self._silent.add(index)
                 errors[index] = error
@@ -119,7 +116,7 @@ class ListCheck:
         # a ttl may be shorter than the usual limit
         limit_s = min(LOOK_LIMIT_S, self._config.heartbeat_ms / 2000)
         with contextlib.suppress(StoreUnavailable), time_limit(limit_s):
-            stored = server.stored_signature()
+            stored = server.stored("signature")
             if stored == server.config.signature:
                 self.known.add(index)
             elif stored:
@@ -140,7 +137,7 @@ class ListCheck:
         if original is None:
             return mismatch
         try:
-            if self._servers[original].stored_incarnation() != server.stored_incarnation():
+            if self._servers[original].stored("incarnation") != server.stored("incarnation"):
                 return mismatch
         except StoreUnavailable:
             return mismatch

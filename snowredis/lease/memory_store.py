@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from snowredis.lease.codes import LossReason
-from snowredis.lease.model import ClaimRequest, PoolConfig, ReleaseRequest, RenewRequest
+from snowredis.lease.model import ClaimRequest, PoolConfig, ReleaseRequest, RenewRequest, StoredField
 from snowredis.lease.replies import (
     AlreadyExists,
     Behind,
@@ -60,9 +60,10 @@ class MemoryStore:
 
     where = "memory"
     urls = ()
+    redundant = False
 
     def __init__(self, config: PoolConfig, server_time_ms: Callable[[], int], *, new: bool = True) -> None:
-        self._config = config
+        self.config = config
         self._server_time_ms = server_time_ms
         self._lock = threading.RLock()
         self._records: dict[int, Record] = {}
@@ -73,30 +74,18 @@ class MemoryStore:
             self._raise_floor(0, Seen())
 
     @property
-    def config(self) -> PoolConfig:
-        return self._config
-
-    @property
-    def redundant(self) -> bool:
-        return False
-
-    @property
     def _may_forget(self) -> bool:
         """Losses may go unnoticed."""
-        return self._config.durability == "none"
+        return self.config.durability == "none"
 
     def _overdue(self, record: Record, now: int) -> bool:
         """Somebody may have been given the worker id since, if losses may go unnoticed."""
-        margin_ms = self._config.redis_skew_ms + self._config.failover_slack_ms
+        margin_ms = self.config.redis_skew_ms + self.config.failover_slack_ms
         return self._may_forget and record.lease_end_ms <= now + margin_ms
 
-    def stored_signature(self) -> str:
-        """Of the pool, or nothing after a wipe."""
-        return self._config.signature if self._incarnation else ""
-
-    def stored_incarnation(self) -> str:
-        """Of the pool, or nothing after a wipe."""
-        return self._incarnation
+    def stored(self, field: StoredField) -> str:
+        """Return a field of the pool; "" after a wipe."""
+        return self.config.signature if field == "signature" and self._incarnation else self._incarnation
 
     def after_fork(self) -> None:
         """Nothing: the child's copy of the memory is a pool of its own."""
@@ -119,8 +108,8 @@ class MemoryStore:
     def _open(self, caller_ms: int, seen: Seen) -> tuple[int, int]:
         now = self._server_time_ms()
         if not self._incarnation:
-            self._raise_floor(now + self._config.floor_ms, seen)
-        return now, min(caller_ms, now + self._config.max_clock_lead_ms)
+            self._raise_floor(now + self.config.floor_ms, seen)
+        return now, min(caller_ms, now + self.config.max_clock_lead_ms)
 
     def _pool(self, now: int) -> tuple[int, str, int, int, None]:
         """Return the part that all replies have in common."""
@@ -130,7 +119,7 @@ class MemoryStore:
     def claim(self, request: ClaimRequest, seen: Seen) -> ClaimReply:
         with self._lock:
             now, capped = self._open(request.caller_ms, seen)
-            ttl = self._config.ttl_ms
+            ttl = self.config.ttl_ms
             for worker, record in self._records.items():
                 current = record.token == request.token and record.incarnation == self._incarnation
                 replayed = current and len(record.renewal_id) == FIRST_DIGITS and record.lease_end_ms > now
@@ -148,10 +137,10 @@ class MemoryStore:
             before = self._records.get(chosen)
             if before and before.token:
                 self.events.append(("expired", chosen))
-            lanes = before.lanes_ms if before else (0,) * self._config.layout.namespaces
+            lanes = before.lanes_ms if before else (0,) * self.config.layout.namespaces
             least = max(before.until_ms if before else 0, self._floor_ms)
             if self._may_forget:
-                least = max(least, now + self._config.floor_ms)
+                least = max(least, now + self.config.floor_ms)
             record = Record(
                 token=request.token,
                 incarnation=self._incarnation,
@@ -181,7 +170,7 @@ class MemoryStore:
         for worker in oldest:
             if self._records[worker].low_mark_ms <= fit_ms:
                 return worker
-        capacity = self._config.capacity
+        capacity = self.config.capacity
         unused = next(
             (w for w in range(min(capacity, len(self._records) + 1)) if w not in self._records), None
         )
@@ -197,7 +186,7 @@ class MemoryStore:
     def renew(self, request: RenewRequest, seen: Seen) -> RenewReply:
         with self._lock:
             now, capped = self._open(request.caller_ms, seen)
-            config, record, adopted = self._config, self._records.get(request.worker), False
+            config, record, adopted = self.config, self._records.get(request.worker), False
             current = record is not None and record.incarnation == self._incarnation
             reason: LossReason | None = None
             if record is not None and current and record.token == request.token:

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias
 
 from snowredis.core.layout import Layout
 from snowredis.core.presets import layout_spec
@@ -17,6 +17,9 @@ from snowredis.errors import ConfigError
 from snowredis.lease.replies import ClaimReply, CreateReply, ReleaseReply, RenewReply, Seen
 from snowredis.lease.stats import WorkerStats
 from snowredis.settings import check
+
+# what a store says of a pool before anything is claimed in it
+StoredField: TypeAlias = Literal["signature", "incarnation"]
 
 # heartbeats per ttl: five may be lost before a living worker's lease ends
 HEARTBEATS_PER_TTL = 6

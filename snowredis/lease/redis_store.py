@@ -15,9 +15,9 @@ from redis.sentinel import MasterNotFoundError
 
 from snowredis.errors import ConfigError, StoreReadOnly, StoreRefused, StoreUnavailable
 from snowredis.lease.clients import OwnClient, fresh_copy, is_cluster, own_client
-from snowredis.lease.model import DEFAULT_MAX_EVENTS, PoolConfig
+from snowredis.lease.model import DEFAULT_MAX_EVENTS, PoolConfig, StoredField
 from snowredis.lease.replicas import Acknowledged
-from snowredis.lease.scripts import Script, ScriptStore
+from snowredis.lease.scripts import Script, ScriptStore, text_of
 from snowredis.lease.time_limit import CALL_LIMIT_S, time_limit
 from snowredis.settings import MinReplicas, check
 
@@ -98,15 +98,11 @@ class RedisStore(ScriptStore):
         super().__init__(config, max_events=max_events)
         check("min_replicas", min_replicas)
         own = server if isinstance(server, OwnClient) else own_client(server)
-        self._client, self._where, self._owned, self.urls = own.client, own.where, own.owned, own.urls
-        self._acknowledged = Acknowledged(min_replicas, self._where) if min_replicas else None
-
-    @property
-    def where(self) -> str:
-        return self._where
+        self._client, self.where, self._owned, self.urls = own.client, own.where, own.owned, own.urls
+        self._acknowledged = Acknowledged(min_replicas, self.where) if min_replicas else None
 
     def run(self, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> Sequence[bytes | str]:
-        with translated(self._where), time_limit(CALL_LIMIT_S):
+        with translated(self.where), time_limit(CALL_LIMIT_S):
             if self._acknowledged is not None:
                 return list(self._acknowledged.run(self._client, script, keys, args))
             try:
@@ -115,18 +111,13 @@ class RedisStore(ScriptStore):
                 reply = self._client.eval(script.source, len(keys), *keys, *args)
         return list(reply)
 
-    def stored_signature(self) -> str:
-        """Of the pool in this Redis, or nothing. Blocks for a round trip; raises StoreUnavailable."""
-        return self._stored("signature")
+    def stored(self, field: StoredField) -> str:
+        """Return a field of the pool in this Redis; "" if there is no pool.
 
-    def stored_incarnation(self) -> str:
-        """Of the pool in this Redis, or nothing. Blocks for a round trip; raises StoreUnavailable."""
-        return self._stored("incarnation")
-
-    def _stored(self, field: str) -> str:
-        with translated(self._where), time_limit(CALL_LIMIT_S):
-            value = self._client.hget(self._keys[0], field)
-        return value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""
+        Blocks for a round trip, CALL_LIMIT_S at most. Raises StoreUnavailable and its subclasses.
+        """
+        with translated(self.where), time_limit(CALL_LIMIT_S):
+            return text_of(self._client.hget(self._keys[0], field) or "")
 
     def after_fork(self) -> None:
         """In a forked child: leave the parent's connections and locks alone."""

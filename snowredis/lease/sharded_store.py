@@ -57,6 +57,8 @@ class ShardedStore:
         ConfigError: one server, the same one twice, or shares that are not those of this order.
     """
 
+    redundant = True
+
     def __init__(
         self,
         servers: Sequence[Server],
@@ -68,7 +70,7 @@ class ShardedStore:
         if count < 2 or [server.config.share for server in servers] != [(i, count) for i in range(count)]:
             raise ConfigError("independent servers: two or more are needed, each with the share of its place")
         self._servers = tuple(servers)
-        self._config = config
+        self.config = config
         self._choose = choose
         self._seen = [Seen()] * count
         # servers that did not answer when they were asked last: others are asked before them
@@ -80,17 +82,9 @@ class ShardedStore:
         return ", ".join(server.where for server in self._servers)
 
     @property
-    def config(self) -> PoolConfig:
-        return self._config
-
-    @property
     def urls(self) -> Sequence[str]:
         urls = [url for server in self._servers for url in server.urls]
         return urls if len(urls) == len(self._servers) else ()
-
-    @property
-    def redundant(self) -> bool:
-        return True
 
     def claim(self, request: ClaimRequest, seen: Seen) -> ClaimReply:
         """Lease a worker id of the first server that has one to be used at once; else the soonest of any.

@@ -157,7 +157,7 @@ def test_a_child_needs_no_lock_and_closes_no_socket_of_its_parents_client(
     store = RedisStore(client, PoolConfig(name="locks", failover_slack_ms=0))
     store._owned = True
     with contextlib.closing(store):
-        assert store.stored_signature() == ""
+        assert store.stored("signature") == ""
         # what monitoring asks: for a Cluster, the client of redis-py behind ours
         store._client.exists("x")
         held, forked = threading.Event(), threading.Event()
@@ -176,7 +176,7 @@ def test_a_child_needs_no_lock_and_closes_no_socket_of_its_parents_client(
         def work() -> None:
             old = store._client
             store.after_fork()
-            assert store.stored_signature() == ""
+            assert store.stored("signature") == ""
             # as the end of the interpreter does
             from snowredis.lease import clients
 
@@ -188,7 +188,7 @@ def test_a_child_needs_no_lock_and_closes_no_socket_of_its_parents_client(
         holding.join()
         assert ended_well(pid)
         # on the same connections
-        assert store.stored_signature() == ""
+        assert store.stored("signature") == ""
 
 
 def test_a_child_that_was_forked_while_the_slots_were_looked_for_gets_ids(
@@ -263,8 +263,8 @@ def test_one_time_limit_is_over_a_whole_call_however_many_nodes_are_silent(
     store = RedisStore(url, PoolConfig(name="silent"))
     with contextlib.closing(store):
         with pytest.raises(snowredis.StoreUnavailable, match="no node answered"):
-            store.stored_signature()
+            store.stored("signature")
         # each has half a second, and the call two
         assert sum(server.asked for server in silent) <= 4
         # the next one begins with those that were not asked
-        assert store.stored_signature() == ""
+        assert store.stored("signature") == ""

@@ -13,7 +13,7 @@ import pytest
 
 import snowredis
 from snowredis.errors import LayoutMismatch, StoreUnavailable
-from snowredis.lease.model import ClaimRequest, PoolConfig
+from snowredis.lease.model import ClaimRequest, PoolConfig, StoredField
 from snowredis.lease.redis_store import RedisStore
 from snowredis.lease.replies import ClaimReply, Renewed, Seen
 from snowredis.lease.scripts import pool_keys
@@ -88,8 +88,8 @@ def unseen_after_claim(count: int = 2) -> tuple[Stage, Holder]:
 
 def test_a_renewal_finds_that_a_server_is_of_another_list() -> None:
     on, holder = unseen_after_claim()
-    on.servers[0].stored_signature = lambda: replace(CONFIG, share=(1, 2)).signature  # type: ignore[method-assign]
-    on.servers[0].stored_incarnation = lambda: "of its own"  # type: ignore[method-assign]
+    foreign = {"signature": replace(CONFIG, share=(1, 2)).signature, "incarnation": "of its own"}
+    on.servers[0].stored = foreign.__getitem__  # type: ignore[assignment]
     with pytest.raises(LayoutMismatch, match="share=1/2"):
         holder.ask_renew()
 
@@ -99,11 +99,13 @@ def test_renewals_look_at_one_unseen_server_each_until_all_were_seen() -> None:
     asked: list[int] = []
     for index, server in enumerate(on.servers):
 
-        def look(index: int = index, usual: Callable[[], str] = server.stored_signature) -> str:
+        def look(
+            field: StoredField, index: int = index, usual: Callable[[StoredField], str] = server.stored
+        ) -> str:
             asked.append(index)
-            return usual()
+            return usual(field)
 
-        server.stored_signature = look  # type: ignore[method-assign]
+        server.stored = look  # type: ignore[method-assign]
     on.servers[0].away = True
     for _ in range(4):
         assert isinstance(holder.ask_renew(), Renewed)

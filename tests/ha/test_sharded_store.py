@@ -20,6 +20,7 @@ from snowredis.lease.model import (
     PoolConfig,
     ReleaseRequest,
     RenewRequest,
+    StoredField,
 )
 from snowredis.lease.replies import (
     AlreadyExists,
@@ -50,9 +51,9 @@ class Flaky(MemoryStore):
     def where(self) -> str:  # type: ignore[override]
         return self.name
 
-    def stored_incarnation(self) -> str:
+    def stored(self, field: StoredField) -> str:
         self._reached()
-        return f"{super().stored_incarnation()} of {self.name}"
+        return super().stored(field) + (f" of {self.name}" if field == "incarnation" else "")
 
     def _reached(self) -> None:
         if self.away:
@@ -73,10 +74,6 @@ class Flaky(MemoryStore):
     def create(self, caller_ms: int) -> CreateReply:
         self._reached()
         return super().create(caller_ms)
-
-    def stored_signature(self) -> str:
-        self._reached()
-        return super().stored_signature()
 
 
 @dataclass
@@ -251,7 +248,7 @@ def test_a_list_in_another_order_or_of_another_length_is_refused(places: list[in
             fresh.name = f"other{i}" if place is None else on.servers[place].name
             if place is not None:
                 # the same server, seen by a deployment that gives it another place
-                fresh.stored_signature = on.servers[place].stored_signature  # type: ignore[method-assign]
+                fresh.stored = on.servers[place].stored  # type: ignore[method-assign]
             servers.append(fresh)
         theirs = ShardedStore(servers, CONFIG, choose=lambda _, first=first: first)  # type: ignore[misc]
         with pytest.raises(LayoutMismatch, match="share="):

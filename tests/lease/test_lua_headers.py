@@ -6,6 +6,7 @@ stands in its byte code, for every path and not only for those that some call ta
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import struct
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from importlib import resources
 
 import pytest
 
+from snowredis.lease.model import ClaimRequest, ReleaseRequest, RenewRequest
 from snowredis.lease.scripts import PARTS, SCRIPTS, load, read_lua
 
 # what Redis 6.2 gives to scripts, as far as it is needed here
@@ -235,6 +237,15 @@ def test_every_lua_file_is_a_script_and_every_script_a_file() -> None:
     assert files == {*PARTS, *SCRIPTS}
 
 
+@pytest.mark.parametrize(
+    ("name", "request_class"), [("claim", ClaimRequest), ("renew", RenewRequest), ("release", ReleaseRequest)]
+)
+def test_the_fields_of_a_request_are_the_arguments_of_its_script(name: str, request_class: type) -> None:
+    arguments = [argument.name for argument in header_of(read_lua(name)).arguments]
+    fields = [field.name for field in dataclasses.fields(request_class) if field.name != "caller_ms"]
+    assert arguments == fields + (["capacity", "lane_count"] if name == "claim" else [])
+
+
 def test_every_documented_key_and_argument_is_found() -> None:
     common = header_of(read_lua("common"))
     assert common.keys == {1: "pool", 2: "leases", 3: "events"}
@@ -248,10 +259,10 @@ def test_every_documented_key_and_argument_is_found() -> None:
 DOCTORED = [
     # header
     ("claim", "-- claim:", "-- take:", "header is that of 'take'"),
-    ("claim", "ARGV[16] fit_ms      int", "ARGV[16] fit          int", "ARGV[16] is read as int 'fit_ms"),
-    ("claim", "ARGV[16] fit_ms      int", "ARGV[16] fit_ms      hex", "ARGV[16] is not read as str 'fit_ms"),
-    ("claim", "-- ARGV[18] owner ", "-- ARGV[19] owner ", "are numbered [13, 14, 15, 16, 17, 19]"),
-    ("claim", "-- ARGV[17] wait_ms", "-- wait_ms", "ARGV[17] is read as int 'wait_ms"),
+    ("claim", "ARGV[14] fit_ms      int", "ARGV[14] fit          int", "ARGV[14] is read as int 'fit_ms"),
+    ("claim", "ARGV[14] fit_ms      int", "ARGV[14] fit_ms      hex", "ARGV[14] is not read as str 'fit_ms"),
+    ("claim", "-- ARGV[18] lane_count ", "-- ARGV[19] lane_count ", "are numbered [13, 14, 15, 16, 17, 19]"),
+    ("claim", "-- ARGV[15] wait_ms", "-- wait_ms", "ARGV[15] is read as int 'wait_ms"),
     ("claim", "KEYS, ARGV[1..12] as in common", "as in common", "common arguments come first"),
     (
         "claim",
@@ -268,9 +279,9 @@ DOCTORED = [
         "answers ['broken', 'signature', 'unidentified']",
     ),
     # body
-    ("claim", "int('fit_ms', ARGV[16]", "int('fit', ARGV[16]", "ARGV[16] is read as int 'fit"),
-    ("claim", "ARGV[17], 0", "ARGV[16], 0", "ARGV[16] is read as int 'wait_ms"),
-    ("claim", "local owner = str('owner', ARGV[18],", "local owner = f('{}',", "ARGV[18] is not read"),
+    ("claim", "int('fit_ms', ARGV[14]", "int('fit', ARGV[14]", "ARGV[14] is read as int 'fit"),
+    ("claim", "ARGV[15], 0", "ARGV[14], 0", "ARGV[14] is read as int 'wait_ms"),
+    ("claim", "local owner = str('owner', ARGV[16],", "local owner = f('{}',", "ARGV[16] is not read"),
     ("claim", "if bad then return refuse() end", "", "what is refused is not answered"),
     ("claim", "return answer(pool, 'settling', '1')", "return answer(pool, 'busy')", "'busy'"),
     ("claim", "'ZADD', KEYS[2], r.lease_end", "'ZADD', 'leases', r.lease_end", "ZADD is not given a key"),

@@ -2,11 +2,11 @@
 --
 -- KEYS, ARGV[1..12] as in common
 -- ARGV[13] token       hex, random: names this claim; the same token again answers the same lease
--- ARGV[14] capacity    int, worker ids of the pool
--- ARGV[15] lane_count  int, lanes of a worker id
--- ARGV[16] fit_ms      int, start of the caller's tick: a lane with its mark at or below it is usable at once
--- ARGV[17] wait_ms     int, how much later the best lane may begin than fit_ms
--- ARGV[18] owner       string, JSON: who claims
+-- ARGV[14] fit_ms      int, start of the caller's tick: a lane with its mark at or below it is usable at once
+-- ARGV[15] wait_ms     int, how much later than fit_ms the best lane may begin
+-- ARGV[16] owner       string, JSON: the process that claims
+-- ARGV[17] capacity    int, worker ids of the pool on this server
+-- ARGV[18] lane_count  int, lanes of a worker id
 --
 -- Returns granted, common answer, worker, until, lanes (first usable ms of each), renewal id: the lease's first
 --       | settling, common answer, ms to wait: living holders come first after the floor was raised
@@ -15,11 +15,11 @@
 -- Cost    O(log pool)
 
 local token = str('token', ARGV[13], '^%x+$', 64)
-local capacity = int('capacity', ARGV[14], 1, 4194304)
-local lane_count = int('lane_count', ARGV[15], 1, 64)
-local fit = math.min(int('fit_ms', ARGV[16], 0, YEAR_5138), capped)
-local wait_ms = int('wait_ms', ARGV[17], 0, YEAR_5138)
-local owner = str('owner', ARGV[18], '^{[^%c]*}$', 1000)
+local fit = math.min(int('fit_ms', ARGV[14], 0, YEAR_5138), capped)
+local wait_ms = int('wait_ms', ARGV[15], 0, YEAR_5138)
+local owner = str('owner', ARGV[16], '^{[^%c]*}$', 1000)
+local capacity = int('capacity', ARGV[17], 1, 4194304)
+local lane_count = int('lane_count', ARGV[18], 1, 64)
 if bad then return refuse() end
 
 local pool, refused = open_pool()

@@ -1,14 +1,14 @@
 -- renew: extend a lease and its reservation; take a living holder up again after a loss.
 --
 -- KEYS, ARGV[1..12] as in common
--- ARGV[13] worker           int
--- ARGV[14] token            hex, of the claim
--- ARGV[15] renewal_id       hex, of the last renewal that was answered, or of the claim
--- ARGV[16] next_renewal_id  hex, of this renewal; the same again is a replay
--- ARGV[17] held_until       int, ms: the end of the reservation that the holder has
--- ARGV[18] held_lanes       ints, comma separated: where each of its lanes began
--- ARGV[19] stats            ints, comma separated: WorkerStats of lease/stats.py
--- ARGV[20] owner            string, JSON
+-- ARGV[13] worker              int
+-- ARGV[14] token               hex, of the claim
+-- ARGV[15] renewal_id          hex, of the last renewal that was answered, or of the claim
+-- ARGV[16] pending_renewal_id  hex, of this renewal; the same again is a replay
+-- ARGV[17] held_until_ms       int: the end of the reservation that the holder has
+-- ARGV[18] held_lanes_ms       ints, comma separated: the beginning of each of its lanes
+-- ARGV[19] stats               ints, comma separated: WorkerStats of lease/stats.py
+-- ARGV[20] owner               string, JSON: the process that holds the lease
 --
 -- Returns renewed, common answer, until, adopted 0 | 1
 --       | lost, common answer, reason
@@ -17,11 +17,11 @@
 local worker = tostring(int('worker', ARGV[13], 0, 4194303))
 local token_hash = sha(str('token', ARGV[14], '^%x+$', 64))
 local renewal_id = str('renewal_id', ARGV[15], '^%x*$', 64)
-local next_renewal_id = str('next_renewal_id', ARGV[16], '^%x+$', 64)
-local held_until = int('held_until', ARGV[17], 0, YEAR_5138)
+local pending_renewal_id = str('pending_renewal_id', ARGV[16], '^%x+$', 64)
+local held_until = int('held_until_ms', ARGV[17], 0, YEAR_5138)
 local held_lanes = {}
-for item in string.gmatch(str('held_lanes', ARGV[18], '^%d[%d,]*$', 1100), '[^,]+') do
-  held_lanes[#held_lanes + 1] = int('held_lanes', item, 0, YEAR_5138)
+for item in string.gmatch(str('held_lanes_ms', ARGV[18], '^%d[%d,]*$', 1100), '[^,]+') do
+  held_lanes[#held_lanes + 1] = int('held_lanes_ms', item, 0, YEAR_5138)
 end
 local stats = str('stats', ARGV[19], '^[%d,-]+$', 120)
 local owner = str('owner', ARGV[20], '^{[^%c]*}$', 1000)
@@ -44,7 +44,7 @@ local adopted, reason, stale = 0, nil, nil
 
 if r and r.token == token_hash and r.incarnation == pool.incarnation then
   -- R5: of two clones, the slower finds itself refused here
-  if not in_chain(r, renewal_id, next_renewal_id) then
+  if not in_chain(r, renewal_id, pending_renewal_id) then
     reason = 'copied'
   elseif overdue(r) then
     reason = 'late'
@@ -59,7 +59,7 @@ elseif held_until <= now + skew + lead + slack then
 elseif r and r.token ~= token_hash and claimed_later(r) then
   -- of a clone whose original gave the lease back, or of a renewal that arrives after the release
   reason = 'reassigned'
-elseif r and r.token == token_hash and r['until'] > held_until and not in_chain(r, renewal_id, next_renewal_id) then
+elseif r and r.token == token_hash and r['until'] > held_until and not in_chain(r, renewal_id, pending_renewal_id) then
   -- R5, also where the server seems to be another: what a holder was granted is no more than it knows, unless a copy of it
   -- was granted that
   reason = 'copied'
@@ -89,7 +89,7 @@ local function clock_backs(text) return tonumber(string.match(text or '', '(%d+)
 if clock_backs(stats) > clock_backs(r.stats) then
   event('clock-back', worker, owner, r.lanes[1], r['until'], 'stats', stats)
 end
-r.incarnation, r.renewal_id, r.renewed = pool.incarnation, next_renewal_id, now
+r.incarnation, r.renewal_id, r.renewed = pool.incarnation, pending_renewal_id, now
 -- R4: never back, where Redis' clock is: whoever is given the worker id next comes later than the end of the reservation,
 -- less the lead, on any clock that the servers may show
 r.lease_end = math.max(r.lease_end or 0, now + ttl)
