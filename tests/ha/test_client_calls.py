@@ -180,7 +180,7 @@ def test_a_child_needs_no_lock_and_closes_no_socket_of_its_parents_client(
             # as the end of the interpreter does
             from snowredis.lease import clients
 
-            clients._of_parents.clear()
+            clients._inherited.clear()
             del old
 
         pid = child_of(work)

@@ -29,8 +29,8 @@ from snowredis.errors import (
     StoreUnavailable,
 )
 from snowredis.lease.clients import address, without_retries
+from snowredis.lease.connections import SOCKET_TIMEOUT_S
 from snowredis.lease.model import MAX_TTL_MS, PoolConfig, owner_text
-from snowredis.lease.prepared import SOCKET_TIMEOUT_S
 from snowredis.lease.redis_store import RedisStore, translated
 from snowredis.lease.replies import Created
 from snowredis.lease.scripts import Script, pool_keys
@@ -258,8 +258,8 @@ def test_a_client_of_an_unknown_kind_is_named_by_its_class() -> None:
         ("redis://host:port", "'port'"),
         ("redis://host/0?socket_timeout=x", "socket_timeout"),
         ("redis://host/0?no_such_option=1", "no_such_option"),
-        ("redis://:sec/ret@host", "it cannot be read"),
-        ("redis://:sec#ret@host", "it cannot be read"),
+        ("redis://:sec/ret@host", "it cannot be parsed"),
+        ("redis://:sec#ret@host", "it cannot be parsed"),
         ("bogus://:secret@host", "bogus://:***@host"),
     ],
 )
