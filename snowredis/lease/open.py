@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import ConfigError
 from snowredis.lease.model import PoolConfig, Store
-from snowredis.settings import POOL_DURATIONS, SETTINGS, MinReplicas, check_all
+from snowredis.settings import POOL_DURATIONS, SETTINGS, MinReplicas, check
 
 if TYPE_CHECKING:
     import redis
@@ -42,7 +42,8 @@ def open_store_from_settings(url: Servers, settings: Mapping[str, Any]) -> Store
         ConfigError, LayoutError: a setting, or a combination, that cannot work.
         StoreUnavailable: the server of embedded:// does not start.
     """
-    check_all(settings)
+    for name, value in settings.items():
+        check(name, value)
     return open_store(
         url,
         pool_config(settings),

@@ -87,7 +87,7 @@ def test_a_node_that_serves_no_slots_any_more_is_left(
     with running([lost]), contextlib.closing(theirs):
         ids = snowredis.connect(theirs, pool=name, failover_slack=0, min_replicas=min_replicas)
         with contextlib.closing(ids):
-            with pytest.raises(snowredis.StoreUnavailable, match="look at CLUSTER INFO"):
+            with pytest.raises(snowredis.StoreUnavailable, match="check CLUSTER INFO"):
                 ids.next_id()
             astray = False
             ids.next_id()

@@ -176,8 +176,8 @@ def test_connect_takes_that_slack_unless_told_otherwise() -> None:
     [
         (MasterNotFoundError("No master found for 'm'"), "check the name and the Sentinels' addresses"),
         (MasterDownError("Link with MASTER is down"), "wait for the failover to end"),
-        (ClusterDownError("Hash slot not served"), "look at CLUSTER INFO"),
-        (SlotNotCoveredError("slot 3"), "look at CLUSTER INFO"),
+        (ClusterDownError("Hash slot not served"), "check CLUSTER INFO"),
+        (SlotNotCoveredError("slot 3"), "check CLUSTER INFO"),
         (redis.exceptions.RedisClusterException("cannot be connected"), "those of a Redis Cluster"),
     ],
 )
