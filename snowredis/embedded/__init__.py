@@ -23,7 +23,7 @@ from urllib.parse import unquote
 
 from snowredis.embedded.home import Home, wait_until
 from snowredis.embedded.reserved import now_ms
-from snowredis.embedded.server import FRESH_KEY, ServerKind, answers, ask, find_server
+from snowredis.embedded.server import FRESH_KEY, ServerKind, ask, find_server, is_ready
 from snowredis.errors import ConfigError, StoreUnavailable
 
 __all__ = ["FRESH_KEY", "Server", "ServerKind", "find_server", "join", "resolve", "start", "stop"]
@@ -48,8 +48,8 @@ class Server:
         directory: where its socket, locks and log are.
         fresh: True if all reservations of earlier servers of this directory had ended, and none of their users was
             alive, when this one started: a pool can be created without the wait for its floor. It was read from
-            FRESH_KEY in Redis, which a flush removes together with the pools; whoever deletes a pool must delete
-            that key, too.
+            FRESH_KEY in Redis, which a flush removes together with the pools; code that deletes a pool must
+            delete that key, too.
     """
 
     kind: str
@@ -168,7 +168,7 @@ def stop(directory: str | Path | None = None) -> None:
             wait_until(lambda: (state := home.supervisor()) is None or "pid" in state, 5.0)
             if not (state := home.supervisor()):
                 break
-            # the pid is that of a living process, which holds the lock of the file that the pid was read from
+            # the pid is that of a running process: it holds the lock of the file that the pid was read from
             with contextlib.suppress(ProcessLookupError):
                 os.kill(state["pid"], number)
             wait_until(lambda: home.supervisor() is None, 5.0)
@@ -181,7 +181,7 @@ def _running_state(home: Home) -> dict[str, Any] | None:
 
     def is_decided() -> bool:
         state = home.supervisor()
-        return state is None or ("url" in state and answers(state["url"]))
+        return state is None or ("url" in state and is_ready(state["url"]))
 
     # it may be ending, or still starting although the process that started it was killed
     if not wait_until(is_decided, _START_LIMIT_S):

@@ -170,7 +170,7 @@ def _try_lock(fd: int) -> bool:
 
 def _default() -> Path:
     # the same for all processes of a user, in any environment; its file "reserved" outlives a restart of the machine
-    for temporary in ("/var/tmp", "/tmp"):  # noqa: S108  (make() refuses a directory of somebody else)
+    for temporary in ("/var/tmp", "/tmp"):  # noqa: S108  (make() refuses a directory of another user)
         if os.access(temporary, os.W_OK | os.X_OK):
             break
     return Path(temporary) / f"snowredis-{os.geteuid()}"

@@ -98,7 +98,7 @@ def ask(url: str, *words: str) -> bytes:
         raise StoreUnavailable(url, str(error)) from error
 
 
-def answers(url: str) -> bool:
+def is_ready(url: str) -> bool:
     """Return True if the server at *url* replies to PING within 1 s."""
     try:
         return ask(url, "PING") == b"+PONG"

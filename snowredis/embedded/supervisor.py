@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 from snowredis.embedded.home import Home, wait_until
 from snowredis.embedded.reserved import seal_script
-from snowredis.embedded.server import FRESH_KEY, answers, ask
+from snowredis.embedded.server import FRESH_KEY, ask, is_ready
 from snowredis.errors import StoreUnavailable
 
 # how often it checks for users
@@ -102,8 +102,8 @@ def _supervise(home: Home, program: str, kind: str, linger_s: float) -> None:
         write_state(state)
         running = _Program(home, program) if program else _Fake()
         try:
-            wait_until(lambda: answers(running.url) or not running.is_alive(), _READY_LIMIT_S)
-            if not answers(running.url):
+            wait_until(lambda: is_ready(running.url) or not running.is_alive(), _READY_LIMIT_S)
+            if not is_ready(running.url):
                 raise StoreUnavailable(running.url, "it was started but does not reply")
             state["url"] = running.url
             write_state(state)

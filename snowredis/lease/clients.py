@@ -1,6 +1,6 @@
 """redis-py clients that only snowredis uses, from URLs and from the application's clients.
 
-Every command of theirs returns or fails within about two seconds and is never repeated by redis-py. Nothing connects
+Every command returns or fails within about two seconds and is never repeated by redis-py. Nothing connects
 before the first command. What the first command needs is imported here, so that no process is forked while another
 thread imports it.
 """
@@ -49,11 +49,11 @@ class OwnClient:
     owned: bool
     urls: tuple[str, ...]
     failover_slack_ms: int
-    fresh: bool = False
+    fresh: bool
 
 
-def own_client(server: Any) -> OwnClient:
-    """Return a client for *server*, a URL or a redis-py client. Does not connect; raises ConfigError."""
+def own_client(server: Any, *, fresh: bool = False) -> OwnClient:
+    """Return a client for *server*, a URL or a redis-py client. Does not connect. Raises ConfigError."""
     is_url = isinstance(server, str)
     client = client_of_url(server) if is_url else without_retries(server)
     return OwnClient(
@@ -62,6 +62,7 @@ def own_client(server: Any) -> OwnClient:
         owned=client is not server,
         urls=(server,) if is_url else (),
         failover_slack_ms=FAILOVER_SLACK_MS if _fails_over(client) else 0,
+        fresh=fresh,
     )
 
 
@@ -206,5 +207,5 @@ def address(client: Any) -> str:
 
 
 def _hosts(nodes: Any) -> str:
-    """Return the addresses in a fixed order: redis-py changes theirs."""
+    """Return the addresses as text, in a fixed order: redis-py changes the order of nodes."""
     return ",".join(f"{host}:{port}" for host, port in sorted(nodes))

@@ -72,9 +72,8 @@ class MemoryStore:
 
     def stored(self, field: StoredField) -> str:
         """Return a field of the pool; "" after a wipe."""
-        if field == "incarnation" or not self._incarnation:
-            return self._incarnation
-        return self.config.signature
+        values = {"signature": self.config.signature, "incarnation": self._incarnation}
+        return values[field] if self._incarnation else ""
 
     def after_fork(self) -> None:
         """Do nothing: the child's copy of the memory is a pool of its own."""

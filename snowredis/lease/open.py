@@ -128,12 +128,13 @@ def open_client(server: Any, *, reach_ms: int = 0) -> OwnClient:
 
     if isinstance(server, OwnClient):
         return server
-    if not is_embedded(server):
-        return own_client(server)
-    from snowredis import embedded
+    fresh = False
+    if is_embedded(server):
+        from snowredis import embedded
 
-    running = embedded.join(server, reach_ms=reach_ms)
-    return replace(own_client(running.url), fresh=running.fresh)
+        running = embedded.join(server, reach_ms=reach_ms)
+        server, fresh = running.url, running.fresh
+    return own_client(server, fresh=fresh)
 
 
 def is_embedded(server: Any) -> bool:

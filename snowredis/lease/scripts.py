@@ -1,6 +1,6 @@
 """The Lua scripts as a Store: builds their arguments, reads their replies.
 
-Knows no client: a subclass says how a script is run, in Redis or in a simulation.
+Independent of redis-py: a subclass runs the scripts, in Redis or in a simulation.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def script_arguments(request: ClaimRequest | RenewRequest | ReleaseRequest) -> l
     return [_argument(getattr(request, name)) for name in names]
 
 
-def _argument(value: Any) -> str | int:
+def _argument(value: Any) -> Any:
     match value:
         case None:
             return ""
@@ -77,8 +77,7 @@ def _argument(value: Any) -> str | int:
             return ",".join(map(str, value))
         case WorkerStats():
             return value.to_text()
-    argument: str | int = value
-    return argument
+    return value
 
 
 class ScriptStore(ABC):
@@ -121,7 +120,7 @@ class ScriptStore(ABC):
         """Run *script* once, atomically. Raises StoreUnavailable and its subclasses."""
 
     def _reconnect(self) -> None:  # noqa: B027 - without connections nothing is to be done
-        """Use no connection any more that was made before."""
+        """Drop all connections."""
 
     def _call(
         self,

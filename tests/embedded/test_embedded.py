@@ -24,7 +24,7 @@ from tests.support.waiting import becomes_true
 USER = """
 import json, os, subprocess, sys
 from snowredis import embedded
-from snowredis.embedded.server import answers
+from snowredis.embedded.server import is_ready
 
 server = embedded.start(os.environ["HOME_OF_TEST"], linger_s=float(os.environ["LINGER_S"]))
 child = 0
@@ -34,7 +34,7 @@ if sys.argv[1:] == ["forks"]:
         os._exit(0)
 if sys.argv[1:] == ["execs"]:
     child = subprocess.Popen(["sleep", "60"], close_fds=False, stdout=subprocess.DEVNULL).pid
-print(json.dumps([server.url, server.kind, server.fresh, answers(server.url), child]), flush=True)
+print(json.dumps([server.url, server.kind, server.fresh, is_ready(server.url), child]), flush=True)
 sys.stdin.read()
 """
 

@@ -139,7 +139,7 @@ def problems(name: str, source: str, common: str) -> list[str]:
         if statuses != header.statuses:
             wrong.append(f"answers {sorted(statuses)}, documented are {sorted(header.statuses)}")
     elif name not in PARTS:
-        statuses = {window[4][1:] for window in windows(tokens, "answer", "(", "pool", ",", "")}
+        statuses = {window[4][1:] for window in windows(tokens, "reply_with", "(", "pool", ",", "")}
         statuses |= {window[2][1:] for window in windows(tokens, "return", "{", "")}
         if statuses != header.statuses:
             wrong.append(f"answers {sorted(statuses)}, documented are {sorted(header.statuses)}")
@@ -283,7 +283,7 @@ DOCTORED = [
     ("claim", "ARGV[15], 0", "ARGV[14], 0", "ARGV[14] is read as int 'wait_ms"),
     ("claim", "local owner = str('owner', ARGV[16],", "local owner = f('{}',", "ARGV[16] is not read"),
     ("claim", "if bad then return refuse() end", "", "what is refused is not answered"),
-    ("claim", "return answer(pool, 'settling', '1')", "return answer(pool, 'busy')", "'busy'"),
+    ("claim", "return reply_with(pool, 'settling', '1')", "return reply_with(pool, 'busy')", "'busy'"),
     ("claim", "'ZADD', KEYS[2], r.lease_end", "'ZADD', 'leases', r.lease_end", "ZADD is not given a key"),
     ("claim", "local token_hash = sha(token)", "local n = #ARGV", "ARGV is read 7 times for 6"),
     ("release", "redis.call('HDEL', KEYS[1]", "redis.call('HDEL', KEYS[4]", "KEYS[4] is not documented"),

@@ -84,7 +84,7 @@ _INDEX = "if cursor or redis.call('ZCARD', KEYS[2]) ~= pool.records then"
 _COUNTED = "while pool.next < capacity and redis.call('HEXISTS', KEYS[1], 'w:' .. pool.next) == 1 do"
 _MARK = "lanes[i] = math.max(before and before.lanes[i] or 0, before and before['until'] or 0, least)"
 _HOLDER = (
-    "if not (r and r.token == token_hash and in_chain(r, renewal_id, pending_renewal_id) "
+    "if not (r and r.token == token_hash and in_chain(r, renewal_id, pending) "
     "and r.incarnation == pool.incarnation) then"
 )
 _ROLLED_BACK = (
