@@ -1,4 +1,4 @@
-"""The embedded server with real processes: who starts it, who shares it, when it ends."""
+"""The embedded server with real processes: which one starts it, which share it, when it ends."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ sys.stdin.read()
 
 
 class User:
-    """A process that uses the server of *home* until told to end."""
+    """A process that uses the server of *home* until it is told to end."""
 
     def __init__(self, home: Path, *arguments: str, linger_s: float = 0.0) -> None:
         self.process = subprocess.Popen(
@@ -68,7 +68,7 @@ class User:
         return redis.Redis.from_url(self.url, decode_responses=True)
 
     def end(self) -> None:
-        """Ends a forked child too: it reads the same pipe."""
+        """End the process, and a forked child, which reads the same pipe."""
         for pipe in (self.process.stdin, self.process.stdout):
             assert pipe
             pipe.close()
@@ -101,7 +101,7 @@ def spawn(home: Path) -> Iterator[Callable[..., User]]:
 
 
 def processes(home: Path) -> dict[str, int]:
-    """Of the supervisor and the server of *home*: command line to pid. Users carry no path in theirs."""
+    """Return {command line: pid} of the supervisor and the server of *home*. Users have no path in theirs."""
     if not Path("/proc/self/cmdline").exists():
         pytest.skip("this system has no /proc to look for orphans in")
     found = {}

@@ -1,4 +1,4 @@
-"""min_replicas: nothing counts before so many replicas have it; refused in bounded time if they are too few."""
+"""min_replicas: no change counts before enough replicas have it; refused in bounded time if they are too few."""
 
 from __future__ import annotations
 

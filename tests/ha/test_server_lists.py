@@ -1,4 +1,4 @@
-"""Lists of independent servers that differ between processes, and servers that were not seen or hold another's pool."""
+"""Lists of independent servers that differ between processes; servers that were not checked or hold another's pool."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_wiped_server_is_not_used_by_who_has_not_seen_all() -> None:
     on.servers[2].away = True
     assert on.holder().claim().worker == 1
     on.servers[1].away = True
-    on.masters = ShardedStore(on.servers, CONFIG)
+    on.store = ShardedStore(on.servers, CONFIG)
     with pytest.raises(StoreUnavailable, match="b, c did not reply"):
         on.holder().ask_claim()
 
@@ -76,7 +76,7 @@ def test_a_claim_warns_of_a_server_that_was_not_seen(caplog: pytest.LogCaptureFi
 
 
 def unseen_after_claim(count: int = 2) -> tuple[Stage, Holder]:
-    """A holder at the last server, that has not seen the others."""
+    """Return a holder on the last server that has not checked the others."""
     on = stage(count)
     for server in on.servers[:-1]:
         server.away = True
@@ -123,7 +123,7 @@ def test_renewals_look_at_one_unseen_server_each_until_all_were_seen() -> None:
 
 
 class AtOnce(RedisStore):
-    """Holds its process' first claim back until another process is as far."""
+    """Delays its process' first claim until another process claims, too."""
 
     barriers: list[threading.Barrier]
 

@@ -1,4 +1,4 @@
-"""Independent masters: the store over several of them on a manual clock, then real servers that get killed."""
+"""The store over independent servers: on a test clock, then on real servers that get killed."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ from snowredis.testing import ManualClock
 from tests.support.ha import FEW, Maker, Node, assert_no_id_twice, eventually, first_id
 from tests.support.holder import Holder
 
-CONFIG = PoolConfig(name="masters", layout=FEW, ttl_ms=6_000)
+CONFIG = PoolConfig(name="store", layout=FEW, ttl_ms=6_000)
 
 
 class Flaky(MemoryStore):
-    """Can be away, and has incarnations of its own."""
+    """A MemoryStore that can be unavailable and has incarnations of its own."""
 
     away = False
     name = ""
@@ -80,15 +80,15 @@ class Flaky(MemoryStore):
 class Stage:
     clock: ManualClock
     servers: list[Flaky]
-    masters: ShardedStore
+    store: ShardedStore
     # the server that a claim begins with
     first: list[int]
 
     def holder(self) -> Holder:
-        return Holder(self.masters, self.clock.server_time_ms)
+        return Holder(self.store, self.clock.server_time_ms)
 
     def generator(self, **options: object) -> snowredis.Generator:
-        return snowredis.Generator(self.masters, clock=self.clock, **options)  # type: ignore[arg-type]
+        return snowredis.Generator(self.store, clock=self.clock, **options)  # type: ignore[arg-type]
 
 
 def stage(count: int = 2, config: PoolConfig = CONFIG, *, new: bool = True) -> Stage:
@@ -194,19 +194,19 @@ def test_a_pool_that_is_nowhere_makes_newcomers_wait_as_one_server_does() -> Non
     assert isinstance(answer, Settling)
     assert answer.wait_ms == ASK_AGAIN_MS
     on.servers[1].away = False
-    assert isinstance(on.masters.create(on.clock.server_time_ms()), AlreadyExists)
+    assert isinstance(on.store.create(on.clock.server_time_ms()), AlreadyExists)
     on.clock.advance(CONFIG.floor_ms)
     on.holder().claim()
 
 
 def test_create_says_of_every_server_that_it_is_new() -> None:
     on = stage(new=False)
-    assert isinstance(on.masters.create(on.clock.server_time_ms()), Created)
-    assert isinstance(on.masters.create(on.clock.server_time_ms()), AlreadyExists)
+    assert isinstance(on.store.create(on.clock.server_time_ms()), Created)
+    assert isinstance(on.store.create(on.clock.server_time_ms()), AlreadyExists)
     assert {on.holder().claim().worker for _ in range(4)} == {0, 1, 2, 3}
     on.servers[1].away = True
     with pytest.raises(StoreUnavailable):
-        on.masters.create(on.clock.server_time_ms())
+        on.store.create(on.clock.server_time_ms())
 
 
 def test_a_worker_id_that_opens_late_is_given_back_for_one_that_opens_now() -> None:

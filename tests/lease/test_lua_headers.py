@@ -1,7 +1,7 @@
-"""The headers of the Lua scripts say what the scripts do: keys, arguments, answers, and no globals.
+"""The headers of the Lua scripts describe what the scripts do: keys, arguments, replies; and they use no globals.
 
 Read with a tokenizer, so that comments and strings cannot mislead; which globals a script touches
-stands in its byte code, for every path and not only for those that some call takes.
+is read in its bytecode, for every path and not only for those that a test runs.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class Header:
-    """What stands above a script's first line of code."""
+    """The comment above a script's first line of code."""
 
     name: str
     keys: dict[int, str]
@@ -72,7 +72,7 @@ def header_of(source: str) -> Header:
 
 
 def tokens_of(source: str) -> list[str]:
-    """The code of *source*: strings as "'text", everything else as it stands."""
+    """Return the tokens of *source*: strings as "'text", others unchanged."""
     tokens, place = [], 0
     while place < len(source):
         match = _TOKEN.match(source, place)
@@ -86,14 +86,14 @@ def tokens_of(source: str) -> list[str]:
 
 
 def windows(tokens: list[str], *pattern: str) -> list[list[str]]:
-    """Where *pattern* occurs; an empty text in it stands for any token."""
+    """Return the places where *pattern* occurs; an empty text in it matches any token."""
     size = len(pattern)
     found = (tokens[place : place + size] for place in range(len(tokens) - size + 1))
     return [window for window in found if all(map(lambda want, is_: want in ("", is_), pattern, window))]
 
 
 def problems(name: str, source: str, common: str) -> list[str]:
-    """What is wrong with script *name*, or with the common part if that is its name."""
+    """Return what is wrong with the script *name*, or with the common part if that is its name."""
     header, shared = header_of(source), header_of(common)
     tokens = tokens_of(source)
     is_common = name == "common"
@@ -156,7 +156,7 @@ OP_GETGLOBAL, OP_SETGLOBAL = 5, 7
 
 
 class Bytecode:
-    """Reads what string.dump() wrote on a 64-bit little-endian machine."""
+    """Reader of what string.dump() writes on a 64-bit little-endian machine."""
 
     def __init__(self, dump: bytes) -> None:
         # version 5.1, little-endian, int of 4 bytes, size_t of 8, instructions of 4, numbers of 8

@@ -1,4 +1,4 @@
-"""A pool's constants, the errors, and the one place that knows redis-py: all without a Redis."""
+"""The constants of a pool, the errors, and the translation of redis-py's errors: all without a Redis."""
 
 from __future__ import annotations
 
@@ -451,7 +451,7 @@ def test_a_reply_that_no_script_sends_is_an_error(reply: list[bytes]) -> None:
 def test_the_answer_to_another_question_is_taken_for_none_and_its_connection_is_dropped(
     server: RedisServer,
 ) -> None:
-    """As after a fork within a call, when parent and child have read each other's replies."""
+    """So it is after a fork within a call, when parent and child have read each other's replies."""
     late: list[Any] = []
 
     class OneBehind(RedisStore):
