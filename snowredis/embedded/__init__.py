@@ -105,7 +105,7 @@ def start(directory: str | Path | None = None, *, linger_s: float = LINGER_S, re
 
 
 def _wait_s(home: Home) -> float:
-    """Return the time until all reservations of earlier servers end. Raises StoreUnavailable if it is too long."""
+    """Return the seconds until all reservations of earlier servers end. Raises StoreUnavailable above _WAIT_LIMIT_S."""
     wait_s = (home.reserved.bound_ms() - now_ms()) / 1000
     if wait_s > _WAIT_LIMIT_S:
         raise StoreUnavailable(
@@ -119,6 +119,7 @@ def _wait_s(home: Home) -> float:
 
 
 def _start(home: Home, linger_s: float) -> dict[str, Any]:
+    """Start the server of *home* and return its state. Makes this process a user, unless that fails."""
     kind = find_server()
     was_user = home.is_held()
     alone = home.hold_users()

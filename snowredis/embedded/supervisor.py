@@ -96,6 +96,7 @@ class _Fake:
 
 
 def _supervise(home: Home, program: str, kind: str, linger_s: float) -> None:
+    """Run the server until nobody uses it any more. Raises StoreUnavailable if it does not start."""
     # at the end, in this order: end the server, release the supervisor's lock, release the start lock
     with contextlib.ExitStack() as start_lock, home.be_supervisor() as write_state:
         state: dict[str, object] = {"pid": os.getpid(), "kind": kind}

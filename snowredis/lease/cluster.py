@@ -164,6 +164,7 @@ class ClusterClient:
         return client
 
     def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the RedisCluster that runs all other commands; create it at the first use."""
         if name.startswith("__"):
             raise AttributeError(name)
         client = self._redis_clusters.get("client")

@@ -234,15 +234,20 @@ class Store(Protocol):
     def redundant(self) -> bool:
         """Return True if, while renewals fail, another server may still lease a worker id."""
 
-    def claim(self, request: ClaimRequest, seen: Seen) -> ClaimReply: ...
+    def claim(self, request: ClaimRequest, seen: Seen) -> ClaimReply:
+        """Lease a worker id; return the lease, or why there is none. *seen*: of the newest reply of this store."""
 
-    def renew(self, request: RenewRequest, seen: Seen) -> RenewReply: ...
+    def renew(self, request: RenewRequest, seen: Seen) -> RenewReply:
+        """Extend a lease and its reservation, or return why the lease is lost."""
 
-    def release(self, request: ReleaseRequest, seen: Seen) -> ReleaseReply: ...
+    def release(self, request: ReleaseRequest, seen: Seen) -> ReleaseReply:
+        """Make a worker id available again."""
 
-    def create(self, caller_ms: int) -> CreateReply: ...
+    def create(self, caller_ms: int) -> CreateReply:
+        """Create the pool without a floor, so that its first worker does not wait. *caller_ms*: the wall clock."""
 
     def after_fork(self) -> None:
         """In a forked child: use nothing of the parent's connections and locks. Takes no lock, uses no socket."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close the connections. Releases no lease."""

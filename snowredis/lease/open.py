@@ -122,7 +122,8 @@ def open_client(server: Any, *, reach_ms: int = 0) -> OwnClient:
     StoreUnavailable.
 
     Args:
-        reach_ms: how far ahead of the clock the pool may reserve; see embedded.start().
+        reach_ms: how far ahead of the clock the pool may reserve, see embedded.start(); 0 for a client that opens no
+            pool, whose ``fresh`` is False.
     """
     from snowredis.lease.clients import OwnClient, own_client
 
@@ -133,7 +134,7 @@ def open_client(server: Any, *, reach_ms: int = 0) -> OwnClient:
         from snowredis import embedded
 
         running = embedded.join(server, reach_ms=reach_ms)
-        server, fresh = running.url, running.fresh
+        server, fresh = running.url, running.fresh and reach_ms > 0
     return own_client(server, fresh=fresh)
 
 

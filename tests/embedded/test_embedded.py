@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -16,9 +17,11 @@ from pathlib import Path
 import pytest
 import redis
 
+import snowredis
 from snowredis import embedded
 from snowredis.embedded import home as home_module
 from snowredis.errors import ConfigError, StoreUnavailable
+from snowredis.lease.model import PoolConfig
 from tests.support.waiting import becomes_true
 
 USER = """
@@ -354,6 +357,12 @@ def test_the_default_directory_is_one_whatever_the_environment_says(
         found.add(home_module._default())
     (directory,) = found
     assert directory.name == f"snowredis-{os.geteuid()}"
+
+
+def test_a_person_creates_a_pool_in_a_fresh_server_once(home: Path) -> None:
+    with contextlib.closing(snowredis.WorkerPool(f"embedded://{home}", "p")) as pool:
+        assert pool.create(PoolConfig(name="p"))
+        assert not pool.create(PoolConfig(name="p"))
 
 
 def test_only_embedded_urls_are_resolved(home: Path) -> None:
