@@ -167,8 +167,8 @@ def _check_end(layout: Layout, now_ms: int) -> None:
     """Raise LayoutError if *layout* has ended at *now_ms*; log a warning if it ends within END_WARNING_MS."""
     if now_ms >= layout.end_ms:
         raise LayoutError(
-            f"the layout's {layout.timestamp_bits} timestamp bits lasted until {layout.end}; no id can be made. "
-            "Choose a layout with more timestamp bits or a later epoch."
+            f"the layout's {layout.timestamp_bits} timestamp bits have been used up since {layout.end}; no id can be "
+            "made. Choose a layout with more timestamp bits or a later epoch."
         )
     if layout.end_ms - now_ms < END_WARNING_MS:
         log.warning(
