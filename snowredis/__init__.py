@@ -5,33 +5,15 @@
     ids = snowredis.connect("redis://localhost:6379/0", pool="orders")
     ids.next_id()
 
-Importing it connects to nothing, starts nothing, reads no environment, and loads the rest on first use.
+The import connects to nothing, starts nothing and reads no environment variable; most modules are loaded at first use.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from snowredis.errors import (
-    ClockMovedBack,
-    ClockSkewed,
-    ConfigError,
-    GeneratorClosed,
-    GeneratorSuspended,
-    InvalidId,
-    LayoutError,
-    LayoutMismatch,
-    LeaseExpired,
-    LeaseLost,
-    PoolBroken,
-    PoolExhausted,
-    PoolNotFound,
-    ServerUnidentified,
-    SnowredisError,
-    StoreReadOnly,
-    StoreRefused,
-    StoreUnavailable,
-)
+from snowredis import errors
+from snowredis.errors import *  # noqa: F403 - a list of their names is in errors.__all__
 
 if TYPE_CHECKING:
     from snowredis import embedded, testing
@@ -48,8 +30,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# public name -> where it lives; loaded at the first use
-_HOMES = {
+# public name -> its module, which is loaded at the first use
+_MODULE_OF = {
     "IMPLEMENTATION": "snowredis.runtime.fast_path",
     "Generator": "snowredis.runtime.generator",
     "Layout": "snowredis.core.layout",
@@ -74,29 +56,11 @@ _MODULES = ("embedded", "testing")
 
 __all__ = [
     "IMPLEMENTATION",
-    "ClockMovedBack",
-    "ClockSkewed",
-    "ConfigError",
     "Generator",
-    "GeneratorClosed",
-    "GeneratorSuspended",
-    "InvalidId",
     "Layout",
-    "LayoutError",
-    "LayoutMismatch",
     "Lease",
-    "LeaseExpired",
-    "LeaseLost",
     "Parts",
-    "PoolBroken",
-    "PoolExhausted",
     "PoolInfo",
-    "PoolNotFound",
-    "ServerUnidentified",
-    "SnowredisError",
-    "StoreReadOnly",
-    "StoreRefused",
-    "StoreUnavailable",
     "WorkerInfo",
     "WorkerPool",
     "__version__",
@@ -114,13 +78,14 @@ __all__ = [
     "parse",
     "testing",
 ]
+__all__ += errors.__all__
 
 
 def __getattr__(name: str) -> Any:
     import importlib
 
-    if name in _HOMES:
-        value = getattr(importlib.import_module(_HOMES[name]), name)
+    if name in _MODULE_OF:
+        value = getattr(importlib.import_module(_MODULE_OF[name]), name)
     elif name in _MODULES:
         value = importlib.import_module(f"snowredis.{name}")
     else:

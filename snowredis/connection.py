@@ -1,4 +1,4 @@
-"""connect() and aconnect(): from settings to a generator of ids."""
+"""connect() and aconnect(): create a generator of ids from settings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from snowredis.settings import (
 
 log = logging.getLogger("snowredis")
 
-# a fleet needs longer than a few weeks to move to another layout
+# a fleet may need months to move to another layout
 END_WARNING_MS = 365 * 24 * 3600 * 1000
 
 
@@ -83,48 +83,47 @@ def connect(
     claim_timeout: float = 0.0,
     clock: Clock | None = None,
 ) -> Generator:
-    """Return a generator of ids, which claims its worker id at its first id, or at claim().
+    """Return a generator of ids. It claims its worker id at its first id, or at claim().
 
     A duration is in seconds, unless its name ends in ``_ms``.
 
     Args:
         url: the Redis: `redis://`, `rediss://`, `unix://`, `embedded://` (a Redis of this machine, for
-            development), `sentinel://h1:26379,h2:26379/MASTER/0`, `cluster://h1:7000,h2:7001`, a redis-py
-            client of any of these, or a pool of snowredis.testing; or a list of those, the same in every
-            process: independent servers
-        pool: the set of worker ids: whoever must not repeat each other's ids uses the same; letters, digits, _
-            . -
+            development), `sentinel://h1:26379,h2:26379/MASTER/0`, `cluster://h1:7000,h2:7001`, a redis-py client
+            of any of these, or a pool of snowredis.testing; or a list of those, the same in every process:
+            independent servers
+        pool: the set of worker ids: processes that must not repeat each other's ids use the same; letters,
+            digits, _ . -
         layout: how the 63 bits are divided: a Layout, the name of a preset, or text such as `41/0/2/10/10`
         datacenter: value of the layout's datacenter bits
         ttl: silence after which a worker counts as dead, and the length of a reservation; a heartbeat is sent
             every ttl / 6
-        max_clock_lead: how far a host's clock may run ahead of Redis' before its reservations get shorter
+        max_clock_lead: how far a host's clock may be ahead of the Redis clock before its reservations get shorter
         redis_skew: how far the clocks of two Redis servers may differ
-        failover_slack: how long a deposed master may go on answering; set it for any other address that moves
-            in a failover: a DNS name, a Kubernetes Service, ElastiCache
-        durability: what is known of writes that Redis acknowledged: `detect`: a restart or failover may lose
-            some, and can be noticed; `assured`: none is ever lost; `none`: some may be lost unnoticed, so every
-            new worker waits
-        guard_rollbacks: also suspect a Redis in which no script ran for a ttl, as after a return to an older
+        failover_slack: how long a deposed master may go on answering; set it for any other address that moves in
+            a failover: a DNS name, a Kubernetes Service, ElastiCache
+        durability: whether Redis may lose writes that it acknowledged: `detect`: yes, in a restart or failover,
+            which can be detected; `assured`: never; `none`: yes, undetected, so every new worker waits
+        guard_rollbacks: also suspect a loss if no script ran for a ttl, as when a machine was rolled back to a
             memory snapshot
-        min_replicas: how many replicas must have each claim and renewal before it counts, or `all`: every
-            replica that was ever seen connected, at least one
-        label: name of this process, for people who look at the pool; 100 characters
+        min_replicas: how many replicas must have each claim and renewal before it counts, or `all`: every replica
+            that was ever seen connected, at least one
+        label: name of this process, shown to people who look at the pool; at most 100 characters
         clock_policy: what to do when the clock goes back: `backup`: wait, else use another namespace, else
             another worker id; `wait`; `raise`; or `ahead`: go on ahead of the clock
-        clock_tolerance_ms: how far back the clock may go to be waited for under `backup`
-        max_wait_ms: how far back the clock may go to be waited for under `wait`
+        clock_tolerance_ms: the longest step back of the clock that `backup` waits for
+        max_wait_ms: the longest step back of the clock that `wait` waits for
         overflow: what to do when a tick's sequence is exhausted: `wait` for the next tick, or `ahead`: borrow
             ticks ahead of the clock
         max_ahead_ms: how far ids may run ahead of the clock, under clock_policy `ahead` and overflow `ahead`
         sequence_start: first sequence of a tick: `zero`, `random` or `continue`; the last two spread the ids of
             quiet services over shards (`id % shards`)
-        sequence_start_bound: that first sequence stays below this number
-        claim_timeout: how long to ask a full pool again before `PoolExhausted` is raised
+        sequence_start_bound: limit of that first sequence, which stays below it
+        claim_timeout: how long to retry while the pool is full, before `PoolExhausted` is raised
         clock: for tests: a snowredis.testing.ManualClock
 
     Raises:
-        ConfigError, LayoutError: a setting, or a combination, that cannot work. Redis is not asked yet.
+        ConfigError, LayoutError: a setting, or a combination, that cannot work. Nothing connects yet.
         StoreUnavailable: the server of embedded:// does not start.
     """
     given = dict(locals())
@@ -158,17 +157,18 @@ def aconnect(url: Servers = DEFAULT_URL, **settings: Unpack[Settings]) -> Connec
 
 
 def _clock_of(url: Any) -> Clock | None:
-    """Return the clock that a pool in memory was made with."""
+    """Return the clock of a pool of snowredis.testing, the first one if *url* is a list."""
     first = next(iter(url), None) if isinstance(url, list | tuple) else url
-    found: Clock | None = getattr(first, "clock", None)
-    return found
+    clock: Clock | None = getattr(first, "clock", None)
+    return clock
 
 
 def _check_end(layout: Layout, now_ms: int) -> None:
+    """Raise LayoutError if *layout* has ended at *now_ms*; log a warning if it ends within END_WARNING_MS."""
     if now_ms >= layout.end_ms:
         raise LayoutError(
-            f"the layout's {layout.timestamp_bits} timestamp bits are used up since {layout.end}; no id can be made. "
-            "Choose a layout with more timestamp bits or a later epoch."
+            f"the layout's {layout.timestamp_bits} timestamp bits have been used up since {layout.end}; no id can be "
+            "made. Choose a layout with more timestamp bits or a later epoch."
         )
     if layout.end_ms - now_ms < END_WARNING_MS:
         log.warning(

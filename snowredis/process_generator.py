@@ -1,6 +1,6 @@
-"""The one generator of this process, which snowredis.next_id() and the integrations make ids with.
+"""The generator of this process, with which snowredis.next_id() and the integrations make ids.
 
-It is made at the first id, of what configure() was given and of SNOWREDIS_* variables, which are read then.
+It is created at the first id, from the settings of configure() and SNOWREDIS_* variables, which are read then.
 """
 
 from __future__ import annotations
@@ -18,51 +18,46 @@ from snowredis.settings import check_names, from_environment
 
 
 class _Source:
-    """Where the process' generator comes from, and that generator while it is in use.
-
-    The one place where it is set and cleared.
+    """Source of the process' generator; also holds the generator while it is in use.
 
     Attributes:
-        make: makes a generator, of what configure() was given.
-        configured: what configure() was given.
-        generators: {"generator": it}, or empty. A dict because setdefault() and pop() are atomic: a fork could leave
-            a lock locked.
+        create: returns a generator.
+        configured: settings of configure().
+        generators: {"generator": the generator}, or empty. A dict because setdefault() and pop() are atomic: a lock
+            could be inherited locked in a fork.
     """
 
-    __slots__ = ("configured", "generators", "make")
+    __slots__ = ("configured", "create", "generators")
 
-    def __init__(self, make: Callable[[dict[str, Any]], Generator], configured: dict[str, Any]) -> None:
-        self.make = make
+    def __init__(self, create: Callable[[], Generator], configured: dict[str, Any]) -> None:
+        self.create = create
         self.configured = configured
         self.generators: dict[str, Generator] = {}
 
     def generator(self) -> Generator:
-        """Return the generator, a new one if there is none."""
-        found = self.generators.get("generator")
-        # of two threads that come here together one's generator is kept; the other's has claimed nothing
-        return found or self.generators.setdefault("generator", self.make(self.configured))
+        """Return the generator; create it if there is none."""
+        existing = self.generators.get("generator")
+        # if two threads create one each, the first is kept; the other has claimed nothing
+        return existing or self.generators.setdefault("generator", self.create())
 
     def take_out(self) -> Generator | None:
+        """Remove the generator and return it; None if there is none."""
         return self.generators.pop("generator", None)
 
 
-def _from_settings(configured: dict[str, Any]) -> Generator:
-    return connect(**{**from_environment(os.environ), **configured})
-
-
-# the last one counts: use() adds one
-_sources = [_Source(_from_settings, {})]
-# that of the last one, for next_id()
+# the last one is in use; use() adds one
+_sources = [_Source(lambda: connect(**effective_settings()), {})]
+# the attribute of the last one, for next_id()
 _generators = _sources[-1].generators
 
 
 def configure(**settings: Unpack[AllSettings]) -> None:
-    """Set what snowredis.next_id() uses: arguments of connect(), ``url`` among them.
+    """Set arguments of connect(), including ``url``, for the generator of this process.
 
-    They come before SNOWREDIS_* variables, which apply to what is not set here. Connects to nothing.
+    SNOWREDIS_* variables apply to arguments that are not set here. Connects to nothing.
 
     Raises:
-        ConfigError: an unknown setting, or this process' generator is in use with other settings.
+        ConfigError: a setting is unknown, or this process' generator is in use with other settings.
     """
     check_names(settings)
     source = _sources[-1]
@@ -70,19 +65,19 @@ def configure(**settings: Unpack[AllSettings]) -> None:
         return
     if source.generators:
         raise ConfigError(
-            "this process makes ids with other settings already. Call configure() before the first id, or "
+            "this process already makes ids with other settings. Call configure() before the first id, or "
             "snowredis.close() before configure()."
         )
     source.configured = dict(settings)
 
 
 def effective_settings() -> dict[str, Any]:
-    """Return the arguments of connect() that the process' generator is made of. Raises ConfigError."""
+    """Return the arguments of connect() for the generator of this process. Raises ConfigError."""
     return from_environment(os.environ) | _sources[-1].configured
 
 
 def process_generator() -> Generator:
-    """Return the generator of this process; it is made at the first use. Raises ConfigError, LayoutError."""
+    """Return the generator of this process; the first call creates it. Raises ConfigError, LayoutError."""
     return _sources[-1].generator()
 
 
@@ -115,7 +110,10 @@ async def _aprocess_generator() -> Generator:
 
 
 def close() -> None:
-    """Close this process' generator, which gives its worker id back. The next next_id() makes a new one."""
+    """Close the generator of this process, which releases its worker id. The next next_id() creates another one.
+
+    Blocks as Generator.close() does.
+    """
     generator = _sources[-1].take_out()
     if generator is not None:
         generator.close()
@@ -123,31 +121,31 @@ def close() -> None:
 
 @contextlib.contextmanager
 def use(generator: Generator | Callable[[], Generator]) -> Iterator[None]:
-    """Let *generator* be the generator of this process, for all threads, until the with block ends.
+    """Use *generator* as the generator of this process, in all threads, until the with block ends.
 
-    snowredis.next_id() and every integration make ids with it. What the process had before, generator and
-    settings of configure(), is put back at the end. Blocks may be nested.
+    snowredis.next_id() and every integration make ids with it. The generator and the settings of configure() that were
+    in use before are restored at the end. Blocks can be nested.
 
     Args:
         generator: a generator, which stays open after the block; after snowredis.close() in the block, ids raise
             GeneratorClosed. Or a function that returns a generator: it is called at the first id, and again after
-            snowredis.close(); the last one is closed at the end of the block.
+            snowredis.close(); its last generator is closed at the end of the block.
     """
 
-    def make(_: dict[str, Any]) -> Generator:
+    def create() -> Generator:
         if not isinstance(generator, Generator):
             return generator()
         if generator.closed:
             raise GeneratorClosed(generator.pool)
         return generator
 
-    source = _Source(make, dict(_sources[-1].configured))
+    source = _Source(create, dict(_sources[-1].configured))
     _sources.append(source)
     _select_last()
     try:
         yield
     finally:
-        # not pop(): another thread's block may have begun later and go on
+        # not pop(): a block that another thread entered later may still be open
         _sources.remove(source)
         _select_last()
         last = source.take_out()

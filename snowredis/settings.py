@@ -23,19 +23,15 @@ SequenceStart: TypeAlias = Literal["zero", "random", "continue"]
 # how ids are written as text: snowredis.encode(), and --format of the command line
 Form: TypeAlias = Literal["decimal", "base62", "base58", "base36", "base32", "hex", "friendly"]
 
-DURABILITIES: tuple[Durability, ...] = get_args(Durability)
-CLOCK_POLICIES: tuple[ClockPolicy, ...] = get_args(ClockPolicy)
-OVERFLOWS: tuple[Overflow, ...] = get_args(Overflow)
-SEQUENCE_STARTS: tuple[SequenceStart, ...] = get_args(SequenceStart)
 FORMS: tuple[Form, ...] = get_args(Form)
 
 DEFAULT_URL = "redis://localhost:6379/0"
-# more replicas than that are a typing error
+# more replicas are a mistake
 MAX_REPLICAS = 100
-# more seconds than that are a typing error: milliseconds, mostly
+# more seconds are a mistake, such as milliseconds
 MAX_SECONDS = 1e6
 PREFIX = "SNOWREDIS_"
-# variables that other parts read: the embedded server, the C code and its build, the scripts, the HTTP service
+# variables that the embedded server, the C code, its build, the scripts and the HTTP service read
 _OTHER_VARIABLES = tuple(f"{PREFIX}{name}" for name in ("EMBEDDED", "PURE", "BUILD", "PYTHON", "SERVE_"))
 _POOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _BOOLS = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(
@@ -44,12 +40,12 @@ _BOOLS = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(
 
 
 class Kind(NamedTuple):
-    """What a setting's values are.
+    """Kind of the values of a setting.
 
     Attributes:
-        what: the values in words, for "NAME must be WHAT, not VALUE".
-        parse: reads a value from text; may raise ValueError or KeyError.
-        accepts: tells whether a value is one of them.
+        what: description of the values, for "NAME must be WHAT, not VALUE".
+        parse: parses a value from text; may raise ValueError or KeyError.
+        accepts: returns True for a valid value.
         choices: all values, if they are a few words.
     """
 
@@ -63,9 +59,9 @@ class Setting(NamedTuple):
     """Declaration of one setting.
 
     Attributes:
-        default: what connect() takes; None if that depends on other settings.
+        default: default of connect()'s argument; None if it depends on other settings.
         default_text: the default in the docs and in --help.
-        of_pool: it is a constant of the pool: every process must be given the same.
+        of_pool: True for a constant of the pool, which has to be the same in all processes.
     """
 
     name: str
@@ -77,15 +73,16 @@ class Setting(NamedTuple):
 
     @property
     def variable(self) -> str:
+        """Return the name of the environment variable."""
         return f"{PREFIX}{self.name.upper()}"
 
     def check(self, value: object) -> None:
-        """Raise ConfigError for a value that can never work; None is the default of settings that have no other."""
+        """Raise ConfigError for a value that is not valid. None is valid if it is the default."""
         if not (self.kind.accepts(value) or (value is None and self.default is None)):
             raise ConfigError(f"{self.name} must be {self.kind.what}, not {value!r}")
 
     def read(self, text: str, name: str) -> Any:
-        """Return the value that *text* stands for. Raises ConfigError, which says *name*."""
+        """Parse *text*. Raises ConfigError, in which the setting is called *name*."""
         try:
             value = self.kind.parse(text)
         except (ValueError, KeyError):
@@ -107,17 +104,15 @@ def _is_int(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def one_of(choices: tuple[str, ...]) -> Kind:
-    return Kind(
-        f"one of {', '.join(choices)}",
-        str,
-        lambda value: isinstance(value, str) and value in choices,
-        choices,
-    )
+def one_of(literal: Any) -> Kind:
+    """Return the kind of a setting whose values are those of a Literal type."""
+    choices: tuple[str, ...] = get_args(literal)
+    words = ", ".join(choices)
+    return Kind(f"one of {words}", str, lambda value: isinstance(value, str) and value in choices, choices)
 
 
 def split_urls(text: str) -> str | list[str]:
-    """Return the URL, or a list of the several URLs, separated by spaces, of independent servers."""
+    """Return *text*, or a list if it is several URLs separated by spaces: those of independent servers."""
     urls = text.split()
     return urls if len(urls) > 1 and all("://" in url for url in urls) else text
 
@@ -146,7 +141,7 @@ REPLICAS = Kind(
     lambda value: value == "all" or (_is_int(value) and 0 <= value <= MAX_REPLICAS),
 )
 
-# a table of: name, kind, default, default as text, what it is
+# columns: name, kind, default, default in the docs, help
 # fmt: off
 SETTINGS: Mapping[str, Setting] = {setting.name: setting for setting in (
     Setting("url", URL, DEFAULT_URL, DEFAULT_URL,
@@ -154,7 +149,8 @@ SETTINGS: Mapping[str, Setting] = {setting.name: setting for setting in (
             "`sentinel://h1:26379,h2:26379/MASTER/0`, `cluster://h1:7000,h2:7001`, a redis-py client of any of these, "
             "or a pool of snowredis.testing; or a list of those, the same in every process: independent servers"),
     Setting("pool", POOL_NAME, "default", "default",
-            "the set of worker ids: whoever must not repeat each other's ids uses the same; letters, digits, _ . -"),
+            "the set of worker ids: processes that must not repeat each other's ids use the same; letters, digits, _ "
+            ". -"),
     Setting("layout", ANYTHING, None, "41/0/2/10/10",
             "how the 63 bits are divided: a Layout, the name of a preset, or text such as `41/0/2/10/10`",
             of_pool=True),
@@ -164,72 +160,66 @@ SETTINGS: Mapping[str, Setting] = {setting.name: setting for setting in (
             "silence after which a worker counts as dead, and the length of a reservation; a heartbeat is sent every "
             "ttl / 6", of_pool=True),
     Setting("max_clock_lead", SECONDS, None, "ttl / 12",
-            "how far a host's clock may run ahead of Redis' before its reservations get shorter", of_pool=True),
+            "how far a host's clock may be ahead of the Redis clock before its reservations get shorter", of_pool=True),
     Setting("redis_skew", SECONDS, None, "ttl / 12",
             "how far the clocks of two Redis servers may differ", of_pool=True),
     Setting("failover_slack", SECONDS, None, "0 s; 15 s under Sentinel and Cluster",
             "how long a deposed master may go on answering; set it for any other address that moves in a failover: a "
             "DNS name, a Kubernetes Service, ElastiCache", of_pool=True),
-    Setting("durability", one_of(DURABILITIES), "detect", "detect",
-            "what is known of writes that Redis acknowledged: `detect`: a restart or failover may lose some, and can "
-            "be noticed; `assured`: none is ever lost; `none`: some may be lost unnoticed, so every new worker waits",
+    Setting("durability", one_of(Durability), "detect", "detect",
+            "whether Redis may lose writes that it acknowledged: `detect`: yes, in a restart or failover, which can "
+            "be detected; `assured`: never; `none`: yes, undetected, so every new worker waits",
             of_pool=True),
     Setting("guard_rollbacks", BOOL, False, "off",
-            "also suspect a Redis in which no script ran for a ttl, as after a return to an older memory snapshot",
+            "also suspect a loss if no script ran for a ttl, as when a machine was rolled back to a memory snapshot",
             of_pool=True),
     Setting("min_replicas", REPLICAS, 0, "0",
             "how many replicas must have each claim and renewal before it counts, or `all`: every replica that was "
             "ever seen connected, at least one"),
     Setting("label", TEXT, "", "none",
-            "name of this process, for people who look at the pool; 100 characters"),
-    Setting("clock_policy", one_of(CLOCK_POLICIES), "backup", "backup",
+            "name of this process, shown to people who look at the pool; at most 100 characters"),
+    Setting("clock_policy", one_of(ClockPolicy), "backup", "backup",
             "what to do when the clock goes back: `backup`: wait, else use another namespace, else another worker id; "
             "`wait`; `raise`; or `ahead`: go on ahead of the clock"),
     Setting("clock_tolerance_ms", MS, 10, "10",
-            "how far back the clock may go to be waited for under `backup`"),
+            "the longest step back of the clock that `backup` waits for"),
     Setting("max_wait_ms", MS, 5_000, "5000",
-            "how far back the clock may go to be waited for under `wait`"),
-    Setting("overflow", one_of(OVERFLOWS), "wait", "wait",
+            "the longest step back of the clock that `wait` waits for"),
+    Setting("overflow", one_of(Overflow), "wait", "wait",
             "what to do when a tick's sequence is exhausted: `wait` for the next tick, or `ahead`: borrow ticks ahead "
             "of the clock"),
     Setting("max_ahead_ms", MS, 1_000, "1000",
             "how far ids may run ahead of the clock, under clock_policy `ahead` and overflow `ahead`"),
-    Setting("sequence_start", one_of(SEQUENCE_STARTS), "zero", "zero",
+    Setting("sequence_start", one_of(SequenceStart), "zero", "zero",
             "first sequence of a tick: `zero`, `random` or `continue`; the last two spread the ids of quiet services "
             "over shards (`id % shards`)"),
     Setting("sequence_start_bound", WHOLE, None, "an eighth of the sequences",
-            "that first sequence stays below this number"),
+            "limit of that first sequence, which stays below it"),
     Setting("claim_timeout", TIMEOUT, 0.0, "0 s",
-            "how long to ask a full pool again before `PoolExhausted` is raised"),
+            "how long to retry while the pool is full, before `PoolExhausted` is raised"),
     Setting("clock", ANYTHING, None, "the system's",
             "for tests: a snowredis.testing.ManualClock"),
 )}
 # fmt: on
-# constants of a pool that are durations: stored in it as NAME_ms
+# constants of a pool that are durations; PoolConfig has them as NAME_ms
 POOL_DURATIONS = tuple(
     name for name, setting in SETTINGS.items() if setting.of_pool and setting.kind is SECONDS
 )
-# what a variable or a command line can say
+# settings that can be given as text
 _IN_TEXT = {name: setting for name, setting in SETTINGS.items() if name != "clock"}
 
 
 def check(name: str, value: object) -> None:
-    """Raise ConfigError if *value* cannot be that of the setting *name*."""
+    """Raise ConfigError if *value* is not valid for the setting *name*, or there is no such setting."""
+    check_names([name])
     SETTINGS[name].check(value)
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Raise ConfigError if one of *names* is not that of a setting."""
+    """Raise ConfigError if one of *names* is not a setting."""
     for name in names:
         if name not in SETTINGS:
             raise ConfigError(f"unknown setting {name!r}; the settings are: {', '.join(SETTINGS)}")
-
-
-def check_all(given: Mapping[str, object]) -> None:
-    """Check arguments of connect() by name, each for itself. Raises ConfigError, also for an unknown name."""
-    check_names(given)
-    for name, value in given.items():
-        SETTINGS[name].check(value)
 
 
 def from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
@@ -238,7 +228,7 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     Several URLs in SNOWREDIS_URL, separated by spaces, are those of independent servers.
 
     Raises:
-        ConfigError: an unknown variable, or a value that the setting cannot have.
+        ConfigError: a variable is unknown, or its value is not valid.
     """
     ours = {name: text for name, text in environment.items() if not name.startswith(_OTHER_VARIABLES)}
     return read_variables(ours, PREFIX, _IN_TEXT.values())
@@ -247,7 +237,7 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
 def read_variables(
     environment: Mapping[str, str], prefix: str, declared: Iterable[Setting]
 ) -> dict[str, Any]:
-    """Return the values of *declared* settings that variables with *prefix* set. Raises ConfigError."""
+    """Return the values of those *declared* settings that are set by variables with *prefix*. Raises ConfigError."""
     settings = {f"{prefix}{setting.name.upper()}": setting for setting in declared}
     values = {}
     for variable, text in environment.items():

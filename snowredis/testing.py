@@ -1,10 +1,10 @@
-"""For your own tests: a clock that moves only when told, a pool without a Redis, and ids made with it.
+"""Tools for your own tests: a clock that you control, a pool without Redis, and the generator of the process.
 
 clock = ManualClock()
 ids = snowredis.connect(memory_pool(clock=clock))
-clock.step(-5_000)      # the wall clock goes back; ids go on, from another namespace
+clock.step(-5_000)      # the wall clock goes back; ids go on, in another namespace
 with use(ids):
-    snowredis.next_id()     # of ids
+    snowredis.next_id()     # made by ids
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ DEFAULT_START_MS = 1767225600000
 
 
 class ManualClock:
-    """A clock that only its owner moves. sleep() moves it, too, and returns at once.
+    """A test clock that only moves when it is told to. sleep() advances it and returns at once.
 
-    advance() is time passing; step() is the wall clock being set while no time passes. The pool of
-    memory_pool() lives on the time that passed, as a Redis on another host does.
+    advance() lets time pass; step() sets the wall clock while no time passes. step() does not affect a pool of
+    memory_pool(), as it would not affect a Redis on another host.
     """
 
     background = False
@@ -40,7 +40,7 @@ class ManualClock:
         self._offset_ns = 0
 
     def time(self) -> float:
-        # so that a whole ms is the very float that the same ms is elsewhere
+        # computed so that a whole ms is the same float as elsewhere
         ms, ns = divmod(self.time_ns(), 1_000_000)
         return ms / 1000 + ns / 1e9
 
@@ -58,16 +58,16 @@ class ManualClock:
         self._passed_ns += round(ms * 1e6)
 
     def step(self, ms: float) -> None:
-        """Set the wall clock *ms* ahead, or back if negative."""
+        """Set the wall clock *ms* forward, or back if negative."""
         self._offset_ns += round(ms * 1e6)
 
     def server_time_ms(self) -> int:
-        """What a Redis with a good clock shows."""
+        """Return the time that a Redis with a correct clock shows, ms since 1970."""
         return self._passed_ns // 1_000_000
 
 
 class MemoryPool:
-    """A pool in this process' memory: give it to snowredis.connect() in place of a URL, as often as you like."""
+    """Pools in this process' memory, for snowredis.connect() in place of a URL, any number of times."""
 
     def __init__(self, clock: Clock | None = None, *, new: bool = True) -> None:
         self.clock = clock
@@ -75,7 +75,7 @@ class MemoryPool:
         self._stores: dict[str, MemoryStore] = {}
 
     def memory_store(self, config: PoolConfig) -> MemoryStore:
-        """The store of pool *config.name*; LayoutMismatch if it was made with other settings."""
+        """Return the store of the pool *config.name*. Raises LayoutMismatch if it was opened with other settings."""
         store = self._stores.get(config.name)
         if store is None:
             server_time_ms = getattr(self.clock, "server_time_ms", None) or (
@@ -87,16 +87,16 @@ class MemoryPool:
         return store
 
     def connect(self, **settings: Unpack[Settings]) -> Generator:
-        """Return snowredis.connect() to this pool; it is called "test" if no name is given."""
+        """Return a generator as snowredis.connect() does, with this pool; its name is "test" by default."""
         settings.setdefault("pool", "test")
         return connect(self, **settings)
 
 
 def memory_pool(*, clock: Clock | None = None, new: bool = True) -> MemoryPool:
-    """A pool without a Redis, for one process.
+    """Return a pool without Redis, for one process.
 
     Args:
-        clock: of the pool and of the generators made from it; default: the system's.
-        new: false: the pool behaves as one that Redis may have forgotten, so the first worker waits for its floor.
+        clock: clock of the pool and of its generators; by default the system's.
+        new: False: the pool behaves as one that Redis may have lost, so that the first worker waits for its floor.
     """
     return MemoryPool(clock, new=new)

@@ -1,7 +1,7 @@
-"""Measure the cost of short statements: rounds in turns, quartiles, ratios. For `snowredis bench` and `scripts/bench`.
+"""Measure the cost of short statements, for `snowredis bench` and `scripts/bench`.
 
-The statements take turns, many short rounds of each, so that a busy machine slows all of them alike: trust the
-ratios, not the nanoseconds.
+The statements run in turns, many short rounds of each, so that a busy machine slows all of them alike. The ratios can
+be compared between machines, the nanoseconds cannot.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-# 4,194,304 ids a ms: the generator is measured, not the ceiling of a layout
+# 4,194,304 ids a ms, so that the generator is measured and not the ceiling of a layout
 UNCAPPED = "40/0/0/1/22"
 BASE = "time.time_ns()"
 
 
 class Measurable(Protocol):
-    """What calls_in() needs of a subject."""
+    """Interface that calls_in() needs."""
 
     @property
     def threads(self) -> int: ...
@@ -30,7 +30,14 @@ class Measurable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A statement to measure, as it stands in a program; it makes *per_call* ids each time."""
+    """A statement to measure.
+
+    Attributes:
+        statement: one Python statement.
+        names: its globals.
+        threads: how many threads run it at once.
+        per_call: how many ids it makes.
+    """
 
     statement: str
     names: Mapping[str, Any] = field(default_factory=dict)
@@ -38,7 +45,7 @@ class Subject:
     per_call: int = 1
 
     def ns(self, calls: int) -> float:
-        """Return the wall time of one id, ns, when each thread runs the statement *calls* times."""
+        """Let each thread run the statement *calls* times; return the wall time of one id, ns."""
         import timeit
 
         timers = [timeit.Timer(self.statement, globals=dict(self.names)) for _ in range(self.threads)]
@@ -52,7 +59,7 @@ class Subject:
 
 
 def calls_in(subject: Measurable, seconds: float) -> int:
-    """Return how many calls of *subject* take about *seconds*."""
+    """Return how many calls of *subject* take about *seconds*. Blocks for up to about that long."""
     calls = 1
     while (took_s := subject.ns(calls) * calls * subject.per_call * subject.threads / 1e9) < seconds / 4:
         calls *= 4 if took_s < seconds / 16 else 2
@@ -60,7 +67,7 @@ def calls_in(subject: Measurable, seconds: float) -> int:
 
 
 def _side_by_side_s(works: Sequence[Any]) -> float:
-    """Run *works* at once, a thread each; return the seconds until the last one ends."""
+    """Run the functions *works* at once, each in a thread; return the seconds until the last one ends."""
     import threading
 
     gate = threading.Barrier(len(works) + 1)
@@ -80,7 +87,7 @@ def _side_by_side_s(works: Sequence[Any]) -> float:
 
 
 def in_turns(names: Sequence[str], rounds: int) -> Iterable[str]:
-    """Yield *names*, *rounds* times, each round from another start, so that none always follows the same other."""
+    """Yield *names* *rounds* times, each round rotated by one, so that each name is first equally often."""
     for turn in range(rounds):
         at = turn % len(names)
         yield from [*names[at:], *names[:at]]
@@ -95,7 +102,7 @@ def quartiles(figures: Sequence[float]) -> tuple[float, float, float]:
 
 
 def ceiling(layout: str, seconds: float) -> tuple[float, float]:
-    """Let one thread make only ids; return its rate as a share of the layout's ceiling, and its share of one CPU."""
+    """Make ids in one thread for *seconds*; return rate / ceiling of the layout, and the share of one CPU used."""
     from snowredis.core.presets import resolve_layout
     from snowredis.testing import memory_pool
 
@@ -115,12 +122,12 @@ def ceiling(layout: str, seconds: float) -> tuple[float, float]:
 
 
 def ratios(figures: Sequence[float], base: Sequence[float]) -> tuple[float, float, float]:
-    """Return the quartiles of *figures* over *base*, each divided by what was measured in its own round."""
+    """Return the quartiles of the ratios *figures* / *base*, round by round."""
     return quartiles([figure / of for figure, of in zip(figures, base, strict=True)])
 
 
 def this_machine() -> str:
-    """Describe the Python and the machine, in one line."""
+    """Return one line that describes the Python and the machine."""
     import os
     import platform
     import sysconfig

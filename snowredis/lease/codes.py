@@ -1,7 +1,7 @@
 """Codes of events and of reasons, each with a text for people.
 
-The scripts write the codes, programs compare them, and only people read the texts: a text may be reworded at any time,
-a code never. Pure.
+The scripts write the codes, and programs compare them; the texts are for people and may be reworded at any time, the
+codes never. Pure.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Self
 
 
 class EventKind(StrEnum):
-    """What happened. The last two concern the whole pool."""
+    """Kind of an event. The last two concern the whole pool, the others one worker id."""
 
     CLAIMED = "claimed"
     RELEASED = "released"
@@ -24,7 +24,7 @@ class EventKind(StrEnum):
 
 
 class Reason(StrEnum):
-    """A code that is a str and has a ``text``."""
+    """Base class of reasons: codes that are str and have a ``text``."""
 
     text: str
 
@@ -36,16 +36,16 @@ class Reason(StrEnum):
 
 
 class FloorReason(Reason):
-    """Why a pool's floor was raised; also why a lease was adopted."""
+    """Reason why a pool's floor was raised, or a lease was adopted."""
 
     NO_POOL = "no-pool", "no pool in this Redis"
     OTHER_SERVER = "other-server", "another server process"
     ROLLED_BACK = "rolled-back", "the pool is older than what a client saw"
-    SILENCE = "silence", "silence of over one ttl"
+    SILENCE = "silence", "no script ran for over one ttl"
 
 
 class LossReason(Reason):
-    """Why a renewal was refused, so that its lease is lost."""
+    """Reason why a renewal was refused, so that its lease is lost."""
 
     COPIED = "copied", "another process presented this lease"
     LATE = "late", 'the lease was renewed too late for durability="none"'
@@ -55,12 +55,12 @@ class LossReason(Reason):
 
 
 class AlarmReason(Reason):
-    """Why a pool raised an alarm."""
+    """Reason of an alarm of a pool."""
 
     IDS_MAY_REPEAT = "ids-may-repeat", "ids may have been repeated"
 
 
-# which events carry a reason, and of which kind
+# the events that have a reason, and the class of it
 REASONS: dict[EventKind, type[Reason]] = {
     EventKind.FLOOR: FloorReason,
     EventKind.ADOPTED: FloorReason,

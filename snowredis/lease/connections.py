@@ -1,4 +1,7 @@
-"""Connections of redis-py that keep to the time limit of a whole call."""
+"""How snowredis sets up every redis-py client of its own: short time limits, no retries, ready to be forked.
+
+Nothing here connects.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,44 @@ import functools
 import math
 from typing import Any
 
+import redis
 from redis import exceptions
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from snowredis.lease.time_limit import remaining_s
 
+# a script takes microseconds and a round trip under a millisecond: after a second, something is wrong
+SOCKET_TIMEOUT_S = 1.0
+# several Sentinels are asked one after the other, and then the master
+SENTINEL_TIMEOUT_S = 0.5
+
+
+def limits(seconds: float = SOCKET_TIMEOUT_S) -> dict[str, Any]:
+    """Return arguments of redis.Redis: time limits for a connect and for a read, and no retries."""
+    return {
+        "socket_timeout": seconds,
+        "socket_connect_timeout": seconds,
+        "retry": Retry(NoBackoff(), 0),
+    }
+
+
+def prepare(client: redis.Redis) -> redis.Redis:
+    """Make *client* keep to time_limit(), read now what its first command would read from a file, and return it.
+
+    Raises TypeError for an unknown option, which redis-py would raise at the first command.
+    """
+    pool = client.connection_pool
+    pool.connection_class = _limited(pool.connection_class)
+    connection = pool.connection_class(**pool.connection_kwargs)
+    # since redis-py 7.2: each connection would read the version that it sends from the package's metadata
+    if hasattr(connection, "driver_info"):
+        pool.connection_kwargs.setdefault("driver_info", connection.driver_info)
+    return client
+
 
 @functools.cache
-def limited(connection_class: type[Any]) -> type[Any]:
+def _limited(connection_class: type[Any]) -> type[Any]:
     """Return a subclass of a redis-py connection class that keeps to time_limit()."""
     if issubclass(connection_class, _Limited):
         return connection_class
@@ -20,7 +54,7 @@ def limited(connection_class: type[Any]) -> type[Any]:
 
 
 class _Limited:
-    """Mixin for a connection class of redis-py."""
+    """Mixin for redis-py's connection classes: connects, writes and reads end at the time_limit() of the call."""
 
     _sock: Any
     socket_timeout: float | None
@@ -28,32 +62,33 @@ class _Limited:
 
     def _connect(self) -> Any:
         names = [name for name in ("socket_timeout", "socket_connect_timeout") if hasattr(self, name)]
-        usual = {name: getattr(self, name) for name in names}
-        left_s = _check()
+        configured = {name: getattr(self, name) for name in names}
+        left_s = _remaining_s()
         try:
-            for name, seconds in usual.items():
-                setattr(self, name, _nearer(seconds, left_s))
+            for name, seconds in configured.items():
+                setattr(self, name, _shorter(seconds, left_s))
             return super()._connect()  # type: ignore[misc]
         finally:
-            for name, seconds in usual.items():
+            for name, seconds in configured.items():
                 setattr(self, name, seconds)
 
     def send_packed_command(self, *args: Any, **kwargs: Any) -> Any:
-        left_s = _check()
+        left_s = _remaining_s()
         if self._sock is not None:
-            # reads, too: each follows what was sent
-            self._sock.settimeout(_nearer(self.socket_timeout, left_s))
+            # reads, too: each follows a write
+            self._sock.settimeout(_shorter(self.socket_timeout, left_s))
         return super().send_packed_command(*args, **kwargs)  # type: ignore[misc]
 
 
-def _check() -> float:
+def _remaining_s() -> float:
+    """Return remaining_s(). Raises redis-py's TimeoutError if no time is left."""
     left_s = remaining_s()
     if left_s <= 0:
         raise exceptions.TimeoutError("the time limit of this call has passed")
     return left_s
 
 
-def _nearer(seconds: float | None, left_s: float) -> float | None:
+def _shorter(seconds: float | None, left_s: float) -> float | None:
     if math.isinf(left_s):
         return seconds
     return left_s if seconds is None else min(seconds, left_s)

@@ -1,9 +1,9 @@
-"""Check that independent servers are listed alike in every process.
+"""Check that every process has the same list of independent servers, in the same order.
 
-Each server's pool says in its signature which place in the list it was made for. It is compared
-with this process' list before a claim, and at renewals for servers that were away until then. A
-server without a pool says nothing, so a pool is made only while every server answers or was seen
-before, and on one server after the other in an order that does not depend on the list's.
+The signature of each server's pool contains its place in the list. It is compared with this process' list before a
+claim, and for servers that were unavailable then, at renewals. A server without the pool shows nothing, so the pool is
+created only while every server is available or was checked before, and on one server after the other, in an order that
+is the same whatever the order of the list.
 """
 
 from __future__ import annotations
@@ -14,62 +14,61 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from snowredis.errors import LayoutMismatch, StoreUnavailable
-from snowredis.lease.model import PoolConfig, Store
+from snowredis.lease.model import PoolConfig, Store, StoredField
 from snowredis.lease.time_limit import CALL_LIMIT_S, time_limit
 
 log = logging.getLogger("snowredis")
 
-# a renewal's answer is there already when another server is looked at
-LOOK_LIMIT_S = 0.3
+# a renewal was granted already when another server is checked, and its caller waits
+CHECK_LIMIT_S = 0.3
 
 
 class Server(Store, Protocol):
-    """A store that can say which pool it holds before anything is claimed there."""
+    """A store whose pool can be read before anything is claimed in it."""
 
-    def stored_signature(self) -> str:
-        """The signature of the pool there; nothing if there is none. Raises StoreUnavailable."""
-
-    def stored_incarnation(self) -> str:
-        """The incarnation of the pool there; nothing if there is none. Raises StoreUnavailable."""
+    def stored(self, field: StoredField) -> str:
+        """Return a field of the pool there; "" if there is no pool. Raises StoreUnavailable and its subclasses."""
 
 
 class ListCheck:
-    """What one process has seen of its servers.
+    """State of the checks of one process' servers, which are named by their index in the list.
 
     Attributes:
-        known: servers whose pool was seen to be of this very list.
+        known: servers whose pool was found to belong to this list.
     """
 
     def __init__(self, servers: Sequence[Server], config: PoolConfig) -> None:
         self._servers = servers
         self._config = config
         self.known: set[int] = set()
-        # servers that did not answer when all were looked at
+        # servers that did not reply at the last check_all()
         self._silent: set[int] = set()
-        # servers that were said to hold a copy of another's pool
+        # servers about which a warning was logged that they hold a copy of another server's pool
         self._copies: set[int] = set()
-        self._looks = 0
+        self._checks = 0
 
     def saw(self, index: int) -> None:
-        """Note that a script ran on a server's pool: it is of this list."""
+        """Record that a script ran on the server's pool, which so belongs to this list."""
         self.known.add(index)
         self._copies.discard(index)
 
     def in_fixed_order(self, indices: Iterable[int]) -> list[int]:
-        """Sorted by address, so that lists of the same servers in other orders begin with the same one."""
+        """Return *indices* sorted by address: the same order in every process, whatever the order of its list."""
         return sorted(indices, key=lambda index: self._servers[index].where)
 
-    def look_at_all(self) -> tuple[dict[int, StoreUnavailable], list[int]]:
-        """Look at every pool that was not seen yet before anything is claimed in any of them.
+    def check_all(self) -> tuple[dict[int, StoreUnavailable], list[int]]:
+        """Check every server that is not known yet, before anything is claimed on any of them.
 
-        A process with another list could else be given, by a server that the two lists have not in common or
-        have at different places, a worker id that somebody has from another server.
+        Otherwise a process with another list could lease a worker id that another process has from another server.
+
+        Blocks for a round trip to each server, CALL_LIMIT_S at most.
 
         Returns:
-            the servers that cannot be used now; those where the pool has to be made, in the order to do so.
+            the servers that cannot be used now, with the reason; and those without the pool, in the order in which it
+            has to be created.
 
         Raises:
-            LayoutMismatch: a pool is of another list or has other settings.
+            LayoutMismatch: a pool belongs to another list or has other settings.
         """
         errors: dict[int, StoreUnavailable] = {}
         absent: list[int] = []
@@ -80,7 +79,7 @@ class ListCheck:
                 continue
             try:
                 with time_limit(CALL_LIMIT_S / len(self._servers)):
-                    stored = server.stored_signature()
+                    stored = server.stored("signature")
             except StoreUnavailable as error:
                 self._silent.add(index)
                 errors[index] = error
@@ -92,45 +91,48 @@ class ListCheck:
             else:
                 others[index] = stored
         unseen = ", ".join(self._servers[index].where for index in errors)
-        # after the loop: a copy is one only of a pool that is known
+        # after the loop: the original of a copy has to be known
         for index, stored in others.items():
-            found = self.mismatch(index, stored)
-            if not isinstance(found, StoreUnavailable):
-                raise found
-            errors[index] = found
+            mismatch = self.mismatch(index, stored)
+            if not isinstance(mismatch, StoreUnavailable):
+                raise mismatch
+            errors[index] = mismatch
         if unseen:
             for index in absent:
                 errors[index] = StoreUnavailable(
                     self._servers[index].where,
-                    f"it has no pool {self._config.name!r}, and one is made only when all servers were seen, which "
-                    f"{unseen} was not: another process may have these servers in another order. Start that server, "
-                    "or run `snowredis pool create` once while all of them answer",
+                    f"it has no pool {self._config.name!r}, which is created only after all servers were checked; "
+                    f"{unseen} did not reply. Another process may have these servers in another order. Start that "
+                    "server, or run `snowredis pool create` once while all of them are available",
                 )
         return errors, self.in_fixed_order(absent)
 
-    def look_at_next(self) -> None:
-        """Look at one server whose pool was not seen. Raises LayoutMismatch if it is of another list."""
+    def check_next(self) -> None:
+        """Check one server that is not known, each time another one. Ignores one that is unavailable.
+
+        Blocks for a round trip, CHECK_LIMIT_S at most. Raises LayoutMismatch if its pool belongs to another list.
+        """
         unseen = [index for index in range(len(self._servers)) if index not in self.known]
         if not unseen:
             return
-        self._looks += 1
-        index = unseen[self._looks % len(unseen)]
+        self._checks += 1
+        index = unseen[self._checks % len(unseen)]
         server = self._servers[index]
-        # a ttl may be shorter than the usual limit
-        limit_s = min(LOOK_LIMIT_S, self._config.heartbeat_ms / 2000)
+        # with a short ttl, half a heartbeat
+        limit_s = min(CHECK_LIMIT_S, self._config.heartbeat_ms / 2000)
         with contextlib.suppress(StoreUnavailable), time_limit(limit_s):
-            stored = server.stored_signature()
+            stored = server.stored("signature")
             if stored == server.config.signature:
                 self.known.add(index)
             elif stored:
                 raise self.mismatch(index, stored)
 
     def mismatch(self, index: int, stored: str) -> LayoutMismatch | StoreUnavailable:
-        """Return what it means that server *index* has a pool with another signature.
+        """Return the error to raise for server *index*, whose pool has the signature *stored*.
 
-        StoreUnavailable for a copy of another server's pool, as after a snapshot was loaded into the wrong
-        server: the others are well. The same incarnation, which is random, tells it from a pool that was
-        made there by somebody with another list.
+        StoreUnavailable if it is a copy of another server's pool, as after a snapshot was loaded into the wrong server:
+        the others can be used. A copy has the same incarnation, which is random; a pool that was created for another
+        list has not. Blocks for up to two round trips.
         """
         server = self._servers[index]
         mismatch = LayoutMismatch(self._config.name, stored, server.config.signature)
@@ -140,7 +142,7 @@ class ListCheck:
         if original is None:
             return mismatch
         try:
-            if self._servers[original].stored_incarnation() != server.stored_incarnation():
+            if self._servers[original].stored("incarnation") != server.stored("incarnation"):
                 return mismatch
         except StoreUnavailable:
             return mismatch
@@ -155,12 +157,13 @@ class ListCheck:
         return StoreUnavailable(server.where, reason)
 
     def warn_of_unseen(self, worker: int) -> None:
+        """Log a warning if *worker* was claimed while servers were unavailable that were never checked."""
         unseen = [self._servers[index].where for index in sorted(self._silent - self.known)]
         if unseen:
             log.warning(
-                "pool %s: claimed worker id %d before %s was seen. A process that has the same servers in another "
-                "order could make the same ids; this is checked as soon as that server answers. Make sure that every "
-                "process has the same list in the same order.",
+                "pool %s: claimed worker id %d before %s was checked. A process that has the same servers in another "
+                "order could make the same ids; this is checked as soon as that server is available. Make sure that "
+                "every process has the same list in the same order.",
                 self._config.name,
                 worker,
                 ", ".join(unseen),

@@ -1,4 +1,4 @@
-"""A pool's constants, the requests to its store, and the store's interface. Replies stand in replies.py.
+"""The constants of a pool, the requests to its store, and the store's interface. The replies are in replies.py.
 
 Pure data: no Redis, no clock, no lock. All times are milliseconds since 1970.
 """
@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias
 
 from snowredis.core.layout import Layout
 from snowredis.core.presets import layout_spec
@@ -18,25 +18,34 @@ from snowredis.lease.replies import ClaimReply, CreateReply, ReleaseReply, Renew
 from snowredis.lease.stats import WorkerStats
 from snowredis.settings import check
 
-# heartbeats per ttl: five may be lost before a living worker's lease ends
+# fields of a pool that can be read before anything is claimed in it
+StoredField: TypeAlias = Literal["signature", "incarnation"]
+
+# five heartbeats may fail before a lease ends
 HEARTBEATS_PER_TTL = 6
-# a lease end further away than this is a typing error (ms instead of s)
+# a longer ttl is a mistake: ms instead of s
 MAX_TTL_MS = 24 * 3600 * 1000
-# what an event costs is about 250 bytes: 20,000 of them 5 MB
+# an event takes about 250 bytes, 20,000 of them 5 MB
 DEFAULT_MAX_EVENTS = 20_000
-# of a host name and of a label; with both, an owner stays below the 1000 bytes that the scripts take
+# characters of a host name and of a label; with both, an owner stays below the 1000 bytes that the scripts accept
 MAX_NAME = 100
-# what the scripts refuse, and half characters, which have no UTF-8
+# what the scripts refuse, and surrogates, which cannot be encoded
 _NOT_PRINTED = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolConfig:
-    """The constants of a pool. Two processes of one pool must have the same.
+    """Constants of a pool, the same in all its processes.
 
-    ``max_clock_lead_ms`` and ``redis_skew_ms`` default to a twelfth of the ttl. ``share`` is (index, count):
-    of *count* independent servers this is number *index*, and it has every worker id w with w % count == index.
-    ``durability`` and ``guard_rollbacks`` are those of connect().
+    Attributes:
+        name: of the pool.
+        share: (index, count): of *count* independent servers this is number *index*, which has every worker id w with
+            w % count == index.
+
+    The others are the settings of connect() with these names; -1 stands for a twelfth of the ttl.
+
+    Raises:
+        ConfigError: a value, or a combination, that cannot work.
     """
 
     name: str
@@ -79,41 +88,41 @@ class PoolConfig:
             raise ConfigError(
                 f"ttl {self.ttl_ms} ms is too short: it must be 100 ms at least, and more than max_clock_lead "
                 f"{self.max_clock_lead_ms} + redis_skew {self.redis_skew_ms} + failover_slack {self.failover_slack_ms} "
-                f"+ one heartbeat {self.heartbeat_ms} = {needed} ms, or a living holder could not be told from a dead "
-                f"one after a failover. Raise ttl to {max(100, 2 * needed)} ms, or lower the others."
+                f"+ one heartbeat {self.heartbeat_ms} = {needed} ms, or running workers would lose their leases in a "
+                f"failover. Raise ttl to {max(100, 2 * needed)} ms, or lower the others."
             )
 
     def _check_share(self) -> None:
         index, count = self.share
         if not (0 <= index < count <= self.layout.workers):
             raise ConfigError(
-                f"share={self.share} does not go with {self.layout.workers} worker ids: each of the independent "
-                "servers needs one at least. Name fewer servers, or give the layout more worker bits."
+                f"share={self.share} does not fit {self.layout.workers} worker ids: each of the independent servers "
+                "needs at least one. Name fewer servers, or give the layout more worker bits."
             )
 
     @property
     def capacity(self) -> int:
-        """How many worker ids this server has: all, or its share of them."""
+        """Return the number of worker ids that this server has: all, or its share."""
         return share_of(self.layout.workers, self.share)
 
     @property
     def heartbeat_ms(self) -> int:
-        """Time between two renewals."""
+        """Return the time between two renewals."""
         return max(1, self.ttl_ms // HEARTBEATS_PER_TTL)
 
     @property
     def floor_ms(self) -> int:
-        """How long a newcomer waits after Redis may have forgotten something."""
+        """Return how long new workers wait after Redis may have lost something."""
         return self.ttl_ms + self.max_clock_lead_ms + self.redis_skew_ms + self.failover_slack_ms
 
     @property
     def signature(self) -> str:
-        """One line that says all this; stored in the pool and compared by every script."""
+        """Return all constants as one line, which is stored in the pool and compared by every script."""
         return (
             f"layout={layout_spec(self.layout)} datacenter={self.datacenter} ttl_ms={self.ttl_ms} "
             f"max_clock_lead_ms={self.max_clock_lead_ms} redis_skew_ms={self.redis_skew_ms} "
             f"failover_slack_ms={self.failover_slack_ms}"
-            # only where they are not the default: they came later, and pools keep their signatures
+            # left out at their defaults, which most pools have
             + (f" share={self.share[0]}/{self.share[1]}" if self.share[1] > 1 else "")
             + (f" durability={self.durability}" if self.durability != "detect" else "")
             + (" guard_rollbacks=1" if self.guard_rollbacks else "")
@@ -121,7 +130,7 @@ class PoolConfig:
 
 
 def owner_text(host: str, pid: int, label: str) -> str:
-    """Return the JSON that names a process in Redis, for people: both texts cut to MAX_NAME, and printable."""
+    """Return JSON that names a process in Redis, for people. Both texts are cut to MAX_NAME and made printable."""
     host, label = (_NOT_PRINTED.sub("\N{REPLACEMENT CHARACTER}", text[:MAX_NAME]) for text in (host, label))
     return json.dumps({"host": host, "pid": pid, "label": label}, separators=(",", ":"), ensure_ascii=False)
 
@@ -133,21 +142,21 @@ def parse_share(text: str) -> tuple[int, int]:
 
 
 def share_of(workers: int, share: tuple[int, int]) -> int:
-    """How many of *workers* worker ids number *index* of *count* independent servers has."""
+    """Return how many of *workers* worker ids the server with the share (index, count) has."""
     index, count = share
     return len(range(index, workers, count))
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimRequest:
-    """Request for a worker id.
+    """Request for a worker id. The fields of requests are the arguments of their scripts, in this order.
 
     Attributes:
-        token: names this claim; the same again gets the same lease. Secret, hex.
+        token: names this claim; a repeated claim gets the same lease. Secret, hex.
         caller_ms: the caller's wall clock.
-        fit_ms: a lane that opens at or before it is of use at once.
-        wait_ms: how much later than *fit_ms* the best lane may open.
-        owner: what owner_text() returns.
+        fit_ms: a lane whose mark is at or below it can be used at once.
+        wait_ms: how much later than *fit_ms* the best lane may begin.
+        owner: result of owner_text().
     """
 
     token: str
@@ -162,9 +171,12 @@ class RenewRequest:
     """Request to extend a lease.
 
     Attributes:
+        token: of the claim.
         renewal_id: of the last renewal that was answered, or of the claim.
-        pending_renewal_id: of this renewal; the same again is a replay.
-        held_until_ms, held_lanes_ms: the reservation that the holder has.
+        pending_renewal_id: of this renewal; a repeated renewal has the same.
+        caller_ms: the caller's wall clock.
+        held_until_ms, held_lanes_ms: the reservation that the caller has: its end, and the beginning in each lane.
+        owner: result of owner_text().
     """
 
     worker: int
@@ -183,8 +195,10 @@ class ReleaseRequest:
     """Request to give a worker id back.
 
     Attributes:
+        token: of the claim.
         renewal_id: of the last renewal that was answered, or of the claim.
         pending_renewal_id: of a renewal that was sent and not answered; empty if there is none.
+        caller_ms: the caller's wall clock.
         marks_ms: each lane's first unused ms, 0 for a lane never used; None if unknown, so that the whole reservation
             counts as used.
     """
@@ -199,36 +213,41 @@ class ReleaseRequest:
 
 
 class Store(Protocol):
-    """Storage of a pool. Each call is one atomic step; a call may be repeated if its reply was lost.
+    """Storage of a pool. Each call is one atomic step and can be repeated if its reply was lost.
 
-    Raises StoreUnavailable and its kinds; LayoutMismatch if the pool has another signature; ConfigError for arguments
-    that the store refused.
+    Calls block for a round trip, about two seconds at most. They raise StoreUnavailable and its subclasses,
+    LayoutMismatch if the pool has another signature, and ConfigError for arguments that the store refuses.
     """
 
     @property
     def where(self) -> str:
-        """The address, without password, for messages."""
+        """Return the address, without password, for messages."""
 
     @property
     def config(self) -> PoolConfig: ...
 
     @property
     def urls(self) -> Sequence[str]:
-        """The URLs with which another process reaches it; none if it was made of anything else."""
+        """Return the URLs with which another process reaches the store; none if it was opened without URLs."""
 
     @property
     def redundant(self) -> bool:
-        """Whether another worker id may be had while renewals fail, since there are several servers."""
+        """Return True if, while renewals fail, another server may still lease a worker id."""
 
-    def claim(self, request: ClaimRequest, seen: Seen) -> ClaimReply: ...
+    def claim(self, request: ClaimRequest, seen: Seen) -> ClaimReply:
+        """Lease a worker id; return the lease, or why there is none. *seen*: of the newest reply of this store."""
 
-    def renew(self, request: RenewRequest, seen: Seen) -> RenewReply: ...
+    def renew(self, request: RenewRequest, seen: Seen) -> RenewReply:
+        """Extend a lease and its reservation, or return why the lease is lost."""
 
-    def release(self, request: ReleaseRequest, seen: Seen) -> ReleaseReply: ...
+    def release(self, request: ReleaseRequest, seen: Seen) -> ReleaseReply:
+        """Make a worker id available again."""
 
-    def create(self, caller_ms: int) -> CreateReply: ...
+    def create(self, caller_ms: int) -> CreateReply:
+        """Create the pool without a floor, so that its first worker does not wait. *caller_ms*: the wall clock."""
 
     def after_fork(self) -> None:
-        """In a forked child: use nothing of the parent's connections and locks. Takes no lock, touches no socket."""
+        """In a forked child: use nothing of the parent's connections and locks. Takes no lock, uses no socket."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close the connections. Releases no lease."""

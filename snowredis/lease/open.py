@@ -1,20 +1,20 @@
 """Open the store of a pool: on one server, or on several independent ones.
 
-The one place that knows every kind of server that snowredis.connect() takes. Connects to nothing, but for
-embedded://, whose server is started if it does not run.
+The one place that knows every kind of server that snowredis.connect() takes. Connects to nothing, except for
+embedded://, whose server is started if it is not running.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import ConfigError
 from snowredis.lease.model import PoolConfig, Store
-from snowredis.settings import POOL_DURATIONS, SETTINGS, MinReplicas, check_all
+from snowredis.settings import POOL_DURATIONS, SETTINGS, MinReplicas, check
 
 if TYPE_CHECKING:
     import redis
@@ -35,20 +35,6 @@ Server: TypeAlias = "str | redis.Redis | redis.RedisCluster | InMemory"
 Servers: TypeAlias = "Server | Sequence[Server]"
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """One server, not yet used.
-
-    Attributes:
-        identity: the same for two sources only if they are one server.
-    """
-
-    identity: object
-    where: str
-    failover_slack_ms: int
-    open: Callable[[PoolConfig], RedisStore | MemoryStore]
-
-
 def open_store_from_settings(url: Servers, settings: Mapping[str, Any]) -> Store:
     """Open the store of the pool that *settings*, arguments of snowredis.connect(), describe.
 
@@ -56,7 +42,8 @@ def open_store_from_settings(url: Servers, settings: Mapping[str, Any]) -> Store
         ConfigError, LayoutError: a setting, or a combination, that cannot work.
         StoreUnavailable: the server of embedded:// does not start.
     """
-    check_all(settings)
+    for name, value in settings.items():
+        check(name, value)
     return open_store(
         url,
         pool_config(settings),
@@ -66,89 +53,109 @@ def open_store_from_settings(url: Servers, settings: Mapping[str, Any]) -> Store
 
 
 def pool_config(settings: Mapping[str, Any]) -> PoolConfig:
-    """Return the pool's constants of *settings*, those of connect() by name; failover_slack is 0 if it is missing."""
+    """Return the pool's constants of *settings*, arguments of connect(); failover_slack is 0 if it is not given."""
     used = {name: setting.default for name, setting in SETTINGS.items()} | dict(settings)
-    spans = {f"{name}_ms": round(used[name] * 1000) for name in POOL_DURATIONS if used[name] is not None}
+    durations = {f"{name}_ms": round(used[name] * 1000) for name in POOL_DURATIONS if used[name] is not None}
     return PoolConfig(
         name=used["pool"],
         layout=resolve_layout(used["layout"]),
         datacenter=used["datacenter"],
         durability=used["durability"],
         guard_rollbacks=used["guard_rollbacks"],
-        **spans,
+        **durations,
     )
 
 
 def open_store(
-    url: Servers, config: PoolConfig, *, min_replicas: MinReplicas = 0, default_slack: bool = False
+    url: Servers | Sequence[OwnClient],
+    config: PoolConfig,
+    *,
+    min_replicas: MinReplicas = 0,
+    default_slack: bool = False,
 ) -> Store:
     """Open the store of a pool.
 
     Args:
-        url: a server, or a list of independent servers in the same order in every process.
+        url: a server or a client of open_client(); or a list of independent ones, in the same order in every process.
         config: the pool's constants.
         default_slack: replace the failover_slack of *config* by that of the kind of server.
+
+    Raises ConfigError; StoreUnavailable if the server of embedded:// does not start.
     """
     servers: Sequence[Any] = url if isinstance(url, list | tuple) else [url]
     if not servers:
-        raise ConfigError("there is no server in the list of URLs. Name one at least.")
-    sources = [_source(server, config, min_replicas) for server in servers]
-    for index, source in enumerate(sources):
-        if any(source.identity == other.identity for other in sources[:index]):
+        raise ConfigError("the list of URLs is empty. Name at least one server.")
+    if min_replicas and any(is_in_memory(server) or is_embedded(server) for server in servers):
+        raise ConfigError(f"min_replicas={min_replicas!r} needs a Redis with replicas, and this one has none")
+    reach_ms = config.ttl_ms + config.max_clock_lead_ms + config.layout.tick_ms
+    opened = [
+        server if is_in_memory(server) else open_client(server, reach_ms=reach_ms) for server in servers
+    ]
+    # pools in memory have no address: each object is a server
+    addresses = [getattr(server, "where", server) for server in opened]
+    for index, address in enumerate(addresses):
+        if address in addresses[:index]:
+            name = address if isinstance(address, str) else "memory"
             raise ConfigError(
-                f"the list of URLs names {source.where} twice, and independent servers have worker ids of their own "
-                "each. Name each server once."
+                f"the list of URLs names {name} twice, but each of the independent servers leases worker ids of its "
+                "own. Name each server once."
             )
     if default_slack:
-        config = replace(config, failover_slack_ms=max(source.failover_slack_ms for source in sources))
-    if len(sources) == 1:
-        return sources[0].open(config)
+        slack_ms = max(getattr(server, "failover_slack_ms", 0) for server in opened)
+        config = replace(config, failover_slack_ms=slack_ms)
+    count = len(opened)
+    stores = [
+        _store(server, replace(config, share=(index, count)), min_replicas)
+        for index, server in enumerate(opened)
+    ]
+    if count == 1:
+        return stores[0]
     from snowredis.lease.sharded_store import ShardedStore
 
-    count = len(sources)
-    return ShardedStore(
-        [source.open(replace(config, share=(index, count))) for index, source in enumerate(sources)], config
-    )
+    return ShardedStore(stores, config)
 
 
-def open_client(server: Any) -> OwnClient:
-    """Return a client for *server*, a URL or a redis-py client; the server of embedded:// is started if need be."""
-    from snowredis import embedded
-    from snowredis.lease.clients import own_client
+def open_client(server: Any, *, reach_ms: int = 0) -> OwnClient:
+    """Return a client for *server*: a URL, a redis-py client, or what this function returned.
 
-    return own_client(embedded.resolve(server) if is_embedded(server) else server)
+    Connects to nothing, but starts the server of embedded:// if it is not running. Raises ConfigError,
+    StoreUnavailable.
 
+    Args:
+        reach_ms: how far ahead of the clock the pool may reserve, see embedded.start(); 0 for a client that opens no
+            pool, whose ``fresh`` is False.
+    """
+    from snowredis.lease.clients import OwnClient, own_client
 
-def is_embedded(server: Any) -> bool:
-    return isinstance(server, str) and server.startswith("embedded:")
-
-
-def is_in_memory(server: Any) -> bool:
-    return hasattr(server, "memory_store")
-
-
-def _source(server: Any, config: PoolConfig, min_replicas: MinReplicas) -> _Source:
-    if min_replicas and (is_in_memory(server) or is_embedded(server)):
-        raise ConfigError(f"min_replicas={min_replicas!r} needs a Redis with replicas, and this one has none")
-    if is_in_memory(server):
-        return _Source(id(server), "memory", 0, server.memory_store)
-    from snowredis.lease.clients import own_client
-    from snowredis.lease.redis_store import RedisStore
-
+    if isinstance(server, OwnClient):
+        return server
     fresh = False
     if is_embedded(server):
         from snowredis import embedded
 
-        reach_ms = config.ttl_ms + config.max_clock_lead_ms + config.layout.tick_ms
         running = embedded.join(server, reach_ms=reach_ms)
-        server, fresh = running.url, running.fresh
-    own = own_client(server)
+        server, fresh = running.url, running.fresh and reach_ms > 0
+    return own_client(server, fresh=fresh)
 
-    def open_redis(config: PoolConfig) -> RedisStore:
-        store = RedisStore(own, config, min_replicas=min_replicas)
-        if fresh:
-            # nobody of an earlier server's life is left, so a pool that is absent is new
-            store.create(time.time_ns() // 1_000_000)
-        return store
 
-    return _Source(own.where, own.where, own.failover_slack_ms, open_redis)
+def is_embedded(server: Any) -> bool:
+    """Return True for an embedded:// URL."""
+    return isinstance(server, str) and server.startswith("embedded:")
+
+
+def is_in_memory(server: Any) -> bool:
+    """Return True for a pool of snowredis.testing."""
+    return hasattr(server, "memory_store")
+
+
+def _store(server: Any, config: PoolConfig, min_replicas: MinReplicas) -> RedisStore | MemoryStore:
+    if is_in_memory(server):
+        memory_store: MemoryStore = server.memory_store(config)
+        return memory_store
+    from snowredis.lease.redis_store import RedisStore
+
+    store = RedisStore(server, config, min_replicas=min_replicas)
+    if server.fresh:
+        # no reservation of an earlier server lasts, so a pool that does not exist is new
+        store.create(time.time_ns() // 1_000_000)
+    return store

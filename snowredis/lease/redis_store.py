@@ -1,7 +1,7 @@
-"""The pool in a real Redis, through redis-py. The one place that knows redis-py's errors.
+"""A Store in Redis, through redis-py. The one place that translates redis-py's errors.
 
-Never retries by itself: a retry inside the client would run a script again with an old
-clock reading and hold the heartbeat up; the caller's own loop repeats.
+Never retries: that would run a script again with an old clock reading and delay the heartbeat. The caller's loop
+repeats calls.
 """
 
 from __future__ import annotations
@@ -15,27 +15,25 @@ from redis.sentinel import MasterNotFoundError
 
 from snowredis.errors import ConfigError, StoreReadOnly, StoreRefused, StoreUnavailable
 from snowredis.lease.clients import OwnClient, fresh_copy, is_cluster, own_client
-from snowredis.lease.model import DEFAULT_MAX_EVENTS, PoolConfig
+from snowredis.lease.model import DEFAULT_MAX_EVENTS, PoolConfig, StoredField
 from snowredis.lease.replicas import Acknowledged
-from snowredis.lease.scripts import Script, ScriptStore
+from snowredis.lease.scripts import Script, ScriptStore, text_of
 from snowredis.lease.time_limit import CALL_LIMIT_S, time_limit
 from snowredis.settings import MinReplicas, check
 
-# the last two: a script may be run, but not a command in it; of Redis 6.2 and 7.0, and of 7.2
+# the last two, of Redis 6.2 and 7.0 and of 7.2: the user may run a script, but not a command in it
 _REFUSALS = ("NOPERM", "NOAUTH", "WRONGPASS", "The user executing the script can't", "ACL failure in script")
-
-
-# the first that fits
+# the first match counts
 _ADVICE: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
     (
         (MasterNotFoundError,),
-        "The Sentinels know no living master of that name: a failover may be under way, else check the name and "
+        "The Sentinels know no master of that name: a failover may be in progress; else check the name and "
         "the Sentinels' addresses",
     ),
     ((exceptions.MasterDownError,), "This replica has lost its master: wait for the failover to end"),
     (
         (exceptions.ClusterDownError, exceptions.SlotNotCoveredError, exceptions.TryAgainError),
-        "No node of the Cluster serves this pool's slot: a failover or a move may be under way, else look at "
+        "No node of the Cluster serves this pool's slot: a failover or a move may be in progress; else check "
         "CLUSTER INFO",
     ),
     (
@@ -47,7 +45,10 @@ _ADVICE: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
 
 @contextlib.contextmanager
 def translated(where: str) -> Iterator[None]:
-    """Turn redis-py's errors into ours."""
+    """Raise redis-py's errors in the with block as ConfigError, StoreUnavailable or one of its subclasses.
+
+    *where* is the server's address, for messages.
+    """
     try:
         yield
     except (exceptions.AuthenticationError, exceptions.NoPermissionError) as error:
@@ -57,7 +58,8 @@ def translated(where: str) -> Iterator[None]:
     except exceptions.ResponseError as error:
         text = str(error)
         if "SNOWREDIS bad argument" in text:
-            raise ConfigError(f"the script refused {text.rpartition(' ')[2]}: it is out of range") from error
+            name = text.rpartition(" ")[2]
+            raise ConfigError(f"the script refused {name}: it is out of range. Check the settings") from error
         if any(mark in text for mark in _REFUSALS):
             raise StoreRefused(where, text) from error
         if "READONLY" in text or "can't write against a read only replica" in text.lower():
@@ -70,7 +72,7 @@ def translated(where: str) -> Iterator[None]:
 
 
 def _advice(error: Exception, text: str) -> str:
-    """What happened, and what to do where it is not the address that is wrong."""
+    """Return *text* and, where there is any for this kind of error, advice."""
     for kinds, advice in _ADVICE:
         if isinstance(error, kinds):
             return f"{text.rstrip('.')}. {advice}"
@@ -81,7 +83,7 @@ class RedisStore(ScriptStore):
     """A pool in Redis or Valkey, 6.2 or later: one server, a master behind Sentinels, or a Cluster.
 
     Args:
-        server: a URL, a redis-py client, or what own_client() made of one.
+        server: a URL, a redis-py client, or what own_client() returned for one.
         config: of the pool.
         min_replicas: how many replicas must have each change, 0 or more, or "all".
         max_events: length at which the stream of events is trimmed.
@@ -89,7 +91,7 @@ class RedisStore(ScriptStore):
 
     def __init__(
         self,
-        server: str | OwnClient | Any,
+        server: Any,
         config: PoolConfig,
         *,
         min_replicas: MinReplicas = 0,
@@ -98,15 +100,11 @@ class RedisStore(ScriptStore):
         super().__init__(config, max_events=max_events)
         check("min_replicas", min_replicas)
         own = server if isinstance(server, OwnClient) else own_client(server)
-        self._client, self._where, self._owned, self.urls = own.client, own.where, own.owned, own.urls
-        self._acknowledged = Acknowledged(min_replicas, self._where) if min_replicas else None
-
-    @property
-    def where(self) -> str:
-        return self._where
+        self._client, self.where, self._owned, self.urls = own.client, own.where, own.owned, own.urls
+        self._acknowledged = Acknowledged(min_replicas, self.where) if min_replicas else None
 
     def run(self, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> Sequence[bytes | str]:
-        with translated(self._where), time_limit(CALL_LIMIT_S):
+        with translated(self.where), time_limit(CALL_LIMIT_S):
             if self._acknowledged is not None:
                 return list(self._acknowledged.run(self._client, script, keys, args))
             try:
@@ -115,21 +113,16 @@ class RedisStore(ScriptStore):
                 reply = self._client.eval(script.source, len(keys), *keys, *args)
         return list(reply)
 
-    def stored_signature(self) -> str:
-        """Of the pool in this Redis, or nothing. Blocks for a round trip; raises StoreUnavailable."""
-        return self._stored("signature")
+    def stored(self, field: StoredField) -> str:
+        """Return a field of the pool in this Redis; "" if there is no pool.
 
-    def stored_incarnation(self) -> str:
-        """Of the pool in this Redis, or nothing. Blocks for a round trip; raises StoreUnavailable."""
-        return self._stored("incarnation")
-
-    def _stored(self, field: str) -> str:
-        with translated(self._where), time_limit(CALL_LIMIT_S):
-            value = self._client.hget(self._keys[0], field)
-        return value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""
+        Blocks for a round trip, CALL_LIMIT_S at most. Raises StoreUnavailable and its subclasses.
+        """
+        with translated(self.where), time_limit(CALL_LIMIT_S):
+            return text_of(self._client.hget(self._keys[0], field) or "")
 
     def after_fork(self) -> None:
-        """In a forked child: leave the parent's connections and locks alone."""
+        """In a forked child: use nothing of the parent's connections and locks."""
         if self._owned:
             self._client = fresh_copy(self._client)
 

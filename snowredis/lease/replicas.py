@@ -1,7 +1,7 @@
-"""Take a script's effect for done only when enough replicas have it: WAIT, on the connection that wrote.
+"""Wait until enough replicas have the effect of a script: WAIT, on the connection that wrote.
 
-A script whose effect too few replicas have is an error at the caller's, who repeats the very same
-call: it answers the same then, and waits again. WAIT cannot stand in a script or a transaction.
+If too few have it, the call raises. The caller repeats the same call, which replies the same and waits again. WAIT is
+not allowed in scripts and transactions.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from snowredis.lease.cluster import on_one_connection
 from snowredis.lease.scripts import REFUSALS, Script, text_of
 from snowredis.settings import MinReplicas
 
-# the server may take twice as long, since it looks now and then only; and the socket's time-out is 1 s
+# the server may take twice as long, since it checks only now and then; the socket's timeout is 1 s
 WAIT_MS = 400
 
 
 class Acknowledged:
-    """Runs scripts and counts the replicas that have their effect.
+    """Runs scripts and waits until enough replicas have their effect.
 
     Args:
-        min_replicas: how many are enough, 1 or more; "all": as many as this object ever saw
-            connected to the master, and 1 at least.
-        where: for messages.
+        min_replicas: how many are enough, 1 or more; "all": the most that were ever seen connected to the master, at
+            least 1.
+        where: the address, for messages.
     """
 
     def __init__(self, min_replicas: MinReplicas, where: str) -> None:
@@ -35,19 +35,20 @@ class Acknowledged:
         self._where = where
 
     def run(self, client: Any, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> Any:
-        """The script's answer, once enough replicas have its effect.
+        """Run *script* and return its reply once enough replicas have its effect.
 
-        Blocks for a round trip and, where replicas are missing, up to twice WAIT_MS. Raises redis-py's
-        errors, and StoreUnavailable when too few replicas acknowledged: the script did run then.
+        Blocks for a round trip and, if replicas are missing, up to twice WAIT_MS. Raises redis-py's errors, and
+        StoreUnavailable if too few replicas have the effect: then the script did run.
         """
         reply, acknowledged = self._once(client, script, keys, args)
-        # what changed nothing needs no replica
+        # a refusal changed nothing, so replicas do not matter
         if acknowledged < self._needed and text_of(reply[0]) not in REFUSALS:
             needed = f"all {self._needed}" if self._all else f"{self._needed}"
             raise StoreUnavailable(
                 self._where,
-                f"{acknowledged} of {needed} replicas that min_replicas={'all' if self._all else self._needed} asks "
-                f"for had the change after {WAIT_MS} ms; connect more replicas, or ask for fewer",
+                f"only {acknowledged} of {needed} replicas that "
+                f"min_replicas={'all' if self._all else self._needed} requires had the change after {WAIT_MS} ms. "
+                "Connect more replicas, or lower min_replicas",
             )
         return reply
 
@@ -61,11 +62,11 @@ class Acknowledged:
             replies = on_one_connection(client, keys[0], commands)
             if not isinstance(replies[0], exceptions.NoScriptError):
                 break
-        for answer in replies:
-            if isinstance(answer, Exception):
-                raise answer
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise reply
         reply, info, acknowledged = replies
         if self._all and int(info["connected_slaves"]) > self._needed:
-            # one call too late to have waited for it: the next does, and is the same call repeated
+            # this call did not wait for it; it raises, and the repeated call does wait
             self._needed = int(info["connected_slaves"])
         return reply, int(acknowledged)

@@ -1,21 +1,21 @@
 """Replies of the scripts, one class for each, and the one place where their texts are parsed. Pure.
 
-All times are milliseconds since 1970 on the Redis clock, except where a lane or a reservation is meant: those are on
-the clock of its holder.
+All times are milliseconds since 1970: on the Redis clock, or, for lanes and reservations, on the clock of the process
+that holds the lease.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from snowredis.lease.codes import AlarmReason, LossReason
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The newest state of a pool that this client saw; shows a pool that went back in time (R10)."""
+    """Newest state of a pool that this client saw, by which a script notices a pool that was rolled back (R10)."""
 
     incarnation: str = ""
     version: int = 0
@@ -23,7 +23,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """An alarm of a pool: ids with times in [from_ms, until_ms] are affected."""
+    """Alarm of a pool about the ids with times in [from_ms, until_ms]."""
 
     reason: AlarmReason
     from_ms: int
@@ -31,24 +31,25 @@ class Alarm:
 
     @property
     def text(self) -> str:
+        """Return the alarm as a clause for people, with its times in ms since 1970."""
         return f"{self.reason.text} between {self.from_ms} and {self.until_ms}"
 
     @classmethod
     def parse(cls, text: str) -> Alarm:
-        """Return what common.lua's alarm_of() wrote. Raises ValueError."""
+        """Parse what alarm_of() of common.lua wrote. Raises ValueError."""
         code, from_ms, until_ms = text.split(" ")
         return cls(AlarmReason(code), int(from_ms), int(until_ms))
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """State of the pool, which every reply shows.
+    """Reply of any script: the state of the pool after the call.
 
     Attributes:
         redis_ms: the time of the call on the Redis clock.
-        incarnation, version: as in ``seen``.
+        incarnation, version: as in Seen.
         floor_ms: no new reservation starts below it.
-        alarm: what this very call found out; None if nothing.
+        alarm: the alarm that this call raised, if any.
     """
 
     redis_ms: int
@@ -59,18 +60,19 @@ class Reply:
 
     @property
     def seen(self) -> Seen:
+        """Return what the next request has to show."""
         return Seen(self.incarnation, self.version)
 
 
 @dataclass(frozen=True, slots=True)
 class Granted(Reply):
-    """A worker id was leased.
+    """Reply to a claim: a worker id was leased.
 
     Attributes:
         worker: the worker id, as this server numbers it.
-        until_ms: the end of the reservation of all its lanes.
-        lanes_ms: where the reservation of each lane begins.
-        renewal_id: the first of the lease's chain of renewals.
+        until_ms: the end of the reservation, the same in all lanes.
+        lanes_ms: the beginning of the reservation in each lane.
+        renewal_id: the id that the first renewal has to present as the one before it.
     """
 
     worker: int
@@ -81,36 +83,36 @@ class Granted(Reply):
 
 @dataclass(frozen=True, slots=True)
 class ClaimRefused(Reply):
-    """No worker id was leased; *wait_ms* later a claim may succeed."""
+    """Reply to a claim: no worker id was leased; a claim may succeed after *wait_ms*."""
 
     wait_ms: int
 
 
 class Settling(ClaimRefused):
-    """Living holders come first, after the floor was raised."""
+    """Reply to a claim: the floor was raised, and until it has passed only existing leases are renewed."""
 
     __slots__ = ()
 
 
 class Behind(ClaimRefused):
-    """Every available lane was used at times later than the caller's clock shows."""
+    """Reply to a claim: every available lane was used at times later than the caller's clock shows."""
 
     __slots__ = ()
 
 
 class PoolFull(ClaimRefused):
-    """Every worker id is leased."""
+    """Reply to a claim: every worker id is leased."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Renewed(Reply):
-    """A lease was extended.
+    """Reply to a renewal: the lease was extended.
 
     Attributes:
         until_ms: the end of its reservation.
-        adopted: whether Redis had forgotten the lease and took it up again.
+        adopted: True if Redis had lost the lease, or may have, and accepted it again (R4).
     """
 
     until_ms: int
@@ -119,48 +121,48 @@ class Renewed(Reply):
 
 @dataclass(frozen=True, slots=True)
 class LeaseGone(Reply):
-    """A renewal was refused: the lease is lost."""
+    """Reply to a renewal: it was refused, and the lease is lost."""
 
     reason: LossReason
 
 
 class Released(Reply):
-    """A worker id was given back."""
+    """Reply to a release: the worker id is available again."""
 
     __slots__ = ()
 
 
 class NotHeld(Reply):
-    """A release changed nothing: the caller does not hold the worker id any more."""
+    """Reply to a release: nothing changed, since the caller does not hold the worker id any more."""
 
     __slots__ = ()
 
 
 class Created(Reply):
-    """A pool was made, which nobody has to wait for."""
+    """Reply to a creation: the pool was created; its first worker does not have to wait."""
 
     __slots__ = ()
 
 
 class AlreadyExists(Reply):
-    """Creation changed nothing: there is such a pool with the same settings."""
+    """Reply to a creation: nothing changed, since the pool exists with the same settings."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Deleted(Reply):
-    """A pool was deleted.
+    """Reply to a deletion: the pool was deleted.
 
     Attributes:
-        guessed: whether its settings could not be read.
+        guessed: True if its settings could not be read, so that those of the request were used.
     """
 
     guessed: bool
 
 
 class NoPool(Reply):
-    """Deletion changed nothing: there is no such pool."""
+    """Reply to a deletion: nothing changed, since no such pool exists."""
 
     __slots__ = ()
 
@@ -171,70 +173,43 @@ ReleaseReply: TypeAlias = Released | NotHeld
 CreateReply: TypeAlias = Created | AlreadyExists
 DeleteReply: TypeAlias = Deleted | NoPool
 
-_Common: TypeAlias = tuple[int, str, int, int, Alarm | None]
+
+def _ints(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split(",")))
 
 
-def parse_claim(texts: Sequence[str]) -> ClaimReply:
-    """Return the reply of claim.lua. All parsers here raise ValueError for what the script does not reply."""
-    pool, status, rest = _split(texts)
-    match status, rest:
-        case "granted", [worker, until_ms, lanes_ms, renewal_id]:
-            lanes = tuple(map(int, lanes_ms.split(",")))
-            return Granted(*pool, int(worker), int(until_ms), lanes, renewal_id)
-        case "settling", [wait_ms]:
-            return Settling(*pool, int(wait_ms))
-        case "behind", [wait_ms]:
-            return Behind(*pool, int(wait_ms))
-        case "exhausted", [wait_ms]:
-            return PoolFull(*pool, int(wait_ms))
-    raise ValueError(texts)
+def _flag(text: str) -> bool:
+    return text == "1"
 
 
-def parse_renew(texts: Sequence[str]) -> RenewReply:
-    """Return the reply of renew.lua."""
-    pool, status, rest = _split(texts)
-    match status, rest:
-        case "renewed", [until_ms, adopted]:
-            return Renewed(*pool, int(until_ms), adopted == "1")
-        case "lost", [reason]:
-            return LeaseGone(*pool, LossReason(reason))
-    raise ValueError(texts)
+# a script's status -> the class of the reply, and what reads each of the fields that it adds to Reply
+_CLASSES: dict[str, tuple[type[Reply], tuple[Callable[[str], Any], ...]]] = {
+    "granted": (Granted, (int, int, _ints, str)),
+    "settling": (Settling, (int,)),
+    "behind": (Behind, (int,)),
+    "exhausted": (PoolFull, (int,)),
+    "renewed": (Renewed, (int, _flag)),
+    "lost": (LeaseGone, (LossReason,)),
+    "released": (Released, ()),
+    "gone": (NotHeld, ()),
+    "created": (Created, ()),
+    "exists": (AlreadyExists, ()),
+    "deleted": (Deleted, (_flag,)),
+    "absent": (NoPool, ()),
+}
 
 
-def parse_release(texts: Sequence[str]) -> ReleaseReply:
-    """Return the reply of release.lua."""
-    pool, status, rest = _split(texts)
-    match status, rest:
-        case "released", []:
-            return Released(*pool)
-        case "gone", []:
-            return NotHeld(*pool)
-    raise ValueError(texts)
-
-
-def parse_create(texts: Sequence[str]) -> CreateReply:
-    """Return the reply of create.lua."""
-    pool, status, rest = _split(texts)
-    match status, rest:
-        case "created", []:
-            return Created(*pool)
-        case "exists", []:
-            return AlreadyExists(*pool)
-    raise ValueError(texts)
-
-
-def parse_delete(texts: Sequence[str]) -> DeleteReply:
-    """Return the reply of delete.lua."""
-    pool, status, rest = _split(texts)
-    match status, rest:
-        case "deleted", [guessed]:
-            return Deleted(*pool, guessed == "1")
-        case "absent", []:
-            return NoPool(*pool)
-    raise ValueError(texts)
-
-
-def _split(texts: Sequence[str]) -> tuple[_Common, str, list[str]]:
-    status, redis_ms, incarnation, version, floor_ms, alarm, *rest = texts
-    found = Alarm.parse(alarm) if alarm else None
-    return (int(redis_ms), incarnation, int(version), int(floor_ms), found), status, rest
+def parse_reply(texts: Sequence[str]) -> Reply:
+    """Parse the reply of any script. Raises ValueError for what no script replies."""
+    status, redis_ms, incarnation, version, floor_ms, alarm, *fields = texts
+    if status not in _CLASSES:
+        raise ValueError(status)
+    reply, readers = _CLASSES[status]
+    return reply(
+        int(redis_ms),
+        incarnation,
+        int(version),
+        int(floor_ms),
+        Alarm.parse(alarm) if alarm else None,
+        *(read(text) for read, text in zip(readers, fields, strict=True)),
+    )

@@ -1,31 +1,34 @@
-"""The Lua scripts as a Store: builds their arguments, reads their answers.
+"""The Lua scripts as a Store: builds their arguments, reads their replies.
 
-Knows no client: a subclass says how a script is run (on Redis, or in a simulation).
+Independent of redis-py: a subclass runs the scripts, in Redis or in a simulation.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from importlib import resources
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from snowredis.errors import LayoutMismatch, PoolBroken, ServerUnidentified, StoreUnavailable
 from snowredis.lease import replies
 from snowredis.lease.model import DEFAULT_MAX_EVENTS, ClaimRequest, PoolConfig, ReleaseRequest, RenewRequest
-from snowredis.lease.replies import ClaimReply, CreateReply, DeleteReply, ReleaseReply, RenewReply, Seen
+from snowredis.lease.replies import Reply, Seen, parse_reply
+from snowredis.lease.stats import WorkerStats
 
-_R = TypeVar("_R")
+_Done = TypeVar("_Done", bound=Reply)
+_Refused = TypeVar("_Refused", bound=Reply)
 
 # put in front of each script
 PARTS = ("identity", "record", "common")
-# what a generator runs, and what people run
+# the first three are run by generators, the others when a person asks for it
 SCRIPTS = ("claim", "renew", "release", "create", "delete")
 
-# answers of all scripts that changed nothing, and say nothing else of the pool
+# statuses of replies that any script can send; it changed nothing then
 REFUSALS = ("signature", "unidentified", "broken")
 
 
@@ -39,27 +42,55 @@ class Script:
 
 
 def read_lua(name: str) -> str:
+    """Return the text of lua/NAME.lua."""
     return resources.files(__package__).joinpath("lua", f"{name}.lua").read_text("utf-8")
 
 
 def text_of(value: bytes | str) -> str:
-    """Return what Redis holds as text, whatever bytes it is."""
+    """Return a value that Redis holds as text; bytes that are no UTF-8 are replaced."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
 @functools.cache
 def load(name: str) -> Script:
+    """Return the script *name*; reads its files at the first call."""
     return Script(name)
 
 
 def pool_keys(pool: str) -> tuple[str, str, str]:
-    """The keys of a pool: hash, index, events; one hash tag, so one Redis Cluster slot."""
+    """Return the keys of a pool: hash, index and events, with one hash tag: they are in one Cluster slot."""
     key = f"snowredis:{{{pool}}}"
     return key, f"{key}:leases", f"{key}:events"
 
 
+def script_arguments(request: ClaimRequest | RenewRequest | ReleaseRequest) -> list[str | int]:
+    """Return the fields of *request* as the script takes them: in this order, without caller_ms, which is common."""
+    names = [field.name for field in dataclasses.fields(request) if field.name != "caller_ms"]
+    return [_argument(getattr(request, name)) for name in names]
+
+
+def _argument(value: Any) -> Any:
+    match value:
+        case None:
+            return ""
+        case tuple():
+            return ",".join(map(str, value))
+        case WorkerStats():
+            return value.to_text()
+    return value
+
+
 class ScriptStore(ABC):
-    """Runs the protocol through the scripts."""
+    """Base class of stores whose state is read and written by the scripts.
+
+    Args:
+        config: of the pool.
+        max_events: length at which the stream of events is trimmed.
+        random_bytes: source of the nonces.
+    """
+
+    where: str
+    redundant = False
 
     def __init__(
         self,
@@ -68,7 +99,8 @@ class ScriptStore(ABC):
         max_events: int = DEFAULT_MAX_EVENTS,
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
-        self._config = config
+        self.config = config
+        self.urls: Sequence[str] = ()
         self._random_bytes = random_bytes
         self._constants = (
             config.signature,
@@ -82,40 +114,27 @@ class ScriptStore(ABC):
         # read now: a process that is forked while another thread reads a file or imports a module may wait for ever
         self._scripts = {name: load(name) for name in SCRIPTS}
         self._keys = pool_keys(config.name)
-        self.urls: Sequence[str] = ()
-
-    @property
-    def config(self) -> PoolConfig:
-        return self._config
-
-    @property
-    def redundant(self) -> bool:
-        return False
-
-    @property
-    @abstractmethod
-    def where(self) -> str: ...
 
     @abstractmethod
     def run(self, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> Sequence[bytes | str]:
-        """Run *script* once, atomically. Raises StoreUnavailable and its kinds."""
+        """Run *script* once, atomically. Raises StoreUnavailable and its subclasses."""
 
     def _reconnect(self) -> None:  # noqa: B027 - without connections nothing is to be done
-        """Use no connection any more that was made before."""
+        """Drop all connections."""
 
     def _call(
         self,
         name: str,
-        parse: Callable[[Sequence[str]], _R],
+        expected: tuple[type[_Done], type[_Refused]],
         seen: Seen,
         caller_ms: int,
         *args: str | int,
-    ) -> _R:
+    ) -> _Done | _Refused:
         nonce = self._random_bytes(16).hex()
         newest = (seen.incarnation, seen.version, nonce, caller_ms, self._max_events)
-        common = (*self._constants, *newest, self._config.durability)
-        reply = self.run(self._scripts[name], self._keys, (*common, *args))
-        *texts, echo = list(map(text_of, reply)) or [""]
+        common = (*self._constants, *newest, self.config.durability)
+        values = self.run(self._scripts[name], self._keys, (*common, *args))
+        *texts, echo = list(map(text_of, values)) or [""]
         if echo != nonce:
             # a connection whose replies are one behind: of a fork in the middle of a call, or by a proxy
             self._reconnect()
@@ -124,67 +143,38 @@ class ScriptStore(ABC):
             )
         match texts:
             case ["signature", stored]:
-                raise LayoutMismatch(self._config.name, stored, self._config.signature)
+                raise LayoutMismatch(self.config.name, stored, self.config.signature)
             case ["unidentified", code]:
                 raise ServerUnidentified(self.where, code)
             case ["broken", field, value]:
-                raise PoolBroken(self.where, self._config.name, field, value)
+                raise PoolBroken(self.where, self.config.name, field, value)
         try:
-            return parse(texts)
-        except ValueError as error:
-            raise StoreUnavailable(self.where, f"it sent a reply that no script sends: {texts!r}") from error
+            reply = parse_reply(texts)
+        except ValueError:
+            reply = None
+        if not isinstance(reply, expected):
+            raise StoreUnavailable(self.where, f"it sent a reply that no script sends: {texts!r}")
+        return reply
 
-    def claim(self, request: ClaimRequest, seen: Seen) -> ClaimReply:
-        return self._call(
-            "claim",
-            replies.parse_claim,
-            seen,
-            request.caller_ms,
-            request.token,
-            self._config.capacity,
-            self._config.layout.namespaces,
-            request.fit_ms,
-            request.wait_ms,
-            request.owner,
-        )
+    def claim(self, request: ClaimRequest, seen: Seen) -> replies.ClaimReply:
+        args = (*script_arguments(request), self.config.capacity, self.config.layout.namespaces)
+        expected = (replies.Granted, replies.ClaimRefused)
+        return self._call("claim", expected, seen, request.caller_ms, *args)
 
-    def renew(self, request: RenewRequest, seen: Seen) -> RenewReply:
-        return self._call(
-            "renew",
-            replies.parse_renew,
-            seen,
-            request.caller_ms,
-            request.worker,
-            request.token,
-            request.renewal_id,
-            request.pending_renewal_id,
-            request.held_until_ms,
-            ",".join(map(str, request.held_lanes_ms)),
-            request.stats.to_text(),
-            request.owner,
-        )
+    def renew(self, request: RenewRequest, seen: Seen) -> replies.RenewReply:
+        expected = (replies.Renewed, replies.LeaseGone)
+        return self._call("renew", expected, seen, request.caller_ms, *script_arguments(request))
 
-    def release(self, request: ReleaseRequest, seen: Seen) -> ReleaseReply:
-        marks = "" if request.marks_ms is None else ",".join(map(str, request.marks_ms))
-        return self._call(
-            "release",
-            replies.parse_release,
-            seen,
-            request.caller_ms,
-            request.worker,
-            request.token,
-            request.renewal_id,
-            request.pending_renewal_id,
-            marks,
-            request.stats.to_text(),
-        )
+    def release(self, request: ReleaseRequest, seen: Seen) -> replies.ReleaseReply:
+        expected = (replies.Released, replies.NotHeld)
+        return self._call("release", expected, seen, request.caller_ms, *script_arguments(request))
 
-    def create(self, caller_ms: int) -> CreateReply:
-        return self._call("create", replies.parse_create, Seen(), caller_ms)
+    def create(self, caller_ms: int) -> replies.CreateReply:
+        return self._call("create", (replies.Created, replies.AlreadyExists), Seen(), caller_ms)
 
-    def delete(self, caller_ms: int) -> DeleteReply:
+    def delete(self, caller_ms: int) -> replies.DeleteReply:
         """Delete the pool, whatever its settings."""
-        return self._call("delete", replies.parse_delete, Seen(), caller_ms)
+        return self._call("delete", (replies.Deleted, replies.NoPool), Seen(), caller_ms)
 
     def after_fork(self) -> None:  # noqa: B027 - without connections nothing is to be done
         """In a forked child: use nothing of the parent's connections and locks."""

@@ -1,13 +1,12 @@
-"""One pool over several Redis servers that know nothing of each other.
+"""One pool over several independent Redis servers.
 
-Each server has a share of the worker ids for itself: server i of n those with w % n == i. So no
-server has to agree with another, and any of them may be away or lose everything: the rules of
-the lease hold on each by itself. Whoever finds its own server away takes a worker id of another.
+Each server has its own share of the worker ids: server i of n has those with w % n == i. So no server has to agree with
+another, and any of them may be unavailable or lose everything: the rules of the lease hold on each server by itself. A
+process whose server is unavailable leases a worker id of another one.
 
-That rests on one list, in one order, in every process: see lease.list_check.
+This requires the same list, in the same order, in every process: see lease.list_check.
 
-Blocks as its servers do, one after the other; has no thread and no lock of its own. One caller
-at a time, as the lease lease_manager does it.
+Blocks as its servers do, one after the other. Has no thread and no lock: one caller at a time, as the lease manager.
 """
 
 from __future__ import annotations
@@ -19,29 +18,17 @@ from dataclasses import replace
 from typing import TypeVar
 
 from snowredis.errors import ConfigError, LayoutMismatch, StoreUnavailable
+from snowredis.lease import replies
 from snowredis.lease.list_check import ListCheck, Server
 from snowredis.lease.model import ClaimRequest, PoolConfig, ReleaseRequest, RenewRequest
-from snowredis.lease.replies import (
-    Behind,
-    ClaimRefused,
-    ClaimReply,
-    Created,
-    CreateReply,
-    Granted,
-    PoolFull,
-    ReleaseReply,
-    RenewReply,
-    Reply,
-    Seen,
-    Settling,
-)
+from snowredis.lease.replies import Reply, Seen
 from snowredis.lease.stats import NO_STATS
 
 _R = TypeVar("_R", bound=Reply)
 
-# a worker id that can be used sooner is taken as it is; for a later one, the other servers are asked first
+# a worker id that can be used within this time is taken; before a later one is taken, the other servers are asked
 SOON_MS = 1_000
-# so often a server that is away or full is asked again while another lets newcomers wait
+# how often unavailable and full servers are asked again while another one is settling
 ASK_AGAIN_MS = 500
 
 
@@ -49,13 +36,15 @@ class ShardedStore:
     """A Store over independent servers.
 
     Args:
-        servers: two or more, in the same order in every process; made with ``share=(index, count)``.
+        servers: two or more, in the same order in every process, with ``share=(index, count)`` in their settings.
         config: of the whole pool, without a share.
-        choose: a number below the given one, for the server to begin with.
+        choose: returns a random number below its argument: the index of the server that is asked first.
 
     Raises:
-        ConfigError: one server, the same one twice, or shares that are not those of this order.
+        ConfigError: there is one server only, or the shares are not those of this order.
     """
+
+    redundant = True
 
     def __init__(
         self,
@@ -66,12 +55,14 @@ class ShardedStore:
     ) -> None:
         count = len(servers)
         if count < 2 or [server.config.share for server in servers] != [(i, count) for i in range(count)]:
-            raise ConfigError("independent servers: two or more are needed, each with the share of its place")
+            raise ConfigError(
+                "a sharded store needs two or more servers, each with the share of its place in the list"
+            )
         self._servers = tuple(servers)
-        self._config = config
+        self.config = config
         self._choose = choose
         self._seen = [Seen()] * count
-        # servers that did not answer when they were asked last: others are asked before them
+        # servers that did not reply when they were asked last: others are asked before them
         self._away: set[int] = set()
         self._list = ListCheck(self._servers, config)
 
@@ -80,29 +71,26 @@ class ShardedStore:
         return ", ".join(server.where for server in self._servers)
 
     @property
-    def config(self) -> PoolConfig:
-        return self._config
-
-    @property
     def urls(self) -> Sequence[str]:
         urls = [url for server in self._servers for url in server.urls]
         return urls if len(urls) == len(self._servers) else ()
 
-    @property
-    def redundant(self) -> bool:
-        return True
+    def claim(self, request: ClaimRequest, seen: Seen) -> replies.ClaimReply:
+        """Lease a worker id of the first server that has one to be used soon; else the one that can be used first.
 
-    def claim(self, request: ClaimRequest, seen: Seen) -> ClaimReply:
-        """Lease a worker id of the first server that has one to be used at once; else the soonest of any.
-
-        *seen* is not used here: what was seen of one server says nothing of another.
+        *seen* is ignored: what was seen of one server says nothing about another.
         """
-        errors, absent = self._list.look_at_all()
+        errors, absent = self._list.check_all()
         self._away.update(errors)
-        late: tuple[int, int, Granted] | None = None
-        refused: list[ClaimRefused] = []
+        granted: dict[int, replies.Granted] = {}
+        refused: list[replies.ClaimRefused] = []
+        chosen: int | None = None
+
+        def opens_in_ms(index: int) -> int:
+            return min(granted[index].lanes_ms) - request.fit_ms
+
         try:
-            # where there is no pool yet, the claim makes it
+            # on a server without the pool, the claim creates it
             for index in [*absent, *(index for index in self._order() if index not in absent)]:
                 if index in errors:
                     continue
@@ -111,77 +99,76 @@ class ShardedStore:
                 except StoreUnavailable as error:
                     errors[index] = error
                     if index in absent:
-                        # only whoever has made the one before goes on to the next
+                        # a process creates the pool on a server only after it did so on the one before
                         errors |= dict.fromkeys(absent[absent.index(index) :], error)
                     continue
-                if isinstance(reply, ClaimRefused):
+                if isinstance(reply, replies.ClaimRefused):
                     refused.append(reply)
                     continue
-                opens_in_ms = min(reply.lanes_ms) - request.fit_ms
-                if opens_in_ms > SOON_MS and late is not None and late[0] <= opens_in_ms:
-                    self._give_back(index, reply, request)
-                    continue
-                if late is not None:
-                    self._give_back(late[1], late[2], request)
-                late = (opens_in_ms, index, reply)
-                if opens_in_ms <= SOON_MS:
+                granted[index] = reply
+                if opens_in_ms(index) <= SOON_MS:
                     break
-        except BaseException:
-            if late is not None:
-                self._give_back(late[1], late[2], request)
-            raise
-        if late is not None:
-            _, index, granted = late
-            worker = granted.worker * len(self._servers) + index
-            self._list.warn_of_unseen(worker)
-            return replace(granted, worker=worker)
-        return self._refused(refused, errors)
+            chosen = min(granted, key=opens_in_ms, default=None)
+        finally:
+            for index, reply in granted.items():
+                if index != chosen:
+                    self._give_back(index, reply, request)
+        if chosen is None:
+            return self._refused(refused, errors)
+        worker = granted[chosen].worker * len(self._servers) + chosen
+        self._list.warn_of_unseen(worker)
+        return replace(granted[chosen], worker=worker)
 
-    def _refused(self, replies: list[ClaimRefused], errors: dict[int, StoreUnavailable]) -> ClaimRefused:
-        """Return the reply that leaves most hope: one server that settles, else a lane ahead of the clock."""
-        if not replies:
+    def _refused(
+        self, refused: list[replies.ClaimRefused], errors: dict[int, StoreUnavailable]
+    ) -> replies.ClaimRefused:
+        """Return the reply with the best prospect: a settling server, else a lane ahead of the clock, else a full pool.
+
+        Raises StoreUnavailable if no server replied.
+        """
+        if not refused:
             raise StoreUnavailable(
                 self.where,
-                "none of them can be used: " + "; ".join(f"{e.where}: {e.reason}" for e in errors.values()),
+                "no server is available: " + "; ".join(f"{e.where}: {e.reason}" for e in errors.values()),
             ) from next(iter(errors.values()))
-        rank = (Settling, Behind, PoolFull)
-        soonest = min(replies, key=lambda reply: (rank.index(type(reply)), reply.wait_ms))
-        settling = [reply for reply in replies if isinstance(reply, Settling)]
+        rank = (replies.Settling, replies.Behind, replies.PoolFull)
+        soonest = min(refused, key=lambda reply: (rank.index(type(reply)), reply.wait_ms))
+        settling = [reply for reply in refused if isinstance(reply, replies.Settling)]
         if settling and len(settling) < len(self._servers):
             return replace(soonest, wait_ms=min(ASK_AGAIN_MS, soonest.wait_ms))
         return soonest
 
-    def renew(self, request: RenewRequest, seen: Seen) -> RenewReply:
-        """Renew the lease, and look at one of the servers that were not seen yet.
+    def renew(self, request: RenewRequest, seen: Seen) -> replies.RenewReply:
+        """Renew the lease, and check one of the servers that were not checked yet.
 
-        Raises LayoutMismatch, with the lease renewed, if that server is of another list: then another process may make
-        the same ids.
+        Raises LayoutMismatch, after the lease was renewed, if that server belongs to another list: then another process
+        may make the same ids.
         """
         local, index = divmod(request.worker, len(self._servers))
         reply = self._ask(index, lambda server, seen: server.renew(replace(request, worker=local), seen))
-        self._list.look_at_next()
+        self._list.check_next()
         return reply
 
-    def release(self, request: ReleaseRequest, seen: Seen) -> ReleaseReply:
+    def release(self, request: ReleaseRequest, seen: Seen) -> replies.ReleaseReply:
         local, index = divmod(request.worker, len(self._servers))
         return self._ask(index, lambda server, seen: server.release(replace(request, worker=local), seen))
 
-    def create(self, caller_ms: int) -> CreateReply:
-        """Create the pool on every server. Returns Created if it was new on one of them.
+    def create(self, caller_ms: int) -> replies.CreateReply:
+        """Create the pool on every server. Returns Created if it was new on at least one of them.
 
-        Does nothing unless all of them answer: raises StoreUnavailable or LayoutMismatch.
+        Changes nothing unless all of them are available: raises StoreUnavailable or LayoutMismatch.
         """
-        errors, _ = self._list.look_at_all()
+        errors, _ = self._list.check_all()
         for error in errors.values():
             raise error
-        replies = [
+        created = [
             self._ask(index, lambda server, _: server.create(caller_ms))
             for index in self._list.in_fixed_order(range(len(self._servers)))
         ]
-        return next((reply for reply in replies if isinstance(reply, Created)), replies[0])
+        return next((reply for reply in created if isinstance(reply, replies.Created)), created[0])
 
     def after_fork(self) -> None:
-        """In a forked child: leave the parent's connections and locks alone."""
+        """In a forked child: use nothing of the parent's connections and locks."""
         for server in self._servers:
             server.after_fork()
 
@@ -190,7 +177,7 @@ class ShardedStore:
             server.close()
 
     def _order(self) -> list[int]:
-        """Every server once: from a random one on, those that were away at the end."""
+        """Return all servers, beginning with a random one; those that were unavailable come last."""
         count = len(self._servers)
         start = self._choose(count)
         return sorted(((start + i) % count for i in range(count)), key=self._away.__contains__)
@@ -211,8 +198,8 @@ class ShardedStore:
         self._seen[index] = reply.seen
         return reply
 
-    def _give_back(self, index: int, granted: Granted, request: ClaimRequest) -> None:
-        """Release what was just claimed and will not be used. A server that does not reply frees it after a ttl."""
+    def _give_back(self, index: int, granted: replies.Granted, request: ClaimRequest) -> None:
+        """Release a worker id that was claimed and will not be used; on an unavailable server, its lease expires."""
         unused = ReleaseRequest(
             worker=granted.worker,
             token=request.token,

@@ -5,19 +5,19 @@ from __future__ import annotations
 import re
 from dataclasses import astuple, dataclass
 
-# scripts check only which characters they are made of
+# the scripts check only the characters
 _TEXT = re.compile(r"-?\d{1,18}(?:,-?\d{1,18}){4}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerStats:
-    """Statistics of one lease, as of its last heartbeat.
+    """Statistics of one worker at its last heartbeat.
 
     Attributes:
         ids_made: ids made since the process started.
         ids_per_s: ids per second since the heartbeat before.
-        clock_offset_ms: the worker's clock less that of Redis.
-        namespace: the backup bits in use.
+        clock_offset_ms: the worker's clock minus the Redis clock.
+        namespace: value of the backup bits in use.
         clock_backs: how often the worker's clock went back.
     """
 
@@ -33,9 +33,9 @@ class WorkerStats:
 
     @classmethod
     def from_text(cls, text: str) -> WorkerStats:
-        """Return what to_text() wrote. Anything else is untrusted, or of a fresh lease, and returns zeros."""
+        """Parse what to_text() returned. Any other text, also that of a new lease, returns zeros."""
         return cls(*map(int, text.split(","))) if _TEXT.fullmatch(text) else NO_STATS
 
 
-# of a lease that no id was made with
+# of a lease with which no id was made
 NO_STATS = WorkerStats()

@@ -1,7 +1,7 @@
-"""One time limit over a whole call, however many servers and round trips the call needs.
+"""One time limit for a whole call, however many servers and round trips it needs.
 
-redis-py limits each connect and each read. A call that asks several servers one after the other
-could take the sum. The connections of lease.connections stop when the time of the call is up.
+redis-py limits each connect and each read, so a call that asks several servers one after the other could take the sum.
+The connections of lease.connections end when the time of the call is over.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _thread = threading.local()
 
 @contextlib.contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Limit all that this thread asks of Redis in the block to *seconds*. Of nested limits the nearer counts."""
+    """Limit this thread's Redis commands in the with block to *seconds*; of nested limits, the nearest counts."""
     outer_s = getattr(_thread, "deadline_s", math.inf)
     _thread.deadline_s = min(outer_s, time.monotonic() + seconds)
     try:
@@ -30,6 +30,6 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 def remaining_s() -> float:
-    """Return the seconds that are left to this thread's call: infinity without a limit, 0 or less if it has passed."""
+    """Return the seconds left to this thread's call: infinity without a limit, 0 or less after its end."""
     deadline_s: float = getattr(_thread, "deadline_s", math.inf)
     return deadline_s - time.monotonic()

@@ -1,4 +1,4 @@
-"""From a URL to a redis-py client for our own use. Nothing here connects, and no error shows a password."""
+"""Create redis-py clients from URLs. Nothing here connects, and no error shows a password."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from redis import connection, sentinel
 
 from snowredis.errors import ConfigError
 from snowredis.lease.cluster import ClusterClient
-from snowredis.lease.prepared import SENTINEL_TIMEOUT_S, cluster_client, limits, prepared
+from snowredis.lease.connections import SENTINEL_TIMEOUT_S, limits, prepare
 
 # redis-py gives these no types
 _Sentinel: Any = sentinel.Sentinel
@@ -21,23 +21,23 @@ SENTINEL_PORT, REDIS_PORT = 26379, 6379
 
 
 def client_of_url(url: str) -> Any:
-    """A client for *url*: redis.Redis, or a ClusterClient. Raises ConfigError; does not connect."""
+    """Return a client for *url*: a redis.Redis or a ClusterClient. Does not connect. Raises ConfigError."""
     scheme = url.partition(":")[0]
-    make = {"sentinel": _from_sentinel_url, "cluster": _from_cluster_url}.get(scheme, _from_redis_url)
+    create = {"sentinel": _from_sentinel_url, "cluster": _from_cluster_url}.get(scheme, _from_redis_url)
     try:
-        return make(url)
+        return create(url)
     except (ValueError, TypeError) as error:
-        # what "/" or "#" cuts off a password stands in the error's text: neither that nor the error is shown
-        reason = str(error) if redacted(url) == url else "it cannot be read"
+        # a "/" or "#" in a password moves the rest of it into the error's text: neither that nor the error is shown
+        reason = str(error) if redacted(url) == url else "it cannot be parsed"
         raise ConfigError(
-            f"{redacted(url)!r} is no Redis URL: {reason}. Write redis://host:6379/0, rediss://…, "
+            f"{redacted(url)!r} is not a Redis URL: {reason}. Write redis://host:6379/0, rediss://…, "
             "unix:///path/to.sock, embedded://, sentinel://host:26379,host:26379/MASTER/0 or "
             "cluster://host:7000,host:7001, and special characters of a password as %2F, %23, %40."
         ) from None
 
 
 def _from_redis_url(url: str) -> redis.Redis:
-    return prepared(redis.Redis.from_url(url, **limits()))
+    return prepare(redis.Redis.from_url(url, **limits()))
 
 
 def _from_sentinel_url(url: str) -> redis.Redis:
@@ -54,9 +54,9 @@ def _from_sentinel_url(url: str) -> redis.Redis:
     sentinels = _Sentinel(hosts, min_other_sentinels=others, sentinel_kwargs=to_sentinels)
     settings = limits() | options | {"db": int(db or options.get("db", 0))}
     client: redis.Redis = sentinels.master_for(unquote(master), **settings, **({"ssl": True} if tls else {}))
-    for one in sentinels.sentinels:
-        prepared(one)
-    return prepared(client)
+    for sentinel_client in sentinels.sentinels:
+        prepare(sentinel_client)
+    return prepare(client)
 
 
 def _from_cluster_url(url: str) -> ClusterClient:
@@ -66,11 +66,11 @@ def _from_cluster_url(url: str) -> ClusterClient:
     settings = limits() | options
     if not settings.get("ssl"):
         settings.pop("ssl", None)
-    return cluster_client(hosts, settings)
+    return ClusterClient(hosts, settings)
 
 
 def _split(url: str, default_port: int) -> tuple[list[tuple[str, int]], str, dict[str, Any]]:
-    """Hosts with ports; the path; credentials and options as redis-py reads them."""
+    """Return the hosts with ports, the path, and credentials and options as redis-py parses them. Raises ValueError."""
     match = re.fullmatch(r"\w+://(?:([^/?#]*)@)?([^/?#@]+)(/[^?#]*)?(?:\?([^#]*))?", url)
     if match is None:
         raise ValueError("hosts, separated by commas, have to come after ://")
@@ -79,17 +79,17 @@ def _split(url: str, default_port: int) -> tuple[list[tuple[str, int]], str, dic
     del options["host"]
     if "ssl" in options:
         options["ssl"] = str(options["ssl"]).lower() in ("1", "true", "yes")
-    found = []
+    addresses = []
     for host in hosts.split(","):
         parts = urlsplit(f"//{host}")
         if not parts.hostname:
-            raise ValueError(f"{host!r} is no host")
-        found.append((parts.hostname, parts.port or default_port))
-    return found, path, options
+            raise ValueError(f"{host!r} is not a host")
+        addresses.append((parts.hostname, parts.port or default_port))
+    return addresses, path, options
 
 
 def redacted(url: str) -> str:
-    """*url* without its password."""
+    """Return *url* without its password."""
     url = re.sub(r"(?<=[?&_]password=)[^&#]*", "***", url)
     head, at, tail = url.rpartition("@")
     scheme, slashes, credentials = head.partition("//")

@@ -17,7 +17,7 @@ class MemoryReader:
 
     def _store(self) -> Any:
         store = self._pool._stores.get(self._name)
-        if store is None or not store.stored_signature():
+        if store is None or not store.stored("signature"):
             raise PoolNotFound(self._name)
         return store
 

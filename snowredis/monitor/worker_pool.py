@@ -12,10 +12,9 @@ from snowredis.embedded import FRESH_KEY
 from snowredis.errors import ConfigError, PoolNotFound
 from snowredis.lease.clients import address
 from snowredis.lease.model import PoolConfig
-from snowredis.lease.open import is_in_memory, open_client
+from snowredis.lease.open import is_in_memory, open_client, open_store
 from snowredis.lease.redis_store import RedisStore, translated
 from snowredis.lease.replies import Created, Deleted
-from snowredis.lease.sharded_store import ShardedStore
 from snowredis.monitor.forecast import Forecast, forecast_of
 from snowredis.monitor.history.events import (
     PAGE,
@@ -69,7 +68,8 @@ class WorkerPool:
         self._memory = [MemoryReader(url, name) for url in urls if is_in_memory(url)]
         if self._memory and len(self._memory) < len(urls):
             raise ConfigError("pools in memory and in Redis cannot be looked at together. Name one kind.")
-        self._clients = [] if self._memory else [open_client(url).client for url in urls]
+        self._servers = [] if self._memory else [open_client(url) for url in urls]
+        self._clients = [server.client for server in self._servers]
         self.name = name
 
     @property
@@ -219,10 +219,7 @@ class WorkerPool:
             LayoutMismatch: it exists with other settings.
             StoreUnavailable: of several independent servers, one is unavailable; nothing was created then.
         """
-        count = len(self._clients)
-        shares = (replace(config, share=(index, count)) for index in range(count))
-        stores = [RedisStore(client, share) for client, share in zip(self._clients, shares, strict=True)]
-        store = stores[0] if count == 1 else ShardedStore(stores, config)
+        store = open_store(self._servers, config)
         reply = store.create(time.time_ns() // 1_000_000 if caller_ms is None else caller_ms)
         return isinstance(reply, Created)
 
@@ -246,11 +243,11 @@ class WorkerPool:
                 f"pool {self.name!r} has {alive} living workers; nothing was deleted. Stop them first, or use force."
             )
         now_ms, replies = time.time_ns() // 1_000_000, []
-        for client in self._clients:
-            replies.append(RedisStore(client, PoolConfig(name=self.name)).delete(now_ms))
-            with translated(address(client)):
+        for server in self._servers:
+            replies.append(RedisStore(server, PoolConfig(name=self.name)).delete(now_ms))
+            with translated(server.where):
                 # an embedded Redis counts as new only until a pool was deleted from it
-                client.delete(FRESH_KEY)
+                server.client.delete(FRESH_KEY)
         deleted = [reply for reply in replies if isinstance(reply, Deleted)]
         if not deleted:
             raise PoolNotFound(self.name)

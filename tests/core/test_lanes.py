@@ -21,7 +21,7 @@ from snowredis.core.lanes import (
     decide,
 )
 from snowredis.errors import ConfigError
-from snowredis.settings import CLOCK_POLICIES, OVERFLOWS
+from snowredis.settings import SETTINGS
 
 FAR = 10**9
 
@@ -123,8 +123,8 @@ def test_lanes_refuse_a_tick_that_may_have_been_used() -> None:
 
 any_rules = st.builds(
     ClockRules,
-    policy=st.sampled_from(CLOCK_POLICIES),
-    overflow=st.sampled_from(OVERFLOWS),
+    policy=st.sampled_from(SETTINGS["clock_policy"].kind.choices),
+    overflow=st.sampled_from(SETTINGS["overflow"].kind.choices),
     tolerance_ms=st.integers(0, 50),
     max_wait_ms=st.integers(0, 50),
     max_ahead_ms=st.integers(0, 50),

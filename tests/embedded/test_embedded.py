@@ -1,7 +1,8 @@
-"""The embedded server with real processes: who starts it, who shares it, when it ends."""
+"""The embedded server with real processes: which one starts it, which share it, when it ends."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -16,15 +17,17 @@ from pathlib import Path
 import pytest
 import redis
 
+import snowredis
 from snowredis import embedded
 from snowredis.embedded import home as home_module
 from snowredis.errors import ConfigError, StoreUnavailable
+from snowredis.lease.model import PoolConfig
 from tests.support.waiting import becomes_true
 
 USER = """
 import json, os, subprocess, sys
 from snowredis import embedded
-from snowredis.embedded.server import answers
+from snowredis.embedded.server import is_ready
 
 server = embedded.start(os.environ["HOME_OF_TEST"], linger_s=float(os.environ["LINGER_S"]))
 child = 0
@@ -34,13 +37,13 @@ if sys.argv[1:] == ["forks"]:
         os._exit(0)
 if sys.argv[1:] == ["execs"]:
     child = subprocess.Popen(["sleep", "60"], close_fds=False, stdout=subprocess.DEVNULL).pid
-print(json.dumps([server.url, server.kind, server.fresh, answers(server.url), child]), flush=True)
+print(json.dumps([server.url, server.kind, server.fresh, is_ready(server.url), child]), flush=True)
 sys.stdin.read()
 """
 
 
 class User:
-    """A process that uses the server of *home* until told to end."""
+    """A process that uses the server of *home* until it is told to end."""
 
     def __init__(self, home: Path, *arguments: str, linger_s: float = 0.0) -> None:
         self.process = subprocess.Popen(
@@ -68,7 +71,7 @@ class User:
         return redis.Redis.from_url(self.url, decode_responses=True)
 
     def end(self) -> None:
-        """Ends a forked child too: it reads the same pipe."""
+        """End the process, and a forked child, which reads the same pipe."""
         for pipe in (self.process.stdin, self.process.stdout):
             assert pipe
             pipe.close()
@@ -101,7 +104,7 @@ def spawn(home: Path) -> Iterator[Callable[..., User]]:
 
 
 def processes(home: Path) -> dict[str, int]:
-    """Of the supervisor and the server of *home*: command line to pid. Users carry no path in theirs."""
+    """Return {command line: pid} of the supervisor and the server of *home*. Users have no path in theirs."""
     if not Path("/proc/self/cmdline").exists():
         pytest.skip("this system has no /proc to look for orphans in")
     found = {}
@@ -320,19 +323,19 @@ def test_a_symlink_is_refused_as_directory(tmp_path: Path) -> None:
 def test_a_directory_of_somebody_else_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stranger = os.geteuid() + 1
     monkeypatch.setattr(os, "geteuid", lambda: stranger)
-    with pytest.raises(ConfigError, match="of this user"):
+    with pytest.raises(ConfigError, match="belongs to this user"):
         embedded.start(tmp_path)
 
 
 def test_a_directory_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
-    with pytest.raises(ConfigError, match="nobody else may write"):
+    with pytest.raises(ConfigError, match="nobody else can write"):
         embedded.start(tmp_path)
 
 
 def test_a_file_is_refused_as_directory(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigError, match="cannot be made a directory"):
+    with pytest.raises(ConfigError, match="cannot be created"):
         embedded.start(tmp_path / "file")
 
 
@@ -354,6 +357,12 @@ def test_the_default_directory_is_one_whatever_the_environment_says(
         found.add(home_module._default())
     (directory,) = found
     assert directory.name == f"snowredis-{os.geteuid()}"
+
+
+def test_a_person_creates_a_pool_in_a_fresh_server_once(home: Path) -> None:
+    with contextlib.closing(snowredis.WorkerPool(f"embedded://{home}", "p")) as pool:
+        assert pool.create(PoolConfig(name="p"))
+        assert not pool.create(PoolConfig(name="p"))
 
 
 def test_only_embedded_urls_are_resolved(home: Path) -> None:
@@ -391,7 +400,7 @@ def test_a_server_too_old_for_the_scripts_is_passed_over(
     old.chmod(0o700)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("SNOWREDIS_EMBEDDED", "redis-server")
-    with pytest.raises(StoreUnavailable, match="not here"):
+    with pytest.raises(StoreUnavailable, match="not installed"):
         embedded.find_server()
 
 

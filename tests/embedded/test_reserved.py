@@ -1,4 +1,4 @@
-"""What an embedded server has reserved bounds when the next one of its directory is started."""
+"""An embedded server is started only when the reservations of the one before have ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers that stand in for each other, and pools in them that a person says are new."""
+"""Servers that replace each other in a failover, and pools on them that were created as new."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture
 def guarded(tmp_path: Path) -> Iterator[Sentinels]:
-    """A master, two replicas, three Sentinels, for one test to kill."""
+    """A master, two replicas and three Sentinels, which one test may kill."""
     with sentinels(tmp_path) as made:
         yield made
 
@@ -40,7 +40,7 @@ def slots(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def two(tmp_path: Path) -> Iterator[list[Node]]:
-    """Two servers that know nothing of each other."""
+    """Two independent servers."""
     nodes = [Node(tmp_path / str(i)) for i in range(2)]
     with running(nodes):
         yield nodes

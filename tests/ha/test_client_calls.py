@@ -1,4 +1,4 @@
-"""Calls of our own clients to real servers: forks, silent nodes, and nothing that is imported or read meanwhile."""
+"""Calls of snowredis' own clients to real servers: forks, silent nodes, and no imports or reads of files meanwhile."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LIMIT_S = 20.0
 
 @pytest.fixture(scope="module")
 def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """The URL of a server of each kind; the same server but for the Cluster of one node."""
+    """Return the URL of a server of each kind; one server, except for the Cluster of one node."""
     directory = tmp_path_factory.mktemp("k")
     path = directory / "redis.sock"
     master = Node(directory / "m", "--unixsocket", str(path))
@@ -104,7 +104,7 @@ def test_no_module_is_imported_and_no_file_opened_from_claim_to_release(
 
 
 def child_of(work: Callable[[], object]) -> int:
-    """Fork; the child does *work* and ends as the interpreter does, with all finalizers. Returns its pid."""
+    """Fork; return the pid of the child, which calls *work* and ends as the interpreter does, with all finalizers."""
     pid = os.fork()
     if pid:
         return pid
@@ -131,7 +131,7 @@ def ended_well(pid: int) -> bool:
 
 
 def locks_of(thing: object, found: dict[int, Any], depth: int = 6) -> dict[int, Any]:
-    """Every lock that can be reached from *thing* by attributes, lists and dicts."""
+    """Return every lock that can be reached from *thing* by attributes, lists and dicts."""
     if id(thing) in found or depth < 0:
         return found
     if type(thing).__name__ in ("RLock", "lock"):
@@ -157,7 +157,7 @@ def test_a_child_needs_no_lock_and_closes_no_socket_of_its_parents_client(
     store = RedisStore(client, PoolConfig(name="locks", failover_slack_ms=0))
     store._owned = True
     with contextlib.closing(store):
-        assert store.stored_signature() == ""
+        assert store.stored("signature") == ""
         # what monitoring asks: for a Cluster, the client of redis-py behind ours
         store._client.exists("x")
         held, forked = threading.Event(), threading.Event()
@@ -176,11 +176,11 @@ def test_a_child_needs_no_lock_and_closes_no_socket_of_its_parents_client(
         def work() -> None:
             old = store._client
             store.after_fork()
-            assert store.stored_signature() == ""
+            assert store.stored("signature") == ""
             # as the end of the interpreter does
             from snowredis.lease import clients
 
-            clients._of_parents.clear()
+            clients._inherited.clear()
             del old
 
         pid = child_of(work)
@@ -188,7 +188,7 @@ def test_a_child_needs_no_lock_and_closes_no_socket_of_its_parents_client(
         holding.join()
         assert ended_well(pid)
         # on the same connections
-        assert store.stored_signature() == ""
+        assert store.stored("signature") == ""
 
 
 def test_a_child_that_was_forked_while_the_slots_were_looked_for_gets_ids(
@@ -221,7 +221,7 @@ def test_a_child_that_was_forked_while_the_slots_were_looked_for_gets_ids(
 
 
 class Silent:
-    """A server that accepts connections and never answers."""
+    """A server that accepts connections and never replies."""
 
     def __init__(self) -> None:
         self._listening = socket.create_server(("127.0.0.1", 0))
@@ -263,8 +263,8 @@ def test_one_time_limit_is_over_a_whole_call_however_many_nodes_are_silent(
     store = RedisStore(url, PoolConfig(name="silent"))
     with contextlib.closing(store):
         with pytest.raises(snowredis.StoreUnavailable, match="no node answered"):
-            store.stored_signature()
+            store.stored("signature")
         # each has half a second, and the call two
         assert sum(server.asked for server in silent) <= 4
         # the next one begins with those that were not asked
-        assert store.stored_signature() == ""
+        assert store.stored("signature") == ""

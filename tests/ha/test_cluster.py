@@ -22,7 +22,7 @@ CONSTANTS = {f"{name}_ms": round(seconds * 1000) for name, seconds in SETTINGS.i
 
 
 def name_on(node: int, prefix: str) -> str:
-    """The name of a pool whose slot the node with this number has."""
+    """Return the name of a pool whose slot the node with this number has."""
     bounds = [0, 5461, 10923, 16384]
     names = (f"{prefix}{i}" for i in range(1000))
     return next(n for n in names if bounds[node] <= key_slot(pool_keys(n)[0].encode()) < bounds[node + 1])
@@ -79,7 +79,7 @@ def test_a_node_that_serves_no_slots_any_more_is_left(
     astray = True
 
     def remap(address: tuple[str, int]) -> tuple[str, int]:
-        """What the Cluster says at first is out of date: its master is a node that answers CLUSTERDOWN."""
+        """At first, return an outdated address: a node that replies CLUSTERDOWN."""
         return (address[0], lost.port) if astray and address[1] == slots.nodes[0].port else address
 
     known = [ClusterNode("127.0.0.1", node.port) for node in slots.nodes[1:3]]
@@ -87,7 +87,7 @@ def test_a_node_that_serves_no_slots_any_more_is_left(
     with running([lost]), contextlib.closing(theirs):
         ids = snowredis.connect(theirs, pool=name, failover_slack=0, min_replicas=min_replicas)
         with contextlib.closing(ids):
-            with pytest.raises(snowredis.StoreUnavailable, match="look at CLUSTER INFO"):
+            with pytest.raises(snowredis.StoreUnavailable, match="check CLUSTER INFO"):
                 ids.next_id()
             astray = False
             ids.next_id()

@@ -1,4 +1,4 @@
-"""min_replicas: nothing counts before so many replicas have it; refused in bounded time if they are too few."""
+"""min_replicas: no change counts before enough replicas have it; refused in bounded time if they are too few."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_replica_that_has_stopped_is_missed_in_bounded_time(
     ids = snowredis.connect(replicated.master.url, pool=name, min_replicas=needed)
     began_s = time.monotonic()
     with pytest.raises(
-        snowredis.StoreUnavailable, match=f"1 of .*2 replicas that min_replicas={needed} asks for"
+        snowredis.StoreUnavailable, match=f"1 of .*2 replicas that min_replicas={needed} requires"
     ):
         ids.next_id()
     assert time.monotonic() - began_s < REFUSED_LIMIT_S

@@ -1,4 +1,4 @@
-"""Failovers by real Sentinels: who goes on, who waits, and that no id comes twice."""
+"""Failovers by real Sentinels: holders continue, new workers wait, and no id is repeated."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FAILOVER_LIMIT_S = 10.0
 
 
 def promoted(guarded: Sentinels) -> float:
-    """Wait until another master takes writes; when that was."""
+    """Wait until another master accepts writes; return the time."""
     old = guarded.master.port
     port = eventually(
         lambda: (port := guarded.master_port()) != old and port, "another master", FAILOVER_LIMIT_S
@@ -125,7 +125,5 @@ def test_sentinels_that_know_no_such_master_are_said(tmp_path: Path) -> None:
     made = Sentinels(tmp_path)
     with running([made.master, made.sentinels[0]]):
         url = f"sentinel://{made.sentinels[0].address}/other"
-        with pytest.raises(
-            snowredis.StoreUnavailable, match="The Sentinels know no living master of that name"
-        ):
+        with pytest.raises(snowredis.StoreUnavailable, match="The Sentinels know no master of that name"):
             snowredis.connect(url, pool="p").next_id()

@@ -1,4 +1,4 @@
-"""Lists of independent servers that differ between processes, and servers that were not seen or hold another's pool."""
+"""Lists of independent servers that differ between processes; servers that were not checked or hold another's pool."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 import snowredis
 from snowredis.errors import LayoutMismatch, StoreUnavailable
-from snowredis.lease.model import ClaimRequest, PoolConfig
+from snowredis.lease.model import ClaimRequest, PoolConfig, StoredField
 from snowredis.lease.redis_store import RedisStore
 from snowredis.lease.replies import ClaimReply, Renewed, Seen
 from snowredis.lease.scripts import pool_keys
@@ -31,7 +31,7 @@ def test_no_pool_is_made_while_a_server_that_was_never_seen_is_away(two: list[No
     options: dict[str, Any] = {"pool": "p", "ttl": 0.3}
     two[1].kill()
     # else, with the other server away, a process with the other order would be given the same worker ids
-    with pytest.raises(StoreUnavailable, match="one is made only when all servers were seen"):
+    with pytest.raises(StoreUnavailable, match="created only after all servers were checked"):
         snowredis.connect(urls, **options).next_id()
     assert two[0].ask("EXISTS", pool_keys("p")[0]) == 0
     two[1].start()
@@ -54,8 +54,8 @@ def test_a_wiped_server_is_not_used_by_who_has_not_seen_all() -> None:
     on.servers[2].away = True
     assert on.holder().claim().worker == 1
     on.servers[1].away = True
-    on.masters = ShardedStore(on.servers, CONFIG)
-    with pytest.raises(StoreUnavailable, match="b, c was not"):
+    on.store = ShardedStore(on.servers, CONFIG)
+    with pytest.raises(StoreUnavailable, match="b, c did not reply"):
         on.holder().ask_claim()
 
 
@@ -71,12 +71,12 @@ def test_a_claim_warns_of_a_server_that_was_not_seen(caplog: pytest.LogCaptureFi
         on.servers[0].away = True
         on.holder().claim()
     (message,) = caplog.messages
-    assert "before a was seen" in message
+    assert "before a was checked" in message
     assert "the same list in the same order" in message
 
 
 def unseen_after_claim(count: int = 2) -> tuple[Stage, Holder]:
-    """A holder at the last server, that has not seen the others."""
+    """Return a holder on the last server that has not checked the others."""
     on = stage(count)
     for server in on.servers[:-1]:
         server.away = True
@@ -88,8 +88,8 @@ def unseen_after_claim(count: int = 2) -> tuple[Stage, Holder]:
 
 def test_a_renewal_finds_that_a_server_is_of_another_list() -> None:
     on, holder = unseen_after_claim()
-    on.servers[0].stored_signature = lambda: replace(CONFIG, share=(1, 2)).signature  # type: ignore[method-assign]
-    on.servers[0].stored_incarnation = lambda: "of its own"  # type: ignore[method-assign]
+    foreign = {"signature": replace(CONFIG, share=(1, 2)).signature, "incarnation": "of its own"}
+    on.servers[0].stored = foreign.__getitem__  # type: ignore[assignment]
     with pytest.raises(LayoutMismatch, match="share=1/2"):
         holder.ask_renew()
 
@@ -99,11 +99,13 @@ def test_renewals_look_at_one_unseen_server_each_until_all_were_seen() -> None:
     asked: list[int] = []
     for index, server in enumerate(on.servers):
 
-        def look(index: int = index, usual: Callable[[], str] = server.stored_signature) -> str:
+        def look(
+            field: StoredField, index: int = index, usual: Callable[[StoredField], str] = server.stored
+        ) -> str:
             asked.append(index)
-            return usual()
+            return usual(field)
 
-        server.stored_signature = look  # type: ignore[method-assign]
+        server.stored = look  # type: ignore[method-assign]
     on.servers[0].away = True
     for _ in range(4):
         assert isinstance(holder.ask_renew(), Renewed)
@@ -121,7 +123,7 @@ def test_renewals_look_at_one_unseen_server_each_until_all_were_seen() -> None:
 
 
 class AtOnce(RedisStore):
-    """Holds its process' first claim back until another process is as far."""
+    """Delays its process' first claim until another process claims, too."""
 
     barriers: list[threading.Barrier]
 

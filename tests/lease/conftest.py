@@ -1,4 +1,4 @@
-"""The three places that a pool can live in, behind one fixture."""
+"""One fixture for stores in memory, on fakeredis and on a real redis-server."""
 
 from __future__ import annotations
 

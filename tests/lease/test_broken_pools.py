@@ -33,7 +33,7 @@ def new_pool(server: RedisServer, config: PoolConfig) -> RedisStore:
 
 
 def again(store: RedisStore, server: RedisServer, config: PoolConfig) -> RedisStore:
-    """The pool of the same name, with other constants."""
+    """Return the pool of the same name, with other constants."""
     return RedisStore(server.url, replace(config, name=store.config.name))
 
 
@@ -97,7 +97,7 @@ def test_living_workers_bring_a_deleted_pool_back_and_keep_their_worker_ids(serv
 
 
 def test_a_pool_made_in_the_place_of_a_deleted_one_starts_above_what_was_used(server: RedisServer) -> None:
-    """Also for a host whose clock is behind, and for a person who says that the pool is new."""
+    """Also for a host whose clock is behind, and for a pool that a person creates."""
     store = new_pool(server, LONG)
     used_ms = wall_ms()
     assert holder(store).claim().release(used_ms, 0)
@@ -251,7 +251,7 @@ def test_a_process_with_any_label_gets_a_worker_id(server: RedisServer, label: s
 
 
 def test_no_script_walks_far_to_find_a_worker_id_after_a_loss(own_server: RedisServer) -> None:
-    """Living holders were taken up again; none of their worker ids was counted out here."""
+    """Leases were adopted; none of their worker ids was leased by this server."""
     wide = Layout(timestamp_bits=41, backup_bits=0, worker_bits=12, sequence_bits=10)
     store = new_pool(own_server, replace(LONG, layout=wide))
     client, (key, leases, _), count = own_server.client(), pool_keys(store.config.name), 1_700

@@ -19,8 +19,8 @@ from snowredis.lease.clients import (
     without_retries,
 )
 from snowredis.lease.cluster import ClusterClient
+from snowredis.lease.connections import SENTINEL_TIMEOUT_S, SOCKET_TIMEOUT_S
 from snowredis.lease.model import PoolConfig
-from snowredis.lease.prepared import SENTINEL_TIMEOUT_S, SOCKET_TIMEOUT_S
 from snowredis.lease.redis_store import RedisStore, translated
 from snowredis.lease.urls import client_of_url, redacted
 
@@ -129,18 +129,18 @@ def test_a_cluster_url_connects_to_nothing_yet() -> None:
         ("sentinel://a:26379", "the master's name"),
         ("sentinel://a/m/x", "the master's name"),
         ("sentinel:///m", "hosts, separated by commas"),
-        ("sentinel://a,,b/m", "'' is no host"),
+        ("sentinel://a,,b/m", "'' is not a host"),
         ("sentinel://a:port/m", "Port"),
         ("sentinel://a/m?no_such_option=1", "no_such_option"),
-        ("sentinel://:sec/ret@a/m", "it cannot be read"),
+        ("sentinel://:sec/ret@a/m", "it cannot be parsed"),
         ("cluster://a/1", "no databases"),
         ("cluster://a?no_such_option=1", "no_such_option"),
-        ("cluster://:sec/ret@a", "it cannot be read"),
+        ("cluster://:sec/ret@a", "it cannot be parsed"),
         ("cluster:a", "hosts, separated by commas"),
     ],
 )
 def test_a_url_of_several_servers_that_cannot_be_used_is_refused(url: str, message: str) -> None:
-    with pytest.raises(ConfigError, match="is no Redis URL") as caught:
+    with pytest.raises(ConfigError, match="is not a Redis URL") as caught:
         client_of_url(url)
     assert message in str(caught.value)
     assert "sec" not in str(caught.value).replace("separated", "")
@@ -176,8 +176,8 @@ def test_connect_takes_that_slack_unless_told_otherwise() -> None:
     [
         (MasterNotFoundError("No master found for 'm'"), "check the name and the Sentinels' addresses"),
         (MasterDownError("Link with MASTER is down"), "wait for the failover to end"),
-        (ClusterDownError("Hash slot not served"), "look at CLUSTER INFO"),
-        (SlotNotCoveredError("slot 3"), "look at CLUSTER INFO"),
+        (ClusterDownError("Hash slot not served"), "check CLUSTER INFO"),
+        (SlotNotCoveredError("slot 3"), "check CLUSTER INFO"),
         (redis.exceptions.RedisClusterException("cannot be connected"), "those of a Redis Cluster"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Codes that the scripts write are those that Python knows, and each has a text of its own."""
+"""The codes that the scripts write are those that Python knows, and each has a text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every store promises, on memory, on fakeredis and on a real redis-server."""
+"""The contract of every store: in memory, on fakeredis and on a real redis-server."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_claim_that_was_renewed_already_is_not_answered_again(pool: Place) -> 
 
 
 def test_whoever_has_an_earlier_answer_to_a_claim_is_no_holder_of_a_later_one(pool: Place) -> None:
-    """Clones of a process whose claim was under way repeat it alike."""
+    """Clones of a process whose claim was in progress repeat the same claim."""
     first = pool.holder().claim()
     again = Holder(pool.store, pool.now_ms, token=first.token).claim()
     assert isinstance(first.ask_renew(), LeaseGone)

@@ -1,4 +1,4 @@
-"""Real servers that lose what they acknowledged, or do not show that they might: what a pool makes of them."""
+"""Pools on real servers that lose acknowledged writes, or that hide such a loss."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def create(server: RedisServer, config: PoolConfig) -> None:
 
 @pytest.fixture(scope="module")
 def silent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    """A Redis that has no INFO, for scripts and for clients."""
+    """A Redis without INFO, for scripts and for clients."""
     with redis_server(tmp_path_factory.mktemp("silent"), "--rename-command", "INFO", "") as running:
         yield running
 
@@ -155,7 +155,7 @@ class Pair:
         )
 
     def follow_and_create(self, config: PoolConfig) -> None:
-        """Let the replica follow, and make a pool that both have."""
+        """Let the replica follow, and create a pool that both have."""
         self.follow(self.replica, self.ports[0])
         create(self.master, config)
         eventually(lambda: self.replica.client().exists(pool_keys(config.name)[0]), "the pool is there, too")
@@ -186,7 +186,7 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
 
 
 def test_a_replica_promoted_behind_a_fixed_address_repeats_nothing(pair: Pair) -> None:
-    """It has run for longer than a floor, and missed the newest claim; nobody said that there may be a failover."""
+    """It has run for longer than a floor and missed the newest claim; failover_slack is not set."""
     settings: Any = {"pool": "orders", "layout": LAYOUT, "ttl": 0.5}
     pair.follow_and_create(PoolConfig(name="orders", layout=LAYOUT, ttl_ms=500))
     # INFO's uptime in whole seconds: two of them prove one
@@ -206,7 +206,7 @@ def test_a_replica_promoted_behind_a_fixed_address_repeats_nothing(pair: Pair) -
 
 
 def test_a_master_deposed_and_promoted_again_knows_that_it_missed_something(pair: Pair) -> None:
-    """It is the same process throughout; what it was told between the two is gone."""
+    """The process is the same; what was written between the two is lost."""
     settings: Any = {"pool": "orders", "layout": LAYOUT, "ttl": 0.5}
     pair.follow_and_create(PoolConfig(name="orders", layout=LAYOUT, ttl_ms=500))
     pair.promote(pair.replica)
@@ -237,7 +237,7 @@ def test_a_client_that_trusts_redis_otherwise_is_refused(server: RedisServer, ot
 
 
 def test_what_a_killed_child_left_carries_the_pools_trust(server: RedisServer) -> None:
-    """A crash record goes through JSON to the process that gives the lease back."""
+    """A crash record goes through JSON to the process that releases the lease."""
     from snowredis.reclaim import credentials, reclaimer
 
     config = replace(SHORT, name=f"trust{fresh_hex()[-6:]}", durability="assured", guard_rollbacks=True)

@@ -1,4 +1,4 @@
-"""What a server must show to be known as the same: the Lua that reads it, on every kind of INFO."""
+"""The identity of a server: the Lua code that reads it, on every kind of INFO."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KNOWN: Found = (f"{RUN_ID}-{REPLICATION_ID}", None)
 
 
 def identity(info: Callable[..., str | None], *, version: int | None = 0x00070000) -> Found:
-    """What the script finds; *info* answers INFO, None where it is refused."""
+    """Return what the script returns; *info* replies to INFO, with None where that is refused."""
     runtime = lua51.LuaRuntime()
 
     def pcall(command: str, *sections: str) -> object:
@@ -84,7 +84,7 @@ def test_what_is_missing_is_said(text: str | None, reason: str) -> None:
 def test_a_redis_that_does_not_show_which_it_is_is_refused_with_the_remedy(
     monkeypatch: pytest.MonkeyPatch, hidden: str
 ) -> None:
-    """It would make one id after the other, and repeat them after a restart that nobody notices."""
+    """Otherwise it would make ids, and repeat them after a restart that nobody can detect."""
     fakeredis = pytest.importorskip("fakeredis")
     from fakeredis.commands_mixins.server_mixin import ServerCommandsMixin
 

@@ -1,11 +1,12 @@
-"""The headers of the Lua scripts say what the scripts do: keys, arguments, answers, and no globals.
+"""The headers of the Lua scripts describe what the scripts do: keys, arguments, replies; and they use no globals.
 
 Read with a tokenizer, so that comments and strings cannot mislead; which globals a script touches
-stands in its byte code, for every path and not only for those that some call takes.
+is read in its bytecode, for every path and not only for those that a test runs.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import struct
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from importlib import resources
 
 import pytest
 
+from snowredis.lease.model import ClaimRequest, ReleaseRequest, RenewRequest
 from snowredis.lease.scripts import PARTS, SCRIPTS, load, read_lua
 
 # what Redis 6.2 gives to scripts, as far as it is needed here
@@ -39,7 +41,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class Header:
-    """What stands above a script's first line of code."""
+    """The comment above a script's first line of code."""
 
     name: str
     keys: dict[int, str]
@@ -70,7 +72,7 @@ def header_of(source: str) -> Header:
 
 
 def tokens_of(source: str) -> list[str]:
-    """The code of *source*: strings as "'text", everything else as it stands."""
+    """Return the tokens of *source*: strings as "'text", others unchanged."""
     tokens, place = [], 0
     while place < len(source):
         match = _TOKEN.match(source, place)
@@ -84,14 +86,14 @@ def tokens_of(source: str) -> list[str]:
 
 
 def windows(tokens: list[str], *pattern: str) -> list[list[str]]:
-    """Where *pattern* occurs; an empty text in it stands for any token."""
+    """Return the places where *pattern* occurs; an empty text in it matches any token."""
     size = len(pattern)
     found = (tokens[place : place + size] for place in range(len(tokens) - size + 1))
     return [window for window in found if all(map(lambda want, is_: want in ("", is_), pattern, window))]
 
 
 def problems(name: str, source: str, common: str) -> list[str]:
-    """What is wrong with script *name*, or with the common part if that is its name."""
+    """Return what is wrong with the script *name*, or with the common part if that is its name."""
     header, shared = header_of(source), header_of(common)
     tokens = tokens_of(source)
     is_common = name == "common"
@@ -137,7 +139,7 @@ def problems(name: str, source: str, common: str) -> list[str]:
         if statuses != header.statuses:
             wrong.append(f"answers {sorted(statuses)}, documented are {sorted(header.statuses)}")
     elif name not in PARTS:
-        statuses = {window[4][1:] for window in windows(tokens, "answer", "(", "pool", ",", "")}
+        statuses = {window[4][1:] for window in windows(tokens, "reply_with", "(", "pool", ",", "")}
         statuses |= {window[2][1:] for window in windows(tokens, "return", "{", "")}
         if statuses != header.statuses:
             wrong.append(f"answers {sorted(statuses)}, documented are {sorted(header.statuses)}")
@@ -154,7 +156,7 @@ OP_GETGLOBAL, OP_SETGLOBAL = 5, 7
 
 
 class Bytecode:
-    """Reads what string.dump() wrote on a 64-bit little-endian machine."""
+    """Reader of what string.dump() writes on a 64-bit little-endian machine."""
 
     def __init__(self, dump: bytes) -> None:
         # version 5.1, little-endian, int of 4 bytes, size_t of 8, instructions of 4, numbers of 8
@@ -235,6 +237,15 @@ def test_every_lua_file_is_a_script_and_every_script_a_file() -> None:
     assert files == {*PARTS, *SCRIPTS}
 
 
+@pytest.mark.parametrize(
+    ("name", "request_class"), [("claim", ClaimRequest), ("renew", RenewRequest), ("release", ReleaseRequest)]
+)
+def test_the_fields_of_a_request_are_the_arguments_of_its_script(name: str, request_class: type) -> None:
+    arguments = [argument.name for argument in header_of(read_lua(name)).arguments]
+    fields = [field.name for field in dataclasses.fields(request_class) if field.name != "caller_ms"]
+    assert arguments == fields + (["capacity", "lane_count"] if name == "claim" else [])
+
+
 def test_every_documented_key_and_argument_is_found() -> None:
     common = header_of(read_lua("common"))
     assert common.keys == {1: "pool", 2: "leases", 3: "events"}
@@ -248,10 +259,10 @@ def test_every_documented_key_and_argument_is_found() -> None:
 DOCTORED = [
     # header
     ("claim", "-- claim:", "-- take:", "header is that of 'take'"),
-    ("claim", "ARGV[16] fit_ms      int", "ARGV[16] fit          int", "ARGV[16] is read as int 'fit_ms"),
-    ("claim", "ARGV[16] fit_ms      int", "ARGV[16] fit_ms      hex", "ARGV[16] is not read as str 'fit_ms"),
-    ("claim", "-- ARGV[18] owner ", "-- ARGV[19] owner ", "are numbered [13, 14, 15, 16, 17, 19]"),
-    ("claim", "-- ARGV[17] wait_ms", "-- wait_ms", "ARGV[17] is read as int 'wait_ms"),
+    ("claim", "ARGV[14] fit_ms      int", "ARGV[14] fit          int", "ARGV[14] is read as int 'fit_ms"),
+    ("claim", "ARGV[14] fit_ms      int", "ARGV[14] fit_ms      hex", "ARGV[14] is not read as str 'fit_ms"),
+    ("claim", "-- ARGV[18] lane_count ", "-- ARGV[19] lane_count ", "are numbered [13, 14, 15, 16, 17, 19]"),
+    ("claim", "-- ARGV[15] wait_ms", "-- wait_ms", "ARGV[15] is read as int 'wait_ms"),
     ("claim", "KEYS, ARGV[1..12] as in common", "as in common", "common arguments come first"),
     (
         "claim",
@@ -268,11 +279,11 @@ DOCTORED = [
         "answers ['broken', 'signature', 'unidentified']",
     ),
     # body
-    ("claim", "int('fit_ms', ARGV[16]", "int('fit', ARGV[16]", "ARGV[16] is read as int 'fit"),
-    ("claim", "ARGV[17], 0", "ARGV[16], 0", "ARGV[16] is read as int 'wait_ms"),
-    ("claim", "local owner = str('owner', ARGV[18],", "local owner = f('{}',", "ARGV[18] is not read"),
+    ("claim", "int('fit_ms', ARGV[14]", "int('fit', ARGV[14]", "ARGV[14] is read as int 'fit"),
+    ("claim", "ARGV[15], 0", "ARGV[14], 0", "ARGV[14] is read as int 'wait_ms"),
+    ("claim", "local owner = str('owner', ARGV[16],", "local owner = f('{}',", "ARGV[16] is not read"),
     ("claim", "if bad then return refuse() end", "", "what is refused is not answered"),
-    ("claim", "return answer(pool, 'settling', '1')", "return answer(pool, 'busy')", "'busy'"),
+    ("claim", "return reply_with(pool, 'settling', '1')", "return reply_with(pool, 'busy')", "'busy'"),
     ("claim", "'ZADD', KEYS[2], r.lease_end", "'ZADD', 'leases', r.lease_end", "ZADD is not given a key"),
     ("claim", "local token_hash = sha(token)", "local n = #ARGV", "ARGV is read 7 times for 6"),
     ("release", "redis.call('HDEL', KEYS[1]", "redis.call('HDEL', KEYS[4]", "KEYS[4] is not documented"),

@@ -1,4 +1,4 @@
-"""A pool's constants, the errors, and the one place that knows redis-py: all without a Redis."""
+"""The constants of a pool, the errors, and the translation of redis-py's errors: all without a Redis."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from snowredis.errors import (
     StoreUnavailable,
 )
 from snowredis.lease.clients import address, without_retries
+from snowredis.lease.connections import SOCKET_TIMEOUT_S
 from snowredis.lease.model import MAX_TTL_MS, PoolConfig, owner_text
-from snowredis.lease.prepared import SOCKET_TIMEOUT_S
 from snowredis.lease.redis_store import RedisStore, translated
 from snowredis.lease.replies import Created
 from snowredis.lease.scripts import Script, pool_keys
@@ -258,8 +258,8 @@ def test_a_client_of_an_unknown_kind_is_named_by_its_class() -> None:
         ("redis://host:port", "'port'"),
         ("redis://host/0?socket_timeout=x", "socket_timeout"),
         ("redis://host/0?no_such_option=1", "no_such_option"),
-        ("redis://:sec/ret@host", "it cannot be read"),
-        ("redis://:sec#ret@host", "it cannot be read"),
+        ("redis://:sec/ret@host", "it cannot be parsed"),
+        ("redis://:sec#ret@host", "it cannot be parsed"),
         ("bogus://:secret@host", "bogus://:***@host"),
     ],
 )
@@ -451,7 +451,7 @@ def test_a_reply_that_no_script_sends_is_an_error(reply: list[bytes]) -> None:
 def test_the_answer_to_another_question_is_taken_for_none_and_its_connection_is_dropped(
     server: RedisServer,
 ) -> None:
-    """As after a fork within a call, when parent and child have read each other's replies."""
+    """So it is after a fork within a call, when parent and child have read each other's replies."""
     late: list[Any] = []
 
     class OneBehind(RedisStore):

@@ -1,7 +1,7 @@
-"""The protocol on other versions of Redis, and on Valkey: what the scripts rest on, and where texts differ.
+"""The protocol on other versions of Redis and on Valkey: features that the scripts need, and texts that differ.
 
-On each program that `scripts/servers.py get` has fetched. All other tests of leases and failovers run there, too, with
-`scripts/servers.py test`.
+Runs on each program that `scripts/servers.py get` has fetched. `scripts/servers.py test` runs all other tests of leases
+and failovers on them, too.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def new_store(server: RedisServer, config: PoolConfig = CONFIG) -> RedisStore:
 
 
 def identity_in_scripts(server: RedisServer) -> list[str]:
-    """run_id and master_replid, as a script sees them."""
+    """Return run_id and master_replid, as a script reads them."""
     script = "return {redis.call('INFO', 'server'), redis.call('INFO', 'replication')}"
     sections = server.client().eval(script, 0)
     assert isinstance(sections, list)

@@ -46,7 +46,7 @@ EXEMPT = {("snowredis.core.layout", "time")}
 # every other module imports it where it is used: that takes 0.15 s
 IMPORTS_REDIS = tuple(
     f"snowredis.lease.{name}"
-    for name in ("redis_store", "clients", "cluster", "connections", "prepared", "replicas", "urls")
+    for name in ("redis_store", "clients", "cluster", "connections", "replicas", "urls")
 )
 
 

@@ -38,7 +38,7 @@ def test_other_settings_are_refused_once_ids_are_made_and_the_same_are_not() -> 
     snowredis.configure(url=pool)
     snowredis.next_id()
     snowredis.configure(url=pool)
-    with pytest.raises(ConfigError, match="with other settings already"):
+    with pytest.raises(ConfigError, match="already makes ids with other settings"):
         snowredis.configure(url=pool, label="web")
     snowredis.close()
     snowredis.configure(url=pool, label="web")

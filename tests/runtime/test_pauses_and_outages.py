@@ -222,7 +222,7 @@ def test_wrong_credentials_are_said(tmp_path: Path) -> None:
     "url", ["", "localhost", "http://x", "redis//x", "memcached://x", "redis://h:port/0"]
 )
 def test_what_is_no_redis_url_is_refused(url: str) -> None:
-    with pytest.raises(snowredis.ConfigError, match="is no Redis URL"):
+    with pytest.raises(snowredis.ConfigError, match="is not a Redis URL"):
         snowredis.connect(url)
 
 

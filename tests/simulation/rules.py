@@ -117,7 +117,7 @@ RULES: dict[str, Rule] = {
     "R4 later holder": Rule((("renew", "elseif r and r.token ~= token_hash and claimed_later(r)", "elseif false"),)),
     "R4 lease end": Rule((("renew", "math.max(r.lease_end or 0, now + ttl)", "now + ttl"),)),
     "settling": Rule((("claim", "if pool.floor > now and", "if pool.floor - now > ttl and"),)),
-    "R5 chain": Rule((("renew", "  if not in_chain(r, renewal_id, next_renewal_id) then", "if false then"),)),
+    "R5 chain": Rule((("renew", "  if not in_chain(r, renewal_id, pending_renewal_id) then", "if false then"),)),
     "R5 chain across a loss": Rule((("renew", "r['until'] > held_until and not in_chain", "false and in_chain"),)),
     "R5 replayed claim": Rule((("claim", "and #r.renewal_id == FIRST_DIGITS\n    and r.lease_end > now", ""),)),
     "R5 chain of each answer": Rule((("claim", "r.renewed, r.renewal_id = now, first_renewal_id", "r.renewed = now"),)),

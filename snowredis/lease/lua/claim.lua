@@ -1,25 +1,25 @@
--- claim: lease one worker id with all its lanes.
+-- claim: lease a worker id, with a reservation in all its lanes.
 --
 -- KEYS, ARGV[1..12] as in common
--- ARGV[13] token       hex, random: names this claim; the same token again answers the same lease
--- ARGV[14] capacity    int, worker ids of the pool
--- ARGV[15] lane_count  int, lanes of a worker id
--- ARGV[16] fit_ms      int, start of the caller's tick: a lane with its mark at or below it is usable at once
--- ARGV[17] wait_ms     int, how much later the best lane may begin than fit_ms
--- ARGV[18] owner       string, JSON: who claims
+-- ARGV[13] token       hex, random: names this claim; a repeated claim with the same token gets the same lease
+-- ARGV[14] fit_ms      int, start of the caller's tick: a lane with its mark at or below it is usable at once
+-- ARGV[15] wait_ms     int, how much later than fit_ms the best lane may begin
+-- ARGV[16] owner       string, JSON: the process that claims
+-- ARGV[17] capacity    int, worker ids of the pool on this server
+-- ARGV[18] lane_count  int, lanes of a worker id
 --
--- Returns granted, common answer, worker, until, lanes (first usable ms of each), renewal id: the lease's first
---       | settling, common answer, ms to wait: living holders come first after the floor was raised
---       | exhausted, common answer, ms to the next lease end
---       | behind, common answer, ms by which the caller's clock is behind every free lane
+-- Returns granted, common fields, worker, until, lanes (beginning of the reservation in each), first renewal id
+--       | settling, common fields, ms to wait: the floor was raised, and existing leases are renewed first
+--       | exhausted, common fields, ms to the next lease end
+--       | behind, common fields, ms by which the caller's clock is behind every available lane
 -- Cost    O(log pool)
 
 local token = str('token', ARGV[13], '^%x+$', 64)
-local capacity = int('capacity', ARGV[14], 1, 4194304)
-local lane_count = int('lane_count', ARGV[15], 1, 64)
-local fit = math.min(int('fit_ms', ARGV[16], 0, YEAR_5138), capped)
-local wait_ms = int('wait_ms', ARGV[17], 0, YEAR_5138)
-local owner = str('owner', ARGV[18], '^{[^%c]*}$', 1000)
+local fit = math.min(int('fit_ms', ARGV[14], 0, YEAR_5138), capped)
+local wait_ms = int('wait_ms', ARGV[15], 0, YEAR_5138)
+local owner = str('owner', ARGV[16], '^{[^%c]*}$', 1000)
+local capacity = int('capacity', ARGV[17], 1, 4194304)
+local lane_count = int('lane_count', ARGV[18], 1, 64)
 if bad then return refuse() end
 
 local pool, refused = open_pool()
@@ -29,14 +29,14 @@ local token_hash = sha(token)
 local function grant(worker, r)
   redis.call('ZADD', KEYS[2], r.lease_end, worker)
   commit(pool, 'w:' .. worker, pack_record(r), 't:' .. token_hash, worker)
-  return answer(pool, 'granted', worker, tostring(r['until']), table.concat(r.lanes, ','), r.renewal_id)
+  return reply_with(pool, 'granted', worker, tostring(r['until']), table.concat(r.lanes, ','), r.renewal_id)
 end
--- R5: each reply begins a chain of its own, so that of two clones that repeat one claim only the one that was
--- answered last goes on. The id of a renewal is longer
+-- R5: each reply has another first renewal id, so that of two clones that repeat one claim only the one with the last
+-- reply can renew. The ids of renewals are longer
 local FIRST_DIGITS = 12
 local first_renewal_id = string.sub(sha(nonce .. now .. pool.version .. token), 1, FIRST_DIGITS)
 
--- R5: the same claim again, because its answer was lost
+-- R5: the same claim again, because its reply was lost
 local claimed = redis.call('HGET', KEYS[1], 't:' .. token_hash)
 if claimed then
   local r = record_of(claimed)
@@ -48,14 +48,14 @@ if claimed then
   end
 end
 
--- R4: nobody is served below the floor. A living holder that has not been heard of yet may be taken up again after
--- another loss, or by another server, that would not know whom this one served. Under "none" nobody ever is
+-- R4: nothing is leased before the floor has passed. A holder that has not renewed yet may still be adopted after another
+-- loss, or by another server, which would not know of a lease granted here. With durability none, no lease is adopted
 if pool.floor > now and durability ~= 'none' then
   commit(pool)
-  return answer(pool, 'settling', tostring(pool.floor - now))
+  return reply_with(pool, 'settling', tostring(pool.floor - now))
 end
 
--- R1: an index that does not hold what the hash says it holds is made anew, in bounded steps
+-- R1: an index that has not as many entries as the hash has records is rebuilt, in bounded steps
 local cursor = string.match(redis.call('HGET', KEYS[1], 'rebuild') or '', '^%d+$')
 if cursor or redis.call('ZCARD', KEYS[2]) ~= pool.records then
   local in_one_step = not cursor
@@ -73,15 +73,15 @@ if cursor or redis.call('ZCARD', KEYS[2]) ~= pool.records then
   end
   if cursor ~= '0' then
     commit(pool, 'rebuild', cursor)
-    return answer(pool, 'settling', '1')
+    return reply_with(pool, 'settling', '1')
   end
-  -- in several steps, the index may have been lost once more in between: then once more, unless the
-  -- same comes out twice, as it does after somebody removed a record by hand
+  -- between the steps, the index may have been lost again: then it is rebuilt again, unless the result is the same twice,
+  -- as it is after a person removed a record
   local have = redis.call('ZCARD', KEYS[2])
   redis.call('HDEL', KEYS[1], 'rebuild')
   if not in_one_step and have ~= pool.records and redis.call('HGET', KEYS[1], 'rebuilt') ~= tostring(have) then
     commit(pool, 'rebuilt', have)
-    return answer(pool, 'settling', '1')
+    return reply_with(pool, 'settling', '1')
   end
   redis.call('HDEL', KEYS[1], 'rebuilt')
   pool.records = have
@@ -112,13 +112,13 @@ for _, worker in ipairs(free) do
   end
 end
 if not chosen then
-  -- worker ids that were adopted after a loss have records without having been counted out here; in bounded steps
+  -- skip worker ids that have records because their leases were adopted after a loss; in bounded steps
   local looked_at = 0
   while pool.next < capacity and redis.call('HEXISTS', KEYS[1], 'w:' .. pool.next) == 1 do
     pool.next, looked_at = pool.next + 1, looked_at + 1
     if looked_at == 500 then
       commit(pool)
-      return answer(pool, 'settling', '1')
+      return reply_with(pool, 'settling', '1')
     end
   end
   if pool.next < capacity then
@@ -130,12 +130,12 @@ if not chosen then
 end
 if not chosen then
   commit(pool)
-  if nearest then return answer(pool, 'behind', tostring(nearest_mark - fit)) end
+  if nearest then return reply_with(pool, 'behind', tostring(nearest_mark - fit)) end
   local first = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
-  return answer(pool, 'exhausted', tostring(math.max(0, (tonumber(first[2]) or now) - now)))
+  return reply_with(pool, 'exhausted', tostring(math.max(0, (tonumber(first[2]) or now) - now)))
 end
 
--- R1, R3: at or above the lane's mark, and the floor; where losses go unnoticed, above all that may exist
+-- R1, R3: at or above the lane's mark and the floor; with durability none, above every reservation that may exist
 local least = durability == 'none' and math.max(pool.floor, horizon()) or pool.floor
 local lanes = {}
 local before = chosen_record

@@ -1,27 +1,28 @@
--- common: the start of every script. The loader puts identity, record and this in front of it.
+-- common: the beginning of every script. The loader puts identity, record and this file in front of it.
 --
--- KEYS[1] pool    hash    meta fields, "w:<worker id>" -> record, "t:<token hash>" -> worker id; or what delete left
+-- KEYS[1] pool    hash    fields of the pool, "w:<worker id>" -> record, "t:<token hash>" -> worker id; or a tombstone
 -- KEYS[2] leases  zset    worker id -> lease end, ms on the Redis clock; an index, rebuilt from the hash if lost
--- KEYS[3] events  stream  what happened, trimmed; nothing rests on it
+-- KEYS[3] events  stream  events of the pool, trimmed; for people only
 -- ARGV[1] signature    string, layout and constants of the pool
 -- ARGV[2] ttl_ms       int
--- ARGV[3] lead_ms      int, how far a caller's clock may run ahead of Redis'
+-- ARGV[3] lead_ms      int, how far a caller's clock may be ahead of the Redis clock
 -- ARGV[4] skew_ms      int, how far two Redis servers' clocks may differ
 -- ARGV[5] slack_ms     int, how long a deposed master may go on answering
 -- ARGV[6] guard        0 | 1, raise the floor after a silence longer than one ttl
 -- ARGV[7] incarnation  string, the newest that the caller saw, or empty
--- ARGV[8] version      int, the highest that the caller saw in it
--- ARGV[9] nonce        hex, random: names a new incarnation if one has to be made
+-- ARGV[8] version      int, the highest that the caller saw in that incarnation
+-- ARGV[9] nonce        hex, random: the last field of the reply, and part of the name of a new incarnation
 -- ARGV[10] caller_ms   int, the caller's wall clock
 -- ARGV[11] max_events  int, length at which the event stream is trimmed
--- ARGV[12] durability  string: detect | assured | none, what is known of writes that Redis acknowledged
+-- ARGV[12] durability  string: detect | assured | none, whether Redis may lose writes that it acknowledged
 --
 -- Returns signature, stored signature
---       | unidentified, reason: durability is detect, and the server does not show which it is
---       | broken, field, what it holds: no script wrote that
--- and changes nothing in these cases; else as the script's own header says
+--       | unidentified, reason: durability is detect, and the server has no identity
+--       | broken, field, its value: no script wrote that value
+-- and changes nothing in these cases; else see the header of the script
 --
--- Times are ms since 1970; they stay exact in Lua's doubles, and tostring() keeps their 13 digits.
+-- The common fields of other replies are: time of the call, incarnation, version, floor, alarm.
+-- Times are ms since 1970; they are exact in Lua's doubles, and tostring() keeps their 13 digits.
 
 local bad
 local function number_of(text)
@@ -61,7 +62,7 @@ local skew = int('skew_ms', ARGV[4], 0, 864e5)
 local slack = int('slack_ms', ARGV[5], 0, 864e5)
 local guard = int('guard', ARGV[6], 0, 1) == 1
 local seen_incarnation = str('incarnation', ARGV[7], '^[%x-]*$', 64)
--- bounded, because the next incarnation is numbered above it and has to be readable, too
+-- bounded, because the number of the next incarnation is higher and must be valid, too
 if seen_incarnation ~= '' then int('incarnation', string.match(seen_incarnation, '^(%d+)%-%x+$'), 0, 9e13) end
 local seen_version = int('version', ARGV[8], 0, YEAR_5138)
 local nonce = str('nonce', ARGV[9], '^%x+$', 64)
@@ -72,40 +73,40 @@ if durability ~= 'detect' and durability ~= 'assured' and durability ~= 'none' t
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
--- R2: a clock that runs ahead cannot push marks further than this
+-- R2: a clock that is ahead cannot raise marks above this
 local capped = math.min(caller_ms, now + lead)
--- no reservation that any server of this pool has granted up to now ends later
+-- Returns a time at which every reservation that any server of this pool has granted up to now has ended.
 local function horizon() return now + skew + ttl + lead + slack end
 
 local function sha(text) return redis.sha1hex and redis.sha1hex(text) or text end
 local function refuse() return redis.error_reply('SNOWREDIS bad argument ' .. bad) end
 
--- The last two are what else this kind of event has: lanes, stats, or the code of a reason (lease/codes.py).
+-- Adds an event. name, value: the field that only this kind has: lanes, stats, or the code of a reason (lease/codes.py).
 local function event(kind, worker, owner, from, to, name, value)
   redis.pcall('XADD', KEYS[3], 'MAXLEN', '~', max_events, '*', 'event', kind, 'worker', worker,
     'owner', owner, 'from', from, 'until', to, name, value, 'at', now)
 end
 
 local function broken(field, text) return { 'broken', field, string.sub(text or '', 1, 60), nonce } end
--- Returns the record, if there is one; or nil and the reply, if it cannot be read.
+-- Returns the record, nil if there is none, or nil and the reply "broken" if it is not valid.
 local function record_of(worker)
   local text = redis.call('HGET', KEYS[1], 'w:' .. worker)
   local r = unpack_record(text)
   if text and not r then return nil, broken('w:' .. worker, text) end
   return r or nil
 end
--- R5: only the newest renewal of a lease goes on, or the same renewal repeated.
+-- R5: returns true for a renewal that follows the newest one, and for the newest one repeated.
 local function in_chain(r, renewal_id, pending) return r.renewal_id == renewal_id or r.renewal_id == pending end
 
--- R3, R9, R10. Reads the pool, makes it if absent, raises the floor if Redis may have forgotten something.
--- Answers pool, or nil and what the script is to answer. Writes nothing: commit() does.
+-- R3, R9, R10. Reads the pool, prepares a new one if it does not exist, and raises the floor if Redis may have lost
+-- something. Returns the pool, or nil and the reply of the script. Writes nothing: commit() does.
 local function open_pool()
   local v = redis.call('HMGET', KEYS[1], 'signature', 'floor', 'incarnation', 'run_id', 'version', 'last', 'records',
     'next')
   if v[1] and v[1] ~= signature then return nil, { 'signature', v[1], nonce } end
   local wrong
   local function stored(name, text)
-    -- a pool has them all; what delete left of one has some
+    -- a pool has all of these fields, a tombstone some
     local n = not text and not v[1] and 0 or number_of(text)
     if not n then wrong = wrong or broken(name, text) end
     return n or 0
@@ -130,13 +131,13 @@ local function open_pool()
     reason = 'other-server'
   elseif seen_raised > pool_raised or (seen_incarnation == pool.incarnation and seen_version > pool.version) then
     reason = 'rolled-back'
-    -- whoever was served before this notice, or was forgotten, may stamp times up to the horizon
+    -- processes with leases that were granted before this moment, or lost, may use times up to the horizon
     pool.alarm, pool.alarm_from, pool.alarm_until = 'ids-may-repeat', last, horizon()
   elseif guard and now - last > ttl then
     reason = 'silence'
   end
   if reason then
-    -- from now on, whenever this server was started: it may have been sent here only now
+    -- from now, not from the start of this server: clients may have been sent here only now
     pool.floor = math.max(pool.floor, horizon())
     pool.incarnation = math.max(now, (pool_raised or 0) + 1, seen_raised + 1) .. '-' .. string.sub(nonce, 1, 16)
     pool.raised = reason
@@ -145,15 +146,15 @@ local function open_pool()
   return pool
 end
 
--- Of a lease that Redis shows: where losses go unnoticed, whether somebody may have been given the worker id since.
+-- Returns true if the worker id of a lease may have been leased again after a loss that nobody could notice.
 local function overdue(r) return durability == 'none' and r.lease_end <= now + skew + slack end
 
--- Returns code, from and until of the alarm, or an empty text if there is none.
+-- Returns code, from and until of the pool's alarm, separated by spaces; empty if there is none.
 local function alarm_of(pool)
   return pool.alarm and table.concat({ pool.alarm, pool.alarm_from, pool.alarm_until }, ' ') or ''
 end
 
--- Writes the pool's meta fields together with the given field, value pairs, in one HSET.
+-- Writes the fields of the pool and the given field, value pairs.
 local function commit(pool, ...)
   pool.version = pool.version + 1
   if pool.raised then
@@ -162,7 +163,7 @@ local function commit(pool, ...)
       'run_id', pool.run_id)
     if pool.created then
       redis.call('HSET', KEYS[1], 'created', pool.created)
-      -- what delete left has an end; a pool has none
+      -- a tombstone has an expiry time, a pool has none
       redis.call('PERSIST', KEYS[1])
     end
   end
@@ -173,10 +174,11 @@ local function commit(pool, ...)
   end
   redis.call('HSET', KEYS[1], 'version', pool.version, 'last', now, 'records', pool.records, 'next', pool.next, ...)
 end
--- for people; nothing rests on it
+-- Counts an event, for people only.
 local function count(what) redis.pcall('HINCRBY', KEYS[1], what, 1) end
--- the nonce comes last, so that the caller sees that this is the reply to its own request
-local function answer(pool, status, ...)
+-- Returns the reply: status, common fields, the given fields, and the nonce, which shows the caller that it is the reply
+-- to its own request.
+local function reply_with(pool, status, ...)
   local reply = { status, tostring(now), pool.incarnation, tostring(pool.version), tostring(pool.floor),
     alarm_of(pool), ... }
   reply[#reply + 1] = nonce

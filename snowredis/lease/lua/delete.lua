@@ -1,14 +1,14 @@
--- delete: forget a pool, but for the floor that the next pool of its name needs.
+-- delete: delete a pool; a tombstone keeps the floor for the next pool of its name.
 --
--- Works on a pool of any settings and on a broken one: what holds is read in the stored signature.
--- KEYS, ARGV[1..12] as in common; the constants stand in where the stored signature cannot be read
+-- Works on a pool with any settings and on a broken one: the constants are read in the stored signature.
+-- KEYS, ARGV[1..12] as in common; these constants are used where the stored signature is not valid
 --
--- Returns deleted, common answer, 1 if constants had to be guessed
---       | absent, common answer: nothing to delete
+-- Returns deleted, common fields, 1 if constants of the arguments were used
+--       | absent, common fields: nothing to delete
 -- Cost    O(1) for the server's thread; up to about 1,000 records are read
 
 if bad then return refuse() end
--- a day: further behind is no clock that anybody makes ids with
+-- a day: how long a tombstone outlives its floor, for hosts whose clocks are behind
 local KEPT_MS = 864e5
 local guessed = 0
 local text = redis.call('HGET', KEYS[1], 'signature')
@@ -25,7 +25,7 @@ guard = string.find(text or '', ' guard_rollbacks=1', 1, true) ~= nil
 signature = text
 
 local pool = open_pool()
-if pool and not text then return answer(pool, 'absent') end
+if pool and not text then return reply_with(pool, 'absent') end
 local certain = pool and not pool.raised and durability ~= 'none' and guessed == 0
 pool = pool or { floor = number_of(redis.call('HGET', KEYS[1], 'floor')) or 0, incarnation = now .. '-' .. nonce,
   version = number_of(redis.call('HGET', KEYS[1], 'version')) or 0 }
@@ -44,13 +44,13 @@ else
   end
 end
 if not certain then pool.floor = math.max(pool.floor, horizon()) end
--- four constants of a day each are the most that a pool can have; further ahead is what somebody typed
+-- a pool has at most four constants of a day each; a higher floor was set by a person
 pool.floor = math.min(pool.floor, now + 4 * 864e5)
 
--- UNLINK: large keys are freed beside the server's thread
+-- UNLINK frees large keys in another thread of the server
 redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3])
 redis.call('HSET', KEYS[1], 'floor', pool.floor, 'incarnation', pool.incarnation, 'version', pool.version)
--- the one key with an end. Whoever comes without create waits for a floor of their own in any case; a pool that a person
--- says is new has this one, below which a host whose clock is behind would stamp times that were used
+-- the only key with an expiry time. A pool that a claim creates has a floor of its own in any case; for one that a person
+-- creates, this floor keeps a host whose clock is behind from using times again
 redis.call('PEXPIREAT', KEYS[1], math.max(pool.floor, now) + KEPT_MS)
-return answer(pool, 'deleted', tostring(guessed))
+return reply_with(pool, 'deleted', tostring(guessed))

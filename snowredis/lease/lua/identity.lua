@@ -1,18 +1,18 @@
--- identity: which server this is. The loader puts it in front of common; doctor runs it alone.
+-- identity: the identity of the server. The loader puts it in front of common; doctor runs it alone.
 --
--- A restart, a failover and a move to another server change the run id or the replication id; each promotion
--- changes the second, also of a process that was master before. A server without either hides such a loss.
+-- A restart, a failover and a move to another server change the run id or the replication id; each promotion changes the
+-- replication id, also of a process that was master before. On a server that lacks one, losses cannot be detected.
 
--- Answers one text, or nil and the reason: info-refused | no-run-id | no-replication-id.
+-- Returns the identity, or nil and the reason: info-refused | no-run-id | no-replication-id.
 local function identity()
-  -- 6.2 takes one section a call, 7.0 and later several; only they have this number
+  -- Redis 6.2 takes one section a call; 7.0 and later take several and have this number
   local info = redis.REDIS_VERSION_NUM and redis.pcall('INFO', 'server', 'replication')
   if type(info) ~= 'string' then
     local server, replication = redis.pcall('INFO', 'server'), redis.pcall('INFO', 'replication')
     if type(server) ~= 'string' or type(replication) ~= 'string' then return nil, 'info-refused' end
     info = server .. replication
   end
-  -- a plain search: this runs for every heartbeat, and a pattern takes as long as INFO itself
+  -- a plain search: this runs at every heartbeat, and a pattern would take as long as INFO itself
   local function after(name)
     local _, at = string.find(info, name, 1, true)
     local id = at and string.match(info, '^%x+', at + 1)

@@ -1,12 +1,12 @@
--- record: how the record of a worker id is packed into one hash value, "w:<worker id>" of the pool.
+-- record: the format of the record of a worker id, the hash field "w:<worker id>" of the pool.
 --
--- The loader puts it in front of common; the embedded server runs it when it ends. monitor reads the same form.
+-- The loader puts it in front of common; the embedded server runs it when it ends. snowredis/monitor reads this format.
 
--- the most that tostring() writes without an exponent
+-- the highest time that tostring() writes without an exponent
 local YEAR_5138 = 1e14 - 1
 
--- A worker id's record, packed into one hash value. A lane's mark is max(its number in lanes, until).
--- Returns nil for what pack_record() did not make.
+-- Returns the record in a text of pack_record(), or nil for any other text. The mark of a lane is the later of its entry
+-- in lanes and until.
 local function unpack_record(text)
   if not text then return nil end
   local token, incarnation, renewal_id, ends, lease_end, lanes, claimed, renewed, stats, owner = string.match(text,

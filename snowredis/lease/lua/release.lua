@@ -1,22 +1,22 @@
--- release: give a worker id back, with the marks that were really used.
+-- release: make a worker id available again, with marks lowered to the times that were used.
 --
 -- KEYS, ARGV[1..12] as in common
--- ARGV[13] worker      int
--- ARGV[14] token       hex, of the claim
--- ARGV[15] renewal_id  hex, of the last renewal that was answered, or of the claim
--- ARGV[16] pending     hex, of a renewal that was sent and not answered, or empty
--- ARGV[17] marks       ints, comma separated: ms of each lane's first unused tick, 0 for a lane never used;
---                      empty if unknown: the reservation then stays used up to its end
--- ARGV[18] stats       ints, comma separated, as in renew
+-- ARGV[13] worker              int
+-- ARGV[14] token               hex, of the claim
+-- ARGV[15] renewal_id          hex, of the last renewal that was answered, or of the claim
+-- ARGV[16] pending_renewal_id  hex, of a renewal that was sent and not answered, or empty
+-- ARGV[17] marks_ms            ints, comma separated: each lane's first unused ms, 0 for a lane never used;
+--                              empty if unknown: the whole reservation counts as used
+-- ARGV[18] stats               ints, comma separated, as in renew
 --
--- Returns released, common answer | gone, common answer: not the holder any more, nothing changed
+-- Returns released, common fields | gone, common fields: the caller is not the holder any more, nothing changed
 -- Cost    O(log pool)
 
 local worker = tostring(int('worker', ARGV[13], 0, 4194303))
 local token_hash = sha(str('token', ARGV[14], '^%x+$', 64))
 local renewal_id = str('renewal_id', ARGV[15], '^%x*$', 64)
-local pending = str('pending', ARGV[16], '^%x*$', 64)
-local marks = str('marks', ARGV[17], '^[%d,]*$', 1100)
+local pending = str('pending_renewal_id', ARGV[16], '^%x*$', 64)
+local marks = str('marks_ms', ARGV[17], '^[%d,]*$', 1100)
 local stats = str('stats', ARGV[18], '^[%d,-]+$', 120)
 if bad then return refuse() end
 
@@ -26,13 +26,13 @@ local r, unreadable = record_of(worker)
 if unreadable then return unreadable end
 if not (r and r.token == token_hash and in_chain(r, renewal_id, pending) and r.incarnation == pool.incarnation) then
   commit(pool)
-  return answer(pool, 'gone')
+  return reply_with(pool, 'gone')
 end
 
 local used_from, used_until = r.lanes[1] or 0, r['until']
 if marks ~= '' then
-  -- R7: the marks stand at this holder's own until; each goes down to what it really used
-  local used = ints('marks', marks, #r.lanes)
+  -- R7: the marks are at this holder's own until; each is lowered to its first unused ms
+  local used = ints('marks_ms', marks, #r.lanes)
   if bad then return refuse() end
   used_until = 0
   for i = 1, #r.lanes do
@@ -47,4 +47,4 @@ count('releases')
 r.token, r.renewal_id, r.owner, r.lease_end, r.stats = '', '', '', now, stats
 redis.call('HDEL', KEYS[1], 't:' .. token_hash)
 commit(pool, 'w:' .. worker, pack_record(r))
-return answer(pool, 'released')
+return reply_with(pool, 'released')

@@ -1,34 +1,34 @@
--- renew: extend a lease and its reservation; take a living holder up again after a loss.
+-- renew: extend a lease and its reservation; adopt a lease that Redis lost.
 --
 -- KEYS, ARGV[1..12] as in common
--- ARGV[13] worker           int
--- ARGV[14] token            hex, of the claim
--- ARGV[15] renewal_id       hex, of the last renewal that was answered, or of the claim
--- ARGV[16] next_renewal_id  hex, of this renewal; the same again is a replay
--- ARGV[17] held_until       int, ms: the end of the reservation that the holder has
--- ARGV[18] held_lanes       ints, comma separated: where each of its lanes began
--- ARGV[19] stats            ints, comma separated: WorkerStats of lease/stats.py
--- ARGV[20] owner            string, JSON
+-- ARGV[13] worker              int
+-- ARGV[14] token               hex, of the claim
+-- ARGV[15] renewal_id          hex, of the last renewal that was answered, or of the claim
+-- ARGV[16] pending_renewal_id  hex, of this renewal; a repeated renewal has the same
+-- ARGV[17] held_until_ms       int: the end of the reservation that the holder has
+-- ARGV[18] held_lanes_ms       ints, comma separated: the beginning of each of its lanes
+-- ARGV[19] stats               ints, comma separated: WorkerStats of lease/stats.py
+-- ARGV[20] owner               string, JSON: the process that holds the lease
 --
--- Returns renewed, common answer, until, adopted 0 | 1
---       | lost, common answer, reason
+-- Returns renewed, common fields, until, adopted 0 | 1
+--       | lost, common fields, reason
 -- Cost    O(log pool)
 
 local worker = tostring(int('worker', ARGV[13], 0, 4194303))
 local token_hash = sha(str('token', ARGV[14], '^%x+$', 64))
 local renewal_id = str('renewal_id', ARGV[15], '^%x*$', 64)
-local next_renewal_id = str('next_renewal_id', ARGV[16], '^%x+$', 64)
-local held_until = int('held_until', ARGV[17], 0, YEAR_5138)
+local pending_renewal_id = str('pending_renewal_id', ARGV[16], '^%x+$', 64)
+local held_until = int('held_until_ms', ARGV[17], 0, YEAR_5138)
 local held_lanes = {}
-for item in string.gmatch(str('held_lanes', ARGV[18], '^%d[%d,]*$', 1100), '[^,]+') do
-  held_lanes[#held_lanes + 1] = int('held_lanes', item, 0, YEAR_5138)
+for item in string.gmatch(str('held_lanes_ms', ARGV[18], '^%d[%d,]*$', 1100), '[^,]+') do
+  held_lanes[#held_lanes + 1] = int('held_lanes_ms', item, 0, YEAR_5138)
 end
 local stats = str('stats', ARGV[19], '^[%d,-]+$', 120)
 local owner = str('owner', ARGV[20], '^{[^%c]*}$', 1000)
 if bad then return refuse() end
 
--- R4: a record that is older than this lease begins at or below it in every lane; of a lease that was claimed later, at or
--- above. Where nothing was used in between, all is equal, and whoever was granted less goes
+-- R4: in every lane, an older record begins at or below this lease, and that of a lease that was claimed later at or
+-- above. If nothing was used in between, both are equal, and the lease that was granted less is lost
 local function claimed_later(r)
   for i = 1, #held_lanes do
     if (r.lanes[i] or 0) ~= held_lanes[i] then return (r.lanes[i] or 0) > held_lanes[i] end
@@ -43,8 +43,8 @@ if unreadable then return unreadable end
 local adopted, reason, stale = 0, nil, nil
 
 if r and r.token == token_hash and r.incarnation == pool.incarnation then
-  -- R5: of two clones, the slower finds itself refused here
-  if not in_chain(r, renewal_id, next_renewal_id) then
+  -- R5: of two clones, the second to renew is refused here
+  if not in_chain(r, renewal_id, pending_renewal_id) then
     reason = 'copied'
   elseif overdue(r) then
     reason = 'late'
@@ -54,14 +54,13 @@ elseif r and r.incarnation == pool.incarnation then
 elseif durability == 'none' then
   reason = 'forgotten'
 elseif held_until <= now + skew + lead + slack then
-  -- R4: too late to know that nobody else was given this worker id where it cannot be seen from here
+  -- R4: by now, another server may have leased this worker id, which this one cannot know
   reason = 'too-old'
 elseif r and r.token ~= token_hash and claimed_later(r) then
-  -- of a clone whose original gave the lease back, or of a renewal that arrives after the release
+  -- a clone whose original released the lease, or a renewal that arrives after the release
   reason = 'reassigned'
-elseif r and r.token == token_hash and r['until'] > held_until and not in_chain(r, renewal_id, next_renewal_id) then
-  -- R5, also where the server seems to be another: what a holder was granted is no more than it knows, unless a copy of it
-  -- was granted that
+elseif r and r.token == token_hash and r['until'] > held_until and not in_chain(r, renewal_id, pending_renewal_id) then
+  -- R5, also after a loss: a holder knows all that it was granted; if the record shows more, a copy of it was granted that
   reason = 'copied'
 else
   local lanes = {}
@@ -71,7 +70,7 @@ else
   elseif r.token ~= token_hash then
     stale = r.token
   end
-  -- a clock that went back before the loss is no news
+  -- the old stats: a clock that went back before the loss is not reported again
   r = { token = token_hash, ['until'] = math.max(held_until, r and r['until'] or 0), lanes = lanes, claimed = now,
     stats = r and not stale and r.stats or stats }
   adopted = 1
@@ -81,7 +80,7 @@ if reason then
   commit(pool)
   event('lost', worker, owner, 0, held_until, 'reason', reason)
   count('lost')
-  return answer(pool, 'lost', reason)
+  return reply_with(pool, 'lost', reason)
 end
 
 if stale then redis.call('HDEL', KEYS[1], 't:' .. stale) end
@@ -89,9 +88,9 @@ local function clock_backs(text) return tonumber(string.match(text or '', '(%d+)
 if clock_backs(stats) > clock_backs(r.stats) then
   event('clock-back', worker, owner, r.lanes[1], r['until'], 'stats', stats)
 end
-r.incarnation, r.renewal_id, r.renewed = pool.incarnation, next_renewal_id, now
--- R4: never back, where Redis' clock is: whoever is given the worker id next comes later than the end of the reservation,
--- less the lead, on any clock that the servers may show
+r.incarnation, r.renewal_id, r.renewed = pool.incarnation, pending_renewal_id, now
+-- R4: never lowered, even if the Redis clock went back: the worker id is leased again only after the end of the
+-- reservation, less the lead, on the clock of any of the servers
 r.lease_end = math.max(r.lease_end or 0, now + ttl)
 redis.call('ZADD', KEYS[2], r.lease_end, worker)
 r['until'], r.stats, r.owner = math.max(r['until'], capped + ttl), stats, owner
@@ -102,4 +101,4 @@ if adopted == 1 then
 else
   commit(pool, 'w:' .. worker, pack_record(r))
 end
-return answer(pool, 'renewed', tostring(r['until']), tostring(adopted))
+return reply_with(pool, 'renewed', tostring(r['until']), tostring(adopted))
