@@ -103,8 +103,10 @@ def use_everything() -> None:
         if fast_path.IMPLEMENTATION == "c":
             with pytest.raises(TypeError):
                 ids._supersede(current, current._replace(block=wrong))  # type: ignore[arg-type]
-    ids._supersede(current, current, memoryview(bytearray(8)).cast("q"), 0, 1)
-    assert not ids._supersede(current._replace(), current._replace())
+    # never by itself: in Python, a Published that is its own successor has no end
+    successor = current._replace(successor={})
+    assert ids._supersede(current, successor, memoryview(bytearray(8)).cast("q"), 0, 1)
+    assert not ids._supersede(current, current._replace(successor={}))
     blocks = [fast_path.make_ids(1, 100, 1) for _ in range(10)]
     assert [next(block) for block in blocks] == [1] * 10
     fast_path.exhaust(blocks[0])
