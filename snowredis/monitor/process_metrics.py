@@ -75,16 +75,14 @@ def counters_of(generator: Any) -> Counters:
         "renewals_failed": counts.renewals_failed,
         "leases_lost": counts.leases_lost,
     }
-    lease, lease_manager = generator.lease, getattr(generator, "_lease_manager", None)
-    seen = getattr(lease_manager, "seen", None)
-    known = seen is not None and seen.incarnation
+    lease, view = generator.lease, getattr(getattr(generator, "_lease_manager", None), "view", None)
     now_s = getattr(getattr(generator, "_clock", None), "time", time.time)()
     return Counters(
         totals,
         leases=int(lease is not None),
         lease_left_s=None if lease is None else lease.until_ms / 1000 - now_s,
         heartbeat_s=counts.round_trip_s or None,
-        clock_offset_s=lease_manager.offset_ms / 1000 if lease_manager is not None and known else None,
+        clock_offset_s=view.offset_ms / 1000 if view is not None and view.seen.incarnation else None,
     )
 
 

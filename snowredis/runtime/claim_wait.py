@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
 from snowredis.errors import (
     ClockMovedBack,
@@ -14,8 +13,9 @@ from snowredis.errors import (
     StoreUnavailable,
 )
 from snowredis.runtime.clock import Clock, nap
-from snowredis.runtime.lease import Claimed
-from snowredis.runtime.lease_manager import RETRY_S, LeaseManager
+from snowredis.runtime.context import Context
+from snowredis.runtime.lease_manager import LeaseManager
+from snowredis.runtime.lifecycle import RETRY_S, LeaseLifecycle
 
 log = logging.getLogger("snowredis")
 
@@ -41,6 +41,7 @@ class ClockSkewMemory:
             raise ClockSkewed(*known)
 
     def forget(self) -> None:
+        """Raise nothing again."""
         self._offset_and_limit_ms = None
 
 
@@ -49,25 +50,19 @@ class ClaimWait:
 
     Args:
         timeout_s: for how long a full pool is asked again.
-        claim: LeaseManager.claim(), given how long the worker id may take to open, in ms; replaces nothing.
-        renew: renews the lease from within this call; without a heartbeat thread nobody else does.
-        give_back: releases a lease that opens too late.
     """
 
     def __init__(
         self,
+        context: Context,
         leases: LeaseManager,
-        clock: Clock,
+        lifecycle: LeaseLifecycle,
         skew: ClockSkewMemory,
         timeout_s: float,
-        *,
-        claim: Callable[[int], Claimed],
-        renew: Callable[[], None],
-        give_back: Callable[[], None],
     ) -> None:
-        self._leases, self._clock, self._skew, self._timeout_s = leases, clock, skew, timeout_s
-        self._claim, self._renew, self._give_back = claim, renew, give_back
-        self._began_s = clock.monotonic()
+        self._context, self._clock, self._leases = context, context.clock, leases
+        self._lifecycle, self._skew, self._timeout_s = lifecycle, skew, timeout_s
+        self._began_s = self._clock.monotonic()
         self._ask_again_after_s = 0.0
         self._logged = False
 
@@ -80,30 +75,31 @@ class ClaimWait:
         Raises:
             PoolExhausted, StoreUnavailable, LeaseLost, LeaseExpired, ClockSkewed: none can be claimed in time.
         """
-        leases, waited_s = self._leases, self._clock.monotonic() - self._began_s
+        leases, config = self._leases, self._context.config
+        waited_s = self._clock.monotonic() - self._began_s
         self._skew.check()
         if waited_s < self._ask_again_after_s:
             nap(self._clock, self._ask_again_after_s - waited_s)
             return False
         try:
-            settling_ms = self._claim(leases.longest_wait_ms).settling_ms
+            settling_ms = self._lifecycle.claim(self._context.longest_wait_ms).settling_ms
         except (PoolExhausted, StoreUnavailable) as error:
             if isinstance(error, PoolExhausted) and waited_s < self._timeout_s:
                 self._ask_again_after_s = waited_s + max(0.01, min(RETRY_S, error.next_expiry_ms / 1000))
                 return False
             if leases.lost_worker is not None:
-                raise LeaseLost(leases.config.name, leases.lost_worker, str(error)) from error
+                raise LeaseLost(config.name, leases.lost_worker, str(error)) from error
             raise
         except ClockMovedBack as error:
-            raise self._skew.error(-error.behind_ms, leases.longest_wait_ms) from error
+            raise self._skew.error(-error.behind_ms, self._context.longest_wait_ms) from error
         if not settling_ms:
             return True
-        self._log_wait(leases.floor_ms - self._clock.time_ns() // 1_000_000)
-        if waited_s > 2 * leases.config.floor_ms / 1000 + 1:
-            raise LeaseExpired(leases.config.name, -1, "Redis keeps losing its state")
+        self._log_wait(leases.view.floor_ms - self._context.now_ms())
+        if waited_s > 2 * config.floor_ms / 1000 + 1:
+            raise LeaseExpired(config.name, -1, "Redis keeps losing its state")
         # the floor may be raised once more meanwhile, so look now and then; more often than the silence that
         # guard_rollbacks takes for a rollback
-        self._ask_again_after_s = waited_s + min(settling_ms, 1000, leases.config.heartbeat_ms) / 1000
+        self._ask_again_after_s = waited_s + min(settling_ms, 1000, config.heartbeat_ms) / 1000
         return False
 
     def wait_for_opening(self, ms: float) -> None:
@@ -112,22 +108,22 @@ class ClaimWait:
         Raises:
             ClockSkewed: that is later than any floor explains; the lease is given back.
         """
-        config = self._leases.config
+        config = self._context.config
         # twice: the floor may be raised once more while this waits for it
         limit_ms = 2 * config.floor_ms + config.layout.tick_ms
         if ms > limit_ms:
-            self._give_back()
+            self._lifecycle.give_back()
             raise self._skew.error(-int(ms), limit_ms)
         self._log_wait(ms)
         # without a heartbeat thread the reservation has to keep up with the wait
         if self._leases.held is not None and not self._clock.background and not self._leases.just_renewed():
-            self._renew()
+            self._lifecycle.renew_in_need()
         nap(self._clock, ms / 1000)
 
     def _log_wait(self, ms: float) -> None:
         if not self._logged and ms > 1000:
             self._logged = True
-            pool = self._leases.config.name
+            pool = self._context.config.name
             log.warning(
                 "pool %s: Redis had no such pool, or may have forgotten some of it; new workers wait %.1f s so that no "
                 "id is repeated. If the pool is really new, run once: snowredis pool create %s",

@@ -120,7 +120,8 @@ class PureFastPath:
     ) -> bool:
         """Replace *old* by *new* as the current Published, and exhaust the ids of *old* unless *new* has the same.
 
-        *new* must not have been published before: a cycle of successors would have no end. ``marks[place]`` is raised to *mark_ms* before anybody can take the new ids.
+        *new* must not have been published before: a cycle of successors would have no end. ``marks[place]`` is raised
+        to *mark_ms* before anybody can take the new ids.
 
         Returns:
             False if *old* is not current any more; nothing is published then.

@@ -21,6 +21,7 @@ from snowredis.lease.model import Store
 from snowredis.runtime import async_ids, batches
 from snowredis.runtime.aio import in_thread
 from snowredis.runtime.clock import SYSTEM, Clock
+from snowredis.runtime.context import Context
 from snowredis.runtime.counts import ClockBackLog, Counts
 from snowredis.runtime.exit import EXIT
 from snowredis.runtime.fast_path import FastPath
@@ -66,30 +67,24 @@ class Generator(FastPath):
         random_bytes: Callable[[int], bytes] = os.urandom,
         guard: ForkGuard = GUARD,
     ) -> None:
-        rules = rules or ClockRules()
         self._config, self._clock, self._guard = store.config, clock, guard
-        self._random_bytes = random_bytes
+        self._random_bytes, self._random = random_bytes, random.Random(random_bytes(8))
         self._lock = threading.RLock()
-        self._lease_manager = leases = LeaseManager(store, clock, label, random_bytes, guard)
-        self._random = random.Random(random_bytes(8))
-        clock_backs = ClockBackLog(self._config.name, leases.counts)
-        self._allocator = allocator = IdAllocator(
-            self,
-            leases,
-            clock,
-            guard,
-            rules,
-            sequence_start,
-            sequence_start_bound,
-            self._random,
-            clock_backs,
+        counts = Counts()
+        context = Context(
+            path=weakref.proxy(self),
+            config=store.config,
+            clock=clock,
+            guard=guard,
+            rules=rules or ClockRules(),
+            random=self._random,
+            counts=counts,
+            clock_backs=ClockBackLog(store.config.name, counts),
         )
-        self._lifecycle = lifecycle = LeaseLifecycle(
-            self, weakref.ref(self), leases, allocator, clock, rules, self._random, clock_backs
-        )
-        self._slow_path = SlowPath(
-            self, leases, allocator, lifecycle, clock, guard, rules, clock_backs, claim_timeout
-        )
+        self._lease_manager = leases = LeaseManager(store, context, label, random_bytes)
+        self._allocator = IdAllocator(context, leases, sequence_start, sequence_start_bound)
+        self._lifecycle = LeaseLifecycle(context, weakref.ref(self), leases, self._allocator)
+        self._slow_path = SlowPath(context, leases, self._allocator, self._lifecycle, claim_timeout)
         guard.watch(self)
         EXIT.watch(self)
 

@@ -11,21 +11,16 @@ below a signal handler, that has read that block already.
 from __future__ import annotations
 
 import operator
-import random
-import weakref
 from typing import NamedTuple
 
-from snowredis.core.lanes import ClockRules, Decision, Lanes, UseTick, Wait, decide
+from snowredis.core.lanes import Decision, Lanes, UseTick, Wait, decide
 from snowredis.errors import ConfigError, LayoutError
-from snowredis.lease.model import PoolConfig
-from snowredis.runtime.clock import Clock
-from snowredis.runtime.counts import ClockBackLog
-from snowredis.runtime.fast_path import SEALED, Block, FastPath, Published, make_ids
-from snowredis.runtime.fork import ForkGuard
+from snowredis.runtime.context import Context
+from snowredis.runtime.fast_path import SEALED, Block, Published, make_ids
 from snowredis.runtime.lease import HeldLease
 from snowredis.runtime.lease_manager import LeaseManager
+from snowredis.settings import check
 
-SEQUENCE_STARTS = ("zero", "random", "continue")
 # a tick of 10 s must not keep next_id() from seeing a step of the clock: a block is looked at again this often
 MAX_WINDOW_S = 0.25
 
@@ -63,26 +58,18 @@ Step = tuple[int, Decision | NoLease | None]
 
 
 class IdAllocator:
-    """Publish blocks of ids of the lease that *leases* holds, on the generator that is *path*."""
+    """Publishes blocks of ids, of the lease that *leases* holds, on a generator.
+
+    Args:
+        sequence_start: where the sequence of a tick begins: "zero", "random", or "continue".
+        sequence_start_bound: it begins below this number, 1 to the ids of one tick; None: an eighth of those.
+    """
 
     def __init__(
-        self,
-        path: FastPath,
-        leases: LeaseManager,
-        clock: Clock,
-        guard: ForkGuard,
-        rules: ClockRules,
-        sequence_start: str,
-        sequence_start_bound: int | None,
-        rng: random.Random,
-        clock_backs: ClockBackLog,
+        self, context: Context, leases: LeaseManager, sequence_start: str, sequence_start_bound: int | None
     ) -> None:
-        if sequence_start not in SEQUENCE_STARTS:
-            raise ConfigError(
-                f"sequence_start={sequence_start!r} is unknown; choose one of {', '.join(SEQUENCE_STARTS)}"
-            )
-        self._config: PoolConfig = leases.config
-        sequences = self._config.layout.sequences
+        check("sequence_start", sequence_start)
+        sequences = context.config.layout.sequences
         # an eighth: enough to spread ids over shards, and 7/8 of the ceiling is left in the worst tick
         bound = max(1, sequences // 8) if sequence_start_bound is None else sequence_start_bound
         if not 1 <= bound <= sequences:
@@ -90,13 +77,11 @@ class IdAllocator:
                 f"sequence_start_bound={bound} is out of range: 1 to {sequences} (the ids of one tick)"
             )
         self._sequence_start, self._sequence_bound = sequence_start, bound
-        # weak: in a cycle of references, a generator that nobody uses any more would go on renewing its lease
-        self._path: FastPath = weakref.proxy(path)
-        self._leases, self._clock, self._guard, self._rules = leases, clock, guard, rules
-        self._random, self._clock_backs = rng, clock_backs
+        self._context, self._path, self._clock = context, context.path, context.clock
+        self._config, self._leases = context.config, leases
         # with the generator's own clock, as every block
-        self._sealed: Block = (*SEALED[:4], clock.time)
-        path._supersede(None, Published(self._sealed, NO_STATE, {}))
+        self._sealed: Block = (*SEALED[:4], self._clock.time)
+        self._path._supersede(None, Published(self._sealed, NO_STATE, {}))
 
     @property
     def state(self) -> State:
@@ -141,7 +126,7 @@ class IdAllocator:
                     extended = (block[0], self._window_end_s(state.tick, now_ns), *block[2:])
                     self._path._supersede(published, Published(extended, state, {}))
                     return an_id, None
-            decision = decide(lanes, now_ms, held.lease.until, layout.tick_ms, self._rules)
+            decision = decide(lanes, now_ms, held.lease.until, layout.tick_ms, self._context.rules)
             if isinstance(decision, UseTick) and not only_claim:
                 an_id = self._publish(published, held, lanes, decision, now_ns)
                 if an_id:
@@ -183,7 +168,7 @@ class IdAllocator:
             layout.ms_at(from_tick) / 1000,
             self._window_end_s(tick, now_ns),
             ids,
-            self._guard.alive,
+            self._context.guard.alive,
             self._clock.time,
         )
         used = lanes.using(lane, tick)
@@ -194,7 +179,7 @@ class IdAllocator:
         an_id = next(ids, 0)
         if state.serial == held.serial and state.lanes.current != lane:
             behind_ms = layout.ms_at(state.tick) - now_ns // 1_000_000
-            self._clock_backs.note(behind_ms, "namespace", used)
+            self._context.clock_backs.note(behind_ms, "namespace", used)
         return an_id
 
     def _window_end_s(self, tick: int, now_ns: int) -> float:
@@ -205,7 +190,7 @@ class IdAllocator:
 
     def _first_sequence(self, state: State, made: int) -> int:
         if self._sequence_start == "random":
-            return self._random.randrange(self._sequence_bound)
+            return self._context.random.randrange(self._sequence_bound)
         if self._sequence_start == "continue":
             return (state.first_sequence + made) % self._sequence_bound
         return 0

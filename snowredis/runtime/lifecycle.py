@@ -7,10 +7,8 @@ given back before its block is sealed and its marks are read.
 from __future__ import annotations
 
 import logging
-import random
 import weakref
 
-from snowredis.core.lanes import ClockRules
 from snowredis.errors import (
     ClockMovedBack,
     LayoutMismatch,
@@ -20,63 +18,55 @@ from snowredis.errors import (
     StoreUnavailable,
 )
 from snowredis.lease.stats import WorkerStats
-from snowredis.runtime.clock import Clock
-from snowredis.runtime.counts import ClockBackLog
+from snowredis.runtime.context import Context
 from snowredis.runtime.exit import EXIT
-from snowredis.runtime.fast_path import FastPath
 from snowredis.runtime.heartbeat import HasBeat, Heartbeat
 from snowredis.runtime.id_allocator import IdAllocator
 from snowredis.runtime.lease import Claimed, HeldLease
-from snowredis.runtime.lease_manager import RETRY_S, LeaseManager
+from snowredis.runtime.lease_manager import LeaseManager
 
 log = logging.getLogger("snowredis")
 
-# a worker id of another server that can be used only later than this is no better than waiting for one's own
+# how soon Redis is asked again after a failure; a renewal has 5/6 of a ttl for it
+RETRY_S = 0.5
+# a worker id of another server that opens later than this is no better than waiting for one's own
 MOVE_WAIT_MS = 1_000
 
 
 class LeaseLifecycle:
-    """One for each generator.
+    """Starts, renews, replaces and ends the leases of one generator.
 
     Args:
-        owner: what the heartbeat thread calls as long as it exists: the generator.
+        owner: the generator; the heartbeat thread calls it as long as it exists.
 
     Attributes:
         closed, suspended: whether ids are refused, for good or until resume().
     """
 
     def __init__(
-        self,
-        path: FastPath,
-        owner: weakref.ref[HasBeat],
-        leases: LeaseManager,
-        allocator: IdAllocator,
-        clock: Clock,
-        rules: ClockRules,
-        rng: random.Random,
-        clock_backs: ClockBackLog,
+        self, context: Context, owner: weakref.ref[HasBeat], leases: LeaseManager, allocator: IdAllocator
     ) -> None:
-        self._path: FastPath = weakref.proxy(path)
-        self._owner = owner
-        self._leases, self._allocator, self._clock, self._rules = leases, allocator, clock, rules
-        self._random, self._clock_backs = rng, clock_backs
+        self._context, self._path, self._clock = context, context.path, context.clock
+        self._owner, self._leases, self._allocator = owner, leases, allocator
+        self._pool = context.config.name
         self.closed = self.suspended = False
         self._heartbeat: Heartbeat | None = None
+        # whether an outage was logged
         self._failing = False
+        # why and when the last renewal failed; empty if it did not. The text only: an error keeps frames, and they
+        # the generator
+        self._failure, self._failed_at_s = "", -1e9
         # the clock and ids_made at the last stats()
-        self._last_rate = (clock.monotonic(), 0)
+        self._last_rate = (self._clock.monotonic(), 0)
         self._replace_again_s = -1e9
-
-    @property
-    def _pool(self) -> str:
-        return self._leases.config.name
 
     # --- claim, renew, replace ---------------------------------------------------------------------
 
     def claim(self, wait_ms: int, instead_of: int = 0) -> Claimed:
-        """Claim a worker id; what it replaced is given back. See LeaseManager.claim()."""
+        """Claim a worker id, and give the lease back that it replaces. See LeaseManager.claim()."""
         try:
             claimed = self._leases.claim(wait_ms=wait_ms, instead_of=instead_of)
+            self._failure = ""
         except LayoutMismatch:
             self._seal_if_lost()
             raise
@@ -91,40 +81,66 @@ class LeaseLifecycle:
         self._leases.release(old, marks, self.stats())
 
     def renew_in_need(self) -> None:
-        """Renew from within a call that needs more time; move to another server if that fails.
+        """Renew for a call that needs more time, once each RETRY_S; move to another server if that fails.
+
+        Blocks:
+            for one round trip to Redis; for another to move.
 
         Raises:
-            LeaseExpired: Redis does not reply, and no other server has a worker id.
+            LeaseExpired: Redis does not reply, and no other server has an available worker id.
         """
+        held, cause = self._leases.held, None
+        if held is None:
+            return
+        if not self._failure or self._clock.monotonic() - self._failed_at_s >= RETRY_S:
+            try:
+                self._renew()
+                return
+            except StoreUnavailable as error:
+                cause = error
+        if not self._move():
+            raise LeaseExpired(self._pool, held.lease.worker, self._failure) from cause
+
+    def _renew(self) -> bool:
+        """Renew; return False if the lease is lost, and sealed. See LeaseManager.renew()."""
         try:
-            self._leases.renew_in_need(self.stats())
-        except LayoutMismatch:
-            self._seal_if_lost()
+            renewed = self._leases.renew(self.stats())
+            self._failure = ""
+            return renewed
+        except StoreUnavailable as error:
+            # the time of the end: an attempt may have taken long
+            self._failure, self._failed_at_s = str(error), self._clock.monotonic()
             raise
-        except LeaseExpired:
-            if not self._move():
-                raise
+        finally:
+            self._seal_if_lost()
 
     def _move(self) -> bool:
         """Claim a worker id of another server if there are several and that of this lease does not reply.
 
-        Not before half of the ttl is left: a server may come back, and ids go on meanwhile.
+        Not before half of the ttl is left: a server may come back, and ids are made meanwhile.
 
         Returns:
             whether there is another lease now.
         """
-        held = self._leases.held
-        if held is None or not self._leases.due_to_move() or self._clock.monotonic() < self._replace_again_s:
+        held, config = self._leases.held, self._context.config
+        if held is None or not self._leases.store.redundant:
+            return False
+        left_ms = held.lease.until_ms - self._context.now_ms()
+        if left_ms >= config.ttl_ms // 2 or self._clock.monotonic() < self._replace_again_s:
             return False
         old = None
         try:
             old = self.claim(MOVE_WAIT_MS, held.serial).replaced
         except SnowredisError as error:
-            log.warning("pool %s: no other server has a worker id: %s", self._pool, error)
+            log.warning("pool %s: no other server has an available worker id: %s", self._pool, error)
         if old is None:
             self._replace_again_s = self._clock.monotonic() + RETRY_S
         else:
-            log.warning("pool %s: the server of worker id %d is away; moved on", self._pool, old.lease.worker)
+            log.warning(
+                "pool %s: the server of worker id %d does not reply; using a worker id of another server",
+                self._pool,
+                old.lease.worker,
+            )
         self._give_back_if_ended()
         return self._leases.held is not held
 
@@ -139,18 +155,18 @@ class LeaseLifecycle:
             return
         claimed, cause = Claimed(), None
         if now_s < self._replace_again_s:
-            # refused a moment ago, and Redis is not to be asked for every id
-            raise ClockMovedBack(behind_ms, self._rules.policy)
+            # refused a moment ago: Redis is not asked for every id
+            raise ClockMovedBack(behind_ms, self._context.rules.policy)
         try:
             claimed = self.claim(0, held.serial)
         except (PoolExhausted, ClockMovedBack, StoreUnavailable) as error:
             cause = error
         if claimed.settling_ms or cause is not None:
-            self._clock_backs.note(behind_ms, "refusal", self._allocator.state.lanes)
+            self._context.clock_backs.note(behind_ms, "refusal", self._allocator.state.lanes)
             self._replace_again_s = now_s + RETRY_S
-            raise ClockMovedBack(behind_ms, self._rules.policy) from cause
+            raise ClockMovedBack(behind_ms, self._context.rules.policy) from cause
         if claimed.replaced is not None:
-            self._clock_backs.note(behind_ms, "worker", self._allocator.state.lanes)
+            self._context.clock_backs.note(behind_ms, "worker", self._allocator.state.lanes)
 
     def stats(self) -> WorkerStats:
         """Return the statistics of the next heartbeat; ids per second are counted since the last call."""
@@ -161,7 +177,7 @@ class LeaseLifecycle:
         return WorkerStats(
             ids_made=made,
             ids_per_s=max(0, rate),
-            clock_offset_ms=self._leases.offset_ms,
+            clock_offset_ms=self._leases.view.offset_ms,
             namespace=self._allocator.state.lanes.current,
             clock_backs=self._leases.counts.clock_backs,
         )
@@ -183,7 +199,7 @@ class LeaseLifecycle:
 
     def beat_after_s(self) -> float:
         """Return the seconds until the next beat: a little random, so that not all workers beat together."""
-        return self._leases.config.heartbeat_ms / 1000 * self._random.uniform(0.85, 1.0)
+        return self._context.config.heartbeat_ms / 1000 * self._context.random.uniform(0.85, 1.0)
 
     def beat(self) -> float:
         """Renew the lease, or claim another if it is lost. Never raises.
@@ -198,7 +214,7 @@ class LeaseLifecycle:
                     log.warning("pool %s: Redis replies again", self._pool)
                 return self.beat_after_s()
             if not (self.closed or self.suspended):
-                settling_ms = self.claim(self._leases.longest_wait_ms).settling_ms
+                settling_ms = self.claim(self._context.longest_wait_ms).settling_ms
                 self._give_back_if_ended()
                 return min(settling_ms / 1000, self.beat_after_s()) or self.beat_after_s()
         except SnowredisError as error:
@@ -213,13 +229,11 @@ class LeaseLifecycle:
     def _renew_or_move(self) -> bool:
         """Renew; return whether there is a lease afterwards: the same, or one of another server."""
         try:
-            return self._leases.renew(self.stats())
+            return self._renew()
         except StoreUnavailable:
             if not self._move():
                 raise
             return True
-        finally:
-            self._seal_if_lost()
 
     def _seal_if_lost(self) -> None:
         """Seal at once if there is no lease any more, not when the tick ends."""
@@ -249,12 +263,12 @@ class LeaseLifecycle:
         """Give the lease back and claim none until resume(). Never raises."""
         self.suspended, self._leases.accepting = True, False
         self.give_back()
-        self._leases.forget_claims()
+        self._leases.slot.make_void()
 
     def resume(self) -> None:
         """Claim again when a lease is needed."""
         if self.suspended:
-            self._leases.forget_claims()
+            self._leases.slot.make_void()
             # in this order: whoever sees that it goes on may claim
             self._leases.accepting = not self.closed
             self.suspended = False

@@ -2,45 +2,38 @@
 
 from __future__ import annotations
 
-import weakref
 from concurrent.futures import Future
 
-from snowredis.core.lanes import ClaimAnother, ClockRules, NotOpen, RaiseClockBack, RenewLease, Wait
+from snowredis.core.lanes import ClaimAnother, NotOpen, RaiseClockBack, RenewLease, Wait
 from snowredis.errors import ClockMovedBack, ClockSkewed, GeneratorClosed, GeneratorSuspended
 from snowredis.runtime.claim_wait import ClaimWait, ClockSkewMemory
-from snowredis.runtime.clock import Clock, nap
-from snowredis.runtime.counts import ClockBackLog
-from snowredis.runtime.fast_path import FastPath
-from snowredis.runtime.fork import ForkGuard
+from snowredis.runtime.clock import nap
+from snowredis.runtime.context import Context
 from snowredis.runtime.id_allocator import IdAllocator, NoLease, Step
 from snowredis.runtime.lease_manager import LeaseManager
 from snowredis.runtime.lifecycle import LeaseLifecycle
 
 
 class SlowPath:
-    """One for each generator.
+    """Makes ids of one generator, whatever has to be done first.
 
     Attributes:
+        clock: the generator's.
         preparing: the call that makes this generator ready for coroutines, if one is under way or was.
     """
 
     def __init__(
         self,
-        path: FastPath,
+        context: Context,
         leases: LeaseManager,
         allocator: IdAllocator,
         lifecycle: LeaseLifecycle,
-        clock: Clock,
-        guard: ForkGuard,
-        rules: ClockRules,
-        clock_backs: ClockBackLog,
         claim_timeout_s: float,
     ) -> None:
-        self._path: FastPath = weakref.proxy(path)
+        self._context, self._path, self._guard = context, context.path, context.guard
         self._leases, self._allocator, self._lifecycle = leases, allocator, lifecycle
-        self.clock, self._guard, self._rules = clock, guard, rules
-        self._clock_backs, self._claim_timeout_s = clock_backs, claim_timeout_s
-        self._skew = ClockSkewMemory(clock)
+        self.clock, self._pool, self._claim_timeout_s = context.clock, context.config.name, claim_timeout_s
+        self._skew = ClockSkewMemory(context.clock)
         self.preparing: Future[None] | None = None
 
     def next_id(self, *, only_claim: bool = False) -> int:
@@ -55,10 +48,10 @@ class SlowPath:
             generation = self._guard.generation
             if self._lifecycle.closed:
                 self._lifecycle.give_back()
-                raise GeneratorClosed(self._leases.config.name)
+                raise GeneratorClosed(self._pool)
             if self._lifecycle.suspended:
                 self._lifecycle.give_back()
-                raise GeneratorSuspended(self._leases.config.name)
+                raise GeneratorSuspended(self._pool)
             an_id, decision = self._allocator.advance(only_claim=only_claim)
             if decision is None:
                 # checked last: in a child that a signal handler forked just now, this id is its parent's
@@ -71,10 +64,12 @@ class SlowPath:
             elif isinstance(decision, ClaimAnother):
                 self._lifecycle.replace(decision.behind_ms)
             elif isinstance(decision, RaiseClockBack):
-                self._clock_backs.note(decision.behind_ms, "refusal", self._allocator.state.lanes)
-                raise ClockMovedBack(decision.behind_ms, self._rules.policy)
+                self._context.clock_backs.note(decision.behind_ms, "refusal", self._allocator.state.lanes)
+                raise ClockMovedBack(decision.behind_ms, self._context.rules.policy)
             else:
-                claim_wait = claim_wait or self._claim_wait()
+                claim_wait = claim_wait or ClaimWait(
+                    self._context, self._leases, self._lifecycle, self._skew, self._claim_timeout_s
+                )
                 if isinstance(decision, NotOpen):
                     claim_wait.wait_for_opening(decision.ms)
                 elif claim_wait.claim():
@@ -96,7 +91,7 @@ class SlowPath:
                 return 0, NoLease()
             an_id, decision = self._allocator.advance(only_claim=False)
             if isinstance(decision, Wait):
-                self._clock_backs.note_wait(decision, self._allocator.state.lanes)
+                self._context.clock_backs.note_wait(decision, self._allocator.state.lanes)
         finally:
             lock.release()
         # last: in a child that a signal handler forked just now, this id is its parent's
@@ -110,7 +105,7 @@ class SlowPath:
         self._skew.forget()
 
     def _wait(self, wait: Wait) -> None:
-        self._clock_backs.note_wait(wait, self._allocator.state.lanes)
+        self._context.clock_backs.note_wait(wait, self._allocator.state.lanes)
         nap(self.clock, wait.ms / 1000)
 
     def _renew(self) -> None:
@@ -121,19 +116,8 @@ class SlowPath:
         if not self._leases.just_renewed():
             self._lifecycle.renew_in_need()
             return
-        config = self._leases.config
-        if config.layout.tick_at(self.clock.time_ns() // 1_000_000) >= held.lease.until:
-            raise ClockSkewed(self._leases.clock_offset_ms(), config.ttl_ms + config.max_clock_lead_ms)
+        config = self._context.config
+        if config.layout.tick_at(self._context.now_ms()) >= held.lease.until:
+            raise ClockSkewed(self._leases.view.offset_ms, config.ttl_ms + config.max_clock_lead_ms)
         # borrowed ahead of the clock, which is right: each renewal lets it go a little further
         self._wait(Wait(min(config.heartbeat_ms / 10, config.layout.tick_ms), clock_back=False))
-
-    def _claim_wait(self) -> ClaimWait:
-        return ClaimWait(
-            self._leases,
-            self.clock,
-            self._skew,
-            self._claim_timeout_s,
-            claim=self._lifecycle.claim,
-            renew=self._lifecycle.renew_in_need,
-            give_back=self._lifecycle.give_back,
-        )

@@ -287,7 +287,7 @@ def test_a_claim_that_was_not_answered_is_not_repeated_after_a_suspension(when: 
     if when == "resume":
         # a handler suspended it in the middle of the claim, which went on afterwards
         ids.suspend()
-        ids._lease_manager._claim_token = "5a" * 16
+        ids._lease_manager.slot.set_token("5a" * 16)
     else:
         with pytest.raises(StoreUnavailable):
             ids.next_id()
@@ -328,22 +328,23 @@ def test_a_lease_that_was_used_is_never_given_back_as_unused(monkeypatch: pytest
     store.lossy = False
     ids = generator_on(store, clock)
     lease_manager, release = ids._lease_manager, store.release
-    exclusively = lease_manager._exclusively
+    conversation = lease_manager._conversation
+    begin = conversation.begin
 
     def away(request: Any, seen: Any) -> Any:
         raise StoreUnavailable(store.where, "away")
 
     @contextlib.contextmanager
     def then_the_other_thread() -> Iterator[None]:
-        with exclusively():
+        with begin():
             yield
-        monkeypatch.setattr(lease_manager, "_exclusively", exclusively)
+        monkeypatch.setattr(conversation, "begin", begin)
         ids.next_id()
         monkeypatch.setattr(store, "release", away)
         ids.suspend()
         monkeypatch.setattr(store, "release", release)
 
-    monkeypatch.setattr(lease_manager, "_exclusively", then_the_other_thread)
+    monkeypatch.setattr(conversation, "begin", then_the_other_thread)
     lease_manager.claim(wait_ms=0)
     assert store.releases == []
 

@@ -73,7 +73,7 @@ def a_claim_that_arrives_again(off: str | None) -> Stage:
     two = stage.process()
     held = one.lease_manager.held
     assert held is not None
-    two.lease_manager._claim_token = held.token
+    two.lease_manager.slot.set_token(held.token)
     stage.make(two, one)
     return stage
 
@@ -86,7 +86,7 @@ def a_claim_that_two_clones_repeat(off: str | None) -> Stage:
     stage.make(one)
     held = one.lease_manager.held
     assert held is not None
-    two.lease_manager._claim_token = held.token
+    two.lease_manager.slot.set_token(held.token)
     stage.wait(2_000)
     stage.make(two)
     stage.wait(1_000)
@@ -100,7 +100,8 @@ def a_clone_of_a_claim_that_is_repeated_when_its_lease_is_over(off: str | None) 
     """Ticks of 1 ms. One copy was granted the claim and sent a renewal whose answer is lost; the other claims later."""
     stage = Stage(off=off, tick_ms=1).with_pool()
     one, two = stage.process(), stage.process()
-    two.lease_manager._claim_token = one.lease_manager._claim_token = "c1" * 16
+    for process in (one, two):
+        process.lease_manager.slot.set_token("c1" * 16)
     stage.do(one, lambda process: process.generator.claim())
     network = stage.network
     network.answered = lambda server, name, reply: setattr(network, "loss", 1.0)

@@ -55,7 +55,8 @@ class Process:
         EXIT._members.discard(generator)
         lease_manager: Any = generator._lease_manager
         lease_manager.__class__ = self.lease_manager_class
-        lease_manager.process = self
+        lease_manager.process = lease_manager.slot.process = self
+        lease_manager.slot.__class__ = lease_manager.slot_class
         self.generator = generator
         self.lease_manager: SimKeeper = lease_manager
         self.new_locks()
@@ -93,7 +94,7 @@ class Process:
 
     def new_locks(self) -> None:
         self.generator._lock = SimLock(self.world, self.interrupted)  # type: ignore[assignment]
-        self.lease_manager._lock = SimLock(self.world)  # type: ignore[assignment]
+        self.lease_manager._conversation.lock = SimLock(self.world)  # type: ignore[assignment]
 
     def ask(self, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> list[str]:
         if self.unborn is not None:
@@ -220,7 +221,7 @@ class Process:
         The child makes the same call from the same state at the same time, and is one from then on.
         None where another thread is in the middle of something: a copy would not do the same.
         """
-        if self.generator._lock.owner is not None or self.lease_manager._lock.owner is not None:  # type: ignore[attr-defined]
+        if self.generator._lock.owner is not None or self.lease_manager._conversation.lock.owner is not None:  # type: ignore[attr-defined]
             return None
         child = self._copy(self.host)
 
@@ -254,13 +255,13 @@ class Process:
         """
         child = self._copy(Host(f"{self.host.name}+", self.host.offset_us))
         # calls under way are not copied, they end without a trace
-        child.lease_manager._busy = None
+        child.lease_manager._conversation.busy = None
         child.new_locks()
         child.claims = list(self.claims)
         if alike:
             child.entropy = copy.copy(self.entropy)
         if not suspended:
-            self.sim.checker.cloned(self.lease_manager.held, self.lease_manager._claim_token)
+            self.sim.checker.cloned(self.lease_manager.held, self.lease_manager.slot.token)
         return child
 
     def _copy(self, host: Host) -> Process:
@@ -282,13 +283,13 @@ class Process:
             (weakref.proxy(self.generator), weakref.proxy(twin)),
             (weakref.ref(self.generator), weakref.ref(twin)),
             # that of a parent, after a fork in the middle of a conversation; else one of those below
-            (old._busy, old._busy),
+            (old._conversation.busy, old._conversation.busy),
             (self.generator._lock, self.generator._lock.copy(parent, me, child.interrupted)),  # type: ignore[attr-defined]
-            (old._lock, old._lock.copy(parent, me, None)),  # type: ignore[attr-defined]
+            (old._conversation.lock, old._conversation.lock.copy(parent, me, None)),  # type: ignore[attr-defined]
             (self.generator._random, copy.copy(self.generator._random)),
-            (old._serials, copy.copy(old._serials)),
-            (old._held, old._held),
-            (old.crash_record, None),
+            (old.slot._serials, copy.copy(old.slot._serials)),
+            (old.slot.latest, old.slot.latest),
+            (old.slot.record, None),
             (SEALED[2], SEALED[2]),
         ]
         memo = {id(thing): replacement for thing, replacement in instead}

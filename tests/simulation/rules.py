@@ -10,10 +10,11 @@ import functools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from snowredis.lease.stats import WorkerStats
 from snowredis.runtime.lease import Claimed, HeldLease
 from snowredis.runtime.lifecycle import LeaseLifecycle
 from tests.simulation.process import Process
-from tests.simulation.stand_ins import SimGuard, SimKeeper
+from tests.simulation.stand_ins import SimGuard, SimKeeper, SimSlot
 
 if TYPE_CHECKING:
     from tests.simulation.schedule import Simulation
@@ -24,17 +25,21 @@ class HostPidKeeper(SimKeeper):
 
     def claim(self, *, wait_ms: int, instead_of: int = 0) -> Claimed:
         assert self.process is not None
-        self._claim_token = self.process.host.name.encode().hex()
+        self.slot.set_token(self.process.host.name.encode().hex())
         return super().claim(wait_ms=wait_ms, instead_of=instead_of)
 
 
-class EndlessKeeper(SimKeeper):
+class EndlessSlot(SimSlot):
     """A lease without an end: the holder goes on until it is told that it lost it."""
 
-    def _hold(self, held: HeldLease) -> bool:
-        kept = super()._hold(held)
-        self._held = replace(held, lease=replace(held.lease, until=1 << 40))
+    def hold(self, held: HeldLease, stats: WorkerStats, *, fresh: bool = False) -> bool:
+        kept = super().hold(held, stats, fresh=fresh)
+        self.latest = replace(held, lease=replace(held.lease, until=1 << 40))
         return kept
+
+
+class EndlessKeeper(SimKeeper):
+    slot_class = EndlessSlot
 
 
 class DeafGuard(SimGuard):

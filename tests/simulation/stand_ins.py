@@ -15,6 +15,7 @@ from snowredis.reclaim.crash_record import CrashRecord
 from snowredis.runtime.fork import ForkGuard
 from snowredis.runtime.lease import HeldLease
 from snowredis.runtime.lease_manager import LeaseManager
+from snowredis.runtime.lease_slot import LeaseSlot
 from tests.simulation.world import START_US
 
 if TYPE_CHECKING:
@@ -99,16 +100,27 @@ class SimGuard(ForkGuard):
         self._process.new_locks()
 
 
-class SimKeeper(LeaseManager):
+class SimSlot(LeaseSlot):
     """Tells the checker what is believed."""
 
     process: Process | None = None
 
-    def _hold(self, held: HeldLease) -> bool:
-        kept = super()._hold(held)
+    def hold(self, held: HeldLease, stats: WorkerStats, *, fresh: bool = False) -> bool:
+        kept = super().hold(held, stats, fresh=fresh)
         if kept and self.process is not None:
             self.process.sim.checker.believe(self.process, held)
         return kept
+
+    def _new_record(self) -> CrashRecord | None:
+        records = self.process.crash_records if self.process is not None else None
+        return None if records is None else records.new_record(self._store)
+
+
+class SimKeeper(LeaseManager):
+    """Tells the checker what is released."""
+
+    process: Process | None = None
+    slot_class: type[SimSlot] = SimSlot
 
     def release(
         self, held: HeldLease, marks_ms: tuple[int, ...] | None, stats: WorkerStats = NO_STATS
@@ -117,10 +129,6 @@ class SimKeeper(LeaseManager):
         self.process.sim.checker.released(held, marks_ms)
         super().release(held, marks_ms, stats)
 
-    def _new_crash_record(self) -> CrashRecord | None:
-        records = self.process.crash_records if self.process is not None else None
-        return None if records is None else records.new_record(self._store)
-
-    def _who(self) -> str:
+    def _owner(self) -> str:
         assert self.process is not None
         return f'{{"host":"{self.process.host.name}","label":"{self.process.name}"}}'

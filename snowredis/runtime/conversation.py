@@ -1,0 +1,70 @@
+"""The lock that lets one thread at a time talk to the store."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from snowredis.errors import StoreUnavailable
+
+# longer than any conversation: a claim is sent at most twice, and connects within a second and reads within another
+LOCK_LIMIT_S = 5.0
+
+
+class Conversation:
+    """One conversation with the store at a time; a second one on the same thread is refused.
+
+    Args:
+        where: the store's address, for errors.
+
+    Attributes:
+        lock: held during a conversation; a forked child gets another.
+        busy: the lock, while the thread that holds it talks to the store; else None.
+    """
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self.lock = threading.RLock()
+        self.busy: Any = None
+
+    @contextlib.contextmanager
+    def begin(self) -> Iterator[None]:
+        """Hold the lock for the length of a with block.
+
+        A signal handler or finalizer that interrupts a conversation of its own thread is refused: it could wait
+        forever, and a second request could get the reply to the first. The wait for another thread is bounded: a
+        handler may have interrupted a thread that holds the generator's lock, and a finalizer in the other thread
+        may wait for that lock.
+
+        Raises:
+            StoreUnavailable: refused, or another thread held the lock for LOCK_LIMIT_S.
+        """
+        lock = self.lock
+        while not lock.acquire(timeout=LOCK_LIMIT_S):
+            if lock is self.lock:
+                raise StoreUnavailable(
+                    self._where, f"another thread has been talking to Redis for over {LOCK_LIMIT_S:.0f} s"
+                )
+            # forked since the lock was read: the thread that held it does not exist in this child
+            lock = self.lock
+        try:
+            if self.busy is lock:
+                raise StoreUnavailable(
+                    self._where,
+                    "a signal handler or finalizer asked for an id while its own thread was talking to Redis",
+                )
+            self.busy = lock
+            try:
+                yield
+            finally:
+                # a child that was forked in between has another lock, which may be in use already
+                if self.busy is lock:
+                    self.busy = None
+        finally:
+            lock.release()
+
+    def after_fork(self) -> None:
+        """Replace the lock, in a forked child: the thread that holds it may not exist here."""
+        self.lock = threading.RLock()
