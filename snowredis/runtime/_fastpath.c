@@ -182,20 +182,20 @@ typedef struct {
     long long start_ns, end_ns;
     /* a test clock; NULL for the system's */
     PyObject *now;
-    /* the byte that a forked child finds wiped; NULL if alive_owner has to be asked */
+    /* the byte that is 0 in a forked child whose copy was not reset yet */
     const volatile unsigned char *alive;
+    /* for a test clock: two doubles next to each other may have the same ns */
     double start_s, end_s;
     /* a Published of fast_path.py, which keeps its block (start, end, ids, alive, now) */
     PyObject *published;
-    PyObject *alive_owner;
-    int alive_is_viewed;
+    /* keeps alive in its place */
     Py_buffer alive_view;
     /* of the module that the type belongs to, which keeps it */
     State *state;
 } FastPath;
 
 static struct PyModuleDef module_def;
-static const unsigned char YES = 1, NO = 0;
+static const unsigned char NO = 0;
 
 static long long
 to_ns(double seconds)
@@ -205,51 +205,19 @@ to_ns(double seconds)
     return ns > -9.2e18 && ns < 9.2e18 ? (long long)ns : ns > 0 ? LLONG_MAX : LLONG_MIN;
 }
 
-static void
-forget_alive(FastPath *path)
+/* Read alive from now on, a bytes-like object: of no bytes, it is never true. */
+static int
+set_alive(FastPath *path, PyObject *alive)
 {
-    PyObject *owner = path->alive_owner;
+    if (path->alive_view.obj == alive)
+        return 0;
     path->alive = &NO;
-    path->alive_owner = NULL;
-    if (path->alive_is_viewed) {
-        path->alive_is_viewed = 0;
-        PyBuffer_Release(&path->alive_view);
-    }
-    Py_XDECREF(owner);
-}
-
-/* Find the byte of alive, which is a ctypes object; anything else is asked for its truth value. */
-static void
-remember_alive(FastPath *path, PyObject *alive)
-{
-    if (path->alive_owner == alive)
-        return;
-    forget_alive(path);
-    path->alive_owner = Py_NewRef(alive);
-    if (alive == Py_True || alive == Py_False)
-        path->alive = alive == Py_True ? &YES : &NO;
-    else if (PyObject_GetBuffer(alive, &path->alive_view, PyBUF_SIMPLE) == 0) {
-        path->alive_is_viewed = 1;
-        path->alive = path->alive_view.len == 1 ? path->alive_view.buf : NULL;
-    }
-    else {
-        PyErr_Clear();
-        path->alive = NULL;
-    }
-}
-
-/* 0 in a forked child whose copy was not reset yet, else 1; -1 for an error. */
-static inline int
-is_alive(FastPath *path)
-{
-    PyObject *owner;
-    int alive;
-    if (path->alive != NULL)
-        return *path->alive;
-    owner = Py_NewRef(path->alive_owner);
-    alive = PyObject_IsTrue(owner);
-    Py_DECREF(owner);
-    return alive;
+    PyBuffer_Release(&path->alive_view);
+    if (PyObject_GetBuffer(alive, &path->alive_view, PyBUF_SIMPLE) < 0)
+        return -1;
+    if (path->alive_view.len > 0)
+        path->alive = path->alive_view.buf;
+    return 0;
 }
 
 static PyObject *
@@ -265,26 +233,16 @@ path_get_published(PyObject *self, void *unused)
     return published;
 }
 
+/* Make the block of a Published the current one. */
 static int
-set_block(FastPath *path, PyObject *block)
+set_block(FastPath *path, PyObject *published)
 {
-    PyObject *ids, *now;
+    PyObject *ids, *alive, *now, *state, *successor;
     double start_s, end_s;
-    if (!PyTuple_Check(block) || PyTuple_Size(block) != 5) {
-        PyErr_SetString(PyExc_TypeError, "a block is (start, end, ids, alive, now)");
+    if (!PyArg_ParseTuple(published, "(ddO!OO)OO;a Published is ((start, end, Ids, alive, now), state, successor)",
+                          &start_s, &end_s, path->state->ids_type, &ids, &alive, &now, &state, &successor) ||
+        set_alive(path, alive) < 0)
         return -1;
-    }
-    start_s = PyFloat_AsDouble(PyTuple_GetItem(block, 0));
-    end_s = PyFloat_AsDouble(PyTuple_GetItem(block, 1));
-    ids = PyTuple_GetItem(block, 2);
-    if (PyErr_Occurred())
-        return -1;
-    if (Py_TYPE(ids) != path->state->ids_type) {
-        PyErr_SetString(PyExc_TypeError, "the ids of a block are Ids");
-        return -1;
-    }
-    now = PyTuple_GetItem(block, 4);
-    remember_alive(path, PyTuple_GetItem(block, 3));
     path->start_s = start_s;
     path->end_s = end_s;
     path->start_ns = to_ns(start_s);
@@ -304,7 +262,7 @@ compare_and_set(FastPath *path, PyObject *old, PyObject *new, long long *mark, l
         return 0;
     if (mark != NULL && *mark < mark_ms)
         *mark = mark_ms;
-    if (set_block(path, PyTuple_GetItem(new, 0)) < 0)
+    if (set_block(path, new) < 0)
         return -1;
     *before = path->published;
     path->published = Py_NewRef(new);
@@ -321,12 +279,8 @@ path_supersede(PyObject *self, PyObject *args)
     long long mark_ms = 0, *mark = NULL;
     Py_buffer view = {0};
     int replaced;
-    if (!PyArg_ParseTuple(args, "OO|OnL:_supersede", &old, &new, &marks, &place, &mark_ms))
+    if (!PyArg_ParseTuple(args, "OO!|OnL:_supersede", &old, &PyTuple_Type, &new, &marks, &place, &mark_ms))
         return NULL;
-    if (!PyTuple_Check(new) || PyTuple_Size(new) < 1) {
-        PyErr_SetString(PyExc_TypeError, "a Published is (block, ...)");
-        return NULL;
-    }
     if (marks != Py_None) {
         if (PyObject_GetBuffer(marks, &view, PyBUF_CONTIG) < 0) {
             if (!PyErr_ExceptionMatches(PyExc_ValueError))
@@ -351,31 +305,35 @@ path_supersede(PyObject *self, PyObject *args)
     return replaced < 0 ? NULL : PyBool_FromLong(replaced);
 }
 
-/* 1 if the clock is within the window, and is_alive(); 0 if not; -1 for an error. */
+/* As is_current(), with a test clock. */
+static int
+is_current_by(FastPath *path, PyObject *clock)
+{
+    /* the call may drop the block that keeps the clock */
+    PyObject *now = Py_NewRef(clock), *result = PyObject_CallNoArgs(now);
+    double now_s;
+    Py_DECREF(now);
+    if (result == NULL)
+        return -1;
+    now_s = PyFloat_AsDouble(result);
+    Py_DECREF(result);
+    if (PyErr_Occurred())
+        return -1;
+    /* read after the call, in which anything may have happened */
+    return path->start_s <= now_s && now_s < path->end_s && *path->alive;
+}
+
+/* 1 if the clock is within the window and this is no forked child that was not reset yet; else 0; -1 for an error. */
 static inline int
 is_current(FastPath *path)
 {
-    if (path->now == NULL) {
-        struct timespec time;
-        long long now_ns;
-        clock_gettime(CLOCK_REALTIME, &time);
-        now_ns = time.tv_sec * 1000000000LL + time.tv_nsec;
-        return path->start_ns <= now_ns && now_ns < path->end_ns ? is_alive(path) : 0;
-    }
-    else {
-        /* the call may drop the block that has it */
-        PyObject *now = Py_NewRef(path->now), *result = PyObject_CallNoArgs(now);
-        double now_s;
-        Py_DECREF(now);
-        if (result == NULL)
-            return -1;
-        now_s = PyFloat_AsDouble(result);
-        Py_DECREF(result);
-        if (now_s == -1.0 && PyErr_Occurred())
-            return -1;
-        /* read after the call, in which anything may have happened */
-        return path->start_s <= now_s && now_s < path->end_s ? is_alive(path) : 0;
-    }
+    struct timespec time;
+    long long now_ns;
+    if (path->now != NULL)
+        return is_current_by(path, path->now);
+    clock_gettime(CLOCK_REALTIME, &time);
+    now_ns = time.tv_sec * 1000000000LL + time.tv_nsec;
+    return path->start_ns <= now_ns && now_ns < path->end_ns && *path->alive;
 }
 
 /* Take one id of the current block: whether there was one, or -1 for an error. */
@@ -515,7 +473,7 @@ path_traverse(PyObject *self, visitproc visit, void *arg)
     FastPath *path = (FastPath *)self;
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(path->published);
-    Py_VISIT(path->alive_owner);
+    Py_VISIT(path->alive_view.obj);
     return 0;
 }
 
@@ -528,7 +486,8 @@ path_clear(PyObject *self)
     path->end_ns = 0;
     path->start_s = 1.0;
     path->end_s = 0.0;
-    forget_alive(path);
+    path->alive = &NO;
+    PyBuffer_Release(&path->alive_view);
     path->ids = NULL;
     path->now = NULL;
     Py_CLEAR(path->published);

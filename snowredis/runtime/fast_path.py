@@ -27,7 +27,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 # range iterators are not atomic on free-threaded builds, so the Python fast path takes the lock there
 FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
-# start and end of the window (s since 1970), the ids that are left, the fork guard's ``alive``, and the clock (s)
+# start and end of the window (s since 1970), the ids that are left, the fork guard's ``alive`` (bytes-like; false in a
+# forked child that was not reset), and the clock (s since 1970)
 Block = tuple[float, float, Iterator[int], Any, Callable[[], float]]
 
 
@@ -84,12 +85,7 @@ class PureFastPath:
         return self._next_slow()
 
     def _next_id_locked(self) -> int:
-        with self._lock:
-            start, end, ids, alive, now = self._block
-            if start <= now() < end and alive:
-                for an_id in ids:
-                    return an_id
-        return self._next_slow()
+        return self._id_now() or self._next_slow()
 
     if FREE_THREADED:
         _next_id_locked.__doc__ = next_id.__doc__
@@ -215,4 +211,4 @@ else:
         FastPath, IMPLEMENTATION, make_ids, exhaust = _c.FastPath, "c", _c.Ids, _c.Ids.exhaust
 
 # a block that is never current and has no ids
-SEALED: Block = (1.0, 0.0, make_ids(0, 0, 1), False, time.time)
+SEALED: Block = (1.0, 0.0, make_ids(0, 0, 1), b"", time.time)

@@ -27,7 +27,8 @@ class ForkGuard:
 
     def __init__(self) -> None:
         self.generation = 0
-        self.alive: Any = True
+        # in C, its first byte is read
+        self.alive: Any = b"\1"
         self._page: Any = None
         self._pid = 0
         self._members: weakref.WeakSet[Forkable] = weakref.WeakSet()

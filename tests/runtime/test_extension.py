@@ -45,7 +45,7 @@ class Counted(fast_path.FastPath):
 
 ids = Counted()
 ids._lock = threading.RLock()
-block = (0.0, 1e12, fast_path.make_ids(1, 3001, 1), True, time.time)
+block = (0.0, 1e12, fast_path.make_ids(1, 3001, 1), b"\\1", time.time)
 ids._supersede(None, fast_path.Published(block, None, {{}}))
 assert [ids.next_id() for _ in range(3001)] == [*range(1, 3001), 0]
 

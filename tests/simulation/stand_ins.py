@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -75,19 +76,11 @@ class SimStore(ScriptStore):
         """Nothing to close."""
 
 
-class Alive:
-    """What ForkGuard.alive is where there is MADV_WIPEONFORK: false in a child that nobody told."""
-
-    value = True
-
-    def __bool__(self) -> bool:
-        return self.value
-
-
 class SimGuard(ForkGuard):
     def __init__(self, process: Process) -> None:
         super().__init__()
-        self.alive = Alive()
+        # as where there is MADV_WIPEONFORK: false in a child that nobody told
+        self.alive = ctypes.c_ubyte(1)
         self._process = process
 
     def _start(self) -> None:
