@@ -45,44 +45,26 @@ typedef struct {
     PyObject *system_time;
 } State;
 
-/* Take up to count ids; how many, and the first of them. */
-static Py_ssize_t
+/* Take up to count ids; return how many, and the first of them. Inlined, so that for one id there is no division. */
+static inline Py_ALWAYS_INLINE Py_ssize_t
 take(Ids *ids, Py_ssize_t count, long long *first)
 {
     long long next = LOAD(ids->next);
     for (;;) {
-        long long left = next < ids->stop ? (ids->stop - next + ids->step - 1) / ids->step : 0;
-        Py_ssize_t taken = left < count ? (Py_ssize_t)left : count;
-        long long after = next + taken * ids->step;
-        if (taken <= 0)
+        Py_ssize_t taken = count;
+        if (count < 1 || next >= ids->stop)
             return 0;
+        if (count > 1 && (ids->stop - 1 - next) / ids->step < count - 1)
+            taken = (Py_ssize_t)((ids->stop - 1 - next) / ids->step + 1);
 #ifdef Py_GIL_DISABLED
-        if (!__atomic_compare_exchange_n(&ids->next, &next, after, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        if (!__atomic_compare_exchange_n(&ids->next, &next, next + taken * ids->step, 0, __ATOMIC_ACQ_REL,
+                                         __ATOMIC_ACQUIRE))
             continue;
 #else
-        ids->next = after;
+        ids->next = next + taken * ids->step;
 #endif
         *first = next;
         return taken;
-    }
-}
-
-/* The same for one, without a division. */
-static inline int
-take_one(Ids *ids, long long *first)
-{
-    long long next = LOAD(ids->next);
-    for (;;) {
-        if (next >= ids->stop)
-            return 0;
-#ifdef Py_GIL_DISABLED
-        if (!__atomic_compare_exchange_n(&ids->next, &next, next + ids->step, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-            continue;
-#else
-        ids->next = next + ids->step;
-#endif
-        *first = next;
-        return 1;
     }
 }
 
@@ -126,7 +108,7 @@ static PyObject *
 ids_iternext(PyObject *self)
 {
     long long id;
-    return take_one((Ids *)self, &id) ? PyLong_FromLongLong(id) : NULL;
+    return take((Ids *)self, 1, &id) ? PyLong_FromLongLong(id) : NULL;
 }
 
 static PyObject *
@@ -336,21 +318,8 @@ is_current(FastPath *path)
     return path->start_ns <= now_ns && now_ns < path->end_ns && *path->alive;
 }
 
-/* Take one id of the current block: whether there was one, or -1 for an error. */
-static inline int
-take_current_one(FastPath *path, long long *id)
-{
-    int taken;
-    Py_BEGIN_CRITICAL_SECTION(path);
-    taken = is_current(path);
-    if (taken > 0)
-        taken = take_one(path->ids, id);
-    Py_END_CRITICAL_SECTION();
-    return taken;
-}
-
-/* Take up to count ids of the current block, one step apart; how many, or -1 for an error. */
-static Py_ssize_t
+/* Take up to count ids of the current block, one step apart; return how many, or -1 for an error. */
+static inline Py_ALWAYS_INLINE Py_ssize_t
 take_current(FastPath *path, Py_ssize_t count, long long *first, long long *step)
 {
     Py_ssize_t taken;
@@ -367,8 +336,8 @@ take_current(FastPath *path, Py_ssize_t count, long long *first, long long *step
 static PyObject *
 path_next_id(PyObject *self, PyObject *unused)
 {
-    long long id;
-    int taken = take_current_one((FastPath *)self, &id);
+    long long id, step;
+    Py_ssize_t taken = take_current((FastPath *)self, 1, &id, &step);
     (void)unused;
     if (taken > 0)
         return PyLong_FromLongLong(id);
@@ -384,8 +353,8 @@ path_iternext(PyObject *self)
 static PyObject *
 path_id_now(PyObject *self, PyObject *unused)
 {
-    long long id;
-    int taken = take_current_one((FastPath *)self, &id);
+    long long id, step;
+    Py_ssize_t taken = take_current((FastPath *)self, 1, &id, &step);
     (void)unused;
     return taken < 0 ? NULL : PyLong_FromLongLong(taken ? id : 0);
 }
