@@ -1,11 +1,10 @@
-"""Many ids at once: as a list, or into a buffer."""
+"""Make many ids at once: as a list, or in a buffer."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from snowredis.errors import ConfigError
-from snowredis.runtime.buffers import as_int64
 from snowredis.runtime.fast_path import FastPath
 from snowredis.runtime.fork import ForkGuard
 
@@ -29,7 +28,7 @@ def next_ids(path: FastPath, guard: ForkGuard, count: int) -> list[int]:
         while len(batch) < count:
             part = path._take_now(count - len(batch)) or [path._next_slow()]
             if batch and part[0] < batch[-1]:
-                # the clock went back and another namespace is in use: what was taken before would not be in order
+                # the clock went back and another namespace is in use: its ids are not in order with those before
                 batch.clear()
             batch += part
         if guard.generation == generation and guard.alive:
@@ -44,7 +43,7 @@ def fill(path: FastPath, guard: ForkGuard, buffer: Any) -> None:
     last = -1
     while filled < len(view) or guard.generation != generation or not guard.alive:
         if guard.generation != generation or not guard.alive:
-            # forked in between: what is there so far is the parent's
+            # forked in between: the ids so far are the parent's
             guard.check()
             generation, filled, last = guard.generation, 0, -1
         wanted = view[filled : filled + MAX_BATCH]
@@ -54,8 +53,23 @@ def fill(path: FastPath, guard: ForkGuard, buffer: Any) -> None:
         if guard.generation != generation or not guard.alive:
             continue
         if wanted[0] < last:
-            # the clock went back and another namespace is in use: begin again, in its order
+            # the clock went back and another namespace is in use: begin again with its ids
             view[:count] = wanted[:count]
             filled = 0
         filled += count
         last = view[filled - 1]
+
+
+def as_int64(buffer: Any) -> memoryview:
+    """Return a flat view of *buffer* as int64. Raises ConfigError for a buffer that cannot have ids written to it."""
+    try:
+        view = memoryview(buffer)
+    except TypeError:
+        raise ConfigError(f"fill() needs a buffer such as array('q'), not {type(buffer).__name__}") from None
+    if view.readonly or not view.c_contiguous:
+        raise ConfigError("fill() needs a buffer that is writable and contiguous")
+    if not ((view.format in ("q", "l", "Q", "L") and view.itemsize == 8) or view.format in ("B", "b", "c")):
+        raise ConfigError(f"fill() needs 8-byte integers (format 'q'), not format {view.format!r}")
+    if view.nbytes % 8:
+        raise ConfigError(f"fill() needs a multiple of 8 bytes, not {view.nbytes}")
+    return view.cast("B").cast("q")

@@ -1,4 +1,4 @@
-"""How long one call waits for a worker id of a full pool, for a pool that settles, and for lanes that open."""
+"""Wait, in one call, for a worker id of a full pool, for the floor of a pool, and for the lanes of a lease to open."""
 
 from __future__ import annotations
 
@@ -21,35 +21,30 @@ log = logging.getLogger("snowredis")
 
 
 class ClockSkewMemory:
-    """The last ClockSkewed of a generator: raised again for a while, so that Redis is not asked for every id."""
+    """The last ClockSkewed of a generator: raised again for RETRY_S, so that Redis is not asked for every id."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._offset_and_limit_ms: tuple[int, int] | None = None
+        self._offset_ms = self._limit_ms = 0
         self._until_s = -1e9
 
     def error(self, offset_ms: int, limit_ms: int) -> ClockSkewed:
-        """Return the error, remembered from now on."""
-        self._offset_and_limit_ms = (offset_ms, limit_ms)
+        """Return the error, and remember it."""
+        self._offset_ms, self._limit_ms = offset_ms, limit_ms
         self._until_s = self._clock.monotonic() + RETRY_S
         return ClockSkewed(offset_ms, limit_ms)
 
     def check(self) -> None:
-        """Raise the error again if it was raised less than RETRY_S ago."""
-        known = self._offset_and_limit_ms
-        if known is not None and self._clock.monotonic() < self._until_s:
-            raise ClockSkewed(*known)
-
-    def forget(self) -> None:
-        """Raise nothing again."""
-        self._offset_and_limit_ms = None
+        """Raise the error again if it was returned less than RETRY_S ago."""
+        if self._clock.monotonic() < self._until_s:
+            raise ClockSkewed(self._offset_ms, self._limit_ms)
 
 
 class ClaimWait:
     """The waits of one call that needs a lease.
 
     Args:
-        timeout_s: for how long a full pool is asked again.
+        timeout_s: how long to ask a full pool again.
     """
 
     def __init__(
@@ -67,10 +62,10 @@ class ClaimWait:
         self._logged = False
 
     def claim(self) -> bool:
-        """Claim a worker id, or wait a little.
+        """Claim a worker id, or wait a little: MAX_SLEEP_S at most, and a round trip to Redis.
 
         Returns:
-            whether one is leased; if not, call again.
+            False if none is leased yet: call again.
 
         Raises:
             PoolExhausted, StoreUnavailable, LeaseLost, LeaseExpired, ClockSkewed: none can be claimed in time.

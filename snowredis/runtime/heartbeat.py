@@ -1,4 +1,4 @@
-"""The thread that keeps a generator's lease alive. Holds the generator weakly, so that it can be dropped."""
+"""The thread that keeps a generator's lease alive. Refers to the generator weakly, so that it can be dropped."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ log = logging.getLogger("snowredis")
 
 
 class HasBeat(Protocol):
+    """What the thread calls: a generator."""
+
     def _beat(self) -> float:
         """Renew or replace the lease as needed; return the seconds until the next call. Must not raise."""
 
@@ -22,23 +24,20 @@ class HasBeat(Protocol):
 class Heartbeat:
     """Calls ``_beat()`` of *owner* until it is stopped; calls *abandon* if the owner was dropped without close()."""
 
-    def __init__(
-        self, owner: weakref.ref[HasBeat], first_s: float, name: str, abandon: Callable[[], None]
-    ) -> None:
+    def __init__(self, owner: weakref.ref[HasBeat], abandon: Callable[[], None]) -> None:
         self._stopped = threading.Event()
-        self._abandon = abandon
-        self._owner = owner
-        self._first_s, self._name = first_s, name
+        self._owner, self._abandon = owner, abandon
 
-    def start(self) -> bool:
-        """Start the thread; return False if the system refuses: renewals then happen inside next_id() only."""
+    def start(self, first_s: float, name: str) -> None:
+        """Start a thread called *name*, whose first call comes after *first_s*.
+
+        Where the system refuses a thread, leases are renewed inside next_id() only; a warning says so.
+        """
         try:
-            start_thread(lambda: self._run(self._first_s), self._name)
+            start_thread(lambda: self._run(first_s), name)
+            EXIT.hold(self)
         except RuntimeError as error:
             log.warning("no heartbeat thread (%s): leases are renewed only while ids are made", error)
-            return False
-        EXIT.hold(self)
-        return True
 
     def stop(self) -> None:
         """Ask the thread to end; does not wait for it."""
@@ -46,7 +45,7 @@ class Heartbeat:
         EXIT.drop(self)
 
     def close(self) -> None:
-        """At exit: give the lease back if the owner was dropped since the last beat. Nobody else would."""
+        """Give the lease back, at exit, if the owner was dropped since the last beat: nobody else would."""
         if self._owner() is None:
             self._abandon()
 

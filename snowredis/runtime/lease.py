@@ -92,10 +92,7 @@ class HeldLease:
     def renew_request(self, caller_ms: int, stats: WorkerStats, owner: str) -> RenewRequest:
         """Return the request for the pending renewal, made at *caller_ms* of this host's clock."""
         return RenewRequest(
-            worker=self.lease.worker,
-            token=self.token,
-            renewal_id=self.renewal_id,
-            pending_renewal_id=self.pending_renewal_id,
+            *self._credentials,
             caller_ms=caller_ms,
             held_until_ms=self.lease.until_ms,
             held_lanes_ms=self.lanes_ms,
@@ -107,15 +104,12 @@ class HeldLease:
         self, caller_ms: int, marks_ms: tuple[int, ...], stats: WorkerStats
     ) -> ReleaseRequest:
         """Return the request to give it back; *marks_ms*: each lane's first unused ms, 0 for a lane never used."""
-        return ReleaseRequest(
-            worker=self.lease.worker,
-            token=self.token,
-            renewal_id=self.renewal_id,
-            pending_renewal_id=self.pending_renewal_id,
-            caller_ms=caller_ms,
-            marks_ms=marks_ms,
-            stats=stats,
-        )
+        return ReleaseRequest(*self._credentials, caller_ms=caller_ms, marks_ms=marks_ms, stats=stats)
+
+    @property
+    def _credentials(self) -> tuple[int, str, str, str]:
+        """The first fields of both requests: worker id, token, renewal id, pending renewal id."""
+        return self.lease.worker, self.token, self.renewal_id, self.pending_renewal_id
 
 
 class Claimed(NamedTuple):

@@ -14,13 +14,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import replace
 
-from snowredis.errors import (
-    ClockMovedBack,
-    LayoutMismatch,
-    PoolExhausted,
-    SnowredisError,
-    StoreUnavailable,
-)
+from snowredis.errors import ClockMovedBack, LayoutMismatch, PoolExhausted, SnowredisError, StoreUnavailable
 from snowredis.lease.model import ClaimRequest, Store, owner_text
 from snowredis.lease.replies import ClaimReply, Granted, LeaseGone, PoolFull, Settling
 from snowredis.lease.stats import NO_STATS, WorkerStats
@@ -217,14 +211,14 @@ class LeaseManager:
             self.counts.round_trip_s = self._renewed_at_s - sent_s
             self.slot.hold(held.renewed(reply, self.config.layout), stats)
             if reply.adopted:
+                worker = held.lease.worker
                 log.warning(
-                    "pool %s: Redis lost its state; worker id %d stays leased",
-                    self.config.name,
-                    held.lease.worker,
+                    "pool %s: Redis lost its state; worker id %d stays leased", self.config.name, worker
                 )
             return True
 
     def _lose(self, held: HeldLease, reason: str) -> None:
+        """Remove *held*, which the store does not have any more, for the *reason* that the log shows."""
         self.slot.remove(held)
         self.slot.clear_record()
         self.counts.leases_lost += 1
@@ -279,12 +273,8 @@ class LeaseManager:
                 self.slot.clear_record()
             log.info("pool %s: released worker id %d", pool, worker)
         except Exception as error:  # noqa: BLE001 - it must not stop whoever is closing
-            log.warning(
-                "pool %s: could not release worker id %d; it is available again when its lease ends: %s",
-                pool,
-                worker,
-                error,
-            )
+            text = "pool %s: could not release worker id %d; it is available again when its lease ends: %s"
+            log.warning(text, pool, worker, error)
 
     def close(self) -> None:
         """Close the store: nothing is claimed any more. A lease that is still recorded stays recorded."""

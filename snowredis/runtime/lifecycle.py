@@ -22,7 +22,7 @@ from snowredis.runtime.context import Context
 from snowredis.runtime.exit import EXIT
 from snowredis.runtime.heartbeat import HasBeat, Heartbeat
 from snowredis.runtime.id_allocator import IdAllocator
-from snowredis.runtime.lease import Claimed, HeldLease
+from snowredis.runtime.lease import Claimed
 from snowredis.runtime.lease_manager import LeaseManager
 
 log = logging.getLogger("snowredis")
@@ -70,15 +70,13 @@ class LeaseLifecycle:
         except LayoutMismatch:
             self._seal_if_lost()
             raise
-        if claimed.replaced is not None:
-            self._release_replaced(claimed.replaced)
+        old = claimed.replaced
+        if old is not None:
+            with self._path._lock:
+                self._allocator.seal_through(old.serial)
+                marks = self._allocator.marks(old)
+            self._leases.release(old, marks, self.stats())
         return claimed
-
-    def _release_replaced(self, old: HeldLease) -> None:
-        with self._path._lock:
-            self._allocator.seal_through(old.serial)
-            marks = self._allocator.marks(old)
-        self._leases.release(old, marks, self.stats())
 
     def renew_in_need(self) -> None:
         """Renew for a call that needs more time, once each RETRY_S; move to another server if that fails.
@@ -185,16 +183,13 @@ class LeaseLifecycle:
     # --- heartbeat ---------------------------------------------------------------------------------
 
     def start_heartbeat(self) -> None:
-        """Start a thread that calls beat() through the generator, unless there is one, or the clock is a test's."""
+        """Start a thread that calls beat() through the generator, unless one runs or the clock is a test clock."""
         with self._path._lock:
             if self._heartbeat is not None or self.closed or not self._clock.background:
                 return
-            name = f"snowredis-{self._pool}"
-            heartbeat = self._heartbeat = Heartbeat(
-                self._owner, self.beat_after_s(), name, self._leases.abandon
-            )
+            heartbeat = self._heartbeat = Heartbeat(self._owner, self._leases.abandon)
         if self._heartbeat is heartbeat:
-            heartbeat.start()
+            heartbeat.start(self.beat_after_s(), f"snowredis-{self._pool}")
             EXIT.arm()
 
     def beat_after_s(self) -> float:
@@ -205,7 +200,10 @@ class LeaseLifecycle:
         """Renew the lease, or claim another if it is lost. Never raises.
 
         Returns:
-            seconds until it should be called again.
+            the seconds until it should be called again.
+
+        Blocks:
+            one round trip to Redis; one more for each lease that is claimed or given back.
         """
         try:
             if self._leases.held is not None and self._renew_or_move():
@@ -218,7 +216,7 @@ class LeaseLifecycle:
                 self._give_back_if_ended()
                 return min(settling_ms / 1000, self.beat_after_s()) or self.beat_after_s()
         except SnowredisError as error:
-            # once for each outage, not twice a second
+            # a warning once for each outage, not twice a second
             level = logging.DEBUG if self._failing else logging.WARNING
             log.log(level, "pool %s: heartbeat failed, trying again: %s", self._pool, error)
             self._failing = True
@@ -227,7 +225,7 @@ class LeaseLifecycle:
         return min(RETRY_S, self.beat_after_s())
 
     def _renew_or_move(self) -> bool:
-        """Renew; return whether there is a lease afterwards: the same, or one of another server."""
+        """Renew; return False if there is no lease afterwards, neither the same nor one of another server."""
         try:
             return self._renew()
         except StoreUnavailable:
@@ -241,10 +239,14 @@ class LeaseLifecycle:
             with self._path._lock:
                 self._allocator.seal()
 
-    # --- the end -----------------------------------------------------------------------------------
+    # --- give back --------------------------------------------------------------------------------
 
     def give_back(self) -> None:
-        """Release the lease, if there is one, with the marks that were really used. Never raises."""
+        """Release the lease, if there is one, with the marks that were really used. Never raises.
+
+        Blocks:
+            one round trip to Redis; LOCK_LIMIT_S for another thread.
+        """
         # R7, in this order: from here on nothing is published for this lease; its block is sealed; the marks are
         # read; they are sent
         with self._path._lock:
@@ -255,26 +257,27 @@ class LeaseLifecycle:
             self._leases.release(held, marks, self.stats())
 
     def _give_back_if_ended(self) -> None:
-        # close() or suspend() came in during a claim, and found nothing to give back
+        # close() or suspend() was called during a claim, and found nothing to give back
         if self.closed or self.suspended:
             self.give_back()
 
     def suspend(self) -> None:
-        """Give the lease back and claim none until resume(). Never raises."""
+        """Give the lease back and claim none until resume(). Blocks as give_back(); never raises."""
         self.suspended, self._leases.accepting = True, False
         self.give_back()
+        # also a claim whose reply is still to come: a clone of this machine has its token, and would get its lease
         self._leases.slot.make_void()
 
     def resume(self) -> None:
-        """Claim again when a lease is needed."""
+        """Allow claims again: the next call that needs a lease claims one. Does not block."""
         if self.suspended:
             self._leases.slot.make_void()
-            # in this order: whoever sees that it goes on may claim
+            # in this order: whoever finds it not suspended may claim
             self._leases.accepting = not self.closed
             self.suspended = False
 
     def close(self) -> None:
-        """Give the lease back for good. Never raises."""
+        """Give the lease back for good. Blocks as give_back(); never raises."""
         self.closed, self._leases.accepting = True, False
         heartbeat, self._heartbeat = self._heartbeat, None
         if heartbeat is not None:
@@ -283,5 +286,5 @@ class LeaseLifecycle:
         self._leases.close()
 
     def after_fork(self) -> None:
-        """In a forked child: the parent's heartbeat is not in this process."""
+        """Forget the parent's heartbeat thread, in a forked child: it does not exist there."""
         self._heartbeat = None

@@ -37,7 +37,10 @@ class SlowPath:
         self.preparing: Future[None] | None = None
 
     def next_id(self, *, only_claim: bool = False) -> int:
-        """Make an id, or with *only_claim* make sure of a lease whose lanes are open, and return 0.
+        """Make an id; or, with *only_claim*, claim or wait until a lease has open lanes, and return 0.
+
+        Blocks:
+            as Generator.next_id() and Generator.claim().
 
         Raises:
             As Generator.next_id().
@@ -46,12 +49,9 @@ class SlowPath:
         while True:
             self._guard.check()
             generation = self._guard.generation
-            if self._lifecycle.closed:
+            if self._lifecycle.closed or self._lifecycle.suspended:
                 self._lifecycle.give_back()
-                raise GeneratorClosed(self._pool)
-            if self._lifecycle.suspended:
-                self._lifecycle.give_back()
-                raise GeneratorSuspended(self._pool)
+                raise (GeneratorClosed if self._lifecycle.closed else GeneratorSuspended)(self._pool)
             an_id, decision = self._allocator.advance(only_claim=only_claim)
             if decision is None:
                 # checked last: in a child that a signal handler forked just now, this id is its parent's
@@ -76,11 +76,12 @@ class SlowPath:
                     self._lifecycle.start_heartbeat()
 
     def try_step(self) -> Step:
-        """Take an id of the current block or of the next, or return what has to be done first; never waits.
+        """Take an id of the current block or of the next, or return what has to be done first. Never waits.
 
-        ``NoLease()`` also stands for whatever else next_id() has to sort out: a lock that is held, a closed generator.
+        ``NoLease()`` is also returned where only next_id() can tell what to do: another thread holds the lock, or the
+        generator is closed.
         """
-        # the very one that was taken: a child that is forked in between has another
+        # release what was acquired: a child that is forked in between has another lock
         lock = self._path._lock
         if not lock.acquire(blocking=False):
             return 0, NoLease()
@@ -100,16 +101,16 @@ class SlowPath:
         return an_id, decision
 
     def after_fork(self) -> None:
-        """In a forked child: forget what the parent was refused and what its threads were doing."""
+        """Forget, in a forked child, which errors the parent had and what its threads were doing."""
         self.preparing = None
-        self._skew.forget()
+        self._skew = ClockSkewMemory(self.clock)
 
     def _wait(self, wait: Wait) -> None:
         self._context.clock_backs.note_wait(wait, self._allocator.state.lanes)
         nap(self.clock, wait.ms / 1000)
 
     def _renew(self) -> None:
-        """Renew, since the next tick is at or past the end of the reservation; or wait until that is of use."""
+        """Renew, since the next tick is past the reservation; if that was done just now, wait for the clock."""
         held = self._leases.held
         if held is None:
             return
@@ -119,5 +120,5 @@ class SlowPath:
         config = self._context.config
         if config.layout.tick_at(self._context.now_ms()) >= held.lease.until:
             raise ClockSkewed(self._leases.view.offset_ms, config.ttl_ms + config.max_clock_lead_ms)
-        # borrowed ahead of the clock, which is right: each renewal lets it go a little further
+        # the tick is borrowed ahead of the clock: each renewal allows a little more
         self._wait(Wait(min(config.heartbeat_ms / 10, config.layout.tick_ms), clock_back=False))
