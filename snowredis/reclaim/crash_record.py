@@ -1,7 +1,7 @@
-"""Crash records: what a parent process needs to give a killed child's lease back, in memory that both share.
+"""Crash records: the data with which a parent process gives a killed child's lease back, in memory that both share.
 
-A process that was killed cannot release its lease, and nobody else knows what it used: its worker id
-would be unavailable until the reservation has passed. So a child of a server such as gunicorn records,
+A process that was killed cannot release its lease, and no other knows what it used: its worker id
+would be unavailable until the end of the reservation. So a child of a server such as gunicorn records,
 in a page that its parent made before the fork, the credentials of its leases (credentials.py), and before each
 tick's ids are published, how far that lane is used. The kernel keeps the page when it kills the child.
 
@@ -27,7 +27,7 @@ from snowredis.runtime.lease import HeldLease
 
 log = logging.getLogger("snowredis")
 
-# a process that has more generators than this keeps the others to itself
+# generators of one process whose leases are recorded; those of any others end by their ttl
 GENERATORS = 8
 # 6 backup bits are the most that a layout has
 LANES = 64
@@ -39,10 +39,10 @@ RECORD_BYTES = HEADER_BYTES + 2 * TEXT_BYTES + 2 * MARKS_BYTES
 
 
 class CrashRecord:
-    """One generator's part of the page: a CrashRecorder. One writer at a time: whoever talks to the store.
+    """One generator's part of the page: a CrashRecorder. One writer at a time: the thread that talks to the store.
 
     A process that this child forks shares the page, too, and may be in the middle of any of these methods: it
-    calls forget(), after which a store is an error, and no store comes in the child of a child.
+    calls forget(), after which writing raises an error, so that nothing is written by the child of a child.
     """
 
     __slots__ = ("_common", "_header", "_page", "_records", "_row", "_rows", "_texts", "_turn")
@@ -57,28 +57,30 @@ class CrashRecord:
         self._turn = self._row = 0
 
     def write_claim(self, token: str, owner: str) -> None:
+        """Record that a claim is under way."""
         self._write(credentials.of_claim(token, owner), fresh=True)
 
     def write_lease(self, held: HeldLease, stats: WorkerStats, *, fresh: bool) -> memoryview | None:
+        """Record the lease *held*; return where its marks belong, or None. See CrashRecorder."""
         return self._write(credentials.of_lease(held, stats), fresh=fresh)
 
     def _write(self, own: dict[str, Any], *, fresh: bool) -> memoryview | None:
         if not self._records.is_writer:
             # forked while this record was being made, so forget() was not called
             return None
-        # of a fresh lease never the row that what is written there now belongs to
+        # a fresh lease never gets the row of the lease that is recorded now
         row = self._row ^ fresh
         text = json.dumps(self._common | own | {"row": row}).encode()
         if len(text) > TEXT_BYTES:
             log.debug(
-                "a crash record of %d bytes does not fit; the lease ends by its ttl if we are killed",
+                "a crash record of %d bytes is too long; the lease ends by its ttl if this process is killed",
                 len(text),
             )
             self.clear()
             return None
         turn, no_marks = self._turn ^ 1, memoryview(bytes(MARKS_BYTES)).cast("q")
         try:
-            # looked at directly before each store: a fork that bypasses Python calls no forget()
+            # checked directly before each store: a fork that bypasses Python calls no forget()
             if fresh and GUARD.alive:
                 self._rows[row][:] = no_marks
             if GUARD.alive:
@@ -87,7 +89,7 @@ class CrashRecord:
             if GUARD.alive:
                 self._header[0] = turn << 32 | len(text)
         except ValueError:
-            # forgotten: this is a child by now
+            # forget() was called: this is a forked child
             return None
         self._turn, self._row = turn, row
         return self._rows[row]
@@ -99,19 +101,19 @@ class CrashRecord:
                 self._header[0] = 0
 
     def forget(self) -> None:
-        """In a forked child: the page is the parent's, so no call that goes on here may store to it."""
+        """Release the page, in a forked child: it is the parent's, and no call that goes on here may write to it."""
         for view in (self._header, *self._texts, *self._rows):
             with contextlib.suppress(BufferError):
                 view.release()
 
     def give_up(self) -> None:
-        """Leave this part to another generator, unless the parent has still a lease to give back."""
+        """Release this part for another generator, unless it still records a lease."""
         with contextlib.suppress(ValueError):
             if not self._header[0]:
                 self._records.free.append(self._page)
 
     def read(self) -> dict[str, Any] | None:
-        """Return the credentials that were written last, with the marks; None if nothing is held."""
+        """Return the credentials that were written last, with ``marks_ms``; None if nothing is held."""
         turn, size = divmod(self._header[0], 1 << 32)
         if not size:
             return None
@@ -120,7 +122,7 @@ class CrashRecord:
 
 
 class CrashRecords:
-    """The page of one child: made by the parent before the fork, written by the child, read when it is dead."""
+    """The page of one child: made by the parent before the fork, written by the child, read after its death."""
 
     def __init__(self) -> None:
         self._map = mmap.mmap(-1, GENERATORS * RECORD_BYTES)
@@ -130,18 +132,19 @@ class CrashRecords:
         self.free: list[memoryview] = []
 
     def adopt(self) -> None:
-        """In the child, once: let this process write here, and none of its own children."""
+        """Let this process write here, and none of its own children. Called once, in the child."""
         self._writer_pid = os.getpid()
         self.free = list(self._parts)
 
     @property
     def is_writer(self) -> bool:
+        """Whether this is the process that called adopt()."""
         return self._writer_pid == os.getpid()
 
     def new_record(self, store: Store) -> CrashRecord | None:
-        """Return a part for one generator of *store*.
+        """Return a part of the page for one generator of *store*.
 
-        None if no other process can reach the store, no part is left, or this process is not the one that adopted.
+        None if no other process can reach the store, no part is left, or this process is not the writer.
         """
         if not self.is_writer or not store.urls:
             return None
@@ -151,16 +154,18 @@ class CrashRecords:
             return None
 
     def read(self) -> list[dict[str, Any]]:
-        """In the parent, when the child is dead: return the credentials of its leases, and clear them. Never raises."""
-        found = []
+        """Return the credentials of a dead child's leases, and clear them. Called in the parent; never raises."""
+        leases = []
         for part in self._parts:
             record = CrashRecord(self, part)
             try:
                 written = record.read()
             except (ValueError, LookupError, TypeError):
-                log.exception("could not read a killed process' crash record; its lease ends by its ttl")
+                log.exception(
+                    "could not read the crash record of a killed process; its lease ends by its ttl"
+                )
                 written = None
             if written is not None:
-                found.append(written)
+                leases.append(written)
             record.clear()
-        return found
+        return leases

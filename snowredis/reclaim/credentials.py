@@ -15,12 +15,12 @@ from snowredis.lease.model import PoolConfig, Store
 from snowredis.lease.stats import WorkerStats
 from snowredis.runtime.lease import HeldLease
 
-# of a claim whose reply did not come yet
+# the worker id of a claim that has no reply yet
 UNKNOWN_WORKER = -1
 
 
 def of_store(store: Store) -> dict[str, Any]:
-    """Return the part that says how to reach *store*."""
+    """Return the part with which another process can open *store*."""
     config = store.config
     settings = {item.name: getattr(config, item.name) for item in fields(config)}
     address = {"urls": store.urls, "config": settings | {"layout": layout_spec(config.layout)}}
@@ -44,7 +44,7 @@ def of_lease(held: HeldLease, stats: WorkerStats) -> dict[str, Any]:
 
 
 def config_of(credentials: dict[str, Any]) -> PoolConfig:
-    """Return the settings of the pool that *credentials* are for."""
+    """Return the settings of the pool of *credentials*."""
     settings = credentials["store"]["config"]
     layout, share = resolve_layout(settings["layout"]), tuple(settings["share"])
     return PoolConfig(**settings | {"layout": layout, "share": share})

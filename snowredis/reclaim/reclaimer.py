@@ -1,7 +1,7 @@
 """Give the leases of killed processes back, in a process of its own.
 
-A server's main process passes on the credentials that its crash records hold, and goes on: it imports no Redis client,
-which its workers would inherit before gevent has patched the modules that it uses, and it waits for no Redis.
+A server's main process passes on the credentials in its crash records. It imports no Redis client, which its workers
+would inherit before gevent has patched the modules that the client uses, and it never waits for Redis.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from snowredis.reclaim.credentials import UNKNOWN_WORKER, config_of
 
 log = logging.getLogger("snowredis")
 
-# a Redis that is away is asked again so often, for one ttl at most: then the lease is over by itself
+# how soon a Redis that does not reply is asked again, for one ttl at most: then the lease has ended by itself
 RETRY_S = 0.5
-# imports from where this process does: site-packages on PYTHONPATH would come before Python's own modules
+# the same sys.path as here: on PYTHONPATH, site-packages would come before Python's own modules
 PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from snowredis.reclaim.reclaimer import main; main()"
 
 
@@ -48,7 +48,8 @@ def start(leases: list[dict[str, Any]]) -> subprocess.Popen[bytes] | None:
         start_new_session=True,
     )
     if process.stdin is not None:
-        # below what a pipe holds (64 KiB), so nobody waits; in no argument list, since passwords are in the URLs
+        # less than the size of a pipe (64 KiB), so this does not block; not as an argument, which others could read:
+        # there are passwords in the URLs
         with contextlib.suppress(BrokenPipeError), process.stdin:
             process.stdin.write(json.dumps(leases).encode())
     return process
@@ -76,7 +77,10 @@ def give_back(credentials: dict[str, Any]) -> None:
 
 
 def release(store: Store, credentials: dict[str, Any]) -> int | None:
-    """Release one lease, in one attempt; return its worker id, or None if it was not leased any more.
+    """Release one lease, in one attempt. Blocks for one round trip to Redis, two for a claim without a reply.
+
+    Returns:
+        its worker id, or None if it was not leased any more.
 
     Raises:
         StoreUnavailable: Redis did not reply; call again.
@@ -84,7 +88,7 @@ def release(store: Store, credentials: dict[str, Any]) -> int | None:
     now_ms = time.time_ns() // 1_000_000
     worker, renewal_id = credentials["worker"], credentials.get("renewal_id", "")
     if worker == UNKNOWN_WORKER:
-        # killed before the reply came: the same claim again gets the same worker id
+        # killed before the reply came: the same claim again has the same result
         claim = ClaimRequest(credentials["token"], now_ms, now_ms, 0, credentials["owner"])
         reply = store.claim(claim, Seen())
         if not isinstance(reply, Granted):
@@ -103,6 +107,7 @@ def release(store: Store, credentials: dict[str, Any]) -> int | None:
 
 
 def main() -> None:
+    """Give back the leases whose credentials stand on stdin, as JSON."""
     logging.basicConfig(format="snowredis: %(message)s")
     for credentials in json.load(sys.stdin):
         try:

@@ -1,1 +1,1 @@
-"""The parts that run in a process: clock, fork guard, lease lease_manager, heartbeat, generator."""
+"""The parts that run in a process: clock, fork guard, lease manager, heartbeat, generator."""

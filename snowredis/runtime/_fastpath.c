@@ -1,13 +1,13 @@
 /* The fast path of next_id(), in C: fast_path.py's FastPath, and the ids of one block.
  *
- * It does what fast_path.py does in Python, line by line; id_allocator.py, which decides what comes next
- * and publishes it, is the same for both. Nothing here waits, and nothing is decided here.
+ * It does what fast_path.py does in Python; id_allocator.py, which decides what comes next and publishes
+ * it, is the same for both. Nothing here waits or decides.
  *
  * Under the GIL no other code runs between two lines, except where a test clock is called. On
  * free-threaded builds the window is read in a critical section, and ids are taken by compare-exchange,
  * so that a block that was just sealed gives nothing to a thread that has read it already.
  *
- * Each interpreter has a module of its own with types of its own; nothing is shared but constants.
+ * Each interpreter has a module of its own with types of its own; only constants are shared.
  */
 
 #define PY_SSIZE_T_CLEAN
@@ -137,9 +137,9 @@ ids_copy(PyObject *self, PyObject *unused)
 }
 
 static PyMethodDef ids_methods[] = {
-    {"__length_hint__", ids_length_hint, METH_NOARGS, "Return how many are left."},
-    {"__copy__", ids_copy, METH_NOARGS, "Return the same ids once more, as a clone of a machine has them."},
-    {"exhaust", ids_exhaust, METH_NOARGS, "Leave none."},
+    {"__length_hint__", ids_length_hint, METH_NOARGS, "Return how many ids are left."},
+    {"__copy__", ids_copy, METH_NOARGS, "Return another iterator of the same ids, as a clone of a machine has it."},
+    {"exhaust", ids_exhaust, METH_NOARGS, "Remove all ids, also for a thread that has read the block already."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -183,7 +183,7 @@ static long long
 to_ns(double seconds)
 {
     double ns = seconds * 1e9;
-    /* what does not fit is after the year 2262, or a block of nonsense */
+    /* what does not fit is after the year 2262, or no time at all */
     return ns > -9.2e18 && ns < 9.2e18 ? (long long)ns : ns > 0 ? LLONG_MAX : LLONG_MIN;
 }
 
@@ -234,8 +234,8 @@ set_block(FastPath *path, PyObject *published)
     return 0;
 }
 
-/* The test and the stores of _supersede(), between which no other code runs: 1, or 0 if old is not current; -1 for an
-   error. What was current is left in *before, to be released when all is stored. */
+/* Do the test and the stores of _supersede(), between which no other code runs. Return 1, 0 if old is not current, or
+   -1 for an error. What was current is left in *before, to be released when all is stored. */
 static int
 compare_and_set(FastPath *path, PyObject *old, PyObject *new, long long *mark, long long mark_ms, PyObject **before)
 {
@@ -267,13 +267,13 @@ path_supersede(PyObject *self, PyObject *args)
         if (PyObject_GetBuffer(marks, &view, PyBUF_CONTIG) < 0) {
             if (!PyErr_ExceptionMatches(PyExc_ValueError))
                 return NULL;
-            /* a forked child let go of its parent's marks */
+            /* a forked child released its parent's marks */
             PyErr_Clear();
             Py_RETURN_FALSE;
         }
         if (place < 0 || place >= view.len / (Py_ssize_t)sizeof(long long)) {
             PyBuffer_Release(&view);
-            PyErr_SetString(PyExc_IndexError, "there is no such mark");
+            PyErr_SetString(PyExc_IndexError, "no such mark");
             return NULL;
         }
         mark = (long long *)view.buf + place;
@@ -305,7 +305,8 @@ is_current_by(FastPath *path, PyObject *clock)
     return path->start_s <= now_s && now_s < path->end_s && *path->alive;
 }
 
-/* 1 if the clock is within the window and this is no forked child that was not reset yet; else 0; -1 for an error. */
+/* Return 1 if the clock is within the window and this is no forked child that was not reset yet; else 0; -1 for an
+   error. */
 static inline int
 is_current(FastPath *path)
 {
@@ -402,14 +403,14 @@ path_fill_now(PyObject *self, PyObject *argument)
     return taken < 0 ? NULL : PyLong_FromSsize_t(taken);
 }
 
-/* The state of the module that defines FastPath, of which type is a subclass; it is NULL with an error set if not. */
+/* Return the state of the module that defines FastPath, of which type is a subclass; NULL with an error set if not. */
 static State *
 state_of(PyTypeObject *type)
 {
     for (; type != NULL; type = (PyTypeObject *)PyType_GetSlot(type, Py_tp_base)) {
         PyObject *module = PyType_GetModule(type);
         if (module == NULL)
-            /* a class of Python's has none */
+            /* a class made in Python has none */
             PyErr_Clear();
         else if (PyModule_GetDef(module) == &module_def)
             return PyModule_GetState(module);
@@ -481,19 +482,21 @@ PyDoc_STRVAR(next_id_doc,
     "    An int, 0 < id < 2**63: greater than every id that this generator made before, unless another\n"
     "    namespace or worker id came into use since: the clock went back, or the lease was lost.\n\n"
     "Raises:\n"
-    "    LeaseExpired: the reserved time ran out while Redis was away; LeaseLost: and the worker id too.\n"
+    "    LeaseExpired: the reservation ended while Redis did not reply.\n"
+    "    LeaseLost: the lease was lost, and no other worker id could be claimed.\n"
     "    PoolExhausted, StoreUnavailable, LayoutMismatch: no worker id could be claimed.\n"
-    "    ClockMovedBack, ClockSkewed: what the clock shows cannot be used.\n"
-    "    GeneratorClosed: after close().\n\n"
+    "    ClockMovedBack, ClockSkewed, LayoutError: the clock shows a time that cannot be used.\n"
+    "    GeneratorClosed, GeneratorSuspended: after close(), or suspend().\n\n"
     "Blocks:\n"
-    "    at the first call, for the claim; at the layout's ceiling, to the next tick; on a clock that\n"
-    "    went back, up to clock_tolerance_ms.");
+    "    at the first call, for the claim, as claim(); when the sequence of a tick is exhausted, until the\n"
+    "    next tick; after the clock went back, for clock_tolerance_ms at most, or max_wait_ms if\n"
+    "    clock_policy is \"wait\"; when the reservation ended, for one round trip to Redis.");
 
 static PyMethodDef path_methods[] = {
     {"next_id", path_next_id, METH_NOARGS, next_id_doc},
     {"_id_now", path_id_now, METH_NOARGS, "Take an id of the current block; 0 if it has none."},
-    {"_take_now", path_take_now, METH_O, "Take up to count ids of the current block."},
-    {"_fill_now", path_fill_now, METH_O, "Write ids of the current block into a buffer, of int64; return how many."},
+    {"_take_now", path_take_now, METH_O, "Take up to count ids of the current block; return a list."},
+    {"_fill_now", path_fill_now, METH_O, "Write ids of the current block into a buffer of int64; return how many."},
     {"_supersede", path_supersede, METH_VARARGS,
      "Replace old by new as the current Published, and exhaust the ids of old; False if old is not current."},
     {NULL, NULL, 0, NULL},
@@ -574,7 +577,7 @@ module_free(void *module)
     module_clear(module);
 }
 
-/* Built for the ABI of 3.11, whose headers do not name these; unknown to older Pythons than stated. */
+/* Built for the ABI of 3.11, whose headers do not have these names; Python knows them since 3.12. */
 #define SLOT_MULTIPLE_INTERPRETERS 3
 #define PER_INTERPRETER_GIL ((void *)2)
 

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def in_background(function: Callable[[], T]) -> Future[T]:
-    """Call *function* in a daemon thread; the returned future has its result or error."""
+    """Call *function* in a daemon thread; return a future of its result or error. Blocks 0.1 s at most."""
     future: Future[T] = Future()
 
     def run() -> None:
@@ -32,19 +32,19 @@ async def in_thread(function: Callable[[], T]) -> T:
 
 
 async def result_of(future: Future[T]) -> T:
-    """Wait for *future* and return its result. A cancelled waiter leaves it to the others."""
+    """Wait for *future* and return its result, or raise its error. If this is cancelled, the future is not."""
     trio = _trio()
     if trio is not None:
         result: T = await trio.to_thread.run_sync(future.result, abandon_on_cancel=True)
         return result
-    # not at import: without coroutines it is not needed, and gevent has to be imported before it
+    # not at the top: without coroutines it is not needed, and gevent has to be imported before it
     import asyncio
 
     return await asyncio.shield(asyncio.wrap_future(future))
 
 
 async def sleep(seconds: float) -> None:
-    """Sleep, of whichever loop runs this."""
+    """Sleep without blocking the event loop that runs this coroutine."""
     trio = _trio()
     if trio is not None:
         await trio.sleep(seconds)

@@ -1,4 +1,4 @@
-"""A generator that is being connected by a coroutine."""
+"""The result of aconnect(): a generator that a coroutine connects."""
 
 from __future__ import annotations
 

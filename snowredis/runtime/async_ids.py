@@ -1,4 +1,4 @@
-"""Ids for coroutines, without blocking the event loop.
+"""Make ids for coroutines, without blocking the event loop.
 
 What takes well under a millisecond (a new tick) is done on the loop, unless another thread holds the lock.
 Short waits are the loop's own. What talks to Redis happens in a thread, once for all coroutines that
@@ -17,12 +17,12 @@ from snowredis.runtime.fast_path import FastPath
 from snowredis.runtime.fork import ForkGuard
 from snowredis.runtime.slow_path import SlowPath
 
-# a list of so many ids takes well under a millisecond
+# ids of one step of the event loop: a list of them takes well under a millisecond
 CHUNK = 10_000
 
 
 async def next_slow(slow: SlowPath, make_ready: Callable[[], None]) -> int:
-    """Make one id when the current block has none.
+    """Make one id when the current block has none. Does not block the event loop.
 
     Args:
         make_ready: claims, renews, or waits for the pool, so that the next id needs no Redis; may block.
@@ -35,7 +35,7 @@ async def next_slow(slow: SlowPath, make_ready: Callable[[], None]) -> int:
         if an_id:
             return an_id
         if not isinstance(decision, Wait):
-            # one thread for all who wait
+            # one thread for all coroutines that wait
             preparing = slow.preparing
             if preparing is None or preparing.done():
                 preparing = slow.preparing = in_background(make_ready)
@@ -51,7 +51,7 @@ async def next_slow(slow: SlowPath, make_ready: Callable[[], None]) -> int:
 async def next_ids(
     path: FastPath, slow: SlowPath, guard: ForkGuard, make_ready: Callable[[], None], count: int
 ) -> list[int]:
-    """Make *count* ids at once. See Generator.anext_ids()."""
+    """Make *count* ids at once without blocking the event loop. See Generator.anext_ids()."""
     check_count(count)
     while True:
         generation = guard.generation
@@ -59,7 +59,7 @@ async def next_ids(
         while len(batch) < count:
             part = path._take_now(min(count - len(batch), CHUNK)) or [await next_slow(slow, make_ready)]
             if batch and part[0] < batch[-1]:
-                # the clock went back, or another coroutine ran in a namespace that is behind
+                # the clock went back, or another coroutine made ids in a namespace that is behind
                 batch.clear()
             batch += part
             if len(part) == CHUNK:

@@ -38,26 +38,21 @@ def next_ids(path: FastPath, guard: ForkGuard, count: int) -> list[int]:
 def fill(path: FastPath, guard: ForkGuard, buffer: Any) -> None:
     """Fill *buffer* with ids. See Generator.fill()."""
     view = as_int64(buffer)
-    filled = 0
-    generation = guard.generation
-    last = -1
-    while filled < len(view) or guard.generation != generation or not guard.alive:
-        if guard.generation != generation or not guard.alive:
-            # forked in between: the ids so far are the parent's
-            guard.check()
-            generation, filled, last = guard.generation, 0, -1
-        wanted = view[filled : filled + MAX_BATCH]
-        count = path._fill_now(wanted)
-        if not count:
-            wanted[0], count = path._next_slow(), 1
-        if guard.generation != generation or not guard.alive:
-            continue
-        if wanted[0] < last:
-            # the clock went back and another namespace is in use: begin again with its ids
-            view[:count] = wanted[:count]
-            filled = 0
-        filled += count
-        last = view[filled - 1]
+    while True:
+        generation, filled = guard.generation, 0
+        while filled < len(view):
+            wanted = view[filled : filled + MAX_BATCH]
+            count = path._fill_now(wanted)
+            if not count:
+                wanted[0], count = path._next_slow(), 1
+            if filled and wanted[0] < view[filled - 1]:
+                # the clock went back and another namespace is in use: begin again with its ids
+                view[:count] = wanted[:count]
+                filled = 0
+            filled += count
+        # else forked in between: some of the ids are the parent's
+        if guard.generation == generation and guard.alive:
+            return
 
 
 def as_int64(buffer: Any) -> memoryview:

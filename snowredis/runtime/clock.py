@@ -1,30 +1,31 @@
-"""The clocks: what the time is, and how to wait. The only module that reads them for ids."""
+"""The clocks that ids are made by, and the waits. No other module of this package reads the system's time."""
 
 from __future__ import annotations
 
 import time as _time
 from typing import Protocol
 
-# the longest single wait: close(), a signal or a fork is noticed between two
+# the longest single wait: between two, close(), a signal and a fork are noticed
 MAX_SLEEP_S = 0.1
 
 
 class Clock(Protocol):
-    """What the generator needs of a clock.
+    """The clock of a generator.
 
-    background: whether time passes by itself, so that a heartbeat thread makes sense.
+    Attributes:
+        background: whether time passes by itself, so that a heartbeat thread makes sense; not on a test clock.
     """
 
     background: bool
 
     def time(self) -> float:
-        """Wall clock, s since 1970; may jump."""
+        """Return the wall clock, s since 1970; may jump."""
 
     def time_ns(self) -> int:
-        """Wall clock, ns since 1970; may jump."""
+        """Return the wall clock, ns since 1970; may jump."""
 
     def monotonic(self) -> float:
-        """Seconds since some moment; never goes back."""
+        """Return the seconds since some moment; never goes back."""
 
     def sleep(self, seconds: float) -> None:
         """Wait; may wake early."""
@@ -40,7 +41,7 @@ class SystemClock:
 
     @staticmethod
     def sleep(seconds: float) -> None:
-        # looked up each time: gevent may come and patch it
+        # looked up at each call: gevent may patch it
         _time.sleep(seconds)
 
 
@@ -51,7 +52,7 @@ class StepClock(SystemClock):
         self._offset_ns = 0
 
     def step(self, ms: int) -> None:
-        """Set the wall clock *ms* ahead, or back if negative."""
+        """Move the wall clock forward by *ms*, or back if negative."""
         self._offset_ns += ms * 1_000_000
 
     def time(self) -> float:
@@ -65,6 +66,6 @@ SYSTEM = SystemClock()
 
 
 def nap(clock: Clock, seconds: float) -> None:
-    """Sleep for *seconds*, but no longer than MAX_SLEEP_S; not at all for 0 or less."""
+    """Sleep for *seconds*, MAX_SLEEP_S at most; return at once for 0 or less."""
     if seconds > 0:
         clock.sleep(min(seconds, MAX_SLEEP_S))

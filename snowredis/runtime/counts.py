@@ -9,7 +9,7 @@ from snowredis.core.lanes import Lanes, Wait
 
 log = logging.getLogger("snowredis")
 
-# what is done when the clock went back, from the mildest on, and its text in the log
+# the reactions to a clock that went back, the mildest first, and their text in the log
 CLOCK_BACK_STEPS = {
     "wait": "waiting",
     "namespace": "using another namespace",
@@ -20,17 +20,17 @@ CLOCK_BACK_STEPS = {
 
 @dataclass(slots=True)
 class Counts:
-    """Counted since the generator was made, or since the fork; approximate where several threads count at once.
+    """Counters since the generator was made, or since the fork. Approximate where several threads count at once.
 
     Attributes:
-        ceiling_waits: how often a tick's ids were used up and the next tick was waited for.
-        ceiling_wait_s: for how long in all, about.
+        ceiling_waits: how often the sequence of a tick was exhausted, so that the next tick was waited for.
+        ceiling_wait_s: about how long those waits were in all.
         clock_back_waits, clock_back_namespaces, clock_back_workers, clock_back_refusals: how often the clock went
-            back, by what was done: waited, used another namespace, claimed another worker id, raised.
-        claims: worker ids that were leased.
-        renewals, renewals_failed: heartbeats that were answered, and that were not.
-        leases_lost: found out by a renewal that was refused.
-        round_trip_s: of the last renewal that was answered.
+            back, by reaction: waited, used another namespace, claimed another worker id, raised an error.
+        claims: worker ids that were claimed.
+        renewals, renewals_failed: renewals with a reply, and without one.
+        leases_lost: leases that a renewal or a claim found to be lost.
+        round_trip_s: duration of the last renewal with a reply.
     """
 
     ceiling_waits: int = 0
@@ -46,7 +46,7 @@ class Counts:
     round_trip_s: float = 0.0
 
     def reset(self) -> None:
-        """Start from 0, in a forked child."""
+        """Set all to 0, in a forked child."""
         for field in fields(self):
             setattr(self, field.name, field.default)
 
@@ -57,23 +57,27 @@ class Counts:
 
     @property
     def clock_backs(self) -> int:
+        """How often the clock went back."""
         return sum(self.clock_backs_by_step.values())
 
     @property
     def clock_backs_by_step(self) -> dict[str, int]:
-        """By CLOCK_BACK_STEPS."""
+        """How often the clock went back, for each of CLOCK_BACK_STEPS."""
         return {step: getattr(self, f"clock_back_{step}s") for step in CLOCK_BACK_STEPS}
 
 
 class ClockBackLog:
-    """Count and log what was done when the clock went back: a wait or refusal once for each place it came from."""
+    """Counts and logs reactions to a clock that went back; consecutive waits or refusals only once."""
 
     def __init__(self, pool: str, counts: Counts) -> None:
         self._pool, self._counts = pool, counts
         self._noted: Lanes | None = None
 
     def note(self, behind_ms: float, step: str, lanes: Lanes) -> None:
-        """Count one of CLOCK_BACK_STEPS and log it; *lanes* show how far ids had come."""
+        """Count and log the reaction *step*, one of CLOCK_BACK_STEPS.
+
+        A wait or a refusal counts once for the same *lanes* object: as long as no id was made since.
+        """
         if step in ("wait", "refusal"):
             if self._noted is lanes:
                 return
@@ -84,7 +88,7 @@ class ClockBackLog:
         )
 
     def note_wait(self, wait: Wait, lanes: Lanes) -> None:
-        """Count a wait that is about to begin, for whatever reason."""
+        """Count a wait that is about to begin: for the clock, or for the next tick."""
         if wait.clock_back:
             self.note(wait.ms, "wait", lanes)
         elif wait.ms:

@@ -1,4 +1,4 @@
-"""Give leases back when the interpreter exits, within a bound, without a word of complaint."""
+"""Give leases back when the interpreter exits, within a time limit, without raising."""
 
 from __future__ import annotations
 
@@ -10,23 +10,25 @@ import time
 import weakref
 from typing import Protocol
 
-# an exit may be held up this long in all, however many generators there are and however dead Redis is
+# the longest that an exit is delayed, however many generators there are, also if Redis does not reply
 EXIT_BOUND_S = 3.0
-# among multiprocessing's finalizers: after those of queues, whose threads may still want ids
+# priority among multiprocessing's finalizers: after those of queues, whose threads may still make ids
 LAST = -1000
 
 
 class Closable(Protocol):
+    """What is closed at exit: a generator, or a heartbeat."""
+
     def close(self) -> None:
-        """Give back what is held. Must not raise."""
+        """Give the lease back. Must not raise."""
 
 
 class ExitHook:
-    """One for the process; registered with the interpreter when the first generator is made."""
+    """Closes this process' generators at exit; registered with the interpreter when the first one is made."""
 
     def __init__(self) -> None:
         self._members: weakref.WeakSet[Closable] = weakref.WeakSet()
-        # what outlives its generator, and the process that it belongs to: not to a forked child
+        # the members that outlive their generators, and the pids that they belong to: not to a forked child
         self._held: dict[Closable, int] = {}
         self._registered = False
         self._armed_pid = 0
@@ -46,7 +48,7 @@ class ExitHook:
         self._lock = threading.RLock()
 
     def arm(self) -> None:
-        """In a child of multiprocessing, which ends without atexit: be the last of its own finalizers."""
+        """Register with multiprocessing, as its last finalizer, in a child of it: that ends without atexit."""
         util = sys.modules.get("multiprocessing.util")
         if util is None or self._armed_pid == os.getpid():
             return
@@ -55,18 +57,20 @@ class ExitHook:
             util.Finalize(None, self.close_all, exitpriority=LAST)
 
     def hold(self, member: Closable) -> None:
-        """Keep *member* and close it at exit, unless it is dropped before."""
+        """Refer to *member* strongly, and close it at exit, until drop()."""
         self._held[member] = os.getpid()
 
     def drop(self, member: Closable) -> None:
+        """Undo hold()."""
         self._held.pop(member, None)
 
     @property
     def members(self) -> list[Closable]:
-        """What would be closed now, but for what is held."""
+        """The members of watch() that still exist."""
         return list(self._members)
 
     def close_all(self) -> None:
+        """Close all members. Blocks for EXIT_BOUND_S, and for one close() more."""
         deadline_s = time.monotonic() + EXIT_BOUND_S
         held = [member for member, pid in list(self._held.items()) if pid == os.getpid()]
         for member in [*self._members, *held]:

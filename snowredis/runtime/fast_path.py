@@ -1,7 +1,7 @@
 """The fast path: take the next id of the current block. Written twice: here in Python, and in _fastpath.c in C.
 
-A *block* holds one tick's ids, as an iterator, and the window of wall clock time in which they are current. To take
-an id is to read the clock and to advance the iterator by one step. Neither takes a lock (except in Python on
+A *block* holds one tick's ids, as an iterator, and the window of wall clock time in which they are current. Taking an
+id reads the clock and advances the iterator by one step. Neither takes a lock (except in Python on
 free-threaded builds) and neither decides anything. id_allocator.py publishes and seals blocks through _supersede(),
 which is one indivisible step for signal handlers, other threads, forks and tracers.
 
@@ -33,11 +33,11 @@ Block = tuple[float, float, Iterator[int], Any, Callable[[], float]]
 
 
 class Published(NamedTuple):
-    """A block, and what the next publisher has to know.
+    """A block, with the data for the next block.
 
     Attributes:
         block: read by the fast path.
-        state: used by id_allocator.py only.
+        state: of id_allocator.py, the only module that uses it.
         successor: the Published that replaced this one, under the key "next"; filled in Python only.
     """
 
@@ -49,7 +49,7 @@ class Published(NamedTuple):
 class PureFastPath:
     """Take ids of the current block. The base class of Generator, which provides _lock and _next_slow().
 
-    The names below begin with an underscore since users see them on Generator; the modules of this package use them.
+    Names with an underscore are private to this package: users see them on Generator.
     """
 
     __slots__ = ("_block", "_last")
@@ -58,7 +58,7 @@ class PureFastPath:
     _last: Published
     # reentrant; held for every step of the slow path, and by the fast path where FREE_THREADED
     _lock: threading.RLock
-    # make an id when the current block has none: claims, waits and renews as needed
+    # makes an id when the current block has none: claims, waits and renews as needed
     _next_slow: Callable[[], int]
 
     def next_id(self) -> int:
@@ -69,14 +69,16 @@ class PureFastPath:
             namespace or worker id came into use since: the clock went back, or the lease was lost.
 
         Raises:
-            LeaseExpired: the reserved time ran out while Redis was away; LeaseLost: and the worker id too.
+            LeaseExpired: the reservation ended while Redis did not reply.
+            LeaseLost: the lease was lost, and no other worker id could be claimed.
             PoolExhausted, StoreUnavailable, LayoutMismatch: no worker id could be claimed.
-            ClockMovedBack, ClockSkewed: what the clock shows cannot be used.
-            GeneratorClosed: after close().
+            ClockMovedBack, ClockSkewed, LayoutError: the clock shows a time that cannot be used.
+            GeneratorClosed, GeneratorSuspended: after close(), or suspend().
 
         Blocks:
-            at the first call, for the claim; at the layout's ceiling, to the next tick; on a clock that
-            went back, up to clock_tolerance_ms.
+            at the first call, for the claim, as claim(); when the sequence of a tick is exhausted, until the
+            next tick; after the clock went back, for clock_tolerance_ms at most, or max_wait_ms if
+            clock_policy is "wait"; when the reservation ended, for one round trip to Redis.
         """
         start, end, ids, alive, now = self._block
         if start <= now() < end and alive:
@@ -150,7 +152,7 @@ class PureFastPath:
         return 0
 
     def _take_now(self, count: int) -> list[int]:
-        """Take up to *count* ids of the current block."""
+        """Take up to *count* ids of the current block; return a list."""
         with self._lock if FREE_THREADED else contextlib.nullcontext():
             start, end, ids, alive, now = self._block
             if start <= now() < end and alive:
@@ -158,7 +160,7 @@ class PureFastPath:
         return []
 
     def _fill_now(self, buffer: memoryview) -> int:
-        """Write ids of the current block into *buffer*, of int64; return how many."""
+        """Write ids of the current block into a buffer of int64; return how many."""
         taken = self._take_now(len(buffer))
         buffer[: len(taken)] = memoryview(array("q", taken))
         return len(taken)
@@ -169,11 +171,11 @@ def _pure_ids(low: int, stop: int, step: int) -> Iterator[int]:
 
 
 def _pure_exhaust(ids: Iterator[int]) -> None:
-    """Leave no id in *ids*, in one step of the interpreter."""
+    """Remove all ids from *ids*, in one step of the interpreter."""
     jump = getattr(ids, "__setstate__", None)
     if jump is not None:
-        # a range iterator stops at its end, however far it is told to go. Not by what is left: until Python 3.11 it
-        # counts from its beginning, and would go back if somebody took ids meanwhile
+        # a range iterator stops at its end, however large the position is. Not the number of ids left: until Python
+        # 3.11 the position counts from the beginning, and would go back if another thread took ids meanwhile
         jump(sys.maxsize)
     collections.deque(ids, maxlen=0)
 
@@ -194,9 +196,9 @@ def _load_c() -> Any:
         return None
 
 
-# low, stop, step -> the ids of a block
+# takes low, stop and step; returns an iterator, the ids of a block
 make_ids: Callable[[int, int, int], Iterator[int]]
-# leave no id in those, not even for a thread that has read the block already
+# removes all ids from a block's iterator, also for a thread that has read the block already
 exhaust: Callable[[Any], None]
 
 if TYPE_CHECKING:

@@ -1,9 +1,9 @@
-"""Find out that this process is a copy of another, before it makes one id of the other's.
+"""Detect that this process is a forked child, before it makes an id of its parent's lease.
 
-Two ways, for two kinds of fork. Python's own (os.fork, multiprocessing, uWSGI) run a hook in the
-child. A fork in C that bypasses Python is found by a page of memory that the kernel gives to
-children as zeros (MADV_WIPEONFORK, Linux 4.14); ``alive`` reads it for the price of a truth test.
-Where there is no such page, the pid is compared whenever a tick begins.
+There are two kinds of fork. Python's own (os.fork, multiprocessing, uWSGI) run a hook in the child. A fork in C that
+bypasses Python is detected by a page of memory that the kernel gives to children as zeros (MADV_WIPEONFORK, Linux
+4.14); ``alive`` reads it for the price of a truth test. Where there is no such page, the pid is compared whenever a
+tick begins.
 """
 
 from __future__ import annotations
@@ -13,17 +13,24 @@ import threading
 import weakref
 from typing import Any, Protocol
 
-# <bits/mman-linux.h>; Python's mmap names it from 3.13 on only
+# <bits/mman-linux.h>; Python's mmap has the name since 3.13
 MADV_WIPEONFORK = 18
 
 
 class Forkable(Protocol):
+    """What is reset in a forked child: a generator."""
+
     def _after_fork(self) -> None:
-        """Make a child's copy harmless: new locks, no lease, no ids left. Must not block or raise; may run twice."""
+        """Reset the child's copy: new locks, no lease, no ids. Must not block or raise; may run twice."""
 
 
 class ForkGuard:
-    """One for the process. ``generation`` changes in every child; ``alive`` is false in one that nobody told."""
+    """Resets the generators of a forked child; one for the process.
+
+    Attributes:
+        generation: changes in every child.
+        alive: true or false; false in a child whose generators were not reset yet.
+    """
 
     def __init__(self) -> None:
         self.generation = 0
@@ -36,7 +43,7 @@ class ForkGuard:
         self._lock = threading.RLock()
 
     def watch(self, member: Forkable) -> None:
-        """Tell *member* about every fork from now on."""
+        """Reset *member* in every forked child, as long as it exists."""
         with self._lock:
             if not self._pid:
                 self._start()
@@ -58,27 +65,27 @@ class ForkGuard:
         self._page, self.alive = page, ctypes.c_ubyte.from_buffer(page)
 
     def check(self) -> None:
-        """If this is a child that nobody told, make it harmless now. Called before each tick, network or exit."""
+        """Reset the generators if this is a child where that was not done. Called before each tick and request."""
         if not self.alive or (self._page is None and os.getpid() != self._pid):
             self.recover()
 
     def _after_fork(self) -> None:
-        # unless a hook that ran before this one made an id, which made this child harmless: it has a lease by now
+        # a hook that ran before this one may have made an id: then this was done, and there is a lease already
         if not self.alive or os.getpid() != self._pid:
             self.recover()
 
     def recover(self) -> None:
-        """Runs in the child, in its only thread."""
+        """Reset the generators of this process, a forked child, in its only thread. Does not block."""
         self._lock = threading.RLock()
         self.generation += 1
         generation = self.generation
         for member in list(self._members):
-            # a signal handler that made an id meanwhile has done all of this, and has a lease by now
+            # a signal handler that made an id meanwhile has done all of this, and has a lease already
             if self.generation != generation:
                 return
             member._after_fork()
         self._pid = os.getpid()
-        # last: until then, whoever wants an id in a handler finds that this is a child
+        # last: until then, a signal handler that makes an id detects that this is a child
         if self._page is not None and self.generation == generation:
             self._page[0] = 1
 

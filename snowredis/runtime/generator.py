@@ -1,7 +1,7 @@
-"""The generator: what users hold. One level over FastPath, which is C where it was built; all else is a member.
+"""The generator, the object that users have: one level over FastPath; everything else is a member of it.
 
-Members refer to the generator weakly: in a cycle of references, a generator that nobody uses any more would go on
-renewing its lease until the garbage collector comes.
+Members refer to the generator weakly. In a cycle of references, a generator that nobody uses any more would go on
+renewing its lease until the garbage collector runs.
 """
 
 from __future__ import annotations
@@ -45,11 +45,10 @@ class Generator(FastPath):
         "_allocator",
         "_clock",
         "_config",
-        "_guard",
+        "_context",
         "_lease_manager",
         "_lifecycle",
         "_lock",
-        "_random",
         "_random_bytes",
         "_slow_path",
     )
@@ -67,17 +66,16 @@ class Generator(FastPath):
         random_bytes: Callable[[int], bytes] = os.urandom,
         guard: ForkGuard = GUARD,
     ) -> None:
-        self._config, self._clock, self._guard = store.config, clock, guard
-        self._random_bytes, self._random = random_bytes, random.Random(random_bytes(8))
+        self._config, self._clock, self._random_bytes = store.config, clock, random_bytes
         self._lock = threading.RLock()
         counts = Counts()
-        context = Context(
+        self._context = context = Context(
             path=weakref.proxy(self),
             config=store.config,
             clock=clock,
             guard=guard,
             rules=rules or ClockRules(),
-            random=self._random,
+            random=random.Random(random_bytes(8)),
             counts=counts,
             clock_backs=ClockBackLog(store.config.name, counts),
         )
@@ -102,9 +100,9 @@ class Generator(FastPath):
 
     @property
     def lease(self) -> Lease | None:
-        """The lease that is held now; None before the first id, after close() and in a forked child."""
+        """The current lease; None before the first id, after close() and in a forked child."""
         held = self._lease_manager.held
-        self._guard.check()
+        self._context.guard.check()
         return held.lease if held is not None and held is self._lease_manager.held else None
 
     @property
@@ -119,11 +117,11 @@ class Generator(FastPath):
 
     @property
     def ids_made(self) -> int:
-        """How many ids this generator made so far, about: those of a block that was given up may count."""
+        """About how many ids this generator made so far: unused ids of a block that was discarded may count."""
         return self._allocator.ids_made
 
     def decode(self, an_id: int) -> Parts:
-        """Take an id of this generator's layout apart. See Layout.decode()."""
+        """Split an id of this generator's layout into its fields. See Layout.decode()."""
         return self.layout.decode(an_id)
 
     # --- ids ---------------------------------------------------------------------------------------
@@ -141,9 +139,9 @@ class Generator(FastPath):
             As next_id(); nothing of the batch is returned then.
 
         Blocks:
-            while the layout's ceiling is reached: count / 1024 ms at the default layout.
+            as next_id(); while the layout's ceiling is reached, count / 1024 ms at the default layout.
         """
-        return batches.next_ids(self, self._guard, count)
+        return batches.next_ids(self, self._context.guard, count)
 
     def fill(self, buffer: Any) -> None:
         """Fill a writable buffer of int64 with ids, strictly increasing.
@@ -153,12 +151,13 @@ class Generator(FastPath):
                 integers or of bytes (a multiple of 8 of them).
 
         Raises:
-            ConfigError: the buffer is of another kind. Else as next_id(); the buffer then holds a part.
+            ConfigError: ids cannot be written to the buffer.
+            As next_id(); some of the ids are in the buffer then.
 
         Blocks:
             as next_ids().
         """
-        batches.fill(self, self._guard, buffer)
+        batches.fill(self, self._context.guard, buffer)
 
     async def anext_id(self) -> int:
         """Make one id. Async version of next_id(): does not block the event loop."""
@@ -169,12 +168,12 @@ class Generator(FastPath):
 
         Other coroutines run after each tick, and after 10,000 ids at the latest.
         """
-        return await async_ids.next_ids(self, self._slow_path, self._guard, self._make_ready, count)
+        return await async_ids.next_ids(self, self._slow_path, self._context.guard, self._make_ready, count)
 
     # --- lease -------------------------------------------------------------------------------------
 
     def claim(self) -> Lease:
-        """Claim a worker id now, if there is none yet, and wait until it may be used.
+        """Claim a worker id, if there is no lease yet, and wait until it may be used.
 
         Blocks:
             one round trip to Redis; on a Redis that has no such pool, or may have forgotten some of it, ttl +
@@ -184,7 +183,7 @@ class Generator(FastPath):
         Raises:
             As next_id().
         """
-        self._guard.check()
+        self._context.guard.check()
         self._make_ready()
         held = self._lease_manager.held
         if held is None:
@@ -192,7 +191,7 @@ class Generator(FastPath):
         return held.lease
 
     async def aclaim(self) -> Lease:
-        """Claim a worker id now. Async version of claim(): does not block the event loop."""
+        """Claim a worker id. Async version of claim(): does not block the event loop."""
         return await in_thread(self.claim)
 
     def suspend(self) -> None:
@@ -204,21 +203,21 @@ class Generator(FastPath):
         Blocks:
             as close().
         """
-        self._guard.check()
+        self._context.guard.check()
         self._lifecycle.suspend()
 
     def resume(self) -> None:
-        """Go on after suspend(): the next id claims a worker id. Does nothing if it was not suspended."""
+        """Allow ids again after suspend(): the next one claims a worker id. Does nothing if it was not suspended."""
         self._lifecycle.resume()
 
     def close(self) -> None:
         """Stop making ids and give the worker id back. Idempotent, never raises.
 
         Blocks:
-            one round trip to Redis; about 2 s at the most when it does not reply. The worker id is then available
-            again when its lease ends.
+            one round trip to Redis; if there is no reply, about 2 s, and the worker id is available again when its
+            lease ends.
         """
-        self._guard.check()
+        self._context.guard.check()
         self._lifecycle.close()
 
     async def aclose(self) -> None:
@@ -252,16 +251,16 @@ class Generator(FastPath):
         self._slow_path.next_id(only_claim=True)
 
     def _beat(self) -> float:
-        self._guard.check()
+        self._context.guard.check()
         return self._lifecycle.beat()
 
     def _after_fork(self) -> None:
         """In a forked child: forget the parent's lease; the first next_id() claims another worker id."""
-        # in this order: a call that goes on here finds neither a lease nor what it was about to replace
+        # in this order: a call that goes on here finds no lease, and then no block that it could replace
         self._lease_manager.after_fork()
         self._lock = threading.RLock()
         self._allocator.after_fork()
-        self._random.seed(self._random_bytes(8))
+        self._context.random.seed(self._random_bytes(8))
         self._lifecycle.after_fork()
         self._slow_path.after_fork()
 
@@ -286,9 +285,9 @@ class Generator(FastPath):
 
 
 def renew_foreign_locks() -> None:
-    """Give generators without a lease new locks if theirs are of another kind than threading's now.
+    """Give generators without a lease new locks if theirs were made before gevent patched threading.
 
-    Those were made before gevent patched threading: they would block all greenlets, or let every one in.
+    Such a lock blocks all greenlets, or none. Does not block.
     """
     kind: Any = type(threading.RLock())
     for member in EXIT.members:

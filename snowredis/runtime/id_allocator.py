@@ -1,6 +1,6 @@
 """Make the ids of a held lease: advance to the next tick, publish its block, seal it.
 
-Knows no store and never waits: where something has to be done first, advance() says what. It runs about once a
+Knows no store and never waits: where something has to be done first, advance() returns what. It runs about once a
 tick, while the fast path (fast_path.py) takes ids from the block that is current: it asks core.lanes what comes
 next, and publishes a new block only if the one that it started from is still current, in one step with that test.
 So a block is discarded if anything was published or sealed (close, fork, lost lease) while it was computed.
@@ -21,20 +21,21 @@ from snowredis.runtime.lease import HeldLease
 from snowredis.runtime.lease_manager import LeaseManager
 from snowredis.settings import check
 
-# a tick of 10 s must not keep next_id() from seeing a step of the clock: a block is looked at again this often
+# also within a long tick, next_id() has to notice that the clock was set: the slow path looks at a block this often
 MAX_WINDOW_S = 0.25
 
 
 class State(NamedTuple):
-    """What the allocator knows of the current block; published together with it.
+    """The allocator's data of the current block; published together with it.
 
     Attributes:
         serial: of the lease that the block belongs to; serials only grow.
-        lanes: what the lease's lanes have been used for, this block included.
-        from_tick, tick: the block serves clock readings from the one to the other, which is the tick in its ids.
+        lanes: up to which tick the lease's lanes are used, this block included.
+        from_tick, tick: the first and the last tick of clock readings at which the block is current; *tick* is also
+            the tick in its ids.
         first_sequence: of the block.
         size: how many ids the block had when it was made.
-        made: how many ids this generator made of the blocks before, about.
+        made: about how many ids this generator made of the blocks before.
     """
 
     serial: int
@@ -50,10 +51,10 @@ NO_STATE = State(0, Lanes((), ()), 0, -1, 0, 0, 0)
 
 
 class NoLease(NamedTuple):
-    """Claim a worker id first."""
+    """Decision: claim a worker id first."""
 
 
-# an id and None; or 0, and what has to be done before there is one (None: nothing, only a lease was wanted)
+# an id and None; or 0, and what has to be done first (None: nothing, since only a lease was asked for)
 Step = tuple[int, Decision | NoLease | None]
 
 
@@ -85,25 +86,29 @@ class IdAllocator:
 
     @property
     def state(self) -> State:
+        """The data of the current block."""
         state: State = self._path._published.state
         return state
 
     @property
     def ids_made(self) -> int:
-        """How many ids this generator made so far, about: those of a sealed block may count."""
+        """About how many ids this generator made so far: unused ids of a sealed block may count."""
         return _made(self._path._published)
 
     def advance(self, *, only_claim: bool) -> Step:
         """Take an id of the current block or of the next, or return what has to be done first.
 
         Args:
-            only_claim: take no id; a lease whose lanes are open is enough.
+            only_claim: take no id; only make sure that there is a lease whose lanes are open.
+
+        Blocks:
+            for the generator's lock, which nobody holds while waiting, except to detach a lease.
 
         Raises:
             LayoutError: the clock is before the layout's epoch or after its end.
         """
         with self._path._lock:
-            # before the lease is looked at: whoever takes that away seals next, and this is not current any more
+            # read before the lease: whoever detaches that seals next, and then this is not current any more
             published = self._path._published
             block, state = published.block, published.state
             held = self._leases.held
@@ -113,7 +118,7 @@ class IdAllocator:
             lanes = state.lanes if state.serial == held.serial else Lanes.fresh(held.lease.opens)
             layout = self._config.layout
             now_ns = self._clock.time_ns()
-            # in this order: since 1970 a float would round to a quarter of a microsecond
+            # subtracted as integers: a float of the time since 1970 is rounded to a quarter of a microsecond
             now_ms = (now_ns - layout.epoch_ms * 1_000_000) / 1e6
             if now_ms < 0:
                 raise LayoutError(
@@ -121,7 +126,7 @@ class IdAllocator:
                     "Set the clock, or choose a layout with an earlier epoch."
                 )
             if state.serial == held.serial and state.from_tick <= now_ms // layout.tick_ms <= state.tick:
-                # another thread published it meanwhile, or a long tick goes on
+                # another thread published it meanwhile, or a long tick has not ended
                 for an_id in block[2]:
                     extended = (block[0], self._window_end_s(state.tick, now_ns), *block[2:])
                     self._path._supersede(published, Published(extended, state, {}))
@@ -131,7 +136,7 @@ class IdAllocator:
                 an_id = self._publish(published, held, lanes, decision, now_ns)
                 if an_id:
                     return an_id, None
-                # a signal handler published meanwhile: look again
+                # a signal handler published meanwhile: decide again
                 return 0, Wait(0, clock_back=False)
             if only_claim and isinstance(decision, UseTick | Wait):
                 return 0, None
@@ -140,9 +145,9 @@ class IdAllocator:
     def _publish(
         self, published: Published, held: HeldLease, lanes: Lanes, use_tick: UseTick, now_ns: int
     ) -> int:
-        """Publish the block of *use_tick* and take its first id; 0 if *published* is not current any more.
+        """Publish the block of *use_tick* and take its first id; return 0 if *published* is not current any more.
 
-        The crash record, if there is one, has the mark before anybody can take the ids.
+        The mark is in the crash record, if there is one, before anybody can take the ids.
         """
         layout, (lane, tick) = self._config.layout, use_tick
         state: State = published.state
@@ -159,7 +164,7 @@ class IdAllocator:
         )
         size, step = layout.sequences - first, layout.sequence_step
         if low == 0:
-            # 0 is no id: tick 0, worker 0, sequence 0 of a layout that begins now
+            # 0 is not a valid id: tick 0, worker 0, sequence 0 of a layout whose epoch is now
             low, size = low + step, size - 1
         ids = make_ids(low, low + size * step, step)
         # a borrowed tick begins ahead of the clock; its block is current from the clock's tick on
@@ -183,12 +188,13 @@ class IdAllocator:
         return an_id
 
     def _window_end_s(self, tick: int, now_ns: int) -> float:
-        """Return when the slow path has to look again: at the end of the tick, or MAX_WINDOW_S into a long one."""
+        """Return the end of a block's window, s since 1970: the end of the tick, or MAX_WINDOW_S into a long one."""
         layout = self._config.layout
         end_s = layout.ms_at(tick + 1) / 1000
         return min(end_s, max(now_ns / 1e9, layout.ms_at(tick) / 1000) + MAX_WINDOW_S)
 
     def _first_sequence(self, state: State, made: int) -> int:
+        """Return the first sequence of a tick, after *made* ids of the block of *state*."""
         if self._sequence_start == "random":
             return self._context.random.randrange(self._sequence_bound)
         if self._sequence_start == "continue":
@@ -196,42 +202,42 @@ class IdAllocator:
         return 0
 
     def seal(self) -> None:
-        """Leave no ids in the current block, not even for a thread that has read it already."""
+        """Remove all ids from the current block, also for a thread that has read it already."""
         while True:
             published = self._path._published
-            # what the lanes were used for must stay known
+            # with the lanes: it must stay known how far they are used
             state = published.state._replace(from_tick=0, tick=-1, size=0, made=_made(published))
             if self._path._supersede(published, Published(self._sealed, state, {})):
                 return
 
     def seal_through(self, serial: int) -> None:
-        """Seal unless the current block is of a lease later than *serial*."""
+        """Seal the current block unless its lease has a higher serial than *serial*."""
         if self.state.serial <= serial:
-            # also without a block of it: a frame below this signal handler may be about to publish the first
+            # also if that lease has no block: a frame below this signal handler may be about to publish the first
             self.seal()
 
     def marks(self, held: HeldLease) -> tuple[int, ...] | None:
         """Return for each lane of *held*, which must be sealed, the ms from which it is unused (0: never used).
 
-        None if that is unknown. Under the lock.
+        None if that is unknown. The caller holds the generator's lock.
         """
         state, layout = self.state, self._config.layout
         if state.serial > held.serial:
             return None
         if state.serial < held.serial:
-            # claimed, and not one id made
+            # claimed, but no id was made
             return (0,) * layout.namespaces
         pairs = zip(state.lanes.opens, state.lanes.used, strict=True)
         return tuple(layout.ms_at(opens) if used else 0 for opens, used in pairs)
 
     def after_fork(self) -> None:
-        """In a forked child: discard the parent's block."""
+        """Discard the parent's block, in a forked child."""
         # published after whatever the parent was about to publish, so that a call that goes on here cannot
         while not self._path._supersede(self._path._published, Published(self._sealed, NO_STATE, {})):
             pass
 
 
 def _made(published: Published) -> int:
-    """Return how many ids were made so far, those of *published* included."""
+    """Return about how many ids were made so far, those of *published* included."""
     state: State = published.state
     return state.made + max(0, state.size - operator.length_hint(published.block[2]))

@@ -1,4 +1,4 @@
-"""What integrations set for this process, for every generator in it: a label, and where crash records are kept."""
+"""The settings of this process for all its generators, made by integrations: a label, and the crash records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from snowredis.runtime.lease import HeldLease
 
 
 class CrashRecorder(Protocol):
-    """Records what another process needs to give one generator's lease back, should this process be killed.
+    """Records what another process needs to give one generator's lease back if this process is killed.
 
     No method blocks or raises.
     """
@@ -19,7 +19,7 @@ class CrashRecorder(Protocol):
         """Record that a claim is under way: its worker id may be leased though no reply came."""
 
     def write_lease(self, held: HeldLease, stats: WorkerStats, *, fresh: bool) -> memoryview | None:
-        """Record that *held* is held; of a *fresh* lease no lane was used yet.
+        """Record the lease *held*; no lane of a *fresh* one was used yet.
 
         Returns:
             where its marks belong (int64): ms of each lane's first unused tick, 0 for a lane never used. They may
@@ -30,14 +30,14 @@ class CrashRecorder(Protocol):
         """Record that nothing is held any more."""
 
     def forget(self) -> None:
-        """In a forked child: never store anything again, whatever call goes on there."""
+        """Never write again, in a forked child, whatever call goes on there."""
 
     def give_up(self) -> None:
         """Release the recorder's memory for another generator, unless it still records a lease."""
 
 
 class CrashRecorders(Protocol):
-    """Where the crash records of a process are kept."""
+    """The crash records of one process."""
 
     def new_record(self, store: Store) -> CrashRecorder | None:
         """Return a recorder for one generator; None if its lease could not be given back, or no room is left."""
@@ -47,8 +47,8 @@ class ThisProcess:
     """Settings of this process; a forked child starts with its parent's.
 
     Attributes:
-        label: for generators that were given none: what people see beside the worker id.
-        crash_records: where the leases of this process are recorded; those of a forked child are not.
+        label: of generators that have none: the text that people see beside the worker id.
+        crash_records: where the leases of this process are recorded, not those of a forked child; None if nowhere.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Start a thread, and wait for it no longer than can be waited in vain."""
+"""Start a thread, with a bounded wait for it."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import _thread
 import threading
 from collections.abc import Callable
 
-# a thread runs within a millisecond; on a busy machine whoever started it need not wait for it
+# a thread runs within a millisecond; on a busy machine the caller need not wait for it
 _LONGEST_WAIT_S = 0.1
 
 
 def start_thread(run: Callable[[], object], name: str) -> None:
-    """Start a daemon thread that calls *run*, and return when it runs, or after a tenth of a second.
+    """Start a daemon thread that calls *run*, and return when it runs. Blocks 0.1 s at most.
 
-    threading.Thread.start() waits without a bound: in a child that a signal handler forks within that wait there is no
-    such thread, and the child would wait for ever.
+    threading.Thread.start() waits without a limit: a child that a signal handler forks during that wait has no such
+    thread, and would wait forever.
 
     Raises:
         RuntimeError: the system has no more threads, or the interpreter is about to end.

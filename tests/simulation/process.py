@@ -286,7 +286,7 @@ class Process:
             (old._conversation.busy, old._conversation.busy),
             (self.generator._lock, self.generator._lock.copy(parent, me, child.interrupted)),  # type: ignore[attr-defined]
             (old._conversation.lock, old._conversation.lock.copy(parent, me, None)),  # type: ignore[attr-defined]
-            (self.generator._random, copy.copy(self.generator._random)),
+            (self.generator._context.random, copy.copy(self.generator._context.random)),
             (old.slot._serials, copy.copy(old.slot._serials)),
             (old.slot.latest, old.slot.latest),
             (old.slot.record, None),
