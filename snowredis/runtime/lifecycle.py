@@ -53,8 +53,8 @@ class LeaseLifecycle:
         self._heartbeat: Heartbeat | None = None
         # whether an outage was logged
         self._failing = False
-        # why and when the last renewal failed; empty if it did not. The text only: an error keeps frames, and they
-        # the generator
+        # the reason and the time of the last failed renewal; empty if none failed since. The text only: an error refers
+        # to frames, which refer to the generator
         self._failure, self._failed_at_s = "", -1e9
         # the clock and ids_made at the last stats()
         self._last_rate = (self._clock.monotonic(), 0)
@@ -87,17 +87,17 @@ class LeaseLifecycle:
         Raises:
             LeaseExpired: Redis does not reply, and no other server has an available worker id.
         """
-        held, cause = self._leases.held, None
+        held, reason, cause = self._leases.held, self._failure, None
         if held is None:
             return
-        if not self._failure or self._clock.monotonic() - self._failed_at_s >= RETRY_S:
+        if not reason or self._clock.monotonic() - self._failed_at_s >= RETRY_S:
             try:
                 self._renew()
                 return
             except StoreUnavailable as error:
-                cause = error
+                reason, cause = str(error), error
         if not self._move():
-            raise LeaseExpired(self._pool, held.lease.worker, self._failure) from cause
+            raise LeaseExpired(self._pool, held.lease.worker, reason) from cause
 
     def _renew(self) -> bool:
         """Renew; return False if the lease is lost, and sealed. See LeaseManager.renew()."""

@@ -255,7 +255,7 @@ def test_a_damaged_page_is_no_reason_to_stop(caplog: pytest.LogCaptureFixture) -
     record.write_claim("5a" * 16, "{}")
     record._texts[record._turn][:4] = b"\xff\xfe{["
     assert crash_records.read() == []
-    assert "could not read a killed process' crash record" in caplog.text
+    assert "could not read the crash record of a killed process" in caplog.text
 
 
 @pytest.mark.parametrize("answered", [True, False], ids=["after", "before"])
