@@ -1,4 +1,4 @@
-"""What comes in between two bytecodes: handlers, finalizers, forks, other threads, clocks that are set."""
+"""Interruptions between two bytecodes: signal handlers, finalizers, forks, other threads, clocks that are set."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.interrupts.stage import Companion, Stage
 
 @dataclass(frozen=True)
 class Action:
-    """*run* happens at the point; *prepare* before the operation begins."""
+    """One interruption: *run* is called at the point, *prepare* before the operation begins."""
 
     run: Callable[[Stage], None]
     prepare: Callable[[Stage], None] | None = None
@@ -80,7 +80,7 @@ def handler(call: Callable[[Stage], None]) -> Callable[[Stage], None]:
 
 
 class _Cycle:
-    """Garbage that makes an id when it is collected."""
+    """An object that makes an id when it is collected as garbage."""
 
     def __init__(self, stage: Stage) -> None:
         self.me, self._stage = self, stage
@@ -107,7 +107,7 @@ def _fork_parent_first(stage: Stage) -> None:
 
 
 def _fork_in_c(stage: Stage) -> None:
-    """A fork that Python is not told of."""
+    """Fork in C, so that Python runs no hooks."""
     stage.fork(fork=ctypes.CDLL(None).fork)
 
 
@@ -127,7 +127,7 @@ def _fork_then_later(stage: Stage) -> None:
 
 
 def _fork_with_an_earlier_hook(stage: Stage) -> None:
-    """Some other library's after-fork hook, which was there first, makes an id in the child."""
+    """Fork, and make an id in the child in another library's after-fork hook that was registered first."""
     stage.in_hook = True
     try:
         stage.fork()
@@ -162,7 +162,7 @@ PAUSED: dict[str, Callable[[Stage], None]] = {
 
 
 def action(name: str) -> Action:
-    """The action called *name*; ``paused:next_id:7`` is a thread that stands before its bytecode 7 and goes on."""
+    """Return the action called *name*; ``paused:next_id:7`` resumes a thread that is stopped before its bytecode 7."""
     kind, _, rest = name.partition(":")
     if kind != "paused":
         return ACTIONS[name]

@@ -1,4 +1,4 @@
-"""Play one case: an operation, what comes in, and before which bytecode; then look for what must not be."""
+"""Play one case, an operation and its interruptions before certain bytecodes, and find the failures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from tests.interrupts.stage import LAYOUT, Companion, Place, Stage
 
 @dataclass(frozen=True)
 class Case:
-    """As text: ``claim/fork@120``, or with several interruptions ``claim/fork@120+handler:next_id@200``.
+    """An operation and its interruptions.
+
+    As text: ``claim/fork@120``, or with several interruptions ``claim/fork@120+handler:next_id@200``.
 
     ``claim/fork@120!`` has the operation run in another thread, which the main thread finds there.
     """
@@ -38,7 +40,7 @@ class Case:
 
 @dataclass
 class Outcome:
-    """What became of a case.
+    """Result of a case.
 
     points: how many bytecodes there were; fired: where something came in; doubled: whether ids were doubled
     that the call had as good as returned already, which only a tracer can see; leaked: why a worker id is not
@@ -55,7 +57,7 @@ class Outcome:
     leaked: str = ""
 
 
-# the stage on which other libraries' after-fork hooks play
+# the stage that other libraries' after-fork hooks use
 _current: list[Stage] = []
 
 
@@ -67,7 +69,7 @@ def _earlier_hook() -> None:
 
 
 def register_earlier_hook() -> None:
-    """Before the first generator of this process."""
+    """Register a hook that makes an id in a forked child; before the first generator of this process."""
     os.register_at_fork(after_in_child=_earlier_hook)
 
 
@@ -114,7 +116,7 @@ def _play(case: Case, operation: Operation, stage: Stage) -> Points:
 
 
 def _play_elsewhere(chosen: list[tuple[Any, int]], operation: Operation, stage: Stage) -> Points:
-    """Another thread stands in the middle of the operation while the main thread does something."""
+    """Stop another thread in the middle of the operation, and run the action in the main thread."""
     companion = Companion(stage, operation.run, chosen[0][1])
     stage.companions.append(companion)
     companion.run_to_point()
@@ -164,5 +166,5 @@ def _all(reports: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def forked(case: Case) -> bool:
-    """Whether there are several processes, which need a real server."""
+    """Return whether the case has several processes, which need a real server."""
     return any(what.startswith("fork") for what, _ in case.interruptions)

@@ -1,4 +1,4 @@
-"""Play many cases, in a process that may hang or die, and say what went wrong in which."""
+"""Play many cases, in a process that may hang or die, and report which of them failed."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.interrupts.cases import Case, Outcome
 from tests.interrupts.operations import OPERATIONS
 from tests.support.programs import ROOT
 
-# longer than anything in a case may wait
+# longer than any wait in a case
 LIMIT_S = 30.0
 # no operation has so many bytecodes
 MOST_POINTS = 100_000
-# a case that hangs takes half a minute; so many of one kind say enough
+# a case that hangs takes half a minute; after so many of one kind the rest are skipped
 MOST_DEATHS = 2
 
 
@@ -77,7 +77,7 @@ class Explorer:
         except BrokenPipeError:
             answer = ""
         except BaseException:
-            # a test's time limit: the answer may still come, and is to be nobody else's
+            # a test's time limit: the outcome may still come, and must not be taken for that of another case
             self._end()
             raise
         if answer:
@@ -96,7 +96,7 @@ class Explorer:
         step: int = 1,
         end: int = MOST_POINTS,
     ) -> Iterator[Outcome]:
-        """Every point, or every *step*-th, of *operation*: until there are no more, or *end* is reached."""
+        """Play every point of *operation*, or every *step*-th, until its last one or *end*."""
         deaths = 0
         for at in range(first, end, step):
             outcome = self.play(Case(operation, ((action, at),), elsewhere))
@@ -109,7 +109,7 @@ class Explorer:
 
 
 def _line(player: subprocess.Popen[str]) -> str:
-    """The next line of its output; "" if none comes."""
+    """Return the next line of its output; "" if none comes."""
     assert player.stdout is not None
     if not select.select([player.stdout], [], [], LIMIT_S)[0]:
         return ""
@@ -117,7 +117,7 @@ def _line(player: subprocess.Popen[str]) -> str:
 
 
 def sweeps(operations: Iterable[str], actions: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Every operation with every action that it can have."""
+    """Return every operation with every action that it can have."""
     for operation in operations:
         for action in actions:
             if OPERATIONS[operation].forks or not ACTIONS[action].forks:
@@ -125,13 +125,13 @@ def sweeps(operations: Iterable[str], actions: Iterable[str]) -> Iterator[tuple[
 
 
 def random_case(rng: random.Random) -> Case:
-    """One to three interruptions of one operation, at random points; one of them may let another thread go on."""
+    """Return one to three interruptions of one operation, at random points; one may resume another thread."""
     operation = rng.choice(list(OPERATIONS))
     names = [name for name, what in ACTIONS.items() if OPERATIONS[operation].forks or not what.forks]
     # short operations have some hundred bytecodes, long ones some thousand
     most = rng.choice((150, 800, 2500))
     chosen = [(rng.choice(names), rng.randrange(most)) for _ in range(rng.choice((1, 2, 2, 3)))]
-    # one fork at most: who is whose child is told apart by one report each
+    # one fork at most: each process reports about one child
     forks = [pair for pair in chosen if ACTIONS[pair[0]].forks]
     chosen = [pair for pair in chosen if pair not in forks[1:]]
     if rng.random() < 0.3:
@@ -142,7 +142,7 @@ def random_case(rng: random.Random) -> Case:
 
 @dataclass
 class Summary:
-    """What became of many cases: how many there were, and for each kind of failure in which function and line."""
+    """Results of many cases: how many there were, and the function and line of each kind of failure."""
 
     cases: int = 0
     doubled: int = 0
@@ -167,7 +167,7 @@ class Summary:
             self.kinds.setdefault(kind, {}).setdefault(place, []).append(outcome.case)
 
     def lines(self) -> Iterator[str]:
-        """One for each kind, and below it one for each function with its lines and one case to play again."""
+        """Return a line for each kind, and below it one for each function, with its lines and one case to repeat."""
         for kind, places in self.kinds.items():
             functions: dict[str, list[tuple[int, str]]] = {}
             signals = 0

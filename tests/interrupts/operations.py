@@ -1,4 +1,4 @@
-"""What is interrupted: every operation of a generator that reads or changes its lease, its lanes or its block."""
+"""The interrupted operations: all that read or change a generator's lease, its lanes or its block."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from tests.interrupts.stage import Stage, StageClock
 
 @dataclass(frozen=True)
 class Operation:
-    """*prepare* runs undisturbed; *run* is one call, interrupted.
+    """One operation: *prepare* runs without interruptions; *run* is one call, interrupted.
 
-    background: whether the clock lets the generator start its heartbeat thread; threading_too: whether
-    Python's threading.py is interrupted as well.
+    Attributes:
+        background: whether the clock lets the generator start its heartbeat thread.
+        threading_too: whether Python's threading.py is interrupted as well.
+        forks: whether it may be interrupted by a fork; not if it ends the generator.
     """
 
     prepare: Callable[[Stage], None]
     run: Callable[[Stage], None]
     background: bool = False
     threading_too: bool = False
-    # such an operation ends what it works on: nothing comes after it
     forks: bool = True
 
 
@@ -47,30 +48,30 @@ def in_a_new_tick(stage: Stage) -> None:
 
 
 def clock_back(stage: Stage) -> None:
-    """The next id needs the other namespace."""
+    """Set the clock so that the next id needs the other namespace."""
     working(stage)
     stage.clock.step(-3000)
 
 
 def clock_back_twice(stage: Stage) -> None:
-    """The next id needs another worker id."""
+    """Set the clock so that the next id needs another worker id."""
     clock_back(stage)
     stage.take(stage.ids.next_id())
     stage.clock.step(-3000)
 
 
 def reservation_over(stage: Stage) -> None:
-    """The next id needs a renewal."""
+    """Set the clock so that the next id needs a renewal."""
     stage.clock.step(-29_000)
     working(stage)
     stage.clock.advance(30_500)
 
 
 def lost(stage: Stage) -> None:
-    """Redis was wiped, and somebody else was given the same worker id."""
+    """Wipe Redis, and have another generator claim the same worker id."""
     working(stage)
     stage.place.wipe()
-    # its ids and marks are far ahead on both lanes: whoever has the worker id after it makes other ids than the first
+    # its ids and marks are far ahead on both lanes: the next holder of the worker id makes other ids than the first
     clock = StageClock(stage.start_ms + 15_000)
     rival = stage.place.connect(clock)
     rival.next_id()
@@ -132,7 +133,7 @@ def resumed(stage: Stage) -> None:
 
 
 def anext_id_here(stage: Stage) -> None:
-    """Driven without a loop: a new tick needs none. Where it has to wait, it is given up, as in a forked child."""
+    """Run a coroutine without a loop: a new tick needs none. Where it has to wait, stop it, as in a forked child."""
     steps = stage.ids.anext_id()
     try:
         steps.send(None)

@@ -1,8 +1,8 @@
-"""A process that plays cases: one a line on stdin, one outcome a line on stdout.
+"""Play cases in a process of its own: one case a line on stdin, one outcome a line on stdout.
 
     python -m tests.interrupts.player unix:///tmp/redis.sock
 
-Whoever starts it notices a case that hangs: no line comes.
+The process that started it detects a case that hangs: no line comes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import asdict
 from tests.interrupts.cases import Case, forked, play, register_earlier_hook
 from tests.interrupts.stage import MemoryPlace, Place, RedisPlace, limit_time
 
-# longer than anything in a case may wait
+# longer than any wait in a case
 CASE_LIMIT_S = 20.0
 
 
@@ -29,7 +29,7 @@ def main() -> None:
     server: Place | None = RedisPlace(url) if url else None
     for place in (memory, server):
         if place is not None:
-            # what is read or imported once makes the first case longer than the same case later
+            # imports and caches make the first case longer than the same case later
             play(Case.parse("first_id/clock:later@0"), place)
     for line in sys.stdin:
         case = Case.parse(line.strip().removeprefix("redis "))

@@ -1,7 +1,7 @@
-"""Stop a thread before any one bytecode of the product's own code, and do something there.
+"""Stop a thread before any chosen bytecode of the product's own code, and call a function there.
 
-A trace function sees every bytecode of the lease and runtime code before it is executed. What it
-does there, a signal handler, a finalizer, another thread or a debugger's callback could do.
+A trace function is called before every bytecode of the lease and runtime code. What it does there, a
+signal handler, a finalizer, another thread or a debugger's callback could do.
 CPython itself runs signal handlers at some of these points only (after calls, at backward jumps); a
 trace function such as a debugger's may be called, and so interrupted, at every one.
 """
@@ -20,7 +20,7 @@ from typing import Any, Self
 import snowredis
 
 ROOT = Path(snowredis.__file__).parent
-# the rooms whose code is interrupted; the memory pool stands for a server, which nobody interrupts
+# the packages whose code is interrupted; the memory pool stands for a server, which is not interrupted
 ROOMS = tuple(str(ROOT / room) + "/" for room in ("core", "lease", "runtime"))
 SERVER = str(ROOT / "lease" / "memory_store.py")
 # where Thread.start() and locks of Python are
@@ -33,7 +33,7 @@ class Points:
 
     Attributes:
         count: how many bytecodes were executed so far.
-        fired: where each action came, as text.
+        fired: where each action was called, as text.
         calls_left: whether, after the last action, there was still a point at which CPython looks for signals.
     """
 
@@ -61,7 +61,7 @@ class Points:
             _listening.pop(threading.get_ident(), None)
         else:
             sys.settrace(None)
-        # holds the frames of the operation
+        # it refers to the frames of the operation
         self._before = (None, -1)
 
     def _is_traced(self, code: CodeType) -> bool:
@@ -88,7 +88,7 @@ class Points:
         return self._step
 
     def step(self, frame: FrameType) -> None:
-        """Called before each bytecode."""
+        """Count one bytecode, and call its action if it has one. Called before each bytecode."""
         here = self.count
         self.count += 1
         if self.fired and not self.calls_left:
@@ -130,7 +130,7 @@ _modules_seen = 0
 
 
 def _listen(points: Points) -> None:
-    """Have *points* told of the bytecodes of this thread."""
+    """Call *points* before each bytecode of this thread."""
     global _modules_seen  # noqa: PLW0603 - one for the process, as the tool is
     monitoring: Any = getattr(sys, "monitoring")  # noqa: B009 - mypy checks for 3.11, which has none
     if monitoring.get_tool(_TOOL) is None:
@@ -152,7 +152,7 @@ def _instruction(code: CodeType, offset: int) -> None:
 
 
 def _product_codes() -> Iterator[CodeType]:
-    """Of every function of the product that is loaded, and of Python's threading."""
+    """Yield the code of every loaded function of the product, and of Python's threading."""
     for module in list(sys.modules.values()):
         name = getattr(module, "__file__", None) or ""
         if name.startswith(ROOMS) or module is threading:
@@ -183,7 +183,7 @@ def _nested(code: CodeType) -> Iterator[CodeType]:
 
 
 def stopped_in_product(thread_id: int | None) -> tuple[CodeType, int] | None:
-    """Where that thread stands, if the innermost Python frame is the product's own: it waits for a lock."""
+    """Return the position of a thread whose innermost frame is the product's: it waits for a lock. Else None."""
     frame = sys._current_frames().get(thread_id or 0)
     if frame is None or not frame.f_code.co_filename.startswith(ROOMS):
         return None

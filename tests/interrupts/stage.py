@@ -1,4 +1,4 @@
-"""One case: a generator, a clock that stands still, and everybody who makes ids while one is interrupted."""
+"""The stage of one case: a generator, a stopped clock, and all threads and processes that make ids meanwhile."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from snowredis.runtime.generator import Generator
 from snowredis.testing import ManualClock, memory_pool
 from tests.interrupts.points import Points, stopped_in_product
 
-# ids of one tick are alike in all processes that have the same worker id: what is repeated shows at once
+# processes with the same worker id make the same ids in one tick: a repeated id is found at once
 LAYOUT = Layout(
     timestamp_bits=41, backup_bits=1, worker_bits=2, sequence_bits=3, tick_ms=1000, epoch_ms=1735689600000
 )
@@ -36,7 +36,7 @@ _numbers = itertools.count(1)
 
 
 class StageClock(ManualClock):
-    """Stands still but for sleep(); *background* makes the generator start its heartbeat thread."""
+    """A clock that only sleep() moves; *background* makes the generator start its heartbeat thread."""
 
     def __init__(self, start_ms: int, *, background: bool = False) -> None:
         super().__init__(start_ms)
@@ -44,7 +44,7 @@ class StageClock(ManualClock):
 
 
 class RedisPlace:
-    """A pool of its own for each case, in a real redis-server."""
+    """Makes a pool for each case, in a real redis-server."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -52,7 +52,7 @@ class RedisPlace:
         self._name = ""
 
     def new_pool(self) -> None:
-        # the server's memory is the cases' own
+        # no other test uses this server
         self._client.flushdb()
         self._name = f"case{next(_numbers)}"
         self.create()
@@ -64,7 +64,7 @@ class RedisPlace:
                 pool.create(ids._config, now_ms())
 
     def wipe(self) -> None:
-        """Forget everything, and let a person say that the pool is new, which it is not."""
+        """Delete everything, and create the pool as if it were new, which it is not."""
         self._client.flushdb()
         self.create()
 
@@ -73,7 +73,7 @@ class RedisPlace:
 
 
 class MemoryPlace:
-    """The same in memory, for cases in one process."""
+    """Makes a pool for each case, in memory, for cases in one process."""
 
     url = ""
 
@@ -94,8 +94,8 @@ Place = RedisPlace | MemoryPlace
 
 
 def limit_time(limit_s: float) -> None:
-    """Have this process die after that, with a traceback of every thread on stderr; 0: not any more."""
-    # a handler in C: it also comes where Python waits for a lock; and then what the signal does by itself
+    """Kill this process after *limit_s*, with a traceback of every thread on stderr; 0 cancels that."""
+    # a handler in C, which also runs while Python waits for a lock; after it, the signal's default action
     faulthandler.register(signal.SIGALRM, chain=True)
     signal.setitimer(signal.ITIMER_REAL, limit_s)
 
@@ -117,7 +117,7 @@ class Companion(threading.Thread):
 
     def _pause(self) -> None:
         self._at_point.set()
-        # whoever is to let it go on may be waiting for a lock that is held here
+        # the main thread, which resumes this one, may be waiting for a lock that is held here
         _wait(self._go_on, threading.main_thread())
 
     def run(self) -> None:
@@ -136,13 +136,13 @@ class Companion(threading.Thread):
         _wait(self._at_point, self)
 
     def let_go_on(self) -> None:
-        """Until it is done, or waits for a lock that the caller holds."""
+        """Resume the thread; return when it is done, or waits for a lock that the caller holds."""
         self._go_on.set()
         _wait(self.done, self)
 
 
 def _wait(event: threading.Event, other: threading.Thread) -> None:
-    """Until *event*, or until the thread that is to set it waits for a lock of the product."""
+    """Wait for *event*, or until the thread *other*, which sets it, waits for a lock of the product."""
     last, same = None, 0
     until_s = time.monotonic() + JOIN_LIMIT_S
     while not event.wait(0.0003) and time.monotonic() < until_s:
@@ -154,7 +154,7 @@ def _wait(event: threading.Event, other: threading.Thread) -> None:
 
 
 class Stage:
-    """What happens in one case, as one process sees it."""
+    """State of one case in one process."""
 
     def __init__(self, place: Place, *, background: bool = False) -> None:
         self.place = place
@@ -164,20 +164,21 @@ class Stage:
         self.ids = place.connect(self.clock)
         self.pid = os.getpid()
         self.made: list[int] = []
-        # what the interrupted call itself returned
+        # the ids that the interrupted call itself returned
         self.returned: list[int] = []
         self.refusals: Counter[str] = Counter()
         self.failures: list[str] = []
         self.companions: list[Companion] = []
-        # worker ids that nobody has and that are not available before their leases end
+        # the error, if a worker id has no holder and is not available before its lease ends
         self.leaked = ""
-        # a lease may be lost, where the operation is its loss
+        # how many leases may be lost: some operations are the loss of a lease
         self.lost = 0
         self.reports: list[dict[str, Any]] = []
-        # of children: where to write what became of it, and what to wait for before it goes on
+        # in a child: where to write its report. Of children: pid, where to read the report, and what to close so
+        # that it goes on
         self.report_fd = -1
         self.waiting: list[tuple[int, int, int]] = []
-        # who was given the same worker id, and makes no ids
+        # generators with the same worker id, which make no ids
         self.rivals: list[Generator] = []
         self.in_hook = False
         self.made_in_hook: list[int] = []
@@ -185,7 +186,7 @@ class Stage:
     # --- what operations and actions call ----------------------------------------------------------
 
     def attempt(self, operation: Callable[[Stage], None]) -> None:
-        """Run *operation*; the product may refuse, with an error of its own."""
+        """Run *operation*, which may raise an error of the product; any other is a failure."""
         try:
             operation(self)
         except SnowredisError as error:
@@ -203,7 +204,7 @@ class Stage:
         companion.let_go_on()
 
     def fork(self, *, fork: Callable[[], int] = os.fork, child_first: bool = True) -> bool:
-        """Whether this is the child. Its ids come back when it ends, which the parent waits for now or later."""
+        """Fork; return whether this is the child. The parent reads its report now, or after its own part."""
         reader, writer = os.pipe()
         held, hold = os.pipe()
         pid = fork()
@@ -252,7 +253,7 @@ class Stage:
     # --- afterwards --------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Every process can make ids in the end, in this tick and in the next, and keeps its lease."""
+        """Check that this process can make ids, in this tick and in the next, and keeps its lease."""
         for companion in self.companions:
             companion._go_on.set()
             companion.join(JOIN_LIMIT_S)
@@ -315,7 +316,7 @@ class Stage:
             self._keeps_lease()
 
     def take_over(self) -> list[int]:
-        """Whoever has the worker ids next makes ids at the same time of the clock."""
+        """Claim all worker ids anew, make ids at the same clock reading, and return them."""
         made: list[int] = []
         heirs = []
         try:

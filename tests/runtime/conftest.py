@@ -1,4 +1,4 @@
-"""A private redis-server, and pools that a person says are new."""
+"""Fixtures: a manual clock, a pool in memory, and pools that were created in a private redis-server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Coroutines get ids, and the loop goes on meanwhile."""
+"""Ids for coroutines, which do not block the event loop."""
 
 from __future__ import annotations
 

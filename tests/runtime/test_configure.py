@@ -1,4 +1,4 @@
-"""configure(): what snowredis.next_id() uses, said in code."""
+"""configure(): the settings of snowredis.next_id(), given in code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a generator counts, for metrics."""
+"""The counters of a generator, for metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of a child that was killed, its parent gives the worker id back, with what was really used."""
+"""A parent gives the worker id of a killed child back, with the marks that were really used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a C extension can do wrong besides wrong ids: leak, share state between interpreters, fail to load silently."""
+"""Mistakes of C extensions other than wrong ids: leaks, state shared between interpreters, silent failures to load."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def use_everything() -> None:
-    """Every function of the fast path, with blocks that are published, sealed, collected and refused."""
+    """Call every function of the fast path, with blocks that are published, sealed, collected and refused."""
     clock = ManualClock()
     pool = memory_pool(clock=clock)
     ids, other = pool.connect(), snowredis.connect(memory_pool())

@@ -1,4 +1,4 @@
-"""What comes in at a bad moment: forks in the middle of a call, suspensions, one thread's own handlers.
+"""Interruptions at bad moments: forks in the middle of a call, suspensions, a thread's own signal handlers.
 
 tests/interleave looks at every moment; here each way that once went wrong has a test of its own.
 """
@@ -248,7 +248,7 @@ def test_a_generator_can_be_made_in_a_signal_handler_that_came_while_one_is_made
 
 
 class Unanswered(MemoryStore):
-    """Grants every claim and loses the answer, as long as it is told to; notes what was asked."""
+    """Grants every claim and loses the reply while ``lossy`` is set; records the requests."""
 
     lossy = True
 

@@ -1,4 +1,4 @@
-"""Real processes that stop, real servers that go away: what is promised then, and how errors read."""
+"""Real processes that stop and real servers that go away: the guarantees, and the texts of errors."""
 
 from __future__ import annotations
 

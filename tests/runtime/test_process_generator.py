@@ -1,4 +1,4 @@
-"""snowredis.testing.use(): another generator in the place of the process' own."""
+"""snowredis.testing.use(): replace the generator of the process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads, signal handlers and finalizers that all want ids at once."""
+"""Threads, signal handlers and finalizers that make ids at the same time."""
 
 from __future__ import annotations
 
