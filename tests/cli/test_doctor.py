@@ -171,10 +171,9 @@ def test_replicas_without_a_slack_are_warned_of(offline: Cli, own: RedisServer, 
 
 
 def test_an_old_redis_and_a_failed_snapshot_are_errors(own: RedisServer) -> None:
-    assert checks._version("x", {"redis_version": "6.0.16"}).severity == "error"
-    assert checks._version("x", {"redis_version": "7.2.4", "valkey_version": "8.0.1"}).text.startswith(
-        "Valkey 8.0.1"
-    )
+    assert checks._version({"redis_version": "6.0.16"}, own.client()).severity == "error"
+    valkey = checks._version({"redis_version": "7.2.4", "valkey_version": "8.0.1"}, own.client())
+    assert valkey.text.startswith("Valkey 8.0.1")
     assert checks._persistence({"rdb_last_bgsave_status": "err"}, own.client()).severity == "error"
     own.client().config_set("save", "60 1")
     assert "snapshots (60 1)" in checks._persistence({"aof_enabled": 0}, own.client()).text

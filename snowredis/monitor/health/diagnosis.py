@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from snowredis.errors import PoolNotFound, SnowredisError
-from snowredis.monitor.health.finding import Finding, error, ok, unknown, warning
+from snowredis.monitor.health.finding import Finding, Result, error, ok, unknown, warning
 from snowredis.monitor.health.host_checks import check_host
 from snowredis.monitor.health.pool_checks import check_pool
 from snowredis.monitor.health.server_checks import check_server
 from snowredis.monitor.snapshot import PoolInfo
 from snowredis.monitor.worker_pool import WorkerPool
 
-# a Redis may have more; the rest is not checked
+# pools after these are not checked
 MAX_POOLS = 100
 
 
@@ -41,44 +42,42 @@ def diagnose(url: Any, name: str | None = None) -> list[Finding]:
     return findings
 
 
-def _check_pools(url: Any, any_pool: WorkerPool, name: str | None) -> list[Finding]:
+def _check_pools(url: Any, any_pool: WorkerPool, name: str | None) -> Iterator[Finding]:
+    """Check the pool *name*, or all pools; *any_pool* gives access to the servers."""
     try:
         names = any_pool.pools()
     except SnowredisError as failure:
         if name is None:
-            return [unknown("pools", f"SCAN is refused: {failure}", "name the pool with --pool")]
+            yield Finding("pools", *unknown(f"SCAN is refused: {failure}", "name the pool with --pool"))
+            return
         names = [name]
     if name is not None and name not in names:
-        return [error("pools", str(PoolNotFound(name)), "see: snowredis pool show")]
+        yield Finding("pools", *error(str(PoolNotFound(name)), "see: snowredis pool show"))
+        return
     if not names:
-        return [ok("pools", "there is none yet")]
-    findings: list[Finding] = []
+        yield Finding("pools", *ok("there is none yet"))
     infos: list[PoolInfo] = []
     for each in names[:MAX_POOLS]:
         pool = WorkerPool(url, each)
         try:
-            info = pool.info()
-            infos.append(info)
+            infos.append(pool.info())
             if name in (None, each):
-                findings += check_pool(pool, info)
+                yield from (Finding(f"pool {each}", *result) for result in check_pool(pool, infos[-1]))
         except SnowredisError as failure:
-            findings.append(
-                warning(f"pool {each}", str(failure), "if another program wrote this key, rename it there")
-            )
+            advice = "if another program wrote this key, rename it there"
+            yield Finding(f"pool {each}", *warning(str(failure), advice))
         finally:
             pool.close()
-    return findings + _check_equal_ids(infos, name)
+    yield from (Finding("pools", *result) for result in _check_equal_ids(infos, name))
 
 
-def _check_equal_ids(infos: list[PoolInfo], name: str | None) -> list[Finding]:
-    """Find pools that make the same ids."""
+def _check_equal_ids(infos: list[PoolInfo], name: str | None) -> Iterator[Result]:
+    """Warn of pools that make the same ids; with *name*, only of those that include this pool."""
     groups = {tuple(other.name for other in infos if info.makes_same_ids_as(other)): None for info in infos}
-    return [
-        warning(
-            "pools",
-            f"{', '.join(group[:5])}{' …' if len(group) > 5 else ''} make the same ids",
-            "if two of them fill one table, ids repeat: use one pool for both, or give them different datacenter bits",
-        )
-        for group in groups
-        if len(group) > 1 and name in (None, *group)
-    ]
+    for group in groups:
+        if len(group) > 1 and name in (None, *group):
+            yield warning(
+                f"{', '.join(group[:5])}{' …' if len(group) > 5 else ''} make the same ids",
+                "if two of them fill one table, ids repeat: use one pool for both, or give them different datacenter "
+                "bits",
+            )

@@ -1,23 +1,32 @@
-"""Result of one check: how serious it is, and what to do."""
+"""Results of checks: how serious each is, and what to do."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 # from least to most serious
 SEVERITIES = ("ok", "unknown", "warning", "error")
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Result of one check.
+class Result(NamedTuple):
+    """Result of a check.
 
     Attributes:
-        check: what was checked, in a word or two.
         severity: one of SEVERITIES. unknown: the check was not possible.
-        text: the result; may contain untrusted text.
+        text: what was found; may contain untrusted text.
         advice: what to do; empty if nothing is wrong.
     """
+
+    severity: str
+    text: str
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Result of a check, with the name of the check; the other fields are those of Result."""
 
     check: str
     severity: str
@@ -25,26 +34,26 @@ class Finding:
     advice: str = ""
 
 
-def ok(check: str, text: str) -> Finding:
-    """Return a finding of severity "ok"."""
-    return Finding(check, "ok", text)
+def ok(text: str) -> Result:
+    """Return a result of severity "ok"."""
+    return Result("ok", text)
 
 
-def unknown(check: str, text: str, advice: str = "") -> Finding:
-    """Return the finding of a check that was not possible."""
-    return Finding(check, "unknown", text, advice)
+def unknown(text: str, advice: str = "") -> Result:
+    """Return the result of a check that was not possible."""
+    return Result("unknown", text, advice)
 
 
-def warning(check: str, text: str, advice: str) -> Finding:
-    """Return a finding of severity "warning"."""
-    return Finding(check, "warning", text, advice)
+def warning(text: str, advice: str) -> Result:
+    """Return a result of severity "warning"."""
+    return Result("warning", text, advice)
 
 
-def error(check: str, text: str, advice: str) -> Finding:
-    """Return a finding of severity "error"."""
-    return Finding(check, "error", text, advice)
+def error(text: str, advice: str) -> Result:
+    """Return a result of severity "error"."""
+    return Result("error", text, advice)
 
 
-def worst(findings: list[Finding]) -> str:
+def worst(findings: Sequence[Finding]) -> str:
     """Return the highest severity in *findings*; "ok" if there are none."""
     return max((finding.severity for finding in findings), key=SEVERITIES.index, default="ok")

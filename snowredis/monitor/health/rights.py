@@ -1,4 +1,4 @@
-"""Check which commands the credentials of this process may run on a pool. Reads only."""
+"""Check which commands the credentials of this process may run on a pool. Only reads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from snowredis.errors import SnowredisError, StoreRefused, StoreUnavailable
 from snowredis.lease.clients import address
 from snowredis.lease.redis_store import translated
 from snowredis.lease.scripts import SCRIPTS, pool_keys, read_lua, text_of
-from snowredis.monitor.health.finding import Finding, ok, unknown, warning
+from snowredis.monitor.health.finding import Result, ok, unknown, warning
 
 # arguments for ACL DRYRUN, which also checks their number
 _ARGUMENTS: dict[str, tuple[str, ...]] = {
@@ -34,12 +34,10 @@ _ARGUMENTS: dict[str, tuple[str, ...]] = {
     "zrem": ("KEY", "m"),
     "xadd": ("KEY", "*", "f", "v"),
 }
-
-
 _ADVICE = "enough for monitoring; generators need the rules in docs/monitoring.md"
 
 
-def check_rights(client: Any, name: str) -> Finding:
+def check_rights(client: Any, name: str) -> Result:
     """Check that the user of *client* may run everything that generators of pool *name* need."""
     key = pool_keys(name)[0]
     try:
@@ -49,8 +47,8 @@ def check_rights(client: Any, name: str) -> Finding:
     except SnowredisError:
         return _try_script(client)
     if missing:
-        return warning("rights", f"user {user} may not run {', '.join(missing)} on pool {name}", _ADVICE)
-    return ok("rights", f"user {user} may run all commands that generators need")
+        return warning(f"user {user} may not run {', '.join(missing)} on pool {name}", _ADVICE)
+    return ok(f"user {user} may run all commands that generators need")
 
 
 def needed_commands() -> list[str]:
@@ -69,13 +67,13 @@ def _may_run(client: Any, user: str, command: str, key: str) -> bool:
     return text_of(client.execute_command("ACL", "DRYRUN", user, command, *arguments)) == "OK"
 
 
-def _try_script(client: Any) -> Finding:
+def _try_script(client: Any) -> Result:
     """Call a script that does not exist: Redis checks the permission first."""
     try:
         with translated(address(client)):
             client.evalsha("0" * 40, 0)
     except StoreRefused as refused:
-        return warning("rights", f"scripts are not allowed: {refused}", _ADVICE)
+        return warning(f"scripts are not allowed: {refused}", _ADVICE)
     except StoreUnavailable:
-        return unknown("rights", "scripts are allowed; ACL DRYRUN is not, so other rights are not known")
-    return unknown("rights", "EVALSHA of a script that does not exist succeeded")
+        return unknown("scripts are allowed; ACL DRYRUN is not, so other rights are not known")
+    return unknown("EVALSHA of a script that does not exist succeeded")

@@ -1,4 +1,4 @@
-"""Check one Redis server: version, settings, replication, clock, latency, identity. Reads only."""
+"""Check one Redis server: version, settings, replication, clock, latency, identity. Only reads."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import math
 import re
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from snowredis.errors import ServerUnidentified, SnowredisError, StoreUnavailable
 from snowredis.lease.clients import address, is_cluster
 from snowredis.lease.redis_store import translated
 from snowredis.lease.scripts import pool_keys, read_lua, text_of
-from snowredis.monitor.health.finding import Finding, error, ok, unknown, warning
+from snowredis.monitor.health.finding import Finding, Result, error, ok, unknown, warning
 from snowredis.monitor.health.rights import check_rights
 from snowredis.monitor.pool_reader import server_now_ms
 from snowredis.monitor.snapshot import setting_ms
@@ -41,11 +41,8 @@ def check_server(client: Any, name: str) -> Iterator[Finding]:
         with translated(where):
             client.ping()
     except StoreUnavailable as failure:
-        yield error(
-            "redis",
-            str(failure),
-            "check the address, the password and the network; nothing else was checked",
-        )
+        advice = "check the address, the password and the network; nothing else was checked"
+        yield Finding("redis", *error(str(failure), advice))
         return
     if is_cluster(client):
         # the checks below need a single server
@@ -54,120 +51,85 @@ def check_server(client: Any, name: str) -> Iterator[Finding]:
         with translated(where):
             info = {text_of(key): value for key, value in client.info().items()}
     except SnowredisError as failure:
-        yield unknown(
-            "redis",
-            f"{where} answers, but INFO is refused: {failure}",
-            "allow +info; generators need it too, unless the durability of their pool is not detect",
-        )
-        info = {}
+        advice = "allow +info; generators need it too, unless the durability of their pool is not detect"
+        yield Finding("redis", *unknown(f"{where} answers, but INFO is refused: {failure}", advice))
     else:
-        yield _version(where, info)
-        yield _eviction(info)
-        yield _persistence(info, client)
-        yield _replication(info, client)
-    checks: Sequence[tuple[str, Callable[[], Finding]]] = (
-        ("clock", lambda: _clock(client, name)),
-        ("latency", lambda: _latency(client, name)),
-        ("rights", lambda: check_rights(client, name)),
-        ("identity", lambda: _identity(client, name)),
-    )
-    for check, run in checks:
+        yield from (Finding(check, *run(info, client)) for check, run in _CHECKS_OF_INFO.items())
+    for check, run in _CHECKS.items():
         try:
             with translated(where):
-                yield run()
+                yield Finding(check, *run(client, name))
         except SnowredisError as failure:
-            yield unknown(check, str(failure))
+            yield Finding(check, *unknown(str(failure)))
 
 
-def _version(where: str, info: dict[str, Any]) -> Finding:
-    kind = "Valkey" if "valkey_version" in info else "Redis"
+def _version(info: dict[str, Any], client: Any) -> Result:
+    where, kind = address(client), "Valkey" if "valkey_version" in info else "Redis"
     version = str(info.get("valkey_version", info.get("redis_version", "?")))
     numbers = tuple(map(int, re.findall(r"\d+", version)[:2]))
     if numbers < OLDEST_REDIS and numbers:
-        return error(
-            "redis", f"{kind} {version} at {where} is too old", "6.2 is the oldest supported version"
-        )
-    return ok("redis", f"{kind} {version} answers at {where}")
+        return error(f"{kind} {version} at {where} is too old", "6.2 is the oldest supported version")
+    return ok(f"{kind} {version} answers at {where}")
 
 
-def _eviction(info: dict[str, Any]) -> Finding:
-    policy, limit, used = (
-        str(info.get("maxmemory_policy", "")),
-        int(info.get("maxmemory", 0)),
-        info.get("used_memory", 0),
-    )
+def _eviction(info: dict[str, Any], _client: Any) -> Result:
+    policy, limit = str(info.get("maxmemory_policy", "")), int(info.get("maxmemory", 0))
+    used_share = int(info.get("used_memory", 0)) / limit if limit else 0.0
     if policy.startswith("allkeys-"):
         text = f"maxmemory-policy is {policy}: Redis deletes pools when memory runs short"
         advice = (
             "CONFIG SET maxmemory-policy noeviction, or a volatile-* policy: the keys of a pool never expire"
         )
-        # nothing is evicted until somebody sets a limit
-        return (
-            error("eviction", text, advice)
-            if limit
-            else warning("eviction", f"{text}; now no limit is set", advice)
-        )
-    if limit and int(used) > 0.9 * limit:
+        if limit:
+            return error(text, advice)
+        return warning(f"{text}; now no limit is set", advice)
+    if used_share > 0.9:
         return warning(
-            "eviction",
-            f"{int(used) / limit:.0%} of maxmemory is used; when it is full, claims and renewals are refused",
+            f"{used_share:.0%} of maxmemory is used; when it is full, claims and renewals are refused",
             "raise maxmemory, or move other data elsewhere",
         )
-    return ok(
-        "eviction", f"maxmemory-policy {policy or '?'}, {'no limit' if not limit else f'{limit:,} bytes'}"
-    )
+    return ok(f"maxmemory-policy {policy or '?'}, {'no limit' if not limit else f'{limit:,} bytes'}")
 
 
-def _persistence(info: dict[str, Any], client: Any) -> Finding:
-    what = "persistence"
+def _persistence(info: dict[str, Any], client: Any) -> Result:
     for field in ("rdb_last_bgsave_status", "aof_last_write_status", "aof_last_bgrewrite_status"):
         if info.get(field, "ok") != "ok":
-            return error(
-                what,
-                f"{field} is {info[field]}",
-                "Redis refuses writes in this state: look at its log and its disk",
-            )
+            advice = "Redis refuses writes in this state: look at its log and its disk"
+            return error(f"{field} is {info[field]}", advice)
     if info.get("loading"):
-        return warning(what, "Redis is loading its data", "wait until it is done")
-    aof, saves = bool(info.get("aof_enabled")), _config(client, "save")
-    if aof:
-        return ok(what, f"append-only file{' and snapshots' if saves else ''}")
+        return warning("Redis is loading its data", "wait until it is done")
+    saves = _config(client, "save")
+    if info.get("aof_enabled"):
+        return ok(f"append-only file{' and snapshots' if saves else ''}")
     if saves is None:
-        return unknown(
-            what,
-            "no append-only file; CONFIG GET save is refused, so snapshots are not known",
-        )
+        return unknown("no append-only file; CONFIG GET save is refused, so snapshots are not known")
     if not saves:
         return warning(
-            what,
             "neither an append-only file nor snapshots: a restart loses every pool",
             "ids stay unique, but afterwards new workers wait for the floor of their pool (35 s at the defaults), and "
             "`whois` knows nothing of the time before: set appendonly yes",
         )
-    return ok(what, f"snapshots ({saves}); after a crash, new workers wait for the floor")
+    return ok(f"snapshots ({saves}); after a crash, new workers wait for the floor")
 
 
-def _replication(info: dict[str, Any], client: Any) -> Finding:
-    what, replicas = "replication", int(info.get("connected_slaves", 0))
+def _replication(info: dict[str, Any], client: Any) -> Result:
+    replicas = int(info.get("connected_slaves", 0))
     if info.get("role") != "master":
-        return error(
-            what, "this is a replica, which takes no claims", "use the master's address, or sentinel://…"
-        )
+        return error("this is a replica, which takes no claims", "use the master's address, or sentinel://…")
     if info.get("cluster_enabled") and not int(info.get("cluster_size", 1) or 1):
-        return warning(what, "the Cluster has no slots yet", "see CLUSTER INFO")
+        return warning("the Cluster has no slots yet", "see CLUSTER INFO")
     if not replicas:
-        return ok(what, "a master without replicas")
+        return ok("a master without replicas")
     needed = _config(client, "min-replicas-to-write")
     if needed is None:
-        return unknown(what, f"{replicas} replicas; CONFIG GET min-replicas-to-write is refused")
+        return unknown(f"{replicas} replicas; CONFIG GET min-replicas-to-write is refused")
     if needed == "0":
         return warning(
-            what,
             f"{replicas} replicas, and min-replicas-to-write is 0: a deposed master goes on taking claims",
             'connect(min_replicas="all"), or CONFIG SET min-replicas-to-write 1; and failover_slack as long as a '
             "master may go on answering",
         )
-    return ok(what, f"{replicas} replicas, min-replicas-to-write {needed}")
+    return ok(f"{replicas} replicas, min-replicas-to-write {needed}")
 
 
 def _config(client: Any, name: str) -> str | None:
@@ -180,7 +142,7 @@ def _config(client: Any, name: str) -> str | None:
     return settings.get(name)
 
 
-def _clock(client: Any, name: str) -> Finding:
+def _clock(client: Any, name: str) -> Result:
     key = pool_keys(name)[0]
     # duration of the fastest round, and the offset that it measured
     best = (math.inf, 0.0)
@@ -195,15 +157,13 @@ def _clock(client: Any, name: str) -> Finding:
     text = f"this host's clock is {offset_ms:+.0f} ms against Redis'"
     if offset_ms > lead_ms:
         advice = "ids stay unique, but reservations get shorter, down to zero: correct the clock"
-        return error("clock", f"{text}, further ahead than max_clock_lead, {lead_ms} ms", advice)
+        return error(f"{text}, further ahead than max_clock_lead, {lead_ms} ms", advice)
     if abs(offset_ms) > min(lead_ms / 2, 500):
-        return warning(
-            "clock", text, "correct the clock: ids of different hosts do not sort by time otherwise"
-        )
-    return ok("clock", text)
+        return warning(text, "correct the clock: ids of different hosts do not sort by time otherwise")
+    return ok(text)
 
 
-def _latency(client: Any, name: str) -> Finding:
+def _latency(client: Any, name: str) -> Result:
     def median_ms(command: Callable[[], object]) -> float:
         times = []
         for _ in range(ROUNDS):
@@ -219,19 +179,14 @@ def _latency(client: Any, name: str) -> Finding:
     except SnowredisError:
         # read-only credentials
         script_ms = None
-    text = f"PING {ping_ms:.2f} ms" + (f", a script {script_ms:.2f} ms" if script_ms is not None else "")
+    script = "" if script_ms is None else f", a script {script_ms:.2f} ms"
+    text = f"PING {ping_ms:.2f} ms{script} (medians)"
     slowest_ms = max(ping_ms, script_ms or 0.0)
     if slowest_ms > TOO_SLOW_MS:
-        return error(
-            "latency",
-            f"{text} (medians)",
-            "a reply that takes 1 s counts as lost: use a Redis that is nearer",
-        )
+        return error(text, "a reply that takes 1 s counts as lost: use a Redis that is nearer")
     if slowest_ms > SLOW_MS:
-        return warning(
-            "latency", f"{text} (medians)", "check SLOWLOG and the network between this host and Redis"
-        )
-    return ok("latency", f"{text} (medians)")
+        return warning(text, "check SLOWLOG and the network between this host and Redis")
+    return ok(text)
 
 
 def missing_identity(client: Any, name: str) -> str:
@@ -245,8 +200,24 @@ def missing_identity(client: Any, name: str) -> str:
     return ServerUnidentified(address(client), code).reason if code else ""
 
 
-def _identity(client: Any, name: str) -> Finding:
-    what, missing = "identity", missing_identity(client, name)
+def _identity(client: Any, name: str) -> Result:
+    missing = missing_identity(client, name)
     if missing:
-        return warning(what, f"this Redis cannot be identified: {missing}", UNIDENTIFIED)
-    return ok(what, "this Redis can be identified, so restarts and failovers are detected")
+        return warning(f"this Redis cannot be identified: {missing}", UNIDENTIFIED)
+    return ok("this Redis can be identified, so restarts and failovers are detected")
+
+
+# checks of what INFO says
+_CHECKS_OF_INFO: Mapping[str, Callable[[dict[str, Any], Any], Result]] = {
+    "redis": _version,
+    "eviction": _eviction,
+    "persistence": _persistence,
+    "replication": _replication,
+}
+# checks with commands, on the keys of a pool
+_CHECKS: Mapping[str, Callable[[Any, str], Result]] = {
+    "clock": _clock,
+    "latency": _latency,
+    "rights": check_rights,
+    "identity": _identity,
+}
