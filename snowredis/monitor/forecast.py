@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from statistics import correlation, linear_regression
 
 from snowredis.monitor.history.events import Event
 from snowredis.monitor.snapshot import PoolInfo, WorkerInfo
@@ -60,8 +63,7 @@ def forecast_of(events: Sequence[Event], workers: Sequence[WorkerInfo], info: Po
         return forecast(
             f"unknown: the events of {max(0, span_ms) // 1000} s with {len(claims)} claims are too few"
         )
-    samples = _samples(events, workers, info)
-    slope, fit = _line(samples)
+    slope, fit = _fit_line(*_samples(events, workers, info))
     per_day = slope * 86_400_000
     if per_day < 0.01 or (fit >= MIN_FIT and info.free / slope > FAR_MS):
         return forecast("it does not grow", per_day=per_day)
@@ -77,8 +79,8 @@ def forecast_of(events: Sequence[Event], workers: Sequence[WorkerInfo], info: Po
 
 def _samples(
     events: Sequence[Event], workers: Sequence[WorkerInfo], info: PoolInfo
-) -> list[tuple[float, int]]:
-    """Return (ms since the oldest event, number of leases) at SAMPLES times."""
+) -> tuple[list[float], list[int]]:
+    """Return SAMPLES times, in ms since the oldest event, and the number of leases at each."""
     changes: list[tuple[int, int]] = []
     begun: set[int] = set()
     # leased before the oldest event
@@ -101,26 +103,16 @@ def _samples(
         elif worker.alive and worker.worker not in begun:
             before += 1
     changes.sort()
+    times_ms = [at_ms for at_ms, _ in changes]
+    used = list(accumulate((change for _, change in changes), initial=before))
     first_ms = events[0].at_ms
     step_ms = (info.now_ms - first_ms) / SAMPLES
-    samples, used, at = [], before, 0
-    for number in range(1, SAMPLES + 1):
-        limit_ms = first_ms + number * step_ms
-        while at < len(changes) and changes[at][0] <= limit_ms:
-            used += changes[at][1]
-            at += 1
-        samples.append((limit_ms - first_ms, used))
-    return samples
+    limits_ms = [number * step_ms for number in range(1, SAMPLES + 1)]
+    return limits_ms, [used[bisect_right(times_ms, first_ms + limit_ms)] for limit_ms in limits_ms]
 
 
-def _line(samples: Sequence[tuple[float, int]]) -> tuple[float, float]:
+def _fit_line(times_ms: list[float], used: list[int]) -> tuple[float, float]:
     """Return the slope of the least-squares line, and the share of the variance that it explains."""
-    count = len(samples)
-    mean_x = sum(x for x, _ in samples) / count
-    mean_y = sum(y for _, y in samples) / count
-    xx = sum((x - mean_x) ** 2 for x, _ in samples)
-    xy = sum((x - mean_x) * (y - mean_y) for x, y in samples)
-    yy = sum((y - mean_y) ** 2 for _, y in samples)
-    if not xx or not yy:
+    if len(set(used)) == 1:
         return 0.0, 1.0
-    return xy / xx, xy * xy / (xx * yy)
+    return linear_regression(times_ms, used).slope, correlation(times_ms, used) ** 2

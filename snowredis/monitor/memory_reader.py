@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from hashlib import sha1
 from typing import Any
 
 from snowredis.errors import PoolNotFound
-from snowredis.monitor.pool_reader import worker_info
+from snowredis.lease.memory_store import MemoryStore, Record
+from snowredis.monitor.pool_reader import parse_record
 from snowredis.monitor.snapshot import PoolInfo, WorkerInfo
 
 
@@ -15,35 +17,24 @@ class MemoryReader:
     def __init__(self, pool: Any, name: str) -> None:
         self._pool, self._name = pool, name
 
-    def _store(self) -> Any:
-        store = self._pool._stores.get(self._name)
+    def _store(self) -> MemoryStore:
+        store: MemoryStore | None = self._pool._stores.get(self._name)
         if store is None or not store.stored("signature"):
             raise PoolNotFound(self._name)
         return store
 
     def workers(self, *, alive_only: bool) -> list[WorkerInfo]:
+        """Return the workers, ordered by worker id; with *alive_only* false also those whose lease ended."""
         store = self._store()
         now_ms, ttl_ms = store._server_time_ms(), store.config.ttl_ms
-        infos = []
-        for worker, record in sorted(dict(store._records).items()):
-            # a record does not store the time of its renewal, which set the end of the lease one ttl ahead
-            renewed_ms = record.lease_end_ms - (ttl_ms if record.token else 0)
-            info = worker_info(
-                worker,
-                token_hash="claimed" if record.token else "",
-                owner=record.owner,
-                stats=record.stats,
-                claimed_ms=renewed_ms,
-                renewed_ms=renewed_ms,
-                lease_end_ms=record.lease_end_ms,
-                reserved_until_ms=record.until_ms,
-                now_ms=now_ms,
-                ttl_ms=ttl_ms,
-            )
-            infos += [info] if info.alive or not alive_only else []
-        return infos
+        infos = [
+            parse_record(worker, _record_text(record, ttl_ms), now_ms, ttl_ms)
+            for worker, record in sorted(dict(store._records).items())
+        ]
+        return [info for info in infos if info is not None and (info.alive or not alive_only)]
 
     def info(self) -> PoolInfo:
+        """Return settings and counters of the pool."""
         store = self._store()
         used, events = len(self.workers(alive_only=True)), [kind for kind, _ in store.events]
         config = store.config
@@ -68,3 +59,12 @@ class MemoryReader:
             alarms=0,
             alarm="",
         )
+
+
+def _record_text(record: Record, ttl_ms: int) -> str:
+    """Return *record* as pack_record() of record.lua stores one in Redis, as far as parse_record() reads it."""
+    token_hash = sha1(record.token.encode(), usedforsecurity=False).hexdigest() if record.token else ""
+    # a record does not contain the time of its renewal, which set the end of the lease one ttl ahead
+    renewed_ms = record.lease_end_ms - (ttl_ms if record.token else 0)
+    fields = (token_hash, "", "", record.until_ms, record.lease_end_ms, "", renewed_ms, renewed_ms)
+    return "|".join(map(str, (*fields, record.stats.to_text(), record.owner)))

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from snowredis.errors import SnowredisError
-from snowredis.monitor.snapshot import PoolInfo, WorkerInfo
+from snowredis.monitor.snapshot import POOL_COUNTERS, PoolInfo, WorkerInfo
 from snowredis.monitor.worker_pool import WorkerPool
 
 # states of a living worker
 LIVING = ("healthy", "late", "suspect")
-COUNTED = ("claims", "releases", "expired", "adopted", "lost", "alarms")
+_UP = "whether the pool could be read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,51 +29,37 @@ def families_of(pool: WorkerPool) -> list[Family]:
     try:
         workers, info = pool.workers(), pool.info()
     except SnowredisError:
-        return [_up(pool.name, 0)]
-    return [_up(pool.name, 1), *_families(workers, info)]
-
-
-def _up(name: str, value: float) -> Family:
-    return Family("snowredis_pool_up", "gauge", "whether the pool could be read", (({"pool": name}, value),))
+        return [_family("up", "gauge", _UP, pool.name, 0)]
+    return [_family("up", "gauge", _UP, pool.name, 1), *_families(workers, info)]
 
 
 def _families(workers: list[WorkerInfo], info: PoolInfo) -> Iterable[Family]:
     states = [worker.state for worker in workers]
     by_state = tuple(({"pool": info.name, "state": state}, float(states.count(state))) for state in LIVING)
     yield Family("snowredis_pool_workers", "gauge", "living workers by state", by_state)
-    for what, text, value in (
+    oldest_ms = max((worker.heartbeat_age_ms for worker in workers), default=0)
+    offset_ms = max((abs(worker.clock_offset_ms) for worker in workers), default=0)
+    rate = sum(worker.ids_per_second for worker in workers)
+    floor_wait_ms = max(0, info.floor_ms - info.now_ms)
+    for name, text, value in (
         ("capacity", "all worker ids", info.capacity),
         ("used", "leased worker ids", info.used),
         ("free", "available worker ids", info.free),
         ("peak", "most worker ids leased at a time", info.peak),
-        (
-            "floor_wait_seconds",
-            "wait of new workers",
-            max(0, info.floor_ms - info.now_ms) / 1000,
-        ),
+        ("floor_wait_seconds", "wait of new workers", floor_wait_ms / 1000),
         ("layout_left_seconds", "time until the layout ends", (info.layout_end_ms - info.now_ms) / 1000),
-        (
-            "oldest_heartbeat_seconds",
-            "age of the oldest heartbeat of a living worker",
-            max((worker.heartbeat_age_ms for worker in workers), default=0) / 1000,
-        ),
-        (
-            "clock_offset_max_seconds",
-            "largest clock offset of a living worker",
-            max((abs(worker.clock_offset_ms) for worker in workers), default=0) / 1000,
-        ),
-        (
-            "ids_per_second",
-            "ids per second of all living workers",
-            sum(worker.ids_per_second for worker in workers),
-        ),
+        ("oldest_heartbeat_seconds", "age of the oldest heartbeat of a living worker", oldest_ms / 1000),
+        ("clock_offset_max_seconds", "largest clock offset of a living worker", offset_ms / 1000),
+        ("ids_per_second", "ids per second of all living workers", rate),
     ):
-        yield Family(f"snowredis_pool_{what}", "gauge", text, (({"pool": info.name}, value),))
-    for what in COUNTED:
-        value = float(getattr(info, what))
-        yield Family(
-            f"snowredis_pool_{what}", "counter", f"{what} of the pool", (({"pool": info.name}, value),)
-        )
+        yield _family(name, "gauge", text, info.name, value)
+    for name in POOL_COUNTERS:
+        yield _family(name, "counter", f"{name} of the pool", info.name, float(getattr(info, name)))
+
+
+def _family(name: str, kind: str, text: str, pool: str, value: float) -> Family:
+    """Return a metric with one sample."""
+    return Family(f"snowredis_pool_{name}", kind, text, (({"pool": pool}, value),))
 
 
 def as_text(families: Iterable[Family]) -> str:

@@ -18,7 +18,14 @@ from snowredis.lease.redis_store import translated
 from snowredis.lease.replies import Alarm
 from snowredis.lease.scripts import pool_keys, text_of
 from snowredis.lease.stats import WorkerStats
-from snowredis.monitor.snapshot import PoolInfo, WorkerInfo, setting_ms, settings_of, state_of
+from snowredis.monitor.snapshot import (
+    POOL_COUNTERS,
+    PoolInfo,
+    WorkerInfo,
+    setting_ms,
+    settings_of,
+    state_of,
+)
 
 _RECORD = re.compile(
     r"(?P<token>[\da-fA-F]*)\|(?P<incarnation>[\da-fA-F-]*)\|(?P<renewal_id>[\da-fA-F]*)\|(?P<until>\d{1,14})\|"
@@ -29,18 +36,7 @@ _RECORD = re.compile(
 # records per command
 _PAGE = 500
 _POOL_TEXTS = ("signature", "incarnation", "alarm")
-_POOL_NUMBERS = (
-    "version",
-    "peak",
-    "claims",
-    "releases",
-    "expired",
-    "adopted",
-    "lost",
-    "alarms",
-    "created",
-    "floor",
-)
+_POOL_NUMBERS = ("version", "peak", "created", "floor", *POOL_COUNTERS)
 
 
 def list_pools(client: Any) -> list[str]:
@@ -159,72 +155,42 @@ def parse_record(worker: int, text: str, now_ms: int, ttl_ms: int = 0) -> Worker
     match = _RECORD.fullmatch(text)
     if match is None:
         return None
-    return worker_info(
-        worker,
-        token_hash=match["token"],
-        owner=match["owner"],
-        stats=WorkerStats.from_text(match["stats"]),
-        claimed_ms=int(match["claimed"]),
-        renewed_ms=int(match["renewed"]),
-        lease_end_ms=int(match["lease_end"]),
-        reserved_until_ms=int(match["until"]),
-        now_ms=now_ms,
-        ttl_ms=ttl_ms,
-    )
-
-
-def worker_info(
-    worker: int,
-    *,
-    token_hash: str,
-    owner: str,
-    stats: WorkerStats,
-    claimed_ms: int,
-    renewed_ms: int,
-    lease_end_ms: int,
-    reserved_until_ms: int,
-    now_ms: int,
-    ttl_ms: int,
-) -> WorkerInfo:
-    """Return the state at *now_ms* of a worker with this record; *token_hash* is "" if it was released."""
-    host, pid, label = parse_owner(owner)
+    stats, claimed = WorkerStats.from_text(match["stats"]), bool(match["token"])
+    renewed_ms, lease_end_ms = int(match["renewed"]), int(match["lease_end"])
     lease_left_ms, age_ms = max(0, lease_end_ms - now_ms), max(0, now_ms - renewed_ms)
+    host, pid, label = parse_owner(match["owner"])
     return WorkerInfo(
         worker=worker,
-        alive=bool(token_hash) and lease_left_ms > 0,
+        alive=claimed and lease_left_ms > 0,
         host=host,
         pid=pid,
         label=label,
-        claimed_ms=claimed_ms,
+        claimed_ms=int(match["claimed"]),
         renewed_ms=renewed_ms,
         lease_end_ms=lease_end_ms,
         lease_left_ms=lease_left_ms,
-        reserved_until_ms=reserved_until_ms,
+        reserved_until_ms=int(match["until"]),
         ids_made=stats.ids_made,
         ids_per_second=stats.ids_per_s,
         clock_offset_ms=stats.clock_offset_ms,
         namespace=stats.namespace,
         clock_backs=stats.clock_backs,
-        token_hash=token_hash,
+        token_hash=match["token"],
         heartbeat_age_ms=age_ms,
-        state=state_of(age_ms, lease_left_ms, ttl_ms, claimed=bool(token_hash)),
+        state=state_of(age_ms, lease_left_ms, ttl_ms, claimed=claimed),
     )
 
 
 def parse_owner(text: str) -> tuple[str, int, str]:
     """Return host, pid and label of an owner; untrusted text. What has the wrong type is left out."""
     try:
-        owner = json.loads(text or "{}")
+        owner = json.loads(text)
     except (ValueError, RecursionError):
-        owner = {}
+        owner = None
     if not isinstance(owner, dict):
-        owner = {}
-    pid = owner.get("pid", 0)
-    return (
-        _encodable(owner.get("host", "")),
-        pid if type(pid) is int else 0,
-        _encodable(owner.get("label", "")),
-    )
+        return "", 0, ""
+    pid = owner.get("pid")
+    return _encodable(owner.get("host")), pid if type(pid) is int else 0, _encodable(owner.get("label"))
 
 
 def _get_records(client: Any, pool: str, workers: list[int]) -> Iterator[tuple[int, str]]:

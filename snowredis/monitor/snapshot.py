@@ -13,6 +13,8 @@ from snowredis.lease.model import HEARTBEATS_PER_TTL, parse_share
 
 # from best to worst; see state_of()
 STATES = ("healthy", "late", "suspect", "expired", "free")
+# fields of PoolInfo that count events
+POOL_COUNTERS = ("claims", "releases", "expired", "adopted", "lost", "alarms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +110,8 @@ class PoolInfo:
 
     def makes_same_ids_as(self, other: PoolInfo) -> bool:
         """Return true if ids of this pool and of *other* can be equal, so that they must not fill one table."""
-        return self.layout == other.layout and self.settings.get("datacenter") == other.settings.get(
-            "datacenter"
-        )
+        datacenters = (self.settings.get("datacenter"), other.settings.get("datacenter"))
+        return self.layout == other.layout and datacenters[0] == datacenters[1]
 
 
 def settings_of(signature: str) -> dict[str, str]:

@@ -26,11 +26,11 @@ from snowredis.monitor.history.events import (
 from snowredis.monitor.history.whois import Whois, find_makers
 from snowredis.monitor.memory_reader import MemoryReader
 from snowredis.monitor.pool_reader import list_pools, read_pool, read_workers
-from snowredis.monitor.snapshot import PoolInfo, WorkerInfo
+from snowredis.monitor.snapshot import POOL_COUNTERS, PoolInfo, WorkerInfo
 from snowredis.settings import check
 
 # fields of PoolInfo that are sums over all servers
-_SUMMED = ("capacity", "used", "free", "peak", "claims", "releases", "expired", "adopted", "lost", "alarms")
+_SUMMED = ("capacity", "used", "free", "peak", *POOL_COUNTERS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,7 +111,7 @@ def test_a_history_that_was_trimmed_is_not_trusted_before_its_beginning() -> Non
     assert asked(only_berta, 1_200_000) == ("unknown", "")
     verdict = judge(History(only_berta, PAST).of_lane(7), 1_200_000)
     assert "trimmed" in verdict.reason
-    assert "nobody ever" not in judge(History(only_berta, PAST).of_lane(9), 1_200_000).reason
+    assert "no process ever" not in judge(History(only_berta, PAST).of_lane(9), 1_200_000).reason
 
 
 def test_events_that_were_deleted_by_hand_make_nothing_certain() -> None:
@@ -167,7 +167,7 @@ def test_who_ended_before_the_restart_is_known_up_to_its_end() -> None:
     # a namespace that it did not use may have been used by somebody who is forgotten
     assert asked(events, 1_140_000, lane=1) == ("probable", "anna")
     assert asked(events, 1_190_000) == ("unknown", "")
-    assert "forgotten" in judge(History(events, PAST).of_lane(7), 1_190_000).reason
+    assert "lost events" in judge(History(events, PAST).of_lane(7), 1_190_000).reason
 
 
 def test_a_rollback_makes_what_was_served_twice_unknown() -> None:
@@ -201,7 +201,7 @@ def test_ids_of_the_future_and_of_before_the_pool_are_not_of_it() -> None:
     assert before.certainty == "unknown"
     assert "before this pool was created" in before.reason
     assert [one.host for one in before.candidates] == ["anna"]
-    assert "nobody ever" in judge(History(TWO, past).of_lane(99), 1_200_000).reason
+    assert "no process ever" in judge(History(TWO, past).of_lane(99), 1_200_000).reason
 
 
 LAYOUT = Layout(

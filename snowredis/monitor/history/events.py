@@ -1,14 +1,14 @@
-"""Read the events of a pool, which its scripts write to a stream. It is trimmed, so it never has the whole past.
+"""Read the events of a pool, which its scripts write to a stream. The stream is trimmed, so old events are missing.
 
-Uses plain commands. Nothing of the protocol rests on these events, and hosts and labels in them are untrusted text.
+Uses plain commands. The protocol does not depend on these events, and hosts and labels in them are untrusted text.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from snowredis.errors import ConfigError
 from snowredis.lease.clients import address
@@ -19,13 +19,16 @@ from snowredis.lease.scripts import pool_keys, text_of
 from snowredis.lease.stats import WorkerStats
 from snowredis.monitor.pool_reader import parse_owner
 
-# events asked for in one command: Redis spends about 1 ms on them
+# events read in one command, which takes Redis about 1 ms
 PAGE = 1_000
 _STREAM_ID = re.compile(r"\d{1,19}(?:-\d{1,19})?", re.ASCII)
 _LANES = re.compile(r"\d{1,15}(,\d{1,15}){0,63}", re.ASCII)
 _NUMBER = re.compile(r"-?\d{1,15}", re.ASCII)
-# Redis' last resort: nothing has been added to or removed from the stream
+_KINDS = {kind.value: kind for kind in EventKind}
+# comes before every id in a stream; as the id of a deleted entry: none was deleted
 NO_ID = "0-0"
+# id and fields of an entry of a stream
+_Entry: TypeAlias = tuple[bytes | str, dict[Any, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +38,17 @@ class Event:
     Attributes:
         at_ms: when it happened, on the Redis clock.
         kind: what happened.
-        worker: the worker id; -1 for what concerns the whole pool.
-        host, pid, label: whose event it is; untrusted text.
-        from_ms, until_ms: of a lease, the reservation of its first lane [from, until); of a release what was used of
-            it; of a floor, the floor and 0; of a lost lease 0 and the end of the reservation that it had; of an
-            alarm, the times between which ids may have been repeated.
+        worker: the worker id; -1 if the event concerns the whole pool.
+        host, pid, label: the process that it concerns; untrusted text.
+        from_ms, until_ms: the reservation of the lease's first lane [from, until). Of a release, its used part; of a
+            floor, the floor and 0; of a lost lease, 0 and the end of its reservation; of an alarm, the times between
+            which ids may have been repeated.
         reason: a code of lease.codes; empty for events without one. Untrusted text.
-        text: the same for people; the code itself, if no script wrote it.
-        lanes_ms: of a claim, where each lane's reservation begins; else empty.
-        stats: of a release, an expiry and a clock-back; else None.
-        id: in the stream, such as "1763700000000-0".
-        server: of several independent servers, which.
+        text: the reason for people; the code itself if it is unknown.
+        lanes_ms: where the reservation of each lane begins, if the event is a claim; else empty.
+        stats: of a release, an expiry or a clock-back; else None.
+        id: its id in the stream, such as "1763700000000-0".
+        server: index of its server among several independent ones.
     """
 
     at_ms: int
@@ -69,9 +72,9 @@ class StreamState:
     """State of an event stream: how much of the past it still holds.
 
     Attributes:
-        length: entries in it.
-        trimmed: whether older entries are known to have been removed; None where Redis (6.2) does not say.
-        deleted_id: the newest entry that somebody deleted by hand; NO_ID if none.
+        length: number of entries.
+        trimmed: whether older entries were removed; None if unknown, with Redis 6.2.
+        deleted_id: the newest entry that was deleted by hand; NO_ID if none.
     """
 
     length: int = 0
@@ -80,16 +83,13 @@ class StreamState:
 
 
 def parse_event(event_id: bytes | str, fields: dict[Any, Any]) -> Event | None:
-    """Return an entry of the stream; None for what no script wrote."""
+    """Return the event in an entry of the stream; None if it is not valid."""
     values = {text_of(name): text_of(value) for name, value in fields.items()}
     at_ms, worker, from_ms, until_ms = (
         _number(values.get(name, "")) for name in ("at", "worker", "from", "until")
     )
-    try:
-        kind = EventKind(values.get("event", ""))
-    except ValueError:
-        return None
-    if at_ms is None or worker is None:
+    kind = _KINDS.get(values.get("event", ""))
+    if kind is None or at_ms is None or worker is None:
         return None
     host, pid, label = parse_owner(values.get("owner", ""))
     reason = values.get("reason", "").encode("utf-8", "replace").decode()
@@ -105,13 +105,13 @@ def parse_event(event_id: bytes | str, fields: dict[Any, Any]) -> Event | None:
         until_ms=until_ms or 0,
         id=text_of(event_id),
         reason=reason,
-        text=_text(kind, reason, from_ms or 0, until_ms or 0),
+        text=_reason_text(kind, reason, from_ms or 0, until_ms or 0),
         lanes_ms=tuple(map(int, lanes.split(","))) if _LANES.fullmatch(lanes) else (),
         stats=None if stats is None else WorkerStats.from_text(stats),
     )
 
 
-def _text(kind: EventKind, reason: str, from_ms: int, until_ms: int) -> str:
+def _reason_text(kind: EventKind, reason: str, from_ms: int, until_ms: int) -> str:
     try:
         code = REASONS[kind](reason)
     except (KeyError, ValueError):
@@ -124,7 +124,7 @@ def _number(text: str) -> int | None:
 
 
 def check_stream_id(text: str) -> str:
-    """Return *text* if it is a place in a stream: an id of an event, or ms since 1970. Raises ConfigError."""
+    """Return *text* if it is the id of an event, or ms since 1970. Raises ConfigError."""
     if not isinstance(text, str) or not _STREAM_ID.fullmatch(text):
         raise ConfigError(f"{text!r} is not a place in the events. Use the id of an event, or ms since 1970.")
     return text
@@ -136,31 +136,36 @@ def read_events(
     """Return events of one server, the oldest first. Raises StoreUnavailable.
 
     Args:
-        newest: only so many of the newest.
-        since: only what came after this place; see check_stream_id().
-        count: how many are asked for at once.
+        newest: at most this many, the newest ones; None: all.
+        since: only events after this one; see check_stream_id().
+        count: how many are read in one command.
     """
     key = pool_keys(name)[2]
-    entries: list[tuple[Any, dict[Any, Any]]] = []
+    low = "-" if since is None else f"({since}"
+    entries: list[_Entry] = []
     with translated(address(client)):
         if newest is not None:
-            low = "-" if since is None else f"({since}"
-            entries = list(client.xrevrange(key, "+", low, count=max(1, newest)))[::-1] if newest > 0 else []
+            entries = list(client.xrevrange(key, "+", low, count=newest))[::-1] if newest > 0 else []
         else:
-            low = "-" if since is None else f"({since}"
             while True:
                 page = client.xrange(key, low, "+", count=count)
                 entries += page
                 if len(page) < count:
                     break
                 low = f"({text_of(page[-1][0])}"
-    return [
-        event for event_id, fields in entries if (event := parse_event(event_id, fields or {})) is not None
-    ]
+    return list(_parse_all(entries))
+
+
+def _parse_all(entries: Iterable[_Entry]) -> Iterator[Event]:
+    """Yield the events in entries of the stream, without those that are not valid."""
+    for event_id, fields in entries:
+        event = parse_event(event_id, fields or {})
+        if event is not None:
+            yield event
 
 
 def read_stream_state(client: Any, name: str) -> StreamState:
-    """Return how much of the past is still there. Raises StoreUnavailable."""
+    """Return how much of the past the stream still holds. Raises StoreUnavailable."""
     key = pool_keys(name)[2]
     with translated(address(client)):
         if not client.exists(key):
@@ -175,31 +180,28 @@ def follow_events(client: Any, name: str, after: str = "$", *, block_ms: int = 5
     """Yield events as they happen, and None after each *block_ms* without one.
 
     Args:
-        after: a place in the stream, or "$": from now on.
+        after: the id of an event, or "$": only new events.
         block_ms: must be shorter than the client's own time-out, 1000 ms.
 
     Raises:
         StoreUnavailable: call it again with the last event's id.
     """
-    key = pool_keys(name)[2]
-    where = address(client)
+    key, where = pool_keys(name)[2], address(client)
     if after == "$":
         with translated(where):
             newest = client.xrevrange(key, count=1)
-            # an empty stream: everything that comes is new
-            after = text_of(newest[0][0]) if newest else NO_ID
+        # every event in a stream that is empty now is new
+        after = text_of(newest[0][0]) if newest else NO_ID
     while True:
         with translated(where):
-            answer = client.xread({key: after}, count=PAGE, block=block_ms)
-        pages = list(answer.values()) if isinstance(answer, dict) else [page for _, page in answer or ()]
-        # redis-py wraps the entries of a stream once more under RESP3
+            reply = client.xread({key: after}, count=PAGE, block=block_ms)
+        pages = list(reply.values()) if isinstance(reply, dict) else [page for _, page in reply or ()]
+        # redis-py puts the entries of a stream into one more list under RESP3
         entries = [
             entry for page in pages for entry in (page[0] if page and isinstance(page[0], list) else page)
         ]
-        for event_id, fields in entries:
-            after = text_of(event_id)
-            event = parse_event(event_id, fields or {})
-            if event is not None:
-                yield event
+        for entry in entries:
+            after = text_of(entry[0])
+            yield from _parse_all([entry])
         if not entries:
             yield None

@@ -1,15 +1,15 @@
-"""Owners of each worker id, one after the other, as a pool's events show them. Pure: no Redis, no clock.
+"""Ownerships of worker ids, reconstructed from a pool's events. Pure: no Redis, no clock.
 
-Reservations of one lane never overlap, and the next owner of a worker id starts where the one before stopped. So an
-ownership of a lane is a half-open range of time, decided by ticks alone: a claim may begin with ticks that lie behind
-or ahead of the time of the claim.
+Reservations of one lane never overlap, and the next owner of a worker id starts where the previous one stopped. So an
+ownership of a lane is a half-open range of ticks, and only ticks decide who owned it: a claim may begin with ticks that
+lie before or after the time of the claim.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from snowredis.core.layout import utc_text
 from snowredis.lease.codes import EventKind, FloorReason
@@ -21,15 +21,15 @@ FOREVER_MS = 10**15
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """State of a pool that is needed to judge its events. Times are ms since 1970.
+    """State of a pool that is needed to interpret its events. Times are ms since 1970.
 
     Attributes:
         ttl_ms, lead_ms: the pool's ttl and max_clock_lead.
         now_ms: on the Redis clock.
         created_ms: when the pool was created; 0 if unknown.
-        claims: how often a worker id was claimed since; -1 if unknown.
+        claims: number of claims since then; -1 if unknown.
         state: how much of the stream is left.
-        records: the pool's present records by worker id, read before the events.
+        records: the current records by worker id, read before the events.
     """
 
     ttl_ms: int = 30_000
@@ -46,59 +46,34 @@ class Holder:
     """A process that had a worker id. Times are ms since 1970.
 
     Attributes:
-        worker, host, pid, label: the worker id, and what the process says of itself; untrusted text.
-        from_ms: when it claimed the worker id, on the Redis clock; None if that is not known any more.
-        to_ms: when it released it, or when its lease was found to have ended; None if it still has it, or if that is
-            not known (see held).
-        held: whether it has it now.
-        first_ms, until_ms: the ticks that only it may have stamped in the id's lane: [first, until).
-        server: of several independent servers, which.
+        worker, host, pid, label: the worker id, and how the process describes itself; untrusted text.
+        from_ms: when it claimed the worker id, on the Redis clock; None if unknown.
+        to_ms: when it released the worker id, or when its lease was found to have ended; None if it still has it, or
+            if that is unknown (see held).
+        held: whether it has the worker id now.
+        first_ms, until_ms: the ticks of the id's lane that only this process may have used: [first, until).
+        server: index of its server among several independent ones.
     """
 
     worker: int
     host: str
     pid: int
     label: str
-    from_ms: int | None
-    to_ms: int | None
-    held: bool
-    first_ms: int
-    until_ms: int
+    from_ms: int | None = None
+    to_ms: int | None = None
+    held: bool = False
+    first_ms: int = 0
+    until_ms: int = FOREVER_MS
     server: int = 0
 
     @classmethod
-    def of_record(cls, record: WorkerInfo) -> Holder:
-        """Return the process that a present record names."""
-        return cls(
-            worker=record.worker,
-            host=record.host,
-            pid=record.pid,
-            label=record.label,
-            from_ms=record.claimed_ms,
-            to_ms=None if record.alive else record.lease_end_ms,
-            held=record.alive,
-            first_ms=0,
-            until_ms=record.reserved_until_ms,
-        )
-
-    @classmethod
-    def of_refusal(cls, refusal: Event) -> Holder:
-        """Return the process whose renewal was refused: an event of kind "lost"."""
-        return cls(
-            worker=refusal.worker,
-            host=refusal.host,
-            pid=refusal.pid,
-            label=refusal.label,
-            from_ms=None,
-            to_ms=refusal.at_ms,
-            held=False,
-            first_ms=0,
-            until_ms=refusal.until_ms,
-            server=refusal.server,
-        )
+    def of(cls, source: Event | WorkerInfo, **times: Any) -> Holder:
+        """Return the process that an event or a record names; *times* are fields of Holder."""
+        return cls(source.worker, source.host, source.pid, source.label, **times)
 
     @property
     def process(self) -> tuple[str, int, str]:
+        """How the process describes itself: host, pid, label."""
         return self.host, self.pid, self.label
 
 
@@ -107,14 +82,14 @@ class Ownership:
     """Ownership of a worker id by one process.
 
     Attributes:
-        start: the event that names it first; a claim, unless that is forgotten.
-        place: of that event among all events.
-        lanes_ms: where its lanes begin; only the first lane, if the claim is forgotten.
-        end, end_place: its release or expiry.
-        adopted_place: of the newest event that took it up again after a loss; -1 if there is none.
-        claimed_ms: times that a record may show for its claim: an adoption sets it anew.
-        record: the present record of the worker id, if it is still this owner's.
-        next: the owner after it.
+        start: its first event: the claim, unless that is missing.
+        place: index of *start* among all events.
+        lanes_ms: first tick of each lane; only of the first lane if the claim is missing.
+        end, end_place: its release or expiry, and the index of that among all events.
+        adopted_place: index of its newest adoption; -1 if there is none.
+        claimed_ms: times that a record may show as its claim: an adoption sets them anew.
+        record: the current record of the worker id, if it is of this ownership.
+        next: the following ownership of the worker id.
     """
 
     start: Event
@@ -127,37 +102,29 @@ class Ownership:
     record: WorkerInfo | None = None
     next: Ownership | None = None
 
-    def has(self, event: Event) -> bool:
-        """Whether *event* is one of this lease."""
+    def includes(self, event: Event) -> bool:
+        """Return true if *event* is of the same lease."""
         start = self.start
         lease = (start.host, start.pid, start.label, self.lanes_ms[0])
         return lease == (event.host, event.pid, event.label, event.from_ms)
 
     def first_ms(self, lane: int) -> int:
-        """Return where its ticks on *lane* begin; where the first lane's do, if that is not known."""
+        """Return the first tick of *lane*; that of the first lane if it is unknown."""
         return self.lanes_ms[lane] if lane < len(self.lanes_ms) else self.lanes_ms[0]
 
     def holder(self, lane: int) -> Holder:
         """Return the owner, with its range of ticks on *lane*."""
         start, end, record = self.start, self.end, self.record
-        bounds = [FOREVER_MS]
-        if end is not None:
-            bounds.append(end.until_ms)
-        elif record is not None:
-            bounds.append(record.reserved_until_ms)
+        until_ms = end.until_ms if end else record.reserved_until_ms if record else FOREVER_MS
         if self.next is not None:
-            bounds.append(self.next.first_ms(lane))
-        return Holder(
-            worker=start.worker,
-            host=start.host,
-            pid=start.pid,
-            label=start.label,
+            until_ms = min(until_ms, self.next.first_ms(lane))
+        return Holder.of(
+            start,
             from_ms=start.at_ms if start.kind == EventKind.CLAIMED else None,
             to_ms=end.at_ms if end else record.lease_end_ms if record and not record.alive else None,
             held=end is None and record is not None and record.alive,
             first_ms=self.first_ms(lane),
-            until_ms=min(bounds),
-            server=start.server,
+            until_ms=until_ms,
         )
 
 
@@ -165,9 +132,9 @@ class Refusal(NamedTuple):
     """A refused renewal.
 
     Attributes:
-        place: of the event among all events.
+        place: index of the event among all events.
         event: of kind "lost".
-        holder: the process that was refused.
+        holder: the process whose renewal was refused.
     """
 
     place: int
@@ -177,12 +144,12 @@ class Refusal(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A moment at which Redis may have forgotten the newest events before it.
+    """A moment at which Redis may have lost the newest events before it.
 
     Attributes:
-        place: of the floor event.
+        place: index of the floor event among all events.
         event: the floor event.
-        known_ms: events up to this time on the Redis clock are all there.
+        known_ms: no event up to this time on the Redis clock is missing.
     """
 
     place: int
@@ -191,41 +158,37 @@ class Loss:
 
     @property
     def rolled_back(self) -> bool:
+        """Whether the pool was replaced by an older copy."""
         return self.event.reason == FloorReason.ROLLED_BACK
 
 
 @dataclass(frozen=True, slots=True)
 class LaneHistory:
-    """All that is known of one lane.
+    """Everything that is known of one lane.
 
     Attributes:
-        worker, lane: which; the worker id as its server numbers it.
-        past: state of the pool.
-        owners: with their ranges of ticks on this lane, the oldest first.
-        refusals: of the worker id, the oldest first.
-        record_holder: the process that the present record names, if it is not known to be one of the owners.
-        losses, gap, has_holes: as in History.
+        history: of the whole server.
+        worker, lane: the lane; the worker id as its server numbers it.
+        owners: ownerships with their ranges of ticks on this lane, the oldest first.
+        refusals: of renewals of the worker id, the oldest first.
+        record_holder: the process of the current record, if none of the ownerships is known to be its.
     """
 
+    history: History
     worker: int
     lane: int
-    past: Past
     owners: list[tuple[Ownership, Holder]]
     refusals: list[Refusal]
     record_holder: Holder | None
-    losses: list[Loss]
-    gap: str
-    has_holes: bool
 
 
 class History:
-    """Owners of every worker id of one server, and the losses in between.
+    """Ownerships of every worker id of one server, and losses of events.
 
     Attributes:
-        owners: by worker id, as this server numbers it; the oldest first.
+        owners: ownerships by worker id, as this server numbers it; the oldest first.
         refusals: of renewals, by worker id; the oldest first.
         losses: the oldest first.
-        gap: why the first event is not the beginning of the pool; empty if it is.
 
     Args:
         events: of one server, the oldest first.
@@ -237,65 +200,64 @@ class History:
         self.owners: dict[int, list[Ownership]] = {}
         self.refusals: dict[int, list[Refusal]] = {}
         self.losses: list[Loss] = []
-        # the event with which the present pool begins, and the claims since
-        self._birth_place, self._claims = -1, 0
+        # index of the event that created the pool, and the number of claims since then
+        self._created_place, self._claims = -1, 0
         for place, event in enumerate(events):
             self._add(place, event)
         for worker, owners in self.owners.items():
             record = self.past.records.get(worker)
             if record is not None and record.claimed_ms in owners[-1].claimed_ms:
                 owners[-1].record = record
-        self.gap = self._gap()
 
     @property
     def has_holes(self) -> bool:
-        """Whether events were deleted from the middle."""
+        """Whether events are missing in the middle."""
         if self.past.state.deleted_id != NO_ID:
             return True
-        return self._birth_place >= 0 and 0 <= self._claims < self.past.claims
+        return self._created_place >= 0 and 0 <= self._claims < self.past.claims
 
-    def of_lane(self, worker: int, lane: int = 0) -> LaneHistory:
-        """Return all that is known of *lane* of *worker*, as this server numbers it."""
-        owners, record = self.owners.get(worker, []), self.past.records.get(worker)
-        if record is not None and (not record.token_hash or (owners and owners[-1].record is not None)):
-            record = None
-        return LaneHistory(
-            worker=worker,
-            lane=lane,
-            past=self.past,
-            owners=[(owner, owner.holder(lane)) for owner in owners],
-            refusals=self.refusals.get(worker, []),
-            record_holder=Holder.of_record(record) if record is not None else None,
-            losses=self.losses,
-            gap=self.gap,
-            has_holes=self.has_holes,
-        )
-
-    def _gap(self) -> str:
+    @property
+    def gap(self) -> str:
+        """Why the first event is not the creation of the pool; empty if it is."""
         if not self.events:
             return "this pool has no events"
         first = self.events[0]
-        born = first.kind == EventKind.FLOOR and first.reason == FloorReason.NO_POOL
-        if self.past.state.trimmed or not born:
+        created = first.kind == EventKind.FLOOR and first.reason == FloorReason.NO_POOL
+        if self.past.state.trimmed or not created:
             return f"older events were trimmed: the oldest that is left is of {time_text(first.at_ms)}"
         return ""
+
+    def of_lane(self, worker: int, lane: int = 0) -> LaneHistory:
+        """Return everything that is known of *lane* of *worker*, as this server numbers it."""
+        owners, record = self.owners.get(worker, []), self.past.records.get(worker)
+        record_holder = None
+        if record is not None and record.token_hash and not (owners and owners[-1].record):
+            record_holder = Holder.of(
+                record,
+                from_ms=record.claimed_ms,
+                to_ms=None if record.alive else record.lease_end_ms,
+                held=record.alive,
+                until_ms=record.reserved_until_ms,
+            )
+        spans = [(owner, owner.holder(lane)) for owner in owners]
+        return LaneHistory(self, worker, lane, spans, self.refusals.get(worker, []), record_holder)
 
     def _add(self, place: int, event: Event) -> None:
         if event.kind == EventKind.FLOOR:
             self._add_floor(place, event)
         elif event.kind == EventKind.LOST:
-            refusal = Refusal(place, event, Holder.of_refusal(event))
-            self.refusals.setdefault(event.worker, []).append(refusal)
+            refused = Holder.of(event, to_ms=event.at_ms, until_ms=event.until_ms)
+            self.refusals.setdefault(event.worker, []).append(Refusal(place, event, refused))
         elif event.worker >= 0:
             self._add_to_owner(place, event)
 
     def _add_floor(self, place: int, event: Event) -> None:
         if event.reason == FloorReason.NO_POOL:
-            self._birth_place, self._claims = place, 0
+            self._created_place, self._claims = place, 0
         if place == 0:
             # nothing before it is known at all; see gap
             return
-        # a copy that was put in the place of a newer one may have served others for a while before it was noticed
+        # an older copy of the pool may have served workers for a while before that was noticed
         rolled_back = event.reason == FloorReason.ROLLED_BACK
         limit_ms = event.at_ms - self.past.ttl_ms if rolled_back else FOREVER_MS
         known_ms = next((e.at_ms for e in reversed(self.events[:place]) if e.at_ms < limit_ms), 0)
@@ -305,28 +267,26 @@ class History:
         owners = self.owners.setdefault(event.worker, [])
         claimed = event.kind == EventKind.CLAIMED
         self._claims += claimed
-        if claimed or not owners or owners[-1].end is not None or not owners[-1].has(event):
-            # of a claim that is forgotten, only the first lane is known
-            owner = Ownership(
-                event, place, event.lanes_ms if claimed and event.lanes_ms else (event.from_ms,)
-            )
-            owner.claimed_ms.append(event.at_ms)
-            if owners:
-                owners[-1].next = owner
-            owners.append(owner)
+        if claimed or not owners or owners[-1].end is not None or not owners[-1].includes(event):
+            # if the claim is missing, only the first lane is known
+            lanes_ms = (claimed and event.lanes_ms) or (event.from_ms,)
+            owners.append(Ownership(event, place, lanes_ms, claimed_ms=[event.at_ms]))
+            if len(owners) > 1:
+                owners[-2].next = owners[-1]
+        owner = owners[-1]
         if event.kind in (EventKind.RELEASED, EventKind.EXPIRED):
-            owners[-1].end, owners[-1].end_place = event, place
+            owner.end, owner.end_place = event, place
         elif event.kind == EventKind.ADOPTED:
-            owners[-1].adopted_place = place
-            owners[-1].claimed_ms.append(event.at_ms)
+            owner.adopted_place = place
+            owner.claimed_ms.append(event.at_ms)
 
 
 def time_text(time_ms: int) -> str:
-    """Return a time in UTC, for people."""
+    """Return a time for people, in UTC."""
     # events are untrusted
     return (utc_text(time_ms) if time_ms >= 0 else None) or f"{time_ms} ms"
 
 
 def duration_text(ms: int) -> str:
-    """Return a length of time, for people."""
+    """Return a length of time for people."""
     return f"{ms} ms" if abs(ms) < 10_000 else f"{ms // 1000:,} s"

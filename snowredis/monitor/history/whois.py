@@ -1,4 +1,4 @@
-"""Which process made an id: read the past of the server that has its worker id, and judge it."""
+"""Which process made an id: read the history of the server that leases its worker id, and judge it."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Whois:
 
     Attributes:
         id: the id.
-        parts: its fields in the pool's layout; None if it is no id of that layout.
-        holder: the process that made it, if it was made in this pool; None if that is unknown.
-        certainty: certain: no other process of this pool can have made it. probable: the best reading of what is left
-            of the history. unknown: it cannot be known.
-        reason: why, for people; may hold untrusted text.
-        candidates: under "unknown", the processes that may have made it.
-        now_ms: on the Redis clock.
-        duplicate_causes: how the id can stand in two places, if that was asked for.
+        parts: its fields in the pool's layout; None if it is not an id of that layout.
+        holder: the process that made it, if it was made in this pool; None if unknown.
+        certainty: certain: no other process of this pool can have made it. probable: the best explanation of the
+            events that are left. unknown: it cannot be known.
+        reason: why, for people; may contain untrusted text.
+        candidates: if unknown, processes that may have made it.
+        now_ms: time of the lookup on the Redis clock.
+        duplicate_causes: why the id can be in two places, if that was asked for.
     """
 
     id: int
@@ -44,7 +44,7 @@ class Whois:
 
 
 def find_makers(clients: Sequence[Any], info: PoolInfo, ids: Sequence[int]) -> list[Whois]:
-    """Return who made each distinct id, in order; of an id that is given twice also how that can be.
+    """Return which process made each distinct id, in order; for an id that is given twice also the possible causes.
 
     Args:
         clients: of all servers of the pool, in order.
@@ -54,9 +54,10 @@ def find_makers(clients: Sequence[Any], info: PoolInfo, ids: Sequence[int]) -> l
         0.6 s for each server if the pool's stream is full; Redis is busy for 15 ms of it.
 
     Raises:
-        PoolNotFound, StoreUnavailable; InvalidId: a number that no id can be.
+        PoolNotFound, StoreUnavailable; InvalidId: not a valid id.
     """
     index, count = info.share if len(clients) == 1 else (0, len(clients))
+    datacenter = int(info.settings.get("datacenter", "0") or 0)
     histories: dict[int, History] = {}
     makers = []
     for an_id, times in Counter(ids).items():
@@ -66,7 +67,6 @@ def find_makers(clients: Sequence[Any], info: PoolInfo, ids: Sequence[int]) -> l
             only = worker // count if len(set(ids)) == 1 else None
             histories[server] = read_history(clients[server], info.name, only=only)
         history, share = histories[server], (index + server, count)
-        datacenter = int(info.settings.get("datacenter", "0") or 0)
         maker = find_maker(history, an_id, info.layout, datacenter=datacenter, share=share)
         if times > 1:
             alike = _pools_alike(clients, info)
@@ -77,63 +77,55 @@ def find_makers(clients: Sequence[Any], info: PoolInfo, ids: Sequence[int]) -> l
 
 
 def read_history(client: Any, pool: str, *, only: int | None = None) -> History:
-    """Read the past of *pool* on one server.
+    """Read the history of *pool* on one server.
 
     Args:
-        only: the one worker id that is needed, as the server numbers it: other records are not read.
+        only: read only the record of this worker id, as the server numbers it; None: all records.
 
     Blocks:
         about 25 ms for each 1,000 events.
 
     Raises:
-        StoreUnavailable, PoolNotFound.
+        PoolNotFound, StoreUnavailable.
     """
-    # in this order: an event that is not in the records yet is no contradiction, the other way round it is
+    # in this order: an event may be newer than the records, but no record may be newer than the events
     state, info = read_stream_state(client, pool), read_pool(client, pool)
     if only is None:
         records = read_workers(client, pool, alive_only=False)
     else:
-        record = read_worker(client, pool, only)
-        records = [] if record is None else [record]
-    events = read_events(client, pool)
+        records = [record for record in [read_worker(client, pool, only)] if record is not None]
     by_worker = {record.worker: record for record in records}
     past = Past(info.ttl_ms, info.lead_ms, info.now_ms, info.created_ms, info.claims, state, by_worker)
-    return History(events, past)
+    return History(read_events(client, pool), past)
 
 
 def find_maker(
     history: History, an_id: int, layout: Layout, *, datacenter: int = 0, share: tuple[int, int] = (0, 1)
 ) -> Whois:
-    """Return who made *an_id*, if it was made in the pool of *history*. Does not block.
+    """Return which process made *an_id*, if it was made in the pool of *history*. Does not block.
 
     Args:
-        share: (index, count): of *count* independent servers this is number *index*.
+        share: (index, count): the server of *history* is number *index* of *count* independent ones.
 
     Raises:
-        InvalidId: a number that no id can be.
+        InvalidId: not a valid id.
     """
+    now_ms = history.past.now_ms
     try:
         parts = layout.decode(an_id)
     except InvalidId:
         check_id(an_id)
-        reason = f"it has {an_id.bit_length()} bits, and the pool's layout {layout} only {layout.total_bits}"
-        return Whois(
-            an_id, None, None, "unknown", f"no id of this pool: {reason}", now_ms=history.past.now_ms
-        )
+        bits = f"it has {an_id.bit_length()} bits, and the pool's layout {layout} only {layout.total_bits}"
+        return Whois(an_id, None, *Verdict.unknown(f"not an id of this pool: {bits}"), now_ms=now_ms)
     verdict = _judge_parts(history, parts, datacenter, share)
 
     def numbered(holder: Holder) -> Holder:
+        """Return *holder* with the worker id that the id contains, in place of the server's own number."""
         return replace(holder, worker=parts.worker, server=share[0])
 
-    return Whois(
-        id=an_id,
-        parts=parts,
-        holder=numbered(verdict.holder) if verdict.holder else None,
-        certainty=verdict.certainty,
-        reason=verdict.reason,
-        candidates=tuple(map(numbered, verdict.candidates)),
-        now_ms=history.past.now_ms,
-    )
+    holder = numbered(verdict.holder) if verdict.holder else None
+    candidates = tuple(map(numbered, verdict.candidates))
+    return Whois(an_id, parts, holder, verdict.certainty, verdict.reason, candidates, now_ms)
 
 
 def _judge_parts(history: History, parts: Parts, datacenter: int, share: tuple[int, int]) -> Verdict:
@@ -146,7 +138,7 @@ def _judge_parts(history: History, parts: Parts, datacenter: int, share: tuple[i
     if parts.worker % count != index:
         return Verdict.unknown(
             f"worker id {parts.worker} belongs to server {parts.worker % count} of {count} independent ones, and this "
-            f"is server {index}: name all of them in --url, in the same order as the processes do"
+            f"is server {index}: list all of them in --url, in the order that the processes use"
         )
     return judge(history.of_lane(parts.worker // count, parts.backup), parts.timestamp_ms)
 
