@@ -9,12 +9,13 @@ They are read when the SDK exports; nothing runs in between, and making an id co
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation, get_meter
 
 from snowredis import __version__
-from snowredis.monitor.process_metrics import COUNTERS, Counters, TotalsTracker
+from snowredis.monitor.process_metrics import COUNTERS, GAUGES, Counters, TotalsTracker
 from snowredis.runtime.exit import EXIT
 
 _UNITS = {
@@ -28,20 +29,15 @@ _UNITS = {
     "renewals_failed": "{renewal}",
     "leases_lost": "{lease}",
 }
-_GAUGES: dict[str, tuple[str, str, Callable[[Counters], float | None]]] = {
-    "leases": ("{lease}", "worker ids leased", lambda counters: counters.leases),
-    "lease.left": (
-        "s",
-        "time until the first reservation of this process ends",
-        lambda counters: counters.lease_left_s,
-    ),
-    "heartbeat.duration": ("s", "round trip of the last heartbeat", lambda counters: counters.heartbeat_s),
-    "clock.offset": (
-        "s",
-        "clock of this host minus the Redis clock",
-        lambda counters: counters.clock_offset_s,
-    ),
+# field of Counters -> name of the instrument, and its unit
+_GAUGES = {
+    "leases": ("leases", "{lease}"),
+    "lease_left_s": ("lease.left", "s"),
+    "heartbeat_s": ("heartbeat.duration", "s"),
+    "clock_offset_s": ("clock.offset", "s"),
 }
+# values with their labels besides the pool
+_Values: TypeAlias = Iterable[tuple[float, dict[str, str]]]
 
 
 def instrument(meter_provider: MeterProvider | None = None) -> None:
@@ -52,35 +48,42 @@ def instrument(meter_provider: MeterProvider | None = None) -> None:
     meter: Any = get_meter("snowredis", __version__, meter_provider)
     totals = TotalsTracker(lambda: EXIT.members)
 
-    def counter_callback(name: str, label: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
+    def callbacks(
+        values: Callable[[Counters], _Values],
+    ) -> list[Callable[[CallbackOptions], Iterable[Observation]]]:
         def observe(_: CallbackOptions) -> Iterable[Observation]:
             for pool, counters in totals.by_pool().items():
-                for full_name, value in counters.totals.items():
-                    counter, _colon, label_value = full_name.partition(":")
-                    if counter == name:
-                        yield Observation(value, {"pool": pool, **({label: label_value} if label else {})})
+                for value, labels in values(counters):
+                    yield Observation(value, {"pool": pool, **labels})
 
-        return observe
-
-    def gauge_callback(
-        read: Callable[[Counters], float | None],
-    ) -> Callable[[CallbackOptions], Iterable[Observation]]:
-        def observe(_: CallbackOptions) -> Iterable[Observation]:
-            for pool, counters in totals.by_pool().items():
-                value = read(counters)
-                if value is not None:
-                    yield Observation(value, {"pool": pool})
-
-        return observe
+        return [observe]
 
     for name, (text, label) in COUNTERS.items():
         meter.create_observable_counter(
             f"snowredis.{name}",
-            callbacks=[counter_callback(name, label)],
+            callbacks=callbacks(partial(_counter_values, name, label)),
             unit=_UNITS[name],
             description=text,
         )
-    for name, (unit, text, read) in _GAUGES.items():
+    for field, (name, unit) in _GAUGES.items():
         meter.create_observable_gauge(
-            f"snowredis.{name}", callbacks=[gauge_callback(read)], unit=unit, description=text
+            f"snowredis.{name}",
+            callbacks=callbacks(partial(_gauge_values, field)),
+            unit=unit,
+            description=GAUGES[field],
         )
+
+
+def _counter_values(name: str, label: str, counters: Counters) -> _Values:
+    """Yield the totals of one of COUNTERS."""
+    for full_name, value in counters.totals.items():
+        counter, _colon, label_value = full_name.partition(":")
+        if counter == name:
+            yield value, {label: label_value} if label else {}
+
+
+def _gauge_values(field: str, counters: Counters) -> _Values:
+    """Yield the value of one of GAUGES; nothing if it is unknown."""
+    value = getattr(counters, field)
+    if value is not None:
+        yield value, {}

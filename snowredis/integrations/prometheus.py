@@ -20,12 +20,19 @@ from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from snowredis.monitor.pool_metrics import families_of
-from snowredis.monitor.process_metrics import COUNTERS, TotalsTracker
+from snowredis.monitor.process_metrics import COUNTERS, GAUGES, TotalsTracker
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.runtime.exit import EXIT
 
 # between two writes under PROMETHEUS_MULTIPROC_DIR
 EVERY_S = 5.0
+# field of Counters -> name of the metric, and how processes are combined under PROMETHEUS_MULTIPROC_DIR
+_GAUGES: dict[str, tuple[str, Any]] = {
+    "leases": ("leases", "livesum"),
+    "lease_left_s": ("lease_left_seconds", "livemin"),
+    "heartbeat_s": ("heartbeat_seconds", "livemax"),
+    "clock_offset_s": ("clock_offset_seconds", "livemostrecent"),
+}
 
 
 class ProcessMetrics:
@@ -39,17 +46,10 @@ class ProcessMetrics:
             name: Counter(f"snowredis_{name}", text, ["pool", *filter(None, [label])], registry=None)
             for name, (text, label) in COUNTERS.items()
         }
-        self._leases = self._gauge("leases", "worker ids leased", "livesum")
-        self._left = self._gauge(
-            "lease_left_seconds", "time until the first reservation of this process ends", "livemin"
-        )
-        self._heartbeat = self._gauge("heartbeat_seconds", "round trip of the last heartbeat", "livemax")
-        self._offset = self._gauge(
-            "clock_offset_seconds", "clock of this host minus the Redis clock", "livemostrecent"
-        )
-
-    def _gauge(self, name: str, text: str, mode: Any) -> Gauge:
-        return Gauge(f"snowredis_{name}", text, ["pool"], registry=None, multiprocess_mode=mode)
+        self._gauges = {
+            field: Gauge(f"snowredis_{name}", GAUGES[field], ["pool"], registry=None, multiprocess_mode=mode)
+            for field, (name, mode) in _GAUGES.items()
+        }
 
     def update(self) -> None:
         """Update the metrics of prometheus_client, which reads or stores them afterwards."""
@@ -63,28 +63,24 @@ class ProcessMetrics:
                     increase = max(0, value - self._before.get((pool, full_name), 0))
                     self._counters[name].labels(pool, *label).inc(increase)
                     self._before[pool, full_name] = value
-                self._leases.labels(pool).set(counters.leases)
-                for gauge, number in (
-                    (self._left, counters.lease_left_s),
-                    (self._heartbeat, counters.heartbeat_s),
-                    (self._offset, counters.clock_offset_s),
-                ):
+                for field, gauge in self._gauges.items():
+                    number = getattr(counters, field)
                     if number is not None:
                         gauge.labels(pool).set(number)
 
     def describe(self) -> Iterable[Metric]:
-        return [metric for one in self._all() for metric in one.describe()]
+        return [metric for source in self._all() for metric in source.describe()]
 
     def collect(self) -> Iterator[Metric]:
         self.update()
-        for one in self._all():
-            for metric in one.collect():
+        for source in self._all():
+            for metric in source.collect():
                 # creation times of series double their number and are of no use here
                 metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
                 yield metric
 
     def _all(self) -> list[Any]:
-        return [*self._counters.values(), self._leases, self._left, self._heartbeat, self._offset]
+        return [*self._counters.values(), *self._gauges.values()]
 
     def close(self) -> None:
         """Write the last metrics, at exit."""

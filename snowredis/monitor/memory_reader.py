@@ -1,7 +1,8 @@
-"""Read pools and workers of snowredis.testing, as pool_reader.py does from Redis. They keep no history."""
+"""Read pools and workers of snowredis.testing: the functions of pool_reader.py, for pools in memory."""
 
 from __future__ import annotations
 
+from collections import Counter
 from hashlib import sha1
 from typing import Any
 
@@ -11,54 +12,53 @@ from snowredis.monitor.pool_reader import parse_record
 from snowredis.monitor.snapshot import PoolInfo, WorkerInfo
 
 
-class MemoryReader:
-    """Reader of the pool *name* in *pool*, a pool of snowredis.testing."""
+def read_workers(pool: Any, name: str, *, alive_only: bool = True) -> list[WorkerInfo]:
+    """Return the workers, ordered by worker id; with *alive_only* false also those whose lease ended.
 
-    def __init__(self, pool: Any, name: str) -> None:
-        self._pool, self._name = pool, name
+    Raises PoolNotFound.
+    """
+    store = _store_of(pool, name)
+    now_ms, ttl_ms = store._server_time_ms(), store.config.ttl_ms
+    infos = [
+        parse_record(worker, _record_text(record, ttl_ms), now_ms, ttl_ms)
+        for worker, record in sorted(dict(store._records).items())
+    ]
+    return [info for info in infos if info is not None and (info.alive or not alive_only)]
 
-    def _store(self) -> MemoryStore:
-        store: MemoryStore | None = self._pool._stores.get(self._name)
-        if store is None or not store.stored("signature"):
-            raise PoolNotFound(self._name)
-        return store
 
-    def workers(self, *, alive_only: bool) -> list[WorkerInfo]:
-        """Return the workers, ordered by worker id; with *alive_only* false also those whose lease ended."""
-        store = self._store()
-        now_ms, ttl_ms = store._server_time_ms(), store.config.ttl_ms
-        infos = [
-            parse_record(worker, _record_text(record, ttl_ms), now_ms, ttl_ms)
-            for worker, record in sorted(dict(store._records).items())
-        ]
-        return [info for info in infos if info is not None and (info.alive or not alive_only)]
+def read_pool(pool: Any, name: str) -> PoolInfo:
+    """Return settings and counters of a pool. Raises PoolNotFound."""
+    store = _store_of(pool, name)
+    config, used = store.config, len(read_workers(pool, name))
+    events = Counter(kind for kind, _ in store.events)
+    return PoolInfo(
+        name=name,
+        layout=config.layout,
+        signature=config.signature,
+        now_ms=store._server_time_ms(),
+        created_ms=0,
+        floor_ms=store._floor_ms,
+        incarnation=store._incarnation,
+        version=store._version,
+        capacity=config.capacity,
+        used=used,
+        free=config.capacity - used,
+        peak=used,
+        claims=events["claimed"],
+        releases=events["released"],
+        expired=events["expired"],
+        adopted=events["adopted"],
+        lost=events["lost"],
+        alarms=0,
+        alarm="",
+    )
 
-    def info(self) -> PoolInfo:
-        """Return settings and counters of the pool."""
-        store = self._store()
-        used, events = len(self.workers(alive_only=True)), [kind for kind, _ in store.events]
-        config = store.config
-        return PoolInfo(
-            name=self._name,
-            layout=config.layout,
-            signature=config.signature,
-            now_ms=store._server_time_ms(),
-            created_ms=0,
-            floor_ms=store._floor_ms,
-            incarnation=store._incarnation,
-            version=store._version,
-            capacity=config.capacity,
-            used=used,
-            free=config.capacity - used,
-            peak=used,
-            claims=events.count("claimed"),
-            releases=events.count("released"),
-            expired=events.count("expired"),
-            adopted=events.count("adopted"),
-            lost=events.count("lost"),
-            alarms=0,
-            alarm="",
-        )
+
+def _store_of(pool: Any, name: str) -> MemoryStore:
+    store: MemoryStore | None = pool._stores.get(name)
+    if store is None or not store.stored("signature"):
+        raise PoolNotFound(name)
+    return store
 
 
 def _record_text(record: Record, ttl_ms: int) -> str:

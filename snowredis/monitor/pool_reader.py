@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from snowredis.core.presets import resolve_layout
@@ -128,16 +127,21 @@ def read_workers(client: Any, name: str, *, alive_only: bool = True) -> list[Wor
             raise PoolNotFound(name)
         if _index_is_complete(client, leases, records):
             low = f"({now_ms}" if alive_only else "-inf"
-            members = [text_of(worker) for worker in client.zrangebyscore(leases, low, "+inf")]
-            rows = list(_get_records(client, pool, [int(worker) for worker in members if _is_worker(worker)]))
+            fields = [f"w:{text_of(worker)}" for worker in client.zrangebyscore(leases, low, "+inf")]
+            pages = [fields[start : start + _PAGE] for start in range(0, len(fields), _PAGE)]
+            texts = [text for page in pages for text in client.hmget(pool, page)]
+            rows = dict(zip(fields, texts, strict=True))
         else:
             # a scan may return a record twice
-            rows = list(dict(_scan_records(client, pool)).items())
+            rows = dict(client.hscan_iter(pool, match="w:*", count=_PAGE))
     ttl_ms = setting_ms(text_of(signature), "ttl_ms")
     infos = [
-        info for worker, text in rows if (info := parse_record(worker, text, now_ms, ttl_ms)) is not None
+        parse_record(int(worker), text_of(text), now_ms, ttl_ms)
+        for field, text in rows.items()
+        if text is not None and _is_worker(worker := text_of(field).removeprefix("w:"))
     ]
-    return sorted((info for info in infos if info.alive or not alive_only), key=lambda info: info.worker)
+    shown = [info for info in infos if info is not None and (info.alive or not alive_only)]
+    return sorted(shown, key=lambda info: info.worker)
 
 
 def read_worker(client: Any, name: str, worker: int) -> WorkerInfo | None:
@@ -191,21 +195,6 @@ def parse_owner(text: str) -> tuple[str, int, str]:
         return "", 0, ""
     pid = owner.get("pid")
     return _encodable(owner.get("host")), pid if type(pid) is int else 0, _encodable(owner.get("label"))
-
-
-def _get_records(client: Any, pool: str, workers: list[int]) -> Iterator[tuple[int, str]]:
-    for start in range(0, len(workers), _PAGE):
-        page = workers[start : start + _PAGE]
-        for worker, text in zip(page, client.hmget(pool, [f"w:{worker}" for worker in page]), strict=True):
-            if text is not None:
-                yield worker, text_of(text)
-
-
-def _scan_records(client: Any, pool: str) -> Iterator[tuple[int, str]]:
-    for field, text in client.hscan_iter(pool, match="w:*", count=_PAGE):
-        worker = text_of(field)[2:]
-        if _is_worker(worker):
-            yield int(worker), text_of(text)
 
 
 def _index_is_complete(client: Any, leases: str, records: bytes | str | None) -> bool:

@@ -1,18 +1,17 @@
 """Metrics of the generators of this process: totals that only grow, also when generators are closed.
 
-Imports nothing of the runtime: it reads attributes of generators.
+Imports nothing of the runtime, which is a layer of its own: it reads public attributes of generators.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 # name -> (help text, label or "")
 COUNTERS = {
@@ -25,6 +24,13 @@ COUNTERS = {
     "renewals": ("successful heartbeats", ""),
     "renewals_failed": ("failed heartbeats", ""),
     "leases_lost": ("worker ids lost", ""),
+}
+# field of Counters -> help text
+GAUGES = {
+    "leases": "worker ids leased",
+    "lease_left_s": "time until the first reservation of this process ends",
+    "heartbeat_s": "round trip of the last heartbeat",
+    "clock_offset_s": "clock of this host minus the Redis clock",
 }
 
 
@@ -47,22 +53,10 @@ class Counters:
     clock_offset_s: float | None = None
 
 
-class HasCounts(Protocol):
-    """What metrics need of a generator. ``counts`` is of snowredis.runtime.counts."""
-
-    @property
-    def pool(self) -> str: ...
-
-    @property
-    def ids_made(self) -> int: ...
-
-    @property
-    def counts(self) -> Any: ...
-
-
 def counters_of(generator: Any) -> Counters:
-    """Return the counters of *generator*, a HasCounts."""
-    counts = generator.counts
+    """Return the counters of *generator*, a snowredis.Generator."""
+    counts, lease = generator.counts, generator.lease
+    now_ms, offset_ms = generator.clock_reading
     totals: dict[str, float] = {
         "ids": generator.ids_made,
         "waits:ceiling": counts.ceiling_waits,
@@ -70,19 +64,14 @@ def counters_of(generator: Any) -> Counters:
         "ceiling_hits": counts.ceiling_waits,
         "ceiling_wait_seconds": counts.ceiling_wait_s,
         **{f"clock_backs:{step}": number for step, number in counts.clock_backs_by_step.items()},
-        "claims": counts.claims,
-        "renewals": counts.renewals,
-        "renewals_failed": counts.renewals_failed,
-        "leases_lost": counts.leases_lost,
+        **{name: getattr(counts, name) for name in ("claims", "renewals", "renewals_failed", "leases_lost")},
     }
-    lease, view = generator.lease, getattr(getattr(generator, "_lease_manager", None), "view", None)
-    now_s = getattr(getattr(generator, "_clock", None), "time", time.time)()
     return Counters(
         totals,
         leases=int(lease is not None),
-        lease_left_s=None if lease is None else lease.until_ms / 1000 - now_s,
+        lease_left_s=None if lease is None else (lease.until_ms - now_ms) / 1000,
         heartbeat_s=counts.round_trip_s or None,
-        clock_offset_s=view.offset_ms / 1000 if view is not None and view.seen.incarnation else None,
+        clock_offset_s=None if offset_ms is None else offset_ms / 1000,
     )
 
 
@@ -112,33 +101,33 @@ class TotalsTracker:
             return dict(self._collect())
 
     def _collect(self) -> Iterator[tuple[str, Counters]]:
-        now: dict[str, list[Counters]] = {}
+        current: dict[str, list[Counters]] = {}
         for member in self._members():
             if not hasattr(member, "ids_made"):
                 continue
             counters = counters_of(member)
             before = self._seen.get(member, {})
-            grown = self._totals.setdefault(member.pool, Counter())
-            for name, value in counters.totals.items():
-                # a block that was just sealed may count for a moment
-                grown[name] += max(0.0, value - before.get(name, 0))  # type: ignore[assignment]
-            self._seen[member] = {
-                name: max(value, before.get(name, 0)) for name, value in counters.totals.items()
-            }
-            now.setdefault(member.pool, []).append(counters)
+            # ids_made includes a block that was just given up for a moment, so it may shrink
+            highest = {name: max(value, before.get(name, 0)) for name, value in counters.totals.items()}
+            totals = self._totals.setdefault(member.pool, Counter())
+            for name, value in highest.items():
+                totals[name] += value - before.get(name, 0)  # type: ignore[assignment]
+            self._seen[member] = highest
+            current.setdefault(member.pool, []).append(counters)
         for pool, totals in self._totals.items():
-            living = now.get(pool, [])
+            yield pool, _merge(totals, current.get(pool, []))
 
-            def known(name: str, living: list[Counters] = living) -> list[float]:
-                return [value for one in living if (value := getattr(one, name)) is not None]
 
-            yield (
-                pool,
-                Counters(
-                    dict(totals),
-                    leases=sum(one.leases for one in living),
-                    lease_left_s=min(known("lease_left_s"), default=None),
-                    heartbeat_s=max(known("heartbeat_s"), default=None),
-                    clock_offset_s=next(iter(known("clock_offset_s")), None),
-                ),
-            )
+def _merge(totals: Mapping[str, float], members: list[Counters]) -> Counters:
+    """Return *totals* with the gauges of all generators of one pool."""
+
+    def known(name: str) -> list[float]:
+        return [value for member in members if (value := getattr(member, name)) is not None]
+
+    return Counters(
+        dict(totals),
+        leases=sum(member.leases for member in members),
+        lease_left_s=min(known("lease_left_s"), default=None),
+        heartbeat_s=max(known("heartbeat_s"), default=None),
+        clock_offset_s=next(iter(known("clock_offset_s")), None),
+    )

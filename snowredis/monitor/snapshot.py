@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from snowredis.core.layout import Layout
 from snowredis.lease.model import HEARTBEATS_PER_TTL, parse_share
+from snowredis.settings import POOL_DURATIONS
 
 # from best to worst; see state_of()
 STATES = ("healthy", "late", "suspect", "expired", "free")
@@ -59,10 +61,7 @@ class WorkerInfo:
 
 @dataclass(frozen=True, slots=True)
 class PoolInfo:
-    """Settings and counters of a pool. Times are ms since 1970 on the Redis clock.
-
-    ``layout_end_ms`` is the first ms that does not fit the layout's timestamp bits.
-    """
+    """Settings and counters of a pool. Times are ms since 1970 on the Redis clock."""
 
     name: str
     layout: Layout
@@ -90,7 +89,16 @@ class PoolInfo:
         return settings_of(self.signature)
 
     @property
+    def options(self) -> dict[str, Any]:
+        """The settings of the pool as arguments of connect(), as far as its signature contains them."""
+        stored = self.settings
+        numbers = {name: int(text) for name, text in stored.items() if text.isdecimal()}
+        durations = {name: numbers[f"{name}_ms"] / 1000 for name in POOL_DURATIONS if f"{name}_ms" in numbers}
+        return {"layout": stored["layout"], "datacenter": numbers.get("datacenter", 0)} | durations
+
+    @property
     def layout_end_ms(self) -> int:
+        """First ms that does not fit the layout's timestamp bits."""
         return self.layout.end_ms
 
     @property

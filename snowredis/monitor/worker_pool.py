@@ -1,10 +1,11 @@
-"""WorkerPool: the state and the past of a pool on all its servers; and its creation and deletion by a person."""
+"""WorkerPool: the state and the history of a pool on all its servers; its creation and deletion by a person."""
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from snowredis.lease.model import PoolConfig
 from snowredis.lease.open import is_in_memory, open_client, open_store
 from snowredis.lease.redis_store import RedisStore, translated
 from snowredis.lease.replies import Created, Deleted
+from snowredis.monitor import memory_reader, pool_reader
 from snowredis.monitor.forecast import Forecast, forecast_of
 from snowredis.monitor.history.events import (
     PAGE,
@@ -24,8 +26,6 @@ from snowredis.monitor.history.events import (
     read_events,
 )
 from snowredis.monitor.history.whois import Whois, find_makers
-from snowredis.monitor.memory_reader import MemoryReader
-from snowredis.monitor.pool_reader import list_pools, read_pool, read_workers
 from snowredis.monitor.snapshot import POOL_COUNTERS, PoolInfo, WorkerInfo
 from snowredis.settings import check
 
@@ -64,12 +64,17 @@ class WorkerPool:
         check("pool", name)
         urls = url if isinstance(url, list | tuple) else [url]
         if not urls:
-            raise ConfigError("there is no server in the list of URLs. Name one at least.")
-        self._memory = [MemoryReader(url, name) for url in urls if is_in_memory(url)]
-        if self._memory and len(self._memory) < len(urls):
-            raise ConfigError("pools in memory and in Redis cannot be looked at together. Name one kind.")
-        self._servers = [] if self._memory else [open_client(url) for url in urls]
+            raise ConfigError("the list of URLs is empty. List one server or more.")
+        in_memory = [is_in_memory(url) for url in urls]
+        if any(in_memory) and not all(in_memory):
+            raise ConfigError(
+                "pools in memory and in Redis cannot be read together. List servers of one kind."
+            )
+        self._servers = [] if any(in_memory) else [open_client(url) for url in urls]
         self._clients = [server.client for server in self._servers]
+        # where the pool is, and the module that reads from there
+        self._sources: list[Any] = self._clients or list(urls)
+        self._reader = pool_reader if self._clients else memory_reader
         self.name = name
 
     @property
@@ -82,10 +87,9 @@ class WorkerPool:
 
         Of several servers, one that lost the pool counts as one without workers; one that is unavailable is an error.
         """
-        count = len(self._clients or self._memory)
+        count = len(self._sources)
         per_server = self._each(
-            lambda client: read_workers(client, self.name, alive_only=alive_only),
-            lambda memory: memory.workers(alive_only=alive_only),
+            lambda source: self._reader.read_workers(source, self.name, alive_only=alive_only)
         )
         return sorted(
             (replace(info, worker=info.worker * count + i) for i, infos in per_server for info in infos),
@@ -97,14 +101,23 @@ class WorkerPool:
 
         Raises PoolNotFound.
         """
-        infos: list[PoolInfo] = [
-            info for _, info in self._each(lambda client: read_pool(client, self.name), MemoryReader.info)
-        ]
+        per_server = self._each(lambda source: self._reader.read_pool(source, self.name))
+        infos: list[PoolInfo] = [info for _, info in per_server]
         summed = {name: sum(getattr(info, name) for info in infos) for name in _SUMMED}
         alarm = next((info.alarm for info in infos if info.alarm), "")
-        return replace(infos[0], **summed, alarm=alarm) if len(infos) > 1 else infos[0]
+        return replace(infos[0], **summed, alarm=alarm)
 
-    # --- the past ----------------------------------------------------------------------------------
+    def _each(self, read: Callable[[Any], Any]) -> list[tuple[int, Any]]:
+        """Return the index and the result of every server that has the pool. Raises PoolNotFound."""
+        results = []
+        for index, source in enumerate(self._sources):
+            with contextlib.suppress(PoolNotFound):
+                results.append((index, read(source)))
+        if not results:
+            raise PoolNotFound(self.name)
+        return results
+
+    # --- history ----------------------------------------------------------------------------------
 
     def events(
         self, *, newest: int | None = None, since: int | str | None = None, count: int = PAGE
@@ -123,21 +136,20 @@ class WorkerPool:
             StoreUnavailable; ConfigError: *since* is not valid.
         """
         place = None if since is None else check_stream_id(str(since))
-        pages = [
-            self._globally(read_events(client, self.name, newest=newest, since=place, count=count), index)
-            for index, client in enumerate(self._clients)
+        per_server = [
+            read_events(client, self.name, newest=newest, since=place, count=count)
+            for client in self._clients
         ]
-        merged = list(heapq.merge(*pages, key=_order))
+        numbered = [[self._numbered(event, i) for event in events] for i, events in enumerate(per_server)]
+        merged = list(heapq.merge(*numbered, key=_order))
         return merged if newest is None else merged[max(0, len(merged) - newest) :]
 
-    def _globally(self, events: list[Event], index: int) -> list[Event]:
+    def _numbered(self, event: Event, index: int) -> Event:
+        """Return *event* of the server *index* with its worker id in the whole pool."""
         count = len(self._clients)
         if count == 1:
-            return events
-        return [
-            replace(event, worker=event.worker * count + index if event.worker >= 0 else -1, server=index)
-            for event in events
-        ]
+            return event
+        return replace(event, worker=event.worker * count + index if event.worker >= 0 else -1, server=index)
 
     def follow(self, after: int | str = "$", *, block_ms: int = 500) -> Iterator[Event | None]:
         """Yield events as they happen, and None after each *block_ms* without one, so that the caller can stop.
@@ -160,7 +172,7 @@ class WorkerPool:
                     if event is None:
                         break
                     quiet = False
-                    yield self._globally([event], index)[0]
+                    yield self._numbered(event, index)
             if not sources:
                 time.sleep(block_ms / 1000)
             if quiet:
@@ -178,33 +190,21 @@ class WorkerPool:
         return self.whois_all([an_id])[0]
 
     def whois_all(self, ids: Sequence[int]) -> list[Whois]:
-        """Return who made each distinct id, in order; of an id that is given twice also how that can be.
+        """Return which process made each distinct id, in order; for an id that is given twice also possible causes.
 
         Blocks and raises as whois(), once for all ids.
         """
         if not self._clients:
-            raise ConfigError("a pool in memory keeps no history; whois needs a Redis")
+            raise ConfigError("a pool in memory has no history; whois needs a Redis")
         return find_makers(self._clients, self.info(), ids)
 
     def forecast(self, info: PoolInfo | None = None) -> Forecast:
         """Estimate from the events when the pool will be full; "unknown" where they do not show it."""
         return forecast_of(self.events(), self.workers(alive_only=False), info or self.info())
 
-    def _each(self, read: Any, of_memory: Any) -> list[tuple[int, Any]]:
-        """Return the result of every server that has the pool, with its index. Raises PoolNotFound."""
-        results = []
-        for index, client in enumerate(self._clients or self._memory):
-            try:
-                results.append((index, read(client) if self._clients else of_memory(client)))
-            except PoolNotFound:
-                continue
-        if not results:
-            raise PoolNotFound(self.name)
-        return results
-
     def pools(self) -> list[str]:
         """Return the names of all pools on the servers. Scans all their keys."""
-        return sorted({name for client in self._clients for name in list_pools(client)})
+        return sorted({name for client in self._clients for name in pool_reader.list_pools(client)})
 
     def create(self, config: PoolConfig, caller_ms: int | None = None) -> bool:
         """Create the pool without a floor, so that its first worker does not wait.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time as _time
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 # the longest single wait: between two, close(), a signal and a fork are noticed
 MAX_SLEEP_S = 0.1
@@ -29,6 +29,18 @@ class Clock(Protocol):
 
     def sleep(self, seconds: float) -> None:
         """Wait; may wake early."""
+
+
+class ClockReading(NamedTuple):
+    """What the clock of a generator shows.
+
+    Attributes:
+        now_ms: wall clock, ms since 1970.
+        offset_ms: the clock of this host minus the Redis clock; None before the first reply.
+    """
+
+    now_ms: int
+    offset_ms: int | None
 
 
 class SystemClock:

@@ -20,7 +20,7 @@ from snowredis.errors import LeaseLost
 from snowredis.lease.model import Store
 from snowredis.runtime import async_ids, batches
 from snowredis.runtime.aio import in_thread
-from snowredis.runtime.clock import SYSTEM, Clock
+from snowredis.runtime.clock import SYSTEM, Clock, ClockReading
 from snowredis.runtime.context import Context
 from snowredis.runtime.counts import ClockBackLog, Counts
 from snowredis.runtime.exit import EXIT
@@ -119,6 +119,13 @@ class Generator(FastPath):
     def ids_made(self) -> int:
         """About how many ids this generator made so far: unused ids of a block that was discarded may count."""
         return self._allocator.ids_made
+
+    @property
+    def clock_reading(self) -> ClockReading:
+        """What the clock that ids are made with shows, compared with the Redis clock."""
+        view = self._lease_manager.view
+        offset_ms = view.offset_ms if view.seen.incarnation else None
+        return ClockReading(self._clock.time_ns() // 1_000_000, offset_ms)
 
     def decode(self, an_id: int) -> Parts:
         """Split an id of this generator's layout into its fields. See Layout.decode()."""

@@ -19,13 +19,10 @@ from snowredis.errors import (
     LayoutMismatch,
     PoolNotFound,
     SnowredisError,
-    StoreUnavailable,
 )
-from snowredis.monitor.snapshot import PoolInfo
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.runtime.aio import in_thread
 from snowredis.runtime.generator import Generator
-from snowredis.settings import POOL_DURATIONS
 from snowredis.web.live_feed import LiveFeed
 from snowredis.web.problems import Problem, problem_of
 
@@ -96,7 +93,7 @@ class ServedPool:
         stored: dict[str, Any] = {}
         # a new pool is created with the options alone
         with contextlib.suppress(PoolNotFound):
-            stored = options_of(self._open_monitor().info())
+            stored = self._open_monitor().info().options
         return connect(self._url, pool=self.name, **{"label": "snowredis serve"} | stored | self._options)
 
     async def stop(self) -> None:
@@ -114,10 +111,9 @@ class ServedPool:
 
     @property
     def ready(self) -> bool:
-        """Return true while there is a lease whose reservation has not ended."""
-        ids = self._ids
-        lease = ids.lease if ids is not None else None
-        return lease is not None and ids is not None and ids._clock.time_ns() // 1_000_000 < lease.until_ms
+        """Whether there is a lease whose reservation has not ended."""
+        lease = self._ids.lease if self._ids is not None else None
+        return self._ids is not None and lease is not None and self._ids.clock_reading.now_ms < lease.until_ms
 
     @property
     def worker(self) -> int | None:
@@ -176,19 +172,6 @@ class ServedPool:
             # two threads may do this at once: one of the objects is never used, and has no connection
             self._monitor = WorkerPool(self._url, self.name)
         return self._monitor
-
-
-def options_of(info: PoolInfo) -> dict[str, Any]:
-    """Return the settings of an existing pool as options of connect()."""
-    stored = info.settings
-    options: dict[str, Any] = {}
-    try:
-        options["layout"] = stored["layout"]
-        options["datacenter"] = int(stored.get("datacenter", "0"))
-        options |= {name: int(stored[f"{name}_ms"]) / 1000 for name in POOL_DURATIONS}
-    except (KeyError, ValueError) as error:
-        raise StoreUnavailable("?", f"the settings of pool {info.name!r} are not valid: {error}") from error
-    return options
 
 
 class ServedPools:

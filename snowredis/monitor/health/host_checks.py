@@ -79,10 +79,8 @@ def _names() -> Result:
             "ids stay unique, but `workers` and `whois` cannot tell such hosts apart: set a host name or a label",
         )
     if machine == "uninitialized":
-        return warning(
-            "/etc/machine-id is not initialized",
-            "this image was never fully booted: see machine-id(5)",
-        )
+        advice = "this image was never fully booted: see machine-id(5)"
+        return warning("/etc/machine-id is not initialized", advice)
     return ok(f"host {name}" + (f", machine {machine[:8]}…" if machine else ""))
 
 

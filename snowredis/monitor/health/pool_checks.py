@@ -40,13 +40,9 @@ def check_pool(pool: WorkerPool, info: PoolInfo) -> Iterator[Result]:
 
 def _check_server_list(pool: WorkerPool) -> Iterator[Result]:
     """Find pools on several servers that no process can use together."""
-    signatures: dict[int, str] = {}
-    for index, client in enumerate(pool._clients):
-        with translated(address(client)):
-            signature = client.hget(pool_keys(pool.name)[0], "signature")
-        if signature:
-            signatures[index] = text_of(signature)
     count = len(pool._clients)
+    stored = [_read_field(client, pool.name, "signature") for client in pool._clients]
+    signatures = {index: signature for index, signature in enumerate(stored) if signature}
     if count < 2 or not signatures:
         return
     common = re.sub(r" share=\d+/\d+$", "", next(iter(signatures.values())))
@@ -161,15 +157,18 @@ def _check_replicas(pool: WorkerPool, info: PoolInfo) -> Iterator[Result]:
 
 def _check_last_write(pool: WorkerPool, info: PoolInfo) -> Iterator[Result]:
     """Warn of a pool without workers in which no script ran for long; nothing if that time is not known."""
-    last_ms = 0
-    for client in pool._clients:
-        with translated(address(client)):
-            text = text_of(client.hget(pool_keys(pool.name)[0], "last") or b"0")
-        last_ms = max(last_ms, int(text) if re.fullmatch(r"\d{1,15}", text, re.ASCII) else 0)
+    texts = [_read_field(client, pool.name, "last") for client in pool._clients]
+    last_ms = max((int(text) for text in texts if re.fullmatch(r"\d{1,15}", text, re.ASCII)), default=0)
     idle_ms = info.now_ms - last_ms
     if last_ms and idle_ms > STALE_MS:
         advice = f"if it is not needed: snowredis pool delete {info.name}"
         yield warning(f"no worker was alive for {idle_ms // DAY_MS} days", advice)
+
+
+def _read_field(client: Any, name: str, field: str) -> str:
+    """Return a field of the pool *name*; "" if it is absent. Raises StoreUnavailable."""
+    with translated(address(client)):
+        return text_of(client.hget(pool_keys(name)[0], field) or b"")
 
 
 def _info(client: Any, section: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import math
 import re
 import statistics
 import time
+import timeit
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -165,12 +166,7 @@ def _clock(client: Any, name: str) -> Result:
 
 def _latency(client: Any, name: str) -> Result:
     def median_ms(command: Callable[[], object]) -> float:
-        times = []
-        for _ in range(ROUNDS):
-            started_s = time.perf_counter()
-            command()
-            times.append((time.perf_counter() - started_s) * 1000)
-        return statistics.median(times)
+        return 1000 * statistics.median(timeit.repeat(command, number=1, repeat=ROUNDS))
 
     ping_ms = median_ms(client.ping)
     try:

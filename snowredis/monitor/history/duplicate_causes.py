@@ -57,7 +57,7 @@ def _causes_in_history(history: History, worker: int, tick_ms: int) -> Iterator[
                 "the same ids. Call suspend() before a snapshot and resume() after it",
             )
     for loss in history.losses:
-        if loss.known_ms - past.lead_ms <= tick_ms < max(loss.event.from_ms, loss.event.at_ms):
+        if loss.affects(tick_ms, past.lead_ms):
             yield _cause_of_loss(loss)
 
 

@@ -161,6 +161,10 @@ class Loss:
         """Whether the pool was replaced by an older copy."""
         return self.event.reason == FloorReason.ROLLED_BACK
 
+    def affects(self, tick_ms: int, lead_ms: int) -> bool:
+        """Return true if a process whose claim was lost may have used *tick_ms*, *lead_ms* ahead of Redis at most."""
+        return self.known_ms - lead_ms <= tick_ms < max(self.event.from_ms, self.event.at_ms)
+
 
 @dataclass(frozen=True, slots=True)
 class LaneHistory:
@@ -212,9 +216,8 @@ class History:
     @property
     def has_holes(self) -> bool:
         """Whether events are missing in the middle."""
-        if self.past.state.deleted_id != NO_ID:
-            return True
-        return self._created_place >= 0 and 0 <= self._claims < self.past.claims
+        claims_are_missing = self._created_place >= 0 and self._claims < self.past.claims
+        return claims_are_missing or self.past.state.deleted_id != NO_ID
 
     @property
     def gap(self) -> str:

@@ -190,7 +190,7 @@ def _reason_without_owner(lane: LaneHistory, tick_ms: int) -> str:
     history, past, worker = lane.history, lane.history.past, lane.worker
     first_ms = min((holder.first_ms for _, holder in lane.owners), default=FOREVER_MS)
     for loss in history.losses:
-        if loss.known_ms - past.lead_ms <= tick_ms < max(loss.event.from_ms, loss.event.at_ms):
+        if loss.affects(tick_ms, past.lead_ms):
             return f"{_loss_text(loss)}, among them who had worker id {worker}"
     if history.gap and tick_ms < first_ms:
         return f"{history.gap}; who had worker id {worker} at that time is no longer known"
