@@ -117,11 +117,5 @@ class TokenAuth:
         return hmac.new(self._cookie_key, until.encode(), hashlib.sha256).hexdigest()
 
 
-def cookie_header(value: str, *, secure: bool, life_s: int = COOKIE_LIFE_S) -> bytes:
-    """Return the Set-Cookie header for *value*."""
-    flags = "; Secure" if secure else ""
-    return f"{COOKIE}={value}; Path=/; Max-Age={life_s}; HttpOnly; SameSite=Strict{flags}".encode()
-
-
 def _sha256(text: bytes) -> bytes:
     return hashlib.sha256(text).digest()

@@ -73,12 +73,8 @@ def decoded_id(layout: Layout, an_id: int, form: str) -> dict[str, Any]:
         "form": form,
         # null past the year 9999
         "time": utc_text(parts.timestamp_ms),
-        "timestamp_ms": parts.timestamp_ms,
+        **dataclasses.asdict(parts),
         "tick": str(parts.tick),
-        "datacenter": parts.datacenter,
-        "backup": parts.backup,
-        "worker": parts.worker,
-        "sequence": parts.sequence,
         "fields": fields,
         "forms": forms,
         "layout": layout_spec(layout),

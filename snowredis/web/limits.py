@@ -2,43 +2,40 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from snowredis.errors import ConfigError
 from snowredis.runtime.batches import MAX_BATCH
 
 
+def _limit(default: float, text: str) -> Any:
+    """Declare a limit with its text for people."""
+    return field(default=default, metadata={"help": text})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits of one process; each process of a service has its own. A rate is also the largest burst.
+    """Limits of one process; each process of a service has its own. A rate is also the largest burst."""
 
-    Attributes:
-        max_count: ids in one response.
-        max_body_bytes: of a request; only the login form has a body.
-        max_query_bytes: path and query of a request.
-        id_requests_per_s: requests for ids.
-        lookups_per_s: requests that read from Redis: workers, pool, events, whois, metrics.
-        wrong_tokens_per_s: after that, tokens are refused without a comparison.
-        max_at_once: concurrent requests.
-        max_viewers: open dashboards.
-        wait_s: how long a request waits for an id before it gets 503.
-    """
-
-    max_count: int = 10_000
-    max_body_bytes: int = 4_096
-    max_query_bytes: int = 2_048
-    id_requests_per_s: int = 50_000
-    lookups_per_s: int = 50
-    wrong_tokens_per_s: int = 10
-    max_at_once: int = 1_000
-    max_viewers: int = 100
-    wait_s: float = 2.0
+    max_count: int = _limit(10_000, "ids in one response")
+    # only the login form has a body
+    max_body_bytes: int = _limit(4_096, "size of a request's body")
+    max_query_bytes: int = _limit(2_048, "size of a request's path and query")
+    id_requests_per_s: int = _limit(50_000, "requests for ids in a second")
+    # workers, pool, events, whois, metrics
+    lookups_per_s: int = _limit(50, "requests that read from Redis in a second")
+    # above it, tokens are refused without a comparison
+    wrong_tokens_per_s: int = _limit(10, "wrong tokens that are compared in a second")
+    max_at_once: int = _limit(1_000, "concurrent requests")
+    max_viewers: int = _limit(100, "open dashboards")
+    wait_s: float = _limit(2.0, "how long a request waits for an id before it gets 503")
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
+        for limit in fields(self):
+            value = getattr(self, limit.name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-                raise ConfigError(f"{field.name} must be a number above 0, not {value!r}")
+                raise ConfigError(f"{limit.name} must be a number above 0, not {value!r}")
         if self.max_count > MAX_BATCH:
             raise ConfigError(f"max_count={self.max_count} is above the largest batch, {MAX_BATCH:,} ids")
 

@@ -1,4 +1,4 @@
-"""Description of the service for programs: /openapi.json."""
+"""The API description at /openapi.json."""
 
 from __future__ import annotations
 
@@ -9,15 +9,23 @@ from snowredis import __version__
 from snowredis.core.text import FORMS
 from snowredis.web.id_formats import BINARY, JSON, TEXT
 from snowredis.web.limits import Limits
+from snowredis.web.parameters import MAX_ID_TEXT
 
 Json = dict[str, Any]
+
+
+def _object(**properties: Json) -> Json:
+    """Return the schema of an object with these properties, all required."""
+    return {"type": "object", "required": list(properties), "properties": properties}
+
+
+def _parameter(name: str, text: str, schema: Json, *, place: str = "query", required: bool = False) -> Json:
+    return {"name": name, "in": place, "required": required, "description": text, "schema": schema}
+
+
 _ID: Json = {"type": "string", "pattern": "^[0-9]{1,19}$", "example": "249734652741287936"}
 _OBJECT: Json = {"type": "object"}
-_PROBLEM: Json = {
-    "type": "object",
-    "required": ["error", "detail"],
-    "properties": {"error": {"type": "string"}, "detail": {"type": "string"}},
-}
+_PROBLEM = _object(error={"type": "string"}, detail={"type": "string"})
 _DESCRIPTIONS = {
     "400": "a parameter is not valid",
     "401": "the token is missing or wrong",
@@ -37,39 +45,15 @@ _COMMON = ("400", "401", "403", "404", "405", "413", "414", "429", "500", "503")
 
 def description(limits: Limits, pools: Sequence[str]) -> Json:
     """Return the OpenAPI 3.1 document."""
-    pool: Json = {
-        "name": "pool",
-        "in": "query",
-        "description": f"default: {pools[0]}",
-        "schema": {"type": "string", "enum": list(pools)},
-    }
-    count: Json = {
-        "name": "count",
-        "in": "query",
-        "required": True,
-        "schema": {"type": "integer", "minimum": 1, "maximum": limits.max_count},
-    }
-    text: Json = {
-        "name": "text",
-        "in": "path",
-        "required": True,
-        "description": "an id in any of its text forms",
-        "schema": {"type": "string", "minLength": 1, "maxLength": 100},
-    }
-    form: Json = {
-        "name": "form",
-        "in": "query",
-        "description": "the text form; default: the most plausible one",
-        "schema": {"type": "string", "enum": list(FORMS)},
-    }
-    one = {"type": "object", "required": ["id"], "properties": {"id": _ID}}
-    many = {
-        "type": "object",
-        "required": ["ids"],
-        "properties": {"ids": {"type": "array", "items": _ID}},
-    }
-    listed = {"type": "object", "required": ["pool"], "properties": {"pool": {"type": "string"}}}
-    ready = {"type": "object", "required": ["ready"], "properties": {"ready": {"type": "boolean"}}}
+    pool = _parameter("pool", f"default: {pools[0]}", {"type": "string", "enum": list(pools)})
+    size: Json = {"type": "integer", "minimum": 1, "maximum": limits.max_count}
+    count = _parameter("count", "how many ids", size, required=True)
+    id_text: Json = {"type": "string", "minLength": 1, "maxLength": MAX_ID_TEXT}
+    text = _parameter("text", "an id in any of its text forms", id_text, place="path", required=True)
+    forms: Json = {"type": "string", "enum": list(FORMS)}
+    form = _parameter("form", "the text form; default: the most plausible one", forms)
+    one, many = _object(id=_ID), _object(ids={"type": "array", "items": _ID})
+    listed, ready = _object(pool={"type": "string"}), _object(ready={"type": "boolean"})
     paths = {
         "/id": _get("One id.", one, pool, ids=True),
         "/ids": _get("Several ids, strictly increasing.", many, pool, count, ids=True),
@@ -104,14 +88,12 @@ def _get(
     open_to_all: bool = False,
     more: Sequence[str] = (),
 ) -> Json:
-    content: Json = (
-        {JSON: {"schema": schema}} if schema is not None else {TEXT: {"schema": {"type": "string"}}}
-    )
+    media_type, body = (TEXT, {"type": "string"}) if schema is None else (JSON, schema)
+    content: Json = {media_type: {"schema": body}}
     if ids:
+        packed = {"type": "string", "format": "binary", "description": "big-endian int64, 8 bytes an id"}
         content[TEXT] = {"schema": {"type": "string", "description": "one id a line"}}
-        content[BINARY] = {
-            "schema": {"type": "string", "format": "binary", "description": "big-endian int64, 8 bytes an id"}
-        }
+        content[BINARY] = {"schema": packed}
     problem = {"schema": {"$ref": "#/components/schemas/Problem"}}
     responses: Json = {"200": {"description": "success", "content": content}}
     for status in sorted({*_COMMON, *more, *(["406"] if ids else [])}):

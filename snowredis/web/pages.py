@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from snowredis.web.access import cookie_header
+from snowredis.web.access import COOKIE, COOKIE_LIFE_S
 from snowredis.web.problems import Problem
 from snowredis.web.request_guard import RequestGuard
 from snowredis.web.responses import PAGE_HEADERS
@@ -56,7 +56,7 @@ class Pages:
     async def login(self, request: Request) -> Response:
         auth = self._guard.auth
         if auth is None:
-            return _with_page_headers(RedirectResponse("/", 303))
+            return RedirectResponse("/", 303, headers=PAGE_HEADERS)
         if request.method != "POST":
             return self._page("login.html")
         _check_origin(request)
@@ -81,7 +81,7 @@ class Pages:
         if body is None:
             body = self._files[name] = self._read(name)
         media_type = _TYPES[name.rpartition(".")[2]]
-        return _with_page_headers(Response(body, status_code=status, media_type=media_type))
+        return Response(body, status, PAGE_HEADERS, media_type)
 
     def _read(self, name: str) -> bytes:
         """Read a small file of the package."""
@@ -107,16 +107,14 @@ def _header(request: Request, name: str) -> bytes | None:
 
 
 def _redirect_with_cookie(request: Request, cookie: str | None) -> Response:
-    """Redirect to the dashboard, with *cookie* or without any."""
-    secure = request.url.scheme == "https"
-    header = (
-        cookie_header("", secure=secure, life_s=0) if cookie is None else cookie_header(cookie, secure=secure)
+    """Redirect to the dashboard and set *cookie*; None deletes it."""
+    response = RedirectResponse("/", 303, headers=PAGE_HEADERS)
+    response.set_cookie(
+        COOKIE,
+        cookie or "",
+        max_age=COOKIE_LIFE_S if cookie else 0,
+        secure=request.url.scheme == "https",
+        httponly=True,
+        samesite="strict",
     )
-    response = _with_page_headers(RedirectResponse("/", 303))
-    response.raw_headers.append((b"set-cookie", header))
-    return response
-
-
-def _with_page_headers(response: Response) -> Response:
-    response.raw_headers.extend(PAGE_HEADERS)
     return response

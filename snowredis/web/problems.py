@@ -29,7 +29,7 @@ class Problem(Exception):
         status: of HTTP.
         error: a code for programs.
         detail: text for people.
-        retry_after_s: when to send the request again; 0: not said.
+        retry_after_s: when to send the request again; 0 if unknown.
     """
 
     def __init__(self, status: int, error: str, detail: str, retry_after_s: int = 0) -> None:
@@ -49,6 +49,11 @@ class Problem(Exception):
     def body(self) -> bytes:
         """Return the JSON object of the response."""
         return json.dumps({"error": self.error, "detail": self.detail}).encode()
+
+
+def too_many_requests(detail: str) -> Problem:
+    """Return the response to a request above a rate limit."""
+    return Problem(429, "TooManyRequests", detail, 1)
 
 
 # the first match counts, so subclasses come before their base

@@ -11,7 +11,7 @@ from typing import Any
 
 from snowredis.web.access import HostCheck, TokenAuth, is_loopback
 from snowredis.web.limits import Limits, TokenBucket
-from snowredis.web.problems import Problem
+from snowredis.web.problems import Problem, too_many_requests
 
 Scope = MutableMapping[str, Any]
 ID_PATHS = frozenset({"/id", "/ids"})
@@ -77,9 +77,7 @@ class RequestGuard:
             return
         self.check_caller(scope, authorization, cookie)
         if path in ID_PATHS and not self._ids.take(time.monotonic()):
-            raise Problem(
-                429, "TooManyRequests", f"the limit is {self._limits.id_requests_per_s} requests a second", 1
-            )
+            raise too_many_requests(f"the limit is {self._limits.id_requests_per_s} requests a second")
 
     def _check_body(self, path: str, name: bytes, value: bytes) -> None:
         limit = self._limits.max_body_bytes if path in _WITH_BODY else 0
@@ -106,7 +104,7 @@ class RequestGuard:
         if correct:
             return
         if not self._wrong_tokens.take(time.monotonic()):
-            raise Problem(429, "TooManyRequests", "too many wrong tokens", 1)
+            raise too_many_requests("too many wrong tokens")
         raise Problem(401, "Unauthorized", "the token is wrong")
 
     def _check_local(self, scope: Scope) -> None:
@@ -126,9 +124,5 @@ class RequestGuard:
     def check_lookup_rate(self) -> None:
         """Raise Problem if there are too many requests that read from Redis."""
         if not self._lookups.take(time.monotonic()):
-            raise Problem(
-                429,
-                "TooManyRequests",
-                f"the limit for this kind of request is {self._limits.lookups_per_s} a second",
-                1,
-            )
+            limit = self._limits.lookups_per_s
+            raise too_many_requests(f"the limit for this kind of request is {limit} a second")

@@ -1,4 +1,4 @@
-"""Responses of the service: the headers of each kind, and the two ways to send one."""
+"""Responses of the service: headers of ids, data and pages, and the two ways to send a response."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from snowredis.web.problems import Headers
 Message = MutableMapping[str, Any]
 Send = Callable[[Message], Awaitable[None]]
 
-PLAIN_HEADERS: Headers = [
-    (b"cache-control", b"no-store"),
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-    (b"vary", b"Accept"),
-]
-PAGE_HEADERS: Headers = [
-    (b"cache-control", b"no-store"),
-    (
-        b"content-security-policy",
-        b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
-        b"form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
-    ),
-    (b"x-content-type-options", b"nosniff"),
+_COMMON_HEADERS = {
+    "cache-control": "no-store",
+    "x-content-type-options": "nosniff",
+    "cross-origin-resource-policy": "same-origin",
+}
+PLAIN_HEADERS = _COMMON_HEADERS | {
+    "referrer-policy": "no-referrer",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+    "vary": "Accept",
+}
+PAGE_HEADERS = _COMMON_HEADERS | {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     # with no-referrer, browsers send "Origin: null" with our own forms too
-    (b"referrer-policy", b"same-origin"),
-    (b"x-frame-options", b"DENY"),
-    (b"cross-origin-opener-policy", b"same-origin"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-    (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
-]
+    "referrer-policy": "same-origin",
+    "x-frame-options": "DENY",
+    "cross-origin-opener-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+_CONTENT_TYPES = {JSON: JSON, TEXT: "text/plain; charset=utf-8", BINARY: BINARY}
+# as ASGI takes them, by media type
 _HEADERS: dict[str, Headers] = {
-    JSON: [(b"content-type", b"application/json"), *PLAIN_HEADERS],
-    TEXT: [(b"content-type", b"text/plain; charset=utf-8"), *PLAIN_HEADERS],
-    BINARY: [(b"content-type", b"application/octet-stream"), *PLAIN_HEADERS],
+    media_type: [
+        (name.encode(), value.encode())
+        for name, value in ({"content-type": content_type} | PLAIN_HEADERS).items()
+    ]
+    for media_type, content_type in _CONTENT_TYPES.items()
 }
 
 
@@ -57,9 +57,4 @@ async def send_body(
 
 def json_response(value: Any, *, status: int = 200, more: Mapping[str, str] | None = None) -> Response:
     """Return *value* as a JSON response."""
-    return Response(to_json(value), status, plain_headers() | dict(more or {}), JSON)
-
-
-def plain_headers() -> dict[str, str]:
-    """Return the headers of everything that is not a page, as Starlette takes them."""
-    return {name.decode(): value.decode() for name, value in PLAIN_HEADERS}
+    return Response(to_json(value), status, PLAIN_HEADERS | dict(more or {}), JSON)

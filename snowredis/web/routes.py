@@ -1,4 +1,4 @@
-"""All paths but ids (service.py) and pages (pages.py): lookups, the live feed, health, metrics, the description."""
+"""All paths except ids (service.py) and pages (pages.py): lookups, live feed, health, metrics, API description."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from snowredis.web.openapi import description
 from snowredis.web.parameters import parse_id, parse_query
 from snowredis.web.problems import Problem
 from snowredis.web.request_guard import RequestGuard
-from snowredis.web.responses import json_response, plain_headers
+from snowredis.web.responses import PLAIN_HEADERS, json_response
 from snowredis.web.served_pool import ServedPool, ServedPools
 
 
@@ -99,7 +99,7 @@ class Routes:
         if self._pools.viewers >= self._limits.max_viewers:
             raise Problem(503, "Busy", f"{self._limits.max_viewers} dashboards are already open", 30)
         # for proxies that would buffer it
-        headers = plain_headers() | {"x-accel-buffering": "no"}
+        headers = PLAIN_HEADERS | {"x-accel-buffering": "no"}
         return StreamingResponse(pool.feed.stream(), headers=headers, media_type="text/event-stream")
 
     # --- for machines ------------------------------------------------------------------------------
@@ -117,14 +117,14 @@ class Routes:
         if self._metrics_endpoint is None:
             raise Problem(503, "NotReady", "the service has not started yet. Try again.", 1)
         media_type, text = await in_thread(self._metrics_endpoint.text)
-        return Response(text, headers=plain_headers() | {"content-type": media_type})
+        return Response(text, headers=PLAIN_HEADERS | {"content-type": media_type})
 
     async def _openapi(self, _request: Request) -> Response:
         return json_response(description(self._limits, self._pools.names))
 
 
 async def _no_id(_request: Request) -> Response:
-    return Response(headers=plain_headers())
+    return Response(headers=PLAIN_HEADERS)
 
 
 def _query(request: Request) -> dict[str, str]:

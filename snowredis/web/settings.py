@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -25,35 +26,24 @@ _NAMES = Kind("names, separated by spaces", str.split, lambda value: isinstance(
 _COUNT = Kind("a whole number above 0", int, lambda value: value > 0)
 _SECONDS = Kind("seconds, more than 0", float, lambda value: value > 0)
 
-_HELP = {
-    "max_count": "ids in one reply",
-    "max_body_bytes": "size of a request's body",
-    "max_query_bytes": "size of a request's path and query",
-    "id_requests_per_s": "requests for ids in a second",
-    "lookups_per_s": "requests that ask Redis in a second",
-    "wrong_tokens_per_s": "wrong tokens that are compared in a second",
-    "max_at_once": "requests at once",
-    "max_viewers": "open dashboards",
-    "wait_s": "how long a request waits for an id",
-}
 # name -> declaration; each has a variable SNOWREDIS_SERVE_NAME
 SERVICE_SETTINGS: Mapping[str, Setting] = {
     setting.name: setting
     for setting in (
         Setting("pools", _NAMES, None, SETTINGS["pool"].variable, "names of the pools, separated by spaces"),
-        Setting("token", TEXT, None, "none", "who has it may ask; 16 characters or more"),
+        Setting("token", TEXT, None, "none", "required from every client; 16 characters or more"),
         Setting("token_file", TEXT, None, "none", "file with the token"),
         Setting("hosts", _NAMES, [], "none", "names of the service besides localhost, separated by spaces"),
-        Setting("insecure", BOOL, False, "off", "answer everybody, without a token"),
+        Setting("insecure", BOOL, False, "off", "allow all clients, without a token"),
         *(
             Setting(
-                name,
-                _SECONDS if name == "wait_s" else _COUNT,
-                field.default,
-                f"{field.default:,}",
-                _HELP[name],
+                limit.name,
+                _SECONDS if limit.name == "wait_s" else _COUNT,
+                limit.default,
+                f"{limit.default:,}",
+                limit.metadata["help"],
             )
-            for name, field in Limits.__dataclass_fields__.items()
+            for limit in fields(Limits)
         ),
     )
 }
@@ -64,7 +54,7 @@ def settings_from_environment(environment: Mapping[str, str]) -> tuple[str | lis
     options = from_environment(environment)
     given = read_variables(environment, PREFIX, SERVICE_SETTINGS.values())
     token_file = given.pop("token_file", "")
-    limits = {name: given.pop(name) for name in Limits.__dataclass_fields__ if name in given}
+    limits = {limit.name: given.pop(limit.name) for limit in fields(Limits) if limit.name in given}
     pool = options.pop("pool", SETTINGS["pool"].default)
     return options.pop("url", DEFAULT_URL), options | {
         "pools": given.get("pools") or [pool],

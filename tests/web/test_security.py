@@ -111,7 +111,7 @@ def test_a_browser_gets_in_by_the_form_and_out_again(guarded: TestClient) -> Non
     assert (answer.status_code, answer.headers["location"]) == (303, "/")
     cookie = answer.headers["set-cookie"]
     assert "HttpOnly" in cookie
-    assert "SameSite=Strict" in cookie
+    assert "SameSite=strict" in cookie
     assert TOKEN not in cookie
     page = guarded.get("/")
     assert page.status_code == 200

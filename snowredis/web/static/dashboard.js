@@ -1,7 +1,7 @@
 // Entry point of the dashboard: connects the feed with everything that draws.
 import { Chart } from "./chart.js";
 import { $, element, setText, timeOfDay } from "./dom.js";
-import { Feed, PAST_MS, showStatus, urlOf } from "./feed.js";
+import { Feed, PAST_MS, poolNames, urlOf } from "./feed.js";
 import { drawFigures } from "./figures.js";
 import { startLookup } from "./lookup.js";
 import { state } from "./state.js";
@@ -49,14 +49,7 @@ function openPool() {
 
 async function start() {
   drawEvents();
-  let names;
-  try {
-    const response = await fetch("/pools");
-    names = (await response.json()).pools;
-  } catch {
-    showStatus("problem", "the service does not respond");
-    return setTimeout(start, 3000);
-  }
+  const names = await poolNames();
   const wanted = new URLSearchParams(location.search).get("pool");
   $("pool").replaceChildren(...names.map((name) => element("option", { value: name }, name)));
   if (names.includes(wanted)) $("pool").value = wanted;

@@ -8,6 +8,21 @@ export const PAST_MS = 600000, SILENT_MS = 8000;
 export const selectedPool = () => $("pool").value;
 export const urlOf = (path) => `${path}?pool=${encodeURIComponent(selectedPool())}`;
 
+// the names of the service's pools; waits until the service responds
+export async function poolNames() {
+  for (;;) {
+    try {
+      const response = await fetch("/pools");
+      if (response.status === 401) location.reload();
+      if (response.ok) return (await response.json()).pools;
+    } catch {
+      // the service is down
+    }
+    showStatus("problem", "the service does not respond");
+    await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+  }
+}
+
 export class Feed {
   // onChange({ events, complete }) is called after each message
   constructor(chart, onChange) {
@@ -38,14 +53,8 @@ export class Feed {
   }
 
   async reopen() {
-    try {
-      const response = await fetch("/pools");
-      if (response.status === 401) return location.reload();
-      if (response.ok) return this.open();
-    } catch {
-      // the service is down; try again
-    }
-    setTimeout(() => this.reopen(), RETRY_MS);
+    await poolNames();
+    this.open();
   }
 
   clear() {
