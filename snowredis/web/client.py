@@ -15,7 +15,6 @@ import os
 import sys
 import threading
 from array import array
-from types import TracebackType
 from typing import Self
 from urllib.parse import urlencode, urlsplit
 
@@ -82,36 +81,34 @@ class Client:
     def _reset(self) -> None:
         self._lock = threading.Lock()
         self._pid = os.getpid()
-        self._connection: http.client.HTTPConnection | None = None
+        # connects at the first request, and again after close()
+        self._connection = self._connection_type(self._host, self._port, timeout=self._timeout_s)
         # fetched ids, the next one last
         self._ids: list[int] = []
 
-    def next_id(self) -> int:
-        """Return the next id, increasing within a thread. Blocks for a fetch every *batch* ids. Raises ServiceError."""
+    def _lock_of_process(self) -> threading.Lock:
+        """Return the lock, after a fork a new one: a thread of the parent may hold the old one."""
         if self._pid != os.getpid():
             self._reset()
-        with self._lock:
+        return self._lock
+
+    def next_id(self) -> int:
+        """Return the next id, increasing within a thread. Blocks for a fetch every *batch* ids. Raises ServiceError."""
+        with self._lock_of_process():
             if not self._ids:
                 self._ids = self._fetch(self._batch)[::-1]
             return self._ids.pop()
 
     def next_ids(self, count: int) -> list[int]:
-        """Fetch *count* ids, strictly increasing, in one request. Raises ServiceError."""
-        if self._pid != os.getpid():
-            self._reset()
-        with self._lock:
+        """Fetch *count* ids, strictly increasing, in one request. Blocks for it. Raises ServiceError."""
+        with self._lock_of_process():
             return self._fetch(count)
 
     def close(self) -> None:
         """Close the connection and drop the fetched ids, which are never used."""
-        with self._lock:
+        with self._lock_of_process():
             self._ids = []
-            self._disconnect()
-
-    def _disconnect(self) -> None:
-        if self._connection is not None:
             self._connection.close()
-            self._connection = None
 
     def _fetch(self, count: int) -> list[int]:
         query = {"count": count} | ({"pool": self._pool} if self._pool is not None else {})
@@ -129,15 +126,13 @@ class Client:
 
     def _get(self, target: str) -> tuple[int, http.client.HTTPMessage, bytes]:
         while True:
-            is_new = self._connection is None
-            if self._connection is None:
-                self._connection = self._connection_type(self._host, self._port, timeout=self._timeout_s)
+            is_new = self._connection.sock is None
             try:
                 self._connection.request("GET", target, headers=self._headers)
                 response = self._connection.getresponse()
                 return response.status, response.headers, response.read()
             except (OSError, http.client.HTTPException) as error:
-                self._disconnect()
+                self._connection.close()
                 # the service may have closed an idle connection; ids of a lost response are never used, which is safe
                 if is_new or isinstance(error, TimeoutError):
                     reason = str(error) or type(error).__name__
@@ -147,9 +142,7 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
 

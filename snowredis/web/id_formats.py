@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Sequence
-from typing import NamedTuple
 
 JSON, TEXT, BINARY = "application/json", "text/plain", "application/octet-stream"
 
@@ -34,41 +33,31 @@ def encode_ids(ids: Sequence[int], media_type: str) -> bytes:
     return packed.tobytes()
 
 
-class _MediaRange(NamedTuple):
-    """One entry of an Accept header."""
-
-    name: str
-    quality: float
-
-
-def _media_ranges(accept: str) -> list[_MediaRange]:
-    ranges = []
+def _parse_accept(accept: str) -> dict[str, float]:
+    """Return the quality of each media range in an Accept header: 0 to 1, 0 if it is not valid."""
+    qualities: dict[str, float] = {}
     for part in accept.split(",")[:20]:
         name, *parameters = (piece.strip().lower() for piece in part.split(";"))
-        quality = 1.0
-        for parameter in parameters:
-            key, _, value = parameter.partition("=")
-            if key.strip() == "q":
-                try:
-                    quality = float(value)
-                except ValueError:
-                    quality = 0.0
-        ranges.append(_MediaRange(name, quality if 0.0 <= quality <= 1.0 else 0.0))
-    return ranges
+        pairs = [parameter.partition("=") for parameter in parameters]
+        text = next((value for key, _, value in pairs if key.strip() == "q"), "1")
+        try:
+            quality = float(text)
+        except ValueError:
+            quality = 0.0
+        qualities.setdefault(name, quality if 0.0 <= quality <= 1.0 else 0.0)
+    return qualities
 
 
 def choose_media_type(accept: str) -> str | None:
     """Return JSON, TEXT or BINARY as an Accept header prefers, the first of equals; None if it accepts none."""
     if not accept.strip():
         return JSON
-    ranges = _media_ranges(accept)
-    best, best_quality = None, 0.0
-    for media_type in (JSON, TEXT, BINARY):
+    qualities = _parse_accept(accept)
+
+    def quality_of(media_type: str) -> float:
         # the most specific range counts (RFC 9110, 12.5.1)
-        for name in (media_type, media_type.partition("/")[0] + "/*", "*/*"):
-            quality = next((one.quality for one in ranges if one.name == name), None)
-            if quality is not None:
-                if quality > best_quality:
-                    best, best_quality = media_type, quality
-                break
-    return best
+        ranges = (media_type, media_type.partition("/")[0] + "/*", "*/*")
+        return next((qualities[name] for name in ranges if name in qualities), 0.0)
+
+    best = max((JSON, TEXT, BINARY), key=quality_of)
+    return best if quality_of(best) > 0 else None

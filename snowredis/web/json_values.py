@@ -55,12 +55,13 @@ def _is_public(name: str) -> bool:
 def decoded_id(layout: Layout, an_id: int, form: str) -> dict[str, Any]:
     """Return the fields, bits and text forms of an id. Raises InvalidId."""
     parts = layout.decode(an_id)
-    bits, at, fields = f"{an_id:0{layout.total_bits}b}", 0, []
-    for name, width in layout.fields:
-        if width:
-            field = bits[at : at + width]
-            fields.append({"name": name, "bits": field, "value": str(int(field, 2))})
-            at += width
+    values = dataclasses.asdict(parts)
+    bits_of = values | {"timestamp": parts.tick}
+    fields = [
+        {"name": name, "bits": f"{bits_of[name]:0{width}b}", "value": str(bits_of[name])}
+        for name, width in layout.fields
+        if width
+    ]
     forms = {}
     for other in FORMS:
         try:
@@ -73,7 +74,7 @@ def decoded_id(layout: Layout, an_id: int, form: str) -> dict[str, Any]:
         "form": form,
         # null past the year 9999
         "time": utc_text(parts.timestamp_ms),
-        **dataclasses.asdict(parts),
+        **values,
         "tick": str(parts.tick),
         "fields": fields,
         "forms": forms,

@@ -126,10 +126,8 @@ class LiveFeed:
         known = {_event_key(event) for event in self._events}
         # as many are kept as are read, so all unknown ones are new
         events = [event for event in newest_events(monitor) if _event_key(event) not in known]
-        workers: dict[int, Row] = {}
-        for info in infos:
-            row: Row = jsonable(info)
-            workers[info.worker] = {name: value for name, value in row.items() if name not in _LEFT_OUT}
+        rows: list[Row] = [jsonable(info) for info in infos]
+        workers = {row["worker"]: {k: v for k, v in row.items() if k not in _LEFT_OUT} for row in rows}
         pool = pool_state(pool_info) | {"forecast": self._forecast}
         # the last rate of a silent worker is out of date
         rate = sum(info.ids_per_second for info in infos if info.state == "healthy")

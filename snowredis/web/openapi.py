@@ -40,7 +40,8 @@ _DESCRIPTIONS = {
     "501": "a required package is not installed",
     "503": "no id now: Redis unavailable, pool full, clock moved back; see Retry-After",
 }
-_COMMON = ("400", "401", "403", "404", "405", "413", "414", "429", "500", "503")
+# these apply to few paths
+_SPECIAL = {"406", "501"}
 
 
 def description(limits: Limits, pools: Sequence[str]) -> Json:
@@ -94,9 +95,10 @@ def _get(
         packed = {"type": "string", "format": "binary", "description": "big-endian int64, 8 bytes an id"}
         content[TEXT] = {"schema": {"type": "string", "description": "one id a line"}}
         content[BINARY] = {"schema": packed}
+        more = ("406",)
     problem = {"schema": {"$ref": "#/components/schemas/Problem"}}
     responses: Json = {"200": {"description": "success", "content": content}}
-    for status in sorted({*_COMMON, *more, *(["406"] if ids else [])}):
+    for status in sorted(_DESCRIPTIONS.keys() - _SPECIAL | set(more)):
         responses[status] = {"description": _DESCRIPTIONS[status], "content": {JSON: problem}}
     if "ready" in str(schema):
         responses["503"] = {"description": "not ready", "content": {JSON: {"schema": schema}}}

@@ -16,18 +16,19 @@ from snowredis.web.request_guard import RequestGuard
 from snowredis.web.responses import PAGE_HEADERS
 
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-_SCRIPTS = ("chart", "dashboard", "dom", "feed", "figures", "lookup", "state", "workers")
-_STATIC = ("page.css", "icon.svg", *(f"{name}.js" for name in _SCRIPTS))
+_FOLDER = files("snowredis.web") / "static"
 
 
 def page_routes(guard: RequestGuard) -> list[Route]:
     """Return the routes of the pages."""
     pages = Pages(guard)
+    # HTML needs a handler of its own
+    names = [file.name for file in _FOLDER.iterdir() if not file.name.endswith(".html")]
     return [
         Route("/", pages.dashboard),
         Route("/login", pages.login, methods=["GET", "POST"]),
         Route("/logout", pages.logout, methods=["POST"]),
-        *(Route(f"/static/{name}", pages.static) for name in _STATIC),
+        *(Route(f"/static/{name}", pages.static) for name in names),
     ]
 
 
@@ -85,10 +86,9 @@ class Pages:
 
     def _read(self, name: str) -> bytes:
         """Read a small file of the package."""
-        folder = files("snowredis.web") / "static"
         if name == "wrong.html":
-            return (folder / "login.html").read_bytes().replace(b" hidden>", b">")
-        page = (folder / name).read_bytes()
+            return (_FOLDER / "login.html").read_bytes().replace(b" hidden>", b">")
+        page = (_FOLDER / name).read_bytes()
         if name == "index.html" and self._guard.auth is not None:
             page = page.replace(b'action="/logout" hidden', b'action="/logout"')
         return page

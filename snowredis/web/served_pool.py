@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from snowredis.connection import connect
@@ -23,6 +23,7 @@ from snowredis.errors import (
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.runtime.aio import in_thread
 from snowredis.runtime.generator import Generator
+from snowredis.runtime.lease import Lease
 from snowredis.web.live_feed import LiveFeed
 from snowredis.web.problems import Problem, problem_of
 
@@ -112,14 +113,17 @@ class ServedPool:
     @property
     def ready(self) -> bool:
         """Whether there is a lease whose reservation has not ended."""
-        lease = self._ids.lease if self._ids is not None else None
-        return self._ids is not None and lease is not None and self._ids.clock_reading.now_ms < lease.until_ms
+        ids, lease = self._ids, self._lease
+        return ids is not None and lease is not None and ids.clock_reading.now_ms < lease.until_ms
 
     @property
     def worker(self) -> int | None:
         """The worker id of this process; None without a lease."""
-        lease = self._ids.lease if self._ids is not None else None
-        return lease.worker if lease is not None else None
+        return self._lease.worker if self._lease is not None else None
+
+    @property
+    def _lease(self) -> Lease | None:
+        return self._ids.lease if self._ids is not None else None
 
     @property
     def layout(self) -> Layout | None:
@@ -128,22 +132,25 @@ class ServedPool:
 
     async def make_id(self) -> int:
         """Make one id. Raises Problem, SnowredisError."""
-        ids = self._generator()
-        try:
-            async with asyncio.timeout(self._wait_s):
-                return await ids.anext_id()
-        except TimeoutError:
-            raise self._no_id_in_time() from None
+        return await self._in_time(self._generator().anext_id())
 
     async def make_ids(self, count: int) -> list[int]:
         """Make *count* ids. Raises Problem, SnowredisError."""
-        ids = self._generator()
+        return await self._in_time(self._make_batch(self._generator(), count))
+
+    async def _make_batch(self, ids: Generator, count: int) -> list[int]:
+        # one batch after the other: at the layout's ceiling they would compete for ticks
+        async with self._batch_lock:
+            return await ids.anext_ids(count)
+
+    async def _in_time(self, result: Awaitable[T]) -> T:
+        """Wait for *result*, for the service's time limit at most. Raises Problem."""
         try:
-            # one batch after the other: at the layout's ceiling they would compete for ticks
-            async with asyncio.timeout(self._wait_s), self._batch_lock:
-                return await ids.anext_ids(count)
+            async with asyncio.timeout(self._wait_s):
+                return await result
         except TimeoutError:
-            raise self._no_id_in_time() from None
+            detail = f"pool {self.name!r}: no id within {self._wait_s:g} s; a claim continues. Try again."
+            raise _not_ready(detail) from None
 
     def _generator(self) -> Generator:
         if self._problem is not None:
@@ -151,11 +158,6 @@ class ServedPool:
         if self._ids is None:
             raise _not_ready(f"pool {self.name!r}: no worker id yet. Try again.")
         return self._ids
-
-    def _no_id_in_time(self) -> Problem:
-        return _not_ready(
-            f"pool {self.name!r}: no id within {self._wait_s:g} s; a claim continues. Try again."
-        )
 
     # --- lookups -----------------------------------------------------------------------------------
 

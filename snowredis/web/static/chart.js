@@ -10,12 +10,11 @@ function shape(name, attributes, text) {
   return node;
 }
 
-// a round number at or above *most*, for the top of the scale
+// the top of the scale: a round number, *most* or above
 function roundUp(most) {
   if (most <= 10) return 10;
   const power = 10 ** Math.floor(Math.log10(most));
-  for (const step of [1, 1.5, 2, 3, 4, 5, 6, 8, 10]) if (step * power >= most) return step * power;
-  return 10 * power;
+  return power * [1, 1.5, 2, 3, 4, 5, 6, 8, 10].find((step) => step * power >= most);
 }
 
 // points: [ms, ids per second, leased worker ids]

@@ -48,13 +48,8 @@ export class Feed {
     this.source.addEventListener("error", () => {
       showStatus("problem", "the service does not respond");
       // after a response with an error status, such as 401, the browser does not retry by itself
-      if (this.source.readyState === EventSource.CLOSED) setTimeout(() => this.reopen(), RETRY_MS);
+      if (this.source.readyState === EventSource.CLOSED) setTimeout(() => poolNames().then(() => this.open()), RETRY_MS);
     });
-  }
-
-  async reopen() {
-    await poolNames();
-    this.open();
   }
 
   clear() {
