@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from enum import Enum
 from typing import Any
 
 from snowredis.core.layout import Layout, utc_text
@@ -30,8 +29,6 @@ def jsonable(value: Any) -> Any:
     """
     if value is None or isinstance(value, bool | str):
         return value
-    if isinstance(value, Enum):
-        return jsonable(value.value)
     if isinstance(value, int):
         return value if -_MAX_SAFE_INTEGER <= value <= _MAX_SAFE_INTEGER else str(value)
     if isinstance(value, float):

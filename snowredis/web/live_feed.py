@@ -32,7 +32,7 @@ MAX_POINTS = 1_000
 MAX_EVENTS = 100
 # then the browser reconnects, and its cookie is checked again
 STREAM_LIFE_S = 3600.0
-# these change all the time, which would make every worker a change at every read
+# left out because they change at every read, so that every worker would be a change
 _LEFT_OUT = ("lease_left_ms", "heartbeat_age_ms", "state", "alive")
 Row = dict[str, Any]
 
@@ -52,7 +52,7 @@ class LiveFeed:
         self.name = name
         self.viewers = 0
         self._read = read
-        # of reads so far; identifies the state that a viewer has
+        # number of reads so far; identifies the state that a viewer has
         self._number = 0
         self._changed = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -64,9 +64,9 @@ class LiveFeed:
         self._events: deque[Row] = deque(maxlen=MAX_EVENTS)
         self._forecast: Row | None = None
         self._forecast_at_s = 0.0
-        # the last change, and the complete state with its number, as server-sent events
+        # the last change, and the complete state if a viewer needed it, as server-sent events
         self._change = b""
-        self._complete: tuple[int, bytes] = (-1, b"")
+        self._complete: bytes | None = None
 
     def start(self) -> None:
         """Begin to read."""
@@ -97,7 +97,7 @@ class LiveFeed:
             except Exception:
                 log.exception("pool %s cannot be read; trying again", self.name)
                 self._report({"error": "InternalError", "detail": "reading the pool failed"})
-            self._number += 1
+            self._number, self._complete = self._number + 1, None
             self._wake_viewers()
             every_s = READ_EVERY_S if self.viewers else IDLE_EVERY_S
             self._hurry.clear()
@@ -115,8 +115,10 @@ class LiveFeed:
         self._change = sse("problem", problem)
 
     def _read_state(self, monitor: WorkerPool) -> tuple[dict[int, Row], Row, list[int], list[Row], bytes]:
-        """Read workers, pool, chart point and new events, and the change as an event. Blocks; changes nothing that
-        viewers are sent meanwhile."""
+        """Return workers, pool, chart point, new events, and the change as a server-sent event.
+
+        Blocks for a few round trips to Redis, in a thread: it changes nothing that viewers are sent meanwhile.
+        """
         # the workers first: their ages then count from a time after their heartbeats
         infos = monitor.workers()
         if self.viewers and time.monotonic() >= self._forecast_at_s:
@@ -171,15 +173,16 @@ class LiveFeed:
             self.viewers -= 1
 
     def _complete_state(self) -> bytes:
-        if self._complete[0] != self._number:
+        """Return the complete state as a server-sent event, encoded once for all viewers."""
+        if self._complete is None:
             state = {
                 "pool": self._pool,
                 "workers": list(self._workers.values()),
                 "points": list(self._points),
                 "events": list(self._events),
             }
-            self._complete = (self._number, sse("all", state))
-        return self._complete[1]
+            self._complete = sse("all", state)
+        return self._complete
 
 
 def sse(event: str, data: Any) -> bytes:

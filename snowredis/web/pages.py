@@ -78,11 +78,10 @@ class Pages:
         return self._page(request.url.path.rpartition("/")[2])
 
     def _page(self, name: str, status: int = 200) -> Response:
-        body = self._files.get(name)
-        if body is None:
-            body = self._files[name] = self._read(name)
+        if name not in self._files:
+            self._files[name] = self._read(name)
         media_type = _TYPES[name.rpartition(".")[2]]
-        return Response(body, status, PAGE_HEADERS, media_type)
+        return Response(self._files[name], status, PAGE_HEADERS, media_type)
 
     def _read(self, name: str) -> bytes:
         """Read a small file of the package."""

@@ -38,10 +38,7 @@ def parse_count(query: Mapping[str, str], max_count: int) -> int:
 
 def parse_media_type(headers: Headers) -> str:
     """Return JSON, TEXT or BINARY as the Accept header prefers. Raises Problem."""
-    accept = b""
-    for name, value in headers:
-        if name == b"accept":
-            accept = accept + b"," + value if accept else value
+    accept = b",".join([value for name, value in headers if name == b"accept"])
     return _media_type_of(accept)
 
 

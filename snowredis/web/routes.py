@@ -14,7 +14,7 @@ from snowredis.web.metrics_endpoint import MetricsEndpoint, RequestCounts
 from snowredis.web.openapi import description
 from snowredis.web.parameters import parse_id, parse_query
 from snowredis.web.problems import Problem
-from snowredis.web.request_guard import RequestGuard
+from snowredis.web.request_guard import ID_PATHS, RequestGuard
 from snowredis.web.responses import PLAIN_HEADERS, json_response
 from snowredis.web.served_pool import ServedPool, ServedPools
 
@@ -43,8 +43,7 @@ class Routes:
             Route("/metrics", self._metrics),
             Route("/openapi.json", self._openapi),
             # HEAD; GET is in service.py
-            Route("/id", _no_id),
-            Route("/ids", _no_id),
+            *(Route(path, _no_id) for path in ID_PATHS),
         ]
 
     async def start(self) -> None:

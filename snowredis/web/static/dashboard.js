@@ -1,6 +1,6 @@
 // Entry point of the dashboard: connects the feed with everything that draws.
 import { Chart } from "./chart.js";
-import { $, element, setText, timeOfDay } from "./dom.js";
+import { $, element, timeOfDay } from "./dom.js";
 import { Feed, PAST_MS, poolNames, urlOf } from "./feed.js";
 import { drawFigures } from "./figures.js";
 import { startLookup } from "./lookup.js";
@@ -53,7 +53,6 @@ async function start() {
   const wanted = new URLSearchParams(location.search).get("pool");
   $("pool").replaceChildren(...names.map((name) => element("option", { value: name }, name)));
   if (names.includes(wanted)) $("pool").value = wanted;
-  setText($("foot"), "snowredis. To make ids: /id, /ids?count=10. API description: /openapi.json.");
   openPool();
 }
 

@@ -7,7 +7,7 @@ const ROWS_PER_PAGE = 50, MAX_TILES = 4096;
 // key, title, text of a cell, class, value to sort by (default: the worker's field)
 const COLUMNS = [
   ["worker", "Worker", (worker) => String(worker.worker)],
-  ["state", "State", null, "left", (worker) => -heartbeatAge(worker) - (worker.goneAt ? 1e12 : 0)],
+  ["state", "State", healthOf, "left state", (worker) => -heartbeatAge(worker) - (worker.goneAt ? 1e12 : 0)],
   ["host", "Host", (worker) => worker.host, "left"],
   ["pid", "Pid", (worker) => (worker.pid ? String(worker.pid) : "")],
   ["label", "Label", (worker) => worker.label, "left"],
@@ -150,8 +150,7 @@ export function drawTable() {
 }
 
 function newRow() {
-  return element("tr", {}, ...COLUMNS.map(([key, , , side]) =>
-    element("td", side ? { class: side } : {}, ...(key === "state" ? [element("span")] : []))));
+  return element("tr", {}, ...COLUMNS.map(([, , , side]) => element("td", side ? { class: side } : {})));
 }
 
 function drawRow(row, worker) {
@@ -159,12 +158,8 @@ function drawRow(row, worker) {
   const maxLeadMs = Number(state.pool?.settings?.max_clock_lead_ms) || 2500;
   COLUMNS.forEach(([key, , text], i) => {
     const cell = row.children[i];
-    if (key === "state") {
-      const health = healthOf(worker);
-      cell.firstChild.className = `state s-${health}`;
-      return setText(cell.firstChild, health);
-    }
     setText(cell, text(worker));
+    if (key === "state") cell.className = `left state s-${healthOf(worker)}`;
     if (key === "host" || key === "label") cell.title = text(worker);
     if (key === "clock_offset_ms") cell.classList.toggle("warn", Math.abs(worker.clock_offset_ms) > maxLeadMs);
     if (key === "clock_backs") cell.classList.toggle("warn", worker.clock_backs > 0);
