@@ -68,9 +68,8 @@ class Client:
             raise ConfigError(f"{url!r} is not the URL of a service. Use one such as http://127.0.0.1:8600")
         if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
             raise ConfigError(f"batch must be a whole number above 0, not {batch!r}")
-        self._connection_type = (
-            http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        )
+        secure = parts.scheme == "https"
+        self._connection_type = http.client.HTTPSConnection if secure else http.client.HTTPConnection
         self._host, self._port, self._path = parts.hostname, parts.port, parts.path.rstrip("/")
         self._pool, self._batch, self._timeout_s = pool, batch, timeout
         self._headers = {"Accept": "application/octet-stream"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -61,11 +62,9 @@ def decoded_id(layout: Layout, an_id: int, form: str) -> dict[str, Any]:
     ]
     forms = {}
     for other in FORMS:
-        try:
+        # a time past the year 9999 has no friendly form
+        with contextlib.suppress(LayoutError):
             forms[other] = encode(an_id, other, layout=layout)
-        except LayoutError:
-            # a time past the year 9999 has no friendly form
-            continue
     return {
         "id": str(an_id),
         "form": form,
