@@ -258,6 +258,7 @@ class WorkerPool:
         )
 
     def close(self) -> None:
+        """Close the connections."""
         for client in self._clients:
             client.close()
 

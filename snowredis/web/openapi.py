@@ -64,8 +64,8 @@ def description(limits: Limits, pools: Sequence[str]) -> Json:
         "/events": _get("The newest events of the pool.", listed, pool),
         "/pool": _get("Settings and use of the pool.", _OBJECT, pool),
         "/pools": _get("The pools of this service.", _OBJECT),
-        "/healthz": _get("Whether the process is alive.", _OBJECT, open_to_all=True),
-        "/readyz": _get("Whether the service can make ids: 200 or 503.", ready, open_to_all=True),
+        "/healthz": _get("Liveness of the process.", _OBJECT, open_to_all=True),
+        "/readyz": _get("Readiness: 200 if every pool can make ids, else 503.", ready, open_to_all=True),
         "/metrics": _get("Metrics for Prometheus.", None, more=("501",)),
         "/openapi.json": _get("This description.", _OBJECT),
     }

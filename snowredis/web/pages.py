@@ -44,6 +44,7 @@ class Pages:
         self._files: dict[str, bytes] = {}
 
     async def dashboard(self, request: Request) -> Response:
+        """Return the dashboard, or the login form if the request has neither token nor cookie. Raises Problem."""
         try:
             self._guard.check_caller(
                 request.scope, _header(request, "authorization"), _header(request, "cookie")
@@ -55,6 +56,7 @@ class Pages:
         return self._page("index.html")
 
     async def login(self, request: Request) -> Response:
+        """Return the login form; for a form with the token, set the cookie. Raises Problem."""
         auth = self._guard.auth
         if auth is None:
             return RedirectResponse("/", 303, headers=PAGE_HEADERS)
@@ -71,10 +73,12 @@ class Pages:
         return _redirect_with_cookie(request, auth.make_cookie(time.time()))
 
     async def logout(self, request: Request) -> Response:
+        """Delete the cookie. Raises Problem."""
         _check_origin(request)
         return _redirect_with_cookie(request, None)
 
     async def static(self, request: Request) -> Response:
+        """Return a style sheet, script or icon."""
         return self._page(request.url.path.rpartition("/")[2])
 
     def _page(self, name: str, status: int = 200) -> Response:

@@ -112,7 +112,7 @@ class ServedPool:
 
     @property
     def ready(self) -> bool:
-        """Whether there is a lease whose reservation has not ended."""
+        """True while there is a lease whose reservation has not ended."""
         ids, lease = self._ids, self._lease
         return ids is not None and lease is not None and ids.clock_reading.now_ms < lease.until_ms
 
@@ -213,7 +213,7 @@ class ServedPools:
 
     @property
     def ready(self) -> bool:
-        """Whether all pools can make ids."""
+        """True while every pool can make ids."""
         return bool(self._pools) and all(pool.ready for pool in self._pools.values())
 
     @property

@@ -1,4 +1,4 @@
-"""`doctor`: what it finds on servers that are set up badly, and what it exits with."""
+"""`doctor`: findings on badly configured servers, and exit codes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def own(tmp_path: Path) -> Iterator[RedisServer]:
 
 @pytest.fixture(autouse=True)
 def good_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the host that the tests run on nothing is known."""
+    """Leave out the checks of the host that the tests run on."""
     monkeypatch.setattr(diagnosis, "check_host", list)
 
 

@@ -1,7 +1,7 @@
-"""A thousand simulated workers on a private Redis: what it costs to look at them.
+"""A thousand simulated workers on a private Redis: measure what monitoring them costs.
 
-python -m tests.monitor.big_fleet                measures, prints, ends
-python -m tests.monitor.big_fleet --serve 600    prints the URL and beats on for 600 s, for eyes and tmux
+python -m tests.monitor.big_fleet                measure, print, exit
+python -m tests.monitor.big_fleet --serve 600    print the URL and send heartbeats for 600 s, to look at by hand
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ POOL = "big"
 
 
 class BigFleet:
-    """Workers that make no ids: they claim, and renew as real ones do."""
+    """Workers that claim and renew as real ones do, but make no ids."""
 
     def __init__(self, url: str, count: int) -> None:
         self.config = PoolConfig(name=POOL)
@@ -98,13 +98,13 @@ def big_fleet(directory: Path, count: int) -> Iterator[tuple[RedisServer, BigFle
 
 
 def cpu_s(server: RedisServer) -> float:
-    """CPU seconds that the server has used so far."""
+    """Return the CPU seconds that the server has used."""
     info = server.client().info("cpu")
     return float(info["used_cpu_sys"]) + float(info["used_cpu_user"])
 
 
 def measure(server: RedisServer, seconds: float, *, watching: bool) -> float:
-    """The server's share of a core while somebody looks once a second, or nobody does."""
+    """Return the server's share of a core for *seconds*; if *watching*, with a read of the pool every second."""
     pool = WorkerPool(server.url, POOL)
     before, until = cpu_s(server), time.monotonic() + seconds
     while (left_s := until - time.monotonic()) > 0:
@@ -145,8 +145,8 @@ def main() -> None:
         watched = measure(server, args.seconds, watching=True)
         print(
             f"{args.workers:,} workers: workers() and info() {statistics.median(times) * 1000:.0f} ms (median), "
-            f"{max(times) * 1000:.0f} ms at the most; Redis uses {alone:.2%} of a core for the heartbeats, "
-            f"{watched - alone:+.2%} more with a look a second"
+            f"{max(times) * 1000:.0f} ms at most; Redis uses {alone:.2%} of a core for the heartbeats, "
+            f"{watched - alone:+.2%} more with a read every second"
         )
 
 

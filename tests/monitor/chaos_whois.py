@@ -1,9 +1,9 @@
-"""Chaos with real processes, and then the question of each of many ids: who made it? Against what is true.
+"""Chaos with real processes, then a whois of many ids, compared with the processes that really made them.
 
     python -m tests.monitor.chaos_whois --faults 60 --seconds 60 --ids 10000
 
-Every process writes down what it makes, so the truth is known. `certain` must be right always; `probable` may be
-wrong only where it says why; `unknown` is an honest answer.
+Every process records the ids that it makes. `certain` must always be right; `probable` may be wrong only in the way
+that its reason names; `unknown` is always right.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from tests.chaos.runs import read_runs, read_status
 
 @dataclass
 class Score:
-    """How the answers were: by certainty, and which of them were wrong."""
+    """Results by certainty, and the wrong ones."""
 
     answers: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
     wrong_probable: list[str] = field(default_factory=list)
-    # under "unknown": how often the true process was among the candidates
+    # unknown results whose candidates include the true process
     named: int = 0
 
     @property
@@ -51,7 +51,7 @@ class Score:
 
 
 class WatchedFleet(Fleet):
-    """Looks at the pool's history at every truce, when all faults are over, and at the end."""
+    """A fleet whose history is read at every truce, after all faults, and at the end."""
 
     def __init__(self, *args: object, **options: object) -> None:
         super().__init__(*args, **options)  # type: ignore[arg-type]
@@ -82,7 +82,7 @@ def run(
     say: Callable[[str], None] = lambda text: None,
     kinds: Sequence[Fault] = FAULTS,
 ) -> Score:
-    """One chaos run, and *ids* questions."""
+    """Run chaos once, then look up *ids* ids. Blocks for the length of the plan."""
     fleet = WatchedFleet(plan, directory, say, kinds)
     fleet.run()
     rng, layout, score = random.Random(plan.seed), resolve_layout(plan.layout), Score()
@@ -100,7 +100,7 @@ def run(
     for number, (at_ms, history) in enumerate(fleet.looks):
         known = [row for row in made if row[0] < at_ms]
         wanted = share if number < len(fleet.looks) - 1 else max(share, ids - score.total)
-        # of all that was made so far, and as many of what is still in living memory
+        # most of them from the last 20 s, which the events still cover
         fresh = [row for row in known if row[0] > at_ms - 20_000]
         for _ in range(wanted if known else 0):
             _, first, count, pid = rng.choice(fresh if fresh and rng.random() < 0.7 else known)
@@ -109,7 +109,7 @@ def run(
 
 
 def ask(history: History, layout: object, an_id: int, pid: int, score: Score, truth: str) -> None:
-    """One question, with the process that really made the id."""
+    """Look up one id and compare the result with *pid*, which really made it; *truth* describes that process."""
     whois = find_maker(history, an_id, layout)  # type: ignore[arg-type]
     score.answers[whois.certainty] += 1
     if whois.holder is not None and whois.holder.pid != pid:

@@ -1,4 +1,4 @@
-"""Who held a worker id at a tick, of events made by hand: times are small numbers of ms."""
+"""Which process had a worker id at a tick, for events made in the test; times are small numbers of ms."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PAST = Past(TTL, LEAD, now_ms=10_000_000)
 def event(
     kind: EventKind, at_ms: int, worker: int = -1, who: str = "", first: int = 0, until: int = 0, **more: Any
 ) -> Event:
-    """*who* is the host; its pid is the host's length."""
+    """Return an event of the host *who*, with the length of that name as pid."""
     return Event(at_ms, kind, worker, who, len(who), "", first, until, f"{at_ms}-0", **more)
 
 

@@ -1,4 +1,4 @@
-"""What Prometheus and OpenTelemetry get to see."""
+"""Metrics as Prometheus and OpenTelemetry read them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def pool(server: RedisServer) -> str:
 
 
 def shown(registry: Any) -> dict[str, float]:
-    """The text format, as Prometheus reads it: name and labels -> value."""
+    """Return the metrics by name and labels, read from the text format."""
     text = prometheus_client.generate_latest(registry).decode()
     lines = [line.rpartition(" ") for line in text.splitlines() if line and not line.startswith("#")]
     return {name: float(value) for name, _, value in lines}

@@ -1,6 +1,6 @@
-"""Real processes under real faults, and then: who made this id? Every one of them has written down its own.
+"""Whois of ids that real processes made under real faults, compared with what they recorded.
 
-python -m tests.monitor.chaos_whois --faults 300 --seconds 75 --ids 10000     asks longer
+python -m tests.monitor.chaos_whois --faults 300 --seconds 75 --ids 10000     a longer run
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.timeout(240),
 ]
 LAYOUT = "41/0/2/4/16"
-# those that leave Redis and its history alone
+# faults that do not affect Redis and its history
 MILD = [fault for fault in FAULTS if fault.target == "worker"]
 
 

@@ -1,4 +1,4 @@
-"""A headless Chromium driven over its debugging pipe: two file descriptors and JSON, so nothing to install for it."""
+"""Drive a headless Chromium over its debugging pipe, which is two file descriptors and JSON: no package is needed."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ os.execv(sys.argv[3], sys.argv[3:])
 
 
 class Page:
-    """One tab. Only what the tests need of the protocol: evaluate, keys, screenshots."""
+    """One tab, with the part of the debugging protocol that the tests need."""
 
     def __init__(self, process: subprocess.Popen[bytes], to: int, back: int) -> None:
         self._process, self._to, self._back = process, to, back
         self._buffer, self._number, self._session = b"", 0, ""
         self.console: list[str] = []
-        # of every request of the page
+        # URL of every request of the page
         self.requested: list[str] = []
         target = self.send("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
@@ -63,10 +63,10 @@ class Page:
     def _receive(self, deadline_s: float) -> dict[str, Any]:
         while b"\0" not in self._buffer:
             left_s = deadline_s - time.monotonic()
-            assert left_s > 0, "the browser does not answer"
+            assert left_s > 0, "the browser does not respond"
             if select.select([self._back], [], [], left_s)[0]:
                 part = os.read(self._back, 1 << 20)
-                assert part, "the browser has gone"
+                assert part, "the browser exited"
                 self._buffer += part
         text, _, self._buffer = self._buffer.partition(b"\0")
         found: dict[str, Any] = json.loads(text)
@@ -104,7 +104,7 @@ class Page:
         return answer["result"].get("value")
 
     def wait(self, expression: str, limit_s: float = LIMIT_S) -> Any:
-        """Until *expression* is true; while a page is loading it may not be known yet."""
+        """Wait until *expression* is true, and return it; errors count as false, as while the page is loading."""
         deadline_s = time.monotonic() + limit_s
         while True:
             with contextlib.suppress(AssertionError):
@@ -139,7 +139,7 @@ class Page:
 
 @contextlib.contextmanager
 def chromium(directory: Path) -> Iterator[Page]:
-    """A page of a browser of its own; *directory* is its profile."""
+    """Start a browser and yield its page; *directory* is its profile."""
     assert PROGRAM is not None
     to_read, to_write = os.pipe()
     back_read, back_write = os.pipe()

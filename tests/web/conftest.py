@@ -27,7 +27,7 @@ _numbers = itertools.count(1)
 
 
 def client_of(app: Service, host: str = "127.0.0.1", **options: Any) -> TestClient:
-    """A client that comes in on loopback."""
+    """Return a client that connects over loopback."""
     return TestClient(app, base_url=f"http://{host}:8600", **options)
 
 
@@ -40,9 +40,9 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def client() -> Iterator[TestClient]:
-    """Two pools in memory, no token."""
-    with client_of(create_app(memory_pool(), pools=["a", "b"])) as made:
-        yield made
+    """Yield a client of a service with two pools in memory and no token."""
+    with client_of(create_app(memory_pool(), pools=["a", "b"])) as client:
+        yield client
 
 
 @pytest.fixture
@@ -61,8 +61,8 @@ class Served:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
         with contextlib.closing(connection):
             connection.request(method, path, body, {k.replace("_", "-"): v for k, v in headers.items()})
-            answer = connection.getresponse()
-            return answer.status, answer.headers, answer.read()
+            response = connection.getresponse()
+            return response.status, response.headers, response.read()
 
     def wait_for(self, path: str, status: int = 200, limit_s: float = 30.0) -> None:
         def replies() -> bool:
@@ -72,7 +72,7 @@ class Served:
         eventually(replies, f"{status} of {path}", limit_s, ignored=(OSError,))
 
     def stop(self) -> int:
-        """With SIGTERM; the exit code."""
+        """Stop it with SIGTERM and return the exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(20)
 
@@ -88,7 +88,7 @@ Serve = Callable[..., Served]
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Serve]:
-    """Start `snowredis serve`, or another command that has {port} in it."""
+    """Yield a function that starts `snowredis serve`, or another command that contains {port}."""
     started: list[Served] = []
 
     def start(
@@ -98,14 +98,14 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
         program = ["-m", "snowredis", "serve", "--port", "{port}"] if command is None else command
         arguments = [part.format(port=port) for part in (*program, *options)]
         packages = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
-        mine = os.environ | {"PYTHONPATH": packages, "SNOWREDIS_URL": url} | environment
-        with log.open("wb") as written:
+        variables = os.environ | {"PYTHONPATH": packages, "SNOWREDIS_URL": url} | environment
+        with log.open("wb") as output:
             process = subprocess.Popen(
                 [sys.executable, *arguments],
-                env=mine,
+                env=variables,
                 stdin=subprocess.DEVNULL,
-                stdout=written,
-                stderr=written,
+                stdout=output,
+                stderr=output,
             )
         started.append(Served(process, port, log))
         if ready:

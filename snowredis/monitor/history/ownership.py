@@ -158,7 +158,7 @@ class Loss:
 
     @property
     def rolled_back(self) -> bool:
-        """Whether the pool was replaced by an older copy."""
+        """True if the pool was replaced by an older copy."""
         return self.event.reason == FloorReason.ROLLED_BACK
 
     def affects(self, tick_ms: int, lead_ms: int) -> bool:
@@ -215,7 +215,7 @@ class History:
 
     @property
     def has_holes(self) -> bool:
-        """Whether events are missing in the middle."""
+        """True if events are missing between the first and the last."""
         claims_are_missing = self._created_place >= 0 and self._claims < self.past.claims
         return claims_are_missing or self.past.state.deleted_id != NO_ID
 
