@@ -40,8 +40,6 @@ _DESCRIPTIONS = {
     "501": "a required package is not installed",
     "503": "no id now: Redis unavailable, pool full, clock moved back; see Retry-After",
 }
-# these apply to few paths
-_SPECIAL = {"406", "501"}
 
 
 def description(limits: Limits, pools: Sequence[str]) -> Json:
@@ -98,7 +96,8 @@ def _get(
         more = ("406",)
     problem = {"schema": {"$ref": "#/components/schemas/Problem"}}
     responses: Json = {"200": {"description": "success", "content": content}}
-    for status in sorted(_DESCRIPTIONS.keys() - _SPECIAL | set(more)):
+    # only the paths that name them in *more* respond with these two
+    for status in sorted(_DESCRIPTIONS.keys() - {"406", "501"} | set(more)):
         responses[status] = {"description": _DESCRIPTIONS[status], "content": {JSON: problem}}
     if "ready" in str(schema):
         responses["503"] = {"description": "not ready", "content": {JSON: {"schema": schema}}}
