@@ -94,7 +94,9 @@ class PoolInfo:
         stored = self.settings
         numbers = {name: int(text) for name, text in stored.items() if text.isdecimal()}
         durations = {name: numbers[f"{name}_ms"] / 1000 for name in POOL_DURATIONS if f"{name}_ms" in numbers}
-        return {"layout": stored["layout"], "datacenter": numbers.get("datacenter", 0)} | durations
+        texts = {name: stored[name] for name in ("layout", "durability") if name in stored}
+        flags = {"guard_rollbacks": numbers.get("guard_rollbacks") == 1}
+        return {"datacenter": numbers.get("datacenter", 0)} | durations | texts | flags
 
     @property
     def layout_end_ms(self) -> int:

@@ -11,6 +11,7 @@ import snowredis
 from snowredis.errors import ConfigError, PoolNotFound
 from snowredis.lease.codes import EventKind
 from snowredis.lease.model import PoolConfig
+from snowredis.lease.open import pool_config
 from snowredis.monitor.forecast import forecast_of
 from snowredis.monitor.history.events import Event, parse_event
 from snowredis.monitor.snapshot import PoolInfo, WorkerInfo, state_of
@@ -148,6 +149,15 @@ def test_a_pool_in_memory_can_be_looked_at() -> None:
         WorkerPool(memory, "other").info()
     with pytest.raises(ConfigError, match="no history"):
         pool.whois(1)
+
+
+def test_the_options_of_a_pool_make_its_signature_again() -> None:
+    memory = memory_pool()
+    memory.connect(pool="orders", layout="41/2/2/8/10", datacenter=3, ttl=7.5, guard_rollbacks=True)
+    memory.connect(pool="plain")
+    for name in ("orders", "plain"):
+        info = WorkerPool(memory, name).info()
+        assert pool_config(info.options | {"pool": name}).signature == info.signature
 
 
 def test_entries_that_no_script_wrote_are_left_out() -> None:

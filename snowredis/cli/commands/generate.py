@@ -12,7 +12,7 @@ from snowredis.cli.exit_codes import ExitCode, interrupted_by_signals
 from snowredis.cli.options import Parser, add_redis, add_settings, open_pool, positive, settings
 from snowredis.cli.output import printable
 from snowredis.errors import PoolNotFound
-from snowredis.settings import FORMS, POOL_DURATIONS, SETTINGS
+from snowredis.settings import FORMS
 
 # ids made and written at once: a few ms of the default layout
 _BATCH = 8192
@@ -61,17 +61,9 @@ def _settings_of_pool(args: argparse.Namespace) -> dict[str, Any]:
     """Return the constants of the pool as options of connect(); none if it does not exist yet."""
     try:
         with open_pool(args) as pool:
-            stored = pool.info().settings
+            return pool.info().options
     except PoolNotFound:
         return {}
-    numbers = {name: int(text) for name, text in stored.items() if text.isdecimal()}
-    options = {name: numbers[f"{name}_ms"] / 1000 for name in POOL_DURATIONS if f"{name}_ms" in numbers}
-    return options | {
-        "layout": stored["layout"],
-        "datacenter": numbers.get("datacenter", 0),
-        "durability": stored.get("durability", SETTINGS["durability"].default),
-        "guard_rollbacks": numbers.get("guard_rollbacks") == 1,
-    }
 
 
 @contextlib.contextmanager
