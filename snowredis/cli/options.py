@@ -1,4 +1,4 @@
-"""What the commands have in common: how their parsers are made, and how their options become a pool to open.
+"""Shared parts of the commands: their parsers, and the pool that their options name.
 
 SNOWREDIS_* variables stand in for options that are not given. Imports neither redis nor asyncio by itself;
 open_pool() does when it is called.

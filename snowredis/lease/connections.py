@@ -1,4 +1,4 @@
-"""How snowredis sets up every redis-py client of its own: short time limits, no retries, ready to be forked.
+"""Set-up of every redis-py client that snowredis owns: short time limits, no retries, safe to fork.
 
 Nothing here connects.
 """

@@ -110,7 +110,7 @@ class PoolInfo:
 
     @property
     def lead_ms(self) -> int:
-        """How far the clock of a host may run ahead of the Redis clock."""
+        """Maximum lead of a host's clock over the Redis clock, in ms."""
         return setting_ms(self.signature, "max_clock_lead_ms")
 
     @property

@@ -138,7 +138,7 @@ class CrashRecords:
 
     @property
     def is_writer(self) -> bool:
-        """Whether this is the process that called adopt()."""
+        """Return whether this is the process that called adopt()."""
         return self._writer_pid == os.getpid()
 
     def new_record(self, store: Store) -> CrashRecord | None:

@@ -32,7 +32,7 @@ class Clock(Protocol):
 
 
 class ClockReading(NamedTuple):
-    """What the clock of a generator shows.
+    """Reading of a generator's clock.
 
     Attributes:
         now_ms: wall clock, ms since 1970.

@@ -34,7 +34,7 @@ class Context:
 
     @property
     def longest_wait_ms(self) -> int:
-        """How much later than now the lanes of a claimed worker id may open: a floor, to the end of its tick."""
+        """Longest time until the lanes of a claimed worker id open, in ms: a floor, to the end of its tick."""
         return self.config.floor_ms + self.config.layout.tick_ms
 
     def now_ms(self) -> int:

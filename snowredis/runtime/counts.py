@@ -57,12 +57,12 @@ class Counts:
 
     @property
     def clock_backs(self) -> int:
-        """How often the clock went back."""
+        """Number of times that the clock went back."""
         return sum(self.clock_backs_by_step.values())
 
     @property
     def clock_backs_by_step(self) -> dict[str, int]:
-        """How often the clock went back, for each of CLOCK_BACK_STEPS."""
+        """Number of times that the clock went back, for each of CLOCK_BACK_STEPS."""
         return {step: getattr(self, f"clock_back_{step}s") for step in CLOCK_BACK_STEPS}
 
 

@@ -17,7 +17,7 @@ LAST = -1000
 
 
 class Closable(Protocol):
-    """What is closed at exit: a generator, or a heartbeat."""
+    """An object that is closed at exit: a generator, or a heartbeat."""
 
     def close(self) -> None:
         """Give the lease back. Must not raise."""

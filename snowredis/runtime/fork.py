@@ -18,7 +18,7 @@ MADV_WIPEONFORK = 18
 
 
 class Forkable(Protocol):
-    """What is reset in a forked child: a generator."""
+    """An object that is reset in a forked child: a generator."""
 
     def _after_fork(self) -> None:
         """Reset the child's copy: new locks, no lease, no ids. Must not block or raise; may run twice."""

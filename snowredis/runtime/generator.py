@@ -95,7 +95,7 @@ class Generator(FastPath):
 
     @property
     def layout(self) -> Layout:
-        """How its ids are cut into fields."""
+        """Layout of its ids."""
         return self._config.layout
 
     @property
@@ -107,7 +107,7 @@ class Generator(FastPath):
 
     @property
     def closed(self) -> bool:
-        """Whether close() was called."""
+        """True after close()."""
         return self._lifecycle.closed
 
     @property
@@ -122,7 +122,7 @@ class Generator(FastPath):
 
     @property
     def clock_reading(self) -> ClockReading:
-        """What the clock that ids are made with shows, compared with the Redis clock."""
+        """Reading of the clock that ids are made with, and its offset to the Redis clock."""
         view = self._lease_manager.view
         offset_ms = view.offset_ms if view.seen.incarnation else None
         return ClockReading(self._clock.time_ns() // 1_000_000, offset_ms)

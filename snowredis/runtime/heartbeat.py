@@ -15,7 +15,7 @@ log = logging.getLogger("snowredis")
 
 
 class HasBeat(Protocol):
-    """What the thread calls: a generator."""
+    """An object that the heartbeat thread calls: a generator."""
 
     def _beat(self) -> float:
         """Renew or replace the lease as needed; return the seconds until the next call. Must not raise."""

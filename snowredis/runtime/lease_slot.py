@@ -1,4 +1,4 @@
-"""Where one generator's current lease is stored: in memory, and in a crash record; with the token of an open claim."""
+"""Storage of one generator's current lease, in memory and in a crash record, and of the token of an open claim."""
 
 from __future__ import annotations
 

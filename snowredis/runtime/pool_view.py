@@ -35,7 +35,7 @@ class PoolView:
 
     @property
     def offset_ms(self) -> int:
-        """How far this host's clock is ahead of the Redis clock now; meaningless before the first reply."""
+        """Return the lead of this host's clock over the Redis clock now, in ms; meaningless before the first reply."""
         redis_ms, at_s = self._redis_at
         elapsed_s = self._context.clock.monotonic() - at_s
         return self._context.now_ms() - redis_ms - round(elapsed_s * 1000)

@@ -1,4 +1,4 @@
-"""Who may send requests: host names, the token, and the cookie that replaces it in a browser.
+"""Access control: host names, the token, and the cookie that replaces it in a browser.
 
 Pure: no socket, no clock. The caller passes the time.
 """

@@ -218,7 +218,7 @@ class ServedPools:
 
     @property
     def viewers(self) -> int:
-        """How many dashboards are open."""
+        """Number of open dashboards."""
         return sum(pool.feed.viewers for pool in self._pools.values())
 
     def end_streams(self) -> None:

@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
 
 @dataclass(frozen=True)
 class _Use:
-    """How much a pool is in use, for the question whether to delete it."""
+    """Use of a pool, for the question whether to delete it."""
 
     alive: int
     text: str

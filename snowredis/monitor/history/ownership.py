@@ -73,7 +73,7 @@ class Holder:
 
     @property
     def process(self) -> tuple[str, int, str]:
-        """How the process describes itself: host, pid, label."""
+        """Description of the process by itself: host, pid, label."""
         return self.host, self.pid, self.label
 
 
