@@ -56,9 +56,8 @@ class BdistWheel(bdist_wheel):
 
     def get_tag(self) -> tuple[str, str, str]:
         """Return the tag of what was really built: the compiler may have been missing or have failed."""
-        if not any(Path(self.bdist_dir).rglob("_fastpath.*.so")) and not any(
-            Path(self.bdist_dir).rglob("_fastpath.*.pyd")
-        ):
+        built = Path(self.bdist_dir).rglob("_fastpath.*")
+        if not any(path.suffix in (".so", ".pyd") for path in built):
             self.root_is_pure = True
             return "py3", "none", "any"
         tag: tuple[str, str, str] = super().get_tag()

@@ -120,7 +120,11 @@ class LeaseManager:
                 # R9, as in renew()
                 if replaced is not None:
                     self._lose(replaced, str(reply))
-                raise reply
+                try:
+                    raise reply
+                finally:
+                    # else the error, its traceback and this frame would keep each other, and the generator, alive
+                    del reply
             self.view.learn(reply, sent_s)
             if isinstance(reply, Settling):
                 return Claimed(settling_ms=max(1, reply.wait_ms))
