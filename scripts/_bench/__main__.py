@@ -11,7 +11,7 @@ nanoseconds. Redis is a private redis-server. The parts:
 examples:
   scripts/bench                              all of it
   scripts/bench --quick ids start            two parts, coarsely, in seconds
-  scripts/bench --write                      and put tables and plots into docs/performance.md
+  scripts/bench --write                      and put tables and plots into docs/explanation/performance.md
   scripts/bench --python python3.14t ids     measure this Python, too
   scripts/bench --save FILE; scripts/bench --load FILE --write
 """
@@ -43,7 +43,9 @@ def main() -> int:
     )
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)} (default: all)")
     parser.add_argument("--quick", action="store_true", help="a few coarse rounds, small pools")
-    parser.add_argument("--write", action="store_true", help="write docs/performance.md and docs/images")
+    parser.add_argument(
+        "--write", action="store_true", help="write docs/explanation/performance.md and docs/images"
+    )
     parser.add_argument("--save", type=Path, metavar="FILE", help="keep the figures, as JSON")
     parser.add_argument(
         "--load", type=Path, metavar="FILE", help="take what this has, measure the PARTs named"

@@ -1,4 +1,4 @@
-"""Tables, plots and goals of docs/performance.md, made from the results of the parts.
+"""Tables, plots and goals of docs/explanation/performance.md, made from the results of the parts.
 
 A little over 400 lines: one short function a table, and they share their helpers.
 """
@@ -14,7 +14,7 @@ from scripts._bench.contestants import BATCH, BUFFER, BY_LABEL, OURS, SNOWFLAKE
 from snowredis.timing import BASE
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "performance.md"
+PAGE = ROOT / "docs" / "explanation" / "performance.md"
 IMAGES = ROOT / "docs" / "images"
 Results = Mapping[str, Any]
 SINGLE = "ids.next_id()"

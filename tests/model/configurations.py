@@ -140,7 +140,7 @@ NEEDED = (
     ),
 )
 
-# what no rule covers; docs/uniqueness.md says so
+# what no rule covers; docs/explanation/uniqueness.md says so
 LIMITS = (
     Configuration("durability none, two losses", {"END": 1, "FAULTS": 2, "WIPES": 1, **COPIES, **NONE}),
     Configuration("durability assured, a write lost", {"END": 0, "FAULTS": 1, **COPIES, **ASSURED}),

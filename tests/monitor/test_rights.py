@@ -1,4 +1,4 @@
-"""The ACL rules of docs/monitoring.md, on a real Redis: enough for what they are for, and for nothing else."""
+"""The ACL rules of docs/how-to/monitoring.md, on a real Redis: enough for what they are for, and for nothing else."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from snowredis.monitor.health.rights import _ARGUMENTS, needed_commands
 from snowredis.monitor.worker_pool import WorkerPool
 from tests.support.servers import RedisServer
 
-PAGE = Path(__file__).parents[2] / "docs" / "monitoring.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "monitoring.md"
 RULES = dict(re.findall(r"```acl (\w+)\n(.*?)\n```", PAGE.read_text("utf-8"), re.DOTALL))
 POOL = "orders"
 

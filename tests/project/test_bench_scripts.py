@@ -19,7 +19,7 @@ from snowredis.errors import StoreUnavailable
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "scripts"
 BENCH = "_bench/__main__.py"
-PAGE = (ROOT / "docs" / "performance.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "explanation" / "performance.md").read_text("utf-8")
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_the_parts_about_redis_print_their_tables(tmp_path: Path, real_redis: No
 def test_the_page_has_a_place_for_every_table_and_shows_every_plot() -> None:
     blocks = re.findall(r"<!-- figures: ([\w-]+) -->\n(?:[^<]|<(?!!--))*<!-- /figures -->", PAGE)
     assert sorted(blocks) == sorted([*page.TABLES, "goals", "machine"])
-    assert sorted(re.findall(r"\]\(images/([\w-]+\.svg)\)", PAGE)) == sorted(page.PLOTS)
+    assert sorted(re.findall(r"\]\(\.\./images/([\w-]+\.svg)\)", PAGE)) == sorted(page.PLOTS)
 
 
 def test_the_same_figures_give_the_same_plots_with_colors_for_dark_pages() -> None:

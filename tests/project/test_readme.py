@@ -1,4 +1,4 @@
-"""The Python of the README and of docs/integrations.md runs as it stands, on a private Redis."""
+"""The Python of the README and of docs/how-to/integrations.md runs as it stands, on a private Redis."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
 SNIPPETS = {
     f"{name}:{number}": snippet
-    for name in ("README.md", "docs/integrations.md")
+    for name in ("README.md", "docs/how-to/integrations.md")
     for number, snippet in enumerate(
         re.findall(r"```python\n(.*?)```", (ROOT / name).read_text("utf-8"), re.DOTALL), 1
     )
@@ -47,7 +47,7 @@ def test_a_snippet_runs(snippet: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+    "page", ["README.md", *(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
 )
 def test_every_file_that_a_page_names_exists(page: str) -> None:
     text = re.sub(r"https?://\S+", "", (ROOT / page).read_text("utf-8"))

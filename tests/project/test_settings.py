@@ -114,7 +114,9 @@ def test_the_readme_describes_every_setting() -> None:
 
 
 def test_the_page_on_the_service_describes_each_of_its_variables() -> None:
-    assert table_in("docs/service.md", "| variable |") == rows(SERVICE_SETTINGS.values(), SERVICE_PREFIX)
+    assert table_in("docs/how-to/service.md", "| variable |") == rows(
+        SERVICE_SETTINGS.values(), SERVICE_PREFIX
+    )
 
 
 def test_the_options_of_serve_are_settings_of_the_service() -> None:

@@ -118,7 +118,7 @@ def test_the_source_archive_holds_what_is_needed_to_test_it_and_to_read_about_it
         names = {name.partition("/")[2] for name in archive.getnames()}
     for wanted in (
         "CHANGELOG.md",
-        "docs/uniqueness.md",
+        "docs/explanation/uniqueness.md",
         "examples/quickstart.py",
         "scripts/test",
         "tests/conftest.py",

@@ -34,7 +34,7 @@ _ARGUMENTS: dict[str, tuple[str, ...]] = {
     "zrem": ("KEY", "m"),
     "xadd": ("KEY", "*", "f", "v"),
 }
-_ADVICE = "enough for monitoring; generators need the rules in docs/monitoring.md"
+_ADVICE = "enough for monitoring; generators need the rules in docs/how-to/monitoring.md"
 
 
 def check_rights(client: Any, name: str) -> Result:
