@@ -47,6 +47,8 @@ myst_enable_extensions = ["colon_fence", "deflist"]
 copybutton_prompt_text = r"\$ |>>> |\.\.\. "
 copybutton_prompt_is_regexp = True
 
+# one argument a line in long signatures
+maximum_signature_line_length = 88
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 autodoc_class_signature = "separated"
