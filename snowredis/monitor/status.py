@@ -49,6 +49,11 @@ class Condition:
         """What is the case, with times in UTC."""
         return self.render(lambda time_ms: utc_text(time_ms) or f"{time_ms} ms")
 
+    @property
+    def short(self) -> str:
+        """Its part of a headline; empty for a notice."""
+        return "" if self.level == "notice" else _HEADLINES[self.code](self)
+
     def render(self, time_text: Callable[[int], str]) -> str:
         """Return what is the case, with times as *time_text* shows them."""
         text = self.template
@@ -148,7 +153,7 @@ def _redis_unavailable(
 def _verdict(conditions: Sequence[Condition], now_ms: int, quiet: str) -> Status:
     ranked = tuple(sorted(conditions, key=lambda condition: -LEVELS.index(condition.level)))
     level = ranked[0].level if ranked else "ok"
-    shown = [_HEADLINES[condition.code](condition) for condition in ranked if condition.level != "notice"]
+    shown = [condition.short for condition in ranked if condition.short]
     return Status(level, "; ".join(shown[:3]) or quiet, ranked, now_ms)
 
 
