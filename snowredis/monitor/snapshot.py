@@ -102,7 +102,7 @@ class PoolInfo:
 
     @property
     def deaths(self) -> int:
-        """How many processes ended without a release, by their lease or reclaimed; it only grows."""
+        """How many leases ended without a release, or were reclaimed; it only grows. Some may have returned."""
         return self.expired + self.reclaimed
 
     @property
@@ -159,6 +159,7 @@ class Death:
         until_ms: end of its reservation, or of the part that it really used if it was reclaimed.
         ids_made: as of its last heartbeat.
         server: index of its server among several independent ones.
+        key: identity of its event, by which the same death is recognized in two readings.
     """
 
     at_ms: int
@@ -172,11 +173,7 @@ class Death:
     until_ms: int
     ids_made: int
     server: int = 0
-
-    @property
-    def key(self) -> str:
-        """Identity of the death, by which the same one is recognized in two readings."""
-        return f"{self.kind}-{self.worker}-{self.at_ms}"
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
