@@ -13,6 +13,8 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from mdit_py_plugins.anchors.index import slugify, unique_slug
 
+__all__ = ["Link", "all_pages", "anchors_of", "broken_links", "links_in", "slugify"]
+
 ROOT = Path(__file__).parents[2]
 # pages whose links are checked
 PAGES = ("README.md", "CHANGELOG.md", "docs/**/*.md")
