@@ -54,7 +54,7 @@ def links_in(page: Path) -> Iterator[Link]:
             continue
         file = (page.parent / unquote(url.path)).resolve() if url.path else page
         text = token.content or "".join(after.content for after in tokens[place + 1 : place + 3])
-        yield Link(text, file, url.fragment)
+        yield Link(text, file, unquote(url.fragment))
 
 
 @functools.cache
