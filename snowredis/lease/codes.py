@@ -11,11 +11,17 @@ from typing import Self
 
 
 class EventKind(StrEnum):
-    """Kind of an event. The last two concern the whole pool, the others one worker id."""
+    """Kind of an event. The last two concern the whole pool, the others one worker id.
+
+    EXPIRED and RECLAIMED are deaths: a lease that ended without a release, and one that was released on behalf of a
+    process that was killed. RETURNED takes a death back: the process renewed its lease after it had ended.
+    """
 
     CLAIMED = "claimed"
     RELEASED = "released"
     EXPIRED = "expired"
+    RECLAIMED = "reclaimed"
+    RETURNED = "returned"
     ADOPTED = "adopted"
     LOST = "lost"
     CLOCK_BACK = "clock-back"

@@ -7,12 +7,20 @@ apply only after wipe(), and there is no server to identify: durability="detect"
 from __future__ import annotations
 
 import threading
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from snowredis.lease import replies
-from snowredis.lease.codes import LossReason
-from snowredis.lease.model import ClaimRequest, PoolConfig, ReleaseRequest, RenewRequest, StoredField
+from snowredis.lease.codes import EventKind, FloorReason, LossReason
+from snowredis.lease.model import (
+    DEFAULT_MAX_EVENTS,
+    ClaimRequest,
+    PoolConfig,
+    ReleaseRequest,
+    RenewRequest,
+    StoredField,
+)
 from snowredis.lease.replies import Seen
 from snowredis.lease.stats import NO_STATS, WorkerStats
 
@@ -32,11 +40,17 @@ class Record:
     lease_end_ms: int
     stats: WorkerStats
     owner: str
+    claimed_ms: int = 0
+    renewed_ms: int = 0
 
     @property
     def low_mark_ms(self) -> int:
         """Return the lowest mark of the lanes."""
         return max(min(self.lanes_ms), self.until_ms)
+
+
+# of a worker id that was never leased
+_UNUSED = Record("", "", "", 0, (0,), 0, NO_STATS, "")
 
 
 class MemoryStore:
@@ -60,10 +74,59 @@ class MemoryStore:
         self._records: dict[int, Record] = {}
         self._incarnation, self._version, self._floor_ms = "", 0, 0
         self._raises = 0
-        # kind and worker id, oldest first
-        self.events: list[tuple[str, int]] = []
+        self._swept_ms = 0
+        # ids and fields of events as in the stream in Redis, the oldest first; and how many there were, by counter
+        self._entries: deque[tuple[str, dict[str, str]]] = deque(maxlen=DEFAULT_MAX_EVENTS)
+        self._events_added = 0
+        self._counts: Counter[str] = Counter()
         if new:
             self._raise_floor(0, Seen())
+            self._note_floor(server_time_ms())
+
+    @property
+    def events(self) -> list[tuple[str, int]]:
+        """Kind and worker id of every event that concerns a worker id, the oldest first."""
+        return [(e["event"], int(e["worker"])) for _, e in list(self._entries) if e["worker"] != "-1"]
+
+    def _event(self, kind: str, worker: int, at_ms: int, record: Record, **more: object) -> None:
+        self._events_added += 1
+        until_ms = more.pop("until", record.until_ms)
+        fields = {"event": kind, "worker": worker, "owner": record.owner, "from": record.lanes_ms[0]}
+        fields |= {"until": until_ms, "at": at_ms} | more
+        entry = {name: str(value) for name, value in fields.items()}
+        # like ids of a stream, these only grow, whatever the clock does
+        newest_ms = max(
+            self._server_time_ms(), int(self._entries[-1][0].split("-")[0]) if self._entries else 0
+        )
+        self._entries.append((f"{newest_ms}-{self._events_added}", entry))
+
+    def _note_floor(self, now: int) -> None:
+        pool = replace(_UNUSED, lanes_ms=(self._floor_ms,))
+        self._event(EventKind.FLOOR, -1, now, pool, reason=FloorReason.NO_POOL)
+
+    def _note_end(self, worker: int, record: Record, now: int) -> None:
+        """Write that a lease ended without a release, unless _sweep() did; before its record is changed."""
+        if not record.token or not self._swept_ms < record.lease_end_ms <= now:
+            return
+        times = {"claimed": record.claimed_ms, "renewed": record.renewed_ms}
+        self._event(
+            EventKind.EXPIRED, worker, record.lease_end_ms, record, stats=record.stats.to_text(), **times
+        )
+        self._counts["expired"] += 1
+
+    def _sweep(self, now: int) -> None:
+        """Write which leases ended since the last call, once the floor has passed."""
+        self._swept_ms = min(self._swept_ms, now)
+        if self._floor_ms > now:
+            return
+        ended = [
+            (record.lease_end_ms, worker)
+            for worker, record in self._records.items()
+            if self._swept_ms < record.lease_end_ms <= now
+        ]
+        for _, worker in sorted(ended):
+            self._note_end(worker, self._records[worker], now)
+        self._swept_ms = now
 
     def _overdue(self, record: Record, now: int) -> bool:
         """Return True if the worker id may have been leased to another process after a loss that nobody noticed."""
@@ -82,7 +145,9 @@ class MemoryStore:
         """Delete everything, as FLUSHALL does."""
         with self._lock:
             self._records.clear()
-            self._incarnation, self._version, self._floor_ms = "", 0, 0
+            self._incarnation, self._version, self._floor_ms, self._swept_ms = "", 0, 0, 0
+            self._entries.clear()
+            self._counts.clear()
 
     def _raise_floor(self, floor_ms: int, seen: Seen) -> None:
         def raised(incarnation: str) -> int:
@@ -98,11 +163,13 @@ class MemoryStore:
         now = self._server_time_ms()
         if not self._incarnation:
             self._raise_floor(now + self.config.floor_ms, seen)
+            self._note_floor(now)
         return now, min(caller_ms, now + self.config.max_clock_lead_ms)
 
     def _pool(self, now: int) -> tuple[int, str, int, int, None]:
         """Return the fields that all replies have, for a call that is about to return."""
         self._version += 1
+        self._sweep(now)
         return now, self._incarnation, self._version, self._floor_ms, None
 
     def claim(self, request: ClaimRequest, seen: Seen) -> replies.ClaimReply:
@@ -116,17 +183,18 @@ class MemoryStore:
                     until = max(record.until_ms, capped + ttl)
                     ends_ms = max(record.lease_end_ms, now + ttl)
                     first = self._first_renewal_id()
-                    again = replace(record, until_ms=until, lease_end_ms=ends_ms, renewal_id=first)
+                    again = replace(
+                        record, until_ms=until, lease_end_ms=ends_ms, renewal_id=first, renewed_ms=now
+                    )
                     return self._grant(worker, again, now)
             if self._floor_ms > now and not self._losses_unnoticed:
                 return replies.Settling(*self._pool(now), self._floor_ms - now)
             chosen = self._choose(now, min(request.fit_ms, capped), request.wait_ms)
             if isinstance(chosen, replies.ClaimRefused):
                 return chosen
-            unused = Record("", "", "", 0, (0,) * self.config.layout.namespaces, 0, NO_STATS, "")
+            unused = replace(_UNUSED, lanes_ms=(0,) * self.config.layout.namespaces)
             before = self._records.get(chosen, unused)
-            if before.token:
-                self.events.append(("expired", chosen))
+            self._note_end(chosen, before, now)
             least = max(before.until_ms, self._floor_ms)
             if self._losses_unnoticed:
                 least = max(least, now + self.config.floor_ms)
@@ -139,8 +207,11 @@ class MemoryStore:
                 lease_end_ms=now + ttl,
                 stats=NO_STATS,
                 owner=request.owner,
+                claimed_ms=now,
+                renewed_ms=now,
             )
-            self.events.append(("claimed", chosen))
+            self._event(EventKind.CLAIMED, chosen, now, record, lanes=",".join(map(str, record.lanes_ms)))
+            self._counts["claims"] += 1
             return self._grant(chosen, record, now)
 
     def _first_renewal_id(self) -> str:
@@ -181,6 +252,7 @@ class MemoryStore:
             config, record, adopted = self.config, self._records.get(request.worker), False
             current = record is not None and record.incarnation == self._incarnation
             reason: LossReason | None = None
+            ended_ms = record.lease_end_ms if record and record.token and record.lease_end_ms <= now else 0
             if record is not None and current and record.token == request.token:
                 if record.renewal_id not in (request.renewal_id, request.pending_renewal_id):
                     reason = LossReason.COPIED
@@ -197,11 +269,22 @@ class MemoryStore:
             else:
                 adopted = True
                 until_ms, lanes_ms = request.held_until_ms, request.held_lanes_ms
-                record = Record(request.token, "", "", until_ms, lanes_ms, 0, NO_STATS, request.owner)
-                self.events.append(("adopted", request.worker))
+                record = Record(
+                    request.token, "", "", until_ms, lanes_ms, 0, NO_STATS, request.owner, claimed_ms=now
+                )
             if reason is not None or record is None:
-                self.events.append(("lost", request.worker))
-                return replies.LeaseGone(*self._pool(now), reason or LossReason.FORGOTTEN)
+                reason = reason or LossReason.FORGOTTEN
+                lost = replace(_UNUSED, owner=request.owner, until_ms=request.held_until_ms)
+                reply = replies.LeaseGone(*self._pool(now), reason)
+                self._event(EventKind.LOST, request.worker, now, lost, reason=reason)
+                self._counts["lost"] += 1
+                return reply
+            if ended_ms:
+                self._note_end(request.worker, record, now)
+                self._event(EventKind.RETURNED, request.worker, now, record, ended=ended_ms)
+                self._counts["returned"] += 1
+            if request.stats.clock_backs > record.stats.clock_backs:
+                self._event(EventKind.CLOCK_BACK, request.worker, now, record, stats=request.stats.to_text())
             record = replace(
                 record,
                 incarnation=self._incarnation,
@@ -209,8 +292,13 @@ class MemoryStore:
                 until_ms=max(record.until_ms, capped + config.ttl_ms),
                 lease_end_ms=max(record.lease_end_ms, now + config.ttl_ms),
                 stats=request.stats,
+                owner=request.owner,
+                renewed_ms=now,
             )
             self._records[request.worker] = record
+            if adopted:
+                self._event(EventKind.ADOPTED, request.worker, now, record, reason=FloorReason.NO_POOL)
+                self._counts["adopted"] += 1
             return replies.Renewed(*self._pool(now), record.until_ms, adopted)
 
     def release(self, request: ReleaseRequest, seen: Seen) -> replies.ReleaseReply:
@@ -224,13 +312,30 @@ class MemoryStore:
                 or record.incarnation != self._incarnation
             ):
                 return replies.NotHeld(*self._pool(now))
+            ended_ms = record.lease_end_ms if record.lease_end_ms <= now else 0
+            self._note_end(request.worker, record, now)
+            if ended_ms and not request.reclaimed:
+                self._event(EventKind.RETURNED, request.worker, now, record, ended=ended_ms)
+                self._counts["returned"] += 1
+            kind = EventKind.RECLAIMED if request.reclaimed and not ended_ms else EventKind.RELEASED
+            times = {"claimed": record.claimed_ms, "renewed": record.renewed_ms}
+            used_until_ms = record.until_ms if request.marks_ms is None else max(request.marks_ms)
+            self._event(
+                kind,
+                request.worker,
+                now,
+                record,
+                until=used_until_ms,
+                stats=request.stats.to_text(),
+                **times,
+            )
+            self._counts["reclaimed" if kind == EventKind.RECLAIMED else "releases"] += 1
             if request.marks_ms is not None:
                 lanes = tuple(map(max, record.lanes_ms, request.marks_ms))
                 record = replace(record, lanes_ms=lanes, until_ms=0)
             self._records[request.worker] = replace(
-                record, token="", renewal_id="", owner="", lease_end_ms=now
+                record, token="", renewal_id="", owner="", lease_end_ms=now, stats=request.stats
             )
-            self.events.append(("released", request.worker))
             return replies.Released(*self._pool(now))
 
     def create(self, caller_ms: int) -> replies.CreateReply:
@@ -239,6 +344,7 @@ class MemoryStore:
             if self._incarnation:
                 return replies.AlreadyExists(*self._pool(now))
             self._raise_floor(0, Seen())
+            self._note_floor(now)
             return replies.Created(*self._pool(now))
 
     def close(self) -> None:

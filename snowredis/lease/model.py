@@ -201,6 +201,7 @@ class ReleaseRequest:
         caller_ms: the caller's wall clock.
         marks_ms: each lane's first unused ms, 0 for a lane never used; None if unknown, so that the whole reservation
             counts as used.
+        reclaimed: True if the caller acts on behalf of a process that was killed.
     """
 
     worker: int
@@ -210,6 +211,7 @@ class ReleaseRequest:
     caller_ms: int
     marks_ms: tuple[int, ...] | None
     stats: WorkerStats
+    reclaimed: bool = False
 
 
 class Store(Protocol):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from snowredis.core.layout import utc_text
 from snowredis.lease.codes import AlarmReason, LossReason
 
 
@@ -31,8 +32,8 @@ class Alarm:
 
     @property
     def text(self) -> str:
-        """Return the alarm as a clause for people, with its times in ms since 1970."""
-        return f"{self.reason.text} between {self.from_ms} and {self.until_ms}"
+        """Return the alarm as a clause for people, with its times in UTC."""
+        return f"{self.reason.text} between {_time(self.from_ms)} and {_time(self.until_ms)}"
 
     @classmethod
     def parse(cls, text: str) -> Alarm:
@@ -176,6 +177,10 @@ DeleteReply: TypeAlias = Deleted | NoPool
 
 def _ints(text: str) -> tuple[int, ...]:
     return tuple(map(int, text.split(",")))
+
+
+def _time(time_ms: int) -> str:
+    return utc_text(time_ms) or f"{time_ms} ms"
 
 
 def _flag(text: str) -> bool:

@@ -73,6 +73,8 @@ def _argument(value: Any) -> Any:
     match value:
         case None:
             return ""
+        case bool():
+            return int(value)
         case tuple():
             return ",".join(map(str, value))
         case WorkerStats():

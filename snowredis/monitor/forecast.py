@@ -86,17 +86,15 @@ def _samples(
     # leased before the oldest event
     before = 0
     for event in events:
-        if event.kind in ("claimed", "adopted") and event.worker not in begun:
+        if event.kind in ("claimed", "adopted", "returned") and event.worker not in begun:
             begun.add(event.worker)
             changes.append((event.at_ms, 1))
-        elif event.kind in ("released", "expired"):
+        elif event.kind in ("released", "expired", "reclaimed"):
             if event.worker in begun:
                 begun.discard(event.worker)
             else:
                 before += 1
-            # an expiry is recorded when the worker id is leased again; the lease may have ended long before
-            ended_ms = event.until_ms if event.kind == "expired" else event.at_ms
-            changes.append((min(ended_ms, event.at_ms), -1))
+            changes.append((event.at_ms, -1))
     for worker in workers:
         if worker.worker in begun and not worker.alive:
             changes.append((worker.lease_end_ms, -1))

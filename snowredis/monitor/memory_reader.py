@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import re
+import time
+from collections.abc import Iterator
 from hashlib import sha1
 from typing import Any
 
 from snowredis.errors import PoolNotFound
+from snowredis.lease.codes import FloorReason
 from snowredis.lease.memory_store import MemoryStore, Record
+from snowredis.monitor.history.events import Event, parse_event
 from snowredis.monitor.pool_reader import parse_record
-from snowredis.monitor.snapshot import PoolInfo, WorkerInfo
+from snowredis.monitor.snapshot import POOL_COUNTERS, PoolInfo, WorkerInfo
 
 
 def read_workers(pool: Any, name: str, *, alive_only: bool = True) -> list[WorkerInfo]:
@@ -17,20 +21,80 @@ def read_workers(pool: Any, name: str, *, alive_only: bool = True) -> list[Worke
 
     Raises PoolNotFound.
     """
-    store = _store_of(pool, name)
+    return [info for info in _read_records(_store_of(pool, name)) if info.alive or not alive_only]
+
+
+def _read_records(store: MemoryStore) -> list[WorkerInfo]:
     now_ms, ttl_ms = store._server_time_ms(), store.config.ttl_ms
-    infos = [
-        parse_record(worker, _record_text(record, ttl_ms), now_ms, ttl_ms)
+    settling = store._incarnation if store._floor_ms > now_ms else ""
+    infos = (
+        parse_record(worker, _record_text(record), now_ms, ttl_ms, settling=settling)
         for worker, record in sorted(dict(store._records).items())
-    ]
-    return [info for info in infos if info is not None and (info.alive or not alive_only)]
+    )
+    return [info for info in infos if info is not None]
+
+
+def read_server(pool: Any, name: str) -> tuple[PoolInfo, list[WorkerInfo], list[WorkerInfo]]:
+    """Return the pool, its living workers, and those whose lease ended without a release that no call noted yet.
+
+    Raises PoolNotFound.
+    """
+    workers = read_workers(pool, name, alive_only=False)
+    return read_pool(pool, name), [info for info in workers if info.alive], _ended(_store_of(pool, name))
+
+
+def read_ended(pool: Any, name: str) -> list[WorkerInfo]:
+    """Return workers whose lease ended without a release that no call noted yet; without a pool there are none."""
+    store: MemoryStore | None = pool._stores.get(name)
+    ended = _ended(store) if store else []
+    return sorted((info for info in ended if info.state == "expired"), key=lambda info: info.lease_end_ms)
+
+
+def _ended(store: MemoryStore) -> list[WorkerInfo]:
+    swept_ms = store._swept_ms
+    infos = _read_records(store)
+    return [info for info in infos if info.state in ("expired", "unknown") and info.lease_end_ms > swept_ms]
+
+
+def read_events(
+    pool: Any, name: str, *, newest: int | None = None, since: str | None = None, **_: object
+) -> list[Event]:
+    """Return the events, the oldest first; the arguments are those of history.events.read_events()."""
+    store: MemoryStore | None = pool._stores.get(name)
+    entries = list(store._entries) if store else []
+    after = (0, -1) if since is None else _place(since)
+    events = [parse_event(event_id, fields) for event_id, fields in entries if _place(event_id) > after]
+    valid = [event for event in events if event is not None]
+    return valid if newest is None else valid[max(0, len(valid) - newest) :]
+
+
+def follow_events(pool: Any, name: str, after: str, block_ms: int) -> Iterator[Event | None]:
+    """Yield events as they happen, and None after each *block_ms* without one."""
+    if after == "$":
+        events = read_events(pool, name, newest=1)
+        after = events[-1].id if events else "0-0"
+    while True:
+        events = read_events(pool, name, since=after)
+        yield from events
+        if events:
+            after = events[-1].id
+        else:
+            time.sleep(block_ms / 1000)
+            yield None
+
+
+def _place(event_id: str) -> tuple[int, int]:
+    """Return a key by which ids of events are compared; a time alone comes before the events of its ms."""
+    time_ms, _, number = event_id.partition("-")
+    return int(time_ms), int(number or -1)
 
 
 def read_pool(pool: Any, name: str) -> PoolInfo:
     """Return settings and counters of a pool. Raises PoolNotFound."""
     store = _store_of(pool, name)
     config, used = store.config, len(read_workers(pool, name))
-    events = Counter(kind for kind, _ in store.events)
+    counts = dict(store._counts)
+    counts["expired"] = counts.get("expired", 0) + len(_ended(store))
     return PoolInfo(
         name=name,
         layout=config.layout,
@@ -44,13 +108,9 @@ def read_pool(pool: Any, name: str) -> PoolInfo:
         used=used,
         free=config.capacity - used,
         peak=used,
-        claims=events["claimed"],
-        releases=events["released"],
-        expired=events["expired"],
-        adopted=events["adopted"],
-        lost=events["lost"],
-        alarms=0,
         alarm="",
+        floor_reason=str(FloorReason.NO_POOL),
+        **{name: counts.get(name, 0) for name in POOL_COUNTERS},
     )
 
 
@@ -61,10 +121,11 @@ def _store_of(pool: Any, name: str) -> MemoryStore:
     return store
 
 
-def _record_text(record: Record, ttl_ms: int) -> str:
+def _record_text(record: Record) -> str:
     """Return *record* as pack_record() of record.lua stores one in Redis, as far as parse_record() reads it."""
     token_hash = sha1(record.token.encode(), usedforsecurity=False).hexdigest() if record.token else ""
-    # a record does not contain the time of its renewal, which set the end of the lease one ttl ahead
-    renewed_ms = record.lease_end_ms - (ttl_ms if record.token else 0)
-    fields = (token_hash, "", "", record.until_ms, record.lease_end_ms, "", renewed_ms, renewed_ms)
+    incarnation = record.incarnation if re.fullmatch(r"[\da-f-]*", record.incarnation) else ""
+    lanes = ",".join(map(str, record.lanes_ms))
+    times = (record.until_ms, record.lease_end_ms, lanes, record.claimed_ms, record.renewed_ms)
+    fields = (token_hash, incarnation, "", *times)
     return "|".join(map(str, (*fields, record.stats.to_text(), record.owner)))

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from snowredis.core.presets import resolve_layout
@@ -32,10 +34,11 @@ _RECORD = re.compile(
     r"(?P<stats>[\d,-]*)\|(?P<owner>.*)",
     re.DOTALL | re.ASCII,
 )
+_NUMBER = re.compile(r"\d{1,15}", re.ASCII)
 # records per command
 _PAGE = 500
-_POOL_TEXTS = ("signature", "incarnation", "alarm")
-_POOL_NUMBERS = ("version", "peak", "created", "floor", *POOL_COUNTERS)
+_POOL_TEXTS = ("signature", "incarnation", "alarm", "floor_reason")
+_POOL_NUMBERS = ("version", "peak", "created", "floor", "records", "swept", *POOL_COUNTERS)
 
 
 def list_pools(client: Any) -> list[str]:
@@ -58,21 +61,94 @@ def _was_deleted(client: Any, name: str) -> bool:
         return False
 
 
-def read_pool(client: Any, name: str) -> PoolInfo:
-    """Return settings and counters of a pool. Raises PoolNotFound, StoreUnavailable."""
-    pool, leases, _ = pool_keys(name)
-    fields = (*_POOL_TEXTS, *_POOL_NUMBERS)
-    with translated(address(client)):
-        now_ms = server_now_ms(client, pool)
-        values = [text_of(value or b"") for value in client.hmget(pool, fields)]
-        if _index_is_complete(client, leases, client.hget(pool, "records")):
-            used = int(client.zcount(leases, f"({now_ms}", "+inf"))
-        else:
-            used = len(read_workers(client, name)) if values[0] else 0
+@dataclass(frozen=True, slots=True)
+class _Fields:
+    """Fields of a pool, read at *now_ms* on the clock of its server."""
+
+    now_ms: int
+    texts: Mapping[str, str]
+
+    def number(self, field: str) -> int:
+        """Return a number; 0 for a text that no script wrote."""
+        return int(self.texts[field]) if _NUMBER.fullmatch(self.texts[field]) else 0
+
+    @property
+    def swept_ms(self) -> int:
+        """Scripts wrote all leases that ended up to this time; the Redis clock may have gone back since."""
+        return min(self.number("swept"), self.now_ms)
+
+    def parse(self, worker: int, text: str) -> WorkerInfo | None:
+        """Parse the record of *worker*; None if it is not valid."""
+        # until the floor has passed, leases whose renewals Redis forgot are adopted
+        settling = self.texts["incarnation"] if self.number("floor") > self.now_ms else ""
+        ttl_ms = setting_ms(self.texts["signature"], "ttl_ms")
+        return parse_record(worker, text, self.now_ms, ttl_ms, settling=settling)
+
+
+def _read_fields(client: Any, name: str) -> _Fields:
+    pool, fields = pool_keys(name)[0], (*_POOL_TEXTS, *_POOL_NUMBERS)
+    now_ms = server_now_ms(client, pool)
+    values = (text_of(value or b"") for value in client.hmget(pool, fields))
     texts = dict(zip(fields, values, strict=True))
     if not texts["signature"]:
         raise PoolNotFound(name)
+    return _Fields(now_ms, texts)
 
+
+def read_pool(client: Any, name: str) -> PoolInfo:
+    """Return settings and counters of a pool. Raises PoolNotFound, StoreUnavailable."""
+    leases = pool_keys(name)[1]
+    with translated(address(client)):
+        fields = _read_fields(client, name)
+        if _index_is_complete(client, leases, fields):
+            used = int(client.zcount(leases, f"({fields.now_ms}", "+inf"))
+            ended = len(_ended(_read_records(client, name, fields, low=fields.swept_ms, high=fields.now_ms)))
+        else:
+            infos = _scan_records(client, name, fields)
+            used = sum(info.alive for info in infos)
+            ended = len(_ended(infos, fields.swept_ms))
+    return _pool_info(client, name, fields, used, ended)
+
+
+def read_server(client: Any, name: str) -> tuple[PoolInfo, list[WorkerInfo], list[WorkerInfo]]:
+    """Return the pool, its living workers, and those whose lease ended without a release that no script wrote yet.
+
+    Raises PoolNotFound, StoreUnavailable.
+    """
+    with translated(address(client)):
+        fields = _read_fields(client, name)
+        if _index_is_complete(client, pool_keys(name)[1], fields):
+            infos = _read_records(client, name, fields, low=fields.swept_ms)
+        else:
+            infos = _scan_records(client, name, fields)
+    alive, ended = [info for info in infos if info.alive], _ended(infos, fields.swept_ms)
+    return _pool_info(client, name, fields, len(alive), len(ended)), alive, ended
+
+
+def read_ended(client: Any, name: str) -> list[WorkerInfo]:
+    """Return workers whose lease ended without a release that no script wrote yet, by the end of their lease.
+
+    Those whose renewals Redis may have forgotten are left out; without a pool there are none. Raises StoreUnavailable.
+    """
+    with translated(address(client)):
+        try:
+            fields = _read_fields(client, name)
+        except PoolNotFound:
+            return []
+        if _index_is_complete(client, pool_keys(name)[1], fields):
+            infos = _read_records(client, name, fields, low=fields.swept_ms, high=fields.now_ms)
+        else:
+            infos = _scan_records(client, name, fields)
+    ended = (info for info in _ended(infos, fields.swept_ms) if info.state == "expired")
+    return sorted(ended, key=lambda info: info.lease_end_ms)
+
+
+def _ended(infos: Iterable[WorkerInfo], swept_ms: int = 0) -> list[WorkerInfo]:
+    return [info for info in infos if info.state in ("expired", "unknown") and info.lease_end_ms > swept_ms]
+
+
+def _pool_info(client: Any, name: str, fields: _Fields, used: int, ended: int) -> PoolInfo:
+    texts = fields.texts
     try:
         settings = settings_of(texts["signature"])
         layout = resolve_layout(settings["layout"])
@@ -82,36 +158,43 @@ def read_pool(client: Any, name: str) -> PoolInfo:
             address(client), f"the signature of pool {name!r} is not valid: {error}"
         ) from error
     numbers = {field: _number(client, name, field, texts[field]) for field in _POOL_NUMBERS}
+    alarm = _alarm(texts["alarm"])
+    numbers["expired"] += ended
     return PoolInfo(
         name=name,
         layout=layout,
         signature=texts["signature"],
-        now_ms=now_ms,
-        created_ms=numbers.pop("created"),
-        floor_ms=numbers.pop("floor"),
+        now_ms=fields.now_ms,
+        created_ms=numbers["created"],
+        floor_ms=numbers["floor"],
+        floor_reason=texts["floor_reason"],
         incarnation=texts["incarnation"],
+        version=numbers["version"],
         capacity=capacity,
         used=used,
         free=capacity - used,
-        alarm=_alarm_text(texts["alarm"]),
-        **numbers,
+        peak=numbers["peak"],
+        alarm=alarm.text if alarm else texts["alarm"],
+        alarm_from_ms=alarm.from_ms if alarm else 0,
+        alarm_until_ms=alarm.until_ms if alarm else 0,
+        **{counter: numbers[counter] for counter in POOL_COUNTERS},
     )
 
 
 def _number(client: Any, name: str, field: str, text: str) -> int:
-    if not re.fullmatch(r"\d{0,15}", text, re.ASCII):
+    if text and not _NUMBER.fullmatch(text):
         raise StoreUnavailable(
             address(client), f"the field {field} of pool {name!r} is not a number: {text[:20]!r}"
         )
     return int(text or 0)
 
 
-def _alarm_text(stored: str) -> str:
-    """Return the text of a stored alarm; *stored* itself if no script wrote it."""
+def _alarm(stored: str) -> Alarm | None:
+    """Return a stored alarm; None if no script wrote it."""
     try:
-        return Alarm.parse(stored).text
+        return Alarm.parse(stored)
     except ValueError:
-        return stored
+        return None
 
 
 def read_workers(client: Any, name: str, *, alive_only: bool = True) -> list[WorkerInfo]:
@@ -119,43 +202,59 @@ def read_workers(client: Any, name: str, *, alive_only: bool = True) -> list[Wor
 
     Raises PoolNotFound, StoreUnavailable.
     """
-    pool, leases, _ = pool_keys(name)
     with translated(address(client)):
-        now_ms = server_now_ms(client, pool)
-        signature, records = client.hmget(pool, ["signature", "records"])
-        if not signature:
-            raise PoolNotFound(name)
-        if _index_is_complete(client, leases, records):
-            low = f"({now_ms}" if alive_only else "-inf"
-            fields = [f"w:{text_of(worker)}" for worker in client.zrangebyscore(leases, low, "+inf")]
-            pages = [fields[start : start + _PAGE] for start in range(0, len(fields), _PAGE)]
-            texts = [text for page in pages for text in client.hmget(pool, page)]
-            rows = dict(zip(fields, texts, strict=True))
+        fields = _read_fields(client, name)
+        if _index_is_complete(client, pool_keys(name)[1], fields):
+            infos = _read_records(client, name, fields, low=fields.now_ms if alive_only else None)
         else:
-            # a scan may return a record twice
-            rows = dict(client.hscan_iter(pool, match="w:*", count=_PAGE))
-    ttl_ms = setting_ms(text_of(signature), "ttl_ms")
-    infos = [
-        parse_record(int(worker), text_of(text), now_ms, ttl_ms)
-        for field, text in rows.items()
+            infos = _scan_records(client, name, fields)
+    return [info for info in infos if info.alive or not alive_only]
+
+
+def _read_records(
+    client: Any, name: str, fields: _Fields, *, low: int | None, high: int | None = None
+) -> list[WorkerInfo]:
+    """Return the workers whose leases end after *low*, up to *high*, by worker id."""
+    pool, leases, _ = pool_keys(name)
+    limits = ("-inf" if low is None else f"({low}", "+inf" if high is None else high)
+    names = [f"w:{text_of(worker)}" for worker in client.zrangebyscore(leases, *limits)]
+    pages = [names[start : start + _PAGE] for start in range(0, len(names), _PAGE)]
+    texts = [text for page in pages for text in client.hmget(pool, page)]
+    return _parse_records(fields, zip(names, texts, strict=True))
+
+
+def _scan_records(client: Any, name: str, fields: _Fields) -> list[WorkerInfo]:
+    """Return all workers, by worker id, without the index."""
+    # a scan may return a record twice
+    rows = dict(client.hscan_iter(pool_keys(name)[0], match="w:*", count=_PAGE))
+    return _parse_records(fields, rows.items())
+
+
+def _parse_records(fields: _Fields, rows: Iterable[tuple[Any, Any]]) -> list[WorkerInfo]:
+    infos = (
+        fields.parse(int(worker), text_of(text))
+        for field, text in rows
         if text is not None and _is_worker(worker := text_of(field).removeprefix("w:"))
-    ]
-    shown = [info for info in infos if info is not None and (info.alive or not alive_only)]
-    return sorted(shown, key=lambda info: info.worker)
+    )
+    return sorted((info for info in infos if info is not None), key=lambda info: info.worker)
 
 
 def read_worker(client: Any, name: str, worker: int) -> WorkerInfo | None:
     """Return one worker, alive or not; None if its worker id was never leased. Raises StoreUnavailable."""
-    pool = pool_keys(name)[0]
     with translated(address(client)):
-        now_ms = server_now_ms(client, pool)
-        signature, text = client.hmget(pool, ["signature", f"w:{worker}"])
-    ttl_ms = setting_ms(text_of(signature or b""), "ttl_ms")
-    return None if text is None else parse_record(worker, text_of(text), now_ms, ttl_ms)
+        fields = _read_fields(client, name)
+        text = client.hget(pool_keys(name)[0], f"w:{worker}")
+    return None if text is None else fields.parse(worker, text_of(text))
 
 
-def parse_record(worker: int, text: str, now_ms: int, ttl_ms: int = 0) -> WorkerInfo | None:
-    """Parse a record that pack_record() of common.lua wrote; None if it is not valid."""
+def parse_record(
+    worker: int, text: str, now_ms: int, ttl_ms: int = 0, *, settling: str = ""
+) -> WorkerInfo | None:
+    """Parse a record that pack_record() of record.lua wrote; None if it is not valid.
+
+    Args:
+        settling: the pool's incarnation, if its floor has not passed: a lease of an earlier one may be adopted.
+    """
     match = _RECORD.fullmatch(text)
     if match is None:
         return None
@@ -163,6 +262,8 @@ def parse_record(worker: int, text: str, now_ms: int, ttl_ms: int = 0) -> Worker
     renewed_ms, lease_end_ms = int(match["renewed"]), int(match["lease_end"])
     lease_left_ms, age_ms = max(0, lease_end_ms - now_ms), max(0, now_ms - renewed_ms)
     host, pid, label = parse_owner(match["owner"])
+    confirmed = not settling or match["incarnation"] == settling
+    first_lane = match["lanes"].partition(",")[0]
     return WorkerInfo(
         worker=worker,
         alive=claimed and lease_left_ms > 0,
@@ -181,7 +282,8 @@ def parse_record(worker: int, text: str, now_ms: int, ttl_ms: int = 0) -> Worker
         clock_backs=stats.clock_backs,
         token_hash=match["token"],
         heartbeat_age_ms=age_ms,
-        state=state_of(age_ms, lease_left_ms, ttl_ms, claimed=claimed),
+        state=state_of(age_ms, lease_left_ms, ttl_ms, claimed=claimed, confirmed=confirmed),
+        reserved_from_ms=int(first_lane or 0) if len(first_lane) < 15 else 0,
     )
 
 
@@ -197,9 +299,9 @@ def parse_owner(text: str) -> tuple[str, int, str]:
     return _encodable(owner.get("host")), pid if type(pid) is int else 0, _encodable(owner.get("label"))
 
 
-def _index_is_complete(client: Any, leases: str, records: bytes | str | None) -> bool:
+def _index_is_complete(client: Any, leases: str, fields: _Fields) -> bool:
     """Return false if the index was lost and no claim has rebuilt it yet."""
-    return str(client.zcard(leases)) == text_of(records or b"0")
+    return int(client.zcard(leases)) == fields.number("records")
 
 
 def _is_worker(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""The state of a pool and of its workers at one moment: PoolInfo, WorkerInfo.
+"""The state of a pool and of its workers at one moment: PoolInfo, WorkerInfo, Death; Snapshot is all of them.
 
 Pure. pool_reader.py reads them from Redis, memory_reader.py from a pool of snowredis.testing.
 """
@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from snowredis.core.layout import Layout
 from snowredis.lease.model import HEARTBEATS_PER_TTL, parse_share
 from snowredis.settings import POOL_DURATIONS
 
 # from best to worst; see state_of()
-STATES = ("healthy", "late", "suspect", "expired", "free")
+STATES = ("healthy", "late", "suspect", "unknown", "expired", "free")
 # fields of PoolInfo that count events
-POOL_COUNTERS = ("claims", "releases", "expired", "adopted", "lost", "alarms")
+POOL_COUNTERS = ("claims", "releases", "expired", "reclaimed", "returned", "adopted", "lost", "alarms")
+# how long a death is shown
+DEATH_SHOWN_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ class WorkerInfo:
         host, pid, label: how the process describes itself; untrusted text.
         claimed_ms, renewed_ms, lease_end_ms: time of the claim, of the last heartbeat, and end of the lease.
         lease_left_ms: remaining time of the lease; 0 after its end.
-        reserved_until_ms: end of its reservation, on the clock of its host.
+        reserved_from_ms, reserved_until_ms: its reservation, of the first lane, on the clock of its host.
         ids_made, ids_per_second: since the claim, and since the heartbeat before the last one.
         clock_offset_ms: clock of its host minus the Redis clock.
         namespace: the backup bits in use.
@@ -57,11 +59,21 @@ class WorkerInfo:
     token_hash: str
     heartbeat_age_ms: int = 0
     state: str = "healthy"
+    reserved_from_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class PoolInfo:
-    """Settings and counters of a pool. Times are ms since 1970 on the Redis clock."""
+    """Settings and counters of a pool. Times are ms since 1970 on the Redis clock.
+
+    Attributes:
+        floor_reason: why the floor was raised last, a code of FloorReason; empty if it never was.
+        expired: leases that ended without a release, each from the moment of its end.
+        reclaimed: leases that were released on behalf of a killed process.
+        returned: leases that had ended and were renewed after all, because the process or Redis had been paused.
+        alarm: text of the last alarm; empty if there is none.
+        alarm_from_ms, alarm_until_ms: the times between which ids may have been repeated; 0 if there is no alarm.
+    """
 
     name: str
     layout: Layout
@@ -82,6 +94,16 @@ class PoolInfo:
     lost: int
     alarms: int
     alarm: str
+    alarm_from_ms: int = 0
+    alarm_until_ms: int = 0
+    floor_reason: str = ""
+    reclaimed: int = 0
+    returned: int = 0
+
+    @property
+    def deaths(self) -> int:
+        """How many processes ended without a release, by their lease or reclaimed; it only grows."""
+        return self.expired + self.reclaimed
 
     @property
     def settings(self) -> dict[str, str]:
@@ -124,6 +146,57 @@ class PoolInfo:
         return self.layout == other.layout and datacenters[0] == datacenters[1]
 
 
+@dataclass(frozen=True, slots=True)
+class Death:
+    """One process that ended without releasing its worker id. Times are ms since 1970 on the Redis clock.
+
+    Attributes:
+        at_ms: the end of its lease, or, if it was reclaimed, the time of that.
+        worker: the worker id that it had.
+        host, pid, label: how the process described itself; untrusted text.
+        kind: "expired": its lease ended; "reclaimed": its parent released the worker id after a kill.
+        heartbeat_ms, claimed_ms: times of its last heartbeat and of its claim; None if unknown.
+        until_ms: end of its reservation, or of the part that it really used if it was reclaimed.
+        ids_made: as of its last heartbeat.
+        server: index of its server among several independent ones.
+    """
+
+    at_ms: int
+    worker: int
+    host: str
+    pid: int
+    label: str
+    kind: Literal["expired", "reclaimed"]
+    heartbeat_ms: int | None
+    claimed_ms: int | None
+    until_ms: int
+    ids_made: int
+    server: int = 0
+
+    @property
+    def key(self) -> str:
+        """Identity of the death, by which the same one is recognized in two readings."""
+        return f"{self.kind}-{self.worker}-{self.at_ms}"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """State of a pool at one moment.
+
+    Attributes:
+        info: the pool.
+        workers: all that are alive, by worker id.
+        unknown: workers whose lease ended as far as Redis remembers, which may have forgotten renewals; the floor has
+            not passed yet, and they can be adopted.
+        deaths: of the last hour, the newest first, without processes that returned.
+    """
+
+    info: PoolInfo
+    workers: tuple[WorkerInfo, ...]
+    unknown: tuple[WorkerInfo, ...] = ()
+    deaths: tuple[Death, ...] = ()
+
+
 def settings_of(signature: str) -> dict[str, str]:
     """Split a signature into its parts by name."""
     return dict(part.split("=", 1) for part in signature.split(" ") if "=" in part)
@@ -135,16 +208,19 @@ def setting_ms(signature: str, name: str) -> int:
     return int(text) if re.fullmatch(r"\d{1,15}", text, re.ASCII) else 0
 
 
-def state_of(heartbeat_age_ms: int, lease_left_ms: int, ttl_ms: int, *, claimed: bool = True) -> str:
+def state_of(
+    heartbeat_age_ms: int, lease_left_ms: int, ttl_ms: int, *, claimed: bool = True, confirmed: bool = True
+) -> str:
     """Classify a worker as one of STATES.
 
     healthy: the last heartbeat is younger than two heartbeat intervals (ttl/3). late: younger than half a ttl.
-    suspect: older, but the lease is still valid. expired: the lease ended. free: the worker id was released.
+    suspect: older, but the lease is still valid. expired: the lease ended without a release: the process is dead.
+    unknown: the lease ended, but Redis may have forgotten renewals. free: the worker id was released.
     """
     if not claimed:
         return "free"
     if lease_left_ms <= 0:
-        return "expired"
+        return "expired" if confirmed else "unknown"
     if heartbeat_age_ms * HEARTBEATS_PER_TTL < 2 * ttl_ms:
         return "healthy"
     return "late" if heartbeat_age_ms * 2 < ttl_ms else "suspect"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import heapq
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,15 +17,19 @@ from snowredis.lease.redis_store import RedisStore, translated
 from snowredis.lease.replies import Created, Deleted
 from snowredis.monitor import memory_reader, pool_reader
 from snowredis.monitor.forecast import Forecast, forecast_of
-from snowredis.monitor.history.events import (
-    PAGE,
-    Event,
-    check_stream_id,
-    follow_events,
-    read_events,
-)
+from snowredis.monitor.history import deaths, events
+from snowredis.monitor.history.events import PAGE, Event, check_stream_id
+from snowredis.monitor.history.follow import follow
+from snowredis.monitor.history.recent_events import RecentEvents
 from snowredis.monitor.history.whois import Whois, find_makers
-from snowredis.monitor.snapshot import POOL_COUNTERS, PoolInfo, WorkerInfo
+from snowredis.monitor.snapshot import (
+    DEATH_SHOWN_MS,
+    POOL_COUNTERS,
+    Death,
+    PoolInfo,
+    Snapshot,
+    WorkerInfo,
+)
 from snowredis.settings import check
 
 # fields of PoolInfo that are sums over all servers
@@ -53,8 +56,8 @@ class WorkerPool:
     """A pool in one Redis, or in several independent ones.
 
     Args:
-        url: as connect() takes it: a URL, a redis-py client, or a list of those; or a pool of snowredis.testing, which
-            has workers and info but no events.
+        url: as connect() takes it: a URL, a redis-py client, or a list of those; or a pool of snowredis.testing, of
+            which whois() knows nothing.
         name: the pool's name.
 
     Every method blocks for a few round trips to each server and raises StoreUnavailable and its subclasses.
@@ -75,7 +78,16 @@ class WorkerPool:
         # where the pool is, and the module that reads from there
         self._sources: list[Any] = self._clients or list(urls)
         self._reader = pool_reader if self._clients else memory_reader
+        self._read_events: Callable[..., list[Event]] = (
+            events.read_events if self._clients else memory_reader.read_events
+        )
         self.name = name
+        self._recent = [
+            RecentEvents(self._reading_from(source), deaths.KINDS, DEATH_SHOWN_MS) for source in self._sources
+        ]
+
+    def _reading_from(self, source: Any) -> Callable[[str], list[Event]]:
+        return lambda since: self._read_events(source, self.name, since=since)
 
     @property
     def where(self) -> str:
@@ -87,25 +99,71 @@ class WorkerPool:
 
         Of several servers, one that lost the pool counts as one without workers; one that is unavailable is an error.
         """
-        count = len(self._sources)
         per_server = self._each(
             lambda source: self._reader.read_workers(source, self.name, alive_only=alive_only)
         )
         return sorted(
-            (replace(info, worker=info.worker * count + i) for i, infos in per_server for info in infos),
+            (self._numbered_worker(info, i) for i, infos in per_server for info in infos),
             key=lambda info: info.worker,
         )
+
+    def _numbered_worker(self, info: WorkerInfo, index: int) -> WorkerInfo:
+        """Return *info* of the server *index* with its worker id in the whole pool."""
+        return replace(info, worker=info.worker * len(self._sources) + index)
 
     def info(self) -> PoolInfo:
         """Return settings and counters; of several servers the first one's, with sums of their numbers.
 
         Raises PoolNotFound.
         """
-        per_server = self._each(lambda source: self._reader.read_pool(source, self.name))
-        infos: list[PoolInfo] = [info for _, info in per_server]
+        return self._sum([info for _, info in self._each(lambda at: self._reader.read_pool(at, self.name))])
+
+    def _sum(self, infos: list[PoolInfo]) -> PoolInfo:
+        """Return the info of the pool on several servers."""
         summed = {name: sum(getattr(info, name) for info in infos) for name in _SUMMED}
-        alarm = next((info.alarm for info in infos if info.alarm), "")
-        return replace(infos[0], **summed, alarm=alarm)
+        alarmed = max(infos, key=lambda info: info.alarm_until_ms)
+        # a new worker is served as soon as the first server has passed its floor
+        first = min(infos, key=lambda info: info.floor_ms)
+        return replace(
+            infos[0],
+            **summed,
+            alarm=next((info.alarm for info in [alarmed, *infos] if info.alarm), ""),
+            alarm_from_ms=alarmed.alarm_from_ms,
+            alarm_until_ms=alarmed.alarm_until_ms,
+            floor_ms=first.floor_ms,
+            floor_reason=first.floor_reason,
+        )
+
+    def snapshot(self) -> Snapshot:
+        """Return the pool, its workers, and the deaths of the last hour, as of one moment. Raises PoolNotFound.
+
+        Blocks:
+            the first call also for 25 ms for each 1,000 events of the last hour; later calls read only new ones.
+        """
+        states: list[tuple[int, tuple[PoolInfo, list[WorkerInfo], list[WorkerInfo]]]]
+        states = self._each(lambda source: self._reader.read_server(source, self.name))
+        info = self._sum([info for _, (info, _, _) in states])
+        alive = [self._numbered_worker(worker, i) for i, (_, alive, _) in states for worker in alive]
+        ended = [(i, worker) for i, (_, _, ended) in states for worker in ended]
+        unknown = [self._numbered_worker(worker, i) for i, worker in ended if worker.state == "unknown"]
+        expired = [self._numbered(events.expiry_of(one), i) for i, one in ended if one.state == "expired"]
+        return Snapshot(
+            info,
+            tuple(sorted(alive, key=lambda worker: worker.worker)),
+            tuple(sorted(unknown, key=lambda worker: worker.worker)),
+            # after the state: what a script wrote meanwhile is among the events, and nothing is in neither
+            tuple(self._deaths(expired, info.now_ms)),
+        )
+
+    def deaths(self) -> list[Death]:
+        """Return the processes that ended without a release in the last hour, the newest first."""
+        return list(self.snapshot().deaths)
+
+    def _deaths(self, expired: list[Event], now_ms: int) -> list[Death]:
+        written = [
+            self._numbered(event, i) for i, recent in enumerate(self._recent) for event in recent.read(now_ms)
+        ]
+        return deaths.deaths_in([*expired, *written], now_ms - DEATH_SHOWN_MS)
 
     def _each(self, read: Callable[[Any], Any]) -> list[tuple[int, Any]]:
         """Return the index and the result of every server that has the pool. Raises PoolNotFound."""
@@ -122,7 +180,10 @@ class WorkerPool:
     def events(
         self, *, newest: int | None = None, since: int | str | None = None, count: int = PAGE
     ) -> list[Event]:
-        """Return the events of the pool, oldest first. Old ones are trimmed; a pool that does not exist has none.
+        """Return the events of the pool by their times, the oldest first. A pool that does not exist has none.
+
+        A lease that ended without a release is an event from that moment, also before a script writes it. Old events
+        are trimmed.
 
         Args:
             newest: how many of the newest; None: all.
@@ -136,17 +197,21 @@ class WorkerPool:
             StoreUnavailable; ConfigError: *since* is not valid.
         """
         place = None if since is None else check_stream_id(str(since))
-        per_server = [
-            read_events(client, self.name, newest=newest, since=place, count=count)
-            for client in self._clients
-        ]
-        numbered = [[self._numbered(event, i) for event in events] for i, events in enumerate(per_server)]
-        merged = list(heapq.merge(*numbered, key=_order))
+        since_ms = int(place.partition("-")[0]) if place else -1
+        happened: dict[str, Event] = {}
+        for i, source in enumerate(self._sources):
+            # in this order: an expiry may be in both, but never in neither
+            derived = map(events.expiry_of, self._reader.read_ended(source, self.name))
+            written = self._read_events(source, self.name, newest=newest, since=place, count=count)
+            for event in [*(each for each in derived if each.at_ms > since_ms), *written]:
+                numbered = self._numbered(event, i)
+                happened[numbered.key] = numbered
+        merged = sorted(happened.values(), key=lambda event: event.order)
         return merged if newest is None else merged[max(0, len(merged) - newest) :]
 
     def _numbered(self, event: Event, index: int) -> Event:
         """Return *event* of the server *index* with its worker id in the whole pool."""
-        count = len(self._clients)
+        count = len(self._sources)
         if count == 1:
             return event
         return replace(event, worker=event.worker * count + index if event.worker >= 0 else -1, server=index)
@@ -154,29 +219,42 @@ class WorkerPool:
     def follow(self, after: int | str = "$", *, block_ms: int = 500) -> Iterator[Event | None]:
         """Yield events as they happen, and None after each *block_ms* without one, so that the caller can stop.
 
+        A lease that ends without a release is an event within about a second, also if no script runs. It comes once.
+
         Args:
             after: "$": from now on; ms since 1970; or the id of an event (of one server only).
             block_ms: at most 900; several servers are read in turn.
 
         Raises:
-            StoreUnavailable: call it again with the id of the last event.
+            StoreUnavailable: call it again with the id of the last event that has one; an expiry may be yielded again.
         """
         place = after if after == "$" else check_stream_id(str(after))
-        count = max(1, len(self._clients))
-        limit_ms = max(1, min(block_ms, 900) // count)
-        sources = [follow_events(client, self.name, place, block_ms=limit_ms) for client in self._clients]
+        limit_ms = max(1, min(block_ms, 900) // len(self._sources))
+        if self._clients:
+            written = [
+                events.follow_events(each, self.name, place, block_ms=limit_ms) for each in self._clients
+            ]
+        else:
+            written = [
+                memory_reader.follow_events(each, self.name, place, limit_ms) for each in self._sources
+            ]
+        servers = [
+            follow(one, self._ended_in(source), place)
+            for one, source in zip(written, self._sources, strict=True)
+        ]
         while True:
             quiet = True
-            for index, source in enumerate(sources):
-                for event in source:
+            for index, server in enumerate(servers):
+                for event in server:
                     if event is None:
                         break
                     quiet = False
                     yield self._numbered(event, index)
-            if not sources:
-                time.sleep(block_ms / 1000)
             if quiet:
                 yield None
+
+    def _ended_in(self, source: Any) -> Callable[[], list[Event]]:
+        return lambda: list(map(events.expiry_of, self._reader.read_ended(source, self.name)))
 
     def whois(self, an_id: int) -> Whois:
         """Return which process of this pool made *an_id*, as far as it can be known.
@@ -261,8 +339,3 @@ class WorkerPool:
         """Close the connections."""
         for client in self._clients:
             client.close()
-
-
-def _order(event: Event) -> tuple[int, ...]:
-    """Return the sort key of an event among several servers: its id, which begins with the time."""
-    return (*map(int, event.id.split("-")), event.server)

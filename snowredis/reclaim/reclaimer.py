@@ -102,6 +102,7 @@ def release(store: Store, credentials: dict[str, Any]) -> int | None:
         caller_ms=now_ms,
         marks_ms=tuple(credentials["marks_ms"]),
         stats=WorkerStats.from_text(credentials["stats"]),
+        reclaimed=True,
     )
     return worker if isinstance(store.release(request, Seen()), Released) else None
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from snowredis import __version__
 from snowredis.core.text import FORMS
+from snowredis.lease.codes import EventKind
 from snowredis.web.id_formats import BINARY, JSON, TEXT
 from snowredis.web.limits import Limits
 from snowredis.web.parameters import MAX_ID_TEXT
@@ -51,6 +52,10 @@ def description(limits: Limits, pools: Sequence[str]) -> Json:
     text = _parameter("text", "an id in any of its text forms", id_text, place="path", required=True)
     forms: Json = {"type": "string", "enum": list(FORMS)}
     form = _parameter("form", "the text form; default: the most plausible one", forms)
+    kind = _parameter("kind", "only events of this kind", {"type": "string", "enum": list(EventKind)})
+    worker = _parameter(
+        "worker", "only events of this worker id", {"type": "integer", "minimum": 0, "maximum": 4_194_303}
+    )
     one, many = _object(id=_ID), _object(ids={"type": "array", "items": _ID})
     listed, ready = _object(pool={"type": "string"}), _object(ready={"type": "boolean"})
     paths = {
@@ -59,7 +64,8 @@ def description(limits: Limits, pools: Sequence[str]) -> Json:
         "/decode/{text}": _get("Time, fields and bits of an id.", _OBJECT, pool, text, form),
         "/whois/{text}": _get("Which process made an id.", _OBJECT, pool, text, form),
         "/workers": _get("The workers of the pool.", listed, pool),
-        "/events": _get("The newest events of the pool.", listed, pool),
+        "/events": _get("The newest events of the pool.", listed, pool, kind, worker),
+        "/history": _get("Use of the pool in the last day, a point a minute.", listed, pool),
         "/pool": _get("Settings and use of the pool.", _OBJECT, pool),
         "/pools": _get("The pools of this service.", _OBJECT),
         "/healthz": _get("Liveness of the process.", _OBJECT, open_to_all=True),

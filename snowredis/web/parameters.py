@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from functools import lru_cache
@@ -10,6 +11,7 @@ from urllib.parse import parse_qs
 from snowredis.core.layout import Layout
 from snowredis.core.text import parse_user_id
 from snowredis.errors import InvalidId
+from snowredis.lease.codes import EventKind
 from snowredis.web.id_formats import BINARY, JSON, TEXT, choose_media_type
 from snowredis.web.problems import Headers, Problem
 
@@ -59,3 +61,13 @@ def parse_id(text: str, query: Mapping[str, str], layout: Layout) -> tuple[str, 
         raise InvalidId(f"the text of an id has {MAX_ID_TEXT} characters at most, not {len(text)}")
     form = query["form"][:20] if "form" in query else None
     return parse_user_id(text, layout, form=form, now_ms=time.time_ns() // 1_000_000)[0]
+
+
+def parse_event_filter(query: Mapping[str, str]) -> tuple[EventKind | None, int | None]:
+    """Return the kind and the worker id that events are to have; None: any. Raises Problem."""
+    kind, worker = query.get("kind"), query.get("worker")
+    if kind is not None and kind not in set(EventKind):
+        raise Problem(400, "BadKind", f"kind must be one of {', '.join(EventKind)}, not {kind[:40]!r}")
+    if worker is not None and not re.fullmatch(r"0|[1-9]\d{0,6}", worker, re.ASCII):
+        raise Problem(400, "BadWorker", f"worker must be a worker id, not {worker[:40]!r}")
+    return EventKind(kind) if kind is not None else None, int(worker) if worker is not None else None

@@ -9,10 +9,10 @@ from starlette.routing import Route
 from snowredis.runtime.aio import in_thread
 from snowredis.web.json_values import decoded_id, jsonable, pool_state
 from snowredis.web.limits import Limits
-from snowredis.web.live_feed import newest_events
+from snowredis.web.live_feed import events_of, newest_events
 from snowredis.web.metrics_endpoint import MetricsEndpoint, RequestCounts
 from snowredis.web.openapi import description
-from snowredis.web.parameters import parse_id, parse_query
+from snowredis.web.parameters import parse_event_filter, parse_id, parse_query
 from snowredis.web.problems import Problem
 from snowredis.web.request_guard import ID_PATHS, RequestGuard
 from snowredis.web.responses import PLAIN_HEADERS, json_response
@@ -37,6 +37,7 @@ class Routes:
             Route("/pool", self._pool),
             Route("/pools", self._pool_names),
             Route("/events", self._events),
+            Route("/history", self._history),
             Route("/live", self._live),
             Route("/healthz", self._healthz),
             Route("/readyz", self._readyz),
@@ -49,7 +50,7 @@ class Routes:
     async def start(self) -> None:
         """Import what /metrics needs, in a thread."""
         self._metrics_endpoint = await in_thread(
-            lambda: MetricsEndpoint(self._counts, dict.fromkeys(self._pools.names, self._pools.url))
+            lambda: MetricsEndpoint(self._counts, self._pools.url, self._pools.names)
         )
 
     # --- lookups -----------------------------------------------------------------------------------
@@ -85,7 +86,21 @@ class Routes:
 
     async def _events(self, request: Request) -> Response:
         pool = self._pool_for_lookup(request)
-        return json_response({"pool": pool.name, "events": await pool.ask(newest_events)})
+        query = _query(request)
+        kind, worker = parse_event_filter(query)
+        if kind is None and worker is None:
+            return json_response({"pool": pool.name, "events": await pool.ask(newest_events)})
+        events = await pool.ask(lambda monitor: events_of(monitor, kind, worker))
+        return json_response({"pool": pool.name, "events": events})
+
+    async def _history(self, request: Request) -> Response:
+        """Return the use of the pool in the last day: [ms, ids per second, living workers, deaths] for each minute."""
+        pool = self._pools.find(_query(request))
+        points = [
+            (point.at_ms, point.ids_per_second, point.living, point.deaths)
+            for point in pool.feed.history.points()
+        ]
+        return json_response({"pool": pool.name, "points": points})
 
     def _pool_for_lookup(self, request: Request) -> ServedPool:
         pool = self._pools.find(_query(request))

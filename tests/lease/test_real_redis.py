@@ -24,7 +24,7 @@ import pytest
 import redis
 
 from snowredis import WorkerPool
-from snowredis.core.layout import Layout
+from snowredis.core.layout import Layout, utc_text
 from snowredis.errors import (
     ConfigError,
     LayoutMismatch,
@@ -211,12 +211,13 @@ def test_the_floor_after_a_restart_counts_from_the_moment_of_notice(own_server: 
 
 
 def end_lease(server: RedisServer, name: str, worker: int) -> None:
-    """Let a lease look as if its holder had not renewed it for long."""
+    """Let a lease look as if its holder had not renewed it for a ttl."""
     client, (pool, leases, _) = server.client(), pool_keys(name)
     fields = str(client.hget(pool, f"w:{worker}")).split("|")
-    fields[4] = "1000"
+    seconds, micros = client.time()
+    fields[4] = str(seconds * 1000 + micros // 1000)
     client.hset(pool, f"w:{worker}", "|".join(fields))
-    client.zadd(leases, {str(worker): 1000})
+    client.zadd(leases, {str(worker): int(fields[4])})
 
 
 @contextlib.contextmanager
@@ -253,10 +254,11 @@ def test_a_client_that_saw_more_than_the_pool_knows_raises_the_floor_and_an_alar
     assert alarms == [(AlarmReason.IDS_MAY_REPEAT, str(last), str(answer.floor_ms))]
     assert named(happened, "floor")[-1]["reason"] == FloorReason.ROLLED_BACK
     info = WorkerPool(server.url, name).info()
-    assert (info.alarms, info.alarm) == (
-        1,
-        f"ids may have been repeated between {last} and {answer.floor_ms}",
+    assert (info.alarms, info.alarm_from_ms, info.alarm_until_ms) == (1, last, answer.floor_ms)
+    assert (
+        info.alarm == f"ids may have been repeated between {utc_text(last)} and {utc_text(answer.floor_ms)}"
     )
+    assert info.floor_reason == FloorReason.ROLLED_BACK
     # said once, to who found out
     assert witness.ask_renew().alarm is None
 
@@ -568,7 +570,7 @@ def test_a_hostile_argument_is_refused_and_changes_nothing(
         elif script == "delete":
             good = [*store.calls["create"]]
         elif script == "release":
-            good = [*store.calls["renew"][:12], "0", living.token, living.renewal_id, "", "0,0", "0"]
+            good = [*store.calls["renew"][:12], "0", living.token, living.renewal_id, "", "0,0", "0", "0"]
         before = stored(server, config.name)
         try:
             reply = client.eval(
@@ -731,6 +733,9 @@ def test_every_kind_of_event_appears_once_with_who_and_which_ticks(server: Redis
     heir = holder(store).claim()
     assert heir.worker == third.worker == 1
     assert isinstance(third.ask_renew(), LeaseGone)
+    end_lease(server, name, heir.worker)
+    ended_ms = heir.ask_renew().redis_ms
+    assert heir.release(unknown=True, reclaimed=True)
     with rolled_back(server, name):
         renew(second, stats=WorkerStats(9, 3, -2, 1, 1))
         renew(second, stats=WorkerStats(9, 3, -2, 1, 1))
@@ -740,12 +745,17 @@ def test_every_kind_of_event_appears_once_with_who_and_which_ticks(server: Redis
     happened = events(server, name)
     counts = {
         what: len(named(happened, what))
-        for what in ("claimed", "released", "expired", "adopted", "lost", "alarm", "clock-back")
+        for what in (
+            *("claimed", "released", "expired", "reclaimed", "returned", "adopted", "lost", "alarm"),
+            "clock-back",
+        )
     }
     assert counts == {
         "claimed": 4,
         "released": 1,
-        "expired": 1,
+        "expired": 2,
+        "reclaimed": 1,
+        "returned": 1,
         "adopted": 1,
         "lost": 1,
         "alarm": 1,
@@ -762,13 +772,20 @@ def test_every_kind_of_event_appears_once_with_who_and_which_ticks(server: Redis
     assert [fields["from"] for fields in claimed[:2]] == ["0", str(second.lanes_ms[0])]
     assert (adopted["worker"], adopted["until"]) == ("0", str(alarmed.until_ms))
     assert named(happened, "expired")[0]["until"] == str(third.until_ms)
+    assert named(happened, "expired")[0]["claimed"] <= named(happened, "expired")[0]["at"]
+    (returned,) = named(happened, "returned")
+    assert returned["ended"] == named(happened, "expired")[1]["at"] <= str(ended_ms)
     assert named(happened, "clock-back")[0]["stats"] == "9,3,-2,1,1"
     for fields in happened:
         assert fields["worker"] == "-1" or json.loads(fields["owner"]) == {"host": "h"}
         assert int(fields["from"]) <= int(fields["until"]) or fields["event"] == "floor"
         assert abs(int(fields["at"]) - wall_ms()) < 60_000
-    info = WorkerPool(server.url, name).info()
-    assert (info.claims, info.releases, info.expired) == (4, 1, 1)
+    seen = WorkerPool(server.url, name)
+    info = seen.info()
+    assert (info.claims, info.releases, info.expired, info.reclaimed, info.returned) == (4, 1, 2, 1, 1)
+    (death,) = [death for death in seen.deaths() if death.kind == "expired"]
+    assert (death.worker, death.until_ms) == (1, third.until_ms)
+    assert [death.kind for death in seen.deaths()] == ["reclaimed", "expired"]
 
 
 def renew(living: Holder, *, stats: WorkerStats) -> Renewed:

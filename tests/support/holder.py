@@ -63,12 +63,19 @@ class Holder:
             self.renewal_id, self.until_ms = pending, answer.until_ms
         return answer
 
-    def release(self, *marks_ms: int, unknown: bool = False, renewal_id: str | None = None) -> bool:
+    def release(
+        self,
+        *marks_ms: int,
+        unknown: bool = False,
+        renewal_id: str | None = None,
+        reclaimed: bool = False,
+    ) -> bool:
         """Release the worker id; return true if it was held."""
         marks = None if unknown else marks_ms or (0,) * len(self.lanes_ms)
         renewal_id = self.renewal_id if renewal_id is None else renewal_id
         stats = WorkerStats(ids_made=7)
-        request = ReleaseRequest(self.worker, self.token, renewal_id, "", self.now_ms(), marks, stats)
+        now_ms = self.now_ms()
+        request = ReleaseRequest(self.worker, self.token, renewal_id, "", now_ms, marks, stats, reclaimed)
         return isinstance(self._learn(self.store.release(request, self.seen)), Released)
 
     def _learn(self, answer: _R) -> _R:

@@ -141,8 +141,7 @@ local lanes = {}
 local before = chosen_record
 if before then
   if before.token ~= '' then
-    event('expired', chosen, before.owner, before.lanes[1] or 0, before['until'], 'stats', before.stats)
-    count('expired')
+    note_end(pool, chosen, before)
     redis.call('HDEL', KEYS[1], 't:' .. before.token)
   end
 else

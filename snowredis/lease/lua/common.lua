@@ -81,11 +81,15 @@ local function horizon() return now + skew + ttl + lead + slack end
 local function sha(text) return redis.sha1hex and redis.sha1hex(text) or text end
 local function refuse() return redis.error_reply('SNOWREDIS bad argument ' .. bad) end
 
--- Adds an event. name, value: the field that only this kind has: lanes, stats, or the code of a reason (lease/codes.py).
-local function event(kind, worker, owner, from, to, name, value)
+-- Adds an event. The other arguments are field, value pairs that only this kind has: lanes, stats, times, or the code of
+-- a reason (lease/codes.py).
+local function event_at(at, kind, worker, owner, from, to, ...)
   redis.pcall('XADD', KEYS[3], 'MAXLEN', '~', max_events, '*', 'event', kind, 'worker', worker,
-    'owner', owner, 'from', from, 'until', to, name, value, 'at', now)
+    'owner', owner, 'from', from, 'until', to, 'at', at, ...)
 end
+local function event(...) event_at(now, ...) end
+-- Counts an event, for people only.
+local function count(what) redis.pcall('HINCRBY', KEYS[1], what, 1) end
 
 local function broken(field, text) return { 'broken', field, string.sub(text or '', 1, 60), nonce } end
 -- Returns the record, nil if there is none, or nil and the reply "broken" if it is not valid.
@@ -102,7 +106,7 @@ local function in_chain(r, renewal_id, pending) return r.renewal_id == renewal_i
 -- something. Returns the pool, or nil and the reply of the script. Writes nothing: commit() does.
 local function open_pool()
   local v = redis.call('HMGET', KEYS[1], 'signature', 'floor', 'incarnation', 'run_id', 'version', 'last', 'records',
-    'next')
+    'next', 'swept')
   if v[1] and v[1] ~= signature then return nil, { 'signature', v[1], nonce } end
   local wrong
   local function stored(name, text)
@@ -114,6 +118,9 @@ local function open_pool()
   local function raised_at(incarnation) return number_of(string.match(incarnation, '^(%d+)%-%x+$')) end
   local pool = { floor = stored('floor', v[2]), incarnation = v[3] or '', version = stored('version', v[5]),
     records = stored('records', v[7]), next = stored('next', v[8]), run_id = '' }
+  -- the end of the leases that sweep() looked at last; the Redis clock may have gone back
+  pool.stored_swept = number_of(v[9]) or 0
+  pool.swept = math.min(pool.stored_swept, now)
   local last = stored('last', v[6])
   local pool_raised, seen_raised = raised_at(pool.incarnation), raised_at(seen_incarnation) or 0
   if not pool_raised and (v[1] or v[3]) then wrong = wrong or broken('incarnation', v[3]) end
@@ -149,6 +156,35 @@ end
 -- Returns true if the worker id of a lease may have been leased again after a loss that nobody could notice.
 local function overdue(r) return durability == 'none' and r.lease_end <= now + skew + slack end
 
+-- Writes that a lease ended without a release, unless sweep() did; before its record is changed. For people only.
+local function note_end(pool, worker, r)
+  if not r or r.token == '' or r.lease_end <= pool.swept or r.lease_end > now then return end
+  event_at(r.lease_end, 'expired', worker, r.owner, r.lanes[1], r['until'], 'stats', r.stats, 'claimed', r.claimed,
+    'renewed', r.renewed)
+  count('expired')
+end
+-- Writes which leases ended since the last script; a claim may come much later. Not before the floor has passed: until
+-- then, leases whose renewals Redis forgot are adopted. Not in an incomplete index. At most SWEPT_AT_ONCE of them.
+local SWEPT_AT_ONCE = 100
+local function sweep(pool)
+  if pool.floor > now or redis.call('ZCARD', KEYS[2]) ~= pool.records then return end
+  local ended = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. pool.swept, now, 'WITHSCORES', 'LIMIT', 0, SWEPT_AT_ONCE)
+  local swept = now
+  if #ended == 0 and pool.swept == pool.stored_swept then return end
+  if #ended == 2 * SWEPT_AT_ONCE then
+    -- of the last ms, there may be more; they are next, unless all are of one ms
+    swept = tonumber(ended[#ended])
+    if tonumber(ended[2]) < swept then swept = swept - 1 end
+  end
+  for i = 1, #ended, 2 do
+    if tonumber(ended[i + 1]) <= swept then
+      local r = unpack_record(redis.call('HGET', KEYS[1], 'w:' .. ended[i]))
+      if r and r.lease_end <= swept then note_end(pool, ended[i], r) end
+    end
+  end
+  redis.pcall('HSET', KEYS[1], 'swept', swept)
+end
+
 -- Returns code, from and until of the pool's alarm, separated by spaces; empty if there is none.
 local function alarm_of(pool)
   return pool.alarm and table.concat({ pool.alarm, pool.alarm_from, pool.alarm_until }, ' ') or ''
@@ -160,7 +196,7 @@ local function commit(pool, ...)
   if pool.raised then
     event('floor', -1, '', pool.floor, 0, 'reason', pool.raised)
     redis.call('HSET', KEYS[1], 'signature', signature, 'floor', pool.floor, 'incarnation', pool.incarnation,
-      'run_id', pool.run_id)
+      'run_id', pool.run_id, 'floor_reason', pool.raised)
     if pool.created then
       redis.call('HSET', KEYS[1], 'created', pool.created)
       -- a tombstone has an expiry time, a pool has none
@@ -173,9 +209,8 @@ local function commit(pool, ...)
     redis.call('HSET', KEYS[1], 'alarm', alarm_of(pool))
   end
   redis.call('HSET', KEYS[1], 'version', pool.version, 'last', now, 'records', pool.records, 'next', pool.next, ...)
+  sweep(pool)
 end
--- Counts an event, for people only.
-local function count(what) redis.pcall('HINCRBY', KEYS[1], what, 1) end
 -- Returns the reply: status, common fields, the given fields, and the nonce, which shows the caller that it is the reply
 -- to its own request.
 local function reply_with(pool, status, ...)

@@ -41,6 +41,7 @@ if not pool then return refused end
 local r, unreadable = record_of(worker)
 if unreadable then return unreadable end
 local adopted, reason, stale = 0, nil, nil
+local ended = r and r.token ~= '' and r.lease_end <= now and r.lease_end
 
 if r and r.token == token_hash and r.incarnation == pool.incarnation then
   -- R5: of two clones, the second to renew is refused here
@@ -84,6 +85,15 @@ if reason then
 end
 
 if stale then redis.call('HDEL', KEYS[1], 't:' .. stale) end
+if ended and adopted == 0 then
+  note_end(pool, worker, r)
+  event('returned', worker, owner, r.lanes[1], r['until'], 'ended', ended)
+  count('returned')
+elseif ended and ended > pool.swept then
+  -- nobody wrote that it ended, since Redis may only have forgotten a renewal; those who read the pool counted it
+  count('expired')
+  if not stale then count('returned') end
+end
 local function clock_backs(text) return tonumber(string.match(text or '', '(%d+)$') or '0') end
 if clock_backs(stats) > clock_backs(r.stats) then
   event('clock-back', worker, owner, r.lanes[1], r['until'], 'stats', stats)

@@ -1,6 +1,7 @@
 """Read the events of a pool, which its scripts write to a stream. The stream is trimmed, so old events are missing.
 
-Uses plain commands. The protocol does not depend on these events, and hosts and labels in them are untrusted text.
+A script writes the end of a lease when it runs; until then, expiry_of() derives the same event from the record. Uses
+plain commands. The protocol does not depend on these events, and hosts and labels in them are untrusted text.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from snowredis.lease.replies import Alarm
 from snowredis.lease.scripts import pool_keys, text_of
 from snowredis.lease.stats import WorkerStats
 from snowredis.monitor.pool_reader import parse_owner
+from snowredis.monitor.snapshot import WorkerInfo
 
 # events read in one command, which takes Redis about 1 ms
 PAGE = 1_000
@@ -36,19 +38,23 @@ class Event:
     """One event of a pool. Times are ms since 1970.
 
     Attributes:
-        at_ms: when it happened, on the Redis clock.
+        at_ms: when it happened, on the Redis clock. Of an expiry, the end of the lease, which may be earlier than other
+            events that were written before it.
         kind: what happened.
         worker: the worker id; -1 if the event concerns the whole pool.
         host, pid, label: the process that it concerns; untrusted text.
-        from_ms, until_ms: the reservation of the lease's first lane [from, until). Of a release, its used part; of a
-            floor, the floor and 0; of a lost lease, 0 and the end of its reservation; of an alarm, the times between
-            which ids may have been repeated.
+        from_ms, until_ms: the reservation of the lease's first lane [from, until). If it was released or reclaimed, its
+            used part; of a floor, the floor and 0; of a lost lease, 0 and the end of its reservation; of an alarm, the
+            times between which ids may have been repeated.
         reason: a code of lease.codes; empty for events without one. Untrusted text.
         text: the reason for people; the code itself if it is unknown.
         lanes_ms: where the reservation of each lane begins, if the event is a claim; else empty.
-        stats: of a release, an expiry or a clock-back; else None.
-        id: its id in the stream, such as "1763700000000-0".
+        stats: of a release, a death or a clock-back; else None.
+        id: its id in the stream, such as "1763700000000-0"; empty for an expiry that no script has written yet.
         server: index of its server among several independent ones.
+        claimed_ms, heartbeat_ms: of a release or a death, when the process had claimed the worker id, and its last
+            heartbeat; else None.
+        ended_ms: if a process returned, when its lease had ended; else None.
     """
 
     at_ms: int
@@ -65,6 +71,24 @@ class Event:
     lanes_ms: tuple[int, ...] = ()
     stats: WorkerStats | None = None
     server: int = 0
+    claimed_ms: int | None = None
+    heartbeat_ms: int | None = None
+    ended_ms: int | None = None
+
+    @property
+    def key(self) -> str:
+        """Identity of the event: of an expiry, the same before and after a script wrote it."""
+        if self.kind == EventKind.EXPIRED:
+            return f"{self.server}/{self.kind}-{self.worker}-{self.at_ms}"
+        return f"{self.server}/{self.id}"
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Sort key: the time, then the place in the stream. Only of expiries it is not the order of the stream."""
+        time_ms, _, number = self.id.partition("-")
+        if self.kind == EventKind.EXPIRED:
+            return self.at_ms, -1, self.server, self.worker
+        return int(time_ms), int(number or 0), self.server, self.worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +132,28 @@ def parse_event(event_id: bytes | str, fields: dict[Any, Any]) -> Event | None:
         text=_reason_text(kind, reason, from_ms or 0, until_ms or 0),
         lanes_ms=tuple(map(int, lanes.split(","))) if _LANES.fullmatch(lanes) else (),
         stats=None if stats is None else WorkerStats.from_text(stats),
+        claimed_ms=_number(values.get("claimed", "")),
+        heartbeat_ms=_number(values.get("renewed", "")),
+        ended_ms=_number(values.get("ended", "")),
+    )
+
+
+def expiry_of(ended: WorkerInfo) -> Event:
+    """Return the event of a lease that ended without a release, before a script writes it."""
+    counts = (ended.ids_made, ended.ids_per_second, ended.clock_offset_ms, ended.namespace, ended.clock_backs)
+    return Event(
+        at_ms=ended.lease_end_ms,
+        kind=EventKind.EXPIRED,
+        worker=ended.worker,
+        host=ended.host,
+        pid=ended.pid,
+        label=ended.label,
+        from_ms=ended.reserved_from_ms,
+        until_ms=ended.reserved_until_ms,
+        id="",
+        stats=WorkerStats(*counts),
+        claimed_ms=ended.claimed_ms,
+        heartbeat_ms=ended.renewed_ms,
     )
 
 

@@ -17,6 +17,8 @@ from snowredis.monitor.history.events import NO_ID, Event, StreamState
 from snowredis.monitor.snapshot import WorkerInfo
 
 FOREVER_MS = 10**15
+# events that end an ownership
+_ENDS = (EventKind.RELEASED, EventKind.EXPIRED, EventKind.RECLAIMED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +50,8 @@ class Holder:
     Attributes:
         worker, host, pid, label: the worker id, and how the process describes itself; untrusted text.
         from_ms: when it claimed the worker id, on the Redis clock; None if unknown.
-        to_ms: when it released the worker id, or when its lease was found to have ended; None if it still has it, or
-            if that is unknown (see held).
+        to_ms: when it released the worker id, or when its lease ended; None if it still has it, or if that is unknown
+            (see held).
         held: whether it has the worker id now.
         first_ms, until_ms: the ticks of the id's lane that only this process may have used: [first, until).
         server: index of its server among several independent ones.
@@ -85,7 +87,7 @@ class Ownership:
         start: its first event: the claim, unless that is missing.
         place: index of *start* among all events.
         lanes_ms: first tick of each lane; only of the first lane if the claim is missing.
-        end, end_place: its release or expiry, and the index of that among all events.
+        end, end_place: its release or death, and the index of that among all events.
         adopted_place: index of its newest adoption; -1 if there is none.
         claimed_ms: times that a record may show as its claim: an adoption sets them anew.
         record: the current record of the worker id, if it is of this ownership.
@@ -107,6 +109,10 @@ class Ownership:
         start = self.start
         lease = (start.host, start.pid, start.label, self.lanes_ms[0])
         return lease == (event.host, event.pid, event.label, event.from_ms)
+
+    def has_returned(self, event: Event) -> bool:
+        """Return true if *event* shows that the process went on with the lease after it had ended."""
+        return self.end is not None and self.end.kind == EventKind.EXPIRED and self.includes(event)
 
     def first_ms(self, lane: int) -> int:
         """Return the first tick of *lane*; that of the first lane if it is unknown."""
@@ -270,6 +276,8 @@ class History:
         owners = self.owners.setdefault(event.worker, [])
         claimed = event.kind == EventKind.CLAIMED
         self._claims += claimed
+        if owners and not claimed and owners[-1].has_returned(event):
+            owners[-1].end, owners[-1].end_place = None, -1
         if claimed or not owners or owners[-1].end is not None or not owners[-1].includes(event):
             # if the claim is missing, only the first lane is known
             lanes_ms = (claimed and event.lanes_ms) or (event.from_ms,)
@@ -277,7 +285,7 @@ class History:
             if len(owners) > 1:
                 owners[-2].next = owners[-1]
         owner = owners[-1]
-        if event.kind in (EventKind.RELEASED, EventKind.EXPIRED):
+        if event.kind in _ENDS:
             owner.end, owner.end_place = event, place
         elif event.kind == EventKind.ADOPTED:
             owner.adopted_place = place

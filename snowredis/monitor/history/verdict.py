@@ -86,7 +86,7 @@ def _refused_copy(lane: LaneHistory, owner: Ownership, holder: Holder, tick_ms: 
         # a process does not renew a lease that it released; a copy of the process may
         released = (
             end is not None
-            and end.kind == EventKind.RELEASED
+            and end.kind in (EventKind.RELEASED, EventKind.RECLAIMED)
             and refusal.place > owner.end_place
             and refusal.holder.process == holder.process
             and owner.lanes_ms[0] < event.until_ms <= end.until_ms + past.ttl_ms

@@ -1,71 +1,79 @@
-// Entry point of the dashboard: connects the feed with everything that draws.
-import { Chart } from "./chart.js";
-import { $, element, timeOfDay } from "./dom.js";
-import { Feed, PAST_MS, poolNames, urlOf } from "./feed.js";
-import { drawFigures } from "./figures.js";
-import { startLookup } from "./lookup.js";
+// Entry point of the dashboard: connects the feed and the URL with everything that draws.
+import { addPart, drawAll, requestDraw, startDrawing } from "./draw.js";
+import { $, element, setHidden, setText } from "./dom.js";
+import { drawDrawer, showWorker, startDrawer } from "./drawer.js";
+import { drawEvents, resetEvents, startEvents } from "./events.js";
+import { drawLink, Feed, poolNames } from "./feed.js";
+import { drawFigures, drawPool } from "./figures.js";
+import { drawGraves, startGraves } from "./graves.js";
+import { drawGrid, resetGrid, startGrid } from "./grid.js";
+import { drawHistory, resetHistory, startHistory } from "./history.js";
+import { drawAnswer, showId, startLookup } from "./lookup.js";
+import { currentRoute, goTo, onRoute } from "./route.js";
+import { clearSelection, isFiltered, selectedItems, startSelection } from "./selection.js";
 import { state } from "./state.js";
-import { drawGrid, drawTable, resetWorkers, startWorkers } from "./workers.js";
+import { drawStatus, startStatus } from "./status.js";
+import { drawTable, resetTable, startTable } from "./table.js";
+import { startTimes } from "./times.js";
 
-// how long a worker that is gone stays on the page
-const GONE_MS = 20000;
-// kinds of events that are shown with their text
-const WITH_TEXT = new Set(["lost", "floor", "alarm"]);
+const feed = new Feed(requestDraw);
+let names = [];
 
-const chart = new Chart($("chart"), $("chart-note"), PAST_MS);
-const feed = new Feed(chart, ({ events, complete }) => {
-  if (events || complete) drawEvents();
-  drawAll();
-});
-
-function drawAll() {
-  for (const [number, worker] of state.workers) {
-    if (worker.goneAt && Date.now() - worker.goneAt > GONE_MS) state.workers.delete(number);
-  }
-  drawFigures();
-  drawGrid();
-  drawTable();
-  chart.draw();
+function drawWorkers() {
+  if (!state.pool) return;
+  const items = selectedItems();
+  drawGrid(items);
+  drawTable(items);
+  setHidden($("empty"), items.length > 0);
+  setHidden($("clear"), !isFiltered());
+  setText($("empty"), isFiltered() ? "No worker matches." : "No worker is alive. A process appears here when it makes its first id in this pool.");
 }
 
-function drawEvents() {
-  const rows = [...state.events].reverse().map((event) => {
-    const subject = event.worker >= 0 ? `worker ${event.worker}` : "the pool";
-    const owner = [event.label, event.host && `${event.host} ${event.pid}`].filter(Boolean).join(", ");
-    const text = WITH_TEXT.has(event.kind) && event.text ? `: ${event.text}` : "";
-    return element("li", {},
-      element("time", { datetime: new Date(event.at_ms).toISOString() }, timeOfDay(event.at_ms)),
-      element("span", { class: `kind k-${/^[a-z-]+$/.test(event.kind) ? event.kind : ""}` }, event.kind),
-      element("span", { class: "what" }, subject + (owner && `, ${owner}`) + text));
-  });
-  if (!rows.length) rows.push(element("li", {}, element("span", { class: "note" }, "none yet")));
-  $("events").replaceChildren(...rows);
+function openPool(name) {
+  resetGrid();
+  resetTable();
+  resetEvents();
+  resetHistory();
+  $("pool").value = name;
+  feed.open(name);
 }
 
-function openPool() {
-  resetWorkers();
-  feed.open();
+function show(route) {
+  const pool = names.includes(route.pool) ? route.pool : names[0];
+  if (pool !== feed.pool) openPool(pool);
+  showWorker(route.worker);
+  if (route.id !== null) showId(pool, route.id);
+  requestDraw();
 }
 
 async function start() {
-  drawEvents();
-  const names = await poolNames();
-  const wanted = new URLSearchParams(location.search).get("pool");
+  names = await poolNames();
   $("pool").replaceChildren(...names.map((name) => element("option", { value: name }, name)));
-  if (names.includes(wanted)) $("pool").value = wanted;
-  openPool();
+  onRoute(show);
+  show(currentRoute());
 }
 
-$("pool").addEventListener("change", () => {
-  history.replaceState(null, "", urlOf("/"));
-  openPool();
-});
-// ages grow also without a message
-setInterval(() => {
-  if (document.hidden) return;
-  drawAll();
-  feed.checkSilence();
-}, 1000);
-startWorkers();
-startLookup();
+$("pool").addEventListener("change", () => goTo({ pool: $("pool").value }));
+$("clear").addEventListener("click", clearSelection);
+startStatus();
+startTimes(() => { drawAnswer(); drawAll(); });
+startHistory();
+startGraves();
+startSelection();
+startGrid();
+startTable();
+startEvents();
+startDrawer();
+startLookup(() => feed.pool);
+// the verdict is drawn for the title of the tab, too
+addPart(null, drawStatus);
+addPart(null, drawLink);
+addPart(null, drawGraves);
+addPart($("figures"), drawFigures);
+addPart($("chart"), drawHistory);
+addPart($("workers"), drawWorkers);
+addPart($("events-card"), drawEvents);
+addPart($("state"), drawPool);
+addPart(null, drawDrawer);
+startDrawing();
 start();

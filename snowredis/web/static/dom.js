@@ -12,22 +12,40 @@ export function element(name, attributes = {}, ...children) {
   return node;
 }
 
-// does not touch the page if nothing changes
+// these do not touch the page if nothing changes
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-// rows: [name, text, monospaced?]; rows without text are left out
-export function definitionList(rows) {
-  const node = element("dl");
-  for (const [name, text, mono] of rows) {
-    if (text === null || text === undefined || text === "") continue;
-    node.append(element("dt", {}, name), element("dd", mono ? { class: "mono" } : {}, String(text)));
+export function setAttribute(node, name, value) {
+  if (value === null) node.removeAttribute(name);
+  else if (node.getAttribute(name) !== String(value)) node.setAttribute(name, value);
+}
+
+export function setHidden(node, hidden) {
+  if (node.hidden !== hidden) node.hidden = hidden;
+}
+
+export function replaceIfChanged(node, children) {
+  const fresh = children.map((child) => child.outerHTML ?? child).join("");
+  if (node.lastDrawn === fresh) return false;
+  node.lastDrawn = fresh;
+  node.replaceChildren(...children);
+  return true;
+}
+
+// rows: [name, text or node, monospaced?]; rows without a value are left out
+export function definitionRows(rows) {
+  const nodes = [];
+  for (const [name, value, mono] of rows) {
+    if (value === null || value === undefined || value === "") continue;
+    nodes.push(element("dt", {}, name), element("dd", mono ? { class: "mono" } : {}, value instanceof Node ? value : String(value)));
   }
-  return node;
+  return nodes;
 }
 
 export const whole = (number) => Math.round(number).toLocaleString("en-US");
+export const plural = (count, noun) => `${whole(count)} ${noun}${count === 1 ? "" : "s"}`;
 
 export function compact(number) {
   if (number < 10000) return whole(number);
@@ -36,16 +54,3 @@ export function compact(number) {
   }
   return String(number);
 }
-
-export function duration(ms) {
-  const s = Math.max(0, ms) / 1000;
-  if (s < 10) return s.toFixed(1) + " s";
-  if (s < 120) return Math.round(s) + " s";
-  if (s < 7200) return Math.round(s / 60) + " min";
-  if (s < 172800) return (s / 3600).toFixed(1) + " h";
-  if (s < 63072000) return Math.round(s / 86400) + " days";
-  return (s / 31557600).toFixed(1) + " years";
-}
-
-export const timeOfDay = (ms) => new Date(ms).toLocaleTimeString("en-GB");
-export const dateAndTime = (ms) => new Date(ms).toLocaleString("en-GB");

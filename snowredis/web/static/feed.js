@@ -1,12 +1,11 @@
-// The stream of /live: keeps `state` and the chart's points up to date, and reconnects.
-import { $, setText } from "./dom.js";
-import { now, state } from "./state.js";
+// The stream of /live: keeps `state` up to date, and reconnects.
+import { setAttribute, setText, $ } from "./dom.js";
+import { deathRow } from "./graves.js";
+import { now, SILENT_MS, state } from "./state.js";
 
-const MAX_EVENTS = 100, RETRY_MS = 3000;
-export const PAST_MS = 600000, SILENT_MS = 8000;
-
-export const selectedPool = () => $("pool").value;
-export const urlOf = (path) => `${path}?pool=${encodeURIComponent(selectedPool())}`;
+const MAX_EVENTS = 200, RETRY_MS = 3000, MAX_RATES = 120;
+// length of the live chart
+export const PAST_MS = 600000;
 
 // the names of the service's pools; waits until the service responds
 export async function poolNames() {
@@ -18,84 +17,85 @@ export async function poolNames() {
     } catch {
       // the service is down
     }
-    showStatus("problem", "the service does not respond");
+    serviceFailed();
     await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
   }
 }
 
+// a page that was suspended, or a proxy that holds the stream back, is no failure of the service yet
+function serviceFailed() {
+  state.downSinceMs ??= state.receivedAtMs || Date.now();
+}
+
 export class Feed {
-  // onChange({ events, complete }) is called after each message
-  constructor(chart, onChange) {
-    this.chart = chart;
+  // onChange() is called after each message, and when the stream fails
+  constructor(onChange) {
     this.onChange = onChange;
     this.source = null;
-    this.receivedAt = 0;
-    this.hasProblem = false;
   }
 
-  open() {
+  open(pool) {
     this.source?.close();
-    this.clear();
-    state.pool = null;
-    showStatus("waiting", "connecting");
-    this.source = new EventSource(urlOf("/live"));
-    this.source.addEventListener("all", (event) => {
-      this.clear();
-      this.take(JSON.parse(event.data));
-    });
-    this.source.addEventListener("change", (event) => this.take(JSON.parse(event.data)));
-    this.source.addEventListener("problem", (event) => this.showProblem(JSON.parse(event.data)));
-    this.source.addEventListener("error", () => {
-      showStatus("problem", "the service does not respond");
+    Object.assign(state, { pool: null, status: null, workers: new Map(), deaths: [], events: [], points: [], staleSinceMs: null, downSinceMs: null, receivedAtMs: 0 });
+    this.connect(pool);
+  }
+
+  connect(pool) {
+    this.pool = pool;
+    this.source?.close();
+    const source = this.source = new EventSource(`/live?pool=${encodeURIComponent(pool)}`);
+    source.addEventListener("all", (event) => this.takeAll(JSON.parse(event.data)));
+    source.addEventListener("change", (event) => this.take(JSON.parse(event.data)));
+    source.addEventListener("error", () => {
+      serviceFailed();
+      this.onChange();
       // after a response with an error status, such as 401, the browser does not retry by itself
-      if (this.source.readyState === EventSource.CLOSED) setTimeout(() => poolNames().then(() => this.open()), RETRY_MS);
+      if (source.readyState === EventSource.CLOSED) setTimeout(() => poolNames().then(() => source === this.source && this.connect(pool)), RETRY_MS);
     });
   }
 
-  clear() {
+  takeAll(message) {
+    const rates = new Map([...state.workers].map(([number, worker]) => [number, worker.rates]));
     state.workers = new Map();
     state.events = [];
-    this.chart.points = [];
+    // a service that was restarted has no past: the page keeps its own, and the chart shows the gap
+    const first = message.points?.[0]?.[0] ?? Infinity;
+    state.points = state.points.filter((point) => point[0] < first);
+    this.take(message);
+    for (const [number, worker] of state.workers) {
+      const earlier = (rates.get(number) ?? []).filter(([ms]) => ms < worker.renewed_ms && ms >= worker.claimed_ms);
+      worker.rates = [...earlier, ...worker.rates].slice(-MAX_RATES);
+    }
   }
 
   take(message) {
-    if (message.pool?.now_ms) {
-      state.pool = message.pool;
-      state.offsetMs = state.pool.now_ms - Date.now();
-    }
-    for (const worker of message.workers ?? []) state.workers.set(worker.worker, worker);
-    for (const number of message.gone ?? []) {
-      const worker = state.workers.get(number);
-      if (worker) worker.goneAt = Date.now();
-    }
+    Object.assign(state, { receivedAtMs: Date.now(), downSinceMs: null, status: message.status ?? state.status, staleSinceMs: message.stale_since_ms ?? null });
+    if (message.now_ms) state.offsetMs = message.now_ms - Date.now();
+    if (message.pool) state.pool = message.pool;
+    for (const worker of message.workers ?? []) takeWorker(worker);
+    for (const number of message.gone ?? []) state.workers.delete(number);
+    if (message.deaths) state.deaths = message.deaths.map(deathRow);
     state.events.push(...(message.events ?? []));
     state.events.splice(0, state.events.length - MAX_EVENTS);
-    const points = this.chart.points;
-    points.push(...(message.points ?? []));
-    while (points.length && points[0][0] < now() - PAST_MS) points.shift();
-    this.showProblem(message.pool?.problem);
-    this.onChange({ events: Boolean(message.events?.length), complete: !message.gone });
-  }
-
-  showProblem(problem) {
-    this.hasProblem = Boolean(problem);
-    this.receivedAt = Date.now();
-    $("problem").hidden = !problem;
-    if (!problem) return showStatus("live", "live");
-    setText($("problem"), state.pool ? `${problem.detail} The data below is out of date.` : problem.detail);
-    showStatus("problem", "out of date");
-  }
-
-  // to be called now and then
-  checkSilence() {
-    const open = this.source?.readyState === EventSource.OPEN;
-    if (this.receivedAt && !this.hasProblem && open && Date.now() - this.receivedAt > SILENT_MS) {
-      showStatus("waiting", "no update for a while");
-    }
+    state.points.push(...(message.points ?? []));
+    while (state.points.length && state.points[0][0] < now() - PAST_MS) state.points.shift();
+    this.onChange();
   }
 }
 
-export function showStatus(kind, text) {
-  $("link").dataset.state = kind;
-  setText($("link"), text);
+// its rate at each heartbeat is kept as long as the page is open: [ms, ids per second]
+function takeWorker(worker) {
+  const before = state.workers.get(worker.worker);
+  worker.rates = before && before.claimed_ms === worker.claimed_ms ? before.rates : [];
+  if (before?.renewed_ms !== worker.renewed_ms) worker.rates.push([worker.renewed_ms, worker.ids_per_second]);
+  if (worker.rates.length > MAX_RATES) worker.rates.shift();
+  state.workers.set(worker.worker, worker);
+}
+
+export function drawLink() {
+  const silentMs = Date.now() - state.receivedAtMs;
+  const kind = state.downSinceMs !== null ? "problem" : !state.receivedAtMs || silentMs > SILENT_MS ? "waiting" : state.staleSinceMs !== null ? "problem" : "live";
+  const texts = { live: "live", waiting: state.receivedAtMs ? "no update for a while" : "connecting", problem: state.downSinceMs !== null ? "the service does not respond" : "out of date" };
+  setAttribute($("link"), "data-state", kind);
+  setText($("link"), texts[kind]);
 }

@@ -1,61 +1,84 @@
-// The large figures on top, and the list of the pool's settings and counters.
-import { $, compact, dateAndTime, definitionList, duration, setText, whole } from "./dom.js";
-import { healthOf, now, state } from "./state.js";
+// The large figures, and the list of the pool's settings and counters. What is not known is called unknown.
+import { $, compact, definitionRows, plural, replaceIfChanged, setAttribute, setHidden, setText, whole } from "./dom.js";
+import { copyable } from "./copy.js";
+import { healthOf, isStale, now, state, STATES } from "./state.js";
+import { durationText, timeText } from "./times.js";
+
+function setFigure(name, text, note) {
+  const node = $(`f-${name}`);
+  setText(node, text ?? "unknown");
+  node.classList.toggle("unknown", text === null);
+  setText($(`f-${name}-note`), note);
+}
 
 export function drawFigures() {
   const pool = state.pool;
   if (!pool) {
-    $("empty").hidden = false;
-    return setText($("empty"), "No data of this pool yet.");
+    for (const name of ["rate", "alive", "used", "end"]) setFigure(name, null, "");
+    $("meter-used").hidden = $("meter-peak").hidden = true;
+    return;
   }
-  const alive = [...state.workers.values()].filter((worker) => !worker.goneAt);
-  drawWorkers(alive);
+  const workers = [...state.workers.values()].map((worker) => [worker, healthOf(worker)]);
+  drawWorkers(workers);
   drawUse(pool);
-  const end = Number(pool.layout_end_ms), year = new Date(end).getUTCFullYear();
-  setText($("f-end"), year > 9999 || Number.isNaN(year) ? "past 9999" : String(year));
-  setText($("f-end-note"), `${duration(end - now())} from now`);
-  drawPool(pool);
-  $("empty").hidden = alive.length > 0 || state.workers.size > 0;
-  setText($("empty"), "No worker is alive. A process appears here when it makes its first id in this pool.");
+  const end = Number(pool.layout_end_ms), year = new Date(end).getUTCFullYear(), left = end - now();
+  setFigure("end", year > 9999 || Number.isNaN(year) ? "past 9999" : String(year), left > 0 ? `in ${durationText(left)}` : "over");
 }
 
-function drawWorkers(alive) {
+function drawWorkers(workers) {
+  const stale = isStale(), reporting = workers.filter(([, health]) => health === "healthy" || health === "late");
+  const silent = workers.length - reporting.length;
+  const rate = reporting.reduce((sum, [worker]) => sum + worker.ids_per_second, 0);
+  const made = workers.reduce((sum, [worker]) => sum + worker.ids_made, 0);
   // the last rate of a silent worker is out of date
-  const rate = alive.reduce((sum, worker) => sum + (healthOf(worker) === "healthy" ? worker.ids_per_second : 0), 0);
-  setText($("f-rate"), compact(rate));
-  setText($("f-rate-note"), `${compact(alive.reduce((sum, worker) => sum + worker.ids_made, 0))} made by living workers`);
-  setText($("f-alive"), whole(alive.length));
-  const count = (health) => alive.filter((worker) => healthOf(worker) === health).length;
-  const late = count("late"), suspect = count("suspect");
-  setText($("f-alive-note"), late || suspect ? `${late} late, ${suspect} suspect` : alive.length ? "all healthy" : "");
+  const isKnown = !stale && (reporting.length > 0 || workers.length === 0);
+  setFigure("rate", isKnown ? compact(rate) : null, silent && isKnown ? `without ${plural(silent, "silent worker")}` : `${compact(made)} made by these workers`);
+  const count = (health) => workers.filter(([, other]) => other === health).length;
+  const others = STATES.filter((health) => health !== "healthy" && count(health)).map((health) => `${whole(count(health))} ${health}`);
+  const living = workers.filter(([worker]) => worker.state !== "unknown").length;
+  if (stale) setFigure("alive", null, `${whole(living)} when it was last known`);
+  else setFigure("alive", whole(living), others.length ? others.join(", ") : living ? "all healthy" : "none");
 }
 
 function drawUse(pool) {
-  const share = pool.capacity ? pool.used / pool.capacity : 0;
-  setText($("f-used"), share && share < 0.1 ? `${(share * 100).toFixed(1)} %` : `${Math.round(share * 100)} %`);
-  setText($("f-used-note"), `${whole(pool.used)} of ${whole(pool.capacity)}, peak ${whole(pool.peak)}`);
-  const meter = $("meter");
+  const share = pool.capacity ? pool.used / pool.capacity : 0, meter = $("meter"), stale = isStale();
+  const text = share && share < 0.1 ? `${(share * 100).toFixed(1)} %` : `${Math.round(share * 100)} %`;
+  setFigure("used", stale ? null : text, `${whole(pool.used)} of ${whole(pool.capacity)}, peak ${whole(pool.peak)}${stale ? ", when it was last known" : ""}`);
   meter.classList.toggle("full", share > 0.9);
-  meter.setAttribute("aria-valuemax", pool.capacity);
-  meter.setAttribute("aria-valuenow", pool.used);
-  $("meter-used").style.width = `${share * 100}%`;
-  $("meter-used").hidden = !pool.used;
-  $("meter-peak").hidden = !pool.peak;
-  $("meter-peak").style.left = `min(calc(100% - 2px), ${(pool.peak / Math.max(1, pool.capacity)) * 100}%)`;
+  setAttribute(meter, "aria-valuemax", pool.capacity);
+  setAttribute(meter, "aria-valuenow", pool.used);
+  setHidden($("meter-used"), !pool.used || stale);
+  setHidden($("meter-peak"), !pool.peak);
+  const width = `${share * 100}%`, left = `min(calc(100% - 2px), ${(pool.peak / Math.max(1, pool.capacity)) * 100}%)`;
+  if (meter.drawn !== width + left) {
+    meter.drawn = width + left;
+    $("meter-used").style.width = width;
+    $("meter-peak").style.left = left;
+  }
 }
 
-function drawPool(pool) {
-  const floorMs = pool.floor_ms - pool.now_ms, settings = pool.settings ?? {}, forecast = pool.forecast;
-  const node = definitionList([
-    ["layout", pool.layout, true],
-    ["lease", `${duration(Number(settings.ttl_ms))}, clocks may run ahead by ${duration(Number(settings.max_clock_lead_ms))}`],
-    ["new workers", floorMs > 0 ? `wait ${duration(floorMs)} for the floor` : "do not wait"],
-    ["counters", `${whole(pool.claims)} claims, ${whole(pool.releases)} releases, ${whole(pool.expired)} expired, ${whole(pool.adopted)} adopted, ${whole(pool.lost)} lost`],
-    ["growth", forecast?.used_up_ms ? `full on ${new Date(forecast.used_up_ms).toLocaleDateString("en-GB")} if it continues like this` : forecast?.reason],
-    ["alarms", pool.alarms ? `${whole(pool.alarms)}, the last: ${pool.alarm}` : "none"],
-    ["created", pool.created_ms ? dateAndTime(pool.created_ms) : null],
+export function drawPool() {
+  const pool = state.pool;
+  if (!pool) return;
+  const settings = pool.settings ?? {}, forecast = pool.forecast, floorMs = pool.floor_ms - now();
+  const counters = [["claims", "claims"], ["releases", "releases"], ["expired", "expired"], ["reclaimed", "reclaimed after a kill"], ["returned", "returned"], ["adopted", "adopted"], ["lost", "lost"]];
+  replaceIfChanged($("state"), definitionRows([
+    ["name", copyable(pool.name, "the name of the pool")],
+    ["layout", copyable(String(pool.layout), "the layout")],
+    ["lease", `${durationText(Number(settings.ttl_ms))}; clocks may run ahead by ${durationText(Number(settings.max_clock_lead_ms))}`],
+    ["new workers", isStale() ? "unknown" : floorMs > 0 ? `wait ${Math.ceil(floorMs / 1000)} s for the floor, until ${timeText(pool.floor_ms)}` : "do not wait"],
+    ["counters", counters.filter(([name]) => pool[name] !== undefined).map(([name, text]) => `${whole(pool[name])} ${text}`).join(", ")],
+    ["growth", forecast?.used_up_ms ? `full at ${timeText(forecast.used_up_ms)} if it continues like this` : forecast?.reason],
+    ["alarms", alarmText(pool)],
+    ["created", pool.created_ms ? timeText(pool.created_ms) : null],
+    ["layout ends", timeText(Number(pool.layout_end_ms))],
     ["incarnation", pool.incarnation, true],
     ["version", whole(pool.version)],
-  ]);
-  if ($("state").textContent !== node.textContent) $("state").replaceChildren(...node.childNodes);
+  ]));
+}
+
+function alarmText(pool) {
+  if (!pool.alarms) return "none";
+  const last = pool.alarm_from_ms ? `ids may have been repeated between ${timeText(pool.alarm_from_ms)} and ${timeText(pool.alarm_until_ms)}` : pool.alarm;
+  return `${whole(pool.alarms)}, the last: ${last}`;
 }

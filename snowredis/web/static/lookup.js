@@ -1,48 +1,61 @@
 // The form for one id: its fields, bits and text forms, and the process that made it.
-import { $, dateAndTime, definitionList, duration, element } from "./dom.js";
-import { urlOf } from "./feed.js";
+import { copyable } from "./copy.js";
+import { $, definitionRows, element } from "./dom.js";
+import { goTo, linkTo } from "./route.js";
 import { now } from "./state.js";
+import { durationText, isoText, timeText } from "./times.js";
 
 const message = (text) => element("p", { class: "note said" }, text);
-const note = (text) => element("p", { class: "note" }, text);
+const note = (...children) => element("p", { class: "note" }, ...children);
 
-async function lookUp(path) {
+// what is shown: pool, path and result, so that it can be drawn again in another zone
+let current = null;
+
+async function lookUp(pool, path) {
   const text = $("id").value.trim();
   if (!text) return $("id").focus();
   try {
-    const response = await fetch(urlOf(`${path}/${encodeURIComponent(text)}`));
+    const response = await fetch(`${path}/${encodeURIComponent(text)}?pool=${encodeURIComponent(pool)}`);
     if (response.status === 401) return location.reload();
-    const result = await response.json();
-    $("answer").replaceChildren(...(response.ok ? resultNodes(result) : [message(result.detail ?? "The request failed.")]));
+    current = { pool, ok: response.ok, result: await response.json() };
   } catch {
-    $("answer").replaceChildren(message("The service does not respond."));
+    current = { pool, ok: false, result: { detail: "The service does not respond." } };
   }
+  drawAnswer();
 }
 
-function resultNodes(result) {
+export function drawAnswer() {
+  if (!current) return;
+  const { ok, result, pool } = current;
+  $("answer").replaceChildren(...(ok ? resultNodes(result, pool) : [message(result.detail ?? "The request failed.")]));
+}
+
+function resultNodes(result, pool) {
   const id = result.decoded ?? result, age = now() - id.timestamp_ms;
-  const time = id.time ? `${id.time.replace("T", " ").replace("Z", " UTC")}, ${age >= 0 ? `${duration(age)} ago` : `in ${duration(-age)}`}` : "past the year 9999";
+  const time = id.time ? element("time", { datetime: isoText(id.timestamp_ms) }, `${timeText(id.timestamp_ms)}, ${id.timestamp_ms % 1000} ms, ${age >= 0 ? `${durationText(age)} ago` : `in ${durationText(-age)}`}`) : "past the year 9999";
+  const worker = element("a", { href: linkTo({ pool, worker: id.worker }) }, `worker ${id.worker}`);
   return [
-    ...(result.whois ? makerNodes(result.whois) : []),
+    ...(result.whois ? makerNodes(result.whois, pool) : []),
     bitDiagram(id.fields),
-    definitionList([
-      ["id", id.id, true],
+    element("dl", {}, ...definitionRows([
+      ["id", copyable(id.id, "the id")],
       ["read as", id.form === "decimal" ? null : id.form],
       ["time", time],
-      ["base62", id.forms.base62, true],
-      ["friendly", id.forms.friendly, true],
-    ]),
+      ["worker id", worker],
+      ["base62", copyable(id.forms.base62, "the base62 form")],
+      ["friendly", id.forms.friendly && copyable(id.forms.friendly, "the friendly form")],
+    ])),
   ];
 }
 
-function makerNodes(whois) {
+function makerNodes(whois, pool) {
   const certainty = ["certain", "probable", "unknown"].includes(whois.certainty) ? whois.certainty : "unknown";
   const badge = element("span", { class: `certain is-${certainty}` }, certainty), holder = whois.holder;
   const nodes = [element("p", { class: "said" }, badge, holder ? nameOf(holder) : "The process is not known")];
   if (holder) {
-    const from = holder.from_ms ? `from ${dateAndTime(holder.from_ms)}` : "from an unknown time";
-    const to = holder.held ? "until now" : holder.to_ms ? `to ${dateAndTime(holder.to_ms)}` : "to an unknown time";
-    nodes.push(note(`worker ${holder.worker}, ${from} ${to}`));
+    const from = holder.from_ms ? `from ${timeText(holder.from_ms)}` : "from an unknown time";
+    const to = holder.held ? "until now" : holder.to_ms ? `to ${timeText(holder.to_ms)}` : "to an unknown time";
+    nodes.push(note(element("a", { href: linkTo({ pool, worker: holder.worker }) }, `worker ${holder.worker}`), `, ${from} ${to}`));
   }
   return [...nodes, note(whois.reason), ...(whois.candidates ?? []).map((other) => note(`possibly ${nameOf(other)}`))];
 }
@@ -61,10 +74,22 @@ function bitDiagram(fields) {
   return diagram;
 }
 
-export function startLookup() {
+// from a link: the id's fields and the process that made it
+export function showId(pool, text) {
+  $("id").value = text;
+  lookUp(pool, "/whois");
+}
+
+// *poolName* returns the name of the pool that the page shows
+export function startLookup(poolName) {
   $("ask").addEventListener("submit", (event) => {
     event.preventDefault();
-    lookUp("/decode");
+    lookUp(poolName(), "/decode");
   });
-  $("do-whois").addEventListener("click", () => lookUp("/whois"));
+  // the link of the answer can be copied from the browser
+  $("do-whois").addEventListener("click", () => {
+    const target = { pool: poolName(), id: $("id").value.trim() };
+    if (!target.id || location.hash === linkTo(target)) lookUp(target.pool, "/whois");
+    else goTo(target);
+  });
 }

@@ -2,20 +2,45 @@
 
 export const state = {
   pool: null,
+  // the verdict of the service
+  status: null,
+  // worker id -> row; those that have a lease, and those of whom Redis may have forgotten it
   workers: new Map(),
+  // newest first
+  deaths: [],
   // newest last
   events: [],
+  // [ms, ids per second, living workers]; null where nothing could be read
+  points: [],
   // Redis clock minus the clock of this browser
   offsetMs: 0,
+  // since when Redis cannot be read, on its clock; null: it can
+  staleSinceMs: null,
+  // since when the service does not respond, on the clock of this browser; null: it does
+  downSinceMs: null,
+  // when a message came last, on the clock of this browser; 0: never
+  receivedAtMs: 0,
 };
+
+// a service that is connected sends something every second
+export const SILENT_MS = 8000;
+// worst first; those that tiles, chips and rows show
+export const STATES = ["dead", "suspect", "unknown", "late", "healthy"];
+// the letter that says the state without its color
+export const LETTERS = { healthy: "", late: "L", suspect: "S", unknown: "?", dead: "✕" };
 
 export const now = () => Date.now() + state.offsetMs;
 export const ttlMs = () => Number(state.pool?.settings?.ttl_ms) || 30000;
 export const heartbeatAge = (worker) => Math.max(0, now() - worker.renewed_ms);
+export const serviceIsDown = () => state.downSinceMs !== null || Date.now() - state.receivedAtMs > SILENT_MS;
+export const isStale = () => state.staleSinceMs !== null || serviceIsDown();
 
-// as state_of() in snapshot.py; "gone": it disappeared from the pool's workers
+// as state_of() in snapshot.py
 export function healthOf(worker) {
-  if (worker.goneAt) return "gone";
+  if (worker.death) return "dead";
+  if (worker.state === "unknown" || isStale()) return "unknown";
   const age = heartbeatAge(worker) / ttlMs();
   return age < 1 / 3 ? "healthy" : age < 1 / 2 ? "late" : "suspect";
 }
+
+export const ownerOf = (worker) => worker.label || [worker.host, worker.pid].filter(Boolean).join(" ") || "no name";

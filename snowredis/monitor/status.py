@@ -1,0 +1,310 @@
+"""The status of a pool in one verdict, from a snapshot: how bad it is, what is the case, what to do.
+
+Pure. `workers`, `top`, `pool show`, `doctor`, the service and its page all show this one. What is unknown is reported
+as unknown, never as ok. Texts contain hosts, which are untrusted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from snowredis.core.layout import utc_text
+from snowredis.errors import PoolNotFound, SnowredisError
+from snowredis.lease.codes import FloorReason
+from snowredis.monitor.snapshot import Death, PoolInfo, Snapshot, WorkerInfo
+
+# from best to worst; what is unknown is not ok, but may be nothing
+LEVELS = ("ok", "notice", "unknown", "warning", "critical")
+DAY_MS = 86_400_000
+# a reload that starts the new processes before the old ones end needs twice the worker ids
+HALF_FULL, NEARLY_FULL = 0.5, 0.9
+# workers named in a text
+_MAX_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One thing that is the case. Times are ms since 1970.
+
+    Attributes:
+        code: for programs; texts may be reworded in any release.
+        level: one of LEVELS.
+        template: what is the case; in place of {since} and {until} stand times.
+        advice: what to do; empty if there is nothing to do.
+        since_ms, until_ms: from when to when, or None if that is unknown or has no meaning.
+        count: how many workers, deaths or worker ids it concerns.
+    """
+
+    code: str
+    level: str
+    template: str
+    advice: str = ""
+    since_ms: int | None = None
+    until_ms: int | None = None
+    count: int = 0
+
+    @property
+    def text(self) -> str:
+        """What is the case, with times in UTC."""
+        return self.render(lambda time_ms: utc_text(time_ms) or f"{time_ms} ms")
+
+    @property
+    def short(self) -> str:
+        """Its part of a headline; empty for a notice."""
+        return "" if self.level == "notice" else _HEADLINES[self.code](self)
+
+    def render(self, time_text: Callable[[int], str]) -> str:
+        """Return what is the case, with times as *time_text* shows them."""
+        text = self.template
+        for name, time_ms in (("{since}", self.since_ms), ("{until}", self.until_ms)):
+            text = text.replace(name, "an unknown time" if time_ms is None else time_text(time_ms))
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Verdict about a pool.
+
+    Attributes:
+        level: one of LEVELS: the worst of the conditions.
+        headline: one short line without times, for a title.
+        conditions: the worst first.
+        now_ms: time of the verdict, ms since 1970: of the snapshot, on the Redis clock; without one, on this host's.
+        stale_since_ms: since when the pool could not be read, on this host's clock; None if the snapshot is fresh.
+    """
+
+    level: str
+    headline: str
+    conditions: tuple[Condition, ...]
+    now_ms: int
+    stale_since_ms: int | None = None
+
+
+def status_of(snapshot: Snapshot) -> Status:
+    """Return the verdict about a pool that was just read."""
+    info, workers = snapshot.info, snapshot.workers
+    conditions = [
+        *_alarm(info),
+        *_floor(info),
+        *_unconfirmed(snapshot.unknown, info),
+        *_deaths(snapshot.deaths, workers),
+        *_suspects(workers, info),
+        *_use(snapshot),
+        *_clocks(workers, info),
+        *_layout_end(info),
+    ]
+    return _verdict(conditions, info.now_ms, _quiet_headline(snapshot))
+
+
+def unknown_status(now_ms: int) -> Status:
+    """Return the verdict about a pool that was not read yet. *now_ms*: this host's clock."""
+    condition = Condition("not-read", "unknown", "the pool was not read yet")
+    return _verdict([condition], now_ms, "")
+
+
+def status_without(
+    error: SnowredisError, last: Snapshot | None, *, failed_since_ms: int, now_ms: int, last_read_ms: int = 0
+) -> Status:
+    """Return the verdict about a pool that cannot be read.
+
+    Args:
+        last: what was read last; None: it never could be read.
+        failed_since_ms, now_ms, last_read_ms: since when, now, and when *last* was read, on this host's clock.
+    """
+    if isinstance(error, PoolNotFound):
+        gone = "the pool is gone since {since}" if last else "the pool does not exist"
+        advice = (
+            "it was deleted, or Redis lost its data: living workers create it again with their next heartbeat"
+        )
+        if not last:
+            advice = "check its name; a pool is created with: snowredis pool create NAME"
+        level = "critical" if last else "unknown"
+        condition = Condition("pool-missing", level, gone, advice, since_ms=failed_since_ms)
+    else:
+        condition = _redis_unavailable(error, last, failed_since_ms, now_ms, last_read_ms)
+    status = _verdict([condition], now_ms, "")
+    return replace(status, stale_since_ms=failed_since_ms)
+
+
+def _redis_unavailable(
+    error: SnowredisError, last: Snapshot | None, failed_since_ms: int, now_ms: int, last_read_ms: int
+) -> Condition:
+    text = "Redis does not answer since {since}; what the workers do is unknown"
+    advice = f"get Redis running again; workers go on by themselves then. {error}"
+    if not last or not last.workers:
+        level = "critical" if last else "unknown"
+        return Condition("redis-unavailable", level, text, advice, since_ms=failed_since_ms)
+    # reservations are on the workers' clocks; this host's clock counts the time since the snapshot
+    ends_ms = [worker.reserved_until_ms - worker.clock_offset_ms for worker in last.workers]
+    ahead_ms = now_ms - last_read_ms if last_read_ms else 0
+    first_s, last_s = (max(0, (end(ends_ms) - last.info.now_ms - ahead_ms)) // 1000 for end in (min, max))
+    living = _count(len(last.workers), "worker that was alive then has", "workers that were alive then have")
+    if last_s > 0:
+        text += f"; the {living} ids for at least {first_s} s more" if first_s else ""
+        text += "" if first_s else f"; some of the {living} no ids any more, the last for {last_s} s"
+    else:
+        text += f"; the {living} no ids any more, unless they reach Redis"
+    until_ms = now_ms + first_s * 1000
+    count = len(last.workers)
+    return Condition("redis-unavailable", "critical", text, advice, failed_since_ms, until_ms, count)
+
+
+def _verdict(conditions: Sequence[Condition], now_ms: int, quiet: str) -> Status:
+    ranked = tuple(sorted(conditions, key=lambda condition: -LEVELS.index(condition.level)))
+    level = ranked[0].level if ranked else "ok"
+    shown = [condition.short for condition in ranked if condition.short]
+    return Status(level, "; ".join(shown[:3]) or quiet, ranked, now_ms)
+
+
+def _quiet_headline(snapshot: Snapshot) -> str:
+    workers = snapshot.workers
+    return _count(len(workers), "worker alive", "workers alive") if workers else "no worker is alive"
+
+
+# code of a condition -> its part of the headline
+_HEADLINES: dict[str, Callable[[Condition], str]] = {
+    "alarm": lambda _: "ids may have been repeated",
+    "redis-unavailable": lambda _: "Redis does not answer",
+    "pool-missing": lambda _: "no such pool",
+    "not-read": lambda _: "not read yet",
+    "floor": lambda _: "new workers wait",
+    "unconfirmed": lambda it: f"{it.count:,} {'worker' if it.count == 1 else 'workers'} unknown",
+    "deaths": lambda it: f"{it.count:,} died",
+    "suspects": lambda it: f"{it.count:,} suspect",
+    "full": lambda _: "pool full",
+    "nearly-full": lambda _: "pool nearly full",
+    "half-full": lambda _: "pool half full",
+    "clocks": lambda it: f"{it.count:,} {'clock' if it.count == 1 else 'clocks'} off",
+    "layout-over": lambda _: "layout used up",
+    "layout-ends": lambda _: "layout ends soon",
+}
+
+
+# --- conditions ------------------------------------------------------------------------------------
+
+
+def _alarm(info: PoolInfo) -> list[Condition]:
+    if not info.alarms:
+        return []
+    text = "ids may have been repeated: Redis went back to an older state"
+    text += "; times of these ids: {since} to {until}" if info.alarm_until_ms else f" ({info.alarm})"
+    advice = (
+        "look in the tables of this pool for ids of that time that two rows share (snowredis whois ID ID tells which "
+        "processes made them); then find out why Redis lost data: a restored snapshot, or a failover without "
+        "replication"
+    )
+    since_ms, until_ms = info.alarm_from_ms or None, info.alarm_until_ms or None
+    return [Condition("alarm", "critical", text, advice, since_ms, until_ms, info.alarms)]
+
+
+def _floor(info: PoolInfo) -> list[Condition]:
+    wait_ms = info.floor_ms - info.now_ms
+    if wait_ms <= 0:
+        return []
+    try:
+        reason = FloorReason(info.floor_reason).text
+    except ValueError:
+        reason = info.floor_reason or "unknown"
+    text = f"new workers are served in {-(-wait_ms // 1000)} s, at {{until}}: {reason}"
+    advice = "wait: workers that are alive go on without a pause"
+    return [Condition("floor", "warning", text, advice, _raised_ms(info), info.floor_ms)]
+
+
+def _raised_ms(info: PoolInfo) -> int | None:
+    """Return when the floor was raised, with which the incarnation begins."""
+    raised = info.incarnation.partition("-")[0]
+    return int(raised) if raised.isdecimal() and len(raised) < 15 else None
+
+
+def _unconfirmed(unknown: Sequence[WorkerInfo], info: PoolInfo) -> list[Condition]:
+    if not unknown:
+        return []
+    text = (
+        f"{_named(unknown)} may be dead or alive: Redis may have forgotten their last heartbeats. Those that are alive "
+        "are adopted before {until}"
+    )
+    return [Condition("unconfirmed", "unknown", text, "wait", None, info.floor_ms, len(unknown))]
+
+
+def _deaths(deaths: Sequence[Death], workers: Sequence[WorkerInfo]) -> list[Condition]:
+    if not deaths:
+        return []
+    newest, count = deaths[0], len(deaths)
+    # a tenth of the fleet, or somebody now
+    many = count >= 3 and count * 10 >= count + len(workers)
+    text = (
+        f"{_count(count, 'worker', 'workers')} died in the last hour without releasing the worker id, the last at "
+        f"{{until}}: worker {newest.worker} on {newest.host}:{newest.pid}{f' ({newest.label})' if newest.label else ''}"
+    )
+    advice = "they were killed (out of memory?), crashed, or were cut off for over a ttl: snowredis workers lists them"
+    level = "critical" if many else "warning"
+    return [Condition("deaths", level, text, advice, deaths[-1].at_ms, newest.at_ms, count)]
+
+
+def _suspects(workers: Sequence[WorkerInfo], info: PoolInfo) -> list[Condition]:
+    suspects = [worker for worker in workers if worker.state == "suspect"]
+    if not suspects:
+        return []
+    first_ms = min(worker.lease_end_ms for worker in suspects)
+    oldest_ms = min(worker.renewed_ms for worker in suspects)
+    text = (
+        f"{_named(suspects)} sent no heartbeat for over {info.ttl_ms / 2000:g} s; without one, the first counts as "
+        "dead at {until}"
+    )
+    advice = "they hang, were killed, or cannot reach Redis: look at these hosts"
+    return [Condition("suspects", "warning", text, advice, oldest_ms, first_ms, len(suspects))]
+
+
+def _use(snapshot: Snapshot) -> list[Condition]:
+    info = snapshot.info
+    share = info.used / max(1, info.capacity)
+    if share <= HALF_FULL:
+        return []
+    use = f"{info.used:,} of {info.capacity:,} worker ids are leased"
+    # a killed worker's lease goes on for up to a ttl
+    silent = [worker for worker in snapshot.workers if worker.state == "suspect"]
+    if silent:
+        use += f", {len(silent):,} of them by workers that send no heartbeat"
+    advice = "stop idle processes, or move to a layout with more worker bits"
+    if info.free <= 0:
+        first_ms = min((worker.lease_end_ms for worker in silent), default=None)
+        wait = "; if they are dead, the first worker id is available at {until}" if silent else ""
+        text = f"{use}: new workers are refused{wait}"
+        return [Condition("full", "critical", text, advice, until_ms=first_ms, count=info.used)]
+    if share >= NEARLY_FULL:
+        return [Condition("nearly-full", "critical", use, advice, count=info.used)]
+    reload = "a reload that starts new processes before old ones end needs twice as many"
+    return [Condition("half-full", "notice", f"{use}; {reload}", advice, count=info.used)]
+
+
+def _clocks(workers: Sequence[WorkerInfo], info: PoolInfo) -> list[Condition]:
+    off = [worker for worker in workers if abs(worker.clock_offset_ms) > max(1, info.lead_ms)]
+    if not off:
+        return []
+    worst_ms = max((worker.clock_offset_ms for worker in off), key=abs)
+    text = f"the clocks of {_named(off)} differ from the Redis clock, by up to {worst_ms:+,} ms"
+    return [Condition("clocks", "warning", text, "synchronize the clocks of these hosts", count=len(off))]
+
+
+def _layout_end(info: PoolInfo) -> list[Condition]:
+    left_ms = info.layout_end_ms - info.now_ms
+    advice = "move to a layout with more timestamp bits, or a later epoch"
+    if left_ms <= 0:
+        text = "the layout's timestamp bits are used up since {until}: no ids can be made"
+        return [Condition("layout-over", "critical", text, advice, until_ms=info.layout_end_ms)]
+    if left_ms < 365 * DAY_MS:
+        text = f"the layout ends in {left_ms // DAY_MS} days, at {{until}}"
+        return [Condition("layout-ends", "warning", text, advice, until_ms=info.layout_end_ms)]
+    return []
+
+
+def _named(workers: Sequence[WorkerInfo]) -> str:
+    """Return how many workers these are, and the first of them."""
+    named = ", ".join(f"{worker.worker} on {worker.host}:{worker.pid}" for worker in workers[:_MAX_NAMED])
+    more = " …" if len(workers) > _MAX_NAMED else ""
+    return f"{_count(len(workers), 'worker', 'workers')} ({named}{more})"
+
+
+def _count(number: int, one: str, several: str) -> str:
+    return f"{number:,} {one if number == 1 else several}"

@@ -1,0 +1,79 @@
+// The verdict: on top of the page, in the title and in the icon of the tab. The service gives it; where the service does
+// not respond, all is unknown.
+import { $, element, replaceIfChanged, setAttribute, setHidden, setText } from "./dom.js";
+import { shownDeaths } from "./graves.js";
+import { now, serviceIsDown, state } from "./state.js";
+import { secondsText, timeText } from "./times.js";
+
+// from best to worst, as LEVELS in status.py; with the sign that says it without its color
+const SIGNS = { ok: "✓", notice: "i", unknown: "?", warning: "!", critical: "✕" };
+const LEVELS = Object.keys(SIGNS);
+
+const worst = (conditions) => conditions.reduce((level, { level: other }) => (LEVELS.indexOf(other) > LEVELS.indexOf(level) ? other : level), "ok");
+
+// {level, headline, conditions: [{code, level, text, advice}]}
+export function currentStatus() {
+  if (!state.receivedAtMs && state.downSinceMs === null) return { level: "unknown", headline: "Unknown: waiting for the service", conditions: [] };
+  if (serviceIsDown()) return withoutService();
+  if (!state.status) return { level: "unknown", headline: "Unknown: nothing was read yet", conditions: [] };
+  const conditions = state.status.conditions.filter(isShown).map((condition) => ({ ...condition, text: render(condition) }));
+  if (conditions.length === state.status.conditions.length) return { level: state.status.level, headline: capitalized(state.status.headline), conditions };
+  const parts = conditions.map(({ short }) => short).filter(Boolean);
+  return { level: worst(conditions), headline: capitalized(parts.join("; ") || "no problem besides the dismissed deaths"), conditions };
+}
+
+function withoutService() {
+  const since = state.downSinceMs ?? state.receivedAtMs;
+  const text = `the service has not responded since ${timeText(since)}, ${secondsText(Date.now() - since)} ago. Everything below is as it was then`;
+  return { level: "unknown", headline: "Unknown: the service does not respond", conditions: [{ code: "service-down", level: "unknown", text, advice: "Check that the service runs; the page tries again every 3 s" }] };
+}
+
+// a death that the viewer dismissed is no news
+const isShown = (condition) => condition.code !== "deaths" || shownDeaths().length > 0 || !state.deaths.length;
+
+// what is the case; in place of {since} and {until} stand times
+function render(condition) {
+  const timeOr = (ms) => (ms === null ? "an unknown time" : timeText(ms));
+  return condition.template.replace("{since}", timeOr(condition.since_ms)).replace("{until}", timeOr(condition.until_ms));
+}
+
+const capitalized = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
+// level -> its icon as a data: URL; they are needed most when the service does not respond
+const icons = new Map();
+
+export async function startStatus() {
+  for (const level of LEVELS) {
+    try {
+      const response = await fetch(`/static/icon-${level}.svg`);
+      if (response.ok) icons.set(level, `data:image/svg+xml,${encodeURIComponent(await response.text())}`);
+    } catch {
+      // the icon stays as it is
+    }
+  }
+}
+
+let announced = "";
+
+export function drawStatus() {
+  const status = currentStatus(), banner = $("status");
+  setAttribute(banner, "data-level", status.level);
+  setAttribute(banner, "data-codes", status.conditions.map(({ code }) => code).join(" "));
+  setText($("status-sign"), SIGNS[status.level] ?? "?");
+  setText($("status-headline"), status.headline);
+  replaceIfChanged($("status-list"), status.conditions.map(conditionRow));
+  setHidden($("status-list"), status.conditions.length === 0);
+  const pool = state.pool?.name;
+  document.title = `${status.level === "ok" ? "" : `${SIGNS[status.level]} `}${status.headline}${pool ? ` · ${pool}` : ""} · snowredis`;
+  const icon = icons.get(status.level);
+  if (icon && $("icon").getAttribute("href") !== icon) $("icon").href = icon;
+  // screen readers hear a change of the verdict, not each second of a countdown
+  const said = `${status.level}: ${status.conditions.map(({ code, count }) => `${code} ${count ?? ""}`).join()}`;
+  if (said !== announced) setText($("status-said"), status.headline);
+  announced = said;
+}
+
+function conditionRow({ level, text, advice }) {
+  return element("li", { "data-level": level }, element("span", { class: "sign", "aria-hidden": "true" }, SIGNS[level] ?? "?"),
+    element("span", {}, capitalized(text), ". ", ...(advice ? [element("span", { class: "note" }, `${capitalized(advice)}.`)] : [])));
+}

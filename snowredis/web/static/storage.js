@@ -1,0 +1,17 @@
+// What this browser keeps: the zone of times, and which deaths were dismissed. Browsers can forbid it.
+
+export function recall(name) {
+  try {
+    return JSON.parse(localStorage.getItem(`snowredis.${name}`));
+  } catch {
+    return null;
+  }
+}
+
+export function remember(name, value) {
+  try {
+    localStorage.setItem(`snowredis.${name}`, JSON.stringify(value));
+  } catch {
+    // it lasts until the page is closed
+  }
+}
