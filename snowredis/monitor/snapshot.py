@@ -16,7 +16,17 @@ from snowredis.settings import POOL_DURATIONS
 # from best to worst; see state_of()
 STATES = ("healthy", "late", "suspect", "unknown", "expired", "free")
 # fields of PoolInfo that count events
-POOL_COUNTERS = ("claims", "releases", "expired", "reclaimed", "returned", "adopted", "lost", "alarms")
+POOL_COUNTERS = (
+    "claims",
+    "refused",
+    "releases",
+    "expired",
+    "reclaimed",
+    "returned",
+    "adopted",
+    "lost",
+    "alarms",
+)
 # how long a death is shown
 DEATH_SHOWN_MS = 3_600_000
 
@@ -71,6 +81,7 @@ class PoolInfo:
         expired: leases that ended without a release, each from the moment of its end.
         reclaimed: leases that were released on behalf of a killed process.
         returned: leases that had ended and were renewed after all, because the process or Redis had been paused.
+        refused: claims that got no worker id, since all were leased.
         alarm: text of the last alarm; empty if there is none.
         alarm_from_ms, alarm_until_ms: the times between which ids may have been repeated; 0 if there is no alarm.
     """
@@ -99,6 +110,7 @@ class PoolInfo:
     floor_reason: str = ""
     reclaimed: int = 0
     returned: int = 0
+    refused: int = 0
 
     @property
     def deaths(self) -> int:
