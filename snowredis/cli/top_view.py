@@ -19,7 +19,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import DataTable, Footer, Input, Static
 from textual.worker import Worker, WorkerState
 
-from snowredis.cli.exit_codes import ExitCode
+from snowredis.cli.exit_codes import STOP_SIGNALS, ExitCode
 from snowredis.cli.output import (
     Column,
     Segment,
@@ -122,7 +122,7 @@ class TopView(App[int]):
 
     def on_mount(self) -> None:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in (signal.SIGINT, *STOP_SIGNALS):
             # outside the main thread, and on Windows, signals keep their meaning
             with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
                 loop.add_signal_handler(number, self.action_exit_with, int(ExitCode.INTERRUPTED))
