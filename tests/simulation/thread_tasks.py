@@ -19,7 +19,9 @@ class greenlet:  # noqa: N801 - the name that it has there
         self.dead = False
         self._run_it = run
         self._thread: threading.Thread | None = None
-        self._turn = threading.Semaphore(0)
+        # held while this one has nothing to do
+        self._turn = threading.Lock()
+        self._turn.acquire()
         self._thrown: BaseException | None = None
 
     def switch(self) -> None:
