@@ -6,6 +6,7 @@ One server is for the tests that leave it as it is, and one is for a test to kil
 from __future__ import annotations
 
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,6 +34,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(TESTS) and item.path.relative_to(TESTS).parts[0] in NOT_MEASURED:
             item.add_marker("no_cover")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say in one block what was not run, and what is missing."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in skipped)
+    if reasons:
+        terminalreporter.section("not run here")
+    for reason, count in sorted(reasons.items()):
+        terminalreporter.line(f"{count:>5}  {reason}")
 
 
 @pytest.fixture(scope="session")
