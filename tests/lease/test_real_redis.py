@@ -14,7 +14,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -42,6 +41,7 @@ from snowredis.lease.stats import WorkerStats
 from tests.lease.conftest import really_wait, wall_ms
 from tests.support.holder import Holder, fresh_hex
 from tests.support.servers import RedisServer, redis_server
+from tests.support.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 LAYOUT = Layout(timestamp_bits=41, backup_bits=1, worker_bits=4, sequence_bits=10)
@@ -648,10 +648,7 @@ def test_a_replica_is_said_to_be_one_and_can_be_looked_at(tmp_path: Path) -> Non
     ):
         living = holder(new_pool(master, LONG)).claim()
         name = living.store.config.name
-        deadline = time.monotonic() + 20
-        while not replica.client().exists(pool_keys(name)[0]):
-            assert time.monotonic() < deadline, replica.client().info("replication")
-            time.sleep(0.05)
+        eventually(lambda: replica.client().exists(pool_keys(name)[0]), "a copy on the replica", 20)
         assert master.client().wait(1, 5_000) == 1
         store = open_store(replica, living.store.config)
         strays = Holder(store, wall_ms), replace(living, store=store)
