@@ -1022,24 +1022,7 @@ class _Subclass(redis.Redis):
 
 # --- several processes -----------------------------------------------------------------------------
 
-CLAIMER = """
-import sys, time
-from snowredis.core.layout import Layout
-from snowredis.core.presets import resolve_layout
-from snowredis.lease.model import PoolConfig
-from snowredis.lease.redis_store import RedisStore
-from tests.support.holder import Holder
-import secrets
-
-url, name, count = sys.argv[1:]
-config = PoolConfig(name=name, layout=Layout(timestamp_bits=41, worker_bits=8, sequence_bits=10), ttl_ms=30_000)
-store = RedisStore(url, config)
-print("ready", flush=True)
-sys.stdin.readline()
-for _ in range(int(count)):
-    holder = Holder(store, lambda: time.time_ns() // 1_000_000, token=secrets.token_hex(16)).claim()
-    print(holder.worker)
-"""
+CLAIMER = "tests.lease.programs.claimer"
 
 
 def test_processes_that_claim_at_once_never_share_a_worker_id(server: RedisServer) -> None:
@@ -1047,7 +1030,7 @@ def test_processes_that_claim_at_once_never_share_a_worker_id(server: RedisServe
     name = new_pool(server, PoolConfig(name="crowd", layout=wide, ttl_ms=30_000)).config.name
     crowd = [
         subprocess.Popen(
-            [sys.executable, "-c", CLAIMER, server.url, name, "30"],
+            [sys.executable, "-m", CLAIMER, server.url, name, "30"],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -21,21 +21,6 @@ from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
 
 # makes ids as fast as it can; each batch is in the file before it counts as made
-WRITER = """
-    import array, signal, sys, snowredis
-    url, pool, path, ttl, spec = sys.argv[1:6]
-    ids = snowredis.connect(url, pool=pool, ttl=float(ttl), layout=spec)
-    stopped = []
-    signal.signal(signal.SIGTERM, lambda *_: stopped.append(1))
-    with open(path, "ab", buffering=0) as file:
-        while not stopped:
-            try:
-                batch = ids.next_ids(200)
-            except snowredis.LeaseExpired:
-                continue
-            file.write(array.array("q", batch).tobytes())
-    ids.close()
-"""
 
 
 def ids_in(path: Path) -> array[int]:
@@ -57,14 +42,14 @@ def test_a_process_stopped_beyond_its_ttl_repeats_no_id_of_its_heir(
     name = make_pool(own_server, layout=spec, ttl_ms=1000)
     layout = Layout(backup_bits=0, worker_bits=0, sequence_bits=12)
     first, second = tmp_path / "first", tmp_path / "second"
-    paused = start(WRITER, own_server.url, name, str(first), "1", spec)
+    paused = start("tests.runtime.programs.writer", own_server.url, name, str(first), "1", spec)
     heir = None
     try:
         eventually(lambda: len(ids_in(first)) > 1000)
         paused.send_signal(signal.SIGSTOP)
         stopped_at = len(ids_in(first))
         eventually(lambda: not snowredis.WorkerPool(own_server.url, name).workers())
-        heir = start(WRITER, own_server.url, name, str(second), "1", spec)
+        heir = start("tests.runtime.programs.writer", own_server.url, name, str(second), "1", spec)
         eventually(lambda: len(ids_in(second)) > 1000)
         paused.send_signal(signal.SIGCONT)
         time.sleep(0.5)
@@ -85,7 +70,9 @@ def test_a_process_stopped_beyond_its_ttl_repeats_no_id_of_its_heir(
 def test_kill_minus_nine_frees_the_worker_id_after_one_ttl(own_server: RedisServer, tmp_path: Path) -> None:
     name = make_pool(own_server, ttl_ms=1000)
     pool = snowredis.WorkerPool(own_server.url, name)
-    process = start(WRITER, own_server.url, name, str(tmp_path / "ids"), "1", "default")
+    process = start(
+        "tests.runtime.programs.writer", own_server.url, name, str(tmp_path / "ids"), "1", "default"
+    )
     eventually(lambda: len(ids_in(tmp_path / "ids")) > 1000)
     process.kill()
     process.communicate()
@@ -223,16 +210,7 @@ def test_the_environment_configures_the_generator_of_the_process(
         "SNOWREDIS_TTL": "9",
         "SNOWREDIS_LABEL": "from the environment",
     }
-    program = """
-        import snowredis
-        first = snowredis.next_id()
-        assert first < snowredis.next_ids(3)[0]
-        import sys
-        assert snowredis.WorkerPool(sys.argv[1], sys.argv[2]).workers()[0].label == "from the environment"
-        snowredis.close()
-        assert snowredis.next_id() > first
-    """
-    process = start(program, server.url, name, env=environment)
+    process = start("tests.runtime.programs.configured_by_the_environment", server.url, name, env=environment)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 0, errors
 
@@ -256,11 +234,11 @@ def test_a_wrong_variable_is_named(variable: str, value: str, said: str) -> None
 
 def test_interpreter_exit_gives_the_worker_id_back(server: RedisServer, new_pool: Callable[..., str]) -> None:
     name = new_pool()
-    program = "import sys, snowredis; ids = snowredis.connect(sys.argv[1], pool=sys.argv[2]); ids.next_id(){}"
-    for ending in ("", "; sys.exit(0)", "; del ids"):
-        run(program.format(ending), server.url, name)
+    program = "tests.runtime.programs.ends_without_close"
+    for ending in ("return", "exit", "del"):
+        run(program, server.url, name, ending)
         assert snowredis.WorkerPool(server.url, name).workers() == []
-    process = start(program.format("; raise RuntimeError"), server.url, name)
+    process = start(program, server.url, name, "raise")
     process.communicate(timeout=20)
     assert snowredis.WorkerPool(server.url, name).workers() == []
 
@@ -268,14 +246,7 @@ def test_interpreter_exit_gives_the_worker_id_back(server: RedisServer, new_pool
 def test_exit_is_not_held_up_by_a_redis_that_is_away(own_server: RedisServer) -> None:
     name = make_pool(own_server)
     process = start(
-        """
-        import sys, snowredis
-        all = [snowredis.connect(sys.argv[1], pool=sys.argv[2]) for _ in range(20)]
-        for ids in all:
-            ids.next_id()
-        print("ready", flush=True)
-        sys.stdin.readline()
-        """,
+        "tests.runtime.programs.twenty_generators_until_enter",
         own_server.url,
         name,
     )

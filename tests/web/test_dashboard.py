@@ -22,12 +22,7 @@ pytest.importorskip("uvicorn")
 if PROGRAM is None:
     pytest.skip("no chromium or google-chrome on PATH", allow_module_level=True)
 
-WORKER = """
-import sys, time, snowredis
-ids = snowredis.connect(sys.argv[1], pool=sys.argv[2], label=sys.argv[3], ttl=3)
-print(ids.next_id(), flush=True)
-sys.stdin.read()
-"""
+WORKER = Path(__file__).parent / "programs" / "worker.py"
 EVIL = (
     "<img src=x onerror=window.evil=1>",
     "<script>window.evil=1</script>",
@@ -65,7 +60,7 @@ def pool(server: RedisServer, pool_name: str) -> str:
 def worker(url: str, pool: str, label: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """A process with a worker id, and an id that it made."""
     process = subprocess.Popen(
-        [sys.executable, "-c", WORKER, url, pool, label],
+        [sys.executable, WORKER, url, pool, label],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -39,9 +39,9 @@ for holder, names in MISSING.items():
             delattr(holder, name)
 sys.platform = "win32"
 
-import snowredis  # noqa: E402
-import snowredis.cli  # noqa: E402
-import snowredis.testing  # noqa: E402
+import snowredis
+import snowredis.cli
+import snowredis.testing
 
 
 def refused(call: Callable[[], object], reason: str) -> None:
@@ -49,7 +49,7 @@ def refused(call: Callable[[], object], reason: str) -> None:
     try:
         call()
     except snowredis.ConfigError as error:
-        assert reason in str(error), error  # noqa: PT017 - no pytest here
+        assert reason in str(error), error
     else:
         raise AssertionError(f"{reason} was not missed")
 
