@@ -246,7 +246,9 @@ class TopView(App[int]):
     def _show_status(self, matching: int) -> None:
         words = f"  filter: {printable(' '.join(self._words))}" if self._words else ""
         first = f", the first {MAX_ROWS:,} are shown" if matching > MAX_ROWS else ""
-        count = f"{matching:,} of {len(self._listed):,} workers" if self._words else f"{matching:,} workers"
+        count = f"{matching:,} {'worker' if matching == 1 else 'workers'}"
+        if self._words:
+            count = f"{matching:,} of {len(self._listed):,} workers"
         order = f"  by {self._sort}{', reversed' if self._reverse else ''}"
         ended = "  with worker ids that nobody has" if self._show_all else ""
         self.query_one("#status", Static).update(Text(f"{count}{first}{order}{ended}{words}"))
