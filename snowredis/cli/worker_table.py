@@ -26,7 +26,14 @@ if TYPE_CHECKING:
 WIDE = 100
 # spaces between columns in the wide and in the compact form
 GAP, COMPACT_GAP = 2, 1
-_STATE_STYLES = {"healthy": "good", "late": "warn", "suspect": "bad", "expired": "dim", "free": "dim"}
+_STATE_STYLES = {
+    "healthy": "good",
+    "late": "warn",
+    "suspect": "bad",
+    "unknown": "note",
+    "expired": "bad",
+    "free": "dim",
+}
 
 # each column and its sort key; numbers that need attention when they are high are sorted from high to low
 _COLUMNS: tuple[tuple[Column, Callable[[WorkerInfo], Any]], ...] = (
@@ -48,7 +55,7 @@ SORT_KEYS = {column.title: key for column, key in _COLUMNS}
 
 
 def pool_lines(where: str, info: PoolInfo) -> list[Line]:
-    """Return two lines about the pool: its name and address; its use, the wait for its floor, its alarms."""
+    """Return two lines about the pool: its name and address; its use, and the wait for its floor."""
     use: Line = [
         (f"{info.used:,} of {info.capacity:,} worker ids leased", "warn" if info.free == 0 else ""),
         (f"  {info.free:,} free  peak {info.peak:,}  ", "dim"),
@@ -57,8 +64,6 @@ def pool_lines(where: str, info: PoolInfo) -> list[Line]:
         use.append((f"new workers wait {duration(info.floor_ms - info.now_ms)} for the floor", "warn"))
     else:
         use.append(("no wait for new workers", "dim"))
-    if info.alarms:
-        use.append((f"  {info.alarms:,} alarms: {printable(info.alarm, 100)}", "bad"))
     return [[("pool ", "dim"), (info.name, "strong"), (f" at {printable(where)}", "dim")], use]
 
 

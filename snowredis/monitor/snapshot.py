@@ -16,7 +16,17 @@ from snowredis.settings import POOL_DURATIONS
 # from best to worst; see state_of()
 STATES = ("healthy", "late", "suspect", "unknown", "expired", "free")
 # fields of PoolInfo that count events
-POOL_COUNTERS = ("claims", "releases", "expired", "reclaimed", "returned", "adopted", "lost", "alarms")
+POOL_COUNTERS = (
+    "claims",
+    "refused",
+    "releases",
+    "expired",
+    "reclaimed",
+    "returned",
+    "adopted",
+    "lost",
+    "alarms",
+)
 # how long a death is shown
 DEATH_SHOWN_MS = 3_600_000
 
@@ -71,6 +81,7 @@ class PoolInfo:
         expired: leases that ended without a release, each from the moment of its end.
         reclaimed: leases that were released on behalf of a killed process.
         returned: leases that had ended and were renewed after all, because the process or Redis had been paused.
+        refused: claims that got no worker id, since all were leased.
         alarm: text of the last alarm; empty if there is none.
         alarm_from_ms, alarm_until_ms: the times between which ids may have been repeated; 0 if there is no alarm.
     """
@@ -99,10 +110,11 @@ class PoolInfo:
     floor_reason: str = ""
     reclaimed: int = 0
     returned: int = 0
+    refused: int = 0
 
     @property
     def deaths(self) -> int:
-        """How many processes ended without a release, by their lease or reclaimed; it only grows."""
+        """How many leases ended without a release, or were reclaimed; it only grows. Some may have returned."""
         return self.expired + self.reclaimed
 
     @property
@@ -159,6 +171,7 @@ class Death:
         until_ms: end of its reservation, or of the part that it really used if it was reclaimed.
         ids_made: as of its last heartbeat.
         server: index of its server among several independent ones.
+        key: identity of its event, by which the same death is recognized in two readings.
     """
 
     at_ms: int
@@ -172,11 +185,7 @@ class Death:
     until_ms: int
     ids_made: int
     server: int = 0
-
-    @property
-    def key(self) -> str:
-        """Identity of the death, by which the same one is recognized in two readings."""
-        return f"{self.kind}-{self.worker}-{self.at_ms}"
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,12 +198,37 @@ class Snapshot:
         unknown: workers whose lease ended as far as Redis remembers, which may have forgotten renewals; the floor has
             not passed yet, and they can be adopted.
         deaths: of the last hour, the newest first, without processes that returned.
+        idle: worker ids that were leased and are not, if they were asked for: of dead processes, and released ones.
     """
 
     info: PoolInfo
     workers: tuple[WorkerInfo, ...]
     unknown: tuple[WorkerInfo, ...] = ()
     deaths: tuple[Death, ...] = ()
+    idle: tuple[WorkerInfo, ...] = ()
+
+    @property
+    def worker_ids(self) -> list[WorkerInfo]:
+        """Living, unknown and idle workers, by worker id."""
+        both = {info.worker: info for info in (*self.unknown, *self.idle, *self.workers)}
+        return sorted(both.values(), key=lambda info: info.worker)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """State of a pool on one server, with worker ids as the server numbers them.
+
+    Attributes:
+        info: the pool.
+        alive: workers with a lease.
+        ended: workers whose lease ended without a release, which no script has written yet.
+        idle: all worker ids without a lease, if they were asked for.
+    """
+
+    info: PoolInfo
+    alive: list[WorkerInfo]
+    ended: list[WorkerInfo]
+    idle: list[WorkerInfo]
 
 
 def settings_of(signature: str) -> dict[str, str]:
