@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 
 from scripts._docs.tables import table
 from snowredis.lease.codes import REASONS, EventKind
@@ -11,62 +12,55 @@ from snowredis.lease.stats import WorkerStats
 from snowredis.monitor.as_json import event_as_json
 from snowredis.monitor.history.events import Event
 
-_AT_MS = 1795230981059
+_EXAMPLE = Event(
+    at_ms=1795230981059,
+    kind=EventKind.RELEASED,
+    worker=17,
+    host="web-3",
+    pid=4711,
+    label="orders",
+    from_ms=1795230950000,
+    until_ms=1795230981042,
+    id="1795230981059-0",
+    stats=WorkerStats(1_250, 40, -2),
+    claimed_ms=1795230950000,
+    heartbeat_ms=1795230980000,
+)
+
+
+# kind -> what it says
+_MEANINGS = {
+    EventKind.CLAIMED: "a process leased the worker id",
+    EventKind.RELEASED: "it gave the worker id back",
+    EventKind.EXPIRED: "a death: the lease ended without a release; `at` is its end",
+    EventKind.RECLAIMED: "a death: the process was killed, and its parent gave the worker id back",
+    EventKind.RETURNED: "not dead: the process renewed a lease that had ended at `ended_at`",
+    EventKind.ADOPTED: "a lease that Redis had forgotten was accepted again",
+    EventKind.LOST: "a renewal was refused",
+    EventKind.CLOCK_BACK: "the clock of the process went back",
+    EventKind.FLOOR: "Redis may have forgotten something: new workers start at `floor_at`",
+    EventKind.ALARM: "ids with times between `from` and `until` may have been repeated",
+}
 
 
 def kinds() -> str:
-    """Return the table of the kinds of events, with the fields and the reasons that each has."""
-    titles = ("kind", "fields", "reasons")
-    shared = _shared_fields()
+    """Return the table of the kinds of events with the reasons and the fields of each."""
     rows = (
-        (f"`{kind}`", ", ".join(f"`{name}`" for name in _fields(kind) if name not in shared), _reasons(kind))
-        for kind in EventKind
+        (f"`{kind}`", _MEANINGS[kind], _fields(kind), _reasons(REASONS.get(kind, ()))) for kind in EventKind
     )
-    return table(titles, rows)
+    return table(("kind", "what it says", "fields of its own", "reasons"), rows)
+
+
+def _fields(kind: EventKind) -> str:
+    common = set(event_as_json(_EXAMPLE)) & set(event_as_json(replace(_EXAMPLE, kind=EventKind.LOST)))
+    own = event_as_json(replace(_EXAMPLE, kind=kind, from_ms=1, until_ms=1))
+    return ", ".join(f"`{name}`" for name in own if name not in common | {"reason", "text"})
+
+
+def _reasons(codes: Iterable[object]) -> str:
+    return "<br>".join(f"`{code}`: {getattr(code, 'text', '')}" for code in codes)
 
 
 def example() -> str:
-    """Return a release in JSON, as `snowredis events --json` prints it, but in several lines."""
-    return f"```json\n{json.dumps(_json(EventKind.RELEASED), indent=2)}\n```"
-
-
-def _shared_fields() -> Iterable[str]:
-    """Return the fields that every event of a worker id has."""
-    return set.intersection(*(set(_fields(kind)) for kind in EventKind if kind not in _OF_THE_POOL))
-
-
-# the other kinds concern one worker id
-_OF_THE_POOL = (EventKind.FLOOR, EventKind.ALARM)
-
-
-def _fields(kind: EventKind) -> list[str]:
-    return list(_json(kind))
-
-
-def _json(kind: EventKind) -> dict[str, object]:
-    reason = next(iter(REASONS.get(kind, ())), "")
-    return event_as_json(
-        Event(
-            at_ms=_AT_MS,
-            kind=kind,
-            worker=-1 if kind in _OF_THE_POOL else 17,
-            host="web-3",
-            pid=4711,
-            label="orders",
-            from_ms=_AT_MS - 31_000,
-            until_ms=_AT_MS - 17,
-            id=f"{_AT_MS}-0",
-            reason=str(reason),
-            text=getattr(reason, "text", ""),
-            lanes_ms=(_AT_MS - 31_000,),
-            stats=WorkerStats(ids_made=12_000, ids_per_s=400, clock_offset_ms=-3),
-            claimed_ms=_AT_MS - 31_017,
-            heartbeat_ms=_AT_MS - 1_000,
-            ended_ms=_AT_MS - 5_000,
-        )
-    )
-
-
-def _reasons(kind: EventKind) -> str:
-    codes: Iterable[object] = REASONS.get(kind, ())
-    return "<br>".join(f"`{code}`: {getattr(code, 'text', '')}" for code in codes)
+    """Return an event in JSON, as `snowredis events --json` prints it, but in several lines."""
+    return f"```json\n{json.dumps(event_as_json(_EXAMPLE), indent=2)}\n```"
