@@ -24,11 +24,12 @@ def of_the_service() -> str:
 
 
 def _table(metrics: Iterable[Metric]) -> str:
-    rows = ((f"`{metric.name}`", metric.kind, _labels(metric), metric.text) for metric in metrics)
-    return table(("metric", "type", "labels", "what"), rows)
+    rows = ((f"`{metric.name}`", metric.kind, _text(metric)) for metric in metrics)
+    return table(("metric", "type", "what"), rows)
 
 
-def _labels(metric: Metric) -> str:
-    *others, last = metric.labels
+def _text(metric: Metric) -> str:
+    """Return what it measures, and its labels besides the pool."""
+    *_, last = metric.labels
     values = ", ".join(f"`{value}`" for value in metric.values)
-    return ", ".join([*others, f"{last}: {values}" if values else last])
+    return f"{metric.text}<br>{last}: {values}" if values else metric.text
