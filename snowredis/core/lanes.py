@@ -86,6 +86,11 @@ class Wait(NamedTuple):
     ms: float
     clock_back: bool
 
+    @property
+    def seconds(self) -> float:
+        """The same in s, rounded up to whole microseconds: not to end before the tick, by the rounding of floats."""
+        return math.ceil(self.ms * 1000) / 1e6
+
 
 class NotOpen(NamedTuple):
     """Decision: no lane can be used for this long, because of earlier holders' marks or the pool's floor."""

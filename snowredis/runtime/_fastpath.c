@@ -1,11 +1,12 @@
-/* The fast path of next_id(), in C: fast_path.py's FastPath, and the ids of one block.
+/* The fast path of next_id(), in C: fast_path.py's FastPath.
  *
- * It does what fast_path.py does in Python; id_allocator.py, which decides what comes next and publishes
- * it, is the same for both. Nothing here waits or decides.
+ * It does what fast_path.py does in Python; id_allocator.py, which decides what comes next and publishes a TickRange, is
+ * the same for both. Nothing here waits or decides.
  *
- * Under the GIL no other code runs between two lines, except where a test clock is called. On
- * free-threaded builds the window is read in a critical section, and ids are taken by compare-exchange,
- * so that a block that was just sealed gives nothing to a thread that has read it already.
+ * The state is one word: the last id. Ids never repeat, so whoever replaces the word by the next id, and only if it is
+ * still the one that was read, knows that the range is still the one that was read, too. Under the GIL no other code runs
+ * between two lines, except where a test clock is called. On free-threaded builds ids of a tick are taken by
+ * compare-exchange; ticks and ranges change in a critical section.
  *
  * Each interpreter has a module of its own with types of its own; only constants are shared.
  */
@@ -21,6 +22,9 @@
 #ifdef Py_GIL_DISABLED
 #define LOAD(place) __atomic_load_n(&(place), __ATOMIC_ACQUIRE)
 #define STORE(place, value) __atomic_store_n(&(place), (value), __ATOMIC_RELEASE)
+/* a field of a range: it may be changing, and then the word has changed before */
+#define FIELD(place) __atomic_load_n(&(place), __ATOMIC_RELAXED)
+#define SET_FIELD(place, value) __atomic_store_n(&(place), (value), __ATOMIC_RELAXED)
 #else
 #ifndef Py_BEGIN_CRITICAL_SECTION
 #define Py_BEGIN_CRITICAL_SECTION(object) {
@@ -28,150 +32,41 @@
 #endif
 #define LOAD(place) (place)
 #define STORE(place, value) ((place) = (value))
+#define FIELD(place) (place)
+#define SET_FIELD(place, value) ((place) = (value))
 #endif
-
-/* --- the ids of one block: next, next + step, ... below stop ------------------------------------------- */
-
-typedef struct {
-    PyObject_HEAD
-    long long next, stop, step;
-} Ids;
 
 /* The state of one interpreter's module. */
 typedef struct {
-    PyTypeObject *ids_type, *fast_path_type;
-    PyObject *next_slow_name;
-    /* time.time, of fast_path.py's and id_allocator.py's blocks on the system's clock */
-    PyObject *system_time;
+    PyTypeObject *fast_path_type;
+    PyObject *next_slow_name, *time_ns_name;
+    /* time.time_ns */
+    PyObject *system_time_ns;
 } State;
 
-/* Take up to count ids; return how many, and the first of them. Inlined, so that for one id there is no division. */
-static inline Py_ALWAYS_INLINE Py_ssize_t
-take(Ids *ids, Py_ssize_t count, long long *first)
-{
-    long long next = LOAD(ids->next);
-    for (;;) {
-        Py_ssize_t taken = count;
-        if (count < 1 || next >= ids->stop)
-            return 0;
-        if (count > 1 && (ids->stop - 1 - next) / ids->step < count - 1)
-            taken = (Py_ssize_t)((ids->stop - 1 - next) / ids->step + 1);
-#ifdef Py_GIL_DISABLED
-        if (!__atomic_compare_exchange_n(&ids->next, &next, next + taken * ids->step, 0, __ATOMIC_ACQ_REL,
-                                         __ATOMIC_ACQUIRE))
-            continue;
-#else
-        ids->next = next + taken * ids->step;
-#endif
-        *first = next;
-        return taken;
-    }
-}
-
-static Ids *
-make_ids(PyTypeObject *type, long long next, long long stop, long long step)
-{
-    allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
-    Ids *ids = (Ids *)alloc(type, 0);
-    if (ids != NULL) {
-        ids->next = next;
-        ids->stop = stop;
-        ids->step = step;
-    }
-    return ids;
-}
-
-static PyObject *
-ids_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
-{
-    long long next, stop, step;
-    (void)kwargs;
-    if (!PyArg_ParseTuple(args, "LLL:Ids", &next, &stop, &step))
-        return NULL;
-    if (next < 0 || step < 1 || step > stop + 1) {
-        PyErr_SetString(PyExc_ValueError, "Ids(next, stop, step): 0 <= next, 1 <= step <= stop + 1");
-        return NULL;
-    }
-    return (PyObject *)make_ids(type, next, stop, step);
-}
-
-static void
-ids_dealloc(PyObject *self)
-{
-    PyTypeObject *type = Py_TYPE(self);
-    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
-    release(self);
-    Py_DECREF(type);
-}
-
-static PyObject *
-ids_iternext(PyObject *self)
-{
-    long long id;
-    return take((Ids *)self, 1, &id) ? PyLong_FromLongLong(id) : NULL;
-}
-
-static PyObject *
-ids_length_hint(PyObject *self, PyObject *unused)
-{
-    Ids *ids = (Ids *)self;
-    long long next = LOAD(ids->next);
-    (void)unused;
-    return PyLong_FromLongLong(next < ids->stop ? (ids->stop - next + ids->step - 1) / ids->step : 0);
-}
-
-static PyObject *
-ids_exhaust(PyObject *self, PyObject *unused)
-{
-    (void)unused;
-    STORE(((Ids *)self)->next, ((Ids *)self)->stop);
-    Py_RETURN_NONE;
-}
-
-static PyObject *
-ids_copy(PyObject *self, PyObject *unused)
-{
-    Ids *ids = (Ids *)self;
-    (void)unused;
-    return (PyObject *)make_ids(Py_TYPE(self), LOAD(ids->next), ids->stop, ids->step);
-}
-
-static PyMethodDef ids_methods[] = {
-    {"__length_hint__", ids_length_hint, METH_NOARGS, "Return how many ids are left."},
-    {"__copy__", ids_copy, METH_NOARGS, "Return another iterator of the same ids, as a clone of a machine has it."},
-    {"exhaust", ids_exhaust, METH_NOARGS, "Remove all ids, also for a thread that has read the block already."},
-    {NULL, NULL, 0, NULL},
-};
-
-static PyType_Slot ids_slots[] = {
-    {Py_tp_doc, "The ids of one block: next, next + step, ... below stop."},
-    {Py_tp_new, ids_new},
-    {Py_tp_dealloc, ids_dealloc},
-    {Py_tp_iter, PyObject_SelfIter},
-    {Py_tp_iternext, ids_iternext},
-    {Py_tp_methods, ids_methods},
-    {0, NULL},
-};
-
-static PyType_Spec ids_spec = {"snowredis.runtime._fastpath.Ids", sizeof(Ids), 0, Py_TPFLAGS_DEFAULT, ids_slots};
-
-/* --- the current block -------------------------------------------------------------------------------- */
+/* the word, where no ids are left to take */
+#define SEALED (-1LL)
 
 typedef struct {
     PyObject_HEAD
-    /* what next_id() reads comes first, in one cache line */
-    Ids *ids;
-    long long start_ns, end_ns;
-    /* a test clock; NULL for the system's */
-    PyObject *now;
+    /* what next_id() reads comes first, in one cache line: the word, and the range as fast_path.py's TickRange has it */
+    long long last;
+    long long epoch_ns, tick_ns, early_ns, sequence_mask;
+    int timestamp_shift, sequence_shift;
+    /* time_ns of a test clock; NULL for the system's */
+    PyObject *now_ns;
     /* the byte that is 0 in a forked child whose copy was not reset yet */
     const volatile unsigned char *alive;
-    /* for a test clock: two doubles next to each other may have the same ns */
-    double start_s, end_s;
-    /* a Published of fast_path.py, which keeps its block (start, end, ids, alive, now) */
-    PyObject *published;
-    /* keeps alive in its place */
-    Py_buffer alive_view;
+    /* for the next tick */
+    long long limit_ns, low, epoch_ms, tick_ms;
+    /* the mark of the range's lane; NULL if it has none */
+    long long *mark;
+    /* about how many ids were made before the current tick, and which id of the tick was the first */
+    long long made, first;
+    /* the TickRange */
+    PyObject *ticks;
+    /* keep mark and alive in their places */
+    Py_buffer marks_view, alive_view;
     /* of the module that the type belongs to, which keeps it */
     State *state;
 } FastPath;
@@ -179,13 +74,30 @@ typedef struct {
 static struct PyModuleDef module_def;
 static const unsigned char NO = 0;
 
-static long long
-to_ns(double seconds)
+/* Replace the word if it is still last. */
+static inline int
+exchange(FastPath *path, long long last, long long next)
 {
-    double ns = seconds * 1e9;
-    /* what does not fit is after the year 2262, or no time at all */
-    return ns > -9.2e18 && ns < 9.2e18 ? (long long)ns : ns > 0 ? LLONG_MAX : LLONG_MIN;
+#ifdef Py_GIL_DISABLED
+    /* the fields were read before */
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    return __atomic_compare_exchange_n(&path->last, &last, next, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+#else
+    if (path->last != last)
+        return 0;
+    path->last = next;
+    return 1;
+#endif
 }
+
+/* Return about how many ids of its tick are made when last is the last one. */
+static long long
+count_of_tick(FastPath *path, long long last)
+{
+    return last == SEALED ? 0 : ((last - path->first) >> path->sequence_shift) + 1;
+}
+
+/* --- ranges: published, sealed, replaced -------------------------------------------------------------- */
 
 /* Read alive from now on, a bytes-like object: of no bytes, it is never true. */
 static int
@@ -202,143 +114,239 @@ set_alive(FastPath *path, PyObject *alive)
     return 0;
 }
 
-static PyObject *
-path_get_published(PyObject *self, void *unused)
+/* Get the buffer of marks, through a view of our own: theirs can be released meanwhile. Return 1, or 0 if it was
+   released, as a forked child does with its parent's, or -1 for an error. */
+static int
+get_marks(PyObject *marks, Py_ssize_t lane, Py_buffer *view)
 {
-    PyObject *published;
+    PyObject *own;
+    int failed;
+    if (marks == Py_None)
+        return 1;
+    own = PyMemoryView_FromObject(marks);
+    failed = own == NULL || PyObject_GetBuffer(own, view, PyBUF_CONTIG) < 0;
+    Py_XDECREF(own);
+    if (failed) {
+        if (!PyErr_ExceptionMatches(PyExc_ValueError))
+            return -1;
+        PyErr_Clear();
+        return 0;
+    }
+    if (lane < 0 || lane >= view->len / (Py_ssize_t)sizeof(long long)) {
+        PyBuffer_Release(view);
+        PyErr_SetString(PyExc_IndexError, "no such mark");
+        return -1;
+    }
+    return 1;
+}
+
+/* Raise the mark to the end of tick, before anybody can have one of its ids. */
+static inline void
+raise_mark(long long *mark, long long epoch_ms, long long tick_ms, long long tick)
+{
+    long long mark_ms = epoch_ms + (tick + 1) * tick_ms;
+    /* another process reads it when this one was killed, between any two instructions */
+    if (mark != NULL && __atomic_load_n(mark, __ATOMIC_RELAXED) < mark_ms)
+        __atomic_store_n(mark, mark_ms, __ATOMIC_RELEASE);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+
+static PyObject *
+path_get_position(PyObject *self, void *unused)
+{
+    FastPath *path = (FastPath *)self;
+    PyObject *ticks;
+    long long last, made;
     (void)unused;
     Py_BEGIN_CRITICAL_SECTION(self);
-    published = Py_XNewRef(((FastPath *)self)->published);
+    ticks = Py_XNewRef(path->ticks);
+    last = LOAD(path->last);
+    made = path->made + count_of_tick(path, last);
     Py_END_CRITICAL_SECTION();
-    if (published == NULL)
-        PyErr_SetString(PyExc_AttributeError, "_published");
-    return published;
+    return Py_BuildValue("(NLL)", ticks != NULL ? ticks : Py_NewRef(Py_None), last, made);
 }
 
-/* Make the block of a Published the current one. */
-static int
-set_block(FastPath *path, PyObject *published)
-{
-    PyObject *ids, *alive, *now, *state, *successor;
-    double start_s, end_s;
-    if (!PyArg_ParseTuple(published, "(ddO!OO)OO;a Published is ((start, end, Ids, alive, now), state, successor)",
-                          &start_s, &end_s, path->state->ids_type, &ids, &alive, &now, &state, &successor) ||
-        set_alive(path, alive) < 0)
-        return -1;
-    path->start_s = start_s;
-    path->end_s = end_s;
-    path->start_ns = to_ns(start_s);
-    path->end_ns = to_ns(end_s);
-    path->ids = (Ids *)ids;
-    path->now = now == path->state->system_time ? NULL : now;
-    return 0;
-}
+/* What a TickRange says, parsed, with what it needs already acquired. */
+typedef struct {
+    long long first_id, early_ns, limit_ns, epoch_ms, tick_ms, low, sequence_mask;
+    int timestamp_shift, sequence_shift;
+    PyObject *marks, *alive, *now_ns;
+    Py_ssize_t lane;
+    Py_buffer view;
+} Range;
 
-/* Do the test and the stores of _supersede(), between which no other code runs. Return 1, 0 if old is not current, or
-   -1 for an error. What was current is left in *before, to be released when all is stored. */
+/* Do the test and the stores of _supersede(), between which no other code runs. Return 1, 0 if the range of old and its
+   tick are not current, or -1 for an error. What was current is left in *before and in new->view, to be released when
+   all is stored. */
 static int
-compare_and_set(FastPath *path, PyObject *old, PyObject *new, long long *mark, long long mark_ms, PyObject **before)
+compare_and_set(FastPath *path, PyObject *old, long long tick, PyObject *ticks, Range *new, PyObject **before)
 {
-    Ids *emptied = path->ids;
-    if (path->published != old)
-        return 0;
-    if (mark != NULL && *mark < mark_ms)
-        *mark = mark_ms;
-    if (set_block(path, new) < 0)
-        return -1;
-    *before = path->published;
-    path->published = Py_NewRef(new);
-    if (emptied != NULL && emptied != path->ids)
-        STORE(emptied->next, emptied->stop);
+    long long last, *mark = new->view.obj != NULL ? (long long *)new->view.buf + new->lane : NULL;
+    Py_buffer view = path->marks_view;
+    do {
+        last = LOAD(path->last);
+        if (path->ticks != old || (last == SEALED ? SEALED : last >> path->timestamp_shift) != tick)
+            return 0;
+        if (new->first_id != SEALED && set_alive(path, new->alive) < 0)
+            return -1;
+        if (new->first_id != SEALED)
+            raise_mark(mark, new->epoch_ms, new->tick_ms, new->first_id >> new->timestamp_shift);
+    } while (!exchange(path, last, SEALED));
+#ifdef Py_GIL_DISABLED
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+#endif
+    path->made += count_of_tick(path, last);
+    SET_FIELD(path->epoch_ns, new->epoch_ms * 1000000);
+    SET_FIELD(path->tick_ns, new->tick_ms * 1000000);
+    SET_FIELD(path->early_ns, new->early_ns);
+    SET_FIELD(path->sequence_mask, new->sequence_mask);
+    SET_FIELD(path->timestamp_shift, new->timestamp_shift);
+    SET_FIELD(path->sequence_shift, new->sequence_shift);
+    path->limit_ns = new->limit_ns;
+    path->low = new->low;
+    path->epoch_ms = new->epoch_ms;
+    path->tick_ms = new->tick_ms;
+    path->mark = mark;
+    path->marks_view = new->view;
+    new->view = view;
+    path->first = new->first_id;
+    *before = path->ticks;
+    path->ticks = Py_NewRef(ticks);
+    STORE(path->last, new->first_id);
     return 1;
+}
+
+/* Use the clock of a range from now on; it is the same for all ranges of one path. */
+static int
+set_clock(FastPath *path, PyObject *clock)
+{
+    PyObject *now_ns = PyObject_GetAttr(clock, path->state->time_ns_name), *before = path->now_ns;
+    if (now_ns == NULL)
+        return -1;
+    if (now_ns == path->state->system_time_ns)
+        Py_CLEAR(now_ns);
+    path->now_ns = now_ns;
+    Py_XDECREF(before);
+    return 0;
 }
 
 static PyObject *
 path_supersede(PyObject *self, PyObject *args)
 {
-    PyObject *old, *new, *marks = Py_None, *before = NULL;
-    Py_ssize_t place = 0;
-    long long mark_ms = 0, *mark = NULL;
-    Py_buffer view = {0};
+    FastPath *path = (FastPath *)self;
+    PyObject *old, *ticks, *state, *clock, *before = NULL;
+    Range new = {0};
+    long long tick;
     int replaced;
-    if (!PyArg_ParseTuple(args, "OO!|OnL:_supersede", &old, &PyTuple_Type, &new, &marks, &place, &mark_ms))
+    if (!PyArg_ParseTuple(args, "OLO!:_supersede", &old, &tick, &PyTuple_Type, &ticks) ||
+        !PyArg_ParseTuple(ticks, "LLLLLLLiiOnOOO;a TickRange", &new.first_id, &new.early_ns, &new.limit_ns,
+                          &new.epoch_ms, &new.tick_ms, &new.low, &new.sequence_mask, &new.timestamp_shift,
+                          &new.sequence_shift, &new.marks, &new.lane, &new.alive, &clock, &state))
         return NULL;
-    if (marks != Py_None) {
-        if (PyObject_GetBuffer(marks, &view, PyBUF_CONTIG) < 0) {
-            if (!PyErr_ExceptionMatches(PyExc_ValueError))
-                return NULL;
-            /* a forked child released its parent's marks */
-            PyErr_Clear();
-            Py_RETURN_FALSE;
-        }
-        if (place < 0 || place >= view.len / (Py_ssize_t)sizeof(long long)) {
-            PyBuffer_Release(&view);
-            PyErr_SetString(PyExc_IndexError, "no such mark");
-            return NULL;
-        }
-        mark = (long long *)view.buf + place;
+    if (new.tick_ms < 1 || new.timestamp_shift < 0 || new.timestamp_shift > 62 || new.sequence_shift < 0 ||
+        new.sequence_shift > 62 || (new.first_id < 1 && new.first_id != SEALED)) {
+        PyErr_SetString(PyExc_ValueError, "not a TickRange");
+        return NULL;
     }
-    Py_BEGIN_CRITICAL_SECTION(self);
-    replaced = compare_and_set((FastPath *)self, old == Py_None ? NULL : old, new, mark, mark_ms, &before);
-    Py_END_CRITICAL_SECTION();
-    if (marks != Py_None)
-        PyBuffer_Release(&view);
+    if (old == Py_None && set_clock(path, clock) < 0)
+        return NULL;
+    replaced = get_marks(new.marks, new.lane, &new.view);
+    if (replaced > 0) {
+        Py_BEGIN_CRITICAL_SECTION(self);
+        replaced = compare_and_set(path, old == Py_None ? NULL : old, tick, ticks, &new, &before);
+        Py_END_CRITICAL_SECTION();
+    }
+    PyBuffer_Release(&new.view);
     Py_XDECREF(before);
     return replaced < 0 ? NULL : PyBool_FromLong(replaced);
 }
 
-/* As is_current(), with a test clock. */
+/* --- ids ---------------------------------------------------------------------------------------------- */
+
+/* Read a test clock, ns since 1970. Return 0, or -1 for an error. */
 static int
-is_current_by(FastPath *path, PyObject *clock)
+read_test_clock(FastPath *path, long long *now_ns)
 {
-    /* the call may drop the block that keeps the clock */
-    PyObject *now = Py_NewRef(clock), *result = PyObject_CallNoArgs(now);
-    double now_s;
-    Py_DECREF(now);
+    /* the call may drop the clock */
+    PyObject *clock = Py_NewRef(path->now_ns), *result = PyObject_CallNoArgs(clock);
+    Py_DECREF(clock);
     if (result == NULL)
         return -1;
-    now_s = PyFloat_AsDouble(result);
+    *now_ns = PyLong_AsLongLong(result);
     Py_DECREF(result);
-    if (PyErr_Occurred())
-        return -1;
-    /* read after the call, in which anything may have happened */
-    return path->start_s <= now_s && now_s < path->end_s && *path->alive;
+    return *now_ns == -1 && PyErr_Occurred() ? -1 : 0;
 }
 
-/* Return 1 if the clock is within the window and this is no forked child that was not reset yet; else 0; -1 for an
-   error. */
-static inline int
-is_current(FastPath *path)
+/* Take up to count ids of a later tick than that of last, which the clock shows and the range allows. Return how many;
+   0 if only the slow path can tell; -1 if the word changed meanwhile. */
+static Py_ssize_t
+open_tick(FastPath *path, long long last, long long now_ns, Py_ssize_t count, long long *first)
 {
-    struct timespec time;
-    long long now_ns;
-    if (path->now != NULL)
-        return is_current_by(path, path->now);
-    clock_gettime(CLOCK_REALTIME, &time);
-    now_ns = time.tv_sec * 1000000000LL + time.tv_nsec;
-    return path->start_ns <= now_ns && now_ns < path->end_ns && *path->alive;
-}
-
-/* Take up to count ids of the current block, one step apart; return how many, or -1 for an error. */
-static inline Py_ALWAYS_INLINE Py_ssize_t
-take_current(FastPath *path, Py_ssize_t count, long long *first, long long *step)
-{
-    Py_ssize_t taken;
+    Py_ssize_t taken = -1;
     Py_BEGIN_CRITICAL_SECTION(path);
-    taken = is_current(path);
-    if (taken > 0) {
-        *step = path->ids->step;
-        taken = take(path->ids, count, first);
+    if (LOAD(path->last) == last) {
+        if (now_ns >= path->limit_ns || !*path->alive)
+            taken = 0;
+        else {
+            long long tick = (now_ns - path->epoch_ns) / path->tick_ns, size = path->sequence_mask >> path->sequence_shift;
+            long long low = tick << path->timestamp_shift | path->low, used = count_of_tick(path, last);
+            taken = count - 1 <= size ? count : (Py_ssize_t)size + 1;
+            raise_mark(path->mark, path->epoch_ms, path->tick_ms, tick);
+            if (exchange(path, last, low + ((long long)(taken - 1) << path->sequence_shift))) {
+                path->made += used;
+                path->first = *first = low;
+            }
+            else
+                taken = -1;
+        }
     }
     Py_END_CRITICAL_SECTION();
     return taken;
 }
 
+/* Take up to count ids, one step apart, of the clock's tick. Return how many; 0 if only the slow path can tell; -1 for an
+   error. Inlined, so that for one id there is no division. */
+static inline Py_ALWAYS_INLINE Py_ssize_t
+take(FastPath *path, Py_ssize_t count, long long *first)
+{
+    struct timespec time;
+    for (;;) {
+        long long last = LOAD(path->last), now_ns, since_ns, left;
+        Py_ssize_t taken;
+        if (path->now_ns != NULL) {
+            if (read_test_clock(path, &now_ns) < 0)
+                return -1;
+        }
+        else {
+            clock_gettime(CLOCK_REALTIME, &time);
+            now_ns = time.tv_sec * 1000000000LL + time.tv_nsec;
+        }
+        if (last == SEALED || count < 1)
+            return 0;
+        since_ns = now_ns - (FIELD(path->epoch_ns) + (last >> FIELD(path->timestamp_shift)) * FIELD(path->tick_ns));
+        if (since_ns >= FIELD(path->tick_ns)) {
+            taken = open_tick(path, last, now_ns, count, first);
+            if (taken < 0)
+                continue;
+            return taken;
+        }
+        left = (~last & FIELD(path->sequence_mask)) >> FIELD(path->sequence_shift);
+        if (since_ns < -FIELD(path->early_ns) || left == 0 || !*path->alive)
+            /* unless a test clock did something meanwhile */
+            return 0;
+        taken = count <= left ? count : (Py_ssize_t)left;
+        if (exchange(path, last, last + ((long long)taken << FIELD(path->sequence_shift)))) {
+            *first = last + (1LL << FIELD(path->sequence_shift));
+            return taken;
+        }
+    }
+}
+
 static PyObject *
 path_next_id(PyObject *self, PyObject *unused)
 {
-    long long id, step;
-    Py_ssize_t taken = take_current((FastPath *)self, 1, &id, &step);
+    long long id;
+    Py_ssize_t taken = take((FastPath *)self, 1, &id);
     (void)unused;
     if (taken > 0)
         return PyLong_FromLongLong(id);
@@ -354,10 +362,20 @@ path_iternext(PyObject *self)
 static PyObject *
 path_id_now(PyObject *self, PyObject *unused)
 {
-    long long id, step;
-    Py_ssize_t taken = take_current((FastPath *)self, 1, &id, &step);
+    long long id;
+    Py_ssize_t taken = take((FastPath *)self, 1, &id);
     (void)unused;
     return taken < 0 ? NULL : PyLong_FromLongLong(taken ? id : 0);
+}
+
+/* Take up to count ids as take(), and tell how far apart they are. */
+static Py_ssize_t
+take_many(FastPath *path, Py_ssize_t count, long long *first, long long *step)
+{
+    Py_ssize_t taken = take(path, count, first);
+    /* the same in all ranges of one path: it is the layout's */
+    *step = 1LL << FIELD(path->sequence_shift);
+    return taken;
 }
 
 static PyObject *
@@ -368,7 +386,7 @@ path_take_now(PyObject *self, PyObject *argument)
     PyObject *list;
     if (count == -1 && PyErr_Occurred())
         return NULL;
-    taken = take_current((FastPath *)self, count, &first, &step);
+    taken = take_many((FastPath *)self, count, &first, &step);
     if (taken < 0)
         return NULL;
     list = PyList_New(taken);
@@ -393,7 +411,7 @@ path_fill_now(PyObject *self, PyObject *argument)
     char *place;
     if (PyObject_GetBuffer(argument, &view, PyBUF_CONTIG) < 0)
         return NULL;
-    taken = take_current((FastPath *)self, view.len / 8, &first, &step);
+    taken = take_many((FastPath *)self, view.len / 8, &first, &step);
     place = view.buf;
     for (i = 0; i < taken; i++) {
         long long id = first + i * step;
@@ -402,6 +420,8 @@ path_fill_now(PyObject *self, PyObject *argument)
     PyBuffer_Release(&view);
     return taken < 0 ? NULL : PyLong_FromSsize_t(taken);
 }
+
+/* --- the types ----------------------------------------------------------------------------------------- */
 
 /* Return the state of the module that defines FastPath, of which type is a subclass; NULL with an error set if not. */
 static State *
@@ -430,9 +450,7 @@ path_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     if (path == NULL)
         return NULL;
     path->state = state;
-    /* a window that never opens */
-    path->start_ns = 1;
-    path->start_s = 1.0;
+    path->last = SEALED;
     path->alive = &NO;
     return (PyObject *)path;
 }
@@ -442,8 +460,10 @@ path_traverse(PyObject *self, visitproc visit, void *arg)
 {
     FastPath *path = (FastPath *)self;
     Py_VISIT(Py_TYPE(self));
-    Py_VISIT(path->published);
+    Py_VISIT(path->ticks);
+    Py_VISIT(path->now_ns);
     Py_VISIT(path->alive_view.obj);
+    Py_VISIT(path->marks_view.obj);
     return 0;
 }
 
@@ -451,16 +471,14 @@ static int
 path_clear(PyObject *self)
 {
     FastPath *path = (FastPath *)self;
-    /* never current from here on: whatever runs while the rest is released finds no ids */
-    path->start_ns = 1;
-    path->end_ns = 0;
-    path->start_s = 1.0;
-    path->end_s = 0.0;
+    /* from here on: whatever runs while the rest is released finds no ids */
+    path->last = SEALED;
     path->alive = &NO;
+    path->mark = NULL;
     PyBuffer_Release(&path->alive_view);
-    path->ids = NULL;
-    path->now = NULL;
-    Py_CLEAR(path->published);
+    PyBuffer_Release(&path->marks_view);
+    Py_CLEAR(path->now_ns);
+    Py_CLEAR(path->ticks);
     return 0;
 }
 
@@ -494,21 +512,21 @@ PyDoc_STRVAR(next_id_doc,
 
 static PyMethodDef path_methods[] = {
     {"next_id", path_next_id, METH_NOARGS, next_id_doc},
-    {"_id_now", path_id_now, METH_NOARGS, "Take an id of the current block; 0 if it has none."},
-    {"_take_now", path_take_now, METH_O, "Take up to count ids of the current block; return a list."},
-    {"_fill_now", path_fill_now, METH_O, "Write ids of the current block into a buffer of int64; return how many."},
+    {"_id_now", path_id_now, METH_NOARGS, "Take an id of the clock's tick; 0 if only the slow path can make one."},
+    {"_take_now", path_take_now, METH_O, "Take up to count ids of the clock's tick; return a list."},
+    {"_fill_now", path_fill_now, METH_O, "Write ids of the clock's tick into a buffer of int64; return how many."},
     {"_supersede", path_supersede, METH_VARARGS,
-     "Replace old by new as the current Published, and exhaust the ids of old; False if old is not current."},
+     "Replace the current TickRange by a new one and take its first id; False if old and tick are not current."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyGetSetDef path_getset[] = {
-    {"_published", path_get_published, NULL, "The current Published.", NULL},
+    {"_position", path_get_position, NULL, "The current TickRange, the last id (-1: sealed), and ids made.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
 static PyType_Slot path_slots[] = {
-    {Py_tp_doc, "Take ids of the current block."},
+    {Py_tp_doc, "Take ids of the current range of ticks."},
     {Py_tp_new, path_new},
     {Py_tp_dealloc, path_dealloc},
     {Py_tp_traverse, path_traverse},
@@ -537,15 +555,13 @@ module_exec(PyObject *module)
     PyObject *time = PyImport_ImportModule("time");
     if (time == NULL)
         return -1;
-    state->system_time = PyObject_GetAttrString(time, "time");
+    state->system_time_ns = PyObject_GetAttrString(time, "time_ns");
     Py_DECREF(time);
     state->next_slow_name = PyUnicode_InternFromString("_next_slow");
-    state->ids_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &ids_spec, NULL);
+    state->time_ns_name = PyUnicode_InternFromString("time_ns");
     state->fast_path_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &fast_path_spec, NULL);
-    if (state->system_time == NULL || state->next_slow_name == NULL || state->ids_type == NULL ||
+    if (state->system_time_ns == NULL || state->next_slow_name == NULL || state->time_ns_name == NULL ||
         state->fast_path_type == NULL)
-        return -1;
-    if (PyModule_AddObjectRef(module, "Ids", (PyObject *)state->ids_type) < 0)
         return -1;
     return PyModule_AddObjectRef(module, "FastPath", (PyObject *)state->fast_path_type);
 }
@@ -554,9 +570,8 @@ static int
 module_traverse(PyObject *module, visitproc visit, void *arg)
 {
     State *state = PyModule_GetState(module);
-    Py_VISIT(state->ids_type);
     Py_VISIT(state->fast_path_type);
-    Py_VISIT(state->system_time);
+    Py_VISIT(state->system_time_ns);
     return 0;
 }
 
@@ -564,10 +579,10 @@ static int
 module_clear(PyObject *module)
 {
     State *state = PyModule_GetState(module);
-    Py_CLEAR(state->ids_type);
     Py_CLEAR(state->fast_path_type);
-    Py_CLEAR(state->system_time);
+    Py_CLEAR(state->system_time_ns);
     Py_CLEAR(state->next_slow_name);
+    Py_CLEAR(state->time_ns_name);
     return 0;
 }
 

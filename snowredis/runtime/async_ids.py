@@ -41,10 +41,10 @@ async def next_slow(slow: SlowPath, make_ready: Callable[[], None]) -> int:
                 preparing = slow.preparing = in_background(make_ready)
             await result_of(preparing)
         elif slow.clock.background:
-            await sleep(min(decision.ms / 1000, MAX_SLEEP_S))
+            await sleep(min(decision.seconds, MAX_SLEEP_S))
         else:
             # a test clock, which sleeping moves
-            slow.clock.sleep(decision.ms / 1000)
+            slow.clock.sleep(decision.seconds)
             await sleep(0)
 
 

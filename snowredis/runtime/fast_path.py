@@ -1,9 +1,11 @@
-"""The fast path: take the next id of the current block. Written twice: here in Python, and in _fastpath.c in C.
+"""The fast path: take the next id of a range of ticks. Written twice: here in Python, and in _fastpath.c in C.
 
-A *block* holds one tick's ids, as an iterator, and the window of wall clock time in which they are current. Taking an
-id reads the clock and advances the iterator by one step. Neither takes a lock (except in Python on
-free-threaded builds) and neither decides anything. id_allocator.py publishes and seals blocks through _supersede(),
-which is one indivisible step for signal handlers, other threads, forks and tracers.
+A *TickRange* is a decision of id_allocator.py: ids of these ticks, of this lane of this lease, may be made. Taking an
+id reads the clock. Within the last tick it takes the tick's next id; when the clock shows a later tick of the range, it
+*opens* that tick: it raises the lane's mark in the crash record, if there is one, and takes the tick's first id. All
+else is left to the slow path: the end of the range, an exhausted tick, a clock that went back. id_allocator.py
+publishes and seals ranges through _supersede(), which is one indivisible step for signal handlers, other threads, forks
+and tracers, as is the opening of a tick.
 
 This module chooses the implementation: C if it was built, unless SNOWREDIS_PURE is set when this is imported.
 """
@@ -14,40 +16,101 @@ import collections
 import contextlib
 import importlib
 import itertools
+import operator
 import os
 import sys
 import sysconfig
 import threading
-import time
 import warnings
 from array import array
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from snowredis.runtime.clock import Clock
+
 # range iterators are not atomic on free-threaded builds, so the Python fast path takes the lock there
 FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
-# start and end of the window (s since 1970), the ids that are left, the fork guard's ``alive`` (bytes-like; false in a
-# forked child that was not reset), and the clock (s since 1970)
-Block = tuple[float, float, Iterator[int], Any, Callable[[], float]]
+# the last id, and the tick, where no ids are left to take
+SEALED = -1
 
 
-class Published(NamedTuple):
-    """A block, with the data for the next block.
+class TickRange(NamedTuple):
+    """Ticks of one lane whose ids may be made, one tick after the other, without another decision.
 
     Attributes:
-        block: read by the fast path.
+        first_id: its first id, which belongs to whoever publishes the range; SEALED if it has no ids.
+        early_ns: how much earlier than the tick of *first_id* the clock may be; not 0 if that tick is borrowed.
+        limit_ns: clock reading, ns since 1970, from which on no more ticks of it are opened.
+        epoch_ms, tick_ms: of the layout.
+        low: the bits of an id that are the same in all ticks: datacenter, lane, worker; sequence 0.
+        sequence_mask: the bits of an id that are the sequence.
+        timestamp_shift, sequence_shift: where in an id the tick and the sequence begin.
+        marks: where the marks of the lease are recorded, in case of a crash; None if nowhere.
+        lane: index of the lane in *marks*.
+        alive: the fork guard's: bytes-like; false in a forked child that was not reset.
+        clock: of the generator.
         state: of id_allocator.py, the only module that uses it.
-        successor: the Published that replaced this one, under the key "next"; filled in Python only.
+    """
+
+    first_id: int
+    early_ns: int
+    limit_ns: int
+    epoch_ms: int
+    tick_ms: int
+    low: int
+    sequence_mask: int
+    timestamp_shift: int
+    sequence_shift: int
+    marks: memoryview | None
+    lane: int
+    alive: Any
+    clock: Clock
+    state: Any
+
+
+# the current TickRange, the last id (SEALED if it is sealed), and about how many ids were made so far
+Position = tuple[TickRange, int, int]
+
+# start and end of a tick's window of wall clock time (s since 1970), the ids that are left, TickRange.alive, and the
+# clock (s since 1970)
+Block = tuple[float, float, Iterator[int], Any, Callable[[], float]]
+
+NO_IDS: Iterator[int] = iter(())
+
+
+class OpenTick(NamedTuple):
+    """The current tick of a range, in Python.
+
+    Attributes:
+        block: read by next_id().
+        tick: SEALED if the range is sealed.
+        first_id, stop: its ids: from *first_id* on, below *stop*.
+        made: about how many ids were made before this tick.
+        successor: the OpenTick that replaced this one, under the key "next".
     """
 
     block: Block
-    state: Any
-    successor: dict[str, Published]
+    range: TickRange
+    tick: int
+    first_id: int
+    stop: int
+    made: int
+    successor: dict[str, OpenTick]
+
+    @property
+    def last_id(self) -> int:
+        """The last id that was taken; the first one also if nobody has taken it yet."""
+        left = operator.length_hint(self.block[2])
+        return max(self.first_id, self.stop - (left + 1 << self.range.sequence_shift))
+
+    def count(self, last_id: int) -> int:
+        """Return how many ids of this tick are made when *last_id* is the last one."""
+        return (last_id - self.first_id >> self.range.sequence_shift) + 1
 
 
 class PureFastPath:
-    """Take ids of the current block. The base class of Generator, which provides _lock and _next_slow().
+    """Take ids of the current range. The base class of Generator, which provides _lock and _next_slow().
 
     Names with an underscore are private to this package: users see them on Generator.
     """
@@ -55,10 +118,10 @@ class PureFastPath:
     __slots__ = ("_block", "_last")
 
     _block: Block
-    _last: Published
+    _last: OpenTick
     # reentrant; held for every step of the slow path, and by the fast path where FREE_THREADED
     _lock: threading.RLock
-    # makes an id when the current block has none: claims, waits and renews as needed
+    # makes an id when the fast path cannot: claims, waits and renews as needed
     _next_slow: Callable[[], int]
 
     def next_id(self) -> int:
@@ -84,6 +147,8 @@ class PureFastPath:
         if start <= now() < end and alive:
             for an_id in ids:
                 return an_id
+        for an_id in self._open_tick():
+            return an_id
         return self._next_slow()
 
     def _next_id_locked(self) -> int:
@@ -100,78 +165,130 @@ class PureFastPath:
         return self
 
     @property
-    def _published(self) -> Published:
-        """The current Published."""
-        published = self._last
+    def _position(self) -> Position:
+        """The current TickRange, the last id (SEALED if it is sealed), and about how many ids were made."""
+        current = self._current
+        if current.tick == SEALED:
+            return current.range, SEALED, current.made
+        last_id = current.last_id
+        return current.range, last_id, current.made + current.count(last_id)
+
+    @property
+    def _current(self) -> OpenTick:
+        current = self._last
         # a publisher may have been interrupted before it stored to _last, or may store to it late
-        while (successor := published.successor.get("next")) is not None:
-            published = successor
-        return published
+        while (successor := current.successor.get("next")) is not None:
+            current = successor
+        return current
 
-    def _supersede(
-        self,
-        old: Published | None,
-        new: Published,
-        marks: memoryview | None = None,
-        place: int = 0,
-        mark_ms: int = 0,
-    ) -> bool:
-        """Replace *old* by *new* as the current Published, and exhaust the ids of *old* unless *new* has the same.
+    def _supersede(self, old: TickRange | None, tick: int, new: TickRange) -> bool:
+        """Replace the range *old*, in which *tick* was opened last, by *new*, and take the first id of *new*.
 
-        *new* must not have been published before: a cycle of successors would have no end. ``marks[place]`` is raised
-        to *mark_ms* before anybody can take the new ids.
+        The ids of *old* are exhausted, also for whoever is taking one. *new* must not have been published before.
 
         Returns:
-            False if *old* is not current any more; nothing is published then.
+            False if *old* and *tick* are not current any more; nothing is published then.
         """
-        if marks is not None:
-            try:
-                # one line without a call: neither a handler nor a tracer of lines comes in between
-                marks[place] = mark_ms if marks[place] < mark_ms else marks[place]  # noqa: FURB136 - max() is a call
-            except ValueError:
-                # a forked child released its parent's marks
-                return False
-        # one step of the interpreter: a comparison and a store would let a tracer's callback in between
-        if old is not None and old.successor.setdefault("next", new) is not new:
+        current = None if old is None else self._current
+        if current is not None and (current.range is not old or current.tick != tick):
             return False
-        # if these run late, the block that they store was superseded and exhausted: the slow path finds the current one
-        self._last = new
-        self._block = new.block
-        if old is not None and old.block[2] is not new.block[2]:
-            exhaust(old.block[2])
+        first_tick = SEALED if new.first_id == SEALED else new.first_id >> new.timestamp_shift
+        return self._publish(current, new, first_tick, new.first_id, taken=1)
+
+    def _open_tick(self) -> Iterator[int]:
+        """Return the ids of the clock's tick; open it first if it is a later one of the range.
+
+        No ids are left in it if only the slow path can tell how to go on.
+        """
+        current = self._current
+        ticks = current.range
+        if current.tick == SEALED:
+            return NO_IDS
+        now_ns = ticks.clock.time_ns()
+        tick = (now_ns - ticks.epoch_ms * 1_000_000) // (ticks.tick_ms * 1_000_000)
+        if tick <= current.tick:
+            # another thread opened it meanwhile
+            return current.block[2] if tick == current.tick and ticks.alive else NO_IDS
+        if now_ns >= ticks.limit_ns or not ticks.alive:
+            return NO_IDS
+        if not self._publish(current, ticks, tick, tick << ticks.timestamp_shift | ticks.low):
+            return NO_IDS
+        # whoever seals from here on exhausts them
+        ids = current.successor["next"].block[2]
+        return ids if ticks.alive else NO_IDS
+
+    def _publish(
+        self, current: OpenTick | None, ticks: TickRange, tick: int, first_id: int, *, taken: int = 0
+    ) -> bool:
+        """Replace *current* by *tick* of *ticks*: the ids from *first_id* on, but *taken* of them.
+
+        Raises the mark before anybody can take one.
+
+        Returns:
+            False if *current* was replaced already; nothing is published then.
+        """
+        made = 0
+        if current is not None:
+            made = current.made + (0 if current.tick == SEALED else current.count(current.last_id))
+        step, stop, start_s, end_s = 1 << ticks.sequence_shift, first_id, 1.0, 0.0
+        if tick != SEALED:
+            stop = (first_id | ticks.sequence_mask) + step
+            start_ms = ticks.epoch_ms + tick * ticks.tick_ms
+            end_ms = start_ms + ticks.tick_ms
+            start_s, end_s = (start_ms - (ticks.early_ns // 1_000_000 if taken else 0)) / 1000, end_ms / 1000
+            if ticks.marks is not None:
+                marks, lane = ticks.marks, ticks.lane
+                try:
+                    # one line without a call: neither a handler nor a tracer of lines comes in between
+                    marks[lane] = end_ms if marks[lane] < end_ms else marks[lane]  # noqa: FURB136 - max() is a call
+                except ValueError:
+                    # a forked child released its parent's marks
+                    return False
+        ids = iter(range(first_id + taken * step, stop, step))
+        block: Block = (start_s, end_s, ids, ticks.alive, ticks.clock.time)
+        opened = OpenTick(block, ticks, tick, first_id, stop, made, {})
+        # one step of the interpreter: a comparison and a store would let a tracer's callback in between
+        if current is not None and current.successor.setdefault("next", opened) is not opened:
+            return False
+        # if these run late, the block that they store was superseded and exhausted: _open_tick() finds the current one
+        self._last = opened
+        self._block = block
+        if current is not None:
+            exhaust(current.block[2])
         return True
 
     def _id_now(self) -> int:
-        """Take an id of the current block; 0 if it has none."""
+        """Take an id of the clock's tick; 0 if only the slow path can make one."""
         if FREE_THREADED:
             return next(iter(self._take_now(1)), 0)
         start, end, ids, alive, now = self._block
         if start <= now() < end and alive:
             for an_id in ids:
                 return an_id
+        for an_id in self._open_tick():
+            return an_id
         return 0
 
     def _take_now(self, count: int) -> list[int]:
-        """Take up to *count* ids of the current block; return a list."""
+        """Take up to *count* ids of the clock's tick; return a list."""
         with self._lock if FREE_THREADED else contextlib.nullcontext():
             start, end, ids, alive, now = self._block
-            if start <= now() < end and alive:
-                return list(itertools.islice(ids, count))
-        return []
+            if start <= now() < end and alive and (taken := list(itertools.islice(ids, count))):
+                return taken
+            return list(itertools.islice(self._open_tick(), count))
 
     def _fill_now(self, buffer: memoryview) -> int:
-        """Write ids of the current block into a buffer of int64; return how many."""
+        """Write ids of the clock's tick into a buffer of int64; return how many."""
         taken = self._take_now(len(buffer))
         buffer[: len(taken)] = memoryview(array("q", taken))
         return len(taken)
 
 
-def _pure_ids(low: int, stop: int, step: int) -> Iterator[int]:
-    return iter(range(low, stop, step))
+def exhaust(ids: Iterator[int]) -> None:
+    """Remove all ids from *ids*, a range iterator, in one step of the interpreter.
 
-
-def _pure_exhaust(ids: Iterator[int]) -> None:
-    """Remove all ids from *ids*, in one step of the interpreter."""
+    They are gone also for a thread, or for a frame below a signal handler, that has read the block already.
+    """
     jump = getattr(ids, "__setstate__", None)
     if jump is not None:
         # a range iterator stops at its end, however large the position is. Not the number of ids left: until Python
@@ -196,21 +313,9 @@ def _load_c() -> Any:
         return None
 
 
-# takes low, stop and step; returns an iterator, the ids of a block
-make_ids: Callable[[int, int, int], Iterator[int]]
-# removes all ids from a block's iterator, also for a thread that has read the block already
-exhaust: Callable[[Any], None]
-
 if TYPE_CHECKING:
     FastPath = PureFastPath
     IMPLEMENTATION = ""
-    make_ids, exhaust = _pure_ids, _pure_exhaust
 else:
     _c = None if os.environ.get("SNOWREDIS_PURE") else _load_c()
-    if _c is None:
-        FastPath, IMPLEMENTATION, make_ids, exhaust = PureFastPath, "python", _pure_ids, _pure_exhaust
-    else:
-        FastPath, IMPLEMENTATION, make_ids, exhaust = _c.FastPath, "c", _c.Ids, _c.Ids.exhaust
-
-# a block that is never current and has no ids
-SEALED: Block = (1.0, 0.0, make_ids(0, 0, 1), b"", time.time)
+    FastPath, IMPLEMENTATION = (PureFastPath, "python") if _c is None else (_c.FastPath, "c")

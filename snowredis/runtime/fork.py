@@ -49,6 +49,11 @@ class ForkGuard:
         # a signal handler may make a generator while its thread is making one
         self._lock = threading.RLock()
 
+    @property
+    def sees_all_forks(self) -> bool:
+        """True if ``alive`` is false in every child at once, also after a fork that bypasses Python."""
+        return self._page is not None
+
     def watch(self, member: Forkable) -> None:
         """Reset *member* in every forked child, as long as it exists."""
         with self._lock:

@@ -160,11 +160,11 @@ class LeaseLifecycle:
         except (PoolExhausted, ClockMovedBack, StoreUnavailable) as error:
             cause = error
         if claimed.settling_ms or cause is not None:
-            self._context.clock_backs.note(behind_ms, "refusal", self._allocator.state.lanes)
+            self._context.clock_backs.note(behind_ms, "refusal", self._allocator.lanes)
             self._replace_again_s = now_s + RETRY_S
             raise ClockMovedBack(behind_ms, self._context.rules.policy) from cause
         if claimed.replaced is not None:
-            self._context.clock_backs.note(behind_ms, "worker", self._allocator.state.lanes)
+            self._context.clock_backs.note(behind_ms, "worker", self._allocator.lanes)
 
     def stats(self) -> WorkerStats:
         """Return the statistics of the next heartbeat; ids per second are counted since the last call."""
@@ -176,7 +176,7 @@ class LeaseLifecycle:
             ids_made=made,
             ids_per_s=max(0, rate),
             clock_offset_ms=self._leases.view.offset_ms,
-            namespace=self._allocator.state.lanes.current,
+            namespace=self._allocator.lanes.current,
             clock_backs=self._leases.counts.clock_backs,
         )
 

@@ -67,7 +67,7 @@ class SlowPath:
             elif isinstance(decision, ClaimAnother):
                 self._lifecycle.replace(decision.behind_ms)
             elif isinstance(decision, RaiseClockBack):
-                self._context.clock_backs.note(decision.behind_ms, "refusal", self._allocator.state.lanes)
+                self._context.clock_backs.note(decision.behind_ms, "refusal", self._allocator.lanes)
                 raise ClockMovedBack(decision.behind_ms, self._context.rules.policy)
             else:
                 claim_wait = claim_wait or ClaimWait(
@@ -95,7 +95,7 @@ class SlowPath:
                 return 0, NoLease()
             an_id, decision = self._allocator.advance(only_claim=False)
             if isinstance(decision, Wait):
-                self._context.clock_backs.note_wait(decision, self._allocator.state.lanes)
+                self._context.clock_backs.note_wait(decision, self._allocator.lanes)
         finally:
             lock.release()
         # last: in a child that a signal handler forked just now, this id is its parent's
@@ -109,8 +109,8 @@ class SlowPath:
         self._skew = ClockSkewMemory(self.clock)
 
     def _wait(self, wait: Wait) -> None:
-        self._context.clock_backs.note_wait(wait, self._allocator.state.lanes)
-        nap(self.clock, wait.ms / 1000)
+        self._context.clock_backs.note_wait(wait, self._allocator.lanes)
+        nap(self.clock, wait.seconds)
 
     def _renew(self) -> None:
         """Renew, since the next tick is past the reservation; if that was done just now, wait for the clock."""

@@ -45,9 +45,13 @@ class Counted(fast_path.FastPath):
 
 ids = Counted()
 ids._lock = threading.RLock()
-block = (0.0, 1e12, fast_path.make_ids(1, 3001, 1), b"\\1", time.time)
-ids._supersede(None, fast_path.Published(block, None, {{}}))
-assert [ids.next_id() for _ in range(3001)] == [*range(1, 3001), 0]
+class System:
+    time, time_ns = time.time, time.time_ns
+
+# one tick of three years
+ticks = fast_path.TickRange(1, 0, 0, 1735689600000, 10**11, 0, 4095, 12, 0, None, 0, b"\\1", System, None)
+ids._supersede(None, fast_path.SEALED, ticks)
+assert [ids.next_id() for _ in range(4095)] == [*range(2, 4096), 0]
 
 # hashlib and datetime of Python 3.12.1 crash when such an interpreter ends
 if sys.version_info >= (3, 13):
@@ -98,18 +102,17 @@ def use_everything() -> None:
         clock.advance(1)
     clock.step(-60_000)
     ids.next_id()
-    current = ids._published
-    for wrong in (None, (1, 2)):
+    ticks, last_id, _ = ids._position
+    tick = last_id >> ticks.timestamp_shift
+    for wrong in ("now", (1, 2)):
         if fast_path.IMPLEMENTATION == "c":
             with pytest.raises(TypeError):
-                ids._supersede(current, current._replace(block=wrong))  # type: ignore[arg-type]
-    # never by itself: in Python, a Published that is its own successor has no end
-    successor = current._replace(successor={})
-    assert ids._supersede(current, successor, memoryview(bytearray(8)).cast("q"), 0, 1)
-    assert not ids._supersede(current, current._replace(successor={}))
-    blocks = [fast_path.make_ids(1, 100, 1) for _ in range(10)]
-    assert [next(block) for block in blocks] == [1] * 10
-    fast_path.exhaust(blocks[0])
+                ids._supersede(ticks, tick, ticks._replace(limit_ns=wrong))  # type: ignore[arg-type]
+    marks = memoryview(bytearray(8)).cast("q")
+    assert ids._supersede(ticks, tick, ticks._replace(first_id=last_id + 1, marks=marks, lane=0))
+    assert not ids._supersede(ticks, tick, ticks._replace(state=None))
+    clock.step(60_001)
+    ids.next_id()
     ids.close()
     other.close()
 
@@ -117,10 +120,10 @@ def use_everything() -> None:
 class RaisingClock(ManualClock):
     fails = False
 
-    def time(self) -> float:
+    def time_ns(self) -> int:
         if self.fails:
             raise ZeroDivisionError
-        return super().time()
+        return super().time_ns()
 
 
 def fail_in_the_clock() -> None:
@@ -150,11 +153,10 @@ def test_nothing_is_left_of_generators_that_are_gone(
     caplog.set_level(logging.CRITICAL, "snowredis")
     watched: list[Any] = [
         fast_path.FastPath,
-        type(fast_path.make_ids(0, 0, 1)),
+        fast_path.TickRange,
         GUARD.alive,
-        fast_path.SEALED[2],
     ]
-    watched += [None, snowredis.Generator, ClockMovedBack, fast_path.SEALED]
+    watched += [None, snowredis.Generator, ClockMovedBack]
 
     def counts() -> tuple[list[int], int]:
         gc.collect()

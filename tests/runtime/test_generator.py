@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from array import array
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -442,12 +443,28 @@ def test_a_closed_generator_refuses_and_closing_twice_is_fine(pool: MemoryPool) 
         ids.next_ids(3)
 
 
-def test_closing_seals_an_iterator_that_a_thread_has_read_already(pool: MemoryPool) -> None:
-    ids = pool.connect()
+class InterruptedClock(ManualClock):
+    """Calls *then* once, after the next reading and before the caller has it."""
+
+    then: Callable[[], object] | None = None
+
+    def time_ns(self) -> int:
+        now_ns = super().time_ns()
+        then, self.then = self.then, None
+        if then is not None:
+            then()
+        return now_ns
+
+
+@pytest.mark.parametrize("passed_ms", [0, 1], ids=["in a tick", "opening a tick"])
+def test_closing_stops_a_call_that_is_about_to_take_an_id(passed_ms: int) -> None:
+    clock = InterruptedClock()
+    ids = memory_pool(clock=clock).connect()
     ids.next_id()
-    running = ids._published.block[2]
-    ids.close()
-    assert next(running, None) is None
+    clock.advance(passed_ms)
+    clock.then = ids.close
+    with pytest.raises(snowredis.GeneratorClosed):
+        ids.next_id()
 
 
 def test_generators_refuse_to_be_copied(pool: MemoryPool) -> None:
@@ -466,13 +483,13 @@ def test_repr_says_pool_and_worker(pool: MemoryPool) -> None:
     assert "closed" in repr(ids)
 
 
-def test_a_forked_copy_has_nothing_of_its_parents(pool: MemoryPool) -> None:
-    ids = pool.connect()
+@pytest.mark.parametrize("passed_ms", [0, 1], ids=["in a tick", "opening a tick"])
+def test_a_forked_copy_has_nothing_of_its_parents(passed_ms: int) -> None:
+    clock = InterruptedClock()
+    ids = memory_pool(clock=clock).connect()
     first = ids.next_id()
-    running = ids._published.block[2]
-    ids._after_fork()
-    assert next(running, None) is None
-    assert ids.lease is None
+    clock.advance(passed_ms)
+    clock.then = ids._after_fork
     second = ids.next_id()
     assert ids.decode(second).worker == 1
     assert ids.decode(first).worker == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import itertools
 import os
 import subprocess
 import sys
@@ -61,70 +60,76 @@ def test_the_public_method_is_the_one_in_c() -> None:
     assert "0 < id < 2**63" in (snowredis.Generator.next_id.__doc__ or "")
 
 
-def test_a_block_gives_what_a_range_gives() -> None:
-    for low, stop, step in [(0, 0, 1), (5, 6, 1), (0, 100, 7), (3, 1 << 62, 1 << 55)]:
-        ids, expected = fast_path.make_ids(low, stop, step), range(low, stop, step)
-        assert ids.__length_hint__() == len(expected)  # type: ignore[attr-defined]
-        assert list(itertools.islice(ids, 5)) == list(expected[:5])
-        again = fast_path.make_ids(low, stop, step)
-        for number in (4, 0):
-            fast_path.exhaust(ids)
-            assert next(ids, None) is None
-            # whatever was taken before: an iterator that is told where to go must not go back
-            ids, _ = again, list(itertools.islice(again, number))
-        assert ids.__length_hint__() == 0  # type: ignore[attr-defined]
-
-
-@only_c
-@pytest.mark.parametrize("arguments", [(), (1, 2), (1, 2, 0), (-1, 2, 1), (1 << 70, 2, 1), ("1", 2, 3)])
-def test_a_block_of_nonsense_is_refused(arguments: Any) -> None:
-    with pytest.raises((TypeError, ValueError, OverflowError)):
-        fast_path.make_ids(*arguments)
+def current(ids: Any) -> tuple[fast_path.TickRange, int]:
+    """Return the current range and the tick that was opened last."""
+    ticks, last_id, _ = ids._position
+    return ticks, last_id >> ticks.timestamp_shift
 
 
 @only_c
 @pytest.mark.parametrize(
-    "block",
-    [None, (), (1.0, 2.0, iter(()), True), ("1", 2.0, fast_path.make_ids(0, 1, 1), True), [1, 2, 3, 4]],
+    "wrong",
+    [{"first_id": 0}, {"tick_ms": 0}, {"limit_ns": "1"}, {"timestamp_shift": 63}, {"sequence_shift": -1}],
 )
-def test_a_window_takes_blocks_only(block: Any) -> None:
+def test_a_range_of_nonsense_is_refused(wrong: dict[str, Any]) -> None:
     ids = memory_pool().connect()
     first = ids.next_id()
-    current = ids._published
-    with pytest.raises(TypeError):
-        ids._supersede(current, current._replace(block=block))
-    with pytest.raises(TypeError):
-        ids._supersede(current, None)  # type: ignore[arg-type]
+    ticks, tick = current(ids)
+    with pytest.raises((TypeError, ValueError)):
+        ids._supersede(ticks, tick, ticks._replace(**wrong))
+    for not_a_range in (None, (), [1, 2]):
+        with pytest.raises(TypeError):
+            ids._supersede(ticks, tick, not_a_range)  # type: ignore[arg-type]
     with pytest.raises(IndexError):
-        ids._supersede(current, current, memoryview(bytearray(8)), 1, 1)
+        ids._supersede(ticks, tick, ticks._replace(marks=memoryview(bytearray(8)).cast("q"), lane=1))
     assert ids.next_id() > first
 
 
 def test_only_what_is_current_is_superseded_and_its_ids_are_gone() -> None:
-    ids = memory_pool(clock=ManualClock()).connect()
+    clock = ManualClock()
+    ids = memory_pool(clock=clock).connect()
     first = ids.next_id()
-    old = ids._published
-    read_already = old.block[2]
+    ticks, tick = current(ids)
     marks = memoryview(bytearray(8)).cast("q")
-    new, late = (fast_path.Published(fast_path.SEALED, old.state, {}) for _ in range(2))
-    assert ids._supersede(old, new, marks, 0, 7)
-    assert ids._published is new
-    assert next(read_already, None) is None
-    assert not ids._supersede(old, late)
-    assert not ids._supersede(old, late, marks, 0, 5)
-    assert ids._published is new
-    assert marks[0] == 7
-    assert ids.next_id() > first
+    next_tick = (tick + 1 << ticks.timestamp_shift) | ticks.low
+    new = ticks._replace(first_id=next_tick, marks=marks)
+    late = ticks._replace(first_id=next_tick + (1 << ticks.timestamp_shift), marks=marks)
+    assert not ids._supersede(ticks, tick - 1, late)
+    assert ids._supersede(ticks, tick, new)
+    assert ids._position[:2] == (new, next_tick)
+    assert not ids._supersede(ticks, tick, late)
+    assert marks[0] == clock.time_ns() // 1_000_000 + 2
+    # the clock shows the tick before: neither range has ids for it
+    assert ids._id_now() == 0
+    clock.advance(1)
+    assert ids.next_id() == next_tick + 1 > first
+    # opened by the fast path
+    clock.advance(2)
+    assert ids.decode(ids.next_id()).tick == tick + 3
+    assert ids._position[0] is new
+    assert marks[0] == clock.time_ns() // 1_000_000 + 1
+
+
+def test_released_marks_stop_the_range() -> None:
+    """A forked child releases its parent's."""
+    clock = ManualClock()
+    ids = memory_pool(clock=clock).connect()
+    ids.next_id()
+    ticks, tick = current(ids)
+    marks = memoryview(bytearray(8)).cast("q")
+    marks.release()
+    assert not ids._supersede(ticks, tick, ticks._replace(marks=marks))
+    assert ids._position[0] is ticks
 
 
 def test_a_clock_that_fails_is_heard_of_and_loses_no_id() -> None:
     class Failing(ManualClock):
         broken = False
 
-        def time(self) -> float:
+        def time_ns(self) -> int:
             if self.broken:
                 raise OSError("no clock")
-            return super().time()
+            return super().time_ns()
 
     clock = Failing()
     ids = snowredis.connect(memory_pool(clock=clock), clock=clock)

@@ -205,10 +205,10 @@ def test_a_lease_that_is_handed_over_in_a_handler_gets_no_block_from_the_frame_b
     store = MemoryStore(PoolConfig(name="over"), clock.server_time_ms)
     ids = generator_on(store, clock)
     ids.claim()
-    current, old = ids._published, ids._lease_manager.held
+    (current, _, _), old = ids._position, ids._lease_manager.held
     assert old is not None
     ids._lifecycle.claim(0, instead_of=old.serial)
-    assert not ids._supersede(current, fast_path.Published(fast_path.SEALED, current.state, {}))
+    assert not ids._supersede(current, fast_path.SEALED, current._replace(state=None))
     assert ids.decode(ids.next_id()).worker != old.lease.worker
 
 

@@ -30,8 +30,6 @@ def ids(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
     class Locked(Generator):
         __slots__ = ()
         next_id = fast_path.PureFastPath._next_id_locked
-        if snowredis.IMPLEMENTATION == "c":
-            _block = property(lambda self: self._published.block)
 
     pool = memory_pool()
     made = (Locked if locked else Generator)(pool.memory_store(PoolConfig(name="threads")))

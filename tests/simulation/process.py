@@ -20,7 +20,7 @@ from snowredis.lease.model import PoolConfig
 from snowredis.lease.scripts import Script
 from snowredis.reclaim.crash_record import CrashRecords
 from snowredis.runtime.exit import EXIT
-from snowredis.runtime.fast_path import SEALED, Published
+from snowredis.runtime.fast_path import SEALED
 from snowredis.runtime.generator import Generator
 from tests.simulation.checker import Claim
 from tests.simulation.stand_ins import Host, SimClock, SimGuard, SimKeeper, SimStore
@@ -296,17 +296,15 @@ class Process:
             (old.slot._serials, copy_of_count(old.slot._serials)),
             (old.slot.latest, old.slot.latest),
             (old.slot.record, None),
-            (SEALED[2], SEALED[2]),
         ]
         memo = {id(thing): replacement for thing, replacement in instead}
         for slot in Generator.__slots__:
             if slot != "__weakref__":
                 setattr(twin, slot, copy.deepcopy(getattr(self.generator, slot), memo))
         child.lease_manager = twin._lease_manager  # type: ignore[assignment]
-        (start_s, end_s, ids, alive, _), state, _ = self.generator._published
-        if alive is self.guard.alive:
-            ids, alive = copy.copy(ids), child.guard.alive
-        twin._supersede(None, Published((start_s, end_s, ids, alive, child.clock.time), state, {}))
+        ticks, last_id, _ = self.generator._position
+        ticks = ticks._replace(first_id=last_id, alive=child.guard.alive, clock=child.clock)
+        twin._supersede(None, SEALED, ticks)
         child.guard.watch(twin)
         return child
 

@@ -83,6 +83,10 @@ class SimGuard(ForkGuard):
         self.alive = ctypes.c_ubyte(1)
         self._process = process
 
+    @property
+    def sees_all_forks(self) -> bool:
+        return True
+
     def _start(self) -> None:
         # no hook in this very interpreter, and no page
         self._pid = os.getpid()
