@@ -84,6 +84,7 @@ class OpenTick(NamedTuple):
 
     Attributes:
         block: read by next_id().
+        ticks: the range.
         tick: SEALED if the range is sealed.
         first_id, stop: its ids: from *first_id* on, below *stop*.
         made: about how many ids were made before this tick.
@@ -91,22 +92,12 @@ class OpenTick(NamedTuple):
     """
 
     block: Block
-    range: TickRange
+    ticks: TickRange
     tick: int
     first_id: int
     stop: int
     made: int
     successor: dict[str, OpenTick]
-
-    @property
-    def last_id(self) -> int:
-        """The last id that was taken; the first one also if nobody has taken it yet."""
-        left = operator.length_hint(self.block[2])
-        return max(self.first_id, self.stop - (left + 1 << self.range.sequence_shift))
-
-    def count(self, last_id: int) -> int:
-        """Return how many ids of this tick are made when *last_id* is the last one."""
-        return (last_id - self.first_id >> self.range.sequence_shift) + 1
 
 
 class PureFastPath:
@@ -167,18 +158,19 @@ class PureFastPath:
     @property
     def _position(self) -> Position:
         """The current TickRange, the last id (SEALED if it is sealed), and about how many ids were made."""
-        current = self._current
-        if current.tick == SEALED:
-            return current.range, SEALED, current.made
-        last_id = current.last_id
-        return current.range, last_id, current.made + current.count(last_id)
+        (_, _, ids, _, _), ticks, tick, first_id, stop, made, _ = self._current
+        if tick == SEALED:
+            return ticks, SEALED, made
+        left, shift = operator.length_hint(ids), ticks.sequence_shift
+        # at least the first: whoever opened the tick may not have taken it yet
+        return ticks, max(first_id, stop - (left + 1 << shift)), made + (stop - first_id >> shift) - left
 
     @property
     def _current(self) -> OpenTick:
         current = self._last
         # a publisher may have been interrupted before it stored to _last, or may store to it late
-        while (successor := current.successor.get("next")) is not None:
-            current = successor
+        while current[-1]:
+            current = current[-1]["next"]
         return current
 
     def _supersede(self, old: TickRange | None, tick: int, new: TickRange) -> bool:
@@ -190,71 +182,66 @@ class PureFastPath:
             False if *old* and *tick* are not current any more; nothing is published then.
         """
         current = None if old is None else self._current
-        if current is not None and (current.range is not old or current.tick != tick):
+        if current is not None and (current.ticks is not old or current.tick != tick):
             return False
-        first_tick = SEALED if new.first_id == SEALED else new.first_id >> new.timestamp_shift
-        return self._publish(current, new, first_tick, new.first_id, taken=1)
+        made = 0 if old is None else self._position[2]
+        if new.first_id == SEALED:
+            block: Block = (1.0, 0.0, iter(range(0)), b"", new.clock.time)
+            return self._replace(current, OpenTick(block, new, SEALED, SEALED, SEALED, made, {}), None, 0, 0)
+        first_id, step = new.first_id, 1 << new.sequence_shift
+        first_tick, stop = first_id >> new.timestamp_shift, (first_id | new.sequence_mask) + step
+        start_ms = new.epoch_ms + first_tick * new.tick_ms
+        end_ms = start_ms + new.tick_ms
+        ids = iter(range(first_id + step, stop, step))
+        block = ((start_ms - new.early_ns // 1_000_000) / 1000, end_ms / 1000, ids, new.alive, new.clock.time)
+        opened = OpenTick(block, new, first_tick, first_id, stop, made, {})
+        return self._replace(current, opened, new.marks, new.lane, end_ms)
 
     def _open_tick(self) -> Iterator[int]:
         """Return the ids of the clock's tick; open it first if it is a later one of the range.
 
-        No ids are left in it if only the slow path can tell how to go on.
+        No ids are left in it if only the slow path can tell how to go on. Most programs make fewer ids than there are
+        ticks: this is written for speed.
         """
         current = self._current
-        ticks = current.range
-        if current.tick == SEALED:
+        (_, _, old_ids, _, now), ticks, last_tick, first_id, stop, made, _ = current
+        _, _, limit_ns, epoch_ms, tick_ms, low, mask, shift, sequence_shift, marks, lane, alive, clock, _ = ticks
+        if last_tick == SEALED:
             return NO_IDS
-        now_ns = ticks.clock.time_ns()
-        tick = (now_ns - ticks.epoch_ms * 1_000_000) // (ticks.tick_ms * 1_000_000)
-        if tick <= current.tick:
-            # another thread opened it meanwhile
-            return current.block[2] if tick == current.tick and ticks.alive else NO_IDS
-        if now_ns >= ticks.limit_ns or not ticks.alive:
-            return NO_IDS
-        if not self._publish(current, ticks, tick, tick << ticks.timestamp_shift | ticks.low):
-            return NO_IDS
+        now_ns = clock.time_ns()
+        tick = (now_ns // 1_000_000 - epoch_ms) // tick_ms
+        if tick <= last_tick or now_ns >= limit_ns or not alive:
+            # equal: another thread opened it meanwhile
+            return old_ids if tick == last_tick and alive else NO_IDS
+        made += (stop - first_id >> sequence_shift) - operator.length_hint(old_ids)
+        start_ms, step = epoch_ms + tick * tick_ms, 1 << sequence_shift
+        first_id = tick << shift | low
+        stop = (first_id | mask) + step
+        ids = iter(range(first_id, stop, step))
+        block = (start_ms / 1000, (start_ms + tick_ms) / 1000, ids, alive, now)
+        opened = OpenTick._make((block, ticks, tick, first_id, stop, made, {}))
         # whoever seals from here on exhausts them
-        ids = current.successor["next"].block[2]
-        return ids if ticks.alive else NO_IDS
+        return ids if self._replace(current, opened, marks, lane, start_ms + tick_ms) and alive else NO_IDS
 
-    def _publish(
-        self, current: OpenTick | None, ticks: TickRange, tick: int, first_id: int, *, taken: int = 0
+    def _replace(
+        self, current: OpenTick | None, opened: OpenTick, marks: memoryview | None, lane: int, mark_ms: int
     ) -> bool:
-        """Replace *current* by *tick* of *ticks*: the ids from *first_id* on, but *taken* of them.
-
-        Raises the mark before anybody can take one.
-
-        Returns:
-            False if *current* was replaced already; nothing is published then.
-        """
-        made = 0
-        if current is not None:
-            made = current.made + (0 if current.tick == SEALED else current.count(current.last_id))
-        step, stop, start_s, end_s = 1 << ticks.sequence_shift, first_id, 1.0, 0.0
-        if tick != SEALED:
-            stop = (first_id | ticks.sequence_mask) + step
-            start_ms = ticks.epoch_ms + tick * ticks.tick_ms
-            end_ms = start_ms + ticks.tick_ms
-            start_s, end_s = (start_ms - (ticks.early_ns // 1_000_000 if taken else 0)) / 1000, end_ms / 1000
-            if ticks.marks is not None:
-                marks, lane = ticks.marks, ticks.lane
-                try:
-                    # one line without a call: neither a handler nor a tracer of lines comes in between
-                    marks[lane] = end_ms if marks[lane] < end_ms else marks[lane]  # noqa: FURB136 - max() is a call
-                except ValueError:
-                    # a forked child released its parent's marks
-                    return False
-        ids = iter(range(first_id + taken * step, stop, step))
-        block: Block = (start_s, end_s, ids, ticks.alive, ticks.clock.time)
-        opened = OpenTick(block, ticks, tick, first_id, stop, made, {})
+        """Raise the mark to *mark_ms*, then replace *current* by *opened*. Returns False if it was replaced already."""
+        if marks is not None:
+            try:
+                # one line without a call: neither a handler nor a tracer of lines comes in between
+                marks[lane] = mark_ms if marks[lane] < mark_ms else marks[lane]  # noqa: FURB136 - max() is a call
+            except ValueError:
+                # a forked child released its parent's marks
+                return False
         # one step of the interpreter: a comparison and a store would let a tracer's callback in between
-        if current is not None and current.successor.setdefault("next", opened) is not opened:
+        if current is not None and current[-1].setdefault("next", opened) is not opened:
             return False
         # if these run late, the block that they store was superseded and exhausted: _open_tick() finds the current one
         self._last = opened
-        self._block = block
+        self._block = opened[0]
         if current is not None:
-            exhaust(current.block[2])
+            exhaust(current[0][2])
         return True
 
     def _id_now(self) -> int:
@@ -284,17 +271,17 @@ class PureFastPath:
         return len(taken)
 
 
-def exhaust(ids: Iterator[int]) -> None:
+def exhaust(ids: Any) -> None:
     """Remove all ids from *ids*, a range iterator, in one step of the interpreter.
 
     They are gone also for a thread, or for a frame below a signal handler, that has read the block already.
     """
-    jump = getattr(ids, "__setstate__", None)
-    if jump is not None:
-        # a range iterator stops at its end, however large the position is. Not the number of ids left: until Python
-        # 3.11 the position counts from the beginning, and would go back if another thread took ids meanwhile
-        jump(sys.maxsize)
-    collections.deque(ids, maxlen=0)
+    try:
+        # it stops at its end, however large the position is. Not the number of ids left: until Python 3.11 the position
+        # counts from the beginning, and would go back if another thread took ids meanwhile
+        ids.__setstate__(sys.maxsize)
+    except AttributeError:
+        collections.deque(ids, maxlen=0)
 
 
 def _load_c() -> Any:

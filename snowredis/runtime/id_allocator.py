@@ -245,12 +245,15 @@ class IdAllocator:
 
         None if that is unknown. The caller holds the generator's lock.
         """
-        serial, lanes = self.serial, self.lanes
-        if serial > held.serial:
+        # read once: a signal handler may publish a range of another lease
+        position = self._path._position
+        state: State = position[0].state
+        if state.serial > held.serial:
             return None
-        if serial < held.serial:
+        if state.serial < held.serial:
             # claimed, but no id was made
             return (0,) * self._layout.namespaces
+        lanes = self._lanes(position)
         pairs = zip(lanes.opens, lanes.used, strict=True)
         return tuple(self._layout.ms_at(opens) if used else 0 for opens, used in pairs)
 

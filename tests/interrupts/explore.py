@@ -32,6 +32,7 @@ class Explorer:
 
     def __init__(self, url: str, *, pure: bool = False, always_redis: bool = False, python: str = "") -> None:
         self._arguments = [python or sys.executable, "-m", "tests.interrupts.player", url]
+        self.pure = pure
         self._environment = {**os.environ, "SNOWREDIS_PURE": "1" if pure else "", "PYTHONPATH": str(ROOT)}
         self._prefix = "redis " if always_redis else ""
         self._player: subprocess.Popen[str] | None = None

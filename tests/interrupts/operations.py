@@ -47,6 +47,12 @@ def in_a_new_tick(stage: Stage) -> None:
     stage.clock.advance(1000)
 
 
+def in_a_new_range(stage: Stage) -> None:
+    """Leave the next tick to the slow path, as at the end of a reservation."""
+    in_a_new_tick(stage)
+    stage.ids._allocator.seal()
+
+
 def clock_back(stage: Stage) -> None:
     """Set the clock so that the next id needs the other namespace."""
     working(stage)
@@ -162,6 +168,7 @@ OPERATIONS: dict[str, Operation] = {
     "start_heartbeat": Operation(_nothing, next_id, background=True, threading_too=True),
     "same_tick": Operation(working, next_id),
     "new_tick": Operation(in_a_new_tick, next_id),
+    "new_range": Operation(in_a_new_range, next_id),
     "batch": Operation(at_the_end_of_a_tick, next_ids),
     "fill": Operation(at_the_end_of_a_tick, fill),
     "namespace": Operation(clock_back, next_id),
@@ -176,5 +183,6 @@ OPERATIONS: dict[str, Operation] = {
     "suspend_late": Operation(at_the_end_of_a_tick, suspend),
     "close_unused": Operation(claimed, close),
     "anext_new_tick": Operation(in_a_new_tick, anext_id_here),
+    "anext_new_range": Operation(in_a_new_range, anext_id_here),
     "anext_first": Operation(_nothing, anext_id_on_a_loop, forks=False),
 }

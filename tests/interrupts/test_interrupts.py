@@ -36,14 +36,17 @@ def check(outcomes: Iterable[Outcome]) -> None:
 
 
 # about as long as the shortest stretch in which an interruption did harm once
-@pytest.mark.parametrize("operation", ["first_id", "new_tick", "hand_over", "lost"])
+@pytest.mark.parametrize("operation", ["first_id", "new_tick", "new_range", "hand_over", "lost"])
 def test_a_handler_that_makes_an_id_repeats_none(explorer: Explorer, operation: str) -> None:
+    if operation == "new_tick" and not explorer.pure:
+        # in C it has no bytecodes
+        return
     check(explorer.sweep(operation, "handler:next_id", step=7))
 
 
 def test_a_handler_may_suspend_close_or_beat_while_a_tick_begins(explorer: Explorer) -> None:
     for action in ("handler:suspend", "handler:close", "handler:beat", "handler:clock_back"):
-        check(explorer.sweep("new_tick", action, step=13))
+        check(explorer.sweep("new_range", action, step=13))
 
 
 def test_a_handler_gets_an_id_while_the_generator_is_resumed(explorer: Explorer) -> None:
@@ -51,7 +54,7 @@ def test_a_handler_gets_an_id_while_the_generator_is_resumed(explorer: Explorer)
 
 
 @pytest.mark.parametrize(
-    "operation", ["claim", "new_tick", "renew", "suspend", "close", "hand_over", "anext_new_tick"]
+    "operation", ["claim", "new_range", "renew", "suspend", "close", "hand_over", "anext_new_range"]
 )
 def test_a_child_that_is_forked_in_the_middle_makes_ids_of_its_own(
     explorer: Explorer, operation: str
@@ -84,8 +87,8 @@ def test_several_interruptions_at_random_points_do_no_harm(explorer: Explorer) -
 
 
 def test_an_interruption_comes_exactly_where_it_is_asked_for(explorer: Explorer) -> None:
-    first = [outcome.fired for outcome in explorer.sweep("new_tick", "clock:later", step=50)]
-    again = [outcome.fired for outcome in explorer.sweep("new_tick", "clock:later", step=50)]
+    first = [outcome.fired for outcome in explorer.sweep("new_range", "clock:later", step=50)]
+    again = [outcome.fired for outcome in explorer.sweep("new_range", "clock:later", step=50)]
     assert first == again
     # a different place each time, and all of them in the product
     assert len({where for (where,) in first}) == len(first) > 10

@@ -128,13 +128,13 @@ def two_containers_with_one_host_name_and_pid(off: str | None) -> Stage:
 
 @shows("R7 seal")
 def a_release_while_an_id_is_being_made(off: str | None) -> Stage:
-    """One thread is about to publish a tick when another says what was used."""
+    """One thread is about to open a tick when another says what was used."""
     stage = Stage(off=off).with_pool()
     one, heir = stage.process(), stage.process()
     stage.make(one)
     stage.wait(1_000)
-    # the second reading of the clock is the one under the lock
-    one.armed = (2, lambda: stage.world.sleep(1_500_000))
+    # between the reading of the last id and that of the clock
+    one.armed = (1, lambda: stage.world.sleep(1_500_000))
     stage.begin(one, lambda process: process.make(1))
     stage.wait(10)
     stage.begin(one, lambda process: process.generator.close())
@@ -188,8 +188,9 @@ def a_fork_within_a_call(off: str | None) -> Stage:
     parent = stage.process()
     stage.make(parent)
     stage.wait(1_000)
-    # the clock is read twice, then the lock is released
-    parent.fork_in_call(3)
+    # the slow path makes it: the clock is read three times, then the lock is released
+    parent.generator._allocator.seal()
+    parent.fork_in_call(4)
     stage.make(parent)
     stage.wait(100)
     return stage
