@@ -13,6 +13,8 @@ from typing import Any, Unpack
 from snowredis.connection import AllSettings, connect
 from snowredis.errors import ConfigError, GeneratorClosed
 from snowredis.runtime.aio import in_thread
+from snowredis.runtime.fast_path import bind
+from snowredis.runtime.fast_path import next_id as next_id  # noqa: PLC0414 - one of this module's functions
 from snowredis.runtime.generator import Generator
 from snowredis.settings import check_names, from_environment
 
@@ -37,18 +39,21 @@ class _Source:
     def generator(self) -> Generator:
         """Return the generator; create it if there is none."""
         existing = self.generators.get("generator")
-        # if two threads create one each, the first is kept; the other has claimed nothing
-        return existing or self.generators.setdefault("generator", self.create())
+        if existing is None:
+            # if two threads create one each, the first is kept; the other has claimed nothing
+            existing = self.generators.setdefault("generator", self.create())
+            _bind()
+        return existing
 
     def take_out(self) -> Generator | None:
         """Remove the generator and return it; None if there is none."""
-        return self.generators.pop("generator", None)
+        generator = self.generators.pop("generator", None)
+        _bind()
+        return generator
 
 
 # the last one is in use; use() adds one
 _sources = [_Source(lambda: connect(**effective_settings()), {})]
-# the attribute of the last one, for next_id()
-_generators = _sources[-1].generators
 
 
 def configure(**settings: Unpack[AllSettings]) -> None:
@@ -81,12 +86,8 @@ def process_generator() -> Generator:
     return _sources[-1].generator()
 
 
-def next_id() -> int:
-    """Make one id with the generator of this process. See Generator.next_id()."""
-    generator = _generators.get("generator")
-    if generator is None:
-        generator = process_generator()
-    return generator.next_id()
+def _first_id() -> int:
+    return process_generator().next_id()
 
 
 def next_ids(count: int) -> list[int]:
@@ -105,7 +106,7 @@ async def anext_ids(count: int) -> list[int]:
 
 
 async def _aprocess_generator() -> Generator:
-    generator = _generators.get("generator")
+    generator = _sources[-1].generators.get("generator")
     return generator if generator is not None else await in_thread(process_generator)
 
 
@@ -141,18 +142,26 @@ def use(generator: Generator | Callable[[], Generator]) -> Iterator[None]:
 
     source = _Source(create, dict(_sources[-1].configured))
     _sources.append(source)
-    _select_last()
+    _bind()
     try:
         yield
     finally:
         # not pop(): a block that another thread entered later may still be open
         _sources.remove(source)
-        _select_last()
+        _bind()
         last = source.take_out()
         if last is not None and last is not generator:
             last.close()
 
 
-def _select_last() -> None:
-    global _generators  # noqa: PLW0603 - next_id() looks it up at each call
-    _generators = _sources[-1].generators
+def _bind() -> None:
+    """Let next_id() use the generator that is in use now."""
+    while True:
+        generator = _sources[-1].generators.get("generator")
+        bind(generator, _first_id)
+        # another thread may have bound another one meanwhile
+        if generator is _sources[-1].generators.get("generator"):
+            return
+
+
+_bind()

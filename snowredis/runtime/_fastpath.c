@@ -39,6 +39,8 @@
 /* The state of one interpreter's module. */
 typedef struct {
     PyTypeObject *fast_path_type;
+    /* the generator of next_id(), or NULL; and what next_id() calls without one */
+    PyObject *bound, *unbound;
     PyObject *next_slow_name, *time_ns_name;
     /* time.time_ns */
     PyObject *system_time_ns;
@@ -546,6 +548,60 @@ static PyType_Spec fast_path_spec = {
     path_slots,
 };
 
+/* --- the generator of the process ---------------------------------------------------------------------- */
+
+static PyObject *
+process_next_id(PyObject *module, PyObject *unused)
+{
+    State *state = PyModule_GetState(module);
+    PyObject *callable, *id;
+    (void)unused;
+    /* a call may bind another generator */
+    Py_BEGIN_CRITICAL_SECTION(module);
+    callable = Py_XNewRef(state->bound != NULL ? state->bound : state->unbound);
+    Py_END_CRITICAL_SECTION();
+    if (callable == NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "next_id() was called before bind()");
+        return NULL;
+    }
+    if (Py_TYPE(callable) == state->fast_path_type || PyObject_TypeCheck(callable, state->fast_path_type))
+        id = path_next_id(callable, NULL);
+    else
+        id = PyObject_CallNoArgs(callable);
+    Py_DECREF(callable);
+    return id;
+}
+
+static PyObject *
+process_bind(PyObject *module, PyObject *args)
+{
+    State *state = PyModule_GetState(module);
+    PyObject *bound, *unbound, *before[2];
+    if (!PyArg_ParseTuple(args, "OO:bind", &bound, &unbound))
+        return NULL;
+    if (bound != Py_None && !PyObject_TypeCheck(bound, state->fast_path_type)) {
+        PyErr_SetString(PyExc_TypeError, "bind() takes a FastPath or None, and a callable");
+        return NULL;
+    }
+    Py_BEGIN_CRITICAL_SECTION(module);
+    before[0] = state->bound;
+    before[1] = state->unbound;
+    state->bound = bound == Py_None ? NULL : Py_NewRef(bound);
+    state->unbound = Py_NewRef(unbound);
+    Py_END_CRITICAL_SECTION();
+    Py_XDECREF(before[0]);
+    Py_XDECREF(before[1]);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef module_methods[] = {
+    {"next_id", process_next_id, METH_NOARGS,
+     "next_id($module, /)\n--\n\nMake one id with the generator of this process. See Generator.next_id()."},
+    {"bind", process_bind, METH_VARARGS,
+     "Let next_id() make ids with a generator, or call a function if the generator is None."},
+    {NULL, NULL, 0, NULL},
+};
+
 /* --- the module ---------------------------------------------------------------------------------------- */
 
 static int
@@ -571,6 +627,8 @@ module_traverse(PyObject *module, visitproc visit, void *arg)
 {
     State *state = PyModule_GetState(module);
     Py_VISIT(state->fast_path_type);
+    Py_VISIT(state->bound);
+    Py_VISIT(state->unbound);
     Py_VISIT(state->system_time_ns);
     return 0;
 }
@@ -579,6 +637,8 @@ static int
 module_clear(PyObject *module)
 {
     State *state = PyModule_GetState(module);
+    Py_CLEAR(state->bound);
+    Py_CLEAR(state->unbound);
     Py_CLEAR(state->fast_path_type);
     Py_CLEAR(state->system_time_ns);
     Py_CLEAR(state->next_slow_name);
@@ -611,6 +671,7 @@ static struct PyModuleDef module_def = {
     .m_name = "snowredis.runtime._fastpath",
     .m_doc = "The fast path of next_id(), in C. See fast_path.py.",
     .m_size = sizeof(State),
+    .m_methods = module_methods,
     .m_slots = module_slots,
     .m_traverse = module_traverse,
     .m_clear = module_clear,

@@ -1,4 +1,8 @@
+from collections.abc import Callable
 from typing import Any, Self
+
+def next_id() -> int: ...
+def bind(generator: FastPath | None, unbound: Callable[[], int], /) -> None: ...
 
 class FastPath:
     @property

@@ -21,6 +21,7 @@ import os
 import sys
 import sysconfig
 import threading
+import time
 import warnings
 from array import array
 from collections.abc import Callable, Iterator
@@ -79,25 +80,14 @@ Block = tuple[float, float, Iterator[int], Any, Callable[[], float]]
 NO_IDS: Iterator[int] = iter(())
 
 
-class OpenTick(NamedTuple):
-    """The current tick of a range, in Python.
-
-    Attributes:
-        block: read by next_id().
-        ticks: the range.
-        tick: SEALED if the range is sealed.
-        first_id, stop: its ids: from *first_id* on, below *stop*.
-        made: about how many ids were made before this tick.
-        successor: the OpenTick that replaced this one, under the key "next".
-    """
-
-    block: Block
-    ticks: TickRange
-    tick: int
-    first_id: int
-    stop: int
-    made: int
-    successor: dict[str, OpenTick]
+# The current tick of a range, in Python. Not a NamedTuple, which takes longer to make:
+#   block: read by next_id()
+#   ticks: the range
+#   tick: SEALED if the range is sealed
+#   first_id, size: the tick's first id, and how many it has from there on
+#   made: about how many ids were made before this tick
+#   successor: the OpenTick that replaced this one, under the key "next"
+OpenTick = tuple[Block, TickRange, int, int, int, int, dict[str, "OpenTick"]]
 
 
 class PureFastPath:
@@ -158,12 +148,12 @@ class PureFastPath:
     @property
     def _position(self) -> Position:
         """The current TickRange, the last id (SEALED if it is sealed), and about how many ids were made."""
-        (_, _, ids, _, _), ticks, tick, first_id, stop, made, _ = self._current
+        (_, _, ids, _, _), ticks, tick, first_id, size, made, _ = self._current
         if tick == SEALED:
             return ticks, SEALED, made
-        left, shift = operator.length_hint(ids), ticks.sequence_shift
         # at least the first: whoever opened the tick may not have taken it yet
-        return ticks, max(first_id, stop - (left + 1 << shift)), made + (stop - first_id >> shift) - left
+        taken = max(1, size - operator.length_hint(ids))
+        return ticks, first_id + (taken - 1 << ticks.sequence_shift), made + taken
 
     @property
     def _current(self) -> OpenTick:
@@ -182,20 +172,21 @@ class PureFastPath:
             False if *old* and *tick* are not current any more; nothing is published then.
         """
         current = None if old is None else self._current
-        if current is not None and (current.ticks is not old or current.tick != tick):
+        if current is not None and (current[1] is not old or current[2] != tick):
             return False
         made = 0 if old is None else self._position[2]
-        if new.first_id == SEALED:
-            block: Block = (1.0, 0.0, iter(range(0)), b"", new.clock.time)
-            return self._replace(current, OpenTick(block, new, SEALED, SEALED, SEALED, made, {}), None, 0, 0)
-        first_id, step = new.first_id, 1 << new.sequence_shift
-        first_tick, stop = first_id >> new.timestamp_shift, (first_id | new.sequence_mask) + step
-        start_ms = new.epoch_ms + first_tick * new.tick_ms
-        end_ms = start_ms + new.tick_ms
-        ids = iter(range(first_id + step, stop, step))
-        block = ((start_ms - new.early_ns // 1_000_000) / 1000, end_ms / 1000, ids, new.alive, new.clock.time)
-        opened = OpenTick(block, new, first_tick, first_id, stop, made, {})
-        return self._replace(current, opened, new.marks, new.lane, end_ms)
+        first_id, first_tick, size = new.first_id, SEALED, 0
+        start_s, end_s, ids = 1.0, 0.0, iter(range(0))
+        if first_id != SEALED:
+            first_tick, step = first_id >> new.timestamp_shift, 1 << new.sequence_shift
+            stop = (first_id | new.sequence_mask) + step
+            size, ids = (stop - first_id) // step, iter(range(first_id + step, stop, step))
+            start_ms = new.epoch_ms + first_tick * new.tick_ms
+            start_s, end_s = (start_ms - new.early_ns // 1_000_000) / 1000, (start_ms + new.tick_ms) / 1000
+            if new.marks is not None and not _raise_mark(new.marks, new.lane, start_ms + new.tick_ms):
+                return False
+        block: Block = (start_s, end_s, ids, new.alive, new.clock.time)
+        return self._replace(current, (block, new, first_tick, first_id, size, made, {}))
 
     def _open_tick(self) -> Iterator[int]:
         """Return the ids of the clock's tick; open it first if it is a later one of the range.
@@ -204,36 +195,33 @@ class PureFastPath:
         ticks: this is written for speed.
         """
         current = self._current
-        (_, _, old_ids, _, now), ticks, last_tick, first_id, stop, made, _ = current
-        _, _, limit_ns, epoch_ms, tick_ms, low, mask, shift, sequence_shift, marks, lane, alive, clock, _ = ticks
+        (_, _, old_ids, _, now), ticks, last_tick, _, size, made, _ = current
         if last_tick == SEALED:
             return NO_IDS
+        _, _, limit_ns, epoch_ms, tick_ms, low, mask, shift, sequence_shift, marks, lane, alive, clock, _ = (
+            ticks
+        )
         now_ns = clock.time_ns()
         tick = (now_ns // 1_000_000 - epoch_ms) // tick_ms
         if tick <= last_tick or now_ns >= limit_ns or not alive:
             # equal: another thread opened it meanwhile
             return old_ids if tick == last_tick and alive else NO_IDS
-        made += (stop - first_id >> sequence_shift) - operator.length_hint(old_ids)
-        start_ms, step = epoch_ms + tick * tick_ms, 1 << sequence_shift
-        first_id = tick << shift | low
-        stop = (first_id | mask) + step
-        ids = iter(range(first_id, stop, step))
+        start_ms, first_id, step = epoch_ms + tick * tick_ms, tick << shift | low, 1 << sequence_shift
+        ids = iter(range(first_id, (first_id | mask) + step, step))
         block = (start_ms / 1000, (start_ms + tick_ms) / 1000, ids, alive, now)
-        opened = OpenTick._make((block, ticks, tick, first_id, stop, made, {}))
+        made += size - operator.length_hint(old_ids)
+        if marks is not None and not _raise_mark(marks, lane, start_ms + tick_ms):
+            return NO_IDS
         # whoever seals from here on exhausts them
-        return ids if self._replace(current, opened, marks, lane, start_ms + tick_ms) and alive else NO_IDS
+        if (
+            self._replace(current, (block, ticks, tick, first_id, (mask >> sequence_shift) + 1, made, {}))
+            and alive
+        ):
+            return ids
+        return NO_IDS
 
-    def _replace(
-        self, current: OpenTick | None, opened: OpenTick, marks: memoryview | None, lane: int, mark_ms: int
-    ) -> bool:
-        """Raise the mark to *mark_ms*, then replace *current* by *opened*. Returns False if it was replaced already."""
-        if marks is not None:
-            try:
-                # one line without a call: neither a handler nor a tracer of lines comes in between
-                marks[lane] = mark_ms if marks[lane] < mark_ms else marks[lane]  # noqa: FURB136 - max() is a call
-            except ValueError:
-                # a forked child released its parent's marks
-                return False
+    def _replace(self, current: OpenTick | None, opened: OpenTick) -> bool:
+        """Replace *current* by *opened*, and exhaust its ids. Returns False if it was replaced already."""
         # one step of the interpreter: a comparison and a store would let a tracer's callback in between
         if current is not None and current[-1].setdefault("next", opened) is not opened:
             return False
@@ -271,6 +259,16 @@ class PureFastPath:
         return len(taken)
 
 
+def _raise_mark(marks: memoryview, lane: int, mark_ms: int) -> bool:
+    """Raise a lane's mark in the crash record; return False in a forked child, which released its parent's."""
+    try:
+        # one line without a call: neither a handler nor a tracer of lines comes in between
+        marks[lane] = mark_ms if marks[lane] < mark_ms else marks[lane]  # noqa: FURB136 - max() is a call
+    except ValueError:
+        return False
+    return True
+
+
 def exhaust(ids: Any) -> None:
     """Remove all ids from *ids*, a range iterator, in one step of the interpreter.
 
@@ -282,6 +280,38 @@ def exhaust(ids: Any) -> None:
         ids.__setstate__(sys.maxsize)
     except AttributeError:
         collections.deque(ids, maxlen=0)
+
+
+class _Unbound:
+    """Takes the place of the process' generator while there is none."""
+
+    def __init__(self, next_id: Callable[[], int]) -> None:
+        self._block: Block = (1.0, 0.0, NO_IDS, b"", time.time)
+        self.next_id = next_id
+
+
+def _not_bound() -> int:
+    raise RuntimeError("next_id() was called before bind()")
+
+
+_bound: PureFastPath | _Unbound = _Unbound(_not_bound)
+
+
+def _pure_bind(generator: PureFastPath | None, unbound: Callable[[], int], /) -> None:
+    """Let next_id() make ids with *generator*, or call *unbound* if that is None."""
+    global _bound  # noqa: PLW0603 - a module's attribute is the fastest place
+    _bound = _Unbound(unbound) if generator is None else generator
+
+
+def _pure_next_id() -> int:
+    """Make one id with the generator of this process. See Generator.next_id()."""
+    bound = _bound
+    if not FREE_THREADED:
+        start, end, ids, alive, now = bound._block
+        if start <= now() < end and alive:
+            for an_id in ids:
+                return an_id
+    return bound.next_id()
 
 
 def _load_c() -> Any:
@@ -300,9 +330,17 @@ def _load_c() -> Any:
         return None
 
 
+# makes an id with the process' generator; binds that. next_id() is always the same object: users import it by name
+next_id: Callable[[], int]
+bind: Callable[[PureFastPath | None, Callable[[], int]], None]
+
 if TYPE_CHECKING:
     FastPath = PureFastPath
     IMPLEMENTATION = ""
+    next_id, bind = _pure_next_id, _pure_bind
 else:
     _c = None if os.environ.get("SNOWREDIS_PURE") else _load_c()
-    FastPath, IMPLEMENTATION = (PureFastPath, "python") if _c is None else (_c.FastPath, "c")
+    if _c is None:
+        FastPath, IMPLEMENTATION, next_id, bind = PureFastPath, "python", _pure_next_id, _pure_bind
+    else:
+        FastPath, IMPLEMENTATION, next_id, bind = _c.FastPath, "c", _c.next_id, _c.bind
