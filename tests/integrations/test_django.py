@@ -258,7 +258,7 @@ def test_starting_django_claims_nothing_and_does_not_even_load_redis(project: Pr
         import sys, threading
         from shop.models import Order
         from snowredis import process_generator
-        assert not process_generator._generators and threading.active_count() == 1
+        assert not process_generator._sources[-1].generators and threading.active_count() == 1
         assert "redis" not in sys.modules
         assert process_generator.effective_settings() == {"url": "redis://127.0.0.1:1", "pool": "x"}
         """,
