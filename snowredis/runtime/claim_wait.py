@@ -11,6 +11,7 @@ from snowredis.errors import (
     LeaseLost,
     PoolExhausted,
     StoreUnavailable,
+    as_cause,
 )
 from snowredis.runtime.clock import Clock, nap
 from snowredis.runtime.context import Context
@@ -83,10 +84,10 @@ class ClaimWait:
                 self._ask_again_after_s = waited_s + max(0.01, min(RETRY_S, error.next_expiry_ms / 1000))
                 return False
             if leases.lost_worker is not None:
-                raise LeaseLost(config.name, leases.lost_worker, str(error)) from error
+                raise LeaseLost(config.name, leases.lost_worker, str(error)) from as_cause(error)
             raise
         except ClockMovedBack as error:
-            raise self._skew.error(-error.behind_ms, self._context.longest_wait_ms) from error
+            raise self._skew.error(-error.behind_ms, self._context.longest_wait_ms) from None
         if not settling_ms:
             return True
         self._log_wait(leases.view.floor_ms - self._context.now_ms())

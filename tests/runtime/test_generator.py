@@ -529,7 +529,7 @@ def test_a_wrong_setting_is_refused_with_its_name_and_what_would_do(
         snowredis.connect(pool, **options)
 
 
-def test_another_layout_in_the_same_pool_is_refused_saying_both(pool: MemoryPool) -> None:
+def test_another_layout_in_the_same_pool_is_refused_saying_the_difference(pool: MemoryPool) -> None:
     pool.connect(pool="p")
     with pytest.raises(snowredis.LayoutMismatch, match=r"41/0/2/10/10.*41/5/0/5/12"):
         pool.connect(pool="p", layout="twitter")

@@ -182,7 +182,7 @@ def test_wrong_credentials_are_said(tmp_path: Path) -> None:
 
     with redis_server(tmp_path) as server:
         server.client().config_set("requirepass", "right")
-        with pytest.raises(snowredis.StoreRefused, match="Check the user and password"):
+        with pytest.raises(snowredis.StoreRefused, match="requires a password, and none was given"):
             snowredis.connect(server.url, pool="p").next_id()
         wrong = f"unix://:wr0ng@{server.socket}"
         with pytest.raises(snowredis.StoreRefused) as caught:
