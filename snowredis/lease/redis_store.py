@@ -123,7 +123,7 @@ class RedisStore(ScriptStore):
         max_events: int = DEFAULT_MAX_EVENTS,
     ) -> None:
         super().__init__(config, max_events=max_events)
-        check("min_replicas", min_replicas)
+        min_replicas = check("min_replicas", min_replicas)
         own = server if isinstance(server, OwnClient) else own_client(server)
         self._client, self.where, self._owned, self.urls = own.client, own.where, own.owned, own.urls
         self._acknowledged = Acknowledged(min_replicas, self.where) if min_replicas else None

@@ -90,6 +90,9 @@ class WorkerPool:
     def _reading_from(self, source: Any) -> Callable[[str], list[Event]]:
         return lambda since: self._read_events(source, self.name, since=since)
 
+    def __repr__(self) -> str:
+        return f"<snowredis.WorkerPool {self.name!r} at {self.where}>"
+
     @property
     def where(self) -> str:
         """The addresses of the servers, without passwords."""

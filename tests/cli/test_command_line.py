@@ -169,11 +169,11 @@ def test_3_for_input_that_cannot_be_used(argv: list[str], cli: Cli) -> None:
     assert result.err.count("\n") == 1
 
 
-def test_3_for_a_variable_that_is_no_setting(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SNOWREDIS_TLL", "30")
+def test_3_for_a_variable_that_cannot_be_read(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SNOWREDIS_TTL", "soon")
     result = cli("workers")
     assert result.code == ExitCode.BAD_INPUT
-    assert "unknown variable SNOWREDIS_TLL" in result.err
+    assert "SNOWREDIS_TTL must be seconds, 0 or more" in result.err
 
 
 @pytest.mark.parametrize(

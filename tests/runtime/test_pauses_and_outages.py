@@ -215,20 +215,6 @@ def test_the_environment_configures_the_generator_of_the_process(
     assert process.returncode == 0, errors
 
 
-@pytest.mark.parametrize(
-    ("variable", "value", "said"),
-    [
-        ("SNOWREDIS_TTL", "soon", "SNOWREDIS_TTL must be seconds, .*, not 'soon'"),
-        ("SNOWREDIS_POOOL", "x", "unknown variable SNOWREDIS_POOOL"),
-    ],
-)
-def test_a_wrong_variable_is_named(variable: str, value: str, said: str) -> None:
-    from snowredis.settings import from_environment
-
-    with pytest.raises(snowredis.ConfigError, match=said):
-        from_environment({variable: value})
-
-
 # --- the end ---------------------------------------------------------------------------------------
 
 
