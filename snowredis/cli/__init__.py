@@ -34,6 +34,7 @@ from snowredis.cli.commands import (
 from snowredis.cli.completion import add_print_completion, print_completion
 from snowredis.cli.exit_codes import ExitCode, code_of, print_error
 from snowredis.cli.options import Command, Parser, add_commands
+from snowredis.cli.output import printable
 
 # in the order of --help; not in build_parser(), since importing the package cli.demo replaces this module's `demo`
 _COMMANDS: list[Command] = [demo, generate, decode, layout, workers, top]
@@ -49,7 +50,8 @@ def build_parser() -> Parser:
         epilog=f"Exit codes: {', '.join(codes)}.",
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"snowredis {__version__}")
+    text = "show the version, and what it runs on"
+    parser.add_argument("--version", action="store_true", help=text)
     add_print_completion(parser)
     add_commands(parser, "command", _COMMANDS)
     return parser
@@ -85,10 +87,29 @@ def _run(parser: Parser, argv: Sequence[str] | None) -> int:
     except SystemExit as stop:
         # --help, --version, or a usage error, which argparse has printed
         return stop.code if isinstance(stop.code, int) else ExitCode.OK
+    if args.version:
+        print(_versions())
+        return ExitCode.OK
     if args.print_completion:
         return print_completion(parser, args.print_completion)
     code: int = args.run(args)
     return code
+
+
+def _versions() -> str:
+    """Return the version, and what else a report of a problem should say."""
+    import platform
+    from importlib import metadata
+
+    from snowredis.runtime.fast_path import IMPLEMENTATION
+    from snowredis.settings import SETTINGS
+
+    durability = SETTINGS["durability"]
+    return (
+        f"snowredis {__version__}: ids made in {IMPLEMENTATION.capitalize()}, durability "
+        f"{printable(os.environ.get(durability.variable) or durability.default)}, "
+        f"{platform.python_implementation()} {platform.python_version()}, redis-py {metadata.version('redis')}"
+    )
 
 
 def _discard_stdout() -> None:
