@@ -130,7 +130,7 @@ def connect(
     arguments = dict(locals())
     given = {name: check(name, value) for name, value in arguments.items()}
     used_clock = clock or _clock_of(url) or SYSTEM
-    _check_end(resolve_layout(layout), used_clock.time_ns() // 1_000_000)
+    check_end(resolve_layout(layout), used_clock.time_ns() // 1_000_000)
     rules = ClockRules(
         policy=clock_policy,
         tolerance_ms=given["clock_tolerance_ms"],
@@ -165,7 +165,7 @@ def _clock_of(url: Any) -> Clock | None:
     return clock
 
 
-def _check_end(layout: Layout, now_ms: int) -> None:
+def check_end(layout: Layout, now_ms: int) -> None:
     """Raise LayoutError if *layout* has ended at *now_ms*; log a warning if it ends within END_WARNING_MS."""
     if now_ms >= layout.end_ms:
         raise LayoutError(

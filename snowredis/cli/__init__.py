@@ -11,6 +11,7 @@ this module and the parsers import neither redis nor textual nor asyncio.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -32,10 +33,12 @@ from snowredis.cli.commands import (
     workers,
 )
 from snowredis.cli.completion import add_print_completion, print_completion
-from snowredis.cli.exit_codes import ExitCode, code_of, print_error
+from snowredis.cli.exit_codes import CommandError, ExitCode, code_of, print_error
 from snowredis.cli.options import Command, Parser, add_commands
 from snowredis.cli.output import printable
 
+# of a write to a full disk, to a file that is too large, or to a broken device
+_OUTPUT_ERRORS = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)
 # in the order of --help; not in build_parser(), since importing the package cli.demo replaces this module's `demo`
 _COMMANDS: list[Command] = [demo, generate, decode, layout, workers, top]
 _COMMANDS += [whois, events, pool, metrics, doctor, serve, bench]
@@ -59,6 +62,9 @@ def build_parser() -> Parser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code."""
+    if sys.stdout is None:
+        # closed by the shell, as in `snowredis layout >&-`
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for the rest of the process
     for stream in (sys.stdout, sys.stderr):
         # a terminal whose encoding has no "…" must not end a command
         if hasattr(stream, "reconfigure"):
@@ -74,6 +80,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         _discard_stdout()
         return ExitCode.OK
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in _OUTPUT_ERRORS:
+            error = CommandError(ExitCode.ERROR, f"the output could not be written: {error.strerror}")
+            _discard_stdout()
         if sys.flags.dev_mode:
             raise
         print_error(error)

@@ -308,3 +308,39 @@ def test_an_encoding_that_knows_no_ellipsis_ends_no_command(monkeypatch: pytest.
     shown = raw.getvalue().decode("ascii")
     assert "+-+" in shown
     assert "?" not in shown
+
+
+@pytest.mark.parametrize("command_line", ["layout", "decode 5", "--version"])
+def test_output_that_cannot_be_written_is_one_line_and_an_exit_code(
+    command: Callable[..., list[str]], process_environment: dict[str, str], command_line: str
+) -> None:
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run(
+            command(*command_line.split()),
+            env=process_environment,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert done.returncode == ExitCode.ERROR
+    assert done.stderr == "snowredis: error: the output could not be written: No space left on device\n"
+
+
+@pytest.mark.parametrize("argv", [["workers", "--watch", "0"], ["top", "--interval", "0.01"]], ids=" ".join)
+def test_an_interval_that_is_too_short_is_a_usage_error(offline: Cli, argv: list[str]) -> None:
+    result = offline(*argv)
+    assert result.code == ExitCode.USAGE
+    assert "is not a number of seconds, 0.1 or more" in result.err
+
+
+@pytest.mark.parametrize("text", ["-5", "-1234567890123"])
+def test_a_minus_sign_is_refused(cli: Cli, pool_name: str, text: str) -> None:
+    cli("pool", "create", pool_name)
+    for argv in (
+        ["decode", text],
+        ["whois", text, "--pool", pool_name],
+        ["decode", "--format", "base32", text],
+    ):
+        result = cli(*argv)
+        assert result.code == ExitCode.BAD_INPUT, argv
+        assert "have no sign" in result.err
