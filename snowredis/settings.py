@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
-from snowredis.errors import ConfigError, shown
+from snowredis.errors import ConfigError
 
 Durability: TypeAlias = Literal["detect", "assured", "none"]
 MinReplicas: TypeAlias = int | Literal["all"]
@@ -91,7 +91,7 @@ class Setting(NamedTuple):
         """
         converted = self.kind.convert(value)
         if not (self.kind.accepts(converted) or (value is None and self.default is None)):
-            raise ConfigError(f"{self.name} must be {self.kind.what}, not {shown(value)}")
+            raise ConfigError(f"{self.name} must be {self.kind.what}, not {value!r}")
         return converted
 
     def read(self, text: str, name: str) -> Any:

@@ -188,7 +188,7 @@ def wrapped(head: Line, text: str, style: str = "") -> list[Line]:
     import textwrap
 
     indent = width_of(plain(head))
-    first, *others = textwrap.wrap(text, max(40, (terminal_width() or 120) - indent)) or [""]
+    first, *others = textwrap.wrap(text, max(20, (terminal_width() or 120) - indent)) or [""]
     return [[*head, (first, style)], *([(" " * indent, ""), (other, style)] for other in others)]
 
 

@@ -78,8 +78,9 @@ def name_of(layout: Layout) -> str | None:
 
 def _presets() -> list[Line]:
     now_ms = time.time_ns() // 1_000_000
-    columns = [Column("layout"), Column("bits"), Column("tick", right=True), Column("until")]
-    columns += [Column("years", right=True), Column("workers", right=True), Column("ids/s", right=True)]
+    columns = [Column("layout"), Column("bits", optional=True), Column("tick", right=True, optional=True)]
+    columns += [Column("until"), Column("years", right=True), Column("workers", right=True)]
+    columns += [Column("ids/s", right=True)]
     rows: list[list[Cell]] = []
     for name, layout in layouts.items():
         used_up = layout.end_ms <= now_ms

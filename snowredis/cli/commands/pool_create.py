@@ -61,5 +61,5 @@ def run(args: argparse.Namespace) -> int:
             else "Redis did not know the pool, or was restarted, when a worker or this command asked"
         )
         write(wrapped([], f"new workers wait for {duration(wait_ms)}: {reason}"))
-    write(pairs(settings_rows(info)))
+    write(pairs(settings_rows(info), wrap=True))
     return ExitCode.OK
