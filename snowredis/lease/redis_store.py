@@ -40,6 +40,7 @@ _REFUSALS = {
     "The user executing the script can't": "no-permission",
     "ACL failure in script": "no-permission",
 }
+_CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 # what Redis adds for the author of a script
 _PLACE_IN_SCRIPT = re.compile(r" script: [0-9a-f]{40}, on @user_script:\d+")
 # an error of a Sentinel in redis-py's list of them
@@ -77,7 +78,8 @@ def translated(where: str) -> Iterator[None]:
 
 def _translation(where: str, error: Exception) -> SnowredisError:
     """Return the error of snowredis for an *error* of redis-py."""
-    text = str(error) or type(error).__name__
+    # the server's own words, and it may be anybody's
+    text = _CONTROL_CHARACTERS.sub("\N{REPLACEMENT CHARACTER}", str(error)) or type(error).__name__
     refused = isinstance(error, exceptions.AuthenticationError | exceptions.NoPermissionError)
     if refused or isinstance(error, exceptions.ResponseError):
         code = next((code for mark, code in _REFUSALS.items() if mark in text), None)

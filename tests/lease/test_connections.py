@@ -39,6 +39,7 @@ def coroutines(server: Any) -> None:
 
 def look(server: Any) -> None:
     pool = snowredis.WorkerPool(server, "p")
+    assert repr(pool) == f"<snowredis.WorkerPool 'p' at {pool.where}>"
     pool.info()
     pool.close()
 

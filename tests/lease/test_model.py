@@ -413,6 +413,7 @@ def test_only_a_client_that_was_made_here_is_closed() -> None:
             "requires a password, and none was given",
         ),
         (exceptions.ResponseError("ERR ACL failure in script: User app"), StoreRefused, "ACL failure"),
+        (exceptions.ResponseError("ERR \x1b[2J\n\x9b"), StoreUnavailable, "ERR \ufffd[2J\ufffd\ufffd"),
         (exceptions.ReadOnlyError("You can't write"), StoreReadOnly, "You can't write"),
         (exceptions.ResponseError("@user_script: 9: -READONLY You can't write"), StoreReadOnly, "READONLY"),
         (exceptions.ResponseError("SNOWREDIS bad argument ttl_ms"), ConfigError, "refused ttl_ms"),
