@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import signal
 import sys
-import textwrap
 from collections.abc import Iterator
 from enum import IntEnum
 from typing import NoReturn
@@ -73,11 +71,8 @@ def print_error(error: Exception) -> None:
     text = str(error)
     if code_of(error) is ExitCode.ERROR and not isinstance(error, errors.SnowredisError | CommandError):
         text = f"unexpected {type(error).__name__}: {text} (python -X dev -m snowredis.cli … shows where)"
-    line = f"snowredis: error: {printable(text.replace(chr(10), ' '), 4000)}"
-    if sys.stderr.isatty():
-        # between words, which the terminal does not
-        line = textwrap.fill(line, max(20, shutil.get_terminal_size().columns), break_on_hyphens=False)
-    print(line, file=sys.stderr)
+    # one line: a command in it can be copied from a terminal, however narrow that is
+    print(f"snowredis: error: {printable(text.replace(chr(10), ' '), 4000)}", file=sys.stderr)
 
 
 # Windows has no SIGHUP

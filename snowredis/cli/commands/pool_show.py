@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         head: Line = [("pool ", "dim"), (info.name, "strong"), (f" at {where}", "dim")]
         rows = [*settings_rows(info), *_state_rows(info, args.time_text)]
-        write([head, *status_lines(status, args.time_text), *pairs(rows)])
+        write([head, *status_lines(status, args.time_text), *pairs(rows, wrap=True)])
     return ExitCode.OK
 
 
