@@ -98,8 +98,10 @@ def _translation(where: str, error: Exception) -> SnowredisError:
     if isinstance(error, MasterNotFoundError):
         # followed by the repr of each client that failed
         text, _, failures = text.partition(" : ")
-        silent = len(_SENTINEL_ERROR.findall(failures))
-        text += f"; {silent} Sentinel{' does' if silent == 1 else 's do'} not reply" if silent else ""
+        errors = _SENTINEL_ERROR.findall(failures)
+        denied = sum("Authentication" in each for each in errors)
+        for count, what in ((len(errors) - denied, "not reply"), (denied, "not accept the password")):
+            text += f"; {count} Sentinel{' does' if count == 1 else 's do'} {what}" if count else ""
     for kinds, advice in _ADVICE:
         if isinstance(error, kinds):
             return StoreUnavailable(where, text, advice)
