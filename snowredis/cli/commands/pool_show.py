@@ -79,7 +79,7 @@ def settings_rows(info: PoolInfo) -> list[Pair]:
     durability = stored.get("durability", SETTINGS["durability"].default_text)
     meaning = _DURABILITIES.get(durability, "unknown to this version")
     return [
-        ("layout", [(f"{name}  " if name else "", "strong"), (str(info.layout), "")]),
+        ("layout", f"{f'{name}  ' if name else ''}{info.layout}"),
         ("datacenter", printable(stored.get("datacenter", "0"))),
         *((name.replace("_", " "), _seconds(stored.get(f"{name}_ms", ""))) for name in POOL_DURATIONS),
         ("durability", f"{printable(durability)}: {meaning}"),
