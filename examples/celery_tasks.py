@@ -1,7 +1,8 @@
 # Type:     python examples/celery_tasks.py
+# Needs:    pip install celery; and redis-server, or else pip install 'fakeredis[lua]'
 # You see:  a celery worker with two prefork children, 12 tasks that each make an id, and which child made which id.
 #           Each child has a worker id of its own, and releases it when the worker ends. The ids of the tasks are from
-#           snowredis, too. It starts its own Redis, which is also the broker. Needs: pip install celery.
+#           snowredis, too. It starts its own Redis, which is also the broker.
 
 import subprocess
 import sys

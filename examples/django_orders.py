@@ -1,4 +1,5 @@
 # Type:     python examples/django_orders.py
+# Needs:    pip install django; and redis-server, or else pip install 'fakeredis[lua]'
 # You see:  a Django site in one file whose orders have snowredis ids: four processes that fill one table, a page that
 #           is found by id, JSON that JavaScript reads correctly, and the worker ids of the processes. It starts its
 #           own Redis (embedded://) and uses SQLite; your site names its Redis in SNOWREDIS instead.

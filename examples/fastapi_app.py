@@ -1,4 +1,5 @@
 # Type:     python examples/fastapi_app.py
+# Needs:    pip install fastapi httpx uvicorn; and redis-server, or else pip install 'fakeredis[lua]'
 # You see:  a FastAPI service that claims a worker id when it starts and releases it when it ends; orders that are
 #           created, read and refused over HTTP. In JSON ids are strings, since JavaScript rounds numbers past 2**53;
 #           in Python they are ints. To use your own Redis, replace embedded:// with its URL.

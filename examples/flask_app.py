@@ -1,4 +1,5 @@
 # Type:     python examples/flask_app.py
+# Needs:    pip install flask; and redis-server, or else pip install 'fakeredis[lua]'
 # You see:  a Flask service with one generator for all its threads; orders that are created and read over HTTP. In JSON
 #           ids are strings, since JavaScript rounds numbers past 2**53; other numbers stay numbers.
 #           To use your own Redis, replace embedded:// with its URL.

@@ -1,4 +1,5 @@
 # Type:     python examples/game_shards.py
+# Needs:    redis-server, or else pip install 'fakeredis[lua]'
 # You see:  two game shards with three servers each make players and items in bursts; one server is killed with
 #           kill -9, another's clock is set back by 45 s; then both databases are merged with plain INSERTs: no key
 #           is there twice, and each id still shows which server made it and when. With AUTOINCREMENT the same merge

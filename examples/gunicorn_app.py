@@ -1,7 +1,8 @@
 # Type:     python examples/gunicorn_app.py
+# Needs:    pip install gunicorn; and redis-server, or else pip install 'fakeredis[lua]'
 # You see:  gunicorn with three workers, each with a worker id before its first request; ids that they make; which
 #           process has which worker id, also after a reload, and after one worker was killed with -9: that worker id
-#           is available again at once. Needs gunicorn; it starts its own Redis (embedded://), which ends after it.
+#           is available again at once. It starts its own Redis (embedded://), which ends after it.
 
 import json
 import os

@@ -1,4 +1,5 @@
 # Type:     python examples/process_pools.py
+# Needs:    redis-server, or else pip install 'fakeredis[lua]'
 # You see:  for each way in which Python starts processes (fork, spawn, forkserver) which worker ids made 10,000 ids,
 #           in this process and in those of a multiprocessing.Pool and a ProcessPoolExecutor. No id is repeated, and
 #           no code is needed for that: each process calls snowredis.next_ids(). It starts its own Redis.

@@ -1,4 +1,5 @@
 # Type:     python examples/quickstart.py
+# Needs:    redis-server, or else pip install 'fakeredis[lua]'
 # You see:  three ids, the fields of one of them, how fast a million more are made, and which process has
 #           which worker id. It starts its own Redis (embedded://), which ends shortly after it. To use
 #           yours, write redis://localhost:6379/0 instead; everything else stays the same.

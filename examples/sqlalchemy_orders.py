@@ -1,4 +1,5 @@
 # Type:     python examples/sqlalchemy_orders.py
+# Needs:    pip install sqlalchemy aiosqlite; and redis-server, or else pip install 'fakeredis[lua]'
 # You see:  two SQLite tables with snowredis ids as keys: objects that have their id after flush(), 10,000 rows with one
 #           batch of ids, orders of the last minute found by their key alone, the same under asyncio, and a refused
 #           value. To use your own Redis and database, replace embedded:// and sqlite:// with their URLs.

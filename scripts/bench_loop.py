@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import logging
 import statistics
 import sys
 import tempfile
@@ -127,6 +128,8 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=5, help="how often each wait is measured (default: 5)")
     rounds = parser.parse_args().rounds
+    # waits and an outage are what is measured here
+    logging.getLogger("snowredis").setLevel(logging.CRITICAL)
     runners: dict[str, Callable[[Any], Any]] = {"asyncio": asyncio.run}
     with contextlib.suppress(ImportError):
         import uvloop

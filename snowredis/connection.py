@@ -20,6 +20,7 @@ from snowredis.settings import (
     MinReplicas,
     Overflow,
     SequenceStart,
+    check,
 )
 
 log = logging.getLogger("snowredis")
@@ -126,14 +127,15 @@ def connect(
         ConfigError, LayoutError: a setting, or a combination, that cannot work. Nothing connects yet.
         StoreUnavailable: the server of embedded:// does not start.
     """
-    given = dict(locals())
+    arguments = dict(locals())
+    given = {name: check(name, value) for name, value in arguments.items()}
     used_clock = clock or _clock_of(url) or SYSTEM
-    _check_end(resolve_layout(layout), used_clock.time_ns() // 1_000_000)
+    check_end(resolve_layout(layout), used_clock.time_ns() // 1_000_000)
     rules = ClockRules(
         policy=clock_policy,
-        tolerance_ms=clock_tolerance_ms,
-        max_wait_ms=max_wait_ms,
-        max_ahead_ms=max_ahead_ms,
+        tolerance_ms=given["clock_tolerance_ms"],
+        max_wait_ms=given["max_wait_ms"],
+        max_ahead_ms=given["max_ahead_ms"],
         overflow=overflow,
     )
     return Generator(
@@ -141,8 +143,8 @@ def connect(
         clock=used_clock,
         rules=rules,
         sequence_start=sequence_start,
-        sequence_start_bound=sequence_start_bound,
-        claim_timeout=claim_timeout,
+        sequence_start_bound=given["sequence_start_bound"],
+        claim_timeout=given["claim_timeout"],
         label=label,
     )
 
@@ -163,7 +165,7 @@ def _clock_of(url: Any) -> Clock | None:
     return clock
 
 
-def _check_end(layout: Layout, now_ms: int) -> None:
+def check_end(layout: Layout, now_ms: int) -> None:
     """Raise LayoutError if *layout* has ended at *now_ms*; log a warning if it ends within END_WARNING_MS."""
     if now_ms >= layout.end_ms:
         raise LayoutError(

@@ -55,6 +55,15 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
+def as_cause(error: BaseException) -> BaseException:
+    """Return *error* without its traceback and causes, for ``raise ... from``, so that a person sees one traceback.
+
+    For an error whose text is in the message of the one that is raised. No frame stays alive through it.
+    """
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
+
+
 class SnowredisError(Exception):
     """Base class of all snowredis errors."""
 
@@ -89,17 +98,78 @@ class LayoutMismatch(SnowredisError):
     """The pool was created with another layout or other constants; nothing was claimed.
 
     Two layouts in one pool would divide the same 63 bits differently, and so repeat ids.
+
+    Attributes:
+        stored, given: all settings of the pool, and of this process, as they are stored in Redis.
+        differences: name -> its values in the pool and in this process, as text for people.
     """
 
     def __init__(self, pool: str, stored: str, given: str) -> None:
         super().__init__(pool, stored, given)
         self.pool, self.stored, self.given = pool, stored, given
 
+    @property
+    def differences(self) -> dict[str, tuple[str, str]]:
+        """The settings that differ."""
+        stored, given = _settings_of(self.stored), _settings_of(self.given)
+        different: dict[str, tuple[str, str]] = {}
+        for name in {**given, **stored}:
+            texts = (stored.get(name, "not set"), given.get(name, "not set"))
+            if texts[0] != texts[1]:
+                different[name] = texts
+        return different
+
     def __str__(self) -> str:
+        different = [
+            f"{name} is {stored} in the pool, {given} here"
+            for name, (stored, given) in self.differences.items()
+        ]
+        if not different:
+            different = [f"({_escaped(self.stored)}) in the pool, ({_escaped(self.given)}) here"]
         return (
-            f"pool {self.pool!r} was created with ({self.stored}), but this process uses "
-            f"({self.given}); nothing was claimed. Pass the pool's own settings, or use another pool name."
+            f"pool {self.pool!r} was created with other settings: {'; '.join(different)}. Nothing was claimed. Use the "
+            "settings of the pool, or another pool name."
         )
+
+
+# settings that are stored only if they are not these
+_UNSTORED = {"share": "0/1", "durability": "detect", "guard_rollbacks": "0"}
+# a twelfth of the ttl, unless they are set
+_TWELFTHS = ("max_clock_lead_ms", "redis_skew_ms")
+
+
+def _settings_of(signature: str) -> dict[str, str]:
+    """Return the settings in a pool's signature by name, in the units of connect().
+
+    The text may come from Redis: what snowredis does not write is escaped and shortened.
+    """
+    fields = _UNSTORED | dict(field.partition("=")[::2] for field in signature.split())
+    ttl_ms = fields.get("ttl_ms", "")
+    twelfth = str(int(ttl_ms) // 12) if ttl_ms.isdecimal() else None
+    settings = {}
+    for name, text in fields.items():
+        number, _, count = text.partition("/")
+        if name in _TWELFTHS and text == twelfth:
+            settings[name.removesuffix("_ms")] = "ttl / 12"
+        elif name.endswith("_ms") and text.isdecimal():
+            settings[name.removesuffix("_ms")] = f"{int(text) / 1000:g} s"
+        elif name == "guard_rollbacks":
+            settings[name] = "on" if text == "1" else "off"
+        elif name == "share" and number.isdecimal() and count.isdecimal():
+            settings["place in the list of servers"] = f"{int(number) + 1} of {count}"
+        elif name == "layout":
+            bits, *options = text.split(";")
+            settings["layout"] = _escaped(bits)
+            for option in options:
+                key, _, value = option.partition("=")
+                settings[f"layout's {_escaped(key)}"] = _escaped(value)
+        else:
+            settings[_escaped(name)] = _escaped(text)
+    return settings
+
+
+def _escaped(text: str) -> str:
+    return ascii(text)[1:-1][:60] or "empty"
 
 
 class PoolExhausted(SnowredisError):
@@ -174,15 +244,14 @@ class ClockSkewed(SnowredisError):
 class StoreUnavailable(SnowredisError):
     """Redis cannot be reached, or its reply cannot be used."""
 
-    def __init__(self, where: str, reason: str) -> None:
-        super().__init__(where, reason)
-        self.where, self.reason = where, reason.rstrip(".")
+    _ADVICE = "Check that the server is running and that the URL is correct"
+
+    def __init__(self, where: str, reason: str, advice: str = _ADVICE) -> None:
+        super().__init__(where, reason, *([] if advice == self._ADVICE else [advice]))
+        self.where, self.reason, self.advice = where, reason.rstrip("."), advice.rstrip(".")
 
     def __str__(self) -> str:
-        return (
-            f"Redis at {self.where} cannot be used: {self.reason}. Check that the server is running and that the URL "
-            "is correct."
-        )
+        return f"Redis at {self.where} cannot be used: {self.reason}. {self.advice}."
 
 
 class StoreReadOnly(StoreUnavailable):
@@ -193,12 +262,30 @@ class StoreReadOnly(StoreUnavailable):
 
 
 class StoreRefused(StoreUnavailable):
-    """Redis refuses this user, this password, or a command that snowredis needs."""
+    """Redis refuses this user, this password, or a command that snowredis needs.
+
+    ``code`` is "no-password", "wrong-password" or "no-permission".
+    """
+
+    def __init__(self, where: str, reason: str, code: str = "no-permission") -> None:
+        super().__init__(where, reason)
+        self.args = (where, reason, code)
+        self.code = code
 
     def __str__(self) -> str:
+        if self.code == "no-password":
+            return (
+                f"Redis at {self.where} requires a password, and none was given (NOAUTH). Write it in the URL: "
+                "redis://:PASSWORD@host:6379/0, or redis://USER:PASSWORD@host:6379/0."
+            )
+        if self.code == "wrong-password":
+            return (
+                f"Redis at {self.where} refused the user name or the password (WRONGPASS): {self.reason}. Correct them "
+                "in the URL; special characters are written as %2F, %23, %40."
+            )
         return (
-            f"Redis at {self.where} refused access: {self.reason}. Check the user and password in the URL, "
-            f"and that the user may run EVALSHA, EVAL, SCRIPT LOAD and INFO on the keys snowredis:*."
+            f"Redis at {self.where} refused a command (NOPERM): {self.reason}. Allow the user in the URL what "
+            "generators need on the keys of this pool; `snowredis doctor` lists what is missing."
         )
 
 

@@ -9,6 +9,8 @@ A duration is in seconds, unless its name ends in ``_ms``: then it is in millise
 
 from __future__ import annotations
 
+import functools
+import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
@@ -33,6 +35,10 @@ MAX_SECONDS = 1e6
 PREFIX = "SNOWREDIS_"
 # variables that the embedded server, the C code, its build, the scripts and the HTTP service read
 _OTHER_VARIABLES = tuple(f"{PREFIX}{name}" for name in ("EMBEDDED", "PURE", "BUILD", "PYTHON", "SERVE_"))
+# what Kubernetes sets in each pod for a Service whose name begins with "snowredis"
+_OF_KUBERNETES = re.compile(
+    rf"{PREFIX}(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
+)
 _POOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _BOOLS = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(
     ("0", "false", "no", "off", ""), False
@@ -47,12 +53,14 @@ class Kind(NamedTuple):
         parse: parses a value from text; may raise ValueError or KeyError.
         accepts: returns True for a valid value.
         choices: all values, if they are a few words.
+        convert: returns a number of any type as an int or float, anything else as it is.
     """
 
     what: str
     parse: Callable[[str], Any]
     accepts: Callable[[Any], bool]
     choices: tuple[str, ...] = ()
+    convert: Callable[[Any], Any] = lambda value: value
 
 
 class Setting(NamedTuple):
@@ -76,10 +84,15 @@ class Setting(NamedTuple):
         """Return the name of the environment variable."""
         return f"{PREFIX}{self.name.upper()}"
 
-    def check(self, value: object) -> None:
-        """Raise ConfigError for a value that is not valid. None is valid if it is the default."""
-        if not (self.kind.accepts(value) or (value is None and self.default is None)):
+    def check(self, value: object) -> Any:
+        """Return *value*, numbers as int or float. None is valid if it is the default.
+
+        Raises ConfigError for a value that is not valid.
+        """
+        converted = self.kind.convert(value)
+        if not (self.kind.accepts(converted) or (value is None and self.default is None)):
             raise ConfigError(f"{self.name} must be {self.kind.what}, not {value!r}")
+        return converted
 
     def read(self, text: str, name: str) -> Any:
         """Parse *text*. Raises ConfigError, in which the setting is called *name*."""
@@ -90,6 +103,27 @@ class Setting(NamedTuple):
         if value is None or not self.kind.accepts(value):
             raise ConfigError(f"{name} must be {self.kind.what}, not {text!r}")
         return value
+
+
+def as_int(value: Any) -> int:
+    """Return a whole number of any type, such as numpy's, as an int. Raises TypeError, also for a bool."""
+    if isinstance(value, bool):
+        raise TypeError("a bool is not a number")
+    return operator.index(value)
+
+
+def _int_or_same(value: Any) -> Any:
+    try:
+        return as_int(value)
+    except TypeError:
+        return value
+
+
+def _number_or_same(value: Any) -> Any:
+    value = _int_or_same(value)
+    # numpy's, Decimal and Fraction
+    number = not isinstance(value, bool | int | float) and hasattr(type(value), "__float__")
+    return float(value) if number else value
 
 
 def _is_anything(_: object) -> bool:
@@ -120,15 +154,26 @@ def split_urls(text: str) -> str | list[str]:
 ANYTHING = Kind("anything", str, _is_anything)
 TEXT = Kind("a str", str, lambda value: isinstance(value, str))
 BOOL = Kind("True or False", lambda text: _BOOLS[text.lower()], lambda value: isinstance(value, bool))
-WHOLE = Kind("a whole number", int, _is_int)
-MS = Kind("a whole number of milliseconds, 0 or more", int, lambda value: _is_int(value) and value >= 0)
+WHOLE = Kind("a whole number", int, _is_int, convert=_int_or_same)
+MS = Kind(
+    "a whole number of milliseconds, 0 or more",
+    int,
+    lambda value: _is_int(value) and value >= 0,
+    convert=_int_or_same,
+)
 SECONDS = Kind(
     f"seconds, 0 or more and less than {MAX_SECONDS:,.0f}",
     float,
     lambda value: _is_number(value) and 0 <= value < MAX_SECONDS,
+    convert=_number_or_same,
 )
 # unlimited is allowed
-TIMEOUT = Kind("seconds, 0 or more", float, lambda value: _is_number(value) and value >= 0)
+TIMEOUT = Kind(
+    "seconds, 0 or more",
+    float,
+    lambda value: _is_number(value) and value >= 0,
+    convert=_number_or_same,
+)
 URL = Kind("a URL", split_urls, _is_anything)
 POOL_NAME = Kind(
     "1 to 64 letters, digits, '_', '.' or '-', such as 'orders'",
@@ -139,6 +184,7 @@ REPLICAS = Kind(
     f"0 to {MAX_REPLICAS}, or 'all'",
     lambda text: text if text == "all" else int(text),
     lambda value: value == "all" or (_is_int(value) and 0 <= value <= MAX_REPLICAS),
+    convert=_int_or_same,
 )
 
 # columns: name, kind, default, default in the docs, help
@@ -209,26 +255,31 @@ POOL_DURATIONS = tuple(
 _IN_TEXT = {name: setting for name, setting in SETTINGS.items() if name != "clock"}
 
 
-def check(name: str, value: object) -> None:
-    """Raise ConfigError if *value* is not valid for the setting *name*, or there is no such setting."""
+def check(name: str, value: object) -> Any:
+    """Return *value*, numbers as int or float. Raises ConfigError if it is not valid, or there is no such setting."""
     check_names([name])
-    SETTINGS[name].check(value)
+    return SETTINGS[name].check(value)
 
 
 def check_names(names: Iterable[str]) -> None:
     """Raise ConfigError if one of *names* is not a setting."""
     for name in names:
         if name not in SETTINGS:
-            raise ConfigError(f"unknown setting {name!r}; the settings are: {', '.join(SETTINGS)}")
+            near = _nearest(name, SETTINGS)
+            raise ConfigError(
+                f"unknown setting {name!r}. {f'Did you mean {near!r}? ' if near else ''}The settings are: "
+                f"{', '.join(SETTINGS)}"
+            )
 
 
 def from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     """Return the arguments of connect() that SNOWREDIS_* variables set, ``url`` among them.
 
-    Several URLs in SNOWREDIS_URL, separated by spaces, are those of independent servers.
+    Several URLs in SNOWREDIS_URL, separated by spaces, are those of independent servers. Unknown variables are ignored,
+    since other programs may set them; one that looks like a mistyped setting is logged as a warning.
 
     Raises:
-        ConfigError: a variable is unknown, or its value is not valid.
+        ConfigError: a value is not valid.
     """
     ours = {name: text for name, text in environment.items() if not name.startswith(_OTHER_VARIABLES)}
     return read_variables(ours, PREFIX, _IN_TEXT.values())
@@ -237,14 +288,40 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
 def read_variables(
     environment: Mapping[str, str], prefix: str, declared: Iterable[Setting]
 ) -> dict[str, Any]:
-    """Return the values of those *declared* settings that are set by variables with *prefix*. Raises ConfigError."""
+    """Return the values of those *declared* settings that are set by variables with *prefix*.
+
+    Warns of unknown variables as from_environment() does. Raises ConfigError for a value that is not valid.
+    """
     settings = {f"{prefix}{setting.name.upper()}": setting for setting in declared}
     values = {}
     for variable, text in environment.items():
         if not variable.startswith(prefix):
             continue
         setting = settings.get(variable)
-        if setting is None:
-            raise ConfigError(f"unknown variable {variable}; the variables are: {', '.join(settings)}")
-        values[setting.name] = setting.read(text, variable)
+        if setting is not None:
+            values[setting.name] = setting.read(text, variable)
+        elif not _OF_KUBERNETES.fullmatch(variable):
+            _warn_if_mistyped(variable, tuple(settings))
     return values
+
+
+@functools.cache  # one warning a process
+def _warn_if_mistyped(variable: str, known: tuple[str, ...]) -> None:
+    """Log a warning if *variable* looks like one of *known*, mistyped."""
+    near = _nearest(variable, known)
+    if near:
+        import logging
+
+        logging.getLogger("snowredis").warning(
+            "the variable %s is unknown, and ignored. Did you mean %s?", variable, near
+        )
+
+
+def _nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the one of *known* that *name* resembles, if any."""
+    from difflib import get_close_matches
+
+    # what all variables begin with is no resemblance
+    rests = {each.removeprefix(PREFIX): each for each in known}
+    near = get_close_matches(name.removeprefix(PREFIX), rests, n=1)
+    return rests[near[0]] if near else None

@@ -11,6 +11,7 @@ this module and the parsers import neither redis nor textual nor asyncio.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -32,9 +33,12 @@ from snowredis.cli.commands import (
     workers,
 )
 from snowredis.cli.completion import add_print_completion, print_completion
-from snowredis.cli.exit_codes import ExitCode, code_of, print_error
+from snowredis.cli.exit_codes import CommandError, ExitCode, code_of, print_error
 from snowredis.cli.options import Command, Parser, add_commands
+from snowredis.cli.output import printable
 
+# of a write to a full disk, to a file that is too large, or to a broken device
+_OUTPUT_ERRORS = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)
 # in the order of --help; not in build_parser(), since importing the package cli.demo replaces this module's `demo`
 _COMMANDS: list[Command] = [demo, generate, decode, layout, workers, top]
 _COMMANDS += [whois, events, pool, metrics, doctor, serve, bench]
@@ -49,7 +53,8 @@ def build_parser() -> Parser:
         epilog=f"Exit codes: {', '.join(codes)}.",
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"snowredis {__version__}")
+    text = "show the version, and what it runs on"
+    parser.add_argument("--version", action="store_true", help=text)
     add_print_completion(parser)
     add_commands(parser, "command", _COMMANDS)
     return parser
@@ -57,6 +62,9 @@ def build_parser() -> Parser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code."""
+    if sys.stdout is None:
+        # closed by the shell, as in `snowredis layout >&-`
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for the rest of the process
     for stream in (sys.stdout, sys.stderr):
         # a terminal whose encoding has no "…" must not end a command
         if hasattr(stream, "reconfigure"):
@@ -72,6 +80,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         _discard_stdout()
         return ExitCode.OK
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in _OUTPUT_ERRORS:
+            error = CommandError(ExitCode.ERROR, f"the output could not be written: {error.strerror}")
+            _discard_stdout()
         if sys.flags.dev_mode:
             raise
         print_error(error)
@@ -85,10 +96,29 @@ def _run(parser: Parser, argv: Sequence[str] | None) -> int:
     except SystemExit as stop:
         # --help, --version, or a usage error, which argparse has printed
         return stop.code if isinstance(stop.code, int) else ExitCode.OK
+    if args.version:
+        print(_versions())
+        return ExitCode.OK
     if args.print_completion:
         return print_completion(parser, args.print_completion)
     code: int = args.run(args)
     return code
+
+
+def _versions() -> str:
+    """Return the version, and what else a report of a problem should say."""
+    import platform
+    from importlib import metadata
+
+    from snowredis.runtime.fast_path import IMPLEMENTATION
+    from snowredis.settings import SETTINGS
+
+    durability = SETTINGS["durability"]
+    return (
+        f"snowredis {__version__}: ids made in {IMPLEMENTATION.capitalize()}, durability "
+        f"{printable(os.environ.get(durability.variable) or durability.default)}, "
+        f"{platform.python_implementation()} {platform.python_version()}, redis-py {metadata.version('redis')}"
+    )
 
 
 def _discard_stdout() -> None:

@@ -30,6 +30,8 @@ from snowredis.settings import (
 if TYPE_CHECKING:
     from snowredis.monitor.worker_pool import WorkerPool
 
+# the shortest interval: each reading of a pool is a few round trips
+MIN_SECONDS = 0.1
 # names of pools in an error message
 _MAX_NAMED = 12
 _Number = TypeVar("_Number", int, float)
@@ -111,6 +113,31 @@ def add_redis(parser: Parser, *, pool: bool = True) -> None:
         parser.add_argument("--pool", metavar="NAME", help=default)
 
 
+def add_pool_name(parser: Parser) -> None:
+    """Add NAME, a pool, which can also be given as --pool NAME."""
+    parser.add_argument("pool", nargs="?", metavar="NAME", default=argparse.SUPPRESS, action=_PoolName)
+    parser.add_argument("--pool", metavar="NAME", action=_PoolName, help="the same as NAME")
+
+
+class _PoolName(argparse.Action):
+    """Store the name of a pool; refuse a second, different one."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, args: argparse.Namespace, value: Any, _: Any = None
+    ) -> None:
+        if getattr(args, "pool", None) not in (None, value):
+            parser.error(f"two pools are named: {args.pool} and {value}")
+        args.pool = value
+
+
+def needed_pool_name(args: argparse.Namespace) -> str:
+    """Return the pool of add_pool_name(); it is a usage error if none is named."""
+    if args.pool is None:
+        raise CommandError(ExitCode.USAGE, "no pool is named. Write its NAME after the command.")
+    name: str = args.pool
+    return name
+
+
 def add_format(parser: Parser) -> None:
     """Add --format, the form of the ids that are given."""
     text = f"the form of the ids: {', '.join(FORMS)} (default: any)"
@@ -157,13 +184,15 @@ def positive(text: str) -> int:
 
 
 def seconds(text: str) -> float:
-    """Parse seconds, 0 or more; fractions are allowed."""
+    """Parse seconds, MIN_SECONDS or more; fractions are allowed."""
     try:
         number = float(text)
     except ValueError:
         number = -1.0
-    if not 0 <= number < 1e6:
-        raise argparse.ArgumentTypeError(f"{printable(text, 40)!r} is not a valid number of seconds")
+    if not MIN_SECONDS <= number < 1e6:
+        raise argparse.ArgumentTypeError(
+            f"{printable(text, 40)!r} is not a number of seconds, {MIN_SECONDS} or more"
+        )
     return number
 
 

@@ -96,12 +96,14 @@ class Column:
         title: text of its head.
         right: whether cells are aligned right.
         shrinks: whether cells may be cut to fit the terminal.
+        optional: whether the column is left out, the last one first, where the table would not fit otherwise.
         min_width: least width in columns of the terminal, so that a table that is drawn repeatedly does not shift.
     """
 
     title: str
     right: bool = False
     shrinks: bool = False
+    optional: bool = False
     min_width: int = 0
 
 
@@ -111,10 +113,12 @@ def table(
     """Lay out a table; the first line is its head.
 
     Args:
-        width: columns of the terminal: columns that shrink are cut, the widest first; None: no limit.
+        width: columns of the terminal: optional columns are left out, and then those that shrink are cut, the widest
+            first; None: no limit.
         gap: spaces between columns.
     """
     cells = [[cell if isinstance(cell, tuple) else (cell, "") for cell in row] for row in rows]
+    columns, cells = _without_optional(columns, cells, width, gap)
     widths = column_widths(columns, cells, width, gap)
     cells.insert(0, [(column.title, "dim") for column in columns])
     lines = []
@@ -125,6 +129,20 @@ def table(
             line += [(text, style), (" " * gap, "")]
         lines.append(line[:-1])
     return lines
+
+
+def _without_optional(
+    columns: Sequence[Column], rows: list[list[Segment]], width: int | None, gap: int
+) -> tuple[list[Column], list[list[Segment]]]:
+    """Return columns and rows without those optional columns that *width* has no space for."""
+    kept = list(range(len(columns)))
+    widths = column_widths(columns, rows)
+    for at in reversed(range(len(columns))):
+        if width is None or sum(widths[i] for i in kept) + gap * (len(kept) - 1) <= width:
+            break
+        if columns[at].optional:
+            kept.remove(at)
+    return [columns[at] for at in kept], [[row[at] for at in kept] for row in rows]
 
 
 def column_widths(
@@ -170,7 +188,7 @@ def wrapped(head: Line, text: str, style: str = "") -> list[Line]:
     import textwrap
 
     indent = width_of(plain(head))
-    first, *others = textwrap.wrap(text, max(40, (terminal_width() or 120) - indent)) or [""]
+    first, *others = textwrap.wrap(text, max(20, (terminal_width() or 120) - indent)) or [""]
     return [[*head, (first, style)], *([(" " * indent, ""), (other, style)] for other in others)]
 
 

@@ -44,11 +44,11 @@ _COLUMNS: tuple[tuple[Column, Callable[[WorkerInfo], Any]], ...] = (
     (Column("label", shrinks=True), lambda worker: (worker.label, worker.host)),
     (Column("lease", right=True, min_width=6), lambda worker: worker.lease_left_ms),
     (Column("beat", right=True, min_width=6), lambda worker: -worker.heartbeat_age_ms),
-    (Column("ids", right=True, min_width=6), lambda worker: -worker.ids_made),
+    (Column("ids", right=True, min_width=6, optional=True), lambda worker: -worker.ids_made),
     (Column("ids/s", right=True, min_width=6), lambda worker: -worker.ids_per_second),
-    (Column("clock", right=True, min_width=6), lambda worker: -abs(worker.clock_offset_ms)),
-    (Column("ns", right=True), lambda worker: -worker.namespace),
-    (Column("back", right=True), lambda worker: -worker.clock_backs),
+    (Column("clock", right=True, min_width=6, optional=True), lambda worker: -abs(worker.clock_offset_ms)),
+    (Column("ns", right=True, optional=True), lambda worker: -worker.namespace),
+    (Column("back", right=True, optional=True), lambda worker: -worker.clock_backs),
 )
 COLUMNS = tuple(column for column, _ in _COLUMNS)
 SORT_KEYS = {column.title: key for column, key in _COLUMNS}

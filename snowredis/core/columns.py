@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from snowredis.errors import InvalidId, shown
+from snowredis.settings import as_int
 
 
 class Columns(NamedTuple):
@@ -23,6 +24,10 @@ class Columns(NamedTuple):
     worker: Any
     sequence: Any
     tick: Any
+
+    def __repr__(self) -> str:
+        count = len(self.tick)
+        return f"<snowredis.Columns of {count:,} id{'' if count == 1 else 's'}: {', '.join(self._fields)}>"
 
 
 def decode_many(
@@ -86,8 +91,12 @@ def _as_int64(ids: Any) -> memoryview | array[int]:
 
 def _each(ids: Iterable[Any]) -> Iterator[int]:
     for at, an_id in enumerate(ids):
-        if isinstance(an_id, bool) or not isinstance(an_id, int) or not 0 <= an_id < 1 << 63:
+        try:
+            number = as_int(an_id)
+        except TypeError:
+            number = -1
+        if not 0 <= number < 1 << 63:
             raise InvalidId(
                 f"{shown(an_id)} at index {at} is not a valid id (an int from 0 to 2**63 - 1). Nothing was decoded."
             )
-        yield an_id
+        yield number

@@ -13,6 +13,7 @@ from time import time_ns
 from typing import TYPE_CHECKING, Any
 
 from snowredis.errors import InvalidId, LayoutError, shown
+from snowredis.settings import as_int
 
 if TYPE_CHECKING:
     from snowredis.core.columns import Columns
@@ -67,18 +68,20 @@ def utc_text(time_ms: int) -> str | None:
 
 
 def check_id(an_id: object) -> int:
-    """Return *an_id* if it is an int in 0 .. 2**63 - 1, else raise InvalidId."""
-    if isinstance(an_id, bool) or not isinstance(an_id, int):
+    """Return *an_id*, a whole number of any type, as an int in 0 .. 2**63 - 1; raises InvalidId if it is none."""
+    try:
+        number = as_int(an_id)
+    except TypeError:
         raise InvalidId(
             f"an id must be an int, not {type(an_id).__name__} {shown(an_id)}. Convert a number with "
             f"int(...), or a text with parse()."
-        )
-    if not 0 <= an_id <= MAX_ID:
+        ) from None
+    if not 0 <= number <= MAX_ID:
         raise InvalidId(
-            f"{shown(an_id)} is not a valid id: ids are in 0 .. {MAX_ID} (2**63 - 1). Check for a sign, and for "
+            f"{shown(number)} is not a valid id: ids are in 0 .. {MAX_ID} (2**63 - 1). Check for a sign, and for "
             f"missing or extra digits."
         )
-    return an_id
+    return number
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +158,8 @@ class Layout:
 
     def _check(self) -> None:
         for name in (*_WIDTHS, "tick_ms", "epoch_ms"):
-            _require_int(name, getattr(self, name), "No layout was made")
+            value = _require_int(name, getattr(self, name), "No layout was made")
+            object.__setattr__(self, name, value)
         if type(self.worker_last) is not bool:
             raise LayoutError(
                 f"worker_last must be True or False, not {shown(self.worker_last)}. No layout was made."
@@ -270,27 +274,23 @@ class Layout:
         Raises:
             LayoutError: a value that is not an int or does not fit its field; nothing is masked.
         """
-        for name, value, bits in (
-            ("tick", tick, self.timestamp_bits),
-            ("datacenter", datacenter, self.datacenter_bits),
-            ("backup", backup, self.backup_bits),
-            ("worker", worker, self.worker_bits),
-            ("sequence", sequence, self.sequence_bits),
+        an_id = 0
+        for name, value, bits, shift in (
+            ("tick", tick, self.timestamp_bits, self.timestamp_shift),
+            ("datacenter", datacenter, self.datacenter_bits, self.datacenter_shift),
+            ("backup", backup, self.backup_bits, self.backup_shift),
+            ("worker", worker, self.worker_bits, self.worker_shift),
+            ("sequence", sequence, self.sequence_bits, self.sequence_shift),
         ):
-            _require_int(name, value, "No id was made")
-            if value >> bits:  # true for negative numbers too
+            number = _require_int(name, value, "No id was made")
+            if number >> bits:  # true for negative numbers too
                 raise LayoutError(
-                    f"{name} {shown(value)} is out of range 0 .. {(1 << bits) - 1}: its field has "
+                    f"{name} {shown(number)} is out of range 0 .. {(1 << bits) - 1}: its field has "
                     f"{_bits(bits)} in the layout {self}. No id was made; pass a value that fits, or use a "
                     f"layout with more bits."
                 )
-        return (
-            tick << self.timestamp_shift
-            | datacenter << self.datacenter_shift
-            | backup << self.backup_shift
-            | worker << self.worker_shift
-            | sequence << self.sequence_shift
-        )
+            an_id |= number << shift
+        return an_id
 
     def decode(self, an_id: int) -> Parts:
         """Return the fields of an id, 0 .. 2**63 - 1.
@@ -298,7 +298,7 @@ class Layout:
         Raises:
             InvalidId: not an int, out of range, or with bits set above this layout's.
         """
-        check_id(an_id)
+        an_id = check_id(an_id)
         if an_id >> self.total_bits:
             raise InvalidId(
                 f"{an_id} has {_bits(an_id.bit_length())}, but the layout {self} has only {self.total_bits}. "
@@ -386,11 +386,14 @@ class Layout:
         return f"{widths} tick {self.tick_ms} ms epoch {_iso(self.epoch_ms)}{last}"
 
 
-def _require_int(name: str, value: object, refused: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int):
+def _require_int(name: str, value: object, refused: str) -> int:
+    """Return *value*, a whole number of any type, as an int. Raises LayoutError if it is none."""
+    try:
+        return as_int(value)
+    except TypeError:
         raise LayoutError(
             f"{name} must be an int, not {type(value).__name__} {shown(value)}. {refused}; pass an int."
-        )
+        ) from None
 
 
 def _micros(name: str, moment: datetime | int) -> int:
@@ -402,8 +405,7 @@ def _micros(name: str, moment: datetime | int) -> int:
                 f"Add one: .replace(tzinfo=UTC), or .astimezone() for local time."
             )
         return (moment - _UNIX_EPOCH) // timedelta(microseconds=1)
-    _require_int(f"{name}, if no aware datetime,", moment, "No range was made")
-    return moment * 1000
+    return 1000 * _require_int(f"{name}, if no aware datetime,", moment, "No range was made")
 
 
 def _iso(time_ms: int) -> str:

@@ -2,7 +2,7 @@
 
 Pure. Every form except decimal has a fixed width, and its texts sort like the ids. Parsing is strict: it accepts
 only what encode() can have written, with four exceptions: missing padding, the other case where a form uses only one,
-Crockford's look-alike characters and hyphens, and a leading 0x.
+Crockford's look-alike characters and hyphens between digits, and a leading 0x. No form has a sign.
 
 The friendly form of an id reads ``20261121T023600123Z_b1_w0017_s0005``: the time of its tick
 in UTC down to the ms, then the fields that have bits, in the layout's order: d(atacenter),
@@ -87,8 +87,9 @@ def encode(an_id: int, form: str, *, layout: Layout | str | None = None) -> str:
 def parse(text: str, form: str, *, layout: Layout | str | None = None) -> int:
     """Parse an id from text; the inverse of encode().
 
-    Padding is optional. base36, base32 and hex ignore case; hex may begin with 0x; base32 ignores hyphens and reads
-    I and L as 1, O as 0, as Crockford specifies. A friendly text must have exactly the fields of *layout*, in order.
+    Padding is optional. base36, base32 and hex ignore case; hex may begin with 0x; base32 ignores hyphens between
+    digits and reads I and L as 1, O as 0, as Crockford specifies. A friendly text must have exactly the fields of
+    *layout*, in order.
 
     Returns:
         An int in 0 .. 2**63 - 1.
@@ -103,6 +104,8 @@ def parse(text: str, form: str, *, layout: Layout | str | None = None) -> int:
     _require_text(text)
     if form == "friendly":
         return _from_friendly(text, resolve_layout(layout))
+    if text[:1] == "-":
+        _refuse(text, form, "ids have no sign")
     skip = 2 if form == "hex" and text[:2] in ("0x", "0X") else 0
     digits = text.replace("-", "") if form == "base32" else text[skip:]
     width, values, base = _WIDTHS[form], _VALUES[form], len(_ALPHABETS[form])
@@ -147,8 +150,8 @@ def parse_any(text: str, *, layout: Layout | str | None = None) -> list[tuple[st
         if "_" in text:
             parse(text, "friendly", layout=layout)  # raises, and says more
         raise InvalidId(
-            f"{shown(text)} is not a valid id in any form ({', '.join(FORMS)}). Check for missing or extra "
-            f"characters."
+            f"{shown(text)} is not a valid id in any form ({', '.join(FORMS)}). "
+            f"{'Ids have no sign' if text[:1] == '-' else 'Check for missing or extra characters'}."
         )
     readings.sort(key=lambda reading: not reading[2])  # stable: keeps the order of _LIKELY_FIRST
     return [(form, an_id) for form, an_id, _ in readings]

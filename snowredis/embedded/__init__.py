@@ -24,7 +24,7 @@ from urllib.parse import unquote
 from snowredis.embedded.home import Home, wait_until
 from snowredis.embedded.reserved import now_ms
 from snowredis.embedded.server import FRESH_KEY, ServerKind, ask, find_server, is_ready
-from snowredis.errors import ConfigError, StoreUnavailable
+from snowredis.errors import ConfigError, StoreUnavailable, as_cause
 
 __all__ = ["FRESH_KEY", "Server", "ServerKind", "find_server", "join", "resolve", "start", "stop"]
 
@@ -208,5 +208,5 @@ def _spawn(home: Home, kind: ServerKind, linger_s: float) -> dict[str, Any]:
             )
         state: dict[str, Any] = json.loads(output)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        raise StoreUnavailable(str(home), f"{kind} did not start; see {home.log}") from error
+        raise StoreUnavailable(str(home), f"{kind} did not start; see {home.log}") from as_cause(error)
     return state

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from snowredis.embedded.reserved import Reserved
-from snowredis.errors import ConfigError, StoreUnavailable
+from snowredis.errors import ConfigError, StoreUnavailable, as_cause
 
 try:
     import fcntl
@@ -79,7 +79,7 @@ class Home:
         try:
             home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise ConfigError(f"the directory {home.path} cannot be created: {error}") from error
+            raise ConfigError(f"the directory {home.path} cannot be created: {error}") from as_cause(error)
         status = home.path.lstat()
         # 022: others could put a socket of their own there
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:

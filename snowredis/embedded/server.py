@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from snowredis.errors import ConfigError, StoreUnavailable
+from snowredis.errors import ConfigError, StoreUnavailable, as_cause
 
 # kept in Redis itself, so that a flushed server loses it
 FRESH_KEY = "snowredis:embedded:fresh"
@@ -95,7 +95,7 @@ def ask(url: str, *words: str) -> bytes:
             link.sendall(request.encode("ascii"))
             return link.makefile("rb").readline().strip()
     except OSError as error:
-        raise StoreUnavailable(url, str(error)) from error
+        raise StoreUnavailable(url, str(error)) from as_cause(error)
 
 
 def is_ready(url: str) -> bool:

@@ -18,8 +18,15 @@ from redis import sentinel
 from redis.cluster import RedisCluster
 from redis.sentinel import SentinelConnectionPool
 
+from snowredis.errors import ConfigError, shown
 from snowredis.lease.cluster import ClusterClient
-from snowredis.lease.connections import SENTINEL_TIMEOUT_S, SOCKET_TIMEOUT_S, limits, prepare
+from snowredis.lease.connections import (
+    SENTINEL_TIMEOUT_S,
+    SOCKET_TIMEOUT_S,
+    close_connections,
+    limits,
+    prepare,
+)
 from snowredis.lease.urls import REDIS_PORT, SENTINEL_PORT, client_of_url
 
 # redis-py gives these no types
@@ -54,6 +61,7 @@ class OwnClient:
 
 def own_client(server: Any, *, fresh: bool = False) -> OwnClient:
     """Return a client for *server*, a URL or a redis-py client. Does not connect. Raises ConfigError."""
+    _check_kind(server)
     is_url = isinstance(server, str)
     client = client_of_url(server) if is_url else without_retries(server)
     return OwnClient(
@@ -64,6 +72,31 @@ def own_client(server: Any, *, fresh: bool = False) -> OwnClient:
         failover_slack_ms=FAILOVER_SLACK_MS if _fails_over(client) else 0,
         fresh=fresh,
     )
+
+
+def _check_kind(server: Any) -> None:
+    """Raise ConfigError unless *server* is a URL, or can run commands and wait for their replies."""
+    kinds = type(server).__mro__
+    wrong = ""
+    if any(kind.__module__.startswith("redis.asyncio") for kind in kinds):
+        wrong = (
+            "a client of redis.asyncio, whose commands have to be awaited. Pass its URL, or a redis.Redis; "
+            "snowredis.aconnect() does not block the event loop with them"
+        )
+    elif isinstance(server, redis.client.Pipeline | redis.cluster.ClusterPipeline):
+        wrong = "a pipeline, whose commands run later. Pass the client itself"
+    elif isinstance(server, sentinel.Sentinel):
+        wrong = (
+            "a client of the Sentinels only. Pass its master_for(NAME), or the URL sentinel://HOSTS/NAME/0"
+        )
+    elif isinstance(server, type) or (
+        not isinstance(server, str) and not callable(getattr(server, "evalsha", None))
+    ):
+        wrong = (
+            f"{shown(server)}. Pass the URL of a Redis, such as redis://localhost:6379/0, or a redis.Redis"
+        )
+    if wrong:
+        raise ConfigError(f"url cannot be {wrong}.")
 
 
 def without_retries(client: Any) -> Any:
@@ -84,10 +117,7 @@ def without_retries(client: Any) -> Any:
 
 
 def _on_pool(pool: redis.ConnectionPool) -> redis.Redis:
-    client = redis.Redis(connection_pool=pool)
-    # the pool is this client's alone
-    client.auto_close_connection_pool = True
-    return prepare(client)
+    return prepare(redis.Redis(connection_pool=pool))
 
 
 def _sentinel_without_retries(pool: Any) -> redis.Redis:
@@ -176,6 +206,14 @@ def _disarm(client: Any) -> None:
     if isinstance(pool, SentinelConnectionPool):
         for sentinel_client in pool.sentinel_manager.sentinels:
             _disarm(sentinel_client)
+
+
+def close_client(client: Any) -> None:
+    """Close all connections of a client that own_client() made, also those to its Sentinels. Never raises."""
+    if isinstance(client, ClusterClient):
+        client.close()
+    else:
+        close_connections(client)
 
 
 def is_cluster(client: Any) -> bool:

@@ -18,7 +18,7 @@ from redis.cluster import RedisCluster
 from redis.crc import key_slot
 from redis.retry import Retry
 
-from snowredis.lease.connections import prepare
+from snowredis.lease.connections import close_connections, prepare
 from snowredis.lease.time_limit import CALL_LIMIT_S, remaining_s, time_limit
 
 Address = tuple[str, int]
@@ -199,7 +199,7 @@ class ClusterClient:
 
     def close(self) -> None:
         for client in self.parts():
-            client.close()
+            close_connections(client)
         self._redis_clusters.clear()
         self._clients.clear()
 

@@ -5,6 +5,7 @@ Nothing here connects.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 from typing import Any
@@ -13,6 +14,7 @@ import redis
 from redis import exceptions
 from redis.backoff import NoBackoff
 from redis.retry import Retry
+from redis.sentinel import SentinelConnectionPool
 
 from snowredis.lease.time_limit import remaining_s
 
@@ -32,10 +34,14 @@ def limits(seconds: float = SOCKET_TIMEOUT_S) -> dict[str, Any]:
 
 
 def prepare(client: redis.Redis) -> redis.Redis:
-    """Make *client* keep to time_limit(), read now what its first command would read from a file, and return it.
+    """Make *client* keep to time_limit() and close its connections with itself, and return it.
+
+    What its first command would read from a file is read now.
 
     Raises TypeError for an unknown option, which redis-py would raise at the first command.
     """
+    # the pool is this client's alone: closed when the client is finalized
+    client.auto_close_connection_pool = True
     pool = client.connection_pool
     pool.connection_class = _limited(pool.connection_class)
     connection = pool.connection_class(**pool.connection_kwargs)
@@ -43,6 +49,22 @@ def prepare(client: redis.Redis) -> redis.Redis:
     if hasattr(connection, "driver_info"):
         pool.connection_kwargs.setdefault("driver_info", connection.driver_info)
     return client
+
+
+def close_connections(client: Any) -> None:
+    """Close all connections of a redis-py client that prepare() returned, or of a RedisCluster. Never raises."""
+    manager = getattr(client, "nodes_manager", None)
+    nodes = [] if manager is None else [node.redis_connection for node in manager.nodes_cache.values()]
+    pool = getattr(client, "connection_pool", None)
+    sentinels = pool.sentinel_manager.sentinels if isinstance(pool, SentinelConnectionPool) else []
+    for part in (*nodes, *sentinels):
+        if part is not None:
+            close_connections(part)
+    with contextlib.suppress(exceptions.RedisError, OSError):
+        client.close()
+        # redis-py 5.0.0 closes no connection in close()
+        if pool is not None:
+            pool.disconnect()
 
 
 @functools.cache

@@ -16,7 +16,7 @@ from snowredis.core.presets import layout_spec
 from snowredis.errors import ConfigError
 from snowredis.lease.replies import ClaimReply, CreateReply, ReleaseReply, RenewReply, Seen
 from snowredis.lease.stats import WorkerStats
-from snowredis.settings import check
+from snowredis.settings import as_int, check
 
 # fields of a pool that can be read before anything is claimed in it
 StoredField: TypeAlias = Literal["signature", "incarnation"]
@@ -62,16 +62,20 @@ class PoolConfig:
     def __post_init__(self) -> None:
         check("pool", self.name)
         for option in ("ttl_ms", "max_clock_lead_ms", "redis_skew_ms", "failover_slack_ms"):
-            value = getattr(self, option)
-            if isinstance(value, bool) or not isinstance(value, int):
-                raise ConfigError(f"{option} must be a whole number of milliseconds, not {value!r}")
+            try:
+                value = as_int(getattr(self, option))
+            except TypeError:
+                raise ConfigError(
+                    f"{option} must be a whole number of milliseconds, not {getattr(self, option)!r}"
+                ) from None
+            object.__setattr__(self, option, value)
             if value > MAX_TTL_MS or (
                 value < 0 and (value != -1 or option in ("ttl_ms", "failover_slack_ms"))
             ):
                 raise ConfigError(
                     f"{option}={value} is out of range: 0 to {MAX_TTL_MS} ms (a day) can be used"
                 )
-        check("datacenter", self.datacenter)
+        object.__setattr__(self, "datacenter", check("datacenter", self.datacenter))
         if not 0 <= self.datacenter < self.layout.datacenters:
             raise ConfigError(
                 f"datacenter={self.datacenter} does not fit {self.layout.datacenter_bits} datacenter bits: 0 to "

@@ -42,8 +42,7 @@ def open_store_from_settings(url: Servers, settings: Mapping[str, Any]) -> Store
         ConfigError, LayoutError: a setting, or a combination, that cannot work.
         StoreUnavailable: the server of embedded:// does not start.
     """
-    for name, value in settings.items():
-        check(name, value)
+    settings = {name: check(name, value) for name, value in settings.items()}
     return open_store(
         url,
         pool_config(settings),

@@ -7,28 +7,49 @@ repeats calls.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from redis import exceptions
 from redis.sentinel import MasterNotFoundError
 
-from snowredis.errors import ConfigError, StoreReadOnly, StoreRefused, StoreUnavailable
-from snowredis.lease.clients import OwnClient, fresh_copy, is_cluster, own_client
+from snowredis.errors import (
+    ConfigError,
+    SnowredisError,
+    StoreReadOnly,
+    StoreRefused,
+    StoreUnavailable,
+    as_cause,
+)
+from snowredis.lease.clients import OwnClient, close_client, fresh_copy, is_cluster, own_client
 from snowredis.lease.model import DEFAULT_MAX_EVENTS, PoolConfig, StoredField
 from snowredis.lease.replicas import Acknowledged
 from snowredis.lease.scripts import Script, ScriptStore, text_of
 from snowredis.lease.time_limit import CALL_LIMIT_S, time_limit
 from snowredis.settings import MinReplicas, check
 
-# the last two, of Redis 6.2 and 7.0 and of 7.2: the user may run a script, but not a command in it
-_REFUSALS = ("NOPERM", "NOAUTH", "WRONGPASS", "The user executing the script can't", "ACL failure in script")
+# part of an error's text -> code of StoreRefused; the first match counts. Redis sends the second one to a client that
+# says HELLO; the last two, of Redis 6.2 and 7.0 and of 7.2: the user may run a script, but not a command in it
+_REFUSALS = {
+    "NOAUTH": "no-password",
+    "HELLO must be called with the client already authenticated": "no-password",
+    "Authentication required": "no-password",
+    "WRONGPASS": "wrong-password",
+    "NOPERM": "no-permission",
+    "The user executing the script can't": "no-permission",
+    "ACL failure in script": "no-permission",
+}
+_CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+# what Redis adds for the author of a script
+_PLACE_IN_SCRIPT = re.compile(r" script: [0-9a-f]{40}, on @user_script:\d+")
+# an error of a Sentinel in redis-py's list of them
+_SENTINEL_ERROR = re.compile(r" - \S*(?:Error|Exception)\b")
 # the first match counts
 _ADVICE: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
     (
         (MasterNotFoundError,),
-        "The Sentinels know no master of that name: a failover may be in progress; else check the name and "
-        "the Sentinels' addresses",
+        "A failover may be in progress; else check the master's name and the Sentinels' addresses",
     ),
     ((exceptions.MasterDownError,), "This replica has lost its master: wait for the failover to end"),
     (
@@ -51,32 +72,40 @@ def translated(where: str) -> Iterator[None]:
     """
     try:
         yield
-    except (exceptions.AuthenticationError, exceptions.NoPermissionError) as error:
-        raise StoreRefused(where, str(error)) from error
-    except exceptions.ReadOnlyError as error:
-        raise StoreReadOnly(where, str(error)) from error
-    except exceptions.ResponseError as error:
-        text = str(error)
+    except (exceptions.RedisError, exceptions.RedisClusterException, OSError) as error:
+        raise _translation(where, error) from as_cause(error)
+
+
+def _translation(where: str, error: Exception) -> SnowredisError:
+    """Return the error of snowredis for an *error* of redis-py."""
+    # the server's own words, and it may be anybody's
+    text = _CONTROL_CHARACTERS.sub("\N{REPLACEMENT CHARACTER}", str(error)) or type(error).__name__
+    refused = isinstance(error, exceptions.AuthenticationError | exceptions.NoPermissionError)
+    if refused or isinstance(error, exceptions.ResponseError):
+        code = next((code for mark, code in _REFUSALS.items() if mark in text), None)
+        if isinstance(error, exceptions.AuthenticationError):
+            code = code or "wrong-password"
+        if refused or code:
+            return StoreRefused(where, _PLACE_IN_SCRIPT.sub("", text), code or "no-permission")
         if "SNOWREDIS bad argument" in text:
             name = text.rpartition(" ")[2]
-            raise ConfigError(f"the script refused {name}: it is out of range. Check the settings") from error
-        if any(mark in text for mark in _REFUSALS):
-            raise StoreRefused(where, text) from error
-        if "READONLY" in text or "can't write against a read only replica" in text.lower():
-            raise StoreReadOnly(where, text) from error
+            return ConfigError(f"the script refused {name}: it is out of range. Check the settings")
+        read_only = isinstance(error, exceptions.ReadOnlyError) or "READONLY" in text
+        if read_only or "can't write against a read only replica" in text.lower():
+            return StoreReadOnly(where, text)
         if "WRONGTYPE" in text:
-            raise StoreUnavailable(where, f"another program uses the keys of this pool ({text})") from error
-        raise StoreUnavailable(where, _advice(error, text)) from error
-    except (exceptions.RedisError, exceptions.RedisClusterException, OSError) as error:
-        raise StoreUnavailable(where, _advice(error, str(error) or type(error).__name__)) from error
-
-
-def _advice(error: Exception, text: str) -> str:
-    """Return *text* and, where there is any for this kind of error, advice."""
+            return StoreUnavailable(where, f"another program uses the keys of this pool ({text})")
+    if isinstance(error, MasterNotFoundError):
+        # followed by the repr of each client that failed
+        text, _, failures = text.partition(" : ")
+        errors = _SENTINEL_ERROR.findall(failures)
+        denied = sum("Authentication" in each for each in errors)
+        for count, what in ((len(errors) - denied, "not reply"), (denied, "not accept the password")):
+            text += f"; {count} Sentinel{' does' if count == 1 else 's do'} {what}" if count else ""
     for kinds, advice in _ADVICE:
         if isinstance(error, kinds):
-            return f"{text.rstrip('.')}. {advice}"
-    return text
+            return StoreUnavailable(where, text, advice)
+    return StoreUnavailable(where, text)
 
 
 class RedisStore(ScriptStore):
@@ -98,7 +127,7 @@ class RedisStore(ScriptStore):
         max_events: int = DEFAULT_MAX_EVENTS,
     ) -> None:
         super().__init__(config, max_events=max_events)
-        check("min_replicas", min_replicas)
+        min_replicas = check("min_replicas", min_replicas)
         own = server if isinstance(server, OwnClient) else own_client(server)
         self._client, self.where, self._owned, self.urls = own.client, own.where, own.owned, own.urls
         self._acknowledged = Acknowledged(min_replicas, self.where) if min_replicas else None
@@ -135,5 +164,4 @@ class RedisStore(ScriptStore):
 
     def close(self) -> None:
         if self._owned:
-            with contextlib.suppress(exceptions.RedisError, OSError):
-                self._client.close()
+            close_client(self._client)

@@ -192,7 +192,7 @@ class ShardedStore:
         except LayoutMismatch as error:
             self._away.discard(index)
             self._list.known.discard(index)
-            raise self._list.mismatch(index, error.stored) from error
+            raise self._list.mismatch(index, error.stored) from None
         self._away.discard(index)
         self._list.saw(index)
         self._seen[index] = reply.seen

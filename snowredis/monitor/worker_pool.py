@@ -10,7 +10,7 @@ from typing import Any
 
 from snowredis.embedded import FRESH_KEY
 from snowredis.errors import ConfigError, PoolNotFound
-from snowredis.lease.clients import address
+from snowredis.lease.clients import address, close_client
 from snowredis.lease.model import PoolConfig
 from snowredis.lease.open import is_in_memory, open_client, open_store
 from snowredis.lease.redis_store import RedisStore, translated
@@ -89,6 +89,9 @@ class WorkerPool:
 
     def _reading_from(self, source: Any) -> Callable[[str], list[Event]]:
         return lambda since: self._read_events(source, self.name, since=since)
+
+    def __repr__(self) -> str:
+        return f"<snowredis.WorkerPool {self.name!r} at {self.where}>"
 
     @property
     def where(self) -> str:
@@ -355,6 +358,7 @@ class WorkerPool:
         )
 
     def close(self) -> None:
-        """Close the connections."""
-        for client in self._clients:
-            client.close()
+        """Close the connections, except those of a client of the application's that is used as it is."""
+        for server in self._servers:
+            if server.owned:
+                close_client(server.client)

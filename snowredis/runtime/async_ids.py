@@ -52,7 +52,7 @@ async def next_ids(
     path: FastPath, slow: SlowPath, guard: ForkGuard, make_ready: Callable[[], None], count: int
 ) -> list[int]:
     """Make *count* ids at once without blocking the event loop. See Generator.anext_ids()."""
-    check_count(count)
+    count = check_count(count)
     while True:
         generation = guard.generation
         batch: list[int] = []

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
-from snowredis.errors import ConfigError
+from snowredis.errors import ConfigError, shown
 from snowredis.runtime.fast_path import FastPath
 from snowredis.runtime.fork import ForkGuard
+from snowredis.settings import as_int
 
 MAX_BATCH = 1_000_000
 
 
-def check_count(count: int) -> None:
-    """Raise ConfigError unless *count* ids can be asked for at once."""
-    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_BATCH:
+def check_count(count: int) -> int:
+    """Return *count* as an int. Raises ConfigError unless so many ids can be asked for at once."""
+    try:
+        number = as_int(count)
+    except TypeError:
+        number = -1
+    if not 0 <= number <= MAX_BATCH:
         raise ConfigError(
-            f"next_ids({count!r}): a whole number from 1 to {MAX_BATCH} can be asked for at once"
+            f"next_ids({shown(count)}): a whole number from 0 to {MAX_BATCH} can be asked for at once"
         )
+    return number
 
 
 def next_ids(path: FastPath, guard: ForkGuard, count: int) -> list[int]:
     """Make *count* ids at once. See Generator.next_ids()."""
-    check_count(count)
+    count = check_count(count)
     while True:
         generation = guard.generation
         batch: list[int] = []

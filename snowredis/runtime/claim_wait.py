@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 from snowredis.errors import (
     ClockMovedBack,
     ClockSkewed,
@@ -11,13 +9,13 @@ from snowredis.errors import (
     LeaseLost,
     PoolExhausted,
     StoreUnavailable,
+    as_cause,
 )
 from snowredis.runtime.clock import Clock, nap
 from snowredis.runtime.context import Context
 from snowredis.runtime.lease_manager import LeaseManager
 from snowredis.runtime.lifecycle import RETRY_S, LeaseLifecycle
-
-log = logging.getLogger("snowredis")
+from snowredis.runtime.wait_notice import WaitNotice
 
 
 class ClockSkewMemory:
@@ -53,13 +51,13 @@ class ClaimWait:
         leases: LeaseManager,
         lifecycle: LeaseLifecycle,
         skew: ClockSkewMemory,
+        notice: WaitNotice,
         timeout_s: float,
     ) -> None:
         self._context, self._clock, self._leases = context, context.clock, leases
-        self._lifecycle, self._skew, self._timeout_s = lifecycle, skew, timeout_s
+        self._lifecycle, self._skew, self._notice, self._timeout_s = lifecycle, skew, notice, timeout_s
         self._began_s = self._clock.monotonic()
         self._ask_again_after_s = 0.0
-        self._logged = False
 
     def claim(self) -> bool:
         """Claim a worker id, or wait a little: MAX_SLEEP_S at most, and a round trip to Redis.
@@ -70,10 +68,16 @@ class ClaimWait:
         Raises:
             PoolExhausted, StoreUnavailable, LeaseLost, LeaseExpired, ClockSkewed: none can be claimed in time.
         """
+        with self._notice.ended_by_errors():
+            return self._claim()
+
+    def _claim(self) -> bool:
         leases, config = self._leases, self._context.config
         waited_s = self._clock.monotonic() - self._began_s
         self._skew.check()
         if waited_s < self._ask_again_after_s:
+            if leases.view.floor_ms > self._context.now_ms():
+                self._notice.show(leases.view.floor_ms - self._context.now_ms())
             nap(self._clock, self._ask_again_after_s - waited_s)
             return False
         try:
@@ -83,13 +87,13 @@ class ClaimWait:
                 self._ask_again_after_s = waited_s + max(0.01, min(RETRY_S, error.next_expiry_ms / 1000))
                 return False
             if leases.lost_worker is not None:
-                raise LeaseLost(config.name, leases.lost_worker, str(error)) from error
+                raise LeaseLost(config.name, leases.lost_worker, str(error)) from as_cause(error)
             raise
         except ClockMovedBack as error:
-            raise self._skew.error(-error.behind_ms, self._context.longest_wait_ms) from error
+            raise self._skew.error(-error.behind_ms, self._context.longest_wait_ms) from None
         if not settling_ms:
             return True
-        self._log_wait(leases.view.floor_ms - self._context.now_ms())
+        self._notice.show(leases.view.floor_ms - self._context.now_ms())
         if waited_s > 2 * config.floor_ms / 1000 + 1:
             raise LeaseExpired(config.name, -1, "Redis keeps losing its state")
         # the floor may be raised once more meanwhile, so look now and then; more often than the silence that
@@ -109,24 +113,14 @@ class ClaimWait:
         if ms > limit_ms:
             self._lifecycle.give_back()
             raise self._skew.error(-int(ms), limit_ms)
-        self._log_wait(ms)
+        self._notice.show(ms)
         # without a heartbeat thread the reservation has to keep up with the wait
         if self._leases.held is not None and not self._clock.background and not self._leases.just_renewed():
             self._lifecycle.renew_in_need()
-        nap(self._clock, ms / 1000)
+        with self._notice.ended_by_errors():
+            nap(self._clock, ms / 1000)
 
     def end(self) -> None:
         """Count how long the call waited, now that there is a worker id and one of its lanes is open."""
+        self._notice.end()
         self._context.counts.claim_waits.add(self._clock.monotonic() - self._began_s)
-
-    def _log_wait(self, ms: float) -> None:
-        if not self._logged and ms > 1000:
-            self._logged = True
-            pool = self._context.config.name
-            log.warning(
-                "pool %s: Redis had no such pool, or may have forgotten some of it; new workers wait %.1f s so that no "
-                "id is repeated. If the pool is really new, run once: snowredis pool create %s",
-                pool,
-                ms / 1000,
-                pool,
-            )

@@ -142,7 +142,7 @@ class Generator(FastPath):
         """Make *count* ids at once.
 
         Args:
-            count: how many, 1 to 1,000,000.
+            count: how many, 0 to 1,000,000; none needs no lease.
 
         Returns:
             Exactly *count* ints, 0 < id < 2**63, strictly increasing.

@@ -26,7 +26,6 @@ from snowredis.runtime.pool_view import PoolView
 from snowredis.runtime.process import THIS
 
 log = logging.getLogger("snowredis")
-log.addHandler(logging.NullHandler())
 
 
 class LeaseManager:
@@ -157,7 +156,8 @@ class LeaseManager:
         except StoreUnavailable as error:
             if type(error) is not StoreUnavailable or serial < self.slot.oldest:
                 raise
-            return self.store.claim(request, self.view.seen)
+        # outside of the except: the second error is the only one that is shown
+        return self.store.claim(request, self.view.seen)
 
     def _owner(self) -> str:
         """Return the text that names this process in Redis, for people."""

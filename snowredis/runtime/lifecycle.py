@@ -16,6 +16,7 @@ from snowredis.errors import (
     PoolExhausted,
     SnowredisError,
     StoreUnavailable,
+    as_cause,
 )
 from snowredis.lease.stats import WorkerStats
 from snowredis.runtime.context import Context
@@ -87,7 +88,8 @@ class LeaseLifecycle:
         Raises:
             LeaseExpired: Redis does not reply, and no other server has an available worker id.
         """
-        held, reason, cause = self._leases.held, self._failure, None
+        held, reason = self._leases.held, self._failure
+        cause: BaseException | None = None
         if held is None:
             return
         if not reason or self._clock.monotonic() - self._failed_at_s >= RETRY_S:
@@ -95,7 +97,7 @@ class LeaseLifecycle:
                 self._renew()
                 return
             except StoreUnavailable as error:
-                reason, cause = str(error), error
+                reason, cause = str(error), as_cause(error)
         if not self._move():
             raise LeaseExpired(self._pool, held.lease.worker, reason) from cause
 
@@ -151,14 +153,15 @@ class LeaseLifecycle:
         held, now_s = self._leases.held, self._clock.monotonic()
         if held is None:
             return
-        claimed, cause = Claimed(), None
+        claimed = Claimed()
+        cause: BaseException | None = None
         if now_s < self._replace_again_s:
             # refused a moment ago: Redis is not asked for every id
             raise ClockMovedBack(behind_ms, self._context.rules.policy)
         try:
             claimed = self.claim(0, held.serial)
         except (PoolExhausted, ClockMovedBack, StoreUnavailable) as error:
-            cause = error
+            cause = as_cause(error)
         if claimed.settling_ms or cause is not None:
             self._context.clock_backs.note(behind_ms, "refusal", self._allocator.lanes)
             self._replace_again_s = now_s + RETRY_S

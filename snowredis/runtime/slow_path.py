@@ -12,6 +12,7 @@ from snowredis.runtime.context import Context
 from snowredis.runtime.id_allocator import IdAllocator, NoLease, Step
 from snowredis.runtime.lease_manager import LeaseManager
 from snowredis.runtime.lifecycle import LeaseLifecycle
+from snowredis.runtime.wait_notice import WaitNotice
 
 
 class SlowPath:
@@ -34,6 +35,7 @@ class SlowPath:
         self._leases, self._allocator, self._lifecycle = leases, allocator, lifecycle
         self.clock, self._pool, self._claim_timeout_s = context.clock, context.config.name, claim_timeout_s
         self._skew = ClockSkewMemory(context.clock)
+        self._notice = WaitNotice(self._pool, context.clock.monotonic)
         self.preparing: Future[None] | None = None
 
     def next_id(self, *, only_claim: bool = False) -> int:
@@ -71,7 +73,12 @@ class SlowPath:
                 raise ClockMovedBack(decision.behind_ms, self._context.rules.policy)
             else:
                 claim_wait = claim_wait or ClaimWait(
-                    self._context, self._leases, self._lifecycle, self._skew, self._claim_timeout_s
+                    self._context,
+                    self._leases,
+                    self._lifecycle,
+                    self._skew,
+                    self._notice,
+                    self._claim_timeout_s,
                 )
                 if isinstance(decision, NotOpen):
                     claim_wait.wait_for_opening(decision.ms)
@@ -107,6 +114,7 @@ class SlowPath:
         """Forget, in a forked child, which errors the parent had and what its threads were doing."""
         self.preparing = None
         self._skew = ClockSkewMemory(self.clock)
+        self._notice = WaitNotice(self._pool, self.clock.monotonic)
 
     def _wait(self, wait: Wait) -> None:
         self._context.clock_backs.note_wait(wait, self._allocator.lanes)

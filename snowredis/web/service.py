@@ -79,7 +79,7 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Service:
     """Create the application from SNOWREDIS_* and SNOWREDIS_SERVE_* variables, for servers that import it.
 
     Raises:
-        ConfigError: a variable is unknown, or its value is not valid.
+        ConfigError: the value of a variable is not valid.
     """
     url, options = settings_from_environment(os.environ if environment is None else environment)
     return create_app(url, **options)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import platform
 import re
 import shlex
 import signal
@@ -69,7 +70,13 @@ def test_the_help_names_every_command_and_every_exit_code(offline: Cli) -> None:
 
 
 def test_version(offline: Cli) -> None:
-    assert offline("--version").out == f"snowredis {snowredis.__version__}\n"
+    shown = offline("--version").out
+    assert shown.startswith(
+        f"snowredis {snowredis.__version__}: ids made in {snowredis.IMPLEMENTATION.capitalize()}, "
+    )
+    for part in ("durability detect", f"Python {platform.python_version()}", f"redis-py {redis.__version__}"):
+        assert part in shown
+    assert shown.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -169,11 +176,11 @@ def test_3_for_input_that_cannot_be_used(argv: list[str], cli: Cli) -> None:
     assert result.err.count("\n") == 1
 
 
-def test_3_for_a_variable_that_is_no_setting(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SNOWREDIS_TLL", "30")
+def test_3_for_a_variable_that_cannot_be_read(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SNOWREDIS_TTL", "soon")
     result = cli("workers")
     assert result.code == ExitCode.BAD_INPUT
-    assert "unknown variable SNOWREDIS_TLL" in result.err
+    assert "SNOWREDIS_TTL must be seconds, 0 or more" in result.err
 
 
 @pytest.mark.parametrize(
@@ -301,3 +308,39 @@ def test_an_encoding_that_knows_no_ellipsis_ends_no_command(monkeypatch: pytest.
     shown = raw.getvalue().decode("ascii")
     assert "+-+" in shown
     assert "?" not in shown
+
+
+@pytest.mark.parametrize("command_line", ["layout", "decode 5", "--version"])
+def test_output_that_cannot_be_written_is_one_line_and_an_exit_code(
+    command: Callable[..., list[str]], process_environment: dict[str, str], command_line: str
+) -> None:
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run(
+            command(*command_line.split()),
+            env=process_environment,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert done.returncode == ExitCode.ERROR
+    assert done.stderr == "snowredis: error: the output could not be written: No space left on device\n"
+
+
+@pytest.mark.parametrize("argv", [["workers", "--watch", "0"], ["top", "--interval", "0.01"]], ids=" ".join)
+def test_an_interval_that_is_too_short_is_a_usage_error(offline: Cli, argv: list[str]) -> None:
+    result = offline(*argv)
+    assert result.code == ExitCode.USAGE
+    assert "is not a number of seconds, 0.1 or more" in result.err
+
+
+@pytest.mark.parametrize("text", ["-5", "-1234567890123"])
+def test_a_minus_sign_is_refused(cli: Cli, pool_name: str, text: str) -> None:
+    cli("pool", "create", pool_name)
+    for argv in (
+        ["decode", text],
+        ["whois", text, "--pool", pool_name],
+        ["decode", "--format", "base32", text],
+    ):
+        result = cli(*argv)
+        assert result.code == ExitCode.BAD_INPUT, argv
+        assert "have no sign" in result.err

@@ -107,12 +107,13 @@ def test_every_finding_that_is_not_good_says_what_to_do(offline: Cli, own: Redis
             ("pool orders", "warning"),  # two workers of one name
             ("pool invoices", "warning"),  # stale
             ("pool junk", "warning"),
-            ("pools", "warning"),  # the same ids
         ]
     )
     for several in findings.values():
         assert all(one["advice"] for one in several if one["severity"] in ("warning", "error"))
-    assert "invoices, orders make the same ids" in findings["pools"][0]["text"]
+    (same,) = findings["pools"]
+    assert (same["severity"], bool(same["advice"])) == ("unknown", True)
+    assert "invoices, orders make the same ids" in same["text"]
     assert shown.code == 9
     assert all(char == "\n" or char.isprintable() for char in shown.out)
     assert "pool invoices" not in shown.out
@@ -177,6 +178,14 @@ def test_an_old_redis_and_a_failed_snapshot_are_errors(own: RedisServer) -> None
     assert checks._persistence({"rdb_last_bgsave_status": "err"}, own.client()).severity == "error"
     own.client().config_set("save", "60 1")
     assert "snapshots (60 1)" in checks._persistence({"aof_enabled": 0}, own.client()).text
+
+
+def test_two_pools_with_the_defaults_are_no_problem(offline: Cli, own: RedisServer) -> None:
+    for name in ("orders", "invoices"):
+        make(own, name)
+    code, findings = found(offline, own)
+    assert (code, bad(findings)) == (0, [])
+    assert findings["fast path"][0]["text"].startswith("ids are made in ")
 
 
 def test_a_pool_that_is_not_there_is_an_error(offline: Cli, own: RedisServer) -> None:

@@ -18,7 +18,10 @@ def test_without_arguments_it_shows_every_preset_in_80_columns(offline: Cli) -> 
     assert result.code == 0
     rows = {line.split()[0]: line for line in result.out.splitlines() if line}
     assert set(snowredis.layouts) <= set(rows)
+    assert [name for name, row in rows.items() if " over " in row] == ["uid-generator"]
     assert "2024-11-20" in rows["uid-generator"]
+    assert "for reading old ids only" in offline("layout", "uid-generator").out
+    assert json.loads(offline("layout", "uid-generator", "--json").out)["over"]
     assert max(map(len, result.out.splitlines())) <= 80
 
 

@@ -16,6 +16,7 @@ import pytest
 import redis
 
 import snowredis
+from snowredis.cli import output
 from snowredis.cli.commands import workers
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import StoreUnavailable
@@ -209,6 +210,54 @@ def test_a_pool_is_made_once(cli: Cli, pool_name: str) -> None:
     again = cli("pool", "create", pool_name, "--layout", "game", "--ttl", "60", "--failover-slack", "15")
     assert again.code == 0
     assert "nothing was changed" in again.out
+
+
+def test_a_layout_that_is_over_is_refused(cli: Cli, pool_name: str) -> None:
+    result = cli("pool", "create", pool_name, "--layout", "uid-generator")
+    assert result.code == 3
+    assert "used up since 2024-11-20" in result.err
+    assert cli("pool", "show", pool_name).code == 5
+
+
+def test_a_pool_is_named_with_or_without_the_option(cli: Cli, pool_name: str) -> None:
+    assert cli("pool", "create", "--pool", pool_name).code == 0
+    shown = cli("pool", "show", "--pool", pool_name)
+    assert (shown.code, shown.out) == (0, cli("pool", "show", pool_name).out)
+    both = cli("pool", "show", pool_name, "--pool", "other")
+    assert (both.code, "two pools are named" in both.err) == (2, True)
+    assert cli("pool", "delete", "--pool", pool_name, "--yes").code == 0
+    for action in ("create", "delete"):
+        none = cli("pool", action)
+        assert (none.code, "no pool is named" in none.err) == (2, True)
+
+
+def test_creating_a_pool_that_a_restart_made_wait_says_so(
+    cli: Cli, pool_name: str, client: redis.Redis
+) -> None:
+    cli("pool", "create", pool_name)
+    # as after a restart
+    client.hset(f"snowredis:{{{pool_name}}}", "run_id", "another")
+    again = cli("pool", "create", pool_name)
+    assert again.code == 0
+    assert "nothing was changed" in again.out
+    assert "new workers wait for 35.0 s: Redis did not know the pool, or was restarted" in again.out
+
+
+def test_in_a_narrow_terminal_counters_give_way_to_names() -> None:
+    columns = [
+        output.Column("pool", shrinks=True),
+        output.Column("of"),
+        output.Column("claims", optional=True),
+    ]
+    rows: list[list[output.Cell]] = [["a-name-of-some-length", "1,024", "1,234,567"]]
+    assert next(output.plain(line).split() for line in output.table(columns, rows, 40)) == [
+        "pool",
+        "of",
+        "claims",
+    ]
+    narrow = [output.plain(line).split() for line in output.table(columns, rows, 30)]
+    assert narrow == [["pool", "of"], ["a-name-of-some-length", "1,024"]]
+    assert output.plain(output.table(columns, rows, 20)[1]).startswith("a-name-of-so…")
 
 
 def test_constants_that_cannot_work_are_refused(cli: Cli, pool_name: str) -> None:

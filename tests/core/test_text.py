@@ -170,8 +170,12 @@ def test_parse_refuses_empty_and_overlong_texts(form: str) -> None:
     assert len(refusal("1" * 10**6, form)) < 300
 
 
-def test_hyphens_alone_are_no_base32() -> None:
-    assert "it has 0 digits" in refusal("--", "base32")
+@pytest.mark.parametrize("form", [*WIDTHS, "decimal", "friendly"])
+@pytest.mark.parametrize("text", ["-5", "-1234567890123", "--", "-"])
+def test_no_form_has_a_sign(text: str, form: str) -> None:
+    assert "ids have no sign" in refusal(text, form)
+    with pytest.raises(InvalidId, match="Ids have no sign"):
+        parse_any(text)
 
 
 @pytest.mark.parametrize("form", [*WIDTHS, "decimal"])

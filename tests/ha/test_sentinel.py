@@ -16,7 +16,17 @@ from redis.sentinel import Sentinel
 import snowredis
 from snowredis.lease.model import PoolConfig
 from snowredis.lease.redis_store import RedisStore
-from tests.support.ha import FEW, MASTER, Maker, Sentinels, assert_no_id_twice, eventually, first_id, running
+from tests.support.ha import (
+    FEW,
+    MASTER,
+    Maker,
+    Sentinels,
+    assert_no_id_twice,
+    eventually,
+    first_id,
+    free_port,
+    running,
+)
 from tests.support.holder import Holder
 
 # two heartbeats and a failover of 3 s fit in; all servers have one clock
@@ -115,5 +125,19 @@ def test_sentinels_that_know_no_such_master_are_said(tmp_path: Path) -> None:
     made = Sentinels(tmp_path)
     with running([made.master, made.sentinels[0]]):
         url = f"sentinel://{made.sentinels[0].address}/other"
-        with pytest.raises(snowredis.StoreUnavailable, match="The Sentinels know no master of that name"):
-            snowredis.connect(url, pool="p").next_id()
+        text = r"No master found for 'other'\. A failover may be"
+        with snowredis.connect(url, pool="p") as ids, pytest.raises(snowredis.StoreUnavailable, match=text):
+            ids.next_id()
+        with snowredis.connect(
+            url.replace("/other", f"/{MASTER}"), pool="p", ttl=0.3, failover_slack=0
+        ) as ids:
+            ids.next_id()
+        # that of this question is the only one
+        assert len(made.sentinels[0].client().client_list()) == 1
+        made.sentinels[0].ask("ACL", "SETUSER", "default", "resetpass", ">right")
+        wrong = url.replace("sentinel://", f"sentinel://127.0.0.1:{free_port()},") + "?sentinel_password=x"
+        with snowredis.connect(wrong, pool="p") as ids, pytest.raises(snowredis.StoreUnavailable) as caught:
+            ids.next_id()
+        assert "'other'; 1 Sentinel does not reply; 1 Sentinel does not accept the password. " in str(
+            caught.value
+        )

@@ -37,7 +37,7 @@ def test_no_pool_is_made_while_a_server_that_was_never_seen_is_away(two: list[No
     two[1].start()
     with snowredis.connect(urls, **options) as ids:
         eventually(lambda: made(ids), what="an id")
-        with pytest.raises(LayoutMismatch, match="share="):
+        with pytest.raises(LayoutMismatch, match="place in the list of servers"):
             snowredis.connect(urls[::-1], **options).next_id()
 
 
@@ -90,7 +90,7 @@ def test_a_renewal_finds_that_a_server_is_of_another_list() -> None:
     on, holder = unseen_after_claim()
     foreign = {"signature": replace(CONFIG, share=(1, 2)).signature, "incarnation": "of its own"}
     on.servers[0].stored = foreign.__getitem__  # type: ignore[assignment]
-    with pytest.raises(LayoutMismatch, match="share=1/2"):
+    with pytest.raises(LayoutMismatch, match="place in the list of servers is 2 of 2 in the pool"):
         holder.ask_renew()
 
 

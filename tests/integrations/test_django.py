@@ -554,7 +554,10 @@ def test_rest_framework_carries_ids_and_keys_as_strings(project: Project) -> Non
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ("SNOWREDIS = {'pol': 'x'}", "unknown setting 'pol'; the settings are: url, pool, layout"),
+        (
+            "SNOWREDIS = {'pol': 'x'}",
+            "unknown setting 'pol'. Did you mean 'pool'? The settings are: url, pool, layout",
+        ),
         ("SNOWREDIS = {'url': 'redis://h', 'URL': 'redis://i'}", "SNOWREDIS has a name twice: url, URL"),
         ("SNOWREDIS = 'redis://h'", "SNOWREDIS is a str. Write a dict"),
         ("SNOWREDIS = None", "SNOWREDIS is a NoneType. Write a dict"),

@@ -174,7 +174,10 @@ def test_connect_takes_that_slack_unless_told_otherwise() -> None:
 @pytest.mark.parametrize(
     ("error", "advice"),
     [
-        (MasterNotFoundError("No master found for 'm'"), "check the name and the Sentinels' addresses"),
+        (
+            MasterNotFoundError("No master found for 'm'"),
+            "check the master's name and the Sentinels' addresses",
+        ),
         (MasterDownError("Link with MASTER is down"), "wait for the failover to end"),
         (ClusterDownError("Hash slot not served"), "check CLUSTER INFO"),
         (SlotNotCoveredError("slot 3"), "check CLUSTER INFO"),

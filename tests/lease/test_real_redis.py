@@ -660,9 +660,13 @@ def test_a_replica_is_said_to_be_one_and_can_be_looked_at(tmp_path: Path) -> Non
 
 def test_a_wrong_password_is_refused_and_not_shown(own_server: RedisServer) -> None:
     own_server.client().config_set("requirepass", "right")
-    for url in (own_server.url, f"unix://:wrong@{own_server.socket}"):
+    wrong = f"unix://:wrong@{own_server.socket}"
+    for url, text in (
+        (own_server.url, "requires a password"),
+        (wrong, "refused the user name or the password"),
+    ):
         store = RedisStore(url, LONG)
-        with pytest.raises(StoreRefused, match="refused access") as caught:
+        with pytest.raises(StoreRefused, match=text) as caught:
             store.create(wall_ms())
         assert "wrong@" not in str(caught.value)
     assert isinstance(RedisStore(f"unix://:right@{own_server.socket}", LONG).create(wall_ms()), Created)
@@ -677,7 +681,7 @@ def test_a_user_without_the_rights_that_scripts_need_is_refused(
         "ACL", "SETUSER", "app", "on", ">secret", "~snowredis:*", "+@all", *rights
     )
     app = RedisStore(f"unix://app:secret@{own_server.socket}", LONG)
-    with pytest.raises(StoreRefused, match=r"may run EVALSHA, EVAL, SCRIPT LOAD and INFO") as caught:
+    with pytest.raises(StoreRefused, match=r"refused a command \(NOPERM\).*snowredis doctor") as caught:
         holder(app).ask_claim()
     assert "secret" not in str(caught.value)
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -13,13 +16,70 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
+# what comes with snowredis, and with a package that an example needs
+INCLUDED = {"snowredis", "redis", "pydantic", "werkzeug"}
+
+
+def packages_of(line: str) -> set[str]:
+    """Return the packages in the line of an example that says what it needs."""
+    match = re.fullmatch(
+        r"# Needs:    (?:pip install ([\w ]+); and )?redis-server, or else pip install 'fakeredis\[lua\]'",
+        line,
+    )
+    assert match, line
+    return set((match[1] or "").split())
+
+
+def imported_by(example: Path) -> set[str]:
+    names = set()
+    for node in ast.walk(ast.parse(example.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module.partition(".")[0])
+            # an integration is of a package
+            if node.module == "snowredis.integrations":
+                names |= {alias.name for alias in node.names}
+    return names - INCLUDED - set(sys.stdlib_module_names)
+
+
+def documented_gunicorn_lines() -> list[str]:
+    pages = sorted((ROOT / "docs").glob("**/*.md"))
+    return sorted(
+        {
+            line
+            for page in pages
+            for line in re.findall(r"^\$ (gunicorn .*)$", page.read_text("utf-8"), re.MULTILINE)
+        }
+    )
+
+
+@pytest.mark.parametrize("line", documented_gunicorn_lines())
+def test_a_documented_line_starts_gunicorn(line: str, tmp_path: Path) -> None:
+    (tmp_path / "project.py").write_text("def app(environ, start_response): ...\n")
+    done = subprocess.run(
+        [sys.executable, "-m", *shlex.split(line), "--check-config"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "SNOWREDIS_URL": "redis://nowhere.invalid"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_gunicorn_is_documented() -> None:
+    assert len(documented_gunicorn_lines()) > 1
+
+
 def test_there_are_examples() -> None:
     assert EXAMPLES
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
 def test_an_example_says_what_to_type_and_runs(example: Path, tmp_path: Path) -> None:
-    first = example.read_text("utf-8").splitlines()[0]
+    first, second, *_ = example.read_text("utf-8").splitlines()
+    assert packages_of(second) >= imported_by(example)
     assert first.removeprefix("# Type:").strip() == f"python examples/{example.name}"
     done = subprocess.run(
         [sys.executable, f"examples/{example.name}"],

@@ -7,7 +7,9 @@ import inspect
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import snowredis
@@ -16,7 +18,7 @@ from snowredis.connection import AllSettings, Settings
 from snowredis.lease.model import PoolConfig
 from snowredis.settings import POOL_DURATIONS, PREFIX, SETTINGS, Setting, check, from_environment
 from snowredis.web import PREFIX as SERVICE_PREFIX
-from snowredis.web.settings import SERVICE_SETTINGS
+from snowredis.web.settings import SERVICE_SETTINGS, settings_from_environment
 
 ROOT = Path(__file__).parents[2]
 IN_TEXT = [setting for setting in SETTINGS.values() if setting.name != "clock"]
@@ -87,8 +89,69 @@ def test_every_setting_but_the_clock_of_tests_has_a_variable() -> None:
         setting.variable: texts.get(setting.name, str(setting.default or "7")) for setting in IN_TEXT
     }
     assert list(from_environment(environment)) == [setting.name for setting in IN_TEXT]
-    with pytest.raises(snowredis.ConfigError, match="unknown variable SNOWREDIS_CLOCK"):
-        from_environment({f"{PREFIX}CLOCK": "x"})
+    with pytest.raises(snowredis.ConfigError, match=r"SNOWREDIS_TTL must be seconds, .*, not 'soon'"):
+        from_environment({"SNOWREDIS_TTL": "soon"})
+
+
+# as Kubernetes sets them for the Services "snowredis", "snowredis-serve" and "snowredis-pool"
+OF_KUBERNETES = {
+    "SNOWREDIS_SERVICE_HOST": "10.0.0.11",
+    "SNOWREDIS_SERVICE_PORT": "6379",
+    "SNOWREDIS_SERVICE_PORT_REDIS": "6379",
+    "SNOWREDIS_PORT": "tcp://10.0.0.11:6379",
+    "SNOWREDIS_PORT_6379_TCP": "tcp://10.0.0.11:6379",
+    "SNOWREDIS_PORT_6379_TCP_PROTO": "tcp",
+    "SNOWREDIS_PORT_6379_TCP_PORT": "6379",
+    "SNOWREDIS_PORT_6379_TCP_ADDR": "10.0.0.11",
+    "SNOWREDIS_SERVE_SERVICE_HOST": "10.0.0.12",
+    "SNOWREDIS_SERVE_PORT": "tcp://10.0.0.12:8600",
+    "SNOWREDIS_SERVE_PORT_8600_TCP": "tcp://10.0.0.12:8600",
+    "SNOWREDIS_POOL_SERVICE_HOST": "10.0.0.13",
+    "SNOWREDIS_POOL_PORT": "tcp://10.0.0.13:6379",
+}
+
+
+def test_variables_of_other_programs_are_ignored_and_mistyped_ones_are_warned_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    others = OF_KUBERNETES | {"SNOWREDIS_CLOCK": "x", "SNOWREDIS_HELM_RELEASE": "x", "PATH": "/bin"}
+    assert from_environment(others) == {}
+    url, options = settings_from_environment(others)
+    assert (url, options["pools"]) == (snowredis.settings.DEFAULT_URL, ["default"])
+    assert not caplog.records
+    for _ in range(2):
+        assert from_environment({"SNOWREDIS_POOOL": "x", "SNOWREDIS_TTL": "3"}) == {"ttl": 3.0}
+    settings_from_environment({"SNOWREDIS_SERVE_TOKENN": "x"})
+    assert [record.getMessage() for record in caplog.records] == [
+        "the variable SNOWREDIS_POOOL is unknown, and ignored. Did you mean SNOWREDIS_POOL?",
+        "the variable SNOWREDIS_SERVE_TOKENN is unknown, and ignored. Did you mean SNOWREDIS_SERVE_TOKEN?",
+    ]
+
+
+def test_numbers_of_numpy_are_numbers_everywhere() -> None:
+    i: Any = np.int64
+    f: Any = np.float32
+    layout = snowredis.Layout(
+        timestamp_bits=i(41), worker_bits=i(10), tick_ms=i(1), epoch_ms=i(1735689600000)
+    )
+    assert layout == snowredis.Layout()
+    assert {type(getattr(layout, name)) for name in ("timestamp_bits", "epoch_ms")} == {int}
+    an_id = layout.compose(tick=i(1 << 40), worker=i(1023), sequence=i(7))
+    assert (type(an_id), layout.decode(i(an_id))) == (int, layout.decode(an_id))
+    assert layout.decode_many([i(an_id)]).worker[0] == 1023
+    assert layout.id_range(i(1735689600000), i(1735689600001)) == layout.id_range(
+        1735689600000, 1735689600001
+    )
+    assert snowredis.parse(snowredis.encode(i(an_id), "base62"), "base62") == an_id
+    pool = snowredis.testing.memory_pool()
+    numbers: Any = {"ttl": f(3), "max_ahead_ms": i(5), "max_wait_ms": i(5), "clock_tolerance_ms": i(2)}
+    with snowredis.connect(pool, pool="p", datacenter=i(0), claim_timeout=f(0.5), **numbers) as ids:
+        assert len(ids.next_ids(i(3))) == 3
+    assert PoolConfig(name="p", ttl_ms=i(3000)).signature == PoolConfig(name="p", ttl_ms=3000).signature
+    wrongs: list[Any] = [np.True_, True, 1.0, "1", None]
+    for wrong in wrongs:
+        with pytest.raises(snowredis.SnowredisError):
+            layout.decode(wrong)
 
 
 def options_of(*words: str) -> dict[str, argparse.Action]:

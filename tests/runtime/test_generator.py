@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import pickle
 from array import array
@@ -95,7 +96,13 @@ def test_a_batch_is_strictly_increasing_and_continues_after_single_ids(pool: Mem
     assert [before, *batch, after] == sorted({before, *batch, after})
 
 
-@pytest.mark.parametrize("count", [0, -1, 1_000_001, 2.0, True, "7", None])
+def test_a_batch_of_0_is_empty_and_needs_no_lease(pool: MemoryPool) -> None:
+    ids = pool.connect()
+    assert ids.next_ids(0) == asyncio.run(ids.anext_ids(0)) == []
+    assert ids.lease is None
+
+
+@pytest.mark.parametrize("count", [-1, 1_000_001, 2.0, True, "7", None])
 def test_a_batch_of_no_possible_size_is_refused(pool: MemoryPool, count: Any) -> None:
     with pytest.raises(snowredis.ConfigError, match="1000000"):
         pool.connect().next_ids(count)
@@ -546,7 +553,7 @@ def test_a_wrong_setting_is_refused_with_its_name_and_what_would_do(
         snowredis.connect(pool, **options)
 
 
-def test_another_layout_in_the_same_pool_is_refused_saying_both(pool: MemoryPool) -> None:
+def test_another_layout_in_the_same_pool_is_refused_saying_the_difference(pool: MemoryPool) -> None:
     pool.connect(pool="p")
     with pytest.raises(snowredis.LayoutMismatch, match=r"41/0/2/10/10.*41/5/0/5/12"):
         pool.connect(pool="p", layout="twitter")

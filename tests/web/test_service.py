@@ -346,7 +346,6 @@ def test_the_environment_says_what_is_served() -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("POOL", "a"),
         ("MAX_COUNT", "many"),
         ("INSECURE", "perhaps"),
         ("TOKEN", "short"),
@@ -354,9 +353,7 @@ def test_the_environment_says_what_is_served() -> None:
     ],
 )
 def test_a_variable_that_makes_no_sense_is_refused(name: str, text: str) -> None:
-    with pytest.raises(
-        snowredis.ConfigError, match=name if name.startswith(("POOL", "MAX", "INS")) else "token"
-    ):
+    with pytest.raises(snowredis.ConfigError, match=name if name.startswith(("MAX", "INS")) else "token"):
         from_environment({f"SNOWREDIS_SERVE_{name}": text})
 
 

@@ -13,7 +13,18 @@ from snowredis.cli.bit_diagram import bits_of, draw
 from snowredis.cli.commands.layout import name_of
 from snowredis.cli.exit_codes import ExitCode, print_error
 from snowredis.cli.options import Parser, add_format, layout_text
-from snowredis.cli.output import Line, Pair, ago, pairs, printable, time_of, write
+from snowredis.cli.output import (
+    Line,
+    Pair,
+    ago,
+    pairs,
+    plain,
+    printable,
+    terminal_width,
+    time_of,
+    width_of,
+    write,
+)
 from snowredis.core.layout import Layout
 from snowredis.core.presets import layout_spec, resolve_layout
 from snowredis.errors import SnowredisError
@@ -88,7 +99,10 @@ def _as_lines(text: str, readings: list[tuple[str, int]], layout: Layout) -> lis
     for other_form, other_id in others:
         time_ms = layout.decode(other_id).timestamp_ms
         rows.append((f"or {other_form}", [(f"{other_id}  {time_of(time_ms)}  {_ago(time_ms)}", "dim")]))
-    return [head, *pairs(rows), *([("  ", ""), *line] for line in draw(layout, an_id))]
+    diagram: list[Line] = [[("  ", ""), *line] for line in draw(layout, an_id)]
+    # a diagram that does not fit shows nothing
+    fits = max(width_of(plain(line)) for line in diagram) <= (terminal_width() or 1000)
+    return [head, *pairs(rows), *(diagram if fits else [])]
 
 
 def _as_json(text: str, readings: list[tuple[str, int]], layout: Layout) -> dict[str, Any]:

@@ -78,8 +78,9 @@ def name_of(layout: Layout) -> str | None:
 
 def _presets() -> list[Line]:
     now_ms = time.time_ns() // 1_000_000
-    columns = [Column("layout"), Column("bits"), Column("tick", right=True), Column("until")]
-    columns += [Column("years", right=True), Column("workers", right=True), Column("ids/s", right=True)]
+    columns = [Column("layout"), Column("bits", optional=True), Column("tick", right=True, optional=True)]
+    columns += [Column("until"), Column("years", right=True), Column("workers", right=True)]
+    columns += [Column("ids/s", right=True)]
     rows: list[list[Cell]] = []
     for name, layout in layouts.items():
         used_up = layout.end_ms <= now_ms
@@ -90,7 +91,7 @@ def _presets() -> list[Line]:
                 "/".join(str(getattr(layout, width)) for width in _BITS),
                 f"{layout.tick_ms:,} ms",
                 (end, "bad" if used_up else ""),
-                f"{layout.lifetime_years:,.1f}",
+                ("over", "bad") if used_up else f"{layout.lifetime_years:,.1f}",
                 f"{layout.workers:,}",
                 f"{int(layout.ids_per_second):,}",
             ]
@@ -99,6 +100,7 @@ def _presets() -> list[Line]:
         "",
         "bits: timestamp/datacenter/backup/worker/sequence",
         "workers: per datacenter; ids/s: per worker",
+        "over: for reading old ids only",
         "all about one: snowredis layout NAME",
     ]
     return [*table(columns, rows, terminal_width()), *([(note, "dim")] for note in notes)]
@@ -106,6 +108,8 @@ def _presets() -> list[Line]:
 
 def _in_full(layout: Layout) -> list[Line]:
     lines: list[Line] = [[(text, "")] for text in layout.describe().split("\n")]
+    if layout.end_ms <= time.time_ns() // 1_000_000:
+        lines.append([("over         for reading old ids only: no pool can be made with it", "bad")])
     lines.append([("spec         ", ""), (layout_spec(layout), "note")])
     if name := name_of(layout):
         lines.append([("preset       ", ""), (name, "strong")])
@@ -120,6 +124,7 @@ def _as_json(layout: Layout) -> dict[str, Any]:
         "spec": layout_spec(layout),
         **{name: getattr(layout, name) for name in _CHANGES},
         "end_ms": layout.end_ms,
+        "over": layout.end_ms <= time.time_ns() // 1_000_000,
         "end": layout.end.isoformat().replace("+00:00", "Z") if layout.end else None,
         "lifetime_years": round(layout.lifetime_years, 3),
         "workers": layout.workers,

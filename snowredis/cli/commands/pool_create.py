@@ -8,8 +8,16 @@ import time
 
 from snowredis.cli.commands.pool_show import settings_rows
 from snowredis.cli.exit_codes import ExitCode
-from snowredis.cli.options import Parser, add_redis, add_settings, open_pool, settings
-from snowredis.cli.output import duration, pairs, write
+from snowredis.cli.options import (
+    Parser,
+    add_pool_name,
+    add_redis,
+    add_settings,
+    needed_pool_name,
+    open_pool,
+    settings,
+)
+from snowredis.cli.output import duration, pairs, wrapped, write
 from snowredis.settings import SETTINGS
 
 SUMMARY = "create a pool that is really new, so that its first worker does not wait"
@@ -25,26 +33,33 @@ EXAMPLES = [
 
 
 def add_arguments(parser: Parser) -> None:
-    parser.add_argument("pool", metavar="NAME")
+    add_pool_name(parser)
     add_redis(parser, pool=False)
     add_settings(parser, *(name for name, setting in SETTINGS.items() if setting.of_pool))
 
 
 def run(args: argparse.Namespace) -> int:
+    from snowredis.connection import check_end
+    from snowredis.core.presets import resolve_layout
     from snowredis.lease.open import open_store_from_settings
     from snowredis.lease.replies import Created
 
+    needed_pool_name(args)
     url, options = settings(args)
+    check_end(resolve_layout(options.get("layout")), time.time_ns() // 1_000_000)
     with contextlib.closing(open_store_from_settings(url, options | {"min_replicas": 0})) as store:
-        created = isinstance(store.create(time.time_ns() // 1_000_000), Created)
+        reply = store.create(time.time_ns() // 1_000_000)
+    created, wait_ms = isinstance(reply, Created), reply.floor_ms - reply.redis_ms
     with open_pool(args) as pool:
         info = pool.info()
         result = "was created" if created else "already exists, with the same settings; nothing was changed"
         print(f"pool {pool.name} at {pool.where} {result}")
-    if created and info.floor_ms > info.now_ms:
-        print(
-            f"new workers wait for {duration(info.floor_ms - info.now_ms)}: a pool of this name was deleted, and "
-            "its workers may make ids until then"
+    if wait_ms > 0:
+        reason = (
+            "a pool of this name was deleted, and its workers may make ids until then"
+            if created
+            else "Redis did not know the pool, or was restarted, when a worker or this command asked"
         )
-    write(pairs(settings_rows(info)))
+        write(wrapped([], f"new workers wait for {duration(wait_ms)}: {reason}"))
+    write(pairs(settings_rows(info), wrap=True))
     return ExitCode.OK

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from snowredis.cli.exit_codes import CommandError, ExitCode
-from snowredis.cli.options import Parser, add_redis, open_known_pool
+from snowredis.cli.options import Parser, add_pool_name, add_redis, needed_pool_name, open_known_pool
 from snowredis.cli.output import duration, printable
 
 if TYPE_CHECKING:
@@ -29,13 +29,14 @@ EXAMPLES = [
 
 
 def add_arguments(parser: Parser) -> None:
-    parser.add_argument("pool", metavar="NAME")
+    add_pool_name(parser)
     add_redis(parser, pool=False)
     parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.add_argument("--force", action="store_true", help="also if workers are alive")
 
 
 def run(args: argparse.Namespace) -> int:
+    needed_pool_name(args)
     with open_known_pool(args) as pool:
         use = _use(pool)
         # without information about the pool there is nothing to ask

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from snowredis.cli.commands.layout import name_of
 from snowredis.cli.exit_codes import ExitCode
-from snowredis.cli.options import Parser, add_redis, open_known_pool, open_pool
+from snowredis.cli.options import Parser, add_pool_name, add_redis, open_known_pool, open_pool
 from snowredis.cli.output import (
     MAX_FOREIGN,
     Cell,
@@ -48,7 +48,7 @@ EXAMPLES = [
 
 
 def add_arguments(parser: Parser) -> None:
-    parser.add_argument("pool", nargs="?", metavar="NAME")
+    add_pool_name(parser)
     add_redis(parser, pool=False)
     add_times(parser)
     parser.add_argument("--json", action="store_true", help="an object, or a list of all pools")
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         head: Line = [("pool ", "dim"), (info.name, "strong"), (f" at {where}", "dim")]
         rows = [*settings_rows(info), *_state_rows(info, args.time_text)]
-        write([head, *status_lines(status, args.time_text), *pairs(rows)])
+        write([head, *status_lines(status, args.time_text), *pairs(rows, wrap=True)])
     return ExitCode.OK
 
 
@@ -79,7 +79,7 @@ def settings_rows(info: PoolInfo) -> list[Pair]:
     durability = stored.get("durability", SETTINGS["durability"].default_text)
     meaning = _DURABILITIES.get(durability, "unknown to this version")
     return [
-        ("layout", [(f"{name}  " if name else "", "strong"), (str(info.layout), "")]),
+        ("layout", f"{f'{name}  ' if name else ''}{info.layout}"),
         ("datacenter", printable(stored.get("datacenter", "0"))),
         *((name.replace("_", " "), _seconds(stored.get(f"{name}_ms", ""))) for name in POOL_DURATIONS),
         ("durability", f"{printable(durability)}: {meaning}"),
@@ -146,8 +146,9 @@ def _show_all(args: argparse.Namespace) -> int:
 
 def _all(infos: list[PoolInfo]) -> list[Line]:
     columns = [Column("pool", shrinks=True), Column("leased", right=True), Column("of", right=True)]
-    columns += [Column("peak", right=True), Column("claims", right=True), Column("deaths", right=True)]
-    columns += [Column("alarms", right=True), Column("ttl", right=True), Column("layout", shrinks=True)]
+    columns += [Column("peak", right=True, optional=True), Column("claims", right=True, optional=True)]
+    columns += [Column("deaths", right=True, optional=True), Column("alarms", right=True)]
+    columns += [Column("ttl", right=True, optional=True), Column("layout", shrinks=True, optional=True)]
     rows: list[list[Cell]] = [
         [
             (info.name, "strong"),

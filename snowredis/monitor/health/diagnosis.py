@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from snowredis.errors import PoolNotFound, SnowredisError
-from snowredis.monitor.health.finding import Finding, Result, error, ok, unknown, warning
+from snowredis.errors import PoolNotFound, SnowredisError, StoreRefused
+from snowredis.monitor.health.finding import Finding, Result, error, not_checked, ok, unknown, warning
 from snowredis.monitor.health.host_checks import check_host
 from snowredis.monitor.health.pool_checks import check_pool
 from snowredis.monitor.health.server_checks import check_server
@@ -48,7 +48,7 @@ def _check_pools(url: Any, any_pool: WorkerPool, name: str | None) -> Iterator[F
         names = any_pool.pools()
     except SnowredisError as failure:
         if name is None:
-            yield Finding("pools", *unknown(f"SCAN is refused: {failure}", "name the pool with --pool"))
+            yield Finding("pools", *not_checked(failure)._replace(advice="name the pool with --pool"))
             return
         names = [name]
     if name is not None and name not in names:
@@ -63,6 +63,8 @@ def _check_pools(url: Any, any_pool: WorkerPool, name: str | None) -> Iterator[F
             infos.append(pool.info())
             if name in (None, each):
                 yield from (Finding(f"pool {each}", *result) for result in check_pool(pool, infos[-1]))
+        except StoreRefused as refused:
+            yield Finding(f"pool {each}", *not_checked(refused))
         except SnowredisError as failure:
             advice = "if another program wrote this key, rename it there"
             yield Finding(f"pool {each}", *warning(str(failure), advice))
@@ -72,12 +74,16 @@ def _check_pools(url: Any, any_pool: WorkerPool, name: str | None) -> Iterator[F
 
 
 def _check_equal_ids(infos: list[PoolInfo], name: str | None) -> Iterator[Result]:
-    """Warn of pools that make the same ids; with *name*, only of those that include this pool."""
+    """List pools that make the same ids; with *name*, only those with this pool.
+
+    No warning: that is no problem unless two of them fill one table, which cannot be seen from here.
+    """
     groups = {tuple(other.name for other in infos if info.makes_same_ids_as(other)): None for info in infos}
     for group in groups:
         if len(group) > 1 and name in (None, *group):
-            yield warning(
-                f"{', '.join(group[:5])}{' …' if len(group) > 5 else ''} make the same ids",
+            yield unknown(
+                f"{', '.join(group[:5])}{' …' if len(group) > 5 else ''} make the same ids, which is fine "
+                "for different tables",
                 "if two of them fill one table, ids repeat: use one pool for both, or give them different datacenter "
                 "bits",
             )

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from snowredis.errors import SnowredisError, StoreRefused
+
 # from least to most serious
 SEVERITIES = ("ok", "unknown", "warning", "error")
 
@@ -42,6 +44,12 @@ def ok(text: str) -> Result:
 def unknown(text: str, advice: str = "") -> Result:
     """Return the result of a check that was not possible."""
     return Result("unknown", text, advice)
+
+
+def not_checked(failure: SnowredisError, what: str = "") -> Result:
+    """Return the result of a check, of *what*, that *failure* made impossible: a command was refused, or Redis left."""
+    reason = failure.reason if isinstance(failure, StoreRefused) else str(failure)
+    return unknown(f"{what}{' was ' if what else ''}not checked: {reason}")
 
 
 def warning(text: str, advice: str) -> Result:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from snowredis.errors import SnowredisError
+from snowredis.errors import SnowredisError, StoreRefused
 from snowredis.lease.clients import address, is_cluster
 from snowredis.lease.redis_store import translated
 from snowredis.lease.scripts import pool_keys, text_of
-from snowredis.monitor.health.finding import Result, error, ok, unknown, warning
+from snowredis.monitor.health.finding import Result, error, not_checked, ok, warning
 from snowredis.monitor.health.server_checks import UNIDENTIFIED, missing_identity
-from snowredis.monitor.snapshot import PoolInfo, WorkerInfo, setting_ms
+from snowredis.monitor.snapshot import PoolInfo, setting_ms
 from snowredis.monitor.status import HALF_FULL, NEARLY_FULL, Condition, status_of
 from snowredis.monitor.worker_pool import WorkerPool
 
@@ -28,17 +28,21 @@ _SEVERITIES = {"notice": "warning", "unknown": "unknown", "warning": "warning", 
 
 def check_pool(pool: WorkerPool, info: PoolInfo) -> Iterator[Result]:
     """Run all checks of one pool. Blocks for a few round trips. Raises StoreUnavailable."""
-    snapshot = pool.snapshot()
-    workers = snapshot.workers
-    yield from _check_server_list(pool)
-    yield from map(_result_of, status_of(snapshot).conditions)
-    yield from _check_lifetime(info)
-    yield from _check_use(pool, info)
-    yield from _check_names(workers)
-    yield _check_durability(pool, info)
-    yield from _check_replicas(pool, info)
-    if not workers:
-        yield from _check_last_write(pool, info)
+    checks: dict[str, Callable[[], Iterable[Result]]] = {
+        "the order of the servers": lambda: _check_server_list(pool),
+        "the status": lambda: map(_result_of, status_of(pool.snapshot()).conditions),
+        "the layout": lambda: _check_lifetime(info),
+        "the use": lambda: _check_use(info),
+        "the time until the pool is full": lambda: _check_forecast(pool, info),
+        "the workers": lambda: _check_workers(pool, info),
+        "the durability": lambda: [_check_durability(pool, info)],
+        "failover_slack": lambda: _check_replicas(pool, info),
+    }
+    for what, check in checks.items():
+        try:
+            yield from check()
+        except StoreRefused as refused:
+            yield not_checked(refused, what)
 
 
 def _result_of(condition: Condition) -> Result:
@@ -71,22 +75,28 @@ def _check_lifetime(info: PoolInfo) -> Iterator[Result]:
         yield ok(f"the layout lasts for {left_ms / DAY_MS / 365.25:,.0f} more years")
 
 
-def _check_use(pool: WorkerPool, info: PoolInfo) -> Iterator[Result]:
+def _check_use(info: PoolInfo) -> Iterator[Result]:
     share = info.used / max(1, info.capacity)
     use = f"{info.used:,} of {info.capacity:,} worker ids are leased"
-    advice = "stop idle processes, or move to a layout with more worker bits"
     # more than half is a condition of the status
-    if share >= NEARLY_FULL:
-        return
     if share <= HALF_FULL:
         yield ok(f"{use}, {info.peak:,} at the most so far")
+
+
+def _check_forecast(pool: WorkerPool, info: PoolInfo) -> Iterator[Result]:
+    if info.used >= NEARLY_FULL * info.capacity:
+        return
+    advice = "stop idle processes, or move to a layout with more worker bits"
     forecast = pool.forecast(info)
     if forecast.used_up_ms is not None and forecast.used_up_ms - info.now_ms < 30 * DAY_MS:
         days = (forecast.used_up_ms - info.now_ms) / DAY_MS
         yield warning(f"it will be used up in {days:.1f} days, {forecast.reason}", advice)
 
 
-def _check_names(workers: Sequence[WorkerInfo]) -> Iterator[Result]:
+def _check_workers(pool: WorkerPool, info: PoolInfo) -> Iterator[Result]:
+    workers = pool.workers()
+    if not workers:
+        yield from _check_last_write(pool, info)
     names = Counter((worker.host, worker.pid, worker.label) for worker in workers)
     shared = sorted(name for name, count in names.items() if count > 1)
     if shared:
@@ -116,7 +126,7 @@ def _check_durability(pool: WorkerPool, info: PoolInfo) -> Result:
     try:
         missing = [text for client in pool._clients if (text := missing_identity(client, pool.name))]
     except SnowredisError as failure:
-        return unknown(f"durability is detect; the check whether Redis can be identified failed: {failure}")
+        return not_checked(failure, "durability is detect; whether Redis can be identified")
     if missing:
         return error(f"durability is detect, but no worker id is leased: {missing[0]}", UNIDENTIFIED)
     return ok("durability is detect, and Redis can be identified")

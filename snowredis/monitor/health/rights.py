@@ -72,8 +72,8 @@ def _try_script(client: Any) -> Result:
     try:
         with translated(address(client)):
             client.evalsha("0" * 40, 0)
-    except StoreRefused as refused:
-        return warning(f"scripts are not allowed: {refused}", _ADVICE)
+    except StoreRefused:
+        return unknown("this user may not run scripts, so generators cannot use it", _ADVICE)
     except StoreUnavailable:
         return unknown("scripts are allowed; ACL DRYRUN is not, so other rights are not known")
     return unknown("EVALSHA of a script that does not exist succeeded")

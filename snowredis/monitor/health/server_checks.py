@@ -10,11 +10,11 @@ import timeit
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from snowredis.errors import ServerUnidentified, SnowredisError, StoreUnavailable
+from snowredis.errors import ServerUnidentified, SnowredisError, StoreRefused, StoreUnavailable
 from snowredis.lease.clients import address, is_cluster
 from snowredis.lease.redis_store import translated
 from snowredis.lease.scripts import pool_keys, read_lua, text_of
-from snowredis.monitor.health.finding import Finding, Result, error, ok, unknown, warning
+from snowredis.monitor.health.finding import Finding, Result, error, not_checked, ok, unknown, warning
 from snowredis.monitor.health.rights import check_rights
 from snowredis.monitor.pool_reader import server_now_ms
 from snowredis.monitor.snapshot import setting_ms
@@ -42,9 +42,10 @@ def check_server(client: Any, name: str) -> Iterator[Finding]:
         with translated(where):
             client.ping()
     except StoreUnavailable as failure:
-        advice = "check the address, the password and the network; nothing else was checked"
-        yield Finding("redis", *error(str(failure), advice))
-        return
+        # a user who may not run PING is connected nevertheless
+        if not (isinstance(failure, StoreRefused) and failure.code == "no-permission"):
+            yield Finding("redis", *error(str(failure), "nothing else was checked"))
+            return
     if is_cluster(client):
         # the checks below need a single server
         client = client.get_redis_connection(client.get_node_from_key(pool_keys(name)[0]))
@@ -53,7 +54,7 @@ def check_server(client: Any, name: str) -> Iterator[Finding]:
             info = {text_of(key): value for key, value in client.info().items()}
     except SnowredisError as failure:
         advice = "allow +info; generators need it too, unless the durability of their pool is not detect"
-        yield Finding("redis", *unknown(f"{where} answers, but INFO is refused: {failure}", advice))
+        yield Finding("redis", *not_checked(failure, f"{where} answers; its version")._replace(advice=advice))
     else:
         yield from (Finding(check, *run(info, client)) for check, run in _CHECKS_OF_INFO.items())
     for check, run in _CHECKS.items():
@@ -61,7 +62,7 @@ def check_server(client: Any, name: str) -> Iterator[Finding]:
             with translated(where):
                 yield Finding(check, *run(client, name))
         except SnowredisError as failure:
-            yield Finding(check, *unknown(str(failure)))
+            yield Finding(check, *not_checked(failure))
 
 
 def _version(info: dict[str, Any], client: Any) -> Result:
@@ -168,16 +169,18 @@ def _latency(client: Any, name: str) -> Result:
     def median_ms(command: Callable[[], object]) -> float:
         return 1000 * statistics.median(timeit.repeat(command, number=1, repeat=ROUNDS))
 
-    ping_ms = median_ms(client.ping)
+    key = pool_keys(name)[0]
+    # TIME, which generators may run, not PING
+    trip_ms = median_ms(lambda: server_now_ms(client, key))
     try:
         with translated(address(client)):
-            script_ms = median_ms(lambda: client.eval(_PROBE, 1, pool_keys(name)[0]))
+            script_ms = median_ms(lambda: client.eval(_PROBE, 1, key))
     except SnowredisError:
         # read-only credentials
         script_ms = None
     script = "" if script_ms is None else f", a script {script_ms:.2f} ms"
-    text = f"PING {ping_ms:.2f} ms{script} (medians)"
-    slowest_ms = max(ping_ms, script_ms or 0.0)
+    text = f"a round trip takes {trip_ms:.2f} ms{script} (medians)"
+    slowest_ms = max(trip_ms, script_ms or 0.0)
     if slowest_ms > TOO_SLOW_MS:
         return error(text, "a reply that takes 1 s counts as lost: use a Redis that is nearer")
     if slowest_ms > SLOW_MS:

@@ -1,0 +1,81 @@
+"""The connections of generators and pools: closed with their owner; those of the application are left alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+from redis.sentinel import Sentinel
+
+import snowredis
+from tests.support.pools import new_pool
+from tests.support.servers import RedisServer
+
+ROUNDS = 5
+
+
+def sync(server: Any) -> None:
+    with snowredis.connect(server, pool="p") as ids:
+        ids.next_id()
+
+
+def unclosed_by_with(server: Any) -> None:
+    ids = snowredis.connect(server, pool="p")
+    ids.next_id()
+    ids.close()
+
+
+def coroutines(server: Any) -> None:
+    async def make() -> None:
+        async with snowredis.aconnect(server, pool="p") as ids:
+            await ids.anext_id()
+
+    asyncio.run(make())
+
+
+def look(server: Any) -> None:
+    pool = snowredis.WorkerPool(server, "p")
+    assert repr(pool) == f"<snowredis.WorkerPool 'p' at {pool.where}>"
+    pool.info()
+    pool.close()
+
+
+@pytest.mark.parametrize("use", [sync, unclosed_by_with, coroutines, look])
+def test_what_is_closed_leaves_no_connection_and_those_of_the_application_stay(
+    own_server: RedisServer, use: Callable[[Any], None]
+) -> None:
+    new_pool(own_server.url, "p")
+    observer, application = own_server.client(), own_server.client()
+    own = application.client_id()
+    before = {int(client["id"]) for client in observer.client_list()}
+    for _ in range(ROUNDS):
+        use(own_server.url)
+        use(application)
+    after = {int(client["id"]) for client in observer.client_list()}
+    assert own in after <= before
+    assert application.client_id() == own
+
+
+@pytest.mark.parametrize(
+    ("server", "text"),
+    [
+        (1, "url cannot be 1"),
+        (None, "url cannot be None"),
+        (b"redis://localhost", "url cannot be b'redis"),
+        ({}, "url cannot be {}"),
+        (redis.asyncio.Redis(), "redis.asyncio, whose commands have to be awaited"),
+        (redis.Redis().pipeline(), "a pipeline"),
+        (redis.ConnectionPool(), "Pass the URL of a Redis"),
+        (redis.Redis, "Pass the URL of a Redis"),
+        (Sentinel([("localhost", 1)]), r"Pass its master_for\(NAME\)"),
+    ],
+    ids=lambda value: None if isinstance(value, str) else type(value).__name__,
+)
+def test_what_cannot_be_a_redis_is_refused_at_once(server: Any, text: str) -> None:
+    for connect in (snowredis.connect, snowredis.WorkerPool, lambda url: snowredis.connect([url, url])):
+        with pytest.raises(snowredis.ConfigError, match=text):
+            connect(server)
