@@ -167,10 +167,11 @@ end
 -- then, leases whose renewals Redis forgot are adopted. Not in an incomplete index. At most SWEPT_AT_ONCE of them.
 local SWEPT_AT_ONCE = 100
 local function sweep(pool)
-  if pool.floor > now or redis.call('ZCARD', KEYS[2]) ~= pool.records then return end
+  if pool.floor > now then return end
   local ended = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. pool.swept, now, 'WITHSCORES', 'LIMIT', 0, SWEPT_AT_ONCE)
   local swept = now
   if #ended == 0 and pool.swept == pool.stored_swept then return end
+  if redis.call('ZCARD', KEYS[2]) ~= pool.records then return end
   if #ended == 2 * SWEPT_AT_ONCE then
     -- of the last ms there may be more: they are next, unless all are of one ms
     swept = tonumber(ended[#ended])
