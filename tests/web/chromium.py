@@ -125,7 +125,15 @@ class Page:
         self.evaluate(f"document.querySelector({json.dumps(selector)}).click()")
 
     def key(self, name: str, text: str = "") -> None:
-        codes = {"Tab": 9, "Enter": 13, "ArrowRight": 39, "ArrowLeft": 37, "ArrowDown": 40, "End": 35}
+        codes = {
+            "Tab": 9,
+            "Enter": 13,
+            "ArrowRight": 39,
+            "ArrowLeft": 37,
+            "ArrowDown": 40,
+            "End": 35,
+            "Escape": 27,
+        }
         event = {"key": name, "code": name, "windowsVirtualKeyCode": codes[name]}
         if name == "Enter":
             text = "\r"

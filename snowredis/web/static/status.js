@@ -37,6 +37,8 @@ function render(condition) {
   return condition.template.replace("{since}", timeOr(condition.since_ms)).replace("{until}", timeOr(condition.until_ms));
 }
 
+// texts of the service end with or without a full stop
+const sentence = (text) => `${capitalized(text).replace(/\.$/, "")}.`;
 const capitalized = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 // level -> its icon as a data: URL; they are needed most when the service does not respond
@@ -67,13 +69,14 @@ export function drawStatus() {
   document.title = `${status.level === "ok" ? "" : `${SIGNS[status.level]} `}${status.headline}${pool ? ` · ${pool}` : ""} · snowredis`;
   const icon = icons.get(status.level);
   if (icon && $("icon").getAttribute("href") !== icon) $("icon").href = icon;
-  // screen readers hear a change of the verdict, not each second of a countdown
-  const said = `${status.level}: ${status.conditions.map(({ code, count }) => `${code} ${count ?? ""}`).join()}`;
-  if (said !== announced) setText($("status-said"), status.headline);
-  announced = said;
+  // screen readers hear a change of the verdict, not each second of a countdown or each new worker
+  const said = status.level === "ok" ? "No problem" : status.headline;
+  const codes = `${status.level} ${status.conditions.map(({ code }) => code).join()}`;
+  if (codes !== announced) setText($("status-said"), said);
+  announced = codes;
 }
 
 function conditionRow({ level, text, advice }) {
   return element("li", { "data-level": level }, element("span", { class: "sign", "aria-hidden": "true" }, SIGNS[level] ?? "?"),
-    element("span", {}, capitalized(text), ". ", ...(advice ? [element("span", { class: "note" }, `${capitalized(advice)}.`)] : [])));
+    element("span", {}, `${sentence(text)} `, ...(advice ? [element("span", { class: "note" }, sentence(advice))] : [])));
 }
