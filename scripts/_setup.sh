@@ -133,6 +133,21 @@ need_chromium() {
     command -v chromium >/dev/null || say "no chromium is to be had; browser tests are skipped"
 }
 
+# promtool and prometheus, for the tests of the alert rules; those are skipped without
+need_promtool() {
+    if command -v promtool >/dev/null && command -v prometheus >/dev/null; then
+        return
+    fi
+    say "install prometheus"
+    if is_root && command -v apt-get >/dev/null; then
+        quietly timeout 60 apt-get update -qq || true
+        # RUNLEVEL=1: it is not started as a service
+        quietly timeout 240 env RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
+            --no-install-recommends prometheus || true
+    fi
+    command -v promtool >/dev/null || say "no promtool is to be had; tests of alert rules are skipped"
+}
+
 # spin, and the C compiler that it needs, for the model of the lease protocol; its tests are skipped without
 need_spin() {
     if command -v spin >/dev/null && command -v cc >/dev/null; then

@@ -1,10 +1,12 @@
 """Tools for your own tests: a clock that you control, a pool without Redis, and the generator of the process.
 
-clock = ManualClock()
-ids = snowredis.connect(memory_pool(clock=clock))
-clock.step(-5_000)      # the wall clock goes back; ids go on, in another namespace
-with use(ids):
-    snowredis.next_id()     # made by ids
+    clock = ManualClock()
+    ids = snowredis.connect(memory_pool(clock=clock))
+    clock.step(-5_000)      # the wall clock goes back; ids go on, in another namespace
+    with use(ids):
+        snowredis.next_id()     # made by ids
+
+snowredis.integrations.pytest has fixtures of these for pytest.
 """
 
 from __future__ import annotations

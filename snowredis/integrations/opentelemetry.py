@@ -1,4 +1,4 @@
-"""OpenTelemetry: observable instruments for the generators of this process.
+"""OpenTelemetry: instruments for the generators of this process.
 
     from snowredis.integrations import opentelemetry
     opentelemetry.instrument()          # with the global meter provider, or meter_provider=...
@@ -8,36 +8,18 @@ They are read when the SDK exports; nothing runs in between, and making an id co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import partial
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation, get_meter
 
 from snowredis import __version__
-from snowredis.monitor.process_metrics import COUNTERS, GAUGES, Counters, TotalsTracker
+from snowredis.core.durations import BOUNDS_S, Durations
+from snowredis.monitor.metrics.catalog import PROCESS, Metric
+from snowredis.monitor.metrics.process import TotalsTracker, new_durations
 from snowredis.runtime.exit import EXIT
 
-_UNITS = {
-    "ids": "{id}",
-    "waits": "{wait}",
-    "ceiling_hits": "{hit}",
-    "ceiling_wait_seconds": "s",
-    "clock_backs": "{step}",
-    "claims": "{claim}",
-    "renewals": "{renewal}",
-    "renewals_failed": "{renewal}",
-    "leases_lost": "{lease}",
-}
-# field of Counters -> name of the instrument, and its unit
-_GAUGES = {
-    "leases": ("leases", "{lease}"),
-    "lease_left_s": ("lease.left", "s"),
-    "heartbeat_s": ("heartbeat.duration", "s"),
-    "clock_offset_s": ("clock.offset", "s"),
-}
-# values with their labels besides the pool
-_Values: TypeAlias = Iterable[tuple[float, dict[str, str]]]
+_Callback = Callable[[CallbackOptions], Iterable[Observation]]
 
 
 def instrument(meter_provider: MeterProvider | None = None) -> None:
@@ -47,43 +29,42 @@ def instrument(meter_provider: MeterProvider | None = None) -> None:
     """
     meter: Any = get_meter("snowredis", __version__, meter_provider)
     totals = TotalsTracker(lambda: EXIT.members)
+    histograms = {metric: _histogram(meter, metric) for metric in PROCESS if metric.kind == "histogram"}
+    before: dict[tuple[Metric, str], Durations] = {}
 
-    def callbacks(
-        values: Callable[[Counters], _Values],
-    ) -> list[Callable[[CallbackOptions], Iterable[Observation]]]:
-        def observe(_: CallbackOptions) -> Iterable[Observation]:
-            for pool, counters in totals.by_pool().items():
-                for value, labels in values(counters):
-                    yield Observation(value, {"pool": pool, **labels})
+    def record_durations() -> None:
+        for pool, readings in totals.by_pool().items():
+            for metric, histogram in histograms.items():
+                now = readings.durations(metric)
+                for duration in new_durations(before.get((metric, pool), Durations()), now):
+                    histogram.record(duration, {"pool": pool})
+                before[metric, pool] = now
 
-        return [observe]
+    def callback(metric: Metric) -> _Callback:
+        def observe(_: CallbackOptions) -> Iterator[Observation]:
+            if metric is PROCESS[0]:
+                # histograms have no callback of their own: they are recorded when the first counter is read
+                record_durations()
+            for pool, readings in totals.by_pool().items():
+                for label, value in readings.values(metric):
+                    if not isinstance(value, Durations):
+                        yield Observation(value, dict(zip(metric.labels, (pool, *label), strict=True)))
 
-    for name, (text, label) in COUNTERS.items():
-        meter.create_observable_counter(
-            f"snowredis.{name}",
-            callbacks=callbacks(partial(_counter_values, name, label)),
-            unit=_UNITS[name],
-            description=text,
+        return observe
+
+    for metric in PROCESS:
+        if metric.kind != "histogram":
+            counter = metric.kind == "counter"
+            create = meter.create_observable_counter if counter else meter.create_observable_gauge
+            create(metric.otel, callbacks=[callback(metric)], unit=metric.unit, description=metric.text)
+
+
+def _histogram(meter: Any, metric: Metric) -> Any:
+    described = {"unit": metric.unit, "description": metric.text}
+    try:
+        return meter.create_histogram(
+            metric.otel, explicit_bucket_boundaries_advisory=list(BOUNDS_S), **described
         )
-    for field, (name, unit) in _GAUGES.items():
-        meter.create_observable_gauge(
-            f"snowredis.{name}",
-            callbacks=callbacks(partial(_gauge_values, field)),
-            unit=unit,
-            description=GAUGES[field],
-        )
-
-
-def _counter_values(name: str, label: str, counters: Counters) -> _Values:
-    """Yield the totals of one of COUNTERS."""
-    for full_name, value in counters.totals.items():
-        counter, _colon, label_value = full_name.partition(":")
-        if counter == name:
-            yield value, {label: label_value} if label else {}
-
-
-def _gauge_values(field: str, counters: Counters) -> _Values:
-    """Yield the value of one of GAUGES; nothing if it is unknown."""
-    value = getattr(counters, field)
-    if value is not None:
-        yield value, {}
+    except TypeError:
+        # opentelemetry-api before 1.30
+        return meter.create_histogram(metric.otel, **described)

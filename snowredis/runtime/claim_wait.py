@@ -115,6 +115,10 @@ class ClaimWait:
             self._lifecycle.renew_in_need()
         nap(self._clock, ms / 1000)
 
+    def end(self) -> None:
+        """Count how long the call waited, now that there is a worker id and one of its lanes is open."""
+        self._context.counts.claim_waits.add(self._clock.monotonic() - self._began_s)
+
     def _log_wait(self, ms: float) -> None:
         if not self._logged and ms > 1000:
             self._logged = True

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
+from snowredis.core.durations import Durations
 from snowredis.core.lanes import Lanes, Wait
 
 log = logging.getLogger("snowredis")
@@ -16,6 +17,9 @@ CLOCK_BACK_STEPS = {
     "worker": "using another worker id",
     "refusal": "refusing ids",
 }
+# why a claim got no worker id: all are leased; the pool was made with other settings; this host's clock is behind every
+# available one; Redis did not reply, or refused
+CLAIM_REFUSALS = ("full", "mismatch", "clock", "unavailable")
 
 
 @dataclass(slots=True)
@@ -29,8 +33,11 @@ class Counts:
             back, by reaction: waited, used another namespace, claimed another worker id, raised an error.
         claims: worker ids that were claimed.
         renewals, renewals_failed: renewals with a reply, and without one.
+        claims_refused: claims that got no worker id, for each of CLAIM_REFUSALS.
         leases_lost: leases that a renewal or a claim found to be lost.
-        round_trip_s: duration of the last renewal with a reply.
+        heartbeats: round trips of the renewals with a reply.
+        claim_waits: how long calls waited for a worker id that they got, floor included.
+        clock_waits: how long ids had to wait, within the tolerance, for a clock that went back.
     """
 
     ceiling_waits: int = 0
@@ -43,12 +50,16 @@ class Counts:
     renewals: int = 0
     renewals_failed: int = 0
     leases_lost: int = 0
-    round_trip_s: float = 0.0
+    claims_refused: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CLAIM_REFUSALS, 0))
+    heartbeats: Durations = field(default_factory=Durations)
+    claim_waits: Durations = field(default_factory=Durations)
+    clock_waits: Durations = field(default_factory=Durations)
 
     def reset(self) -> None:
         """Set all to 0, in a forked child."""
-        for field in fields(self):
-            setattr(self, field.name, field.default)
+        zeros = Counts()
+        for each in fields(self):
+            setattr(self, each.name, getattr(zeros, each.name))
 
     def clock_back(self, step: str) -> None:
         """Count one of CLOCK_BACK_STEPS."""
@@ -82,6 +93,8 @@ class ClockBackLog:
             if self._noted is lanes:
                 return
             self._noted = lanes
+        if step == "wait":
+            self._counts.clock_waits.add(behind_ms / 1000)
         self._counts.clock_back(step)
         log.warning(
             "pool %s: the clock went back by %d ms: %s", self._pool, behind_ms, CLOCK_BACK_STEPS[step]

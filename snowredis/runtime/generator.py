@@ -106,6 +106,11 @@ class Generator(FastPath):
         return held.lease if held is not None and held is self._lease_manager.held else None
 
     @property
+    def ttl_ms(self) -> int:
+        """Length of its lease, in ms."""
+        return self._config.ttl_ms
+
+    @property
     def closed(self) -> bool:
         """True after close()."""
         return self._lifecycle.closed

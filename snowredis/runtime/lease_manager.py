@@ -108,6 +108,9 @@ class LeaseManager:
                 reply: ClaimReply | LayoutMismatch = self._ask_twice(request, serial)
             except LayoutMismatch as error:
                 reply = error
+            except StoreUnavailable:
+                self.counts.claims_refused["unavailable"] += 1
+                raise
             self._guard.check()
             if self._guard.generation != generation:
                 # forked meanwhile: this is the child, and the reply was its parent's
@@ -120,6 +123,7 @@ class LeaseManager:
                 # R9, as in renew()
                 if replaced is not None:
                     self._lose(replaced, str(reply))
+                self.counts.claims_refused["mismatch"] += 1
                 try:
                     raise reply
                 finally:
@@ -129,8 +133,10 @@ class LeaseManager:
             if isinstance(reply, Settling):
                 return Claimed(settling_ms=max(1, reply.wait_ms))
             if isinstance(reply, PoolFull):
+                self.counts.claims_refused["full"] += 1
                 raise PoolExhausted(self.config.name, self.config.capacity, reply.wait_ms)
             if not isinstance(reply, Granted):
+                self.counts.claims_refused["clock"] += 1
                 raise ClockMovedBack(reply.wait_ms, "backup")
             fresh = HeldLease.granted(reply, self.config, token, serial, generation)
             self._renewed_at_s = self._clock.monotonic()
@@ -212,7 +218,7 @@ class LeaseManager:
                 return False
             self._renewed_at_s = self._clock.monotonic()
             self.counts.renewals += 1
-            self.counts.round_trip_s = self._renewed_at_s - sent_s
+            self.counts.heartbeats.add(self._renewed_at_s - sent_s)
             self.slot.hold(held.renewed(reply, self.config.layout), stats)
             if reply.adopted:
                 worker = held.lease.worker

@@ -54,6 +54,9 @@ class SlowPath:
                 raise (GeneratorClosed if self._lifecycle.closed else GeneratorSuspended)(self._pool)
             an_id, decision = self._allocator.advance(only_claim=only_claim)
             if decision is None:
+                if claim_wait is not None:
+                    claim_wait.end()
+                    claim_wait = None
                 # checked last: in a child that a signal handler forked just now, this id is its parent's
                 if self._guard.generation == generation and self._guard.alive:
                     return an_id

@@ -2,41 +2,46 @@
 
 from __future__ import annotations
 
+import copy
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from snowredis.monitor.metrics.catalog import SERVICE
+from snowredis.monitor.metrics.families import Family
 from snowredis.web.problems import Problem
 
 
 class RequestCounts:
-    """Counts of one process. Plain ints: only the event loop changes them."""
+    """Counts of one process, from 0. Plain ints: only the event loop changes them."""
 
-    def __init__(self) -> None:
-        self.ids: dict[str, int] = {}
-        self.responses: dict[str, int] = {}
-        self.refusals: dict[int, int] = {}
+    def __init__(self, pools: Iterable[str] = ()) -> None:
+        names = list(pools)
+        self.ids, self.responses = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
+        self.errors = dict.fromkeys(SERVICE[2].values, 0)
 
     def count_ids(self, pool: str, count: int) -> None:
         """Count a response with *count* ids."""
         self.ids[pool] = self.ids.get(pool, 0) + count
         self.responses[pool] = self.responses.get(pool, 0) + 1
 
-    def count_refusal(self, status: int) -> None:
+    def count_error(self, status: int) -> None:
         """Count a response with an error status."""
-        self.refusals[status] = self.refusals.get(status, 0) + 1
+        self.errors[str(status)] = self.errors.get(str(status), 0) + 1
 
-    def collect(self) -> Any:
+    def families(self) -> list[Family]:
+        """Return the counts as metrics."""
+        counts = (self.ids, self.responses, self.errors)
+        return [
+            Family(metric, {(label,): number for label, number in numbers.items()})
+            for metric, numbers in zip(SERVICE, counts, strict=True)
+        ]
+
+    def collect(self) -> Iterator[Any]:
         """Yield the metrics: this is a collector of prometheus-client."""
-        from prometheus_client.core import CounterMetricFamily
+        from snowredis.integrations.prometheus import as_prometheus
 
-        ids = CounterMetricFamily("snowredis_served_ids", "ids sent over HTTP", labels=["pool"])
-        responses = CounterMetricFamily("snowredis_served_answers", "responses with ids", labels=["pool"])
-        refusals = CounterMetricFamily("snowredis_refused", "requests refused", labels=["status"])
-        for family, counts in ((ids, self.ids), (responses, self.responses), (refusals, self.refusals)):
-            for label, number in list(counts.items()):
-                family.add_metric([str(label)], number)
-            yield family
+        return map(as_prometheus, self.families())
 
 
 class MetricsEndpoint:
@@ -45,23 +50,22 @@ class MetricsEndpoint:
     Under PROMETHEUS_MULTIPROC_DIR it sums up all processes and leaves out RequestCounts, which is of one process.
     """
 
-    def __init__(self, counts: RequestCounts, pools: Mapping[str, Any]) -> None:
+    def __init__(self, counts: RequestCounts, url: Any, pools: Sequence[str]) -> None:
         self._registry: Any = None
         try:
-            from prometheus_client import CollectorRegistry, multiprocess
+            from prometheus_client import REGISTRY, CollectorRegistry, multiprocess
 
             from snowredis.integrations import prometheus
         except ImportError:
             return
         prometheus.register()
-        self._registry = CollectorRegistry(auto_describe=False)
-        self._multiprocess = bool(os.environ.get("PROMETHEUS_MULTIPROC_DIR"))
-        if self._multiprocess:
-            multiprocess.MultiProcessCollector(self._registry)  # type: ignore[no-untyped-call]
+        pool_collector = prometheus.PoolCollector(url, *pools)
+        if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
+            all_processes = CollectorRegistry()
+            multiprocess.MultiProcessCollector(all_processes)  # type: ignore[no-untyped-call]
+            self._registry = _Merged(all_processes, pool_collector)
         else:
-            self._registry.register(counts)
-        for name, url in pools.items():
-            self._registry.register(prometheus.PoolCollector(url, name))
+            self._registry = _Merged(counts, pool_collector, REGISTRY)
 
     def text(self) -> tuple[str, bytes]:
         """Return content type and text. Blocks for a few round trips to Redis.
@@ -75,9 +79,31 @@ class MetricsEndpoint:
                 "NotSupported",
                 "prometheus-client is not installed. Install it with: pip install 'snowredis[prometheus]'",
             )
-        import prometheus_client
+        from prometheus_client import generate_latest
 
-        text: bytes = prometheus_client.generate_latest(self._registry)
-        if not self._multiprocess:
-            text += prometheus_client.generate_latest(prometheus_client.REGISTRY)
-        return "text/plain; version=0.0.4; charset=utf-8", text
+        return "text/plain; version=0.0.4; charset=utf-8", generate_latest(self._registry)
+
+
+class _Merged:
+    """Several collectors as one, with one family of each name.
+
+    The application around the service may have registered its own PoolCollector.
+    """
+
+    def __init__(self, *sources: Any) -> None:
+        self._sources = sources
+
+    def collect(self) -> Iterable[Any]:
+        merged: dict[str, Any] = {}
+        for source in self._sources:
+            for metric in source.collect():
+                first = merged.setdefault(metric.name, copy.copy(metric))
+                known = {_series(sample) for sample in first.samples}
+                first.samples = first.samples + [
+                    sample for sample in metric.samples if _series(sample) not in known
+                ]
+        return merged.values()
+
+
+def _series(sample: Any) -> tuple[str, frozenset[tuple[str, str]]]:
+    return sample.name, frozenset(sample.labels.items())

@@ -90,7 +90,7 @@ class Service:
 
     def __init__(self, pools: ServedPools, guard: RequestGuard, limits: Limits) -> None:
         self.pools, self.guard, self.limits = pools, guard, limits
-        self.counts = RequestCounts()
+        self.counts = RequestCounts(pools.names)
         self._running = 0
         self._routes = Routes(pools, guard, limits, self.counts)
         self._router = Router(
@@ -134,7 +134,7 @@ class Service:
     async def _send_problem(
         self, send: Send, problem: Problem, more: Mapping[str, str] | None = None
     ) -> None:
-        self.counts.count_refusal(problem.status)
+        self.counts.count_error(problem.status)
         headers = problem.headers()
         headers += [(name.lower().encode(), text.encode()) for name, text in (more or {}).items()]
         await send_body(send, problem.body(), status=problem.status, more=headers)

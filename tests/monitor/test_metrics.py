@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,10 +14,13 @@ from typing import Any
 import pytest
 
 import snowredis
+from snowredis.core.durations import BOUNDS_S, Durations
 from snowredis.lease.model import PoolConfig
-from snowredis.monitor.process_metrics import TotalsTracker, counters_of
+from snowredis.monitor.metrics.catalog import CONDITIONS, POOL, PROCESS, SERVICE
+from snowredis.monitor.metrics.process import TotalsTracker, new_durations, readings_of
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.testing import memory_pool
+from tests.support.prometheus import check_text
 from tests.support.servers import RedisServer
 
 prometheus_client = pytest.importorskip("prometheus_client")
@@ -45,11 +48,22 @@ def test_prometheus_sees_generators_of_this_process_come_and_go(server: RedisSer
     assert prometheus.register(registry) is prometheus.register(registry)
     label = f'{{pool="{pool}"}}'
     with snowredis.connect(server.url, pool=pool) as ids:
+        # zeros before anything happens, so that the first increase is seen
+        assert shown(registry)[f"snowredis_leases_lost_total{label}"] == 0
         ids.next_ids(100)
+        ids._beat()
         before = shown(registry)
         assert before[f"snowredis_ids_total{label}"] == 100
         assert before[f"snowredis_leases{label}"] == 1
-        assert 20 < before[f"snowredis_lease_left_seconds{label}"] <= 30
+        left_s = before[f"snowredis_lease_end_timestamp_seconds{label}"] - time.time()
+        assert 0.5 < left_s / before[f"snowredis_lease_ttl_seconds{label}"] <= 1.01
+        assert before[f"snowredis_heartbeat_seconds_count{label}"] == 1
+        assert before[f'snowredis_heartbeat_seconds_bucket{{le="+Inf",pool="{pool}"}}'] == 1
+        assert before[f"snowredis_claim_wait_seconds_count{label}"] == 1
+        for reason in ("full", "mismatch", "clock", "unavailable"):
+            assert before[f'snowredis_claims_refused_total{{pool="{pool}",reason="{reason}"}}'] == 0
+    # unknown, not the last one
+    assert f"snowredis_lease_end_timestamp_seconds{label}" not in shown(registry)
     del ids
     with snowredis.connect(server.url, pool=pool) as ids:
         ids.next_ids(5)
@@ -58,20 +72,33 @@ def test_prometheus_sees_generators_of_this_process_come_and_go(server: RedisSer
     assert not any("_created" in name for name in before)
 
 
-def test_prometheus_sees_the_pool(server: RedisServer, pool: str) -> None:
+def test_prometheus_sees_pools_and_two_exporters_agree(server: RedisServer, pool: str) -> None:
     from snowredis.integrations.prometheus import PoolCollector
 
-    registry = prometheus_client.CollectorRegistry()
-    registry.register(PoolCollector(server.url, pool))
+    other = f"{pool}-2"
+    WorkerPool(server.url, other).create(PoolConfig(name=other))
+    registries = [prometheus_client.CollectorRegistry() for _ in range(2)]
+    for registry in registries:
+        registry.register(PoolCollector(server.url, pool, other))
+        with pytest.raises(ValueError, match="Duplicated"):
+            registry.register(PoolCollector(server.url, pool))
     label = f'{{pool="{pool}"}}'
     with snowredis.connect(server.url, pool=pool) as ids:
         ids.next_id()
-        found = shown(registry)
+        found, same = map(shown, registries)
     assert found[f"snowredis_pool_up{label}"] == 1
     assert (found[f"snowredis_pool_used{label}"], found[f"snowredis_pool_free{label}"]) == (1, 1023)
+    assert found[f'snowredis_pool_used{{pool="{other}"}}'] == 0
     assert found[f'snowredis_pool_workers{{pool="{pool}",state="healthy"}}'] == 1
-    assert found[f"snowredis_pool_claims_total{label}"] == 1
+    assert (found[f"snowredis_pool_claims_total{label}"], found[f"snowredis_pool_deaths_total{label}"]) == (
+        1,
+        0,
+    )
     assert found[f"snowredis_pool_layout_left_seconds{label}"] > 60 * 365 * 86_400
+    assert set(found) == set(same)
+    assert [
+        name for name in found if found[name] != same[name] and "heartbeat" not in name and "left" not in name
+    ] == []
 
 
 def test_a_redis_that_is_away_is_a_number_and_no_error(tmp_path: Path) -> None:
@@ -79,8 +106,16 @@ def test_a_redis_that_is_away_is_a_number_and_no_error(tmp_path: Path) -> None:
 
     registry = prometheus_client.CollectorRegistry()
     # registering asks nobody
-    registry.register(PoolCollector(f"unix://{tmp_path}/nobody.sock", "orders"))
-    assert shown(registry) == {'snowredis_pool_up{pool="orders"}': 0.0}
+    registry.register(PoolCollector(f"unix://{tmp_path}/nobody.sock", "orders", "users"))
+    found = shown(registry)
+    for pool in ("orders", "users"):
+        assert found[f'snowredis_pool_up{{pool="{pool}"}}'] == 0
+        assert found[f'snowredis_pool_condition{{condition="redis-unavailable",pool="{pool}"}}'] == 1
+        assert found[f'snowredis_pool_condition{{condition="pool-missing",pool="{pool}"}}'] == 0
+    # the rest is unknown, and not 0
+    assert {name.partition("{")[0] for name in found} == {
+        f"snowredis_pool_{name}" for name in ("up", "level", "condition")
+    }
 
 
 def test_the_command_prints_what_the_collector_collects(
@@ -92,57 +127,54 @@ def test_the_command_prints_what_the_collector_collects(
     from snowredis.integrations.prometheus import PoolCollector
 
     assert main(["metrics", "--url", server.url, "--pool", pool]) == 0
-    printed = {family.name: family for family in text_string_to_metric_families(capsys.readouterr().out)}
+    text = capsys.readouterr().out
+    check_text(text)
+    printed = {family.name: family for family in text_string_to_metric_families(text)}
     collected = {family.name: family for family in PoolCollector(server.url, pool).collect()}
-    assert set(printed) == set(collected)
+    assert set(printed) == set(collected) == {metric.family for metric in POOL}
     for name, one in printed.items():
-        assert (one.type, one.documentation) == (
-            collected[name].type,
-            collected[name].documentation,
-        )
-    assert main(["metrics", "--url", server.url, "--pool", "nothing-here"]) == 4
-    assert capsys.readouterr().out.endswith('snowredis_pool_up{pool="nothing-here"} 0\n')
+        assert (one.type, one.documentation) == (collected[name].type, collected[name].documentation)
+        labels = [sample.labels for sample in one.samples]
+        assert labels == [sample.labels for sample in collected[name].samples]
 
 
-def test_every_metric_that_alerts_and_dashboard_ask_for_exists(server: RedisServer, pool: str) -> None:
-    import re
+def test_the_command_says_which_pool_is_missing(
+    server: RedisServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from snowredis.cli import main
 
-    from snowredis.integrations import prometheus
-
-    registry = prometheus_client.CollectorRegistry()
-    prometheus.register(registry)
-    text = prometheus_client.generate_latest(registry).decode()
-    known = set(re.findall(r"^# TYPE (\w+) ", text, re.MULTILINE))
-    known |= {
-        f"{family.name}_total" if family.type == "counter" else family.name
-        for family in prometheus.PoolCollector(server.url, pool).collect()
-    }
-    for name in ("alerts.yml", "grafana-dashboard.json"):
-        page = (ROOT / "docs" / name).read_text("utf-8")
-        if name.endswith(".json"):
-            assert json.loads(page)["panels"]
-        asked = set(re.findall(r"\b(snowredis_[a-z_]+)\b", page))
-        assert asked
-        assert asked - known == set()
+    assert main(["metrics", "--url", server.url, "--pool", "nothing-here"]) == 5
+    captured = capsys.readouterr()
+    assert 'snowredis_pool_up{pool="nothing-here"} 0.0\n' in captured.out
+    check_text(captured.out)
+    assert "there is no pool 'nothing-here'" in captured.err
+    assert main(["metrics", "--url", "unix:///nowhere.sock", "--pool", "nothing-here"]) == 4
 
 
-WORKER = """
-import os, signal, sys
-import snowredis
-from snowredis.integrations import prometheus
+def test_a_process_prints_what_prometheus_client_does(server: RedisServer, pool: str) -> None:
+    """The text format of our own is that of the collector: histograms, labels, order."""
+    from prometheus_client.parser import text_string_to_metric_families
 
-url, pool, ending = sys.argv[1:]
-metrics = prometheus.register(every_s=0.05)
-if os.fork() == 0:
-    # a preloaded application: the child counts for itself
-    ids = snowredis.connect(url, pool=pool)
-    ids.next_ids(1000)
-    if ending == "kill":
-        metrics.update()
-        os.kill(os.getpid(), signal.SIGKILL)
-    sys.exit()
-os.wait()
-"""
+    from snowredis.integrations.prometheus import as_prometheus
+    from snowredis.monitor.metrics.families import as_text
+
+    with snowredis.connect(server.url, pool=pool) as ids:
+        ids.next_id()
+        families = TotalsTracker(lambda: [ids]).families()
+    assert [family.metric for family in families] == list(PROCESS)
+    text = as_text(families)
+    check_text(text)
+    printed = [
+        (sample.name, sample.labels, sample.value)
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    ]
+    collected = [
+        (sample.name, sample.labels, sample.value)
+        for family in map(as_prometheus, families)
+        for sample in family.samples
+    ]
+    assert sorted(printed, key=repr) == sorted(collected, key=repr)
 
 
 def test_with_several_processes_counters_survive_the_death_of_a_worker(
@@ -151,7 +183,15 @@ def test_with_several_processes_counters_survive_the_death_of_a_worker(
     environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
     for ending in ("exit", "kill"):
         done = subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", WORKER, server.url, pool, ending],
+            [
+                sys.executable,
+                "-W",
+                "ignore",
+                str(ROOT / "tests/monitor/metrics_worker.py"),
+                server.url,
+                pool,
+                ending,
+            ],
             env=environment,
             capture_output=True,
             text=True,
@@ -162,7 +202,12 @@ def test_with_several_processes_counters_survive_the_death_of_a_worker(
 
     registry = prometheus_client.CollectorRegistry()
     multiprocess.MultiProcessCollector(registry, path=str(tmp_path))
-    assert shown(registry)[f'snowredis_ids_total{{pool="{pool}"}}'] == 2_000
+    found, label = shown(registry), f'{{pool="{pool}"}}'
+    assert found[f"snowredis_ids_total{label}"] == 2_000
+    assert found[f"snowredis_claim_wait_seconds_count{label}"] == 2
+    assert found[f'snowredis_claim_wait_seconds_bucket{{le="120.0",pool="{pool}"}}'] == 2
+    assert found[f'snowredis_claims_refused_total{{pool="{pool}",reason="full"}}'] == 0
+    check_text(prometheus_client.generate_latest(registry).decode())
 
 
 @pytest.fixture
@@ -183,15 +228,28 @@ def reader() -> Iterator[Any]:
 def test_opentelemetry_observes_the_same_numbers(reader: Any, server: RedisServer, pool: str) -> None:
     with snowredis.connect(server.url, pool=pool) as ids:
         ids.next_ids(7)
+        ids._beat()
         data = reader.get_metrics_data()
+        ids._beat()
+        later = reader.get_metrics_data()
     points = {
-        metric.name: point.value
+        metric.name: point
         for metric in data.resource_metrics[0].scope_metrics[0].metrics
         for point in metric.data.data_points
         if point.attributes["pool"] == pool
     }
-    assert (points["snowredis.ids"], points["snowredis.leases"]) == (7, 1)
-    assert 20 < points["snowredis.lease.left"] <= 30
+    assert set(points) == {metric.otel for metric in PROCESS if metric.name != "snowredis_clock_wait_seconds"}
+    assert (points["snowredis.ids"].value, points["snowredis.leases"].value) == (7, 1)
+    heartbeats = points["snowredis.heartbeat"]
+    assert (heartbeats.count, tuple(heartbeats.explicit_bounds)) == (1, BOUNDS_S)
+    assert heartbeats.sum == pytest.approx(sum(ids.counts.heartbeats.sums_s), rel=1)
+    counts = {
+        point.count
+        for metric in later.resource_metrics[0].scope_metrics[0].metrics
+        for point in metric.data.data_points
+        if metric.name == "snowredis.heartbeat" and point.attributes["pool"] == pool
+    }
+    assert counts == {2}
 
 
 def test_what_generators_of_one_pool_counted_is_added_up() -> None:
@@ -201,19 +259,50 @@ def test_what_generators_of_one_pool_counted_is_added_up() -> None:
     two.next_ids(4)
     two.counts.clock_back("namespace")
     two.counts.ceiling_waits += 2
-    two.counts.round_trip_s = 0.25
+    two.counts.heartbeats.add(0.25)
+    one.counts.heartbeats.add(300.0)
     totals = TotalsTracker(lambda: [one, two, object()])
     found = totals.by_pool()["mine"]
-    assert found.totals["ids"] == 7
-    assert (found.totals["clock_backs:namespace"], found.totals["clock_backs:refusal"]) == (1, 0)
-    assert (found.totals["ceiling_hits"], found.totals["waits:ceiling"]) == (2, 2)
-    assert (found.leases, found.heartbeat_s) == (2, 0.25)
+    assert found.totals["snowredis_ids_total", ""] == 7
+    backs = [found.totals["snowredis_clock_backs_total", step] for step in ("namespace", "refusal")]
+    assert backs == [1, 0]
+    assert found.totals["snowredis_waits_total", "ceiling"] == 2
+    assert found.gauges["snowredis_leases"] == 2
+    (heartbeats,) = (metric for metric in PROCESS if metric.name == "snowredis_heartbeat_seconds")
+    durations = found.durations(heartbeats)
+    assert (sum(durations.counts), durations.counts[-1], sum(durations.sums_s)) == (2, 1, 300.25)
     assert totals.by_pool()["mine"].totals == found.totals
 
 
-def test_the_steps_are_those_of_the_runtime() -> None:
-    from snowredis.runtime.counts import CLOCK_BACK_STEPS
+def test_durations_that_were_added_are_told_one_by_one() -> None:
+    before, now = Durations(), Durations()
+    for duration_s in (0.0004, 0.001, 0.0011, 7.5, 1000.0):
+        now.add(duration_s)
+    told = Durations()
+    for duration_s in new_durations(before, now):
+        told.add(duration_s)
+    assert told.counts == now.counts
+    assert told.sums_s == pytest.approx(now.sums_s)
+    assert list(new_durations(now, now)) == []
 
-    totals = counters_of(memory_pool().connect()).totals
-    steps = [name.partition(":")[2] for name in totals if name.startswith("clock_backs:")]
-    assert steps == list(CLOCK_BACK_STEPS)
+
+def test_the_catalog_names_what_the_code_counts() -> None:
+    from snowredis.monitor import status
+    from snowredis.monitor.snapshot import POOL_COUNTERS
+    from snowredis.runtime.counts import CLAIM_REFUSALS, CLOCK_BACK_STEPS
+
+    values = {metric.name: metric.values for metric in (*PROCESS, *POOL, *SERVICE)}
+    assert values["snowredis_clock_backs_total"] == tuple(CLOCK_BACK_STEPS)
+    assert values["snowredis_claims_refused_total"] == CLAIM_REFUSALS
+    assert {f"snowredis_pool_{name}_total" for name in POOL_COUNTERS} <= set(values)
+    assert tuple(status._HEADLINES) == CONDITIONS
+    counted = set(readings_of(memory_pool().connect()).totals)
+    assert counted >= {
+        (metric.name, value)
+        for metric in PROCESS
+        if metric.kind == "counter"
+        for value in metric.values or ("",)
+    }
+    assert len(values) == len({*PROCESS, *POOL, *SERVICE})
+    for metric in (*PROCESS, *POOL, *SERVICE):
+        assert metric.name.endswith("_total") == (metric.kind == "counter")

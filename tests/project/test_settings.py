@@ -109,8 +109,8 @@ def test_pool_create_has_an_option_for_every_constant_of_a_pool() -> None:
         assert SETTINGS[name].default_text in str(options[name].help)
 
 
-def test_the_readme_describes_every_setting() -> None:
-    assert table_in("README.md", "| setting |") == rows(IN_TEXT)
+def test_the_page_of_settings_describes_each_of_them() -> None:
+    assert table_in("docs/reference/settings.md", "| setting |") == rows(IN_TEXT)
 
 
 def test_the_page_on_the_service_describes_each_of_its_variables() -> None:

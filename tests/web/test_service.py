@@ -383,7 +383,7 @@ def test_metrics_count_what_was_served(client: TestClient) -> None:
     client.get("/ids?count=0")
     text = client.get("/metrics").text
     assert 'snowredis_served_ids_total{pool="b"} 30.0' in text
-    assert 'snowredis_refused_total{status="400"} 1.0' in text
+    assert 'snowredis_http_errors_total{status="400"} 1.0' in text
     assert 'snowredis_pool_used{pool="b"} 1.0' in text
     assert "snowredis_ids_total{" in text
 

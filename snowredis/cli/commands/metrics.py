@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from snowredis.cli.exit_codes import ExitCode
+from snowredis.cli.exit_codes import ExitCode, code_of, print_error
 from snowredis.cli.options import Parser, add_redis, open_pool
 
 SUMMARY = "print a pool's metrics for Prometheus"
@@ -21,10 +21,15 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from snowredis.monitor.pool_metrics import as_text, families_of
+    from snowredis.monitor.metrics.families import as_text
+    from snowredis.monitor.metrics.pools import PoolsReader, families_of
 
     with open_pool(args) as pool:
-        families = families_of(pool)
-    sys.stdout.write(as_text(families))
-    # a pool that cannot be read has only the metric that says so
-    return ExitCode.OK if len(families) > 1 else ExitCode.REDIS_UNAVAILABLE
+        readings = PoolsReader([pool]).read()
+    # also of a pool that cannot be read, since that is a metric
+    sys.stdout.write(as_text(families_of(readings)))
+    error = readings[pool.name].error
+    if error is None:
+        return ExitCode.OK
+    print_error(error)
+    return code_of(error)

@@ -1,0 +1,46 @@
+"""The protocol with Redis: the headers of the Lua scripts, which a test compares with what the scripts do."""
+
+from __future__ import annotations
+
+import re
+
+from scripts._docs.tables import table
+from snowredis.lease.scripts import PARTS, SCRIPTS, read_lua
+
+# place, name, type, meaning
+_ITEM = re.compile(r"^((?:KEYS|ARGV)\[\d+\]) (\w+) +(\w+(?: \| \w+)*)(?:(?:, |: *| {2,})(.*))?$")
+
+
+def all_scripts() -> str:
+    """Return a section for each script; first for the parts that every script begins with."""
+    return "\n\n".join(_section(name) for name in (*PARTS, *SCRIPTS))
+
+
+def _section(name: str) -> str:
+    lines = []
+    for line in read_lua(name).splitlines():
+        if not line.startswith("--"):
+            break
+        lines.append(line.removeprefix("--").removeprefix(" "))
+    at = next((i for i, line in enumerate(lines) if line.startswith("Returns ")), len(lines))
+    # from there on the lines are shown as they are, because of their alignment
+    lines[:at] = [line.replace("<", "&lt;") for line in lines[:at]]
+    title, _colon, summary = lines[0].partition(": ")
+    items: list[list[str]] = []
+    prose: list[str] = []
+    for line in lines[1:at]:
+        item = _ITEM.match(line)
+        if item:
+            items.append([text or "" for text in item.groups()])
+        elif items and line.startswith("    "):
+            items[-1][3] += f" {line.strip()}"
+        else:
+            prose.append(line)
+    parts = [f"## `{title}`", f"{summary[0].upper()}{summary[1:]}", "\n".join(prose).strip()]
+    if items:
+        rows = [(f"`{place}`", f"`{argument}`", *others) for place, argument, *others in items]
+        parts.append(table(("", "name", "type", "what"), rows))
+    after = "\n".join(lines[at:]).strip()
+    if after:
+        parts.append(f"```text\n{after}\n```")
+    return "\n\n".join(part for part in parts if part)

@@ -1,0 +1,64 @@
+"""A real Prometheus that scrapes the service of a fleet, and the alerts that fired.
+
+The rules are those of docs/alerts.yml, for a ttl of 30 s; with a shorter ttl, the times in them are shorter by the same
+factor, so that what was seen is in proportion. Scraped and evaluated every second.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.support.prometheus import PROMETHEUS, Prometheus
+
+ROOT = Path(__file__).resolve().parents[2]
+# that the rules are written for
+DEFAULT_TTL_S = 30.0
+_UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+# "for: 20s", "[10m]", "[7d:1h]", "offset 1h"
+_TIME = re.compile(r"(?:(?<=for: )|(?<=offset )|(?<=\[)|(?<=[smhd]:))(\d+)([smhd])\b")
+
+
+class Alerts:
+    """The alerts of one fleet.
+
+    Args:
+        directory: a new one, for the data of Prometheus.
+        port: of the service on 127.0.0.1.
+        ttl_s: of the pool.
+    """
+
+    def __init__(self, directory: Path, port: int, ttl_s: float = 6.0) -> None:
+        rules = (ROOT / "docs" / "alerts.yml").read_text("utf-8")
+        self._server = Prometheus(directory, port, scaled(rules, ttl_s / DEFAULT_TTL_S))
+
+    @staticmethod
+    def available() -> bool:
+        """Return whether there is a Prometheus on PATH."""
+        return PROMETHEUS is not None
+
+    def start(self) -> None:
+        """Start Prometheus and wait until it replies."""
+        self._server.start()
+
+    def fired(self) -> dict[str, float]:
+        """Return when each alert fired first, in s since 1970, the earliest first."""
+        series = self._server.query('ALERTS{alertstate="firing"}[1h]')
+        first = sorted((float(one["values"][0][0]), one["metric"]["alertname"]) for one in series)
+        fired: dict[str, float] = {}
+        for at_s, name in first:
+            fired.setdefault(name, at_s)
+        return fired
+
+    def stop(self) -> None:
+        """Kill Prometheus."""
+        self._server.stop()
+
+
+def scaled(rules: str, factor: float) -> str:
+    """Return *rules* with all times multiplied by *factor*."""
+
+    def shorter(match: re.Match[str]) -> str:
+        return f"{max(1, round(int(match[1]) * _UNITS_MS[match[2]] * factor))}ms"
+
+    return _TIME.sub(shorter, rules)

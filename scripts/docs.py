@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""Build the documentation as a site, with warnings as errors, and check its links.
+
+    scripts/docs.py                    # build/docs/index.html
+    scripts/docs.py --open             # then show it in a browser
+    scripts/docs.py --external         # also check the links to other hosts, which needs the network
+
+Needs the docs extra: pip install -e '.[docs]'. Exit code 1 if something is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import webbrowser
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+try:
+    from sphinx.cmd.build import main as sphinx_build
+
+    from scripts._docs import diagrams, links
+except ImportError as error:
+    sys.exit(f"docs.py: {error.name} is not installed. Install it with: pip install -e '.[docs]'")
+
+SITE = ROOT / "build/docs"
+# what a browser loads by itself; links, which people follow, may lead anywhere
+_LOADED = re.compile(r"<(?:script|img|iframe|source|link)\b[^>]*?(?:src|href)=\"([^\"]+)\"")
+
+
+def main() -> int:
+    """Run the steps; return the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--external", action="store_true", help="also check links to other hosts")
+    parser.add_argument("--open", action="store_true", help="show the site in a browser")
+    args = parser.parse_args()
+
+    errors = [*links.broken_links(links.all_pages()), *_diagrams_without_picture()]
+    # -E: pages take text from the code, which Sphinx does not watch
+    failed = sphinx_build(
+        ["-b", "html", "-E", "-n", "-W", "--keep-going", "-q", str(ROOT / "docs"), str(SITE)]
+    )
+    errors += _loaded_from_elsewhere()
+    if args.external:
+        failed |= sphinx_build(["-b", "linkcheck", "-q", str(ROOT / "docs"), str(ROOT / "build/linkcheck")])
+    for line in errors:
+        print(f"docs.py: {line}", file=sys.stderr)
+    if errors or failed:
+        return 1
+    print(f"{len(list(SITE.rglob('*.html')))} pages: {SITE / 'index.html'}")
+    if args.open:
+        webbrowser.open((SITE / "index.html").as_uri())
+    return 0
+
+
+def _diagrams_without_picture() -> Iterator[str]:
+    for page in links.all_pages():
+        for diagram in diagrams.diagrams_in(page.read_text("utf-8")):
+            if not diagrams.picture_of(diagram).exists():
+                yield f"{page.relative_to(ROOT)}: a diagram has no picture; run: scripts/pictures.py diagrams"
+
+
+def _loaded_from_elsewhere() -> Iterator[str]:
+    for page in SITE.rglob("*.html"):
+        for url in _LOADED.findall(page.read_text("utf-8")):
+            if "://" in url or url.startswith("//"):
+                yield f"{page.relative_to(SITE)} loads {url}; pages must not load anything from other hosts"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+"""Metrics of this process, in the files of PROMETHEUS_MULTIPROC_DIR, from which one process exports those of all."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+from prometheus_client import Counter, Gauge, Histogram
+
+from snowredis.core.durations import BOUNDS_S, Durations
+from snowredis.monitor.metrics.catalog import PROCESS, Metric
+from snowredis.monitor.metrics.process import TotalsTracker, new_durations
+from snowredis.runtime.exit import EXIT
+
+# between two writes
+EVERY_S = 5.0
+# what a gauge without a value is: no other process' value is hidden by it, and no reservation seems to end
+_UNKNOWN = {"livemin": float("inf")}
+
+
+class MetricFiles:
+    """Writes the metrics of this process every *every_s* and at its end. Starts again in every forked child."""
+
+    def __init__(self, every_s: float) -> None:
+        self._totals = TotalsTracker(lambda: EXIT.members)
+        self._every_s = every_s
+        self._metrics = {metric: _made(metric) for metric in PROCESS}
+        os.register_at_fork(after_in_child=self._start)
+        self._start()
+
+    def _start(self) -> None:
+        # a forked child starts at 0, and the lock may be held by a thread of the parent
+        self._lock, self._stop = threading.Lock(), threading.Event()
+        self._before: dict[tuple[str, ...], Any] = {}
+        threading.Thread(target=self._run, name="snowredis-metrics", daemon=True).start()
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._every_s):
+            self.update()
+
+    def update(self) -> None:
+        """Write the metrics."""
+        with self._lock:
+            for pool, readings in self._totals.by_pool().items():
+                for metric, written in self._metrics.items():
+                    values = list(readings.values(metric))
+                    if not values and metric.merged in _UNKNOWN:
+                        values = [((), _UNKNOWN[metric.merged])]
+                    for label, value in values:
+                        self._write(metric, written.labels(pool, *label), (metric.name, pool, *label), value)
+
+    def _write(self, metric: Metric, written: Any, key: tuple[str, ...], value: Any) -> None:
+        if metric.kind == "gauge":
+            written.set(value)
+        elif metric.kind == "counter":
+            written.inc(max(0, value - self._before.get(key, 0)))
+            self._before[key] = value
+        else:
+            for duration in new_durations(self._before.get(key, Durations()), value):
+                written.observe(duration)
+            self._before[key] = value
+
+    def close(self) -> None:
+        """Write the last metrics, at exit."""
+        self.update()
+
+
+def _made(metric: Metric) -> Any:
+    if metric.kind == "gauge":
+        mode: Any = metric.merged
+        return Gauge(metric.family, metric.text, metric.labels, registry=None, multiprocess_mode=mode)
+    if metric.kind == "counter":
+        return Counter(metric.family, metric.text, metric.labels, registry=None)
+    return Histogram(metric.family, metric.text, metric.labels, registry=None, buckets=BOUNDS_S)

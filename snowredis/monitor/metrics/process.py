@@ -1,0 +1,174 @@
+"""Metrics of the generators of this process: totals that only grow, also when generators are closed.
+
+Imports nothing of the runtime, which is a layer of its own: it reads public attributes of generators.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from snowredis.core.durations import BOUNDS_S, Durations
+from snowredis.monitor.metrics.catalog import PROCESS, Metric
+from snowredis.monitor.metrics.families import Family, collected
+
+# name of a counter, and value of its label or ""; of a histogram "count" or "sum", and the number of the bucket
+Key = tuple[str, str]
+_HISTOGRAMS = {
+    "snowredis_heartbeat_seconds": "heartbeats",
+    "snowredis_claim_wait_seconds": "claim_waits",
+    "snowredis_clock_wait_seconds": "clock_waits",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """Metrics of one generator, or of all generators of a process in one pool, by the names of PROCESS.
+
+    Attributes:
+        totals: counters by name and value of the label; buckets of histograms too, see durations().
+        gauges: those that are known.
+    """
+
+    totals: Mapping[Key, float] = field(default_factory=dict)
+    gauges: Mapping[str, float] = field(default_factory=dict)
+
+    def values(self, metric: Metric) -> Iterator[tuple[tuple[str, ...], float | Durations]]:
+        """Yield the samples of *metric* with the value of its label, if it has one."""
+        if metric.kind == "histogram":
+            yield (), self.durations(metric)
+        elif metric.kind == "gauge":
+            if metric.name in self.gauges:
+                yield (), self.gauges[metric.name]
+        else:
+            for value in metric.values or ("",):
+                yield (value,) if value else (), self.totals.get((metric.name, value), 0)
+
+    def durations(self, metric: Metric) -> Durations:
+        """Return the buckets of a histogram."""
+        buckets = range(len(BOUNDS_S) + 1)
+        return Durations(
+            [int(self.totals.get((f"{metric.name}:count", str(i)), 0)) for i in buckets],
+            [self.totals.get((f"{metric.name}:sum", str(i)), 0.0) for i in buckets],
+        )
+
+
+def readings_of(generator: Any) -> Readings:
+    """Return the metrics of *generator*, a snowredis.Generator."""
+    counts, lease = generator.counts, generator.lease
+    offset_ms = generator.clock_reading.offset_ms
+    totals: dict[Key, float] = {
+        ("snowredis_ids_total", ""): generator.ids_made,
+        ("snowredis_waits_total", "ceiling"): counts.ceiling_waits,
+        ("snowredis_waits_total", "clock"): counts.clock_back_waits,
+        ("snowredis_ceiling_wait_seconds_total", ""): counts.ceiling_wait_s,
+        ("snowredis_claims_total", ""): counts.claims,
+        ("snowredis_renewals_total", ""): counts.renewals,
+        ("snowredis_renewals_failed_total", ""): counts.renewals_failed,
+        ("snowredis_leases_lost_total", ""): counts.leases_lost,
+    }
+    for step, number in counts.clock_backs_by_step.items():
+        totals["snowredis_clock_backs_total", step] = number
+    for reason, number in counts.claims_refused.items():
+        totals["snowredis_claims_refused_total", reason] = number
+    for name, attribute in _HISTOGRAMS.items():
+        durations = getattr(counts, attribute)
+        totals |= {(f"{name}:count", str(i)): number for i, number in enumerate(durations.counts)}
+        totals |= {(f"{name}:sum", str(i)): seconds for i, seconds in enumerate(durations.sums_s)}
+    gauges: dict[str, float] = {
+        "snowredis_leases": int(lease is not None),
+        "snowredis_lease_ttl_seconds": generator.ttl_ms / 1000,
+    }
+    if lease is not None:
+        gauges["snowredis_lease_end_timestamp_seconds"] = (lease.until_ms - (offset_ms or 0)) / 1000
+    if offset_ms is not None:
+        gauges["snowredis_clock_offset_seconds"] = offset_ms / 1000
+    return Readings(totals, gauges)
+
+
+class TotalsTracker:
+    """Sum the metrics of all generators of this process, also of those that no longer exist.
+
+    Args:
+        members: returns the generators of this process; other objects in it are ignored.
+
+    A generator that no longer exists counts as of the last call of by_pool(). A forked child starts at 0.
+    """
+
+    def __init__(self, members: Callable[[], Iterable[Any]]) -> None:
+        self._members = members
+        self._reset()
+
+    def _reset(self) -> None:
+        self._pid, self._lock = os.getpid(), threading.Lock()
+        self._seen: weakref.WeakKeyDictionary[Any, Mapping[Key, float]] = weakref.WeakKeyDictionary()
+        self._totals: dict[str, Counter[Key]] = {}
+
+    def by_pool(self) -> dict[str, Readings]:
+        """Return the metrics by pool."""
+        if self._pid != os.getpid():
+            self._reset()
+        with self._lock:
+            return dict(self._collect())
+
+    def families(self) -> list[Family]:
+        """Return the metrics of all pools."""
+        by_pool = self.by_pool()
+        return collected(
+            (metric, (pool, *label), value)
+            for metric in PROCESS
+            for pool, readings in by_pool.items()
+            for label, value in readings.values(metric)
+        )
+
+    def _collect(self) -> Iterator[tuple[str, Readings]]:
+        current: dict[str, list[Mapping[str, float]]] = {}
+        for member in self._members():
+            if not hasattr(member, "ids_made"):
+                continue
+            readings = readings_of(member)
+            before = self._seen.get(member, {})
+            # ids_made includes a block that was just given up for a moment, so it may shrink
+            highest = {key: max(value, before.get(key, 0)) for key, value in readings.totals.items()}
+            totals = self._totals.setdefault(member.pool, Counter())
+            for key, value in highest.items():
+                totals[key] += value - before.get(key, 0)  # type: ignore[assignment]
+            self._seen[member] = highest
+            current.setdefault(member.pool, []).append(readings.gauges)
+        for pool, totals in self._totals.items():
+            yield pool, Readings(dict(totals), _merged(current.get(pool, [])))
+
+
+def _merged(members: list[Mapping[str, float]]) -> dict[str, float]:
+    """Return the gauges of one pool, of those of all its generators."""
+    merged: dict[str, float] = {"snowredis_leases": 0}
+    for metric in PROCESS:
+        known = [gauges[metric.name] for gauges in members if metric.name in gauges]
+        if known and metric.merged:
+            merged[metric.name] = _MERGE[metric.merged](known)
+    return merged
+
+
+_MERGE: dict[str, Callable[[list[float]], float]] = {
+    "livesum": sum,
+    "livemin": min,
+    "livemax": max,
+    "livemostrecent": lambda known: known[-1],
+}
+
+
+def new_durations(before: Durations, now: Durations) -> Iterator[float]:
+    """Yield a duration for each that was added since *before*: the average of the new ones in its bucket.
+
+    For histograms that take one duration at a time: their counts and their sum come out the same.
+    """
+    for i, end in enumerate((*BOUNDS_S, float("inf"))):
+        number = now.counts[i] - before.counts[i]
+        if number > 0:
+            average = min(end, (now.sums_s[i] - before.sums_s[i]) / number)
+            yield from [average] * number

@@ -1,0 +1,149 @@
+"""The files of examples/deploy/ parse, name real settings and commands, and are quoted in the docs as they are."""
+
+from __future__ import annotations
+
+import configparser
+import importlib
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+import snowredis
+from snowredis.cli import build_parser
+from snowredis.lease.model import PoolConfig
+from snowredis.settings import from_environment
+from tests.support.servers import redis_server
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "examples/deploy"
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+QUOTED = re.compile(r"<!-- file: (\S+) -->\n+```\w*\n(.*?)```\n", re.DOTALL)
+
+
+def documents(name: str) -> list[Any]:
+    return list(yaml.safe_load_all((DEPLOY / name).read_text("utf-8")))
+
+
+def containers(name: str) -> Iterator[dict[str, Any]]:
+    for document in documents(name):
+        yield from document.get("spec", {}).get("template", {}).get("spec", {}).get("containers", [])
+
+
+def check_environment(environment: dict[str, str]) -> None:
+    settings = {name: value for name, value in environment.items() if name.startswith("SNOWREDIS_")}
+    assert settings
+    snowredis.connect(**from_environment(settings))
+
+
+def test_each_file_is_quoted_as_it_is() -> None:
+    quoted = set()
+    for page in PAGES:
+        for name, text in QUOTED.findall(page.read_text("utf-8")):
+            assert text == (ROOT / name).read_text("utf-8"), f"{page} quotes another text of {name}"
+            quoted.add(name)
+    assert quoted == {str(path.relative_to(ROOT)) for path in DEPLOY.iterdir() if path.is_file()}
+
+
+def test_compose_creates_the_pool_before_the_application_starts() -> None:
+    services = documents("compose.yaml")[0]["services"]
+    for service in services.values():
+        assert set(service.get("depends_on", ())) <= set(services)
+        if "environment" in service:
+            check_environment(service["environment"])
+    command = build_parser().parse_args(shlex.split(services["new-pool"]["command"])[1:])
+    assert command.pool == services["web"]["environment"]["SNOWREDIS_POOL"]
+    assert shlex.split(services["redis"]["command"])[1:] == ["--save", "", "--appendonly", "no"]
+
+
+def test_ci_creates_the_pool_of_its_environment() -> None:
+    job = documents("ci.yaml")[0]["jobs"]["test"]
+    check_environment(job["env"])
+    create = next(step["run"] for step in job["steps"] if "snowredis" in step.get("run", ""))
+    command = build_parser().parse_args(shlex.split(create, comments=True)[1:])
+    assert command.pool == job["env"]["SNOWREDIS_POOL"]
+
+
+def test_kubernetes_gives_pods_and_job_the_same_settings() -> None:
+    config, deployment = documents("kubernetes.yaml")
+    environment = config["data"]
+    (web,) = containers("kubernetes.yaml")
+    (new_pool,) = containers("kubernetes-new-pool.yaml")
+    for container in (web, new_pool):
+        assert [source["configMapRef"]["name"] for source in container["envFrom"]] == [
+            config["metadata"]["name"]
+        ]
+    own = {variable["name"]: "web-7d4b9c6f5-x2x8k" for variable in web["env"]}
+    check_environment(environment | own)
+    command = build_parser().parse_args(new_pool["command"][1:])
+    assert command.pool == environment["SNOWREDIS_POOL"]
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    assert deployment["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    ports = {port["name"] for port in web["ports"]}
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        assert web[probe]["httpGet"]["port"] in ports
+    # a first worker may wait for the floor, with failover_slack
+    floor = PoolConfig(name="orders", failover_slack_ms=15_000).floor_ms
+    assert web["startupProbe"]["periodSeconds"] * web["startupProbe"]["failureThreshold"] * 1000 > floor
+
+
+def test_the_unit_names_settings_and_hooks_that_exist(tmp_path: Path) -> None:
+    text = (DEPLOY / "orders-web.service").read_text("utf-8")
+    variables = dict(line.split("=", 1) for line in re.findall(r"^Environment=(.*)$", text, re.MULTILINE))
+    check_environment(variables)
+    command = next(line for line in text.splitlines() if line.startswith("ExecStart="))
+    importlib.import_module(re.findall(r"python:(\S+)", command)[0])
+    if shutil.which("systemd-analyze"):
+        unit = tmp_path / "orders-web.service"
+        unit.write_text(text.replace("/srv/orders/bin/gunicorn", sys.executable))
+        done = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_dockerfile_starts_the_server_without_a_shell() -> None:
+    lines = (DEPLOY / "Dockerfile").read_text("utf-8").splitlines()
+    command = json.loads(lines[-1].removeprefix("CMD "))
+    hooks = command[command.index("--config") + 1]
+    importlib.import_module(hooks.removeprefix("python:"))
+
+
+def test_the_configurations_of_uwsgi_and_apache_have_what_the_page_says() -> None:
+    uwsgi = configparser.ConfigParser()
+    uwsgi.read(DEPLOY / "uwsgi.ini")
+    assert {"master", "enable-threads", "die-on-term"} <= set(uwsgi["uwsgi"])
+    apache = (DEPLOY / "apache.conf").read_text("utf-8")
+    assert "WSGIApplicationGroup %{GLOBAL}\n" in apache
+
+
+def test_the_worker_releases_its_worker_id_at_sigterm(tmp_path: Path) -> None:
+    with redis_server(tmp_path) as server:
+        pool = snowredis.WorkerPool(server.url, "orders")
+        pool.create(PoolConfig(name="orders"))
+        process = subprocess.Popen(
+            [sys.executable, DEPLOY / "worker.py"],
+            env={
+                **os.environ,
+                "PYTHONPATH": str(ROOT),
+                "SNOWREDIS_URL": server.url,
+                "SNOWREDIS_POOL": "orders",
+            },
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout is not None
+        assert int(process.stdout.readline()) > 0
+        assert [worker.pid for worker in pool.workers()] == [process.pid]
+        process.send_signal(signal.SIGTERM)
+        output, _ = process.communicate(timeout=30)
+        assert process.returncode == 0
+        assert output.endswith("stopped\n")
+        assert list(pool.workers()) == []

@@ -1,0 +1,111 @@
+"""The documentation as a whole: links, named files, the first page, and that the reference is complete.
+
+scripts/docs.py builds the site and fails at any warning.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+
+import pytest
+
+import snowredis
+from snowredis import errors
+from tests.support.pages import PAGES, ROOT, TRANSLATED, blocks_of
+
+pytest.importorskip("markdown_it")
+
+from scripts._docs import GENERATED, diagrams, links
+
+REFERENCE = ROOT / "docs/reference"
+
+
+@pytest.mark.parametrize("page", [*PAGES, "CHANGELOG.md"])
+def test_every_link_leads_somewhere(page: str) -> None:
+    assert list(links.broken_links([ROOT / page])) == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_file_that_a_page_names_exists(page: str) -> None:
+    text = re.sub(r"https?://\S+", "", PAGES[page].read_text("utf-8"))
+    for name in re.findall(r"\b(?:scripts|snowredis|examples|docs|tests)/[\w./-]*\w", text):
+        assert (ROOT / name).exists(), name
+
+
+def test_every_diagram_has_a_picture() -> None:
+    for page, path in PAGES.items():
+        for diagram in diagrams.diagrams_in(path.read_text("utf-8")):
+            assert diagrams.picture_of(diagram).exists(), f"{page}: run scripts/pictures.py diagrams"
+
+
+def test_every_generated_part_is_on_one_page() -> None:
+    marked = [
+        name
+        for path in PAGES.values()
+        for name in re.findall(r"<!-- generated: (.+) -->", path.read_text("utf-8"))
+    ]
+    assert sorted(marked) == sorted(GENERATED)
+
+
+@pytest.mark.parametrize("name", GENERATED)
+def test_a_generated_part_has_text(name: str) -> None:
+    assert len(GENERATED[name]()) > 200
+
+
+def test_the_api_page_names_every_public_name() -> None:
+    page = (REFERENCE / "api.md").read_text("utf-8")
+    modules = {"__version__", "testing", "embedded"}
+    for name in set(snowredis.__all__) - set(errors.__all__) - modules:
+        assert re.search(rf":: snowredis\.{name}\b", page), name
+    integrations = ROOT / "snowredis/integrations"
+    for path in integrations.iterdir():
+        if path.stem not in ("__init__", "__pycache__", "warm_up"):
+            assert f":: snowredis.integrations.{path.stem}" in page, path.stem
+
+
+def error_tree(kind: type[BaseException] = snowredis.SnowredisError) -> Iterator[type[BaseException]]:
+    yield kind
+    for child in kind.__subclasses__():
+        if child.__module__ == errors.__name__:
+            yield from error_tree(child)
+
+
+def test_the_page_of_errors_describes_every_error_in_the_order_of_the_tree() -> None:
+    page = (REFERENCE / "errors.md").read_text("utf-8")
+    names = [kind.__name__ for kind in error_tree()]
+    # as the docstring of errors.py draws it
+    drawn = [name for name in re.findall(r"\b[A-Z]\w+", str(errors.__doc__)) if name in names]
+    assert re.findall(r"^## `(\w+)`$", page, re.MULTILINE) == drawn
+    assert re.findall(r"^\| \[`(\w+)`\]", page, re.MULTILINE) == drawn[1:]
+    assert set(drawn) == set(names) == set(errors.__all__)
+
+
+@pytest.mark.parametrize("kind", list(error_tree()), ids=lambda kind: kind.__name__)
+def test_the_section_of_an_error_says_whether_to_try_again_and_lists_its_values(
+    kind: type[BaseException],
+) -> None:
+    page = (REFERENCE / "errors.md").read_text("utf-8")
+    section = page.partition(f"\n## `{kind.__name__}`\n")[2].partition("\n## ")[0]
+    if kind is snowredis.SnowredisError:
+        return
+    assert "**Try again**: " in section
+    inherited = re.search(r"as `(\w+)`", section)
+    text = section + (
+        page.partition(f"\n## `{inherited[1]}`\n")[2].partition("\n## ")[0] if inherited else ""
+    )
+    if kind.__init__ is not Exception.__init__ and inspect.isfunction(kind.__init__):
+        for value in list(inspect.signature(kind).parameters):
+            assert f"`{value}`" in text, value
+
+
+def code_of(page: str) -> list[str]:
+    """Return the fenced blocks of a page, without the comments in them, which are translated."""
+    return [re.sub(r"(^|  +)#.*$", "", block.text, flags=re.MULTILINE) for block in blocks_of(page)]
+
+
+@pytest.mark.parametrize("page", TRANSLATED)
+def test_a_translation_has_the_code_of_the_original(page: str) -> None:
+    original = "README.md" if page.endswith("README.md") else page.replace("docs/zh/", "docs/")
+    assert code_of(page) == code_of(original)

@@ -1,0 +1,68 @@
+"""The Python of every page runs as it stands, and its commands can be parsed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from snowredis.cli import build_parser
+from snowredis.lease.model import PoolConfig
+from snowredis.monitor.worker_pool import WorkerPool
+from tests.support.pages import PAGES, ROOT, TRANSLATED, blocks_of, commands_of
+from tests.support.servers import redis_server
+
+# pools that a page may take for granted
+POOLS = ("default", "orders")
+DATABASES = 16
+WITH_PYTHON = [
+    page
+    for page in PAGES
+    if page not in TRANSLATED and any(block.language == "python" for block in blocks_of(page))
+]
+
+
+def test_there_are_snippets() -> None:
+    assert {"README.md", "docs/index.md", "docs/how-to/integrations.md"} <= set(WITH_PYTHON)
+    assert len(blocks_of("docs/how-to/integrations.md")) >= 10
+
+
+@pytest.mark.parametrize("page", WITH_PYTHON)
+def test_the_python_of_a_page_runs(page: str, tmp_path: Path) -> None:
+    snippets = [block for block in blocks_of(page) if block.language == "python" and not block.not_run]
+    with redis_server(tmp_path) as server:
+        urls = [f"{server.url}?db={number % DATABASES}" for number in range(len(snippets))]
+        for url in set(urls):
+            for pool in POOLS:
+                WorkerPool(url, pool).create(PoolConfig(name=pool))
+        done = subprocess.run(
+            [sys.executable, str(Path(__file__).with_name("snippet_runner.py"))],
+            input=json.dumps(
+                [[block.name, url, block.text] for block, url in zip(snippets, urls, strict=True)]
+            ),
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "XDG_RUNTIME_DIR": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            timeout=100,
+        )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_commands_of_a_page_exist_with_their_options(page: str) -> None:
+    for block in blocks_of(page):
+        for words in commands_of(block) if block.language == "console" else ():
+            program, *arguments = words
+            if program == "snowredis":
+                # exits with a message if it cannot be parsed
+                build_parser().parse_args(arguments)
+            elif program.startswith("scripts/"):
+                source = (ROOT / program).read_text("utf-8")
+                for option in re.findall(r"--[a-z-]+", " ".join(arguments)):
+                    assert option in source, (block.name, words)
