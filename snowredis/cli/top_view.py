@@ -9,48 +9,39 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
-from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Input, Static
 from textual.worker import Worker, WorkerState
 
 from snowredis.cli.exit_codes import ExitCode
-from snowredis.cli.output import Column, Line, Segment, column_widths, duration, pad, pairs, printable
+from snowredis.cli.output import (
+    Column,
+    Segment,
+    column_widths,
+    pad,
+    printable,
+    time_of,
+)
+from snowredis.cli.status_lines import headline
+from snowredis.cli.top_screens import STYLES, Deaths, Details, as_text
 from snowredis.cli.worker_table import COMPACT_GAP, GAP, SORT_KEYS, WIDE, pool_lines, worker_rows
-from snowredis.core.layout import utc_text
-from snowredis.errors import PoolNotFound, SnowredisError, StoreUnavailable
+from snowredis.monitor.pool_watch import Reading
 
 if TYPE_CHECKING:
-    from snowredis.monitor.snapshot import PoolInfo, WorkerInfo
-
-    Snapshot = tuple[list[WorkerInfo], PoolInfo]
+    from snowredis.monitor.snapshot import WorkerInfo
 
 # DataTable takes 0.2 ms to lay out a row; all workers are sorted and filtered, and the first ones are shown
 MAX_ROWS = 2_000
+# conditions that are shown at a time
+_MAX_CONDITIONS = 4
 # of the two sides of the table, its vertical scroll bar takes the right one
 _SCROLL_BAR = 2
-_STYLES = {
-    "": "",
-    "strong": "bold",
-    "dim": "dim",
-    "good": "green",
-    "note": "cyan",
-    "warn": "yellow",
-    "bad": "red",
-}
-
-
-def as_text(lines: Sequence[Line]) -> Text:
-    """Return *lines* as rich's Text, in which nothing is read as markup."""
-    segments = [(text, _STYLES[style]) for line in lines for text, style in [*line, ("\n", "")]]
-    return Text.assemble(*segments[:-1], no_wrap=True, overflow="ellipsis")
 
 
 class WorkerTable(DataTable[Text]):
@@ -64,61 +55,22 @@ class WorkerTable(DataTable[Text]):
     ]
 
 
-class Details(ModalScreen[None]):
-    """All fields of one worker, on top of the table."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,enter,q", "dismiss", "Back")]
-    CSS = """
-    Details { align: center middle; }
-    Details Static { width: auto; max-width: 95%; height: auto; padding: 1 2; border: round $primary; }
-    """
-
-    def __init__(self, worker: WorkerInfo) -> None:
-        super().__init__()
-        self.worker = worker
-
-    def compose(self) -> ComposeResult:
-        yield Static(as_text(_details(self.worker)))
-
-    def show(self, worker: WorkerInfo | None) -> None:
-        """Show a newer state of the worker; None: it is not alive any more."""
-        ended: list[Line] = [[], [("it is not alive any more; this is its last known state", "warn")]]
-        self.worker = worker or self.worker
-        self.query_one(Static).update(as_text([*_details(self.worker), *([] if worker else ended)]))
-
-
-def _details(worker: WorkerInfo) -> list[Line]:
-    rows: list[tuple[str, str | Line]] = []
-    for field in fields(worker):
-        value = getattr(worker, field.name)
-        name = field.name.removesuffix("_ms").replace("_", " ")
-        if field.name in ("claimed_ms", "renewed_ms", "lease_end_ms", "reserved_until_ms"):
-            text = utc_text(value) or str(value)
-        elif field.name in ("lease_left_ms", "heartbeat_age_ms"):
-            text = duration(value)
-        elif field.name == "clock_offset_ms":
-            text = f"{value:+,} ms"
-        else:
-            text = f"{value:,}" if field.name.startswith("ids_") else printable(str(value), 200)
-        rows.append((name, text))
-    return pairs(rows, indent=0)
-
-
 class TopView(App[int]):
     """View of the workers of one pool. run() returns an ExitCode, or None after an error in the view itself.
 
     Args:
-        read: returns the workers and the pool, with or without those whose lease ended; may block and raise
-            SnowredisError. It is called in a thread, never twice at a time.
+        read: reads the pool, with or without worker ids that nobody has; may block. It is called in a thread, never
+            twice at a time.
         where: the address of Redis.
         interval_s: seconds between two reads; one that takes longer delays the next.
-        show_all: whether worker ids whose lease ended are shown.
-        first: the result of a call of read() before the view opened.
+        show_all: whether worker ids that nobody has are shown.
+        first: the result of a call of read() before the view opened, with a snapshot.
+        time_text: shows ms since 1970.
     """
 
     ENABLE_COMMAND_PALETTE = False
     CSS = """
-    #pool { height: 2; }
+    #pool { height: 3; }
     #error { color: $text-error; text-style: bold; height: auto; display: none; }
     #filter { display: none; }
     #status { height: 1; color: $text-accent; }
@@ -130,6 +82,7 @@ class TopView(App[int]):
         Binding("r", "reverse", "Reverse"),
         Binding("slash", "filter", "Filter"),
         Binding("escape", "clear_filter", "Clear filter", show=False),
+        Binding("d", "deaths", "Deaths"),
         Binding("a", "toggle_all", "All"),
         Binding("space", "read", "Read now", show=False),
         Binding("q", "exit_with(0)", "Quit"),
@@ -138,19 +91,20 @@ class TopView(App[int]):
 
     def __init__(
         self,
-        read: Callable[[bool], Snapshot],
+        read: Callable[[bool], Reading],
         where: str,
         *,
         interval_s: float,
         show_all: bool,
-        first: Snapshot,
+        first: Reading,
+        time_text: Callable[[int], str] = time_of,
     ) -> None:
         super().__init__()
         self._read_pool, self._where, self._interval_s = read, where, interval_s
-        self._show_all = show_all
-        self._pool_workers, self._pool_info = first
-        self._read_at_s = time.time()
-        self._failed_since_s: float | None = None
+        self._show_all, self._time_text = show_all, time_text
+        if first.snapshot is None:
+            raise ValueError("the view opens with a snapshot")
+        self._reading, self._snapshot = first, first.snapshot
         self._is_reading = False
         self._sort, self._reverse, self._words = "worker", False, list[str]()
         # the table as it is drawn: widths and titles of its columns, cells of its rows, and whose rows they are
@@ -173,6 +127,7 @@ class TopView(App[int]):
             with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
                 loop.add_signal_handler(number, self.action_exit_with, int(ExitCode.INTERRUPTED))
         self.query_one(WorkerTable).focus()
+        self._show_conditions()
         self.set_interval(self._interval_s, self.action_read)
 
     def on_resize(self) -> None:
@@ -186,50 +141,43 @@ class TopView(App[int]):
             self._is_reading = True
             self.run_worker(self._read, thread=True)
 
-    def _read(self) -> Snapshot | SnowredisError:
-        """Read the pool and return its state, or the error if that fails. Runs in a thread; blocks on Redis."""
-        try:
-            return self._read_pool(self._show_all)
-        except (PoolNotFound, StoreUnavailable) as error:
-            return error
+    def _read(self) -> Reading:
+        """Read the pool. Runs in a thread; blocks on Redis."""
+        return self._read_pool(self._show_all)
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         if event.state is not WorkerState.SUCCESS:
             return
         self._is_reading = False
         result = event.worker.result
-        if isinstance(result, SnowredisError):
-            self._show_error(result)
-        elif isinstance(result, tuple):
-            self._show_snapshot(result)
+        if isinstance(result, Reading):
+            self._reading, self._snapshot = result, result.snapshot or self._snapshot
+            self._show_conditions()
+            self._show()
+            if isinstance(self.screen, Details | Deaths):
+                self.screen.show(self._snapshot)
 
-    def _show_snapshot(self, snapshot: Snapshot) -> None:
-        self._pool_workers, self._pool_info = snapshot
-        self._read_at_s, self._failed_since_s = time.time(), None
-        self.query_one("#error").display = False
-        self._show()
-        if isinstance(self.screen, Details):
-            number = self.screen.worker.worker
-            self.screen.show(next((worker for worker in self._pool_workers if worker.worker == number), None))
-
-    def _show_error(self, error: SnowredisError) -> None:
-        """Show since when the pool cannot be read. The table keeps the last state."""
-        now_s = time.time()
-        self._failed_since_s = self._failed_since_s or now_s
-        reason = "the pool does not exist" if isinstance(error, PoolNotFound) else "Redis does not answer"
-        text = (
-            f"{reason}, since {_clock(self._failed_since_s)} ({duration((now_s - self._failed_since_s) * 1000)}); "
-            f"shown is the state of {_clock(self._read_at_s)}. {printable(str(error), 300)}"
-        )
+    def _show_conditions(self) -> None:
+        """Show what is wrong. While the pool cannot be read, the table keeps the last state."""
+        texts = [
+            f"{condition.level}: {printable(condition.render(self._time_text), 400)}"
+            for condition in self._reading.status.conditions
+            if condition.level != "notice"
+        ]
+        if (error := self._reading.error) is not None:
+            texts.append(
+                f"shown is the state of {self._time_text(self._reading.read_at_ms)}. {printable(str(error), 300)}"
+            )
         banner = self.query_one("#error", Static)
-        banner.update(Text(text))
-        banner.display = True
+        banner.update(Text("\n".join(texts[:_MAX_CONDITIONS])))
+        banner.display = bool(texts)
 
     # --- what is shown -----------------------------------------------------------------------------
 
     def _show(self) -> None:
         """Draw the newest state. The worker under the cursor stays at its place on the screen."""
-        self.query_one("#pool", Static).update(as_text(pool_lines(self._where, self._pool_info)))
+        lines = [*pool_lines(self._where, self._snapshot.info), headline(self._reading.status)]
+        self.query_one("#pool", Static).update(as_text(lines))
         table = self.query_one(WorkerTable)
         at = table.cursor_row
         before = self._shown[at].worker if at < len(self._shown) else None
@@ -245,17 +193,23 @@ class TopView(App[int]):
 
     def _matching(self) -> list[WorkerInfo]:
         """Return the workers that match the filter, sorted; equal ones by worker id, so that no row jumps."""
-        matching = [worker for worker in self._pool_workers if _matches(worker, self._words)]
+        matching = [worker for worker in self._listed if _matches(worker, self._words)]
         matching.sort(key=lambda worker: worker.worker)
         matching.sort(key=SORT_KEYS[self._sort], reverse=self._reverse)
         return matching
+
+    @property
+    def _listed(self) -> list[WorkerInfo]:
+        """Workers that are shown if there is no filter."""
+        snapshot = self._snapshot
+        return snapshot.worker_ids if self._show_all else [*snapshot.workers, *snapshot.unknown]
 
     def _fill(self, table: WorkerTable) -> None:
         """Write the workers into *table*: only the cells that changed, or everything if rows or columns changed."""
         width = self.size.width - _SCROLL_BAR
         # the two columns that a narrow terminal leaves out are among the details
         hidden, gap = ((), GAP) if self.size.width >= WIDE else (("ns", "back"), COMPACT_GAP)
-        columns, cells = worker_rows(self._shown, self._pool_info, hidden=hidden, short_numbers=True)
+        columns, cells = worker_rows(self._shown, self._snapshot.info, hidden=hidden, short_numbers=True)
         titled = [replace(column, title=self._title(column)) for column in columns]
         widths = column_widths(titled, cells, width, gap)
         head = [(column_width, column.title) for column_width, column in zip(widths, titled, strict=True)]
@@ -264,7 +218,7 @@ class TopView(App[int]):
 
         def cell(segment: Segment, at: int) -> Text:
             text, style = pad(segment, columns[at], widths[at])
-            return Text(text + " " * gaps[at], _STYLES[style])
+            return Text(text + " " * gaps[at], STYLES[style])
 
         if head == self._head and len(cells) == len(self._cells):
             for row, (new, old) in enumerate(zip(cells, self._cells, strict=True)):
@@ -292,11 +246,9 @@ class TopView(App[int]):
     def _show_status(self, matching: int) -> None:
         words = f"  filter: {printable(' '.join(self._words))}" if self._words else ""
         first = f", the first {MAX_ROWS:,} are shown" if matching > MAX_ROWS else ""
-        count = (
-            f"{matching:,} of {len(self._pool_workers):,} workers" if self._words else f"{matching:,} workers"
-        )
+        count = f"{matching:,} of {len(self._listed):,} workers" if self._words else f"{matching:,} workers"
         order = f"  by {self._sort}{', reversed' if self._reverse else ''}"
-        ended = "  with ended leases" if self._show_all else ""
+        ended = "  with worker ids that nobody has" if self._show_all else ""
         self.query_one("#status", Static).update(Text(f"{count}{first}{order}{ended}{words}"))
 
     # --- keys --------------------------------------------------------------------------------------
@@ -345,19 +297,19 @@ class TopView(App[int]):
         self.query_one(WorkerTable).focus()
 
     def action_toggle_all(self) -> None:
-        """Show or hide worker ids whose lease ended."""
+        """Show or hide worker ids that nobody has."""
         self._show_all = not self._show_all
         self.action_read()
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
         if event.cursor_row < len(self._shown):
-            self.push_screen(Details(self._shown[event.cursor_row]))
+            self.push_screen(Details(self._shown[event.cursor_row], self._time_text))
+
+    def action_deaths(self) -> None:
+        """Show the workers that died in the last hour."""
+        self.push_screen(Deaths(self._snapshot, self._time_text))
 
 
 def _matches(worker: WorkerInfo, words: list[str]) -> bool:
     text = f"{worker.worker} {worker.host} {worker.pid} {worker.label} {worker.state}".lower()
     return all(word in text for word in words)
-
-
-def _clock(unix_s: float) -> str:
-    return time.strftime("%H:%M:%S UTC", time.gmtime(unix_s))

@@ -48,7 +48,7 @@ SORT_KEYS = {column.title: key for column, key in _COLUMNS}
 
 
 def pool_lines(where: str, info: PoolInfo) -> list[Line]:
-    """Return two lines about the pool: its name and address; its use, the wait for its floor, its alarms."""
+    """Return two lines about the pool: its name and address; its use, and the wait for its floor."""
     use: Line = [
         (f"{info.used:,} of {info.capacity:,} worker ids leased", "warn" if info.free == 0 else ""),
         (f"  {info.free:,} free  peak {info.peak:,}  ", "dim"),
@@ -57,8 +57,6 @@ def pool_lines(where: str, info: PoolInfo) -> list[Line]:
         use.append((f"new workers wait {duration(info.floor_ms - info.now_ms)} for the floor", "warn"))
     else:
         use.append(("no wait for new workers", "dim"))
-    if info.alarms:
-        use.append((f"  {info.alarms:,} alarms: {printable(info.alarm, 100)}", "bad"))
     return [[("pool ", "dim"), (info.name, "strong"), (f" at {printable(where)}", "dim")], use]
 
 

@@ -13,7 +13,7 @@ from snowredis.lease.codes import FloorReason
 from snowredis.lease.memory_store import MemoryStore, Record
 from snowredis.monitor.history.events import Event, parse_event
 from snowredis.monitor.pool_reader import parse_record
-from snowredis.monitor.snapshot import POOL_COUNTERS, PoolInfo, WorkerInfo
+from snowredis.monitor.snapshot import POOL_COUNTERS, PoolInfo, ServerState, WorkerInfo
 
 
 def read_workers(pool: Any, name: str, *, alive_only: bool = True) -> list[WorkerInfo]:
@@ -34,13 +34,12 @@ def _read_records(store: MemoryStore) -> list[WorkerInfo]:
     return [info for info in infos if info is not None]
 
 
-def read_server(pool: Any, name: str) -> tuple[PoolInfo, list[WorkerInfo], list[WorkerInfo]]:
-    """Return the pool, its living workers, and those whose lease ended without a release that no call noted yet.
-
-    Raises PoolNotFound.
-    """
-    workers = read_workers(pool, name, alive_only=False)
-    return read_pool(pool, name), [info for info in workers if info.alive], _ended(_store_of(pool, name))
+def read_server(pool: Any, name: str, *, idle: bool = False) -> ServerState:
+    """Return the state of a pool; with *idle* also all worker ids without a lease. Raises PoolNotFound."""
+    infos = read_workers(pool, name, alive_only=False)
+    alive = [info for info in infos if info.alive]
+    others = [info for info in infos if idle and not info.alive]
+    return ServerState(read_pool(pool, name), alive, _ended(_store_of(pool, name)), others)
 
 
 def read_ended(pool: Any, name: str) -> list[WorkerInfo]:
@@ -48,6 +47,11 @@ def read_ended(pool: Any, name: str) -> list[WorkerInfo]:
     store: MemoryStore | None = pool._stores.get(name)
     ended = _ended(store) if store else []
     return sorted((info for info in ended if info.state == "expired"), key=lambda info: info.lease_end_ms)
+
+
+def read_worker(pool: Any, name: str, worker: int) -> WorkerInfo | None:
+    """Return one worker, alive or not; None if its worker id was never leased. Raises PoolNotFound."""
+    return next((info for info in _read_records(_store_of(pool, name)) if info.worker == worker), None)
 
 
 def _ended(store: MemoryStore) -> list[WorkerInfo]:

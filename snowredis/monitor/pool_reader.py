@@ -22,6 +22,7 @@ from snowredis.lease.stats import WorkerStats
 from snowredis.monitor.snapshot import (
     POOL_COUNTERS,
     PoolInfo,
+    ServerState,
     WorkerInfo,
     setting_ms,
     settings_of,
@@ -110,19 +111,20 @@ def read_pool(client: Any, name: str) -> PoolInfo:
     return _pool_info(client, name, fields, used, ended)
 
 
-def read_server(client: Any, name: str) -> tuple[PoolInfo, list[WorkerInfo], list[WorkerInfo]]:
-    """Return the pool, its living workers, and those whose lease ended without a release that no script wrote yet.
+def read_server(client: Any, name: str, *, idle: bool = False) -> ServerState:
+    """Return the state of a pool; with *idle* also all worker ids without a lease.
 
     Raises PoolNotFound, StoreUnavailable.
     """
     with translated(address(client)):
         fields = _read_fields(client, name)
         if _index_is_complete(client, pool_keys(name)[1], fields):
-            infos = _read_records(client, name, fields, low=fields.swept_ms)
+            infos = _read_records(client, name, fields, low=None if idle else fields.swept_ms)
         else:
             infos = _scan_records(client, name, fields)
     alive, ended = [info for info in infos if info.alive], _ended(infos, fields.swept_ms)
-    return _pool_info(client, name, fields, len(alive), len(ended)), alive, ended
+    pool_info = _pool_info(client, name, fields, len(alive), len(ended))
+    return ServerState(pool_info, alive, ended, [info for info in infos if idle and not info.alive])
 
 
 def read_ended(client: Any, name: str) -> list[WorkerInfo]:
@@ -240,7 +242,10 @@ def _parse_records(fields: _Fields, rows: Iterable[tuple[Any, Any]]) -> list[Wor
 
 
 def read_worker(client: Any, name: str, worker: int) -> WorkerInfo | None:
-    """Return one worker, alive or not; None if its worker id was never leased. Raises StoreUnavailable."""
+    """Return one worker, alive or not; None if its worker id was never leased.
+
+    Raises PoolNotFound, StoreUnavailable.
+    """
     with translated(address(client)):
         fields = _read_fields(client, name)
         text = client.hget(pool_keys(name)[0], f"w:{worker}")

@@ -51,10 +51,10 @@ class PoolWatch:
         self._read_at_ms = 0
         self._failed_since_ms: int | None = None
 
-    def read(self) -> Reading:
+    def read(self, *, idle: bool = False) -> Reading:
         """Read the pool; if that fails, return the last snapshot and the error. Blocks as WorkerPool.snapshot()."""
         try:
-            self._snapshot = self._pool.snapshot()
+            self._snapshot = self._pool.snapshot(idle=idle)
         except (PoolNotFound, StoreUnavailable) as error:
             now_ms = self._clock_ms()
             self._failed_since_ms = self._failed_since_ms or now_ms

@@ -189,12 +189,37 @@ class Snapshot:
         unknown: workers whose lease ended as far as Redis remembers, which may have forgotten renewals; the floor has
             not passed yet, and they can be adopted.
         deaths: of the last hour, the newest first, without processes that returned.
+        idle: worker ids that were leased and are not, if they were asked for: of dead processes, and released ones.
     """
 
     info: PoolInfo
     workers: tuple[WorkerInfo, ...]
     unknown: tuple[WorkerInfo, ...] = ()
     deaths: tuple[Death, ...] = ()
+    idle: tuple[WorkerInfo, ...] = ()
+
+    @property
+    def worker_ids(self) -> list[WorkerInfo]:
+        """Living, unknown and idle workers, by worker id."""
+        both = {info.worker: info for info in (*self.unknown, *self.idle, *self.workers)}
+        return sorted(both.values(), key=lambda info: info.worker)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """State of a pool on one server, with worker ids as the server numbers them.
+
+    Attributes:
+        info: the pool.
+        alive: workers with a lease.
+        ended: workers whose lease ended without a release, which no script has written yet.
+        idle: all worker ids without a lease, if they were asked for.
+    """
+
+    info: PoolInfo
+    alive: list[WorkerInfo]
+    ended: list[WorkerInfo]
+    idle: list[WorkerInfo]
 
 
 def settings_of(signature: str) -> dict[str, str]:

@@ -76,7 +76,7 @@ class UsageHistory:
         if self._at_ms is None:
             self._at_ms = at_ms
         # a clock that went back adds to the step that is open
-        missed = min((at_ms - self._at_ms) // self._step_ms, self._done.maxlen or 0)
+        missed = min((at_ms - self._at_ms) // self._step_ms, (self._done.maxlen or 0) + 1)
         if missed <= 0:
             return
         self._done.append(self._point(self._at_ms))

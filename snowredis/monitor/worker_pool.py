@@ -27,6 +27,7 @@ from snowredis.monitor.snapshot import (
     POOL_COUNTERS,
     Death,
     PoolInfo,
+    ServerState,
     Snapshot,
     WorkerInfo,
 )
@@ -107,6 +108,12 @@ class WorkerPool:
             key=lambda info: info.worker,
         )
 
+    def worker(self, number: int) -> WorkerInfo | None:
+        """Return who has, or had last, the worker id *number*; None if it was never leased. Raises PoolNotFound."""
+        local, index = divmod(number, len(self._sources))
+        found: WorkerInfo | None = self._reader.read_worker(self._sources[index], self.name, local)
+        return self._numbered_worker(found, index) if found else None
+
     def _numbered_worker(self, info: WorkerInfo, index: int) -> WorkerInfo:
         """Return *info* of the server *index* with its worker id in the whole pool."""
         return replace(info, worker=info.worker * len(self._sources) + index)
@@ -134,25 +141,37 @@ class WorkerPool:
             floor_reason=first.floor_reason,
         )
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self, *, idle: bool = False) -> Snapshot:
         """Return the pool, its workers, and the deaths of the last hour, as of one moment. Raises PoolNotFound.
+
+        Args:
+            idle: whether worker ids without a lease are read, too.
 
         Blocks:
             the first call also for 25 ms for each 1,000 events of the last hour; later calls read only new ones.
         """
-        states: list[tuple[int, tuple[PoolInfo, list[WorkerInfo], list[WorkerInfo]]]]
-        states = self._each(lambda source: self._reader.read_server(source, self.name))
-        info = self._sum([info for _, (info, _, _) in states])
-        alive = [self._numbered_worker(worker, i) for i, (_, alive, _) in states for worker in alive]
-        ended = [(i, worker) for i, (_, _, ended) in states for worker in ended]
-        unknown = [self._numbered_worker(worker, i) for i, worker in ended if worker.state == "unknown"]
-        expired = [self._numbered(events.expiry_of(one), i) for i, one in ended if one.state == "expired"]
+        states: list[tuple[int, ServerState]] = self._each(
+            lambda source: self._reader.read_server(source, self.name, idle=idle)
+        )
+
+        def numbered(of: Callable[[ServerState], list[WorkerInfo]]) -> tuple[WorkerInfo, ...]:
+            infos = (self._numbered_worker(info, index) for index, state in states for info in of(state))
+            return tuple(sorted(infos, key=lambda info: info.worker))
+
+        info = self._sum([state.info for _, state in states])
+        expired = [
+            self._numbered(events.expiry_of(ended), index)
+            for index, state in states
+            for ended in state.ended
+            if ended.state == "expired"
+        ]
         return Snapshot(
             info,
-            tuple(sorted(alive, key=lambda worker: worker.worker)),
-            tuple(sorted(unknown, key=lambda worker: worker.worker)),
+            workers=numbered(lambda state: state.alive),
+            unknown=numbered(lambda state: [each for each in state.ended if each.state == "unknown"]),
             # after the state: what a script wrote meanwhile is among the events, and nothing is in neither
-            tuple(self._deaths(expired, info.now_ms)),
+            deaths=tuple(self._deaths(expired, info.now_ms)),
+            idle=numbered(lambda state: state.idle),
         )
 
     def deaths(self) -> list[Death]:

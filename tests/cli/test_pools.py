@@ -54,9 +54,10 @@ def fleet(cli: Cli, pool_name: str, server_url: str) -> Iterator[list[snowredis.
 def test_the_table_shows_who_is_alive(cli: Cli, pool_name: str, fleet: list[snowredis.Generator]) -> None:
     result = cli("workers", "--pool", pool_name)
     assert result.code == 0
-    head, use, empty, titles, *rows = result.out.splitlines()
+    head, use, status, empty, titles, *rows = result.out.splitlines()
     assert pool_name in head
     assert use.startswith("3 of 1,024 worker ids leased  1,021 free  peak 3")
+    assert status == "status ok: 3 workers alive"
     assert (empty, titles.split()[0]) == ("", "worker")
     assert [row.split()[0] for row in rows] == ["0", "1", "2"]
     assert all(str(os.getpid()) in row and "web" in row for row in rows)
@@ -64,8 +65,8 @@ def test_the_table_shows_who_is_alive(cli: Cli, pool_name: str, fleet: list[snow
 
 def test_all_shows_free_worker_ids_too(cli: Cli, pool_name: str, fleet: list[snowredis.Generator]) -> None:
     fleet[1].close()
-    assert len(cli("workers", "--pool", pool_name).out.splitlines()) == 4 + 2
-    assert [line.split()[1] for line in cli("workers", "--pool", pool_name, "--all").out.splitlines()[4:]][
+    assert len(cli("workers", "--pool", pool_name).out.splitlines()) == 5 + 2
+    assert [line.split()[1] for line in cli("workers", "--pool", pool_name, "--all").out.splitlines()[5:]][
         1
     ] == "free"
 
@@ -110,7 +111,7 @@ def test_hostile_hosts_and_labels_do_nothing_to_a_terminal(
         assert harmless(result.out)
         assert harmless(result.err)
     shown = cli("workers", "--pool", pool_name).out.splitlines()
-    assert len(shown) == 4 + 1 + len(HOSTILE)
+    assert len(shown) - shown.index("") == 2 + 1 + len(HOSTILE)
     assert any("[bold" in line for line in shown)
     # json.dumps escapes what a terminal would obey; nothing is cut
     exact = cli("workers", "--pool", pool_name, "--json").out
@@ -136,17 +137,17 @@ def test_without_a_terminal_watch_prints_one_object_after_the_other(
 def test_watch_goes_on_while_redis_does_not_answer_and_says_so_once(
     cli: Cli, pool_name: str, fleet: list[snowredis.Generator], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read, answers = workers.read, iter([True, False, False, True])
+    read, answers = snowredis.WorkerPool.snapshot, iter([True, False, False, True])
 
-    def now_and_then(pool: Any, *, show_all: bool) -> Any:
+    def now_and_then(pool: snowredis.WorkerPool, *, idle: bool) -> Any:
         match next(answers, None):
             case None:
                 raise KeyboardInterrupt
             case False:
                 raise StoreUnavailable("here", "gone\x1b[31m")
-        return read(pool, show_all=show_all)
+        return read(pool, idle=idle)
 
-    monkeypatch.setattr(workers, "read", now_and_then)
+    monkeypatch.setattr(snowredis.WorkerPool, "snapshot", now_and_then)
     result = cli("workers", "--pool", pool_name, "--watch", "0.1")
     assert result.code == 130
     assert result.out.count("3 of 1,024 worker ids leased") == 2

@@ -28,7 +28,8 @@ from snowredis.lease.model import ClaimRequest, PoolConfig
 from snowredis.lease.redis_store import RedisStore
 from snowredis.lease.replies import Granted, Seen
 from snowredis.lease.scripts import pool_keys
-from snowredis.monitor.snapshot import PoolInfo, WorkerInfo
+from snowredis.monitor.pool_watch import PoolWatch, Reading
+from snowredis.monitor.snapshot import Death, PoolInfo, Snapshot, WorkerInfo
 
 pytest.importorskip("textual")
 
@@ -63,9 +64,9 @@ INFO = PoolInfo(
     0,
     "",
     1,
-    1024,
+    4096,
     1000,
-    24,
+    3096,
     1000,
     1,
     0,
@@ -86,14 +87,21 @@ class FakePool:
         self.asked_for_all = False
         self.may_answer = threading.Event()
         self.may_answer.set()
+        self.deaths: tuple[Death, ...] = ()
+        watched: Any = self
+        self._watch = PoolWatch(watched)
+        self.first = self._watch.read()
 
-    def read(self, show_all: bool) -> tuple[list[WorkerInfo], PoolInfo]:
+    def read(self, show_all: bool) -> Reading:
         assert threading.current_thread() is not threading.main_thread()
         self.asked_for_all = show_all
         assert self.may_answer.wait(30)
+        return self._watch.read(idle=show_all)
+
+    def snapshot(self, *, idle: bool) -> Snapshot:
         if self.error is not None:
             raise self.error
-        return self.workers, INFO
+        return Snapshot(INFO, tuple(self.workers), deaths=self.deaths)
 
 
 def run(
@@ -105,7 +113,7 @@ def run(
 
     async def main() -> int | None:
         pool = FakePool(workers)
-        view = TopView(pool.read, "somewhere", interval_s=3600, show_all=False, first=(workers, INFO))
+        view = TopView(pool.read, "somewhere", interval_s=3600, show_all=False, first=pool.first)
         async with view.run_test(size=size) as pilot:
             await pilot.pause()
             await scenario(pilot, pool)
@@ -238,12 +246,13 @@ def test_redis_that_does_not_answer_is_named_and_the_last_state_stays() -> None:
         pool.error = StoreUnavailable("here", "\x1b[31m[bold]gone[/bold]")
         await read_again(pilot)
         shown = text_of(pilot, "#error")
-        assert re.search(r"Redis does not answer, since \d\d:\d\d:\d\d UTC", shown)
+        assert re.search(r"^critical: Redis does not answer since \d{4}-\d\d-\d\dT[\d:.]+Z; ", shown)
+        assert "critical: Redis does not answer" in text_of(pilot, "#pool")
         assert r"\x1b[31m[bold]gone[/bold]" in shown
         assert len(numbers(pilot)) == 3
-        since = shown.partition(" (")[0]
+        since = shown.partition(";")[0]
         await read_again(pilot)
-        assert text_of(pilot, "#error").partition(" (")[0] == since
+        assert text_of(pilot, "#error").partition(";")[0] == since
         pool.error, pool.workers = None, FLEET[:2]
         await read_again(pilot)
         assert not pilot.app.query_one("#error").display

@@ -286,9 +286,17 @@ class RedisModel:
         assert (first, last, word) == ("0", "0", "WITHSCORES")
         return [text for score, member in self._sorted(key)[:1] for text in (member, f"{score:.17g}")]
 
-    def _zrangebyscore(self, key: str, low: str, high: str, word: str, offset: str, count: str) -> list[str]:
-        assert (low, word, offset) == ("-inf", "LIMIT", "0")
-        return [member for score, member in self._sorted(key) if score <= float(high)][: int(count)]
+    def _zrangebyscore(self, key: str, low: str, high: str, *words: str) -> list[str]:
+        *scores, limit, offset, count = words
+        assert (scores in ([], ["WITHSCORES"]), limit, offset) == (True, "LIMIT", "0")
+        assert low == "-inf" or low.startswith("(")
+        above = float(low.removeprefix("("))
+        found = [(score, member) for score, member in self._sorted(key) if above < score <= float(high)]
+        return [
+            text
+            for score, member in found[: int(count)]
+            for text in ((member, f"{score:.17g}") if scores else (member,))
+        ]
 
     def _xadd(self, key: str, *args: str) -> str:
         assert args[:2] == ("MAXLEN", "~")

@@ -6,27 +6,42 @@ import argparse
 import json
 import sys
 import time
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from snowredis.cli.event_lines import event_line
 from snowredis.cli.exit_codes import ExitCode
-from snowredis.cli.options import Parser, add_redis, open_known_pool, positive
-from snowredis.cli.output import MAX_FOREIGN, Line, colored, plain, printable, time_of, wants_color
+from snowredis.cli.options import Parser, add_redis, natural, open_known_pool, positive
+from snowredis.cli.output import colored, plain, printable, wants_color
+from snowredis.cli.times import add_times
 from snowredis.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from snowredis.monitor.history.events import Event
     from snowredis.monitor.worker_pool import WorkerPool
 
-# kinds of events that are no reason for alarm
-_STYLES = {"claimed": "good", "released": "dim", "expired": "warn", "clock-back": "warn", "adopted": "note"}
+# as in lease.codes, which is not imported for --help
+KINDS = (
+    "claimed",
+    "released",
+    "expired",
+    "reclaimed",
+    "returned",
+    "adopted",
+    "lost",
+    "clock-back",
+    "floor",
+    "alarm",
+)
 
 SUMMARY = "show the events of a pool"
-ABOUT = "Times are those of the Redis clock, in UTC. A pool keeps about 20,000 events."
+ABOUT = """Times are those of the Redis clock. A lease that ends without a release is an event at once ("expired"),
+though no other process runs. A pool keeps about 20,000 events."""
 EXAMPLES = [
     ("snowredis events --pool orders", "the newest 20"),
     ("snowredis events -n 100 --json", "one object per line"),
     ("snowredis events --follow", "then new ones, until Ctrl-C"),
+    ("snowredis events --kind expired --kind reclaimed", "deaths only"),
+    ("snowredis events --worker 17", "one worker id"),
 ]
 
 
@@ -36,6 +51,15 @@ def add_arguments(parser: Parser) -> None:
         "-n", type=positive, default=20, metavar="N", help="how many of the newest (default: 20)"
     )
     parser.add_argument("--follow", "-f", action="store_true", help="then show new events, until Ctrl-C")
+    parser.add_argument(
+        "--kind",
+        action="append",
+        choices=KINDS,
+        metavar="KIND",
+        help=f"only {', '.join(KINDS)}; may be repeated",
+    )
+    parser.add_argument("--worker", type=natural, metavar="N", help="only events of this worker id")
+    add_times(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
 
 
@@ -43,24 +67,45 @@ def run(args: argparse.Namespace) -> int:
     with open_known_pool(args) as pool:
         # raises PoolNotFound, where events() returns none
         now_ms = pool.info().now_ms
-        events = pool.events(newest=args.n)
-        for event in events:
-            _show(event, as_json=args.json)
+        chosen = args.kind or args.worker is not None
+        # those that are not shown do not count
+        events = [
+            event for event in pool.events(newest=None if chosen else args.n) if _is_chosen(event, args)
+        ]
+        for event in events[-args.n :]:
+            _show(event, args)
         if args.follow:
-            _follow(pool, events[-1].id if events else str(now_ms), as_json=args.json)
+            last = next((event.id for event in reversed(events) if event.id), str(now_ms))
+            shown = {event.key for event in events if not event.id}
+            _follow(pool, last, shown, args)
     return ExitCode.OK
 
 
-def _follow(pool: WorkerPool, after: str, *, as_json: bool) -> None:
-    """Show the events after *after*, a stream id, until Ctrl-C. After an outage of Redis none is missing."""
+def _is_chosen(event: Event, args: argparse.Namespace) -> bool:
+    return (not args.kind or event.kind in args.kind) and args.worker in (None, event.worker)
+
+
+def _follow(pool: WorkerPool, after: str, shown: set[str], args: argparse.Namespace) -> None:
+    """Show the events after *after*, a stream id, until Ctrl-C. After an outage of Redis none is missing.
+
+    Args:
+        shown: keys of expiries that were shown before a script wrote them.
+    """
     is_away = False
     while True:
         try:
             for event in pool.follow(after):
                 is_away = False
-                if event is not None:
-                    _show(event, as_json=as_json)
-                    after = event.id
+                if event is None:
+                    continue
+                after = event.id or after
+                if event.key in shown:
+                    shown.discard(event.key)
+                    continue
+                if not event.id:
+                    shown.add(event.key)
+                if _is_chosen(event, args):
+                    _show(event, args)
         except StoreUnavailable as error:
             if not is_away:
                 print(f"snowredis: {printable(str(error), 300)}; trying again", file=sys.stderr)
@@ -68,29 +113,12 @@ def _follow(pool: WorkerPool, after: str, *, as_json: bool) -> None:
             time.sleep(1.0)
 
 
-def _show(event: Event, *, as_json: bool) -> None:
-    paint = colored if wants_color(sys.stdout) else plain
-    print(json.dumps(asdict(event)) if as_json else paint(_as_line(event)), flush=True)
+def _show(event: Event, args: argparse.Namespace) -> None:
+    if args.json:
+        from snowredis.monitor.as_json import event_as_json
 
-
-def _as_line(event: Event) -> Line:
-    line: Line = [(f"{time_of(max(0, event.at_ms))}  ", "dim")]
-    line.append((f"{event.kind:<10}  ", _STYLES.get(event.kind, "bad")))
-    if event.worker >= 0:
-        process = f"{printable(event.host, MAX_FOREIGN)}:{event.pid}"
-        label = f" ({printable(event.label, MAX_FOREIGN)})" if event.label else ""
-        line += [(f"worker {event.worker:<6} ", ""), (process, "strong"), (label, "")]
-    details = _details(event)
-    return [*line, (f"  {details}" if details else "", "dim")]
-
-
-def _details(event: Event) -> str:
-    if stats := event.stats:
-        back = f", clock went back {stats.clock_backs} times, namespace {stats.namespace}"
-        text = f"{stats.ids_made:,} ids, clock {stats.clock_offset_ms:+d} ms"
-        return text + (back if stats.clock_backs else "")
-    if event.kind == "claimed":
-        return f"ids up to {time_of(max(0, event.until_ms))}"
-    if event.kind == "floor" and event.from_ms:
-        return f"new workers start at {time_of(event.from_ms)}: {printable(event.text, 100)}"
-    return printable(event.text, 200)
+        text = json.dumps(event_as_json(event))
+    else:
+        paint = colored if wants_color(sys.stdout) else plain
+        text = paint(event_line(event, args.time_text))
+    print(text, flush=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from snowredis.cli.commands.layout import name_of
-from snowredis.cli.commands.workers import pool_as_json
 from snowredis.cli.exit_codes import ExitCode
 from snowredis.cli.options import Parser, add_redis, open_known_pool, open_pool
 from snowredis.cli.output import (
@@ -22,9 +22,10 @@ from snowredis.cli.output import (
     printable,
     table,
     terminal_width,
-    time_of,
     write,
 )
+from snowredis.cli.status_lines import status_lines
+from snowredis.cli.times import add_times
 from snowredis.errors import SnowredisError
 from snowredis.settings import POOL_DURATIONS, SETTINGS
 
@@ -49,19 +50,25 @@ EXAMPLES = [
 def add_arguments(parser: Parser) -> None:
     parser.add_argument("pool", nargs="?", metavar="NAME")
     add_redis(parser, pool=False)
+    add_times(parser)
     parser.add_argument("--json", action="store_true", help="an object, or a list of all pools")
 
 
 def run(args: argparse.Namespace) -> int:
     if args.pool is None:
         return _show_all(args)
+    from snowredis.monitor.as_json import pool_as_json, status_as_json
+    from snowredis.monitor.status import status_of
+
     with open_known_pool(args) as pool:
-        info, where = pool.info(), pool.where
+        snapshot, where = pool.snapshot(), pool.where
+    info, status = snapshot.info, status_of(snapshot)
     if args.json:
-        print(json.dumps(pool_as_json(info)))
+        print(json.dumps(pool_as_json(info) | {"status": status_as_json(status)}))
     else:
         head: Line = [("pool ", "dim"), (info.name, "strong"), (f" at {where}", "dim")]
-        write([head, *pairs([*settings_rows(info), *_state_rows(info)])])
+        rows = [*settings_rows(info), *_state_rows(info, args.time_text)]
+        write([head, *status_lines(status, args.time_text), *pairs(rows)])
     return ExitCode.OK
 
 
@@ -84,14 +91,14 @@ def _seconds(ms: str) -> str:
     return f"{int(ms) / 1000:g} s" if ms.isdecimal() else "?"
 
 
-def _state_rows(info: PoolInfo) -> list[Pair]:
+def _state_rows(info: PoolInfo, time_text: Callable[[int], str]) -> list[Pair]:
     floor = "none: the pool was declared new"
     if info.floor_ms > info.now_ms:
         floor = f"new workers wait {duration(info.floor_ms - info.now_ms)}"
     elif info.floor_ms:
-        floor = f"passed {duration(info.now_ms - info.floor_ms)} ago"
-    counters = ("claims", "releases", "expired", "adopted", "lost")
-    last_alarm = (f"{info.alarms:,}, the last: {printable(info.alarm, 200)}", "bad")
+        floor = f"passed at {time_text(info.floor_ms)}, {duration(info.now_ms - info.floor_ms)} ago"
+    counters = ("claims", "releases", "expired", "reclaimed", "returned", "adopted", "lost")
+    last_alarm = (f"{info.alarms:,}, the last: {printable(_alarm_text(info, time_text), 200)}", "bad")
     return [
         (
             "worker ids",
@@ -100,12 +107,21 @@ def _state_rows(info: PoolInfo) -> list[Pair]:
         ("floor", floor),
         ("counters", ", ".join(f"{name} {getattr(info, name):,}" for name in counters)),
         ("alarms", [last_alarm] if info.alarms else "0"),
-        ("created", time_of(info.created_ms) if info.created_ms else "?"),
+        ("created", time_text(info.created_ms) if info.created_ms else "?"),
         ("incarnation", f"{printable(info.incarnation, 100)}, version {info.version:,}"),
     ]
 
 
+def _alarm_text(info: PoolInfo, time_text: Callable[[int], str]) -> str:
+    if not info.alarm_until_ms:
+        return info.alarm
+    since, until = time_text(info.alarm_from_ms), time_text(info.alarm_until_ms)
+    return f"ids may have been repeated between {since} and {until}"
+
+
 def _show_all(args: argparse.Namespace) -> int:
+    from snowredis.monitor.as_json import pool_as_json
+
     infos: list[PoolInfo] = []
     unreadable: list[str] = []
     with open_pool(args) as server:
@@ -130,7 +146,7 @@ def _show_all(args: argparse.Namespace) -> int:
 
 def _all(infos: list[PoolInfo]) -> list[Line]:
     columns = [Column("pool", shrinks=True), Column("leased", right=True), Column("of", right=True)]
-    columns += [Column("peak", right=True), Column("claims", right=True), Column("expired", right=True)]
+    columns += [Column("peak", right=True), Column("claims", right=True), Column("deaths", right=True)]
     columns += [Column("alarms", right=True), Column("ttl", right=True), Column("layout", shrinks=True)]
     rows: list[list[Cell]] = [
         [
@@ -139,7 +155,7 @@ def _all(infos: list[PoolInfo]) -> list[Line]:
             f"{info.capacity:,}",
             f"{info.peak:,}",
             f"{info.claims:,}",
-            f"{info.expired:,}",
+            f"{info.deaths:,}",
             (f"{info.alarms:,}", "bad" if info.alarms else ""),
             _seconds(info.settings.get("ttl_ms", "")),
             name_of(info.layout) or str(info.layout),

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from snowredis.cli.exit_codes import ExitCode
 from snowredis.cli.options import Parser, add_format, add_redis, open_known_pool
-from snowredis.cli.output import MAX_FOREIGN, Line, Pair, ago, pairs, printable, time_of, write
+from snowredis.cli.output import MAX_FOREIGN, Line, Pair, ago, pairs, printable, write
+from snowredis.cli.times import add_times
 
 if TYPE_CHECKING:
     from snowredis.monitor.history.ownership import Holder
     from snowredis.monitor.history.whois import Whois
+    from snowredis.monitor.snapshot import WorkerInfo
 
 _STYLES = {"certain": "good", "probable": "warn", "unknown": "bad"}
 
@@ -33,6 +35,7 @@ def add_arguments(parser: Parser) -> None:
     )
     add_redis(parser)
     add_format(parser)
+    add_times(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object per line; ids are strings in it")
 
 
@@ -45,28 +48,44 @@ def run(args: argparse.Namespace) -> int:
             parse_user_id(text, info.layout, form=args.format, now_ms=info.now_ms) for text in args.ids
         ]
         results = pool.whois_all([an_id for (_, an_id), *_ in readings])
+        numbers = {whois.parts.worker for whois in results if whois.parts}
+        # which may be somebody else than who made the id
+        now = {number: worker for number in numbers if (worker := pool.worker(number))}
     for number, whois in enumerate(results):
         if args.json:
-            print(json.dumps(asdict(whois) | {"id": str(whois.id)}))
+            from snowredis.monitor.as_json import whois_as_json, worker_as_json
+
+            worker = now.get(whois.parts.worker) if whois.parts else None
+            more = {"worker_now": worker_as_json(worker) if worker else None}
+            print(json.dumps(whois_as_json(whois) | more))
         else:
-            write([*([[]] if number else []), *_as_lines(whois)])
+            write([*([[]] if number else []), *_as_lines(whois, now, args.time_text)])
     return ExitCode.ERROR if any(whois.certainty == "unknown" for whois in results) else ExitCode.OK
 
 
-def _as_lines(whois: Whois) -> list[Line]:
+def _as_lines(whois: Whois, now: Mapping[int, WorkerInfo], time_text: Callable[[int], str]) -> list[Line]:
+    """Return what is known about an id; *now*: who has its worker id at present."""
     parts, now_ms, rows = whois.parts, whois.now_ms, list[Pair]()
     if parts is not None:
-        age: Line = [(time_of(parts.timestamp_ms), "note"), (f"  {ago(now_ms - parts.timestamp_ms)}", "dim")]
+        age: Line = [
+            (time_text(parts.timestamp_ms), "note"),
+            (f"  {ago(now_ms - parts.timestamp_ms)}", "dim"),
+        ]
         rows.append(("time", age))
         rows.append(("worker id", f"{parts.worker}, namespace {parts.backup}, sequence {parts.sequence}"))
     if (holder := whois.holder) is not None:
         rows.append(("host", [(printable(holder.host, MAX_FOREIGN), "strong")]))
         rows.append(("pid", [(str(holder.pid or "?"), "strong")]))
         rows.append(("label", [(printable(holder.label, MAX_FOREIGN), "strong")]))
-        rows.append(("lease", _lease(holder, now_ms)))
+        rows.append(("lease", _lease(holder, now_ms, time_text)))
+    if parts is not None:
+        rows.append(("worker id now", _worker_now(now.get(parts.worker), whois, time_text)))
     rows.append(("certainty", [(whois.certainty, _STYLES[whois.certainty])]))
     rows.append(("reason", printable(whois.reason, 1000)))
-    rows += [("candidate", f"{_process(holder)}  {_lease(holder, now_ms)}") for holder in whois.candidates]
+    rows += [
+        ("candidate", f"{_process(holder)}  {_lease(holder, now_ms, time_text)}")
+        for holder in whois.candidates
+    ]
     lines: list[Line] = [[(str(whois.id), "strong")], *pairs(rows, wrap=True)]
     if whois.duplicate_causes is not None:
         lines += [[], [("how it can be in two places", "strong")]]
@@ -76,14 +95,29 @@ def _as_lines(whois: Whois) -> list[Line]:
     return lines
 
 
-def _lease(holder: Holder, now_ms: int) -> str:
+def _worker_now(worker: WorkerInfo | None, whois: Whois, time_text: Callable[[int], str]) -> str:
+    """Return who has the worker id of the id at present."""
+    if worker is None or worker.state == "free":
+        return "nobody has it"
+    process = (printable(worker.host, MAX_FOREIGN), worker.pid, printable(worker.label, MAX_FOREIGN))
+    holder = whois.holder
+    same = holder and holder.from_ms == worker.claimed_ms and holder.process[:2] == (worker.host, worker.pid)
+    who = (
+        "the same process"
+        if same
+        else f"{process[0]}:{process[1]}" + (f" ({process[2]})" if process[2] else "")
+    )
+    return f"{who}, {worker.state}; last heartbeat {time_text(worker.renewed_ms)}, {ago(worker.heartbeat_age_ms)}"
+
+
+def _lease(holder: Holder, now_ms: int, time_text: Callable[[int], str]) -> str:
     """Return from when to when *holder* had its worker id."""
-    begin = "an unknown time" if holder.from_ms is None else time_of(holder.from_ms)
+    begin = "an unknown time" if holder.from_ms is None else time_text(holder.from_ms)
     if holder.held:
         return f"since {begin}, still held"
     if holder.to_ms is None:
         return f"from {begin} to an unknown time"
-    return f"from {begin} to {time_of(holder.to_ms)}  {ago(now_ms - holder.to_ms)}"
+    return f"from {begin} to {time_text(holder.to_ms)}  {ago(now_ms - holder.to_ms)}"
 
 
 def _process(holder: Holder) -> str:

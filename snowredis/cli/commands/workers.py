@@ -1,4 +1,4 @@
-"""`workers`: show which process has which worker id of a pool, once or repeatedly. Only reads."""
+"""`workers`: show which process has which worker id of a pool, and which died, once or repeatedly. Only reads."""
 
 from __future__ import annotations
 
@@ -9,30 +9,37 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from snowredis.cli.death_table import death_table
 from snowredis.cli.exit_codes import ExitCode
-from snowredis.cli.options import Parser, add_redis, open_known_pool, seconds
+from snowredis.cli.options import Parser, add_redis, natural, open_known_pool, seconds
 from snowredis.cli.output import Line, alternate_screen, is_terminal, printable, terminal_width, write
+from snowredis.cli.status_lines import status_lines
+from snowredis.cli.times import add_times
+from snowredis.cli.worker_filter import WorkerFilter, add_filter, group_table
 from snowredis.cli.worker_table import pool_lines, worker_table
-from snowredis.core.presets import layout_spec
-from snowredis.errors import PoolNotFound, StoreUnavailable
 
 if TYPE_CHECKING:
-    from snowredis.monitor.snapshot import PoolInfo, WorkerInfo
+    from snowredis.monitor.pool_watch import Reading
+    from snowredis.monitor.snapshot import Death, PoolInfo
     from snowredis.monitor.worker_pool import WorkerPool
 
 # heartbeats come every 5 s at the default ttl; more often shows leases that end in between
 DEFAULT_INTERVAL_S = 2.0
 MIN_INTERVAL_S = 0.1
 
-SUMMARY = "show which process has which worker id"
+SUMMARY = "show which process has which worker id, and which died"
 ABOUT = """Ids, ids/s, clock and namespace are as of a worker's last heartbeat. State: healthy, late (no
-heartbeat for a third of a ttl), suspect (none for half a ttl), expired. `snowredis top` also sorts and filters."""
+heartbeat for a third of a ttl), suspect (none for half a ttl), unknown (Redis may have forgotten it), expired (dead:
+the lease ended without a release), free (released). Workers that died are listed for an hour. `snowredis top` also
+sorts and filters."""
 EXAMPLES = [
     ("snowredis workers", "of pool 'default'"),
     ("snowredis workers --pool orders --watch", "every 2 s, until Ctrl-C"),
+    ("snowredis workers --state suspect --host 'web-*'", "find some"),
+    ("snowredis workers --group-by host", "a line for each host"),
+    ("snowredis workers --worker 17", "the life of one"),
     ("snowredis workers --pool orders --all --json", "free ones too, for programs"),
 ]
 
@@ -47,82 +54,136 @@ def add_arguments(parser: Parser) -> None:
         metavar="SECONDS",
         help="repeat until Ctrl-C, by default every 2 s",
     )
-    parser.add_argument("--all", action="store_true", help="also worker ids whose lease ended")
+    parser.add_argument("--all", action="store_true", help="also worker ids that nobody has")
+    add_filter(parser)
+    parser.add_argument("--group-by", choices=("host", "label"), help="one line for each host or label")
+    parser.add_argument("--worker", type=natural, metavar="N", help="the life of this worker id")
+    add_times(parser)
     parser.add_argument("--json", action="store_true", help="one object; with --watch one object per line")
 
 
 def run(args: argparse.Namespace) -> int:
     with open_known_pool(args) as pool:
-        if args.watch is not None:
-            _watch(pool, args, max(args.watch, MIN_INTERVAL_S))
-        elif args.json:
-            _print_json(*read(pool, show_all=args.all))
+        watch = _open(pool, args)
+        if args.worker is not None:
+            _show_life(pool, args)
+        elif args.watch is not None:
+            _watch(watch, pool.where, args, max(args.watch, MIN_INTERVAL_S))
         else:
-            write(_lines(pool.where, *read(pool, show_all=args.all)))
+            _show(first_reading(watch), pool.where, args)
     return ExitCode.OK
 
 
-def read(pool: WorkerPool, *, show_all: bool) -> tuple[list[WorkerInfo], PoolInfo]:
-    """Return the workers and the pool as they are now.
+def _open(pool: WorkerPool, args: argparse.Namespace) -> Callable[[], Reading]:
+    """Return a function that reads *pool*; it blocks for a few round trips to Redis."""
+    from snowredis.monitor.pool_watch import PoolWatch
 
-    The workers are read first, so that the pool's time is not before their heartbeats.
-    """
-    return pool.workers(alive_only=not show_all), pool.info()
+    watch, idle = PoolWatch(pool), args.all or WorkerFilter.of(args).wants_idle
+    return lambda: watch.read(idle=idle)
 
 
-def _watch(pool: WorkerPool, args: argparse.Namespace, interval_s: float) -> None:
+def first_reading(watch: Callable[[], Reading]) -> Reading:
+    """Return the first reading. Raises the error of a pool that cannot be read."""
+    reading = watch()
+    if reading.error is not None:
+        raise reading.error
+    return reading
+
+
+def _show(reading: Reading, where: str, args: argparse.Namespace) -> None:
+    if args.json:
+        _print_json(reading, args)
+    else:
+        write(_lines(reading, where, args))
+
+
+def _show_life(pool: WorkerPool, args: argparse.Namespace) -> None:
+    info = pool.info()
+    worker = pool.worker(args.worker)
+    events = [event for event in pool.events() if event.worker == args.worker]
+    if args.json:
+        from snowredis.monitor.as_json import event_as_json, worker_as_json
+
+        state = worker_as_json(worker) if worker else None
+        print(json.dumps({"worker": state, "events": [event_as_json(event) for event in events]}))
+    else:
+        from snowredis.cli.worker_life import life_lines
+
+        write(life_lines(args.worker, worker, events, info, args.time_text))
+
+
+def _watch(watch: Callable[[], Reading], where: str, args: argparse.Namespace, interval_s: float) -> None:
     """Show the workers every *interval_s* until Ctrl-C: on a terminal in place, else one state after the other."""
-    workers, info = read(pool, show_all=args.all)
-    error: list[Line] = []
-
-    def show(draw: Callable[[list[Line]], None] | None) -> None:
-        if args.json:
-            _print_json(workers, info)
-        elif draw is None:
-            write([*_lines(pool.where, workers, info), []])
-        else:
-            draw([*_lines(pool.where, workers, info, shutil.get_terminal_size().lines - len(error)), *error])
-
+    reading = first_reading(watch)
     in_place = is_terminal(sys.stdout) and not args.json
     try:
         with alternate_screen() if in_place else contextlib.nullcontext() as draw:
             while True:
-                if in_place or not error:
-                    show(draw)
+                if draw is not None:
+                    draw(_lines(reading, where, args, shutil.get_terminal_size().lines))
+                elif reading.error is None or args.json:
+                    _show(reading, where, args)
+                    if not args.json:
+                        print()
                 time.sleep(interval_s)
-                try:
-                    (workers, info), error = read(pool, show_all=args.all), []
-                except (PoolNotFound, StoreUnavailable) as failure:
-                    if not in_place and not error:
-                        print(f"snowredis: {printable(str(failure), 300)}; trying again", file=sys.stderr)
-                    error = [[(f"not up to date: {printable(str(failure), 200)}", "bad")]]
+                was_away, reading = reading.error is not None, watch()
+                if reading.error is not None and not was_away and not in_place:
+                    print(f"snowredis: {printable(str(reading.error), 300)}; trying again", file=sys.stderr)
     finally:
         if in_place:
             # the last state stays visible, with space for the shell's prompt
-            rows = shutil.get_terminal_size().lines - 3 - len(error)
-            write([*_lines(pool.where, workers, info, rows), *error])
+            write(_lines(reading, where, args, shutil.get_terminal_size().lines - 3))
 
 
-def _lines(where: str, workers: list[WorkerInfo], info: PoolInfo, height: int | None = None) -> list[Line]:
-    """Return the pool and its workers in at most *height* lines."""
-    lines = [*pool_lines(where, info), []]
+def _lines(reading: Reading, where: str, args: argparse.Namespace, height: int | None = None) -> list[Line]:
+    """Return the status, the pool and its workers in at most *height* lines."""
+    snapshot, width = reading.snapshot, terminal_width()
+    status = status_lines(
+        reading.status, args.time_text, advice=height is None, most=None if height is None else 3
+    )
+    if snapshot is None:
+        return status
+    info, chosen = snapshot.info, WorkerFilter.of(args)
+    workers, deaths = chosen.workers(snapshot, show_all=args.all), chosen.deaths(snapshot)
+    lines = [*pool_lines(where, info), *status]
+    if reading.error is not None:
+        lines.append([(f"below: the state of {args.time_text(reading.read_at_ms)}, not up to date", "bad")])
+    if args.group_by:
+        return [*lines, [], *group_table(args.group_by, workers, deaths, width)][:height]
+    lines += [[], *_death_lines(deaths, info, args, height)]
     if not workers:
-        return [*lines, [("no worker is alive", "dim")]]
+        none = "no worker matches" if snapshot.workers else "no worker is alive"
+        return [*lines, [(none, "dim")]][:height]
     # besides the table's head and the line that counts the others
     fits = len(workers) if height is None else max(1, height - len(lines) - 1)
     shown = workers if len(workers) <= fits else workers[: max(1, fits - 1)]
-    lines += worker_table(shown, info, terminal_width())
+    lines += worker_table(shown, info, width)
     if len(shown) < len(workers):
         others = len(workers) - len(shown)
         lines.append([(f"… and {others:,} more: snowredis top shows them all", "dim")])
-    return lines
+    return lines[:height]
 
 
-def _print_json(workers: list[WorkerInfo], info: PoolInfo) -> None:
-    state = {"pool": pool_as_json(info), "workers": [asdict(worker) for worker in workers]}
+def _death_lines(
+    deaths: list[Death], info: PoolInfo, args: argparse.Namespace, height: int | None
+) -> list[Line]:
+    if not deaths:
+        return []
+    # a third of the screen
+    most = len(deaths) if height is None else max(1, height // 3 - 4)
+    lines = [*death_table(deaths[:most], info.now_ms, terminal_width(), args.time_text)]
+    if most < len(deaths):
+        lines.append([(f"… and {len(deaths) - most:,} more", "dim")])
+    return [[(f"died in the last hour: {len(deaths):,}", "strong")], *lines, []]
+
+
+def _print_json(reading: Reading, args: argparse.Namespace) -> None:
+    from snowredis.monitor.as_json import death_as_json, snapshot_as_json, status_as_json, worker_as_json
+
+    state: dict[str, Any] = {"status": status_as_json(reading.status)}
+    if (snapshot := reading.snapshot) is not None:
+        chosen = WorkerFilter.of(args)
+        state = snapshot_as_json(snapshot, reading.status)
+        state["workers"] = [worker_as_json(each) for each in chosen.workers(snapshot, show_all=args.all)]
+        state["deaths"] = [death_as_json(each) for each in chosen.deaths(snapshot)]
     print(json.dumps(state), flush=True)
-
-
-def pool_as_json(info: PoolInfo) -> dict[str, Any]:
-    """Return a pool's state with its layout as a spec."""
-    return asdict(info) | {"layout": layout_spec(info.layout), "settings": info.settings}

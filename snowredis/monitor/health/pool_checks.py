@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from snowredis.errors import SnowredisError
@@ -14,6 +14,7 @@ from snowredis.lease.scripts import pool_keys, text_of
 from snowredis.monitor.health.finding import Result, error, ok, unknown, warning
 from snowredis.monitor.health.server_checks import UNIDENTIFIED, missing_identity
 from snowredis.monitor.snapshot import PoolInfo, WorkerInfo, setting_ms
+from snowredis.monitor.status import HALF_FULL, NEARLY_FULL, Condition, status_of
 from snowredis.monitor.worker_pool import WorkerPool
 
 DAY_MS = 86_400_000
@@ -21,21 +22,27 @@ DAY_MS = 86_400_000
 STALE_MS = 7 * DAY_MS
 # how far ahead of the Redis clock a new floor lies is the sum of these settings
 _FLOOR_PARTS = ("ttl_ms", "max_clock_lead_ms", "redis_skew_ms", "failover_slack_ms")
-# a reload that starts the new processes before the old ones end needs twice the worker ids
-HALF_FULL, NEARLY_FULL = 0.5, 0.9
+# level of a condition -> severity of a finding
+_SEVERITIES = {"notice": "warning", "unknown": "unknown", "warning": "warning", "critical": "error"}
 
 
 def check_pool(pool: WorkerPool, info: PoolInfo) -> Iterator[Result]:
     """Run all checks of one pool. Blocks for a few round trips. Raises StoreUnavailable."""
-    workers = pool.workers()
+    snapshot = pool.snapshot()
+    workers = snapshot.workers
     yield from _check_server_list(pool)
+    yield from map(_result_of, status_of(snapshot).conditions)
     yield from _check_lifetime(info)
     yield from _check_use(pool, info)
-    yield from _check_workers(workers, info)
+    yield from _check_names(workers)
     yield _check_durability(pool, info)
     yield from _check_replicas(pool, info)
     if not workers:
         yield from _check_last_write(pool, info)
+
+
+def _result_of(condition: Condition) -> Result:
+    return Result(_SEVERITIES[condition.level], condition.text, condition.advice)
 
 
 def _check_server_list(pool: WorkerPool) -> Iterator[Result]:
@@ -59,38 +66,19 @@ def _check_server_list(pool: WorkerPool) -> Iterator[Result]:
 
 def _check_lifetime(info: PoolInfo) -> Iterator[Result]:
     left_ms = info.layout_end_ms - info.now_ms
-    if left_ms < 0:
-        advice = "move to a layout with more of them or a later epoch"
-        yield error("the layout's timestamp bits are used up", advice)
-    elif left_ms < 365 * DAY_MS:
-        yield warning(f"the layout ends in {left_ms // DAY_MS} days", "plan the move to another layout")
-    else:
+    # a shorter life is a condition of the status
+    if left_ms >= 365 * DAY_MS:
         yield ok(f"the layout lasts for {left_ms / DAY_MS / 365.25:,.0f} more years")
-    if info.alarms:
-        yield error(
-            f"{info.alarms} alarms, the last: {info.alarm}",
-            "look for ids of that time that two rows share: snowredis whois ID ID; a pool made with --guard-rollbacks "
-            "detects a Redis that was rolled back by more than a ttl before it serves any worker",
-        )
-    if info.floor_ms > info.now_ms:
-        yield warning(
-            f"new workers wait {(info.floor_ms - info.now_ms) / 1000:.1f} s more for the floor",
-            "Redis was restarted, moved or wiped a moment ago, or the pool was deleted: wait",
-        )
 
 
 def _check_use(pool: WorkerPool, info: PoolInfo) -> Iterator[Result]:
     share = info.used / max(1, info.capacity)
     use = f"{info.used:,} of {info.capacity:,} worker ids are leased"
     advice = "stop idle processes, or move to a layout with more worker bits"
+    # more than half is a condition of the status
     if share >= NEARLY_FULL:
-        yield error(use, advice)
         return
-    if share > HALF_FULL:
-        yield warning(
-            use, f"a reload that starts new processes before old ones end needs twice as many: {advice}"
-        )
-    else:
+    if share <= HALF_FULL:
         yield ok(f"{use}, {info.peak:,} at the most so far")
     forecast = pool.forecast(info)
     if forecast.used_up_ms is not None and forecast.used_up_ms - info.now_ms < 30 * DAY_MS:
@@ -98,17 +86,7 @@ def _check_use(pool: WorkerPool, info: PoolInfo) -> Iterator[Result]:
         yield warning(f"it will be used up in {days:.1f} days, {forecast.reason}", advice)
 
 
-def _check_workers(workers: list[WorkerInfo], info: PoolInfo) -> Iterator[Result]:
-    late = [str(worker.worker) for worker in workers if worker.state in ("late", "suspect")]
-    if late:
-        yield warning(
-            f"{len(late)} workers missed heartbeats: {', '.join(late[:5])}",
-            "they hang, were killed, or cannot reach Redis: snowredis workers --watch",
-        )
-    skewed = [worker for worker in workers if abs(worker.clock_offset_ms) > max(1, info.lead_ms)]
-    if skewed:
-        hosts = ", ".join(f"{worker.host} ({worker.clock_offset_ms:+,} ms)" for worker in skewed[:5])
-        yield warning(f"{len(skewed)} workers' clocks are off: {hosts}", "synchronize their clocks")
+def _check_names(workers: Sequence[WorkerInfo]) -> Iterator[Result]:
     names = Counter((worker.host, worker.pid, worker.label) for worker in workers)
     shared = sorted(name for name, count in names.items() if count > 1)
     if shared:

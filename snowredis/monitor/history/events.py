@@ -13,9 +13,8 @@ from typing import Any, TypeAlias
 
 from snowredis.errors import ConfigError
 from snowredis.lease.clients import address
-from snowredis.lease.codes import REASONS, AlarmReason, EventKind
+from snowredis.lease.codes import REASONS, EventKind
 from snowredis.lease.redis_store import translated
-from snowredis.lease.replies import Alarm
 from snowredis.lease.scripts import pool_keys, text_of
 from snowredis.lease.stats import WorkerStats
 from snowredis.monitor.pool_reader import parse_owner
@@ -129,7 +128,7 @@ def parse_event(event_id: bytes | str, fields: dict[Any, Any]) -> Event | None:
         until_ms=until_ms or 0,
         id=text_of(event_id),
         reason=reason,
-        text=_reason_text(kind, reason, from_ms or 0, until_ms or 0),
+        text=_reason_text(kind, reason),
         lanes_ms=tuple(map(int, lanes.split(","))) if _LANES.fullmatch(lanes) else (),
         stats=None if stats is None else WorkerStats.from_text(stats),
         claimed_ms=_number(values.get("claimed", "")),
@@ -157,12 +156,11 @@ def expiry_of(ended: WorkerInfo) -> Event:
     )
 
 
-def _reason_text(kind: EventKind, reason: str, from_ms: int, until_ms: int) -> str:
+def _reason_text(kind: EventKind, reason: str) -> str:
     try:
-        code = REASONS[kind](reason)
+        return REASONS[kind](reason).text
     except (KeyError, ValueError):
         return reason
-    return Alarm(code, from_ms, until_ms).text if isinstance(code, AlarmReason) else code.text
 
 
 def _number(text: str) -> int | None:

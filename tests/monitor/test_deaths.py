@@ -1,0 +1,237 @@
+"""A lease that ends without a release is a death from that moment, for everybody who looks, and only once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+import snowredis
+from snowredis.errors import StoreUnavailable
+from snowredis.lease.codes import EventKind
+from snowredis.lease.model import PoolConfig
+from snowredis.lease.redis_store import RedisStore
+from snowredis.lease.replies import Renewed
+from snowredis.lease.scripts import pool_keys
+from snowredis.monitor.history.events import Event
+from snowredis.monitor.pool_watch import PoolWatch
+from snowredis.monitor.status import status_of
+from snowredis.monitor.worker_pool import WorkerPool
+from snowredis.testing import ManualClock, MemoryPool, memory_pool
+from tests.support.holder import Holder
+from tests.support.programs import FORKS_WITH_THREADS, ROOT
+from tests.support.servers import RedisServer
+
+TTL_MS = 30_000
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def memory(clock: ManualClock) -> MemoryPool:
+    return memory_pool(clock=clock)
+
+
+@pytest.fixture
+def seen(memory: MemoryPool) -> WorkerPool:
+    return WorkerPool(memory, "test")
+
+
+def next_deaths(source: Iterator[Event | None]) -> list[str]:
+    """Keys of the deaths that *source* yields up to the next pause."""
+    keys = []
+    for event in source:
+        if event is None:
+            break
+        keys += [event.key] if event.kind == EventKind.EXPIRED else []
+    return keys
+
+
+def test_a_death_is_one_event_before_and_after_a_script_writes_it(
+    clock: ManualClock, memory: MemoryPool, seen: WorkerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # follow() looks at the leases in every round
+    monkeypatch.setattr("snowredis.monitor.history.follow.FOLLOW_EVERY_S", 0.0)
+    dying = [memory.connect(label=f"w{number}") for number in range(3)]
+    for ids in dying:
+        ids.next_id()
+    followed = seen.follow(block_ms=1)
+    assert next_deaths(followed) == []
+    clock.advance(TTL_MS - 1)
+    assert (seen.deaths(), seen.info().deaths) == ([], 0)
+    assert status_of(seen.snapshot()).level == "warning"
+    clock.advance(1)
+    deaths = seen.deaths()
+    assert [(death.worker, death.label, death.kind) for death in deaths] == [
+        (number, f"w{number}", "expired") for number in range(3)
+    ]
+    assert {death.at_ms for death in deaths} == {clock.server_time_ms()}
+    assert {death.heartbeat_ms for death in deaths} == {clock.server_time_ms() - TTL_MS}
+    assert seen.info().deaths == 3
+    derived = [event for event in seen.events() if event.kind == EventKind.EXPIRED]
+    assert {event.id for event in derived} == {""}
+    assert sorted(next_deaths(followed)) == sorted(event.key for event in derived)
+
+    # another process runs a script
+    clock.advance(5_000)
+    heir = memory.connect(label="heir")
+    heir.next_id()
+    written = [event for event in seen.events() if event.kind == EventKind.EXPIRED]
+    assert all(event.id for event in written)
+    assert [event.key for event in written] == [event.key for event in derived]
+    assert [event.at_ms for event in written] == [event.at_ms for event in derived]
+    assert (seen.deaths(), seen.info().deaths) == (deaths, 3)
+    assert next_deaths(followed) == []
+    # whoever comes later sees each of them once, too
+    assert len(next_deaths(seen.follow("0", block_ms=1))) == 3
+
+    clock.advance(3_600_000)
+    assert (seen.deaths()[0].label, len(seen.deaths())) == ("heir", 1)
+    assert seen.info().deaths == 4
+
+
+def test_a_process_that_returns_is_not_dead(clock: ManualClock, memory: MemoryPool, seen: WorkerPool) -> None:
+    paused = memory.connect(label="paused")
+    paused.next_id()
+    clock.advance(TTL_MS + 1_000)
+    assert len(seen.deaths()) == 1
+    assert paused.next_id()
+    info = seen.info()
+    assert (seen.deaths(), info.expired, info.returned, info.used) == ([], 1, 1, 1)
+    happened = [event.kind for event in seen.events()]
+    assert happened == ["floor", "claimed", "expired", "returned"]
+    assert seen.events()[-1].ended_ms == clock.server_time_ms() - 1_000
+    paused.close()
+    assert (seen.deaths(), seen.info().deaths) == ([], 1)
+
+
+def test_independent_servers_number_their_deaths_as_one_pool(clock: ManualClock) -> None:
+    servers = [memory_pool(clock=clock), memory_pool(clock=clock)]
+    seen = WorkerPool(servers, "test")
+    made: list[snowredis.Generator] = []
+    while {ids.lease.worker % 2 for ids in made if ids.lease} != {0, 1}:
+        made.append(snowredis.connect(servers, pool="test"))
+        made[-1].claim()
+    numbers = sorted(ids.lease.worker for ids in made if ids.lease)
+    clock.advance(TTL_MS)
+    assert sorted(death.worker for death in seen.deaths()) == numbers
+    assert all(death.worker % 2 == death.server for death in seen.deaths())
+    assert sorted(event.worker for event in seen.events() if event.kind == EventKind.EXPIRED) == numbers
+    assert seen.info().deaths == len(numbers)
+
+
+def test_a_lease_that_redis_may_have_forgotten_to_renew_is_unknown(server: RedisServer) -> None:
+    config = PoolConfig(name=f"d-{uuid.uuid4().hex[:10]}")
+    seen, store = WorkerPool(server.url, config.name), RedisStore(server.url, config)
+    seen.create(config)
+    first, second = (Holder(store, lambda: time.time_ns() // 1_000_000).claim() for _ in range(2))
+    # as after a restart from an old snapshot, in which the second lease had ended
+    client, (key, leases, _) = server.client(), pool_keys(config.name)
+    record, now_ms = str(client.hget(key, "w:1")).split("|"), seen.info().now_ms
+    record[4] = str(now_ms)
+    client.hset(key, mapping={"w:1": "|".join(record), "run_id": "0123456789abcdef"})
+    client.zadd(leases, {"1": now_ms})
+    assert isinstance(first.ask_renew(), Renewed)
+    snapshot = seen.snapshot()
+    assert ([worker.worker for worker in snapshot.unknown], snapshot.deaths) == ([1], ())
+    assert [worker.state for worker in seen.workers(alive_only=False)] == ["healthy", "unknown"]
+    status = status_of(snapshot)
+    assert {condition.code for condition in status.conditions} == {"floor", "unconfirmed"}
+    assert "another server process" in status.conditions[0].text
+    counted = snapshot.info.expired
+    # it is adopted, so it never was dead; the counters only grow
+    assert isinstance(second.ask_renew(), Renewed)
+    snapshot = seen.snapshot()
+    assert (snapshot.unknown, snapshot.deaths, snapshot.info.used) == ((), (), 2)
+    assert (counted, snapshot.info.expired, snapshot.info.returned) == (1, 1, 1)
+    assert "expired" not in [event.kind for event in seen.events()]
+    seen.close()
+    store.close()
+
+
+def test_thirteen_killed_workers_are_thirteen_deaths_for_every_viewer(own_server: RedisServer) -> None:
+    ttl_s, count = 2.0, 13
+    seen, url = WorkerPool(own_server.url, "killed"), own_server.url
+    seen.create(PoolConfig(name="killed", ttl_ms=int(ttl_s * 1000)))
+    fleet = subprocess.Popen(
+        [sys.executable, "-W", FORKS_WITH_THREADS, "-m", "tests.monitor.dying_fleet"]
+        + [url, "killed", str(ttl_s), str(count)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        assert fleet.stdout is not None
+        pids = [int(fleet.stdout.readline()) for _ in range(count)]
+        watch = PoolWatch(seen)
+        assert watch.read().status.level == "ok"
+        followed = seen.follow(block_ms=100)
+        assert next_deaths(followed) == []
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        killed_s = time.monotonic()
+        keys: list[str] = []
+        while len(keys) < count:
+            keys += next_deaths(followed)
+            assert time.monotonic() < killed_s + ttl_s + 2.0, f"{len(keys)} deaths were seen"
+        reading = watch.read()
+        assert reading.snapshot is not None
+        assert sorted(death.pid for death in reading.snapshot.deaths) == sorted(pids)
+        assert (reading.snapshot.info.deaths, reading.snapshot.info.used) == (count, 0)
+        assert reading.status.level == "critical"
+        assert reading.status.headline == f"{count} died"
+        assert [worker.state for worker in seen.workers(alive_only=False)] == ["expired"] * count
+        assert len(set(keys)) == count
+
+        # a new process: the deaths are written, and are the same
+        with snowredis.connect(url, pool="killed", ttl=ttl_s) as heir:
+            an_id = heir.next_id()
+            written = [event for event in seen.events() if event.kind == EventKind.EXPIRED]
+            assert sorted(event.key for event in written) == sorted(keys)
+            assert all(event.id for event in written)
+            assert seen.info().deaths == count
+            assert next_deaths(followed) == []
+            whois = seen.whois(an_id)
+            assert (whois.certainty, whois.holder and whois.holder.held) == ("certain", True)
+    finally:
+        os.killpg(fleet.pid, signal.SIGKILL)
+        fleet.communicate()
+
+
+def test_what_could_not_be_read_is_stale_and_says_for_how_long_ids_last(
+    clock: ManualClock, memory: MemoryPool, seen: WorkerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = PoolWatch(seen, clock.server_time_ms)
+    assert (watch.read().status.level, watch.read().snapshot) == ("unknown", None)
+    ids = memory.connect()
+    ids.next_id()
+    before = watch.read()
+    assert (before.status.level, before.stale_since_ms) == ("ok", None)
+    clock.advance(4_000)
+    failed_ms = clock.server_time_ms()
+
+    def refuse(**_: object) -> None:
+        raise StoreUnavailable("here", "gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(seen, "snapshot", refuse)
+        assert watch.read().status.level == "critical"
+        clock.advance(2_500)
+        away = watch.read()
+    assert away.snapshot is before.snapshot
+    assert (away.read_at_ms, away.stale_since_ms) == (failed_ms - 4_000, failed_ms)
+    (condition,) = away.status.conditions
+    assert (condition.code, condition.since_ms, condition.count) == ("redis-unavailable", failed_ms, 1)
+    # of 30 s at the last reading
+    assert "ids for at least 23 s more" in condition.text
+    assert watch.read().stale_since_ms is None

@@ -1,0 +1,179 @@
+"""The verdict about a pool: each bad moment by itself, several at once, and a quiet day."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from snowredis.core.layout import Layout
+from snowredis.errors import PoolNotFound, StoreUnavailable
+from snowredis.monitor.as_json import status_as_json
+from snowredis.monitor.snapshot import Death, PoolInfo, Snapshot, WorkerInfo
+from snowredis.monitor.status import LEVELS, Condition, status_of, status_without, unknown_status
+
+NOW_MS = 1_795_300_000_000
+TTL_MS = 30_000
+YEAR_MS = 366 * 86_400_000
+LAYOUT = Layout()
+
+
+def info(**values: Any) -> PoolInfo:
+    base = PoolInfo(
+        name="orders", layout=LAYOUT, signature=f"ttl_ms={TTL_MS} max_clock_lead_ms=2500", now_ms=NOW_MS,
+        created_ms=NOW_MS - YEAR_MS, floor_ms=0, incarnation=f"{NOW_MS - 5_000}-ab", version=9, capacity=100,
+        used=10, free=90, peak=10, claims=10, releases=0, expired=0, adopted=0, lost=0, alarms=0, alarm="",
+    )  # fmt: skip
+    return replace(base, **values)
+
+
+def worker(number: int, **values: Any) -> WorkerInfo:
+    base = WorkerInfo(
+        worker=number, alive=True, host=f"web-{number}", pid=100, label="", claimed_ms=NOW_MS - 60_000,
+        renewed_ms=NOW_MS - 1_000, lease_end_ms=NOW_MS + 29_000, lease_left_ms=29_000,
+        reserved_until_ms=NOW_MS + 29_000, ids_made=1, ids_per_second=1, clock_offset_ms=0, namespace=0,
+        clock_backs=0, token_hash="ab", heartbeat_age_ms=1_000,
+    )  # fmt: skip
+    return replace(base, **values)
+
+
+def death(number: int, ago_ms: int) -> Death:
+    return Death(NOW_MS - ago_ms, number, f"web-{number}", 100, "api", "expired", None, None, NOW_MS, 5)
+
+
+FLEET = tuple(worker(number) for number in range(10))
+SUSPECT = worker(3, state="suspect", renewed_ms=NOW_MS - 20_000, lease_end_ms=NOW_MS + 10_000)
+QUIET = Snapshot(info(), FLEET)
+
+
+def test_a_quiet_pool_is_ok() -> None:
+    status = status_of(QUIET)
+    assert (status.level, status.headline, status.conditions) == ("ok", "10 workers alive", ())
+    assert status_of(Snapshot(info(used=0, free=100), ())).headline == "no worker is alive"
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "code", "level", "text", "since_ms", "until_ms"),
+    [
+        (
+            replace(QUIET, info=info(alarms=1, alarm="x", alarm_from_ms=NOW_MS - 9_000, alarm_until_ms=NOW_MS)),
+            "alarm", "critical", r"may have been repeated.*2026-\S+Z to 2026-\S+Z", NOW_MS - 9_000, NOW_MS,
+        ),
+        (
+            replace(QUIET, info=info(floor_ms=NOW_MS + 12_001, floor_reason="other-server")),
+            "floor", "warning", r"served in 13 s, at 2026-\S+Z: another server process",
+            NOW_MS - 5_000, NOW_MS + 12_001,
+        ),
+        (
+            replace(QUIET, unknown=(worker(7, alive=False, state="unknown"),)),
+            "unconfirmed", "unknown", r"1 worker \(7 on web-7:100\) may be dead or alive", None, 0,
+        ),
+        (
+            replace(QUIET, deaths=(death(5, 1_000), death(6, 2_000))),
+            "deaths", "warning", r"2 workers died .* worker 5 on web-5:100 \(api\)", NOW_MS - 2_000, NOW_MS - 1_000,
+        ),
+        (
+            replace(QUIET, deaths=tuple(death(number, number) for number in range(13))),
+            "deaths", "critical", "13 workers died", NOW_MS - 12, NOW_MS,
+        ),
+        (
+            replace(QUIET, workers=(*FLEET[:9], SUSPECT)),
+            "suspects", "warning", r"1 worker \(3 on web-3:100\) sent no heartbeat for over 15 s",
+            NOW_MS - 20_000, NOW_MS + 10_000,
+        ),
+        (
+            replace(QUIET, info=info(used=95, free=5)),
+            "nearly-full", "critical", "95 of 100 worker ids are leased$", None, None,
+        ),
+        (
+            replace(QUIET, info=info(used=60, free=40)),
+            "half-full", "notice", "a reload .* needs twice as many", None, None,
+        ),
+        (
+            replace(QUIET, workers=(*FLEET[:9], worker(9, clock_offset_ms=-9_000))),
+            "clocks", "warning", r"9 on web-9:100.* by up to -9,000 ms", None, None,
+        ),
+        (
+            replace(QUIET, info=info(now_ms=LAYOUT.end_ms - 86_400_000)),
+            "layout-ends", "warning", "ends in 1 days", None, LAYOUT.end_ms,
+        ),
+        (
+            replace(QUIET, info=info(now_ms=LAYOUT.end_ms)),
+            "layout-over", "critical", "no ids can be made", None, LAYOUT.end_ms,
+        ),
+    ],
+)  # fmt: skip
+def test_each_bad_moment_is_named_with_its_time_and_what_to_do(
+    snapshot: Snapshot, code: str, level: str, text: str, since_ms: int | None, until_ms: int | None
+) -> None:
+    status = status_of(snapshot)
+    (condition,) = status.conditions
+    assert (condition.code, condition.level, status.level) == (code, level, level)
+    assert re.search(text, condition.text)
+    assert (condition.since_ms, condition.until_ms) == (since_ms, until_ms)
+    assert condition.advice
+    assert "{" not in condition.text
+    assert re.search(r"\d{13}", condition.text) is None
+    assert status.headline != ""
+
+
+def test_a_full_pool_says_how_much_of_it_may_be_dead_and_when_that_is_over() -> None:
+    status = status_of(Snapshot(info(used=100, free=0), (*FLEET, SUSPECT)))
+    full = next(condition for condition in status.conditions if condition.code == "full")
+    assert "1 of them by workers that send no heartbeat" in full.text
+    assert full.until_ms == SUSPECT.lease_end_ms
+    assert status.headline == "pool full; 1 suspect"
+
+
+def test_the_worst_comes_first_and_times_are_shown_as_the_viewer_wants() -> None:
+    alarmed = info(alarms=1, alarm_from_ms=1, alarm_until_ms=2, floor_ms=NOW_MS + 1_000)
+    status = status_of(Snapshot(alarmed, FLEET, deaths=(death(1, 0),)))
+    levels = [LEVELS.index(condition.level) for condition in status.conditions]
+    assert levels == sorted(levels, reverse=True)
+    assert status.headline == "ids may have been repeated; new workers wait; 1 died"
+    assert "T(1) to T(2)" in status.conditions[0].render(lambda time_ms: f"T({time_ms})")
+    shown = status_as_json(status)["conditions"][0]
+    assert (shown["since"], shown["until"]) == ("1970-01-01T00:00:00.001Z", "1970-01-01T00:00:00.002Z")
+
+
+def test_what_cannot_be_read_is_never_ok() -> None:
+    away, gone = StoreUnavailable("here", "refused"), PoolNotFound("orders")
+    assert unknown_status(NOW_MS).level == "unknown"
+    for error in (away, gone):
+        never = status_without(error, None, failed_since_ms=NOW_MS, now_ms=NOW_MS)
+        assert (never.level, never.stale_since_ms) == ("unknown", NOW_MS)
+        lost = status_without(error, QUIET, failed_since_ms=NOW_MS, now_ms=NOW_MS, last_read_ms=NOW_MS)
+        assert lost.level == "critical"
+
+
+@pytest.mark.parametrize(
+    ("later_ms", "text"),
+    [
+        (4_000, "the 2 workers that were alive then have ids for at least 6 s more"),
+        (20_000, "some of the 2 workers that were alive then have no ids any more, the last for 9 s"),
+        (40_000, "the 2 workers that were alive then have no ids any more, unless they reach Redis"),
+    ],
+)
+def test_while_redis_is_away_it_says_how_long_ids_last(later_ms: int, text: str) -> None:
+    last = replace(QUIET, workers=(worker(1), replace(SUSPECT, reserved_until_ms=NOW_MS + 10_000)))
+    error = StoreUnavailable("here", "refused")
+    status = status_without(
+        error, last, failed_since_ms=NOW_MS, now_ms=NOW_MS + later_ms, last_read_ms=NOW_MS
+    )
+    assert text in status.conditions[0].text
+
+
+def test_every_condition_has_a_part_of_the_headline() -> None:
+    from snowredis.monitor import status
+
+    source = Path(status.__file__).read_text("utf-8")
+    codes = set(re.findall(r'Condition\(\s*"([a-z-]+)"', source))
+    assert codes == set(status._HEADLINES)
+
+
+def test_a_text_with_braces_of_a_stranger_stays_as_it_is() -> None:
+    condition = Condition("deaths", "warning", "worker 1 on {until}{x}", until_ms=0)
+    assert condition.render(str) == "worker 1 on 0{x}"
