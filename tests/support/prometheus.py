@@ -22,7 +22,7 @@ MISSING = "not on PATH; on Debian: apt-get install prometheus"
 # a busy machine starts it within a few seconds
 START_LIMIT_S = 30.0
 CONFIG = """\
-global: {{scrape_interval: {interval}, scrape_timeout: {interval}, evaluation_interval: {interval}}}
+global: {{scrape_interval: {scrape}, scrape_timeout: {scrape}, evaluation_interval: 1s}}
 rule_files: [rules.yml]
 scrape_configs:
   - {{job_name: snowredis, static_configs: [{{targets: ["127.0.0.1:{port}"]}}]}}
@@ -58,14 +58,14 @@ class Prometheus:
         directory: a new one, for its data.
         target: port of the target on 127.0.0.1.
         rules: text of a rule file.
-        interval: between two scrapes, and between two evaluations.
+        scrape: between two scrapes, and how long one may take; rules are evaluated every second.
     """
 
-    def __init__(self, directory: Path, target: int, rules: str, interval: str = "1s") -> None:
+    def __init__(self, directory: Path, target: int, rules: str, scrape: str = "1s") -> None:
         directory.mkdir(exist_ok=True)
         self._directory, self._port = directory, free_port()
         (directory / "rules.yml").write_text(rules, "utf-8")
-        config = CONFIG.format(interval=interval, port=target)
+        config = CONFIG.format(scrape=scrape, port=target)
         (directory / "prometheus.yml").write_text(config, "utf-8")
         self._process: subprocess.Popen[bytes] | None = None
 
