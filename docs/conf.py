@@ -79,7 +79,13 @@ def setup(app: Any) -> None:
                 "\n"
             )
 
+    def on_page(_app: Any, page: str, _template: str, context: dict[str, Any], _doctree: Any) -> None:
+        if page.startswith("zh/"):
+            # so that browsers choose Chinese fonts
+            context["language"] = "zh-CN"
+
     app.connect("source-read", on_read)
+    app.connect("html-page-context", on_page)
     app.connect("autodoc-process-docstring", on_docstring)
     # rights in Redis, in docs/how-to/monitoring.md
     app.add_lexer("acl", TextLexer)

@@ -45,8 +45,6 @@ GOAL_S = 2.0
 LIMIT_S = 30.0
 # from a moment until no other alert is to fire: the longest "for" of one of them is a minute at a ttl of 30 s
 ALERTS_TTLS = 5
-# two scrapes
-WATCH_S = 5.0
 COMMANDS = (("workers", "--pool", "orders"), ("pool", "show", "orders"))
 HEAD = ("moment", "can be known after", "on the page after", "headline", "first line of `snowredis workers`")
 ALERTS_HEAD = "alerts, fired after"
@@ -88,7 +86,6 @@ def look_at(moment: Moment, fleet: Stage, page: Page, output: Path, alerts: Aler
     page.wait("document.querySelector('#status').dataset.level != 'unknown'")
     if alerts is not None:
         alerts.start()
-        wait_until(time.time() + WATCH_S)
     played = moment.play(fleet)
     page.wait(
         f"document.querySelector('#status').dataset.codes.split(' ').includes('{moment.code}')", LIMIT_S

@@ -13,6 +13,8 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from mdit_py_plugins.anchors.index import slugify, unique_slug
 
+__all__ = ["Link", "all_pages", "anchors_of", "broken_links", "links_in", "slugify"]
+
 ROOT = Path(__file__).parents[2]
 # pages whose links are checked
 PAGES = ("README.md", "CHANGELOG.md", "docs/**/*.md")
@@ -52,7 +54,7 @@ def links_in(page: Path) -> Iterator[Link]:
             continue
         file = (page.parent / unquote(url.path)).resolve() if url.path else page
         text = token.content or "".join(after.content for after in tokens[place + 1 : place + 3])
-        yield Link(text, file, url.fragment)
+        yield Link(text, file, unquote(url.fragment))
 
 
 @functools.cache

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.support.prometheus import PROMETHEUS, Prometheus
+from tests.support.prometheus import PROMETHEUS, START_LIMIT_S, Prometheus
+from tests.support.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 # of a pool whose Redis hangs, a scrape takes a second
@@ -40,8 +41,10 @@ class Alerts:
         return PROMETHEUS is not None
 
     def start(self) -> None:
-        """Start Prometheus and wait until it replies."""
+        """Start Prometheus and wait until it has scraped twice, so that it sees a change."""
         self._server.start()
+        scraped = "count_over_time(snowredis_pool_up[1m]) > 1"
+        eventually(lambda: self._server.query(scraped), "a second scrape", START_LIMIT_S, ignored=(OSError,))
 
     def fired(self) -> dict[str, float]:
         """Return when each alert fired first, in s since 1970, the earliest first."""

@@ -26,7 +26,14 @@ if TYPE_CHECKING:
 WIDE = 100
 # spaces between columns in the wide and in the compact form
 GAP, COMPACT_GAP = 2, 1
-_STATE_STYLES = {"healthy": "good", "late": "warn", "suspect": "bad", "expired": "dim", "free": "dim"}
+_STATE_STYLES = {
+    "healthy": "good",
+    "late": "warn",
+    "suspect": "bad",
+    "unknown": "note",
+    "expired": "bad",
+    "free": "dim",
+}
 
 # each column and its sort key; numbers that need attention when they are high are sorted from high to low
 _COLUMNS: tuple[tuple[Column, Callable[[WorkerInfo], Any]], ...] = (

@@ -240,6 +240,7 @@ class MemoryStore:
         if unused is not None:
             return unused
         if not oldest:
+            self._counts["refused"] += 1
             first = min(r.lease_end_ms for r in self._records.values())
             return replies.PoolFull(*self._pool(now), max(0, first - now))
         nearest = min(oldest, key=lambda worker: self._records[worker].low_mark_ms)

@@ -156,15 +156,26 @@ def event_as_json(event: Event) -> dict[str, Any]:
 
 
 def _reserved(event: Event) -> dict[str, Any]:
-    return {"reserved_from": time_as_json(event.from_ms), "reserved_until": time_as_json(event.until_ms)}
+    # 0: as early as its clock went
+    return {
+        "reserved_from": time_as_json(event.from_ms or None),
+        "reserved_until": time_as_json(event.until_ms),
+    }
 
 
 def _used(event: Event) -> dict[str, Any]:
-    return {"used_from": time_as_json(event.from_ms), "used_until": time_as_json(event.until_ms)}
+    return {"used_from": time_as_json(event.from_ms or None), "used_until": time_as_json(event.until_ms)}
 
 
 def _stats(event: Event) -> dict[str, Any]:
-    return asdict(event.stats or WorkerStats())
+    stats = event.stats or WorkerStats()
+    return {
+        "ids_made": stats.ids_made,
+        "ids_per_second": stats.ids_per_s,
+        "clock_offset_ms": stats.clock_offset_ms,
+        "namespace": stats.namespace,
+        "clock_backs": stats.clock_backs,
+    }
 
 
 def _life(event: Event) -> dict[str, Any]:
@@ -176,7 +187,9 @@ def _reason(event: Event) -> dict[str, Any]:
 
 
 _EVENT_FIELDS: dict[EventKind, Callable[[Event], dict[str, Any]]] = {
-    EventKind.CLAIMED: lambda it: _reserved(it) | {"lanes_from": [time_as_json(ms) for ms in it.lanes_ms]},
+    EventKind.CLAIMED: lambda it: (
+        _reserved(it) | {"lanes_from": [time_as_json(ms or None) for ms in it.lanes_ms]}
+    ),
     EventKind.RELEASED: lambda it: _used(it) | _life(it) | _stats(it),
     EventKind.RECLAIMED: lambda it: _used(it) | _life(it) | _stats(it),
     EventKind.EXPIRED: lambda it: _reserved(it) | _life(it) | _stats(it),
@@ -202,7 +215,7 @@ def holder_as_json(holder: Holder) -> dict[str, Any]:
         "claimed_at": time_as_json(holder.from_ms),
         "ended_at": time_as_json(holder.to_ms),
         "held": holder.held,
-        "ids_from": time_as_json(holder.first_ms),
+        "ids_from": time_as_json(holder.first_ms or None),
         "ids_until": time_as_json(until_ms),
         "server": holder.server,
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from snowredis.errors import PoolNotFound, SnowredisError, StoreUnavailable
 from snowredis.monitor.snapshot import Snapshot
@@ -18,7 +18,8 @@ class Reading:
 
     Attributes:
         status: the verdict.
-        snapshot: what was read last; None: the pool never could be read.
+        snapshot: what was read last; None: the pool never could be read. If it cannot be read now, the states of its
+            workers are unknown.
         error: why it could not be read now; None if it could.
         read_at_ms: when *snapshot* was read, on this host's clock; 0 without one.
     """
@@ -32,6 +33,13 @@ class Reading:
     def stale_since_ms(self) -> int | None:
         """Since when the pool cannot be read, on this host's clock; None if it can."""
         return self.status.stale_since_ms
+
+
+def _out_of_date(snapshot: Snapshot | None) -> Snapshot | None:
+    """Return *snapshot* with unknown states: who was healthy then may be dead now."""
+    if snapshot is None:
+        return None
+    return replace(snapshot, workers=tuple(replace(each, state="unknown") for each in snapshot.workers))
 
 
 def _now_ms() -> int:
@@ -65,6 +73,6 @@ class PoolWatch:
                 now_ms=now_ms,
                 last_read_ms=self._read_at_ms,
             )
-            return Reading(status, self._snapshot, error, self._read_at_ms)
+            return Reading(status, _out_of_date(self._snapshot), error, self._read_at_ms)
         self._read_at_ms, self._failed_since_ms = self._clock_ms(), None
         return Reading(status_of(self._snapshot), self._snapshot, None, self._read_at_ms)

@@ -16,7 +16,17 @@ from snowredis.settings import POOL_DURATIONS
 # from best to worst; see state_of()
 STATES = ("healthy", "late", "suspect", "unknown", "expired", "free")
 # fields of PoolInfo that count events
-POOL_COUNTERS = ("claims", "releases", "expired", "reclaimed", "returned", "adopted", "lost", "alarms")
+POOL_COUNTERS = (
+    "claims",
+    "refused",
+    "releases",
+    "expired",
+    "reclaimed",
+    "returned",
+    "adopted",
+    "lost",
+    "alarms",
+)
 # how long a death is shown
 DEATH_SHOWN_MS = 3_600_000
 
@@ -71,6 +81,7 @@ class PoolInfo:
         expired: leases that ended without a release, each from the moment of its end.
         reclaimed: leases that were released on behalf of a killed process.
         returned: leases that had ended and were renewed after all, because the process or Redis had been paused.
+        refused: claims that got no worker id, since all were leased.
         alarm: text of the last alarm; empty if there is none.
         alarm_from_ms, alarm_until_ms: the times between which ids may have been repeated; 0 if there is no alarm.
     """
@@ -99,10 +110,11 @@ class PoolInfo:
     floor_reason: str = ""
     reclaimed: int = 0
     returned: int = 0
+    refused: int = 0
 
     @property
     def deaths(self) -> int:
-        """How many processes ended without a release, by their lease or reclaimed; it only grows."""
+        """How many leases ended without a release, or were reclaimed; it only grows. Some may have returned."""
         return self.expired + self.reclaimed
 
     @property
@@ -159,6 +171,7 @@ class Death:
         until_ms: end of its reservation, or of the part that it really used if it was reclaimed.
         ids_made: as of its last heartbeat.
         server: index of its server among several independent ones.
+        key: identity of its event, by which the same death is recognized in two readings.
     """
 
     at_ms: int
@@ -172,11 +185,7 @@ class Death:
     until_ms: int
     ids_made: int
     server: int = 0
-
-    @property
-    def key(self) -> str:
-        """Identity of the death, by which the same one is recognized in two readings."""
-        return f"{self.kind}-{self.worker}-{self.at_ms}"
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ class UsagePoint:
         at_ms: the begin of the step, ms since 1970.
         living: most workers alive in it; None: nothing could be read.
         ids_per_second: mean over the readings; None: nothing could be read.
-        deaths: how many more deaths than at the end of the step before; None: unknown.
+        deaths: how many more deaths than at the end of the step before, less processes that returned; None: unknown.
     """
 
     at_ms: int
@@ -57,7 +57,7 @@ class UsageHistory:
         self._living.append(len(snapshot.workers))
         # the last rate of a silent worker is out of date
         self._rates.append(sum(worker.ids_per_second for worker in healthy))
-        counted = snapshot.info.deaths
+        counted = snapshot.info.deaths - snapshot.info.returned
         if self._deaths_before is None or counted < self._deaths_before:
             self._deaths_before = counted
         self._deaths = counted

@@ -228,7 +228,11 @@ def test_what_could_not_be_read_is_stale_and_says_for_how_long_ids_last(
         assert watch.read().status.level == "critical"
         clock.advance(2_500)
         away = watch.read()
-    assert away.snapshot is before.snapshot
+    assert away.snapshot is not None
+    assert before.snapshot is not None
+    assert away.snapshot.info == before.snapshot.info
+    # a state of that time would look like a state of now
+    assert [worker.state for worker in away.snapshot.workers] == ["unknown"]
     assert (away.read_at_ms, away.stale_since_ms) == (failed_ms - 4_000, failed_ms)
     (condition,) = away.status.conditions
     assert (condition.code, condition.since_ms, condition.count) == ("redis-unavailable", failed_ms, 1)

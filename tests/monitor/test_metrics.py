@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from snowredis.monitor.metrics.catalog import CONDITIONS, POOL, PROCESS, SERVICE
 from snowredis.monitor.metrics.process import TotalsTracker, new_durations, readings_of
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.testing import memory_pool
+from tests.support.pools import new_pool
 from tests.support.prometheus import check_text
 from tests.support.servers import RedisServer
 
@@ -99,6 +101,27 @@ def test_prometheus_sees_pools_and_two_exporters_agree(server: RedisServer, pool
     assert [
         name for name in found if found[name] != same[name] and "heartbeat" not in name and "left" not in name
     ] == []
+
+
+def test_refused_claims_are_counted_by_the_pool_and_by_the_process(server: RedisServer, pool: str) -> None:
+    small, options = f"{pool}-small", {"layout": "41/0/2/1/19"}
+    new_pool(server.url, small, **options)
+    with contextlib.ExitStack() as stack:
+
+        def connected(**options: Any) -> snowredis.Generator:
+            return stack.enter_context(snowredis.connect(server.url, pool=small, **options))
+
+        for _ in range(2):
+            connected(**options).next_id()
+        late, other = connected(**options), connected()
+        with pytest.raises(snowredis.PoolExhausted):
+            late.next_id()
+        with pytest.raises(snowredis.LayoutMismatch):
+            other.next_id()
+        assert WorkerPool(server.url, small).info().refused == 1
+        totals = TotalsTracker(lambda: [late, other]).by_pool()[small].totals
+    refused = {label: n for (name, label), n in totals.items() if name == "snowredis_claims_refused_total"}
+    assert refused == {"full": 1, "mismatch": 1, "clock": 0, "unavailable": 0}
 
 
 def test_a_redis_that_is_away_is_a_number_and_no_error(tmp_path: Path) -> None:

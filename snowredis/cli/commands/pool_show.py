@@ -155,7 +155,7 @@ def _all(infos: list[PoolInfo]) -> list[Line]:
             f"{info.capacity:,}",
             f"{info.peak:,}",
             f"{info.claims:,}",
-            f"{info.deaths:,}",
+            f"{max(0, info.deaths - info.returned):,}",
             (f"{info.alarms:,}", "bad" if info.alarms else ""),
             _seconds(info.settings.get("ttl_ms", "")),
             name_of(info.layout) or str(info.layout),

@@ -131,6 +131,7 @@ end
 if not chosen then
   commit(pool)
   if nearest then return reply_with(pool, 'behind', tostring(nearest_mark - fit)) end
+  count('refused')
   local first = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
   return reply_with(pool, 'exhausted', tostring(math.max(0, (tonumber(first[2]) or now) - now)))
 end

@@ -41,4 +41,5 @@ def _death_of(event: Event) -> Death:
         until_ms=event.until_ms,
         ids_made=event.stats.ids_made if event.stats else 0,
         server=event.server,
+        key=event.key,
     )

@@ -175,6 +175,7 @@ POOL = (
     ),
     Metric("snowredis_pool_deaths_total", "counter", "processes that ended without a release", "{worker}"),
     Metric("snowredis_pool_claims_total", "counter", "worker ids leased", "{claim}"),
+    Metric("snowredis_pool_refused_total", "counter", "claims refused, since the pool was full", "{claim}"),
     Metric("snowredis_pool_releases_total", "counter", "worker ids released", "{release}"),
     Metric("snowredis_pool_expired_total", "counter", "deaths seen by the end of a lease", "{worker}"),
     Metric(
