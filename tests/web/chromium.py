@@ -41,8 +41,8 @@ class Page:
         self.console: list[str] = []
         # URL of every request of the page
         self.requested: list[str] = []
-        target = self.send("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self._target = self.send("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self.send("Target.attachToTarget", targetId=self._target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.send(f"{domain}.enable")
 
@@ -93,6 +93,18 @@ class Page:
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.send("Emulation.setEmulatedMedia", features=[scheme])
+
+    @contextlib.contextmanager
+    def in_background(self) -> Iterator[None]:
+        """Look at another tab for the length of the with block."""
+        other = self.send("Target.createTarget", url="about:blank")["targetId"]
+        try:
+            self.wait("document.hidden")
+            yield
+        finally:
+            self.send("Target.closeTarget", targetId=other)
+            self.send("Target.activateTarget", targetId=self._target)
+        self.wait("!document.hidden")
 
     def go(self, url: str) -> None:
         answer = self.send("Page.navigate", url=url)

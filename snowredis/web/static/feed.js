@@ -22,9 +22,19 @@ export async function poolNames() {
   }
 }
 
-// a page that was suspended, or a proxy that holds the stream back, is no failure of the service yet
 function serviceFailed() {
   state.downSinceMs ??= state.receivedAtMs || Date.now();
+}
+
+// a stream also ends after an hour, or when a process of the service is replaced
+async function checkService() {
+  try {
+    const response = await fetch("/pools");
+    if (response.status === 401) location.reload();
+    if (!response.ok) serviceFailed();
+  } catch {
+    serviceFailed();
+  }
 }
 
 export class Feed {
@@ -47,8 +57,7 @@ export class Feed {
     source.addEventListener("all", (event) => this.takeAll(JSON.parse(event.data)));
     source.addEventListener("change", (event) => this.take(JSON.parse(event.data)));
     source.addEventListener("error", () => {
-      serviceFailed();
-      this.onChange();
+      checkService().then(this.onChange);
       // after a response with an error status, such as 401, the browser does not retry by itself
       if (source.readyState === EventSource.CLOSED) setTimeout(() => poolNames().then(() => source === this.source && this.connect(pool)), RETRY_MS);
     });
