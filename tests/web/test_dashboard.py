@@ -193,7 +193,7 @@ def test_a_worker_is_found_by_state_host_label_and_event(
         page.evaluate(choose("#group", "label"))
         page.wait("document.querySelectorAll('.group').length == 3")
         names = "[...document.querySelectorAll('.group h3')].map(head => head.textContent)"
-        assert page.evaluate(names) == ["mail, 1", "snowredis serve, 1", "web, 2"]
+        assert page.evaluate(names) == ["mail, 1 worker", "snowredis serve, 1 worker", "web, 2 workers"]
         # parts that cannot be seen are not drawn
         page.evaluate("document.querySelector('#events-card').scrollIntoView()")
         page.evaluate(choose("#event-worker", "3"))
