@@ -1,5 +1,6 @@
 # Type:     python examples/deploy/worker.py
-# You see:  an id, and after Ctrl-C or SIGTERM "stopped": the worker id was released. Needs a Redis (SNOWREDIS_URL).
+# You see:  an id each second, and after SIGTERM "stopped": the worker id was released.
+#           Needs a Redis (SNOWREDIS_URL).
 
 import signal
 import sys
@@ -9,7 +10,7 @@ import snowredis
 
 
 def stop(_number, _frame):
-    # Python then ends normally, and releases the worker id; without it, SIGTERM ends Python at once
+    # Python then ends normally and releases the worker id
     sys.exit(0)
 
 
