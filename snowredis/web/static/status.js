@@ -13,6 +13,7 @@ const worst = (conditions) => conditions.reduce((level, { level: other }) => (LE
 
 // {level, headline, conditions: [{code, level, text, advice}]}
 export function currentStatus() {
+  if (state.refusal) return { level: "unknown", headline: "Unknown: the service refuses live data", conditions: [{ code: "refused", level: "unknown", text: state.refusal, advice: "The page tries again every 3 s" }] };
   if (!state.receivedAtMs && state.downSinceMs === null) return { level: "unknown", headline: "Unknown: waiting for the service", conditions: [] };
   if (serviceIsDown()) return withoutService();
   if (!state.status) return { level: "unknown", headline: "Unknown: nothing was read yet", conditions: [] };
