@@ -56,6 +56,7 @@ autodoc_preserve_defaults = True
 autodoc_inherit_docstrings = False
 napoleon_custom_sections = [("Blocks", "returns_style"), ("Source", "returns_style")]
 napoleon_use_rtype = False
+napoleon_use_ivar = True
 # types of other packages have no page here; each reference to a name of snowredis must have one, but for internal types
 nitpick_ignore_regex = [
     ("py:.*", r"(?!snowredis\.).*"),
@@ -72,6 +73,11 @@ def setup(app: Any) -> None:
     def on_read(_app: Any, page: str, source: list[str]) -> None:
         source[0] = fill_in(source[0], ROOT / "docs" / f"{page}.md")
 
+    def on_property(_app: Any, what: str, _name: str, _object: Any, _options: Any, lines: list[str]) -> None:
+        if what == "property":
+            # napoleon takes what stands before a colon in the first line for a type
+            lines.insert(0, "")
+
     def on_docstring(_app: Any, what: str, _name: str, _object: Any, _options: Any, lines: list[str]) -> None:
         if what == "module":
             # an indented part is code
@@ -87,5 +93,7 @@ def setup(app: Any) -> None:
     app.connect("source-read", on_read)
     app.connect("html-page-context", on_page)
     app.connect("autodoc-process-docstring", on_docstring)
+    # before napoleon
+    app.connect("autodoc-process-docstring", on_property, priority=400)
     # rights in Redis, in docs/how-to/monitoring.md
     app.add_lexer("acl", TextLexer)

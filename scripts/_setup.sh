@@ -41,6 +41,28 @@ find_python() {
     return 1
 }
 
+# what a Python is called in the names of its environments: 3.14, 3.13t
+# shellcheck disable=SC2034
+PRINT_VERSION='import sys; print("%d.%d%s" % (*sys.version_info[:2], sys.abiflags))'
+
+# python_of VERSION_OR_PATH: print the Python: of PATH, of pyenv, or of scripts/get_python.py
+python_of() {
+    local candidate getter
+    case $1 in */*)
+        printf '%s\n' "$1"
+        return
+        ;;
+    esac
+    for candidate in "python$1" "${PYENV_ROOT:-$HOME/.pyenv}/versions/$1"[.0-9]*/bin/python; do
+        if [ "$("$candidate" -c "$PRINT_VERSION" 2>/dev/null)" = "$1" ]; then
+            printf '%s\n' "$candidate"
+            return
+        fi
+    done
+    getter=$(find_python '') || return 1
+    "$getter" "$ROOT/scripts/get_python.py" "$1"
+}
+
 # Debian keeps venv and pip out of its python3 package
 install_venv_module() {
     local version
@@ -51,6 +73,20 @@ install_venv_module() {
         quietly env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "python$version-venv" && return
     fi
     die "$1 cannot make virtual environments. Install python$version-venv (or python3-venv), or set SNOWREDIS_PYTHON."
+}
+
+# many packages have no wheel for free-threaded Pythons, and do not compile: there only what the tests of the core need
+install_package() {
+    local pip=("$VENV/bin/python" -m pip install --disable-pip-version-check) extras=$1
+    if "$VENV/bin/python" -c 'import sys; sys.exit("t" in sys.abiflags)'; then
+        quietly "${pip[@]}" -e "${ROOT}[$extras]"
+    else
+        say "a free-threaded Python: install what the tests of the core, the leases and the runtime need"
+        quietly "${pip[@]}" -e "${ROOT}[fake]" pytest pytest-cov pytest-timeout pytest-xdist || return 1
+        # wheels only, of older versions too
+        quietly "${pip[@]}" --only-binary=:all: hypothesis numpy || return 1
+        quietly "${pip[@]}" greenlet >/dev/null 2>&1 || say "greenlet does not compile; the simulation uses threads instead"
+    fi
 }
 
 # make_venv DIRECTORY EXTRAS: make it, or keep it if it was made from this pyproject.toml by this Python
@@ -71,7 +107,7 @@ PYTHON
     else
         say "make $1 with $("$python" --version) and install snowredis[$2]"
         quietly "$python" -m venv --clear "$VENV" || die "$python -m venv failed"
-        quietly "$VENV/bin/python" -m pip install --disable-pip-version-check -e "${ROOT}[$2]" || die "pip install failed"
+        install_package "$2" || die "pip install failed"
         printf '%s\n' "$stamp" >"$VENV/made-from"
     fi
     PATH=$VENV/bin:$PATH

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shutil
 import sys
 import webbrowser
 from collections.abc import Iterator
@@ -40,6 +41,8 @@ def main() -> int:
     args = parser.parse_args()
 
     errors = [*links.broken_links(links.all_pages()), *_diagrams_without_picture()]
+    # pages that are gone must not stay in the site
+    shutil.rmtree(SITE, ignore_errors=True)
     # -E: pages take text from the code, which Sphinx does not watch
     failed = sphinx_build(
         ["-b", "html", "-E", "-n", "-W", "--keep-going", "-q", str(ROOT / "docs"), str(SITE)]

@@ -27,14 +27,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from scripts._debian import Debian, Unavailable, loader_and_libraries, output_of
 from tests.support.other_servers import DIRECTORY, other_servers, server_version
 
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = ("tests/lease", "tests/ha")
-# fetching everything takes 10 s; a slow mirror gets this long for each step
-STEP_LIMIT_S = 300
-KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-SUITES = ("trixie", "sid")
 # runs a program with the libraries of its own release
 WRAPPER = """\
 #!/bin/sh
@@ -43,95 +40,16 @@ exec "$root/{loader}" --library-path "$root/usr/lib/{triplet}" "$root/usr/bin/{p
 """
 
 
-class Unavailable(Exception):
-    """A server program is not available on this machine, for the reason given."""
-
-
-def output_of(*command: str, cwd: Path | None = None) -> str:
-    try:
-        done = subprocess.run(
-            command, check=False, cwd=cwd, capture_output=True, text=True, timeout=STEP_LIMIT_S
-        )
-    except FileNotFoundError:
-        raise Unavailable(f"there is no {command[0]} on this machine") from None
-    except subprocess.TimeoutExpired:
-        raise Unavailable(f"{command[0]} took more than {STEP_LIMIT_S} s") from None
-    if done.returncode:
-        raise Unavailable(f"{' '.join(command)} failed:\n{(done.stderr or done.stdout).strip()}")
-    return done.stdout
-
-
-class Debian:
-    """Newer releases of Debian, seen by an apt-get with a state of its own in *scratch*."""
-
-    def __init__(self, scratch: Path) -> None:
-        self._scratch = scratch
-        self._ready = False
-
-    def unpack(self, package: str, suite: str, root: Path) -> None:
-        """Unpack *package* of *suite*, and all that it depends on, into *root*."""
-        self._prepare()
-        plan = self._apt(
-            "install", "--simulate", "--no-install-recommends", f"--target-release={suite}", package
-        )
-        chosen = [line.split()[1:3] for line in plan.splitlines() if line.startswith("Inst ")]
-        archives = self._scratch / f"{package}-{suite}"
-        archives.mkdir()
-        self._apt("download", *(f"{name}={version.lstrip('(')}" for name, version in chosen), cwd=archives)
-        for archive in sorted(archives.glob("*.deb")):
-            output_of("dpkg-deb", "--extract", str(archive), str(root))
-
-    def _prepare(self) -> None:
-        if self._ready:
-            return
-        mirrors = output_of(
-            *("apt-get", "indextargets", "--format", "$(REPO_URI)"),
-            *("Created-By: Packages", "Origin: Debian", "Component: main"),
-        ).split()
-        if not mirrors:
-            raise Unavailable("apt knows no mirror of Debian's: that needs a Debian, after apt-get update")
-        if not KEYRING.exists():
-            raise Unavailable(f"there is no {KEYRING}: install debian-archive-keyring")
-        for part in ("lists/partial", "cache/archives/partial"):
-            (self._scratch / part).mkdir(parents=True)
-        lines = [f"deb [signed-by={KEYRING}] {mirrors[0]} {suite} main\n" for suite in SUITES]
-        (self._scratch / "sources.list").write_text("".join(lines))
-        self._apt("update")
-        self._ready = True
-
-    def _apt(self, *arguments: str, cwd: Path | None = None) -> str:
-        options = {
-            "Dir::State": self._scratch,
-            "Dir::State::lists": self._scratch / "lists",
-            # as if nothing were installed: a program runs with the libraries of its own release
-            "Dir::State::status": "/dev/null",
-            "Dir::Cache": self._scratch / "cache",
-            "Dir::Etc::sourcelist": self._scratch / "sources.list",
-            "Dir::Etc::sourceparts": "-",
-            # a mirror that is no longer updated will do
-            "Acquire::Check-Valid-Until": "false",
-            "Acquire::Languages": "none",
-            # the user that apt changes to may not write into scratch
-            "APT::Sandbox::User": "root",
-        }
-        return output_of(
-            "apt-get", *(f"--option={key}={value}" for key, value in options.items()), *arguments, cwd=cwd
-        )
-
-
 def get_from_debian(target: Path, debian: Debian, package: str, suite: str) -> None:
     root = DIRECTORY / "roots" / target.name
     shutil.rmtree(root, ignore_errors=True)
     root.mkdir(parents=True)
-    debian.unpack(package, suite, root)
-    loader = next(root.glob("usr/lib*/ld-linux*"), None) or next(root.glob("usr/lib/*/ld-linux*"), None)
-    libc = next(root.glob("usr/lib/*/libc.so.6"), None)
-    if loader is None or libc is None:
-        raise Unavailable(f"{package} of {suite} came without libc6")
+    debian.unpack(suite, root, package)
+    loader, libraries = loader_and_libraries(root)
     for rest in ("etc", "var", "usr/share"):
         shutil.rmtree(root / rest, ignore_errors=True)
     script = WRAPPER.format(
-        name=target.name, loader=loader.relative_to(root), triplet=libc.parent.name, program=package
+        name=target.name, loader=loader.relative_to(root), triplet=libraries.name, program=package
     )
     install(target, script.encode())
 

@@ -6,6 +6,7 @@ One server is for the tests that leave it as it is, and one is for a test to kil
 from __future__ import annotations
 
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,10 @@ import hypothesis
 import pytest
 
 from tests.support.servers import RedisServer, redis_server
+
+# folders whose tests are not about core and leases, of which the coverage is measured: it slows them down by half
+NOT_MEASURED = {"chaos", "integrations", "interrupts", "model", "project", "simulation", "web"}
+TESTS = Path(__file__).parent
 
 # how long an example takes says how busy the machine is: the first one may import numpy
 hypothesis.settings.register_profile("any machine", deadline=None)
@@ -23,6 +28,22 @@ def pytest_configure() -> None:
     # a shell starts background jobs with SIGINT ignored, and the programs that tests start would inherit that
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(TESTS) and item.path.relative_to(TESTS).parts[0] in NOT_MEASURED:
+            item.add_marker("no_cover")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say in one block what was not run, and what is missing."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in skipped)
+    if reasons:
+        terminalreporter.section("not run here")
+    for reason, count in sorted(reasons.items()):
+        terminalreporter.line(f"{count:>5}  {reason}")
 
 
 @pytest.fixture(scope="session")

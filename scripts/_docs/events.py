@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import replace
 
 from scripts._docs.tables import table
 from snowredis.lease.codes import REASONS, EventKind
 from snowredis.lease.stats import WorkerStats
+from snowredis.monitor.as_json import event_as_json
 from snowredis.monitor.history.events import Event
 
 _EXAMPLE = Event(
@@ -21,13 +22,39 @@ _EXAMPLE = Event(
     from_ms=1795230950000,
     until_ms=1795230981042,
     id="1795230981059-0",
-    stats=WorkerStats(),
+    stats=WorkerStats(1_250, 40, -2),
+    claimed_ms=1795230950000,
+    heartbeat_ms=1795230980000,
 )
 
 
+# kind -> what it says
+_MEANINGS = {
+    EventKind.CLAIMED: "a process leased the worker id",
+    EventKind.RELEASED: "it gave the worker id back",
+    EventKind.EXPIRED: "a death: the lease ended without a release; `at` is its end",
+    EventKind.RECLAIMED: "a death: the process was killed, and its parent gave the worker id back",
+    EventKind.RETURNED: "not dead: the process renewed a lease that had ended at `ended_at`",
+    EventKind.ADOPTED: "a lease that Redis had forgotten was accepted again",
+    EventKind.LOST: "a renewal was refused",
+    EventKind.CLOCK_BACK: "the clock of the process went back",
+    EventKind.FLOOR: "Redis may have forgotten something: new workers start at `floor_at`",
+    EventKind.ALARM: "ids with times between `from` and `until` may have been repeated",
+}
+
+
 def kinds() -> str:
-    """Return the table of the kinds of events with the reasons of each."""
-    return table(("kind", "reasons"), ((f"`{kind}`", _reasons(REASONS.get(kind, ()))) for kind in EventKind))
+    """Return the table of the kinds of events with the reasons and the fields of each."""
+    rows = (
+        (f"`{kind}`", _MEANINGS[kind], _fields(kind), _reasons(REASONS.get(kind, ()))) for kind in EventKind
+    )
+    return table(("kind", "what it says", "fields of its own", "reasons"), rows)
+
+
+def _fields(kind: EventKind) -> str:
+    common = set(event_as_json(_EXAMPLE)) & set(event_as_json(replace(_EXAMPLE, kind=EventKind.LOST)))
+    own = event_as_json(replace(_EXAMPLE, kind=kind, from_ms=1, until_ms=1))
+    return ", ".join(f"`{name}`" for name in own if name not in common | {"reason", "text"})
 
 
 def _reasons(codes: Iterable[object]) -> str:
@@ -36,4 +63,4 @@ def _reasons(codes: Iterable[object]) -> str:
 
 def example() -> str:
     """Return an event in JSON, as `snowredis events --json` prints it, but in several lines."""
-    return f"```json\n{json.dumps(asdict(_EXAMPLE), indent=2)}\n```"
+    return f"```json\n{json.dumps(event_as_json(_EXAMPLE), indent=2)}\n```"

@@ -1,40 +1,35 @@
-"""The metrics of pools and of processes, as a scrape returns them."""
+"""The metrics, from their declaration."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from prometheus_client import CollectorRegistry
-from prometheus_client.metrics_core import Metric
-
 from scripts._docs.tables import table
-from snowredis.connection import connect
-from snowredis.integrations.prometheus import PoolCollector, ProcessMetrics
-from snowredis.testing import memory_pool
+from snowredis.monitor.metrics.catalog import POOL, PROCESS, SERVICE, Metric
 
 
 def of_pools() -> str:
     """Return the table of the metrics of a pool."""
-    pool = memory_pool()
-    with pool.connect(pool="orders") as ids:
-        ids.next_id()
-        return _table(PoolCollector(pool, "orders").collect())
+    return _table(POOL)
 
 
 def of_processes() -> str:
     """Return the table of the metrics of a process."""
-    metrics = ProcessMetrics()
-    with connect(memory_pool(), pool="orders") as ids:
-        ids.next_id()
-        registry = CollectorRegistry()
-        registry.register(metrics)
-        return _table(registry.collect())
+    return _table(PROCESS)
+
+
+def of_the_service() -> str:
+    """Return the table of the metrics of a process of the service."""
+    return _table(SERVICE)
 
 
 def _table(metrics: Iterable[Metric]) -> str:
-    rows = []
-    for metric in metrics:
-        name = f"{metric.name}_total" if metric.type == "counter" else metric.name
-        labels = {label: None for sample in metric.samples for label in sample.labels}
-        rows.append((f"`{name}`", metric.type, ", ".join(labels), metric.documentation))
-    return table(("metric", "type", "labels", "what"), rows)
+    rows = ((f"`{metric.name}`", metric.kind, _text(metric)) for metric in metrics)
+    return table(("metric", "type", "what"), rows)
+
+
+def _text(metric: Metric) -> str:
+    """Return what it measures, and its labels besides the pool."""
+    *_, last = metric.labels
+    values = ", ".join(f"`{value}`" for value in metric.values)
+    return f"{metric.text}<br>{last}: {values}" if values else metric.text

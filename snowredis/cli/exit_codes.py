@@ -74,6 +74,10 @@ def print_error(error: Exception) -> None:
     print(f"snowredis: error: {printable(text.replace(chr(10), ' '), 4000)}", file=sys.stderr)
 
 
+# Windows has no SIGHUP
+STOP_SIGNALS = [signal.SIGTERM] + ([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])
+
+
 @contextlib.contextmanager
 def interrupted_by_signals() -> Iterator[None]:
     """Raise KeyboardInterrupt on SIGTERM and SIGHUP too, so that leases are released and files removed."""
@@ -81,14 +85,14 @@ def interrupted_by_signals() -> Iterator[None]:
     def interrupt(_number: int, _frame: object) -> NoReturn:
         raise KeyboardInterrupt
 
-    with _handled(interrupt, signal.SIGTERM, signal.SIGHUP):
+    with _handled(interrupt, *STOP_SIGNALS):
         yield
 
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
     """Ignore SIGINT, SIGTERM and SIGHUP during cleanup, so that a second Ctrl-C does not leave half of it undone."""
-    with _handled(signal.SIG_IGN, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    with _handled(signal.SIG_IGN, signal.SIGINT, *STOP_SIGNALS):
         yield
 
 

@@ -98,7 +98,9 @@ class Deaths(ModalScreen[None]):
         if not deaths:
             return Text("no worker died in the last hour")
         head: Line = [(f"died in the last hour: {len(deaths):,}", "strong")]
-        return as_text([head, [], *death_table(deaths, info.now_ms, time_text=self._time_text)])
+        # without the border, the padding and the margin
+        width = self.app.size.width * 95 // 100 - 6
+        return as_text([head, [], *death_table(deaths, info.now_ms, width, self._time_text)])
 
 
 def _details(worker: WorkerInfo, time_text: Callable[[int], str]) -> list[Line]:

@@ -19,7 +19,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import DataTable, Footer, Input, Static
 from textual.worker import Worker, WorkerState
 
-from snowredis.cli.exit_codes import ExitCode
+from snowredis.cli.exit_codes import STOP_SIGNALS, ExitCode
 from snowredis.cli.output import (
     Column,
     Segment,
@@ -122,7 +122,7 @@ class TopView(App[int]):
 
     def on_mount(self) -> None:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in (signal.SIGINT, *STOP_SIGNALS):
             # outside the main thread, and on Windows, signals keep their meaning
             with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
                 loop.add_signal_handler(number, self.action_exit_with, int(ExitCode.INTERRUPTED))
@@ -246,7 +246,9 @@ class TopView(App[int]):
     def _show_status(self, matching: int) -> None:
         words = f"  filter: {printable(' '.join(self._words))}" if self._words else ""
         first = f", the first {MAX_ROWS:,} are shown" if matching > MAX_ROWS else ""
-        count = f"{matching:,} of {len(self._listed):,} workers" if self._words else f"{matching:,} workers"
+        count = f"{matching:,} {'worker' if matching == 1 else 'workers'}"
+        if self._words:
+            count = f"{matching:,} of {len(self._listed):,} workers"
         order = f"  by {self._sort}{', reversed' if self._reverse else ''}"
         ended = "  with worker ids that nobody has" if self._show_all else ""
         self.query_one("#status", Static).update(Text(f"{count}{first}{order}{ended}{words}"))

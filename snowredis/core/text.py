@@ -58,9 +58,9 @@ def encode(an_id: int, form: str, *, layout: Layout | str | None = None) -> str:
 
     Args:
         an_id: 0 .. 2**63 - 1.
-        form: one of FORMS. base62 and base58 take 11 characters, base36 (lower case) and base32
-            (Crockford, upper case) 13, hex (lower case) 16, padded; decimal is not padded.
-        layout: used by "friendly" only; anything that resolve_layout() accepts. None: the default layout.
+        form: decimal, not padded; or padded to a fixed width: base62 and base58 to 11 characters, base36 (lower case)
+            and base32 (Crockford, upper case) to 13, hex (lower case) to 16; or friendly.
+        layout: for friendly only: a Layout, the name of a preset, or text such as ``41/0/2/10/10``. None: the default.
 
     Raises:
         ConfigError: unknown form or layout.

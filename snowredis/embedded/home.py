@@ -12,7 +12,6 @@ The file ``reserved``, see embedded.reserved, is no lock: it outlives all proces
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import stat
@@ -24,6 +23,12 @@ from typing import Any
 
 from snowredis.embedded.reserved import Reserved
 from snowredis.errors import ConfigError, StoreUnavailable
+
+try:
+    import fcntl
+except ImportError:
+    # Windows: Home.make() refuses
+    fcntl = None  # type: ignore[assignment]
 
 # sun_path has 108 bytes on Linux, 104 on the BSDs and macOS, the last of them a NUL
 _SOCKET_PATH_LIMIT = 107 if sys.platform == "linux" else 103
@@ -59,6 +64,11 @@ class Home:
     @classmethod
     def make(cls, directory: str | Path | None) -> Home:
         """Create the directory, by default that of this user, if it does not exist. Raises ConfigError if unsafe."""
+        if fcntl is None:
+            raise ConfigError(
+                "embedded:// does not work on this system, which has no fcntl: it was not started. Use the URL of a "
+                "Redis, or snowredis.testing.memory_pool() in tests of one process."
+            )
         home = cls(Path(directory or _default()).absolute())
         length = len(os.fsencode(home.socket))
         if length >= _SOCKET_PATH_LIMIT:

@@ -21,6 +21,7 @@ import contextlib
 import functools
 import logging
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Callable, MutableMapping
@@ -82,7 +83,21 @@ def post_worker_init(worker: Any) -> None:
     """In the worker, after the application was loaded: claim worker ids. Blocks for CLAIM_TIMEOUT_S at most."""
     # --preload makes generators, and their locks, before gevent patches threading
     renew_foreign_locks()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _end_by_signal)
     warm_up(CLAIM_TIMEOUT_S)
+
+
+def _end_by_signal(number: int, _frame: Any) -> None:
+    """Release the leases, then end by the signal as if there was no handler.
+
+    uvicorn's workers shut down when they get a signal, and raise it again at their end: no worker_exit() follows, and
+    it would look as if they had been killed.
+    """
+    EXIT.close_all()
+    signal.signal(number, signal.SIG_DFL)
+    signal.raise_signal(number)
 
 
 @_log_errors

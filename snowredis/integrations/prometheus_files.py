@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from typing import Any
 
@@ -12,6 +11,7 @@ from snowredis.core.durations import BOUNDS_S, Durations
 from snowredis.monitor.metrics.catalog import PROCESS, Metric
 from snowredis.monitor.metrics.process import TotalsTracker, new_durations
 from snowredis.runtime.exit import EXIT
+from snowredis.runtime.fork import run_in_forked_children
 
 # between two writes
 EVERY_S = 5.0
@@ -26,7 +26,7 @@ class MetricFiles:
         self._totals = TotalsTracker(lambda: EXIT.members)
         self._every_s = every_s
         self._metrics = {metric: _made(metric) for metric in PROCESS}
-        os.register_at_fork(after_in_child=self._start)
+        run_in_forked_children(self._start)
         self._start()
 
     def _start(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -23,6 +24,11 @@ SENTINEL_PORT, REDIS_PORT = 26379, 6379
 def client_of_url(url: str) -> Any:
     """Return a client for *url*: a redis.Redis or a ClusterClient. Does not connect. Raises ConfigError."""
     scheme = url.partition(":")[0]
+    if scheme == "unix" and not hasattr(socket, "AF_UNIX"):
+        raise ConfigError(
+            f"{redacted(url)!r} names a unix socket, which Python does not have on this system: nothing was connected. "
+            "Use redis://host:6379/0."
+        )
     create = {"sentinel": _from_sentinel_url, "cluster": _from_cluster_url}.get(scheme, _from_redis_url)
     try:
         return create(url)

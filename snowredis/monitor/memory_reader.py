@@ -12,7 +12,7 @@ from snowredis.errors import PoolNotFound
 from snowredis.lease.codes import FloorReason
 from snowredis.lease.memory_store import MemoryStore, Record
 from snowredis.monitor.history.events import Event, parse_event
-from snowredis.monitor.pool_reader import parse_record
+from snowredis.monitor.record import parse_record
 from snowredis.monitor.snapshot import POOL_COUNTERS, PoolInfo, ServerState, WorkerInfo
 
 

@@ -19,6 +19,8 @@ LEVELS = ("ok", "notice", "unknown", "warning", "critical")
 DAY_MS = 86_400_000
 # a reload that starts the new processes before the old ones end needs twice the worker ids
 HALF_FULL, NEARLY_FULL = 0.5, 0.9
+# an alarm that people had a week to look at does not hide what is new; it stays among the conditions
+ALARM_CRITICAL_MS = 7 * DAY_MS
 # workers named in a text
 _MAX_NAMED = 5
 
@@ -195,7 +197,8 @@ def _alarm(info: PoolInfo) -> list[Condition]:
         "replication"
     )
     since_ms, until_ms = info.alarm_from_ms or None, info.alarm_until_ms or None
-    return [Condition("alarm", "critical", text, advice, since_ms, until_ms, info.alarms)]
+    level = "notice" if until_ms and info.now_ms - until_ms > ALARM_CRITICAL_MS else "critical"
+    return [Condition("alarm", level, text, advice, since_ms, until_ms, info.alarms)]
 
 
 def _floor(info: PoolInfo) -> list[Condition]:

@@ -10,6 +10,8 @@ import time
 import weakref
 from typing import Protocol
 
+from snowredis.runtime.fork import run_in_forked_children
+
 # the longest that an exit is delayed, however many generators there are, also if Redis does not reply
 EXIT_BOUND_S = 3.0
 # priority among multiprocessing's finalizers: after those of queues, whose threads may still make ids
@@ -41,7 +43,7 @@ class ExitHook:
             if not self._registered:
                 self._registered = True
                 atexit.register(self.close_all)
-                os.register_at_fork(after_in_child=self._after_fork)
+                run_in_forked_children(self._after_fork)
             self._members.add(member)
 
     def _after_fork(self) -> None:

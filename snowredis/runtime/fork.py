@@ -11,10 +11,17 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from collections.abc import Callable
 from typing import Any, Protocol
 
 # <bits/mman-linux.h>; Python's mmap has the name since 3.13
 MADV_WIPEONFORK = 18
+
+
+def run_in_forked_children(hook: Callable[[], None]) -> None:
+    """Call *hook* in every child that is forked by Python. Does nothing on systems without fork."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=hook)
 
 
 class Forkable(Protocol):
@@ -51,7 +58,7 @@ class ForkGuard:
 
     def _start(self) -> None:
         self._pid = os.getpid()
-        os.register_at_fork(after_in_child=self._after_fork)
+        run_in_forked_children(self._after_fork)
         try:
             import ctypes
             import mmap

@@ -261,6 +261,37 @@ def test_redis_that_does_not_answer_is_named_and_the_last_state_stays() -> None:
     run(scenario, FLEET[:3])
 
 
+def test_who_died_is_said_on_top_and_listed() -> None:
+    async def scenario(pilot: Pilot[int], pool: FakePool) -> None:
+        assert "ok: 3 workers alive" in text_of(pilot, "#pool")
+        pool.deaths = tuple(
+            Death(10**12 - number, number, "web-\x1b[31m", 1, "[bold]", "expired", 10**12, None, 0, 7)
+            for number in range(4)
+        )
+        pool.workers = FLEET[1:3]
+        await pilot.press("enter")
+        pilot.app.action_read()  # type: ignore[attr-defined]
+        await pilot.app.workers.wait_for_complete()
+        await pilot.pause()
+        assert "it died" in str(pilot.app.screen.query_one(Static).render())
+        await pilot.press("escape")
+        assert "critical: 4 died" in text_of(pilot, "#pool")
+        assert "critical: 4 workers died in the last hour" in text_of(pilot, "#error")
+        await pilot.press("d")
+        shown = str(pilot.app.screen.query_one(Static).render())
+        assert "died in the last hour: 4" in shown
+        assert shown.count(r"web-\x1b[31m") == shown.count("[bold]") == 4
+        pool.deaths = ()
+        pilot.app.action_read()  # type: ignore[attr-defined]
+        await pilot.app.workers.wait_for_complete()
+        await pilot.pause()
+        assert "no worker died" in str(pilot.app.screen.query_one(Static).render())
+        await pilot.press("d")
+        assert numbers(pilot) == [1, 2]
+
+    run(scenario, FLEET[:3])
+
+
 def test_keys_work_while_redis_is_read() -> None:
     async def scenario(pilot: Pilot[int], pool: FakePool) -> None:
         pool.may_answer.clear()

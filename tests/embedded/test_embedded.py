@@ -24,22 +24,7 @@ from snowredis.errors import ConfigError, StoreUnavailable
 from snowredis.lease.model import PoolConfig
 from tests.support.waiting import becomes_true
 
-USER = """
-import json, os, subprocess, sys
-from snowredis import embedded
-from snowredis.embedded.server import is_ready
-
-server = embedded.start(os.environ["HOME_OF_TEST"], linger_s=float(os.environ["LINGER_S"]))
-child = 0
-if sys.argv[1:] == ["forks"]:
-    child = os.fork()
-    if child:
-        os._exit(0)
-if sys.argv[1:] == ["execs"]:
-    child = subprocess.Popen(["sleep", "60"], close_fds=False, stdout=subprocess.DEVNULL).pid
-print(json.dumps([server.url, server.kind, server.fresh, is_ready(server.url), child]), flush=True)
-sys.stdin.read()
-"""
+USER = Path(__file__).parent / "programs" / "user.py"
 
 
 class User:
@@ -47,7 +32,7 @@ class User:
 
     def __init__(self, home: Path, *arguments: str, linger_s: float = 0.0) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", USER, *arguments],
+            [sys.executable, USER, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -27,36 +27,13 @@ from tests.support.holder import Holder
 from tests.support.waiting import eventually
 
 # claims in a pool of ttl 2 s, says until when the reservation goes, and gives it back or closes all descriptors
-USER = """
-import os, sys, time
-import snowredis
-from snowredis import embedded
-
-home, is_daemon = sys.argv[1], sys.argv[2] == "daemon"
-server = embedded.start(home, linger_s=0)
-ids = snowredis.connect(f"embedded://{home}", pool="p", ttl=2)
-an_id = ids.next_id()
-print(server.fresh, ids.lease.until_ms, an_id, flush=True)
-if not is_daemon:
-    ids.close()
-    os._exit(0)
-# as code does that makes a daemon of its process
-until_ms, made = ids.lease.until_ms, []
-os.closerange(3, 256)
-while time.time() * 1000 < until_ms:
-    try:
-        made.append(ids.next_id())
-    except snowredis.SnowredisError:
-        break
-print(*made, flush=True)
-os._exit(0)
-"""
+USER = Path(__file__).parent / "programs" / "reserving_user.py"
 
 
 class User:
     def __init__(self, home: Path, what: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", USER, str(home), what], stdout=subprocess.PIPE, text=True
+            [sys.executable, USER, str(home), what], stdout=subprocess.PIPE, text=True
         )
         fresh, until_ms, an_id = self._line().split()
         self.fresh, self.until_ms, self.ids = fresh == "True", int(until_ms), [int(an_id)]

@@ -12,6 +12,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -56,31 +57,7 @@ def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
 
 # --- imports and files -----------------------------------------------------------------------------
 
-CALLS = """
-import sys
-import snowredis
-
-ids = snowredis.connect(sys.argv[1], pool=sys.argv[2], failover_slack=0)
-seen = []
-
-def hook(event, args):
-    if event in ("import", "open"):
-        frame, stack = sys._getframe(1), []
-        while frame:
-            stack.append(f"{frame.f_code.co_filename}:{frame.f_lineno}")
-            frame = frame.f_back
-        seen.append((event, args[0], stack))
-
-sys.addaudithook(hook)
-ids.next_id()
-assert ids._beat() > 0
-renewals = ids.lease.renewals
-ids.close()
-done = list(seen)
-assert renewals == 1
-for entry in done:
-    print(*entry)
-"""
+CALLS = Path(__file__).parent / "programs" / "client_calls.py"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -90,7 +67,7 @@ def test_no_module_is_imported_and_no_file_opened_from_claim_to_release(
     # another thread may fork in the middle of it, and the child would inherit the import system's locks
     name = new_pool(urls[kind])
     done = subprocess.run(
-        [sys.executable, "-c", CALLS, urls[kind], name],
+        [sys.executable, CALLS, urls[kind], name],
         capture_output=True,
         text=True,
         timeout=60,

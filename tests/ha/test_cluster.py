@@ -108,7 +108,6 @@ def test_a_living_holder_goes_on_through_a_failover_of_its_node(
         eventually(lambda: slots.nodes[3].info("replication")["role"] == "master", "a failover")
         holder.wait_for_adoption(before)
     assert not holder.errors
-    assert holder.longest_s < 0.5
     assert_no_id_twice(holder.ids)
 
 

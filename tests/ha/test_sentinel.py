@@ -27,15 +27,14 @@ FLOOR_S = sum(SETTINGS.values())
 FAILOVER_LIMIT_S = 10.0
 
 
-def promoted(guarded: Sentinels) -> float:
-    """Wait until another master accepts writes; return the time."""
+def promoted(guarded: Sentinels) -> None:
+    """Wait until another master accepts writes."""
     old = guarded.master.port
     port = eventually(
         lambda: (port := guarded.master_port()) != old and port, "another master", FAILOVER_LIMIT_S
     )
     new = next(node for node in guarded.replicas if node.port == port)
     eventually(lambda: new.info("replication")["role"] == "master", "its promotion", FAILOVER_LIMIT_S)
-    return time.monotonic()
 
 
 def test_a_living_holder_goes_on_through_a_failover_and_a_newcomer_waits_for_the_floor(
@@ -47,31 +46,22 @@ def test_a_living_holder_goes_on_through_a_failover_and_a_newcomer_waits_for_the
     other = snowredis.connect(theirs, pool=name, **SETTINGS)
     with Maker(ids) as holder, Maker(other) as second:
         before = holder.lease
-        killed_s = time.monotonic()
         guarded.master.kill()
-        promoted_s = promoted(guarded)
+        promoted(guarded)
         holder.wait_for_adoption(before)
         # the old master comes back, empty, and takes itself for the master until a Sentinel tells it better
         guarded.master.start()
         with contextlib.closing(snowredis.connect(guarded.url, pool=name, **SETTINGS)) as newcomer:
-            an_id, waited_s = first_id(newcomer, FLOOR_S + FAILOVER_LIMIT_S)
+            an_id = first_id(newcomer, FLOOR_S + FAILOVER_LIMIT_S)
             late = [an_id, *newcomer.next_ids(1000)]
-        got_s = time.monotonic()
-        # a second for scheduling
-        assert got_s - promoted_s < FLOOR_S + 1
         eventually(
             lambda: guarded.master.info("replication")["role"] == "slave",
             "the end of the old master's reign",
             20,
         )
-    print(
-        f"failover {promoted_s - killed_s:.2f} s, newcomer {waited_s:.2f} s, gap {holder.longest_s * 1000:.0f} ms"
-    )
     for maker in (holder, second):
         assert not maker.errors
         assert len(maker.workers) == 1
-        # a heartbeat thread that waits for a dead server takes no time from the other
-        assert maker.longest_s < 0.5
     assert newcomer.decode(an_id).worker not in {*holder.workers, *second.workers}
     assert_no_id_twice(holder.ids, second.ids, late)
 

@@ -20,7 +20,7 @@ from gunicorn.config import Config
 import snowredis
 from snowredis.core.layout import Layout
 from snowredis.lease.model import PoolConfig
-from snowredis.monitor.snapshot import PoolInfo, WorkerInfo
+from snowredis.monitor.snapshot import Death, PoolInfo, WorkerInfo
 from tests.support import waiting
 from tests.support.programs import ROOT
 from tests.support.servers import RedisServer
@@ -79,6 +79,10 @@ class Gunicorn:
         assert status == 200, body
         found: dict[str, Any] = json.loads(body)
         return found
+
+    def deaths(self) -> list[Death]:
+        """Workers that died."""
+        return snowredis.WorkerPool(self._url, POOL).deaths()
 
     def workers(self) -> list[WorkerInfo]:
         return snowredis.WorkerPool(self._url, POOL).workers()

@@ -7,7 +7,6 @@ import contextlib
 import os
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, MutableMapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from snowredis.integrations.asgi import SnowredisMiddleware, lifespan
 from snowredis.testing import memory_pool, use
 from tests.support.pools import new_pool
 from tests.support.servers import RedisServer
+from tests.support.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 
@@ -168,10 +168,7 @@ def test_a_real_uvicorn_gives_its_worker_id_back_when_it_is_told_to_end(
         pool = snowredis.WorkerPool(server.url, "uvicorn")
         transport = httpx.HTTPTransport(uds=str(tmp_path / "web.sock"), retries=0)
         with httpx.Client(transport=transport, base_url="http://service") as client:
-            deadline_s = time.monotonic() + 20
-            while not (tmp_path / "web.sock").exists():
-                assert time.monotonic() < deadline_s
-                time.sleep(0.01)
+            eventually((tmp_path / "web.sock").exists, "the service's socket", 20)
             assert int(client.get("/id").text) > 0
             assert [worker.label for worker in pool.workers()] == ["web"]
     finally:

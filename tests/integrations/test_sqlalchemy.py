@@ -443,23 +443,6 @@ def test_under_asyncio_the_loop_goes_on_while_a_batch_waits(monkeypatch: pytest.
 
 # --- real processes, real servers ----------------------------------------------------------------
 
-INSERT = """
-    import sys
-    import sqlalchemy as sa, snowredis
-    from snowredis.integrations.sqlalchemy import SnowflakeId
-
-    url, redis_url, pool, process = sys.argv[1:]
-    snowredis.configure(url=redis_url, pool=pool)
-    engine = sa.create_engine(url)
-    table = sa.Table("row", sa.MetaData(), sa.Column("id", SnowflakeId, primary_key=True), sa.Column("by", sa.Integer))
-    for _ in range(5):
-        with engine.begin() as connection:
-            connection.execute(sa.insert(table), [{"by": int(process)}] * 100)
-    # nobody's worker id is free for the next process before all have one
-    print("done", flush=True)
-    sys.stdin.read()
-"""
-
 
 def insert_from_three_processes(url: str, server: RedisServer) -> None:
     config = PoolConfig(name=f"rows-{sa.make_url(url).get_backend_name()}")
@@ -469,7 +452,10 @@ def insert_from_three_processes(url: str, server: RedisServer) -> None:
     )
     engine = sa.create_engine(url)
     table.metadata.create_all(engine)
-    processes = [programs.start(INSERT, url, server.url, config.name, str(i)) for i in range(3)]
+    processes = [
+        programs.start("tests.integrations.programs.insert_rows", url, server.url, config.name, str(i))
+        for i in range(3)
+    ]
     said = [process.stdout.readline() for process in processes]
     for process in processes:
         _, errors = process.communicate(timeout=60)

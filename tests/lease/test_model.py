@@ -35,7 +35,7 @@ from snowredis.lease.redis_store import RedisStore, translated
 from snowredis.lease.replies import Created
 from snowredis.lease.scripts import Script, pool_keys
 from snowredis.lease.urls import client_of_url, redacted
-from snowredis.monitor.pool_reader import parse_owner
+from snowredis.monitor.record import parse_owner
 from snowredis.monitor.snapshot import settings_of
 from tests.support.servers import RedisServer
 

@@ -14,7 +14,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -42,6 +41,7 @@ from snowredis.lease.stats import WorkerStats
 from tests.lease.conftest import really_wait, wall_ms
 from tests.support.holder import Holder, fresh_hex
 from tests.support.servers import RedisServer, redis_server
+from tests.support.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 LAYOUT = Layout(timestamp_bits=41, backup_bits=1, worker_bits=4, sequence_bits=10)
@@ -648,10 +648,7 @@ def test_a_replica_is_said_to_be_one_and_can_be_looked_at(tmp_path: Path) -> Non
     ):
         living = holder(new_pool(master, LONG)).claim()
         name = living.store.config.name
-        deadline = time.monotonic() + 20
-        while not replica.client().exists(pool_keys(name)[0]):
-            assert time.monotonic() < deadline, replica.client().info("replication")
-            time.sleep(0.05)
+        eventually(lambda: replica.client().exists(pool_keys(name)[0]), "a copy on the replica", 20)
         assert master.client().wait(1, 5_000) == 1
         store = open_store(replica, living.store.config)
         strays = Holder(store, wall_ms), replace(living, store=store)
@@ -1025,24 +1022,7 @@ class _Subclass(redis.Redis):
 
 # --- several processes -----------------------------------------------------------------------------
 
-CLAIMER = """
-import sys, time
-from snowredis.core.layout import Layout
-from snowredis.core.presets import resolve_layout
-from snowredis.lease.model import PoolConfig
-from snowredis.lease.redis_store import RedisStore
-from tests.support.holder import Holder
-import secrets
-
-url, name, count = sys.argv[1:]
-config = PoolConfig(name=name, layout=Layout(timestamp_bits=41, worker_bits=8, sequence_bits=10), ttl_ms=30_000)
-store = RedisStore(url, config)
-print("ready", flush=True)
-sys.stdin.readline()
-for _ in range(int(count)):
-    holder = Holder(store, lambda: time.time_ns() // 1_000_000, token=secrets.token_hex(16)).claim()
-    print(holder.worker)
-"""
+CLAIMER = "tests.lease.programs.claimer"
 
 
 def test_processes_that_claim_at_once_never_share_a_worker_id(server: RedisServer) -> None:
@@ -1050,7 +1030,7 @@ def test_processes_that_claim_at_once_never_share_a_worker_id(server: RedisServe
     name = new_pool(server, PoolConfig(name="crowd", layout=wide, ttl_ms=30_000)).config.name
     crowd = [
         subprocess.Popen(
-            [sys.executable, "-c", CLAIMER, server.url, name, "30"],
+            [sys.executable, "-m", CLAIMER, server.url, name, "30"],
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -158,6 +158,36 @@ def test_a_lease_that_redis_may_have_forgotten_to_renew_is_unknown(server: Redis
     store.close()
 
 
+@pytest.mark.parametrize("spread", [1, 40, 1_000])
+def test_many_deaths_are_written_in_steps_and_counted_once(server: RedisServer, spread: int) -> None:
+    """*spread*: over how many ms the ends of the leases are distributed."""
+    config = PoolConfig(name=f"d-{uuid.uuid4().hex[:10]}")
+    seen, store = WorkerPool(server.url, config.name), RedisStore(server.url, config)
+    seen.create(config)
+    count, living = 250, Holder(store, lambda: time.time_ns() // 1_000_000).claim()
+    client, (key, leases, _) = server.client(), pool_keys(config.name)
+    # some ids of a pool with records like the first one, whose leases ended
+    record, now_ms = str(client.hget(key, "w:0")).split("|"), seen.info().now_ms
+    swept_ms = now_ms - 2_000
+    ends_ms = {number: now_ms - number % spread for number in range(1, count + 1)}
+    for number, end_ms in ends_ms.items():
+        record[4] = str(end_ms)
+        client.hset(key, f"w:{number}", "|".join(record))
+    client.zadd(leases, {str(number): end_ms for number, end_ms in ends_ms.items()})
+    client.hset(key, mapping={"records": count + 1, "next": count + 1, "swept": swept_ms})
+    counted = [seen.info().expired]
+    while int(client.hget(key, "swept") or 0) < now_ms:
+        assert isinstance(living.ask_renew(), Renewed)
+        counted.append(seen.info().expired)
+        assert len(counted) < 10
+    assert counted == [count] * len(counted)
+    deaths = seen.deaths()
+    assert {death.worker: death.at_ms for death in deaths} == ends_ms
+    assert len([event for event in seen.events() if event.kind == EventKind.EXPIRED and event.id]) == count
+    seen.close()
+    store.close()
+
+
 def test_thirteen_killed_workers_are_thirteen_deaths_for_every_viewer(own_server: RedisServer) -> None:
     ttl_s, count = 2.0, 13
     seen, url = WorkerPool(own_server.url, "killed"), own_server.url

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from snowredis.core.layout import Layout
+from snowredis.core.layout import Layout, utc_text
 from snowredis.errors import PoolNotFound, StoreUnavailable
 from snowredis.monitor.as_json import status_as_json
 from snowredis.monitor.snapshot import Death, PoolInfo, Snapshot, WorkerInfo
@@ -61,6 +61,10 @@ def test_a_quiet_pool_is_ok() -> None:
         (
             replace(QUIET, info=info(alarms=1, alarm="x", alarm_from_ms=NOW_MS - 9_000, alarm_until_ms=NOW_MS)),
             "alarm", "critical", r"may have been repeated.*2026-\S+Z to 2026-\S+Z", NOW_MS - 9_000, NOW_MS,
+        ),
+        (
+            replace(QUIET, info=info(alarms=1, alarm="x", alarm_from_ms=1, alarm_until_ms=2)),
+            "alarm", "notice", "may have been repeated", 1, 2,
         ),
         (
             replace(QUIET, info=info(floor_ms=NOW_MS + 12_001, floor_reason="other-server")),
@@ -129,14 +133,14 @@ def test_a_full_pool_says_how_much_of_it_may_be_dead_and_when_that_is_over() -> 
 
 
 def test_the_worst_comes_first_and_times_are_shown_as_the_viewer_wants() -> None:
-    alarmed = info(alarms=1, alarm_from_ms=1, alarm_until_ms=2, floor_ms=NOW_MS + 1_000)
+    alarmed = info(alarms=1, alarm_from_ms=1, alarm_until_ms=NOW_MS, floor_ms=NOW_MS + 1_000)
     status = status_of(Snapshot(alarmed, FLEET, deaths=(death(1, 0),)))
     levels = [LEVELS.index(condition.level) for condition in status.conditions]
     assert levels == sorted(levels, reverse=True)
     assert status.headline == "ids may have been repeated; new workers wait; 1 died"
-    assert "T(1) to T(2)" in status.conditions[0].render(lambda time_ms: f"T({time_ms})")
+    assert f"T(1) to T({NOW_MS})" in status.conditions[0].render(lambda time_ms: f"T({time_ms})")
     shown = status_as_json(status)["conditions"][0]
-    assert (shown["since"], shown["until"]) == ("1970-01-01T00:00:00.001Z", "1970-01-01T00:00:00.002Z")
+    assert (shown["since"], shown["until"]) == ("1970-01-01T00:00:00.001Z", utc_text(NOW_MS))
 
 
 def test_what_cannot_be_read_is_never_ok() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ ANSWERS = {
 }
 
 
+@functools.cache
 def pages_and_anchors(page: Path) -> set[tuple[Path, str]]:
     """Return where the links of a page lead; a page can be read from its top, so also without the anchor."""
     links = [link for link in links_in(page) if link.file.suffix == ".md"]

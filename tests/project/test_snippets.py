@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from scripts._docs.commands import commands_of as children_of
 from snowredis.cli import build_parser
 from snowredis.lease.model import PoolConfig
 from snowredis.monitor.worker_pool import WorkerPool
@@ -66,3 +69,19 @@ def test_the_commands_of_a_page_exist_with_their_options(page: str) -> None:
                 source = (ROOT / program).read_text("utf-8")
                 for option in re.findall(r"--[a-z-]+", " ".join(arguments)):
                     assert option in source, (block.name, words)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_commands_in_the_text_of_a_page_exist_with_their_options(page: str) -> None:
+    for text in re.findall(r"`snowredis ([^`]+)`", PAGES[page].read_text("utf-8")):
+        parser: argparse.ArgumentParser = build_parser()
+        words = shlex.split(text)
+        names = children_of(parser)
+        if words[0] == "COMMAND":
+            continue
+        while words and words[0] in names:
+            parser = names[words.pop(0)]
+            names = children_of(parser)
+        # a name alone, such as `snowredis pool create`, need not have its arguments
+        if words:
+            parser.parse_args(words)

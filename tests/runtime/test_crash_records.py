@@ -25,6 +25,7 @@ from snowredis.runtime.process import THIS
 from tests.support.pools import new_pool
 from tests.support.programs import FORKS_WITH_THREADS
 from tests.support.servers import RedisServer
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.filterwarnings(FORKS_WITH_THREADS)
 
@@ -53,10 +54,7 @@ class Child:
                 os._exit(0)
 
     def wait_for(self, index: int, at_least: int) -> None:
-        deadline_s = time.monotonic() + 20
-        while self.numbers[index] < at_least:
-            assert time.monotonic() < deadline_s, "the child does nothing"
-            time.sleep(0.001)
+        eventually(lambda: self.numbers[index] >= at_least, "work of the child", 20)
 
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):

@@ -27,79 +27,13 @@ from snowredis.testing import ManualClock, MemoryPool
 from tests.support.programs import run
 from tests.support.servers import RedisServer
 
-# a clock that forks where it is read, as a signal handler may anywhere; ticks of 10 s, so that repeats show
-FORKING = """
-import os, sys, time
-import snowredis
-from snowredis.runtime.clock import SystemClock
-
-class ForkingClock(SystemClock):
-    fork_in = -1
-    child = False
-
-    def _read(self):
-        self.fork_in -= 1
-        if self.fork_in == 0:
-            self.pid = os.fork()
-            self.child = not self.pid
-
-    def time_ns(self):
-        self._read()
-        return time.time_ns()
-
-    def monotonic(self):
-        self._read()
-        return time.monotonic()
-
-def hand_over(file, ids):
-    os.write(file, "".join(f"{an_id}\\n" for an_id in ids).encode())
-
-def play(operation, reading, file):
-    clock = ForkingClock()
-    ids = snowredis.connect(sys.argv[1], pool=sys.argv[2], layout="game", clock=clock)
-    made = []
-    if operation != "claim":
-        made.append(ids.next_id())
-    clock.fork_in = reading
-    if operation == "claim":
-        made.append(ids.next_id())
-    elif operation == "renew":
-        ids._beat()
-    elif operation == "close":
-        ids.close()
-    else:
-        ids.suspend()
-        ids.resume()
-    forked, clock.fork_in = clock.fork_in <= 0, -1
-    if clock.child:
-        made = made[1:] if operation != "claim" else made
-    if operation != "close":
-        made += ids.next_ids(5)
-    hand_over(file, made)
-    if clock.child:
-        os._exit(0)
-    if forked:
-        assert os.waitpid(clock.pid, 0)[1] == 0
-    ids.close()
-    return forked
-"""
-
 
 @pytest.mark.parametrize("operation", ["claim", "renew", "close", "suspend"])
 def test_a_fork_wherever_the_clock_is_read_leaves_the_lease_to_the_parent(
     server: RedisServer, new_pool: Callable[..., str], operation: str
 ) -> None:
     output = run(
-        FORKING
-        + """
-file = os.open(sys.argv[3], os.O_RDWR | os.O_CREAT | os.O_APPEND)
-reading = 1
-while play(sys.argv[4], reading, file):
-    reading += 1
-made = os.pread(file, 1 << 20, 0).split()
-assert len(made) == len(set(made)), (len(made), len(set(made)))
-print(reading)
-""",
+        "tests.runtime.programs.forks_where_the_clock_is_read",
         server.url,
         new_pool(layout="game"),
         str(server.directory / f"{operation}.txt"),
@@ -113,27 +47,7 @@ def test_a_child_that_is_forked_as_a_claim_gets_its_token_claims_with_another(
     server: RedisServer, new_pool: Callable[..., str]
 ) -> None:
     output = run(
-        """
-        import os, sys
-        import snowredis
-        from snowredis.runtime.lease_manager import LeaseManager
-        ids = snowredis.connect(sys.argv[1], pool=sys.argv[2], layout="game")
-        make, pids = LeaseManager._fresh_name, []
-
-        def make_and_fork(lease_manager):
-            name = make(lease_manager)
-            if not pids:
-                pids.append(os.fork())
-            return name
-
-        LeaseManager._fresh_name = make_and_fork
-        made = [ids.next_id() for _ in range(10)]
-        os.write(1, "".join(f"{an_id}\\n" for an_id in made).encode())
-        if not pids[0]:
-            os._exit(0)
-        assert os.waitpid(pids[0], 0)[1] == 0
-        ids.close()
-        """,
+        "tests.runtime.programs.fork_between_token_and_claim",
         server.url,
         new_pool(layout="game"),
     )
@@ -145,27 +59,7 @@ def test_a_hook_that_ran_before_ours_keeps_the_lease_that_it_claimed(
     server: RedisServer, new_pool: Callable[..., str]
 ) -> None:
     run(
-        """
-        import os, sys
-        in_hook = []
-        os.register_at_fork(after_in_child=lambda: in_hook.append((ids.next_id(), ids.lease.worker)))
-        import snowredis
-        ids = snowredis.connect(sys.argv[1], pool=sys.argv[2])
-        ids.claim()
-        pid = os.fork()
-        if not pid:
-            status = 1
-            try:
-                an_id, worker = in_hook[0]
-                assert ids.next_id() > an_id
-                assert ids.lease.worker == worker
-                assert len(snowredis.WorkerPool(sys.argv[1], sys.argv[2]).workers()) == 2
-                status = 0
-            finally:
-                os._exit(status)
-        assert os.waitpid(pid, 0)[1] == 0
-        ids.close()
-        """,
+        "tests.runtime.programs.hook_before_ours",
         server.url,
         new_pool(),
     )
@@ -175,27 +69,7 @@ def test_a_fork_while_the_heartbeat_is_started_leaves_no_child_waiting(
     server: RedisServer, new_pool: Callable[..., str]
 ) -> None:
     run(
-        """
-        import _thread, os, sys, threading
-        import snowredis
-        start, pids = _thread.start_new_thread, []
-
-        def start_and_fork(*args):
-            # a handler forks before the thread was seen to run: the child has no such thread
-            if not pids:
-                pids.append(os.fork())
-                if not pids[0]:
-                    return 0
-            return start(*args)
-
-        _thread.start_new_thread = threading._start_new_thread = start_and_fork
-        ids = snowredis.connect(sys.argv[1], pool=sys.argv[2])
-        made = ids.next_id()
-        if not pids[0]:
-            os._exit(0)
-        assert os.waitpid(pids[0], 0)[1] == 0
-        ids.close()
-        """,
+        "tests.runtime.programs.fork_while_the_heartbeat_starts",
         server.url,
         new_pool(),
         timeout_s=20,
@@ -207,23 +81,7 @@ def test_a_fork_in_a_coroutine_that_takes_an_id_is_none_of_its_locks_business(
 ) -> None:
     """Up to where a loop is needed, which no child shares with its parent."""
     output = run(
-        FORKING
-        + """
-clock = ForkingClock()
-ids = snowredis.connect(sys.argv[1], pool=sys.argv[2], layout="game", clock=clock)
-made = [ids.next_id()]
-# the window of a block ends before its tick of 10 s does, and this is taken under the lock
-time.sleep(0.3)
-clock.fork_in = 1
-made.append(ids._slow_path.try_step()[0])
-if clock.child:
-    assert made[1] == 0
-    print("child", ids.next_id(), flush=True)
-    os._exit(0)
-assert os.waitpid(clock.pid, 0)[1] == 0
-print("parent", *made)
-ids.close()
-""",
+        "tests.runtime.programs.fork_in_a_coroutine",
         server.url,
         new_pool(layout="game"),
     )
@@ -234,15 +92,7 @@ ids.close()
 
 def test_a_generator_can_be_made_in_a_signal_handler_that_came_while_one_is_made() -> None:
     run(
-        """
-        import snowredis
-        from snowredis.runtime.exit import EXIT
-        from snowredis.runtime.fork import GUARD
-        from snowredis.testing import memory_pool
-        memory_pool().connect()
-        with GUARD._lock, EXIT._lock:
-            memory_pool().connect().next_id()
-        """,
+        "tests.runtime.programs.generator_in_a_signal_handler",
         timeout_s=20,
     )
 

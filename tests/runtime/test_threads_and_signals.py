@@ -108,32 +108,7 @@ def test_a_handler_that_comes_in_while_its_thread_claims_gets_an_id_or_a_clear_e
     server: RedisServer, new_pool: Callable[..., str]
 ) -> None:
     output = run(
-        """
-        import signal, sys, snowredis
-        made, refused = [], 0
-
-        def handle(number, frame):
-            global refused
-            try:
-                made.append(ids.next_id())
-            except snowredis.StoreUnavailable as error:
-                assert "signal handler" in str(error), error
-                refused += 1
-            except snowredis.GeneratorClosed:
-                refused += 1
-
-        ids = snowredis.connect(sys.argv[1], pool=sys.argv[2], layout="shardingsphere")
-        signal.signal(signal.SIGALRM, handle)
-        signal.setitimer(signal.ITIMER_REAL, 0.0002, 0.0003)
-        for _ in range(150):
-            ids = snowredis.connect(sys.argv[1], pool=sys.argv[2], layout="shardingsphere")
-            made += [ids.next_id() for _ in range(50)]
-            ids.close()
-            ids = snowredis.connect(sys.argv[1], pool=sys.argv[2], layout="shardingsphere")
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        assert len(set(made)) == len(made)
-        print(len(made), refused)
-        """,
+        "tests.runtime.programs.signals_during_claims",
         server.url,
         new_pool(layout="shardingsphere"),
     )
@@ -148,20 +123,7 @@ def test_sigterm_in_the_middle_of_work_gives_the_worker_id_back(
 
     name = new_pool()
     process = start(
-        """
-        import signal, sys, snowredis
-        ids = snowredis.connect(sys.argv[1], pool=sys.argv[2])
-
-        def stop(number, frame):
-            ids.close()
-            sys.exit(0)
-
-        signal.signal(signal.SIGTERM, stop)
-        ids.next_id()
-        print("ready", flush=True)
-        while True:
-            ids.next_id()
-        """,
+        "tests.runtime.programs.closed_by_sigterm",
         server.url,
         name,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import hashlib
+import itertools
 import weakref
 from collections.abc import Callable, Sequence
 from math import ceil
@@ -33,6 +34,11 @@ if TYPE_CHECKING:
 MOST_PROCESSES = 8
 # for calls that are under way when a process is told that it lost its lease
 AT_ONCE_US = 1_000_000
+
+
+def copy_of_count(numbers: itertools.count[int]) -> itertools.count[int]:
+    """Return a copy of *numbers*, which copy.copy() refuses since Python 3.14; only its repr shows where it stands."""
+    return itertools.count(int(repr(numbers).removeprefix("count(").removesuffix(")")))
 
 
 class Process:
@@ -287,7 +293,7 @@ class Process:
             (self.generator._lock, self.generator._lock.copy(parent, me, child.interrupted)),  # type: ignore[attr-defined]
             (old._conversation.lock, old._conversation.lock.copy(parent, me, None)),  # type: ignore[attr-defined]
             (self.generator._context.random, copy.copy(self.generator._context.random)),
-            (old.slot._serials, copy.copy(old.slot._serials)),
+            (old.slot._serials, copy_of_count(old.slot._serials)),
             (old.slot.latest, old.slot.latest),
             (old.slot.record, None),
             (SEALED[2], SEALED[2]),

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -246,12 +245,11 @@ def cluster(directory: Path) -> Iterator[Cluster]:
 
 
 class Maker:
-    """Thread that makes an id every few ms, and records errors and durations.
+    """Thread that makes an id every few ms, and records errors.
 
     Attributes:
         ids: all of them, in order.
         errors: of next_id().
-        longest_s: between two ids.
         workers: worker ids in the order in which they were used.
     """
 
@@ -259,7 +257,6 @@ class Maker:
         self.generator = generator
         self.ids: list[int] = []
         self.errors: list[Exception] = []
-        self.longest_s = 0.0
         self._every_s = every_s
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -300,27 +297,18 @@ class Maker:
         self.generator.close()
 
     def _run(self) -> None:
-        last_s = time.monotonic()
         while not self._stopped.wait(self._every_s):
             try:
                 self.ids.append(self.generator.next_id())
             except snowredis.SnowredisError as error:
                 self.errors.append(error)
-                continue
-            now_s = time.monotonic()
-            self.longest_s, last_s = max(self.longest_s, now_s - last_s), now_s
 
 
-def first_id(generator: Generator, limit_s: float) -> tuple[int, float]:
-    """Return the first id, and after how many s it was made; while the server is unavailable, try again."""
-    began_s = time.monotonic()
-    while True:
-        try:
-            return generator.next_id(), time.monotonic() - began_s
-        except (snowredis.StoreUnavailable, snowredis.LeaseExpired):
-            if time.monotonic() - began_s > limit_s:
-                raise
-            time.sleep(0.02)
+def first_id(generator: Generator, limit_s: float) -> int:
+    """Return the first id; while the server is unavailable, try again."""
+    unavailable = (snowredis.StoreUnavailable, snowredis.LeaseExpired)
+    made: int = eventually(generator.next_id, "an id", limit_s, ignored=unavailable)
+    return made
 
 
 def assert_no_id_twice(*many: list[int]) -> None:

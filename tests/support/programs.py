@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,10 @@ FORKS_WITH_THREADS = "ignore:This process:DeprecationWarning"
 ROOT = Path(__file__).parents[2]
 
 
-def start(source: str, *arguments: str, **options: Any) -> subprocess.Popen[str]:
-    """Run *source* as a Python program; stdout and stderr are text pipes."""
-    program = textwrap.dedent(source)
+def start(module: str, *arguments: str, **options: Any) -> subprocess.Popen[str]:
+    """Run *module*, such as tests.runtime.programs.writer, as a program; stdout and stderr are text pipes."""
     return subprocess.Popen(
-        [sys.executable, "-X", "faulthandler", "-W", FORKS_WITH_THREADS, "-c", program, *arguments],
+        [sys.executable, "-X", "faulthandler", "-W", FORKS_WITH_THREADS, "-m", module, *arguments],
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -27,9 +25,9 @@ def start(source: str, *arguments: str, **options: Any) -> subprocess.Popen[str]
     )
 
 
-def run(source: str, *arguments: str, timeout_s: float = 60) -> str:
-    """Run *source* to its end and return what it printed; it must exit with 0 and say nothing on stderr."""
-    process = start(source, *arguments)
+def run(module: str, *arguments: str, timeout_s: float = 60) -> str:
+    """Run *module* to its end and return what it printed; it must exit with 0 and say nothing on stderr."""
+    process = start(module, *arguments)
     output, errors = process.communicate(timeout=timeout_s)
     assert process.returncode == 0, errors
     assert not errors, errors

@@ -29,7 +29,7 @@ pytest.importorskip("uvicorn")
 if PROGRAM is None:
     pytest.skip("no chromium or google-chrome on PATH", allow_module_level=True)
 
-WORKER = Path(__file__).with_name("dashboard_worker.py")
+WORKER = Path(__file__).parent / "programs" / "worker.py"
 CONTRAST = Path(__file__).with_name("contrast.js").read_text()
 EVIL = (
     "<img src=x onerror=window.evil=1>",
@@ -79,7 +79,7 @@ def pool(server: RedisServer, pool_name: str) -> str:
 def worker(url: str, pool: str, label: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """A process with a worker id, and an id that it made."""
     process = subprocess.Popen(
-        [sys.executable, str(WORKER), url, pool, label],
+        [sys.executable, WORKER, url, pool, label],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -10,7 +10,6 @@ import struct
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ import snowredis
 from snowredis.web.client import Client, ServiceError
 from tests.support.pools import new_pool
 from tests.support.servers import RedisServer
+from tests.support.waiting import eventually
 from tests.web.conftest import ROOT, TOKEN, Serve
 
 pytest.importorskip("uvicorn")
@@ -49,10 +49,7 @@ def test_an_open_dashboard_does_not_hold_up_the_end(
     answer = connection.getresponse()
     assert answer.headers["content-type"].startswith("text/event-stream")
     assert answer.readline().startswith(b"event: all")
-    began_s = time.monotonic()
     served.stop()
-    # well before uvicorn would cut it off
-    assert time.monotonic() - began_s < 8
     assert snowredis.WorkerPool(server.url, pool_name).workers() == []
 
 
@@ -82,10 +79,8 @@ def test_gunicorn_serves_it_by_its_import_string(server: RedisServer, pool_name:
         command=[],
         SNOWREDIS_SERVE_POOLS=pool_name,
     )
-    deadline_s = time.monotonic() + 30
-    while len(snowredis.WorkerPool(server.url, pool_name).workers()) < 2:
-        assert time.monotonic() < deadline_s, served.log.read_text()
-        time.sleep(0.05)
+    pool = snowredis.WorkerPool(server.url, pool_name)
+    eventually(lambda: len(pool.workers()) >= 2, "two workers", 30)
     ids = [served.ask("/ids?count=100", Accept="text/plain")[2].split() for _ in range(20)]
     assert len({an_id for batch in ids for an_id in batch}) == 2000
     connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=20)
@@ -170,14 +165,7 @@ def test_the_client_goes_on_with_a_service_that_was_restarted_and_says_when_ther
         command=["-m", "snowredis", "serve", "--port", str(served.port)],
         ready="",
     )
-    served_again = time.monotonic() + 30
-    while True:
-        try:
-            client.next_id()
-            break
-        except ServiceError:
-            assert time.monotonic() < served_again
-            time.sleep(0.05)
+    eventually(client.next_id, "the service", 30, ignored=(ServiceError,))
 
 
 @pytest.mark.parametrize("url", ["ftp://h", "127.0.0.1:8600", "http://", "http://h/?x=1"])

@@ -172,9 +172,13 @@ local function sweep(pool)
   local swept = now
   if #ended == 0 and pool.swept == pool.stored_swept then return end
   if #ended == 2 * SWEPT_AT_ONCE then
-    -- of the last ms, there may be more; they are next, unless all are of one ms
+    -- of the last ms there may be more: they are next, unless all are of one ms
     swept = tonumber(ended[#ended])
-    if tonumber(ended[2]) < swept then swept = swept - 1 end
+    if tonumber(ended[2]) < swept then
+      swept = swept - 1
+    else
+      ended = redis.call('ZRANGEBYSCORE', KEYS[2], swept, swept, 'WITHSCORES')
+    end
   end
   for i = 1, #ended, 2 do
     if tonumber(ended[i + 1]) <= swept then

@@ -17,7 +17,7 @@ from snowredis.lease.codes import REASONS, EventKind
 from snowredis.lease.redis_store import translated
 from snowredis.lease.scripts import pool_keys, text_of
 from snowredis.lease.stats import WorkerStats
-from snowredis.monitor.pool_reader import parse_owner
+from snowredis.monitor.record import parse_owner
 from snowredis.monitor.snapshot import WorkerInfo
 
 # events read in one command, which takes Redis about 1 ms

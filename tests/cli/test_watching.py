@@ -1,0 +1,156 @@
+"""`workers`, `events`, `whois` and `pool show` in bad moments: who died, what is wrong, and how one worker is found."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+
+import snowredis
+from snowredis.lease.model import ClaimRequest, PoolConfig, owner_text
+from snowredis.lease.redis_store import RedisStore
+from snowredis.lease.replies import Granted, Seen
+
+Cli = Callable[..., Any]
+# host and label of each worker id
+FLEET = (("web-1", "api"), ("web-1", "api"), ("web-2", "api"), ("db-1", "jobs"))
+
+
+def end_lease(client: redis.Redis, pool: str, worker: int) -> None:
+    key = f"snowredis:{{{pool}}}"
+    record = str(client.hget(key, f"w:{worker}")).split("|")
+    seconds, micros = client.time()
+    record[4] = str(seconds * 1000 + micros // 1000)
+    client.hset(key, f"w:{worker}", "|".join(record))
+    client.zadd(f"{key}:leases", {str(worker): int(record[4])})
+
+
+@pytest.fixture
+def fleet(client: redis.Redis, pool_name: str) -> Iterator[str]:
+    """A pool with three living workers, and one, worker 2, that just died."""
+    store, now_ms = RedisStore(client, PoolConfig(name=pool_name)), time.time_ns() // 1_000_000
+    store.create(now_ms)
+    for host, label in FLEET:
+        owner = owner_text(host, 7, label)
+        claimed = store.claim(ClaimRequest(secrets.token_hex(8), now_ms, now_ms, 0, owner), Seen())
+        assert isinstance(claimed, Granted)
+    end_lease(client, pool_name, 2)
+    yield pool_name
+    for key in client.scan_iter(f"snowredis:{{{pool_name}*", count=1000):
+        client.delete(key)
+
+
+def rows(text: str) -> list[list[str]]:
+    """Words of the lines of a table below its head, which begins with "worker"."""
+    lines = text.splitlines()
+    at = max(number for number, line in enumerate(lines) if line.split()[:1] == ["worker"])
+    return [line.split() for line in lines[at + 1 :]]
+
+
+def test_a_dead_worker_is_on_top_with_when_and_who(cli: Cli, fleet: str) -> None:
+    shown = cli("workers", "--pool", fleet).out
+    assert "status warning: 1 died" in shown
+    assert "died in the last hour: 1" in shown
+    assert "worker 2 on web-2:7 (api)" in " ".join(shown.split())
+    assert [row[0] for row in rows(shown)] == ["0", "1", "3"]
+    found = json.loads(cli("workers", "--pool", fleet, "--json").out)
+    (death,) = found["deaths"]
+    assert (death["worker"], death["host"], death["kind"]) == (2, "web-2", "expired")
+    assert death["at"].endswith("Z")
+    assert [worker["worker"] for worker in found["workers"]] == [0, 1, 3]
+    assert "token" not in json.dumps(found)
+    for name, argv in (("pool", ["pool", "show", fleet]), ("doctor", ["doctor", "--pool", fleet])):
+        assert "1 worker died" in " ".join(cli(*argv).out.split()), name
+
+
+@pytest.mark.parametrize(
+    ("options", "numbers"),
+    [
+        (["--host", "web-*"], [0, 1]),
+        (["--label", "jobs"], [3]),
+        (["--host", "web-1", "--label", "jobs"], []),
+        (["--state", "healthy", "--host", "db-?"], [3]),
+        (["--state", "suspect"], []),
+        (["--state", "expired"], [2]),
+        (["--all", "--label", "api"], [0, 1, 2]),
+    ],
+)
+def test_workers_are_found_by_state_host_and_label(
+    cli: Cli, fleet: str, options: list[str], numbers: list[int]
+) -> None:
+    found = json.loads(cli("workers", "--pool", fleet, "--json", *options).out)
+    assert [worker["worker"] for worker in found["workers"]] == numbers
+    shown = cli("workers", "--pool", fleet, *options).out
+    assert "no worker matches" in shown if not numbers else [int(row[0]) for row in rows(shown)] == numbers
+
+
+def test_a_group_is_one_line_with_its_deaths(cli: Cli, fleet: str) -> None:
+    lines = cli("workers", "--pool", fleet, "--group-by", "host").out.splitlines()
+    head, *groups = [line.split() for line in lines[lines.index("") + 1 :]]
+    assert head[:2] == ["host", "workers"]
+    # host, workers, healthy, late, suspect, unknown, died
+    assert [group[:7] for group in groups] == [
+        ["db-1", "1", "1", "0", "0", "0", "0"],
+        ["web-1", "2", "2", "0", "0", "0", "0"],
+        ["web-2", "0", "0", "0", "0", "0", "1"],
+    ]
+
+
+def test_one_worker_has_a_life(cli: Cli, fleet: str) -> None:
+    shown = cli("workers", "--pool", fleet, "--worker", "2").out
+    assert "state           expired" in shown
+    assert "its lease ended" in shown
+    found = json.loads(cli("workers", "--pool", fleet, "--worker", "2", "--json").out)
+    assert (found["worker"]["state"], found["worker"]["host"]) == ("expired", "web-2")
+    assert [event["kind"] for event in found["events"]] == ["claimed", "expired"]
+    assert "never leased" in cli("workers", "--pool", fleet, "--worker", "99").out
+
+
+def test_events_are_chosen_by_kind_and_worker_id(cli: Cli, fleet: str) -> None:
+    def kinds(*options: str) -> list[tuple[str, Any]]:
+        lines = cli("events", "--pool", fleet, "--json", *options).out.splitlines()
+        return [(event["kind"], event.get("worker")) for event in map(json.loads, lines)]
+
+    assert kinds("--kind", "expired") == [("expired", 2)]
+    assert kinds("--worker", "2") == [("claimed", 2), ("expired", 2)]
+    assert kinds("--kind", "claimed", "--kind", "floor", "-n", "2") == [("claimed", 2), ("claimed", 3)]
+    event = json.loads(cli("events", "--pool", fleet, "--json", "--kind", "expired").out)
+    assert event["id"] is None
+    assert set(event) >= {
+        "key",
+        "at",
+        "host",
+        "pid",
+        "reserved_until",
+        "claimed_at",
+        "heartbeat_at",
+        "ids_made",
+    }
+
+
+def test_times_are_in_utc_or_of_this_host(cli: Cli, fleet: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        for options, zone in (((), "Z"), (("--utc",), "Z"), (("--local",), "+09:00")):
+            (line,) = cli("events", "--pool", fleet, "--kind", "expired", *options).out.splitlines()
+            assert line.split()[0].endswith(zone)
+            assert f"{zone} " in cli("workers", "--pool", fleet, *options).out
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_whois_says_who_has_the_worker_id_now(cli: Cli, fleet: str, server_url: str) -> None:
+    with snowredis.connect(server_url, pool=fleet, label="heir") as ids:
+        an_id = str(ids.next_id())
+        assert "the same process, healthy" in cli("whois", an_id, "--pool", fleet).out
+    assert "nobody has it" in cli("whois", an_id, "--pool", fleet).out
+    found = json.loads(cli("whois", an_id, "--pool", fleet, "--json").out)
+    assert (found["id"], found["worker_now"]["state"]) == (an_id, "free")
+    assert found["holder"]["ended_at"].endswith("Z")

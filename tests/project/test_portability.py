@@ -1,0 +1,27 @@
+"""Systems without POSIX: everything that does not need it works, the rest is refused with one clear error."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support.pools import new_pool
+from tests.support.servers import redis_server
+
+PROGRAM = Path(__file__).parent / "programs" / "without_posix.py"
+
+
+def test_without_fork_fcntl_and_unix_sockets_ids_are_made_over_tcp(tmp_path: Path) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+    with redis_server(tmp_path, "--port", str(port), "--bind", "127.0.0.1"):
+        url = f"redis://127.0.0.1:{port}"
+        new_pool(url, "portable", ttl=5)
+        done = subprocess.run(
+            [sys.executable, PROGRAM, url, "portable"], capture_output=True, text=True, timeout=60
+        )
+    assert done.returncode == 0, done.stderr
+    assert "embedded:// does not work on this system" in done.stderr

@@ -1,0 +1,32 @@
+"""Make ids in a signal handler that comes while claims are made."""
+
+import signal
+import sys
+
+import snowredis
+
+made, refused = [], 0
+
+
+def handle(number, frame):
+    global refused
+    try:
+        made.append(ids.next_id())
+    except snowredis.StoreUnavailable as error:
+        assert "signal handler" in str(error), error
+        refused += 1
+    except snowredis.GeneratorClosed:
+        refused += 1
+
+
+ids = snowredis.connect(sys.argv[1], pool=sys.argv[2], layout="shardingsphere")
+signal.signal(signal.SIGALRM, handle)
+signal.setitimer(signal.ITIMER_REAL, 0.0002, 0.0003)
+for _ in range(150):
+    ids = snowredis.connect(sys.argv[1], pool=sys.argv[2], layout="shardingsphere")
+    made += [ids.next_id() for _ in range(50)]
+    ids.close()
+    ids = snowredis.connect(sys.argv[1], pool=sys.argv[2], layout="shardingsphere")
+signal.setitimer(signal.ITIMER_REAL, 0)
+assert len(set(made)) == len(made)
+print(len(made), refused)
