@@ -90,6 +90,7 @@ def look_at(moment: Moment, fleet: Stage, page: Page, output: Path, alerts: Aler
     page.wait(
         f"document.querySelector('#status').dataset.codes.split(' ').includes('{moment.code}')", LIMIT_S
     )
+    page.wait(f"document.querySelectorAll('.tile.s-dead').length >= {moment.deaths}", LIMIT_S)
     seen_s = time.time()
     page.screenshot(output / f"{moment.name}.png")
     headline = page.text("#status-headline")

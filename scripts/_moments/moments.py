@@ -44,6 +44,7 @@ class Moment:
         title: for tables.
         code: the condition of the pool's status that reports it; see snowredis/monitor/status.py.
         act: does it and returns from when on it can be known.
+        deaths: how many workers die.
         stage: arguments of stage().
     """
 
@@ -51,6 +52,7 @@ class Moment:
     title: str
     code: str
     act: Callable[[Stage], float]
+    deaths: int = 0
     stage: Mapping[str, Any] = field(default_factory=dict)
 
     def play(self, fleet: Stage) -> Played:
@@ -132,15 +134,15 @@ def _step_clock(fleet: Stage) -> float:
 MOMENTS = {
     moment.name: moment
     for moment in (
-        Moment("killed", "`kill -9` of one worker", "deaths", _kill(1)),
-        Moment("killed-13", "`kill -9` of 13 of 14 workers", "deaths", _kill(13)),
+        Moment("killed", "`kill -9` of one worker", "deaths", _kill(1), 1),
+        Moment("killed-13", "`kill -9` of 13 of 14 workers", "deaths", _kill(13), 13),
         Moment("suspended", "SIGSTOP of one worker", "suspects", _suspend),
         Moment("wiped", "Redis wiped (FLUSHALL)", "floor", _wipe),
         Moment("redis-stopped", "Redis stopped", "redis-unavailable", _stop_redis),
         Moment("redis-hung", "Redis hung (SIGSTOP)", "redis-unavailable", _hang_redis),
         Moment("alarm", "pool restored from an old copy", "alarm", _restore_old_copy),
-        Moment("full", "pool full", "full", _fill, {"layout": SMALL_LAYOUT}),
-        Moment("failover", "failover to a replica", "floor", _fail_over, {"standby": True}),
+        Moment("full", "pool full", "full", _fill, stage={"layout": SMALL_LAYOUT}),
+        Moment("failover", "failover to a replica", "floor", _fail_over, stage={"standby": True}),
         Moment("clock", "clock of one worker stepped back by 5 s", "clocks", _step_clock),
     )
 }

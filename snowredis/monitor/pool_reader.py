@@ -25,8 +25,8 @@ from snowredis.monitor.snapshot import (
 )
 
 _NUMBER = re.compile(r"\d{1,15}", re.ASCII)
-# records per command
-_PAGE = 500
+# records in one command, which takes Redis less than 1 ms
+_PAGE = 1_000
 _POOL_TEXTS = ("signature", "incarnation", "alarm", "floor_reason")
 _POOL_NUMBERS = ("version", "peak", "created", "floor", "records", "swept", *POOL_COUNTERS)
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from snowredis.monitor.history.events import Event
 from snowredis.monitor.pool_watch import Reading
-from snowredis.monitor.snapshot import Death, Snapshot
+from snowredis.monitor.snapshot import POOL_COUNTERS, Death, Snapshot
 from snowredis.monitor.status import Status
 from snowredis.web.json_values import jsonable, pool_state
 
@@ -121,6 +121,14 @@ def worker_rows(snapshot: Snapshot) -> dict[int, Row]:
     for info in snapshot.unknown:
         rows[info.worker]["state"] = "unknown"
     return rows
+
+
+def event_counts(snapshot: Snapshot) -> tuple[Any, ...]:
+    """Return values of which at least one changes with every event of the pool."""
+    info = snapshot.info
+    counters = (getattr(info, name) for name in POOL_COUNTERS)
+    clock_backs = sum(worker.clock_backs for worker in snapshot.workers)
+    return *counters, info.incarnation, info.floor_ms, clock_backs
 
 
 def keyed_row(value: Event | Death) -> Row:

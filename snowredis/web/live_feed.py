@@ -18,7 +18,7 @@ from snowredis.monitor.pool_watch import PoolWatch, Reading
 from snowredis.monitor.usage_history import UsageHistory
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.runtime.aio import in_thread
-from snowredis.web.feed_state import MAX_EVENTS, FeedState, Row, Update, keyed_row
+from snowredis.web.feed_state import MAX_EVENTS, FeedState, Row, Update, event_counts, keyed_row
 from snowredis.web.json_values import jsonable
 
 log = logging.getLogger("snowredis")
@@ -56,6 +56,8 @@ class LiveFeed:
         self._stopped = False
         self._task: asyncio.Task[None] | None = None
         self._state = FeedState()
+        # those of the last reading of events: without a change of them there is no new event
+        self._event_counts: tuple[Any, ...] = ()
         self._forecast: Row | None = None
         self._forecast_at_s = 0.0
         # the last change, and the complete state if a viewer needed it, as server-sent events
@@ -103,10 +105,13 @@ class LiveFeed:
             self._watch = PoolWatch(monitor)
         reading = self._watch.read()
         events: list[Row] = []
-        if reading.error is None:
+        if reading.error is None and reading.snapshot is not None:
+            counts = event_counts(reading.snapshot)
             # the next reading reports a Redis that has just gone
             with contextlib.suppress(SnowredisError):
-                events = newest_events(monitor)
+                if counts != self._event_counts:
+                    events = newest_events(monitor)
+                    self._event_counts = counts
                 self._read_forecast(monitor)
         return reading, self._state.update(reading, events, self._forecast)
 

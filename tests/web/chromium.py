@@ -41,8 +41,8 @@ class Page:
         self.console: list[str] = []
         # URL of every request of the page
         self.requested: list[str] = []
-        target = self.send("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self._target = self.send("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self.send("Target.attachToTarget", targetId=self._target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.send(f"{domain}.enable")
 
@@ -94,6 +94,18 @@ class Page:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.send("Emulation.setEmulatedMedia", features=[scheme])
 
+    @contextlib.contextmanager
+    def in_background(self) -> Iterator[None]:
+        """Look at another tab for the length of the with block."""
+        other = self.send("Target.createTarget", url="about:blank")["targetId"]
+        try:
+            self.wait("document.hidden")
+            yield
+        finally:
+            self.send("Target.closeTarget", targetId=other)
+            self.send("Target.activateTarget", targetId=self._target)
+        self.wait("!document.hidden")
+
     def go(self, url: str) -> None:
         answer = self.send("Page.navigate", url=url)
         assert "errorText" not in answer, answer
@@ -125,7 +137,15 @@ class Page:
         self.evaluate(f"document.querySelector({json.dumps(selector)}).click()")
 
     def key(self, name: str, text: str = "") -> None:
-        codes = {"Tab": 9, "Enter": 13, "ArrowRight": 39, "ArrowLeft": 37, "ArrowDown": 40, "End": 35}
+        codes = {
+            "Tab": 9,
+            "Enter": 13,
+            "ArrowRight": 39,
+            "ArrowLeft": 37,
+            "ArrowDown": 40,
+            "End": 35,
+            "Escape": 27,
+        }
         event = {"key": name, "code": name, "windowsVirtualKeyCode": codes[name]}
         if name == "Enter":
             text = "\r"

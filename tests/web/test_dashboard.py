@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import json
+import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +17,9 @@ from typing import Any
 import pytest
 
 import snowredis
+from snowredis.lease.model import ClaimRequest
+from snowredis.lease.open import open_store, pool_config
+from snowredis.lease.replies import Granted, Seen
 from tests.support.pools import new_pool
 from tests.support.servers import RedisServer
 from tests.web.chromium import PROGRAM, Page, chromium
@@ -23,6 +30,7 @@ if PROGRAM is None:
     pytest.skip("no chromium or google-chrome on PATH", allow_module_level=True)
 
 WORKER = Path(__file__).parent / "programs" / "worker.py"
+CONTRAST = Path(__file__).with_name("contrast.js").read_text()
 EVIL = (
     "<img src=x onerror=window.evil=1>",
     "<script>window.evil=1</script>",
@@ -30,6 +38,17 @@ EVIL = (
     "javascript:window.evil=1",
     "\u202egnp.exe\u0000\u001b[31m",
 )
+
+EVIL_HOST = "<img src=x onerror=window.evil=2>"
+
+# the shape of its badge; see icon-warning.svg
+ICON_OF_WARNING = "M23 13l9.5 18h-19z"
+
+
+def choose(selector: str, value: str) -> str:
+    """Return JavaScript that sets a field as a person does."""
+    field = f"document.querySelector({selector!r})"
+    return f"{field}.value = {value!r}; {field}.dispatchEvent(new Event('change'))"
 
 
 @pytest.fixture(scope="module")
@@ -74,27 +93,43 @@ def worker(url: str, pool: str, label: str) -> Iterator[tuple[subprocess.Popen[s
         process.communicate(timeout=10)
 
 
-def test_a_worker_appears_and_one_that_is_killed_goes(
+def test_a_worker_appears_and_one_that_is_killed_is_mourned_until_it_is_dismissed(
     page: Page, server: RedisServer, pool: str, serve: Serve
 ) -> None:
     served = serve("--pool", pool, url=server.url)
     page.go(served.url)
     page.wait("document.querySelector('#link').textContent == 'live'")
     page.wait("document.querySelectorAll('.tile').length == 1")
+    page.wait("document.querySelector('#status').dataset.level == 'ok'")
     assert page.text("#f-alive") == "1"
     with worker(server.url, pool, "shop") as (process, _):
         page.wait("document.querySelectorAll('.tile').length == 2")
         assert "shop" in page.text("#rows")
-        assert "claimed" in page.text("#events")
+        page.wait("document.querySelector('#events').innerText.includes('shop')")
         process.send_signal(signal.SIGKILL)
-        page.wait("document.querySelectorAll('.tile.s-late, .tile.s-suspect').length > 0")
-        page.wait("document.querySelectorAll('.tile.s-gone').length == 1")
+        page.wait("document.querySelectorAll('.tile.s-suspect').length == 1")
+        page.wait("document.querySelectorAll('.tile.s-dead').length == 1")
         page.wait("document.querySelector('#f-alive').textContent == '1'")
+    page.wait("document.querySelector('#status').dataset.codes == 'deaths'")
+    assert "1 died" in page.evaluate("document.title")
+    page.wait(f"decodeURIComponent(document.querySelector('#icon').href).includes('{ICON_OF_WARNING}')")
+    assert "shop" in page.text("#graves-list")
+    # the grave says where and when, with date and zone
+    assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", page.text("#graves-list"))
+    page.click("#graves-list button")
+    page.wait("document.querySelector('#status').dataset.level == 'ok'")
+    assert page.evaluate("document.querySelectorAll('.tile').length") == 1
+    assert "died" not in page.evaluate("document.title")
+    # this browser remembers it
+    page.go(served.url)
+    page.wait("document.querySelector('#status').dataset.level == 'ok'")
+    page.click("#undismiss")
+    page.wait("document.querySelectorAll('.tile.s-dead').length == 1")
     assert page.console == []
     assert {url for url in page.requested if not url.startswith((served.url, "about:", "data:"))} == set()
 
 
-def test_an_id_is_decoded_and_its_maker_named(
+def test_an_id_leads_to_its_maker_and_the_maker_has_a_link(
     page: Page, server: RedisServer, pool: str, serve: Serve
 ) -> None:
     served = serve("--pool", pool, url=server.url)
@@ -111,12 +146,75 @@ def test_an_id_is_decoded_and_its_maker_named(
         page.wait("document.querySelector('#answer .certain') !== null")
         assert "the-maker" in page.text("#answer")
         assert str(process.pid) in page.text("#answer")
+        page.click("#answer .note a")
+        page.wait("!document.querySelector('#drawer').hidden")
+        page.wait("document.querySelector('#drawer-events').innerText.includes('claimed')")
+        assert "the-maker" in page.text("#drawer-facts")
+        assert page.evaluate("location.hash") == f"#/pool/{pool}/worker/1"
+        assert page.evaluate("document.activeElement.id") == "drawer-title"
+        page.evaluate("history.back()")
+        page.wait("document.querySelector('#drawer').hidden")
+        assert page.evaluate("location.hash").startswith(f"#/pool/{pool}/id/")
+        # the link of an id opens a page that looks it up, without naming the pool too
+        page.go("about:blank")
+        page.go(f"{served.url}/#/id/{an_id}")
+        page.wait("document.querySelector('#answer').innerText.includes('the-maker')")
+        # and a link to a worker opens it
+        page.go("about:blank")
+        page.go(f"{served.url}/#/pool/{pool}/worker/1")
+        page.wait("document.querySelector('#drawer-facts').innerText.includes('the-maker')")
+        page.click("#drawer-close")
+        page.wait("document.querySelector('#drawer').hidden")
+        page.evaluate("location.hash = '#/pool/another/worker/1'")
+        page.wait("document.querySelector('#problem').innerText.includes('no pool another')")
+        assert page.evaluate("document.querySelector('#drawer').hidden")
         page.fill("#id", "<b>no id</b>")
         page.key("Enter")
         page.wait("document.querySelector('#answer').innerText.includes('is not a valid id')")
         assert page.evaluate("document.querySelectorAll('#answer b').length") == 0
     # that the service refuses what is no id is in the console, and nothing else
     assert all("400 (Bad Request)" in line for line in page.console)
+
+
+def test_a_worker_is_found_by_state_host_label_and_event(
+    page: Page, server: RedisServer, pool: str, serve: Serve
+) -> None:
+    served = serve("--pool", pool, url=server.url)
+    with contextlib.ExitStack() as stack:
+        for label in ("web", "web", "mail"):
+            stack.enter_context(snowredis.connect(server.url, pool=pool, label=label, ttl=3)).next_id()
+        page.go(served.url)
+        page.wait("document.querySelectorAll('.tile').length == 4")
+        page.fill("#filter", "web")
+        page.wait("document.querySelectorAll('.tile').length == 2")
+        assert page.evaluate("document.querySelectorAll('#rows tr').length") == 2
+        page.click(".chip[data-state=dead]")
+        page.wait("document.querySelectorAll('.tile').length == 0")
+        assert page.text("#empty") == "No worker matches."
+        page.click("#clear")
+        page.wait("document.querySelectorAll('.tile').length == 4")
+        page.evaluate(choose("#group", "label"))
+        page.wait("document.querySelectorAll('.group').length == 3")
+        names = "[...document.querySelectorAll('.group h3')].map(head => head.textContent)"
+        assert page.evaluate(names) == ["mail, 1 worker", "snowredis serve, 1 worker", "web, 2 workers"]
+        # parts that cannot be seen are not drawn
+        page.evaluate("document.querySelector('#events-card').scrollIntoView()")
+        page.evaluate(choose("#event-worker", "3"))
+        page.wait("document.querySelectorAll('#events li').length == 1")
+        assert "mail" in page.text("#events")
+        page.evaluate(choose("#event-kind", "released"))
+        page.wait("document.querySelector('#no-events').checkVisibility()")
+        page.click("#ranges button[value='24h']")
+        page.wait("document.querySelector('#chart').ariaLabel.includes('over 24.0 h')")
+        page.wait("document.querySelector('#chart-note').textContent.startsWith('now ')")
+        # UTC by default; in the zone of the browser after a click
+        page.send("Emulation.setTimezoneOverride", timezoneId="Asia/Kolkata")
+        assert "+5:30" not in page.text("#state")
+        page.click("#zone")
+        page.wait("document.querySelector('#state').innerText.includes('UTC+5:30')")
+        page.click("#zone")
+        page.send("Emulation.setTimezoneOverride", timezoneId="")
+    assert page.console == []
 
 
 def test_text_from_redis_is_text(page: Page, server: RedisServer, pool: str, serve: Serve) -> None:
@@ -126,31 +224,34 @@ def test_text_from_redis_is_text(page: Page, server: RedisServer, pool: str, ser
             stack.enter_context(snowredis.connect(server.url, pool=pool, label=label, ttl=3)).next_id()
             for label in EVIL
         ]
-        # hosts are whatever a process says, and it need not be one of ours
+        # hosts are whatever a process says, and it need not be one of ours; this one dies after a ttl
+        now_ms = time.time_ns() // 1_000_000
+        owner = json.dumps({"host": EVIL_HOST, "pid": 1, "label": EVIL[2]})
+        with contextlib.closing(snowredis.WorkerPool(server.url, pool)) as monitor:
+            config = pool_config({"pool": pool} | monitor.info().options)
+        reply = open_store(server.url, config).claim(
+            ClaimRequest("f" * 32, now_ms, now_ms, 10**9, owner), Seen()
+        )
+        assert isinstance(reply, Granted)
         client: Any = server.client()
         key = f"snowredis:{{{pool}}}"
         stack.callback(client.close)
-        for field, record in dict(client.hgetall(key)).items():
-            if field.startswith("w:"):
-                client.hset(
-                    key, field, record.replace('"host":"', '"host":"<img src=x onerror=window.evil=2>')
-                )
         client.xadd(
             f"{key}:events",
             {"event": "alarm", "worker": "-1", "owner": "{}", "reason": EVIL[0], "at": "1795000000000"},
         )
         client.hset(key, mapping={"alarms": 1, "alarm": EVIL[1]})
         page.go(served.url)
-        page.wait(f"document.querySelectorAll('.tile').length == {len(EVIL) + 1}")
+        page.wait(f"document.querySelectorAll('.tile').length == {len(EVIL) + 2}")
         page.wait("document.querySelector('#events').innerText.includes('alarm')")
         for an_id in ids:
             page.fill("#id", str(an_id))
             page.click("#do-whois")
             page.wait(f"document.querySelector('#answer').innerText.includes('{an_id}')")
         page.fill("#filter", "<img")
-        seen = page.text("body")
-        assert EVIL[0] in seen
-        assert "<img src=x onerror=window.evil=2>" in seen
+        for part in ("#rows", "#graves-list"):
+            page.wait(f"document.querySelector('{part}').innerText.includes({json.dumps(EVIL_HOST)})")
+        assert EVIL[0] in page.text("body")
         assert EVIL[1] in page.text("#state")
         assert page.evaluate("window.evil === undefined")
         assert (
@@ -174,34 +275,51 @@ def test_it_can_be_worked_by_keyboard(page: Page, server: RedisServer, pool: str
             if stops[-1].startswith("tile"):
                 break
         assert stops[0] == "skip"
-        assert [stop for stop in stops if stop in {"pool", "chart", "id", "do-decode", "do-whois"}] == [
-            *("pool", "chart", "id", "do-decode", "do-whois"),
+        assert [stop for stop in stops if stop in {"pool", "zone", "filter", "group"}] == [
+            *("pool", "zone", "filter", "group"),
         ]
         assert page.evaluate("document.activeElement.matches(':focus-visible')")
         assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
         page.key("ArrowRight")
         page.key("ArrowRight")
         page.key("Enter")
-        assert page.evaluate("document.activeElement.dataset.worker") == "2"
         page.wait("document.querySelector('tr.picked td').textContent == '2'")
-        unnamed = """[...document.querySelectorAll('button, input, select, [role=listbox], [role=img], [tabindex="0"]')]
+        page.wait("document.activeElement.id == 'drawer-title'")
+        page.key("Escape")
+        page.wait("document.querySelector('#drawer').hidden")
+        page.wait("document.activeElement.dataset.worker == '2'")
+        unnamed = """[...document.querySelectorAll('button, input, select, [role=img], [tabindex="0"]')]
             .filter(e => !e.closest('[hidden]') && !(e.innerText || e.ariaLabel || e.labels?.length
                 || e.getAttribute('aria-labelledby'))).map(e => e.outerHTML)"""
         assert page.evaluate(unnamed) == []
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
-def test_it_fits_a_phone_and_a_desk_in_light_and_dark(
-    page: Page, server: RedisServer, pool: str, serve: Serve, width: int, dark: bool
+def test_it_fits_a_phone_and_a_desk_and_every_text_can_be_read_in_light_and_dark(
+    page: Page, server: RedisServer, pool: str, serve: Serve
 ) -> None:
     served = serve("--pool", pool, url=server.url)
-    page.size(width, 844, dark=dark, phone=width < 500)
-    page.go(served.url)
-    page.wait("document.querySelectorAll('.tile').length == 1")
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    back = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/[0-9]+/g).map(Number)")
-    assert (max(back) < 60) is dark
+    with (
+        worker(server.url, pool, "stopped") as (process, an_id),
+        worker(server.url, pool, "killed") as (other, _),
+    ):
+        page.go(f"{served.url}/#/id/{an_id}")
+        page.wait("document.querySelectorAll('.tile').length == 3")
+        other.send_signal(signal.SIGKILL)
+        page.wait("document.querySelectorAll('.tile.s-dead').length == 1")
+        process.send_signal(signal.SIGSTOP)
+        page.wait("document.querySelectorAll('.tile.s-suspect').length == 1")
+        for width, dark in itertools.product((390, 1280), (False, True)):
+            page.size(width, 844, dark=dark, phone=width < 500)
+            page.wait(f"innerWidth == {width}")
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            back = page.evaluate(
+                "getComputedStyle(document.body).backgroundColor.match(/[0-9]+/g).map(Number)"
+            )
+            assert (max(back) < 60) is dark
+            result = page.evaluate(CONTRAST)
+            assert result["checked"] > 100
+            assert result["found"] == []
+        process.send_signal(signal.SIGCONT)
 
 
 def test_a_browser_without_the_token_sees_a_form_and_gets_in_by_it(
@@ -229,13 +347,22 @@ def test_it_says_that_redis_is_away_and_goes_on_when_it_is_back(
     served = serve("--pool", pool_name, url=own_server.url)
     page.go(served.url)
     page.wait("document.querySelectorAll('.tile').length == 1")
-    own_server.kill()
-    page.wait("!document.querySelector('#problem').hidden")
-    assert "The data below is out of date" in page.text("#problem")
+    page.wait("document.querySelector('#status').dataset.level == 'ok'")
+    with page.in_background():
+        own_server.kill()
+        # the title and the icon are all that is to be seen of a tab in the background
+        page.wait("document.title.includes('Redis')")
+    page.wait("document.querySelector('#status').dataset.codes == 'redis-unavailable'")
+    # unknown is not 0 and not green
+    page.wait("document.querySelectorAll('.tile.s-unknown').length == 1")
+    assert [page.text(f"#f-{name}") for name in ("rate", "alive", "used")] == ["unknown"] * 3
+    assert "ids for at least" in page.text("#status-list")
+    page.wait("document.querySelector('#chart-note').textContent.startsWith('now unknown')")
     own_server.start()
     new_pool(own_server.url, pool_name)
-    page.wait("document.querySelector('#problem').hidden")
     page.wait("document.querySelector('#link').textContent == 'live'")
+    # two lines with a gap between
+    page.wait("document.querySelectorAll('#chart .area').length == 2")
 
 
 def test_it_comes_back_by_itself_when_the_service_does(
@@ -246,6 +373,10 @@ def test_it_comes_back_by_itself_when_the_service_does(
     page.wait("document.querySelector('#link').textContent == 'live'")
     served.stop()
     page.wait("document.querySelector('#link').dataset.state == 'problem'")
+    page.wait("document.querySelector('#status').dataset.level == 'unknown'")
+    assert "the service does not respond" in page.evaluate("document.title")
+    # the icon cannot be fetched any more
+    page.wait("document.querySelector('#icon').href.startsWith('data:')")
     serve(
         "--pool",
         pool,

@@ -427,6 +427,31 @@ def test_a_viewer_gets_everything_and_then_only_what_changed(server: RedisServer
     assert "token" not in json.dumps(found)
 
 
+def test_events_are_filtered_by_kind_and_worker_and_there_is_a_history(
+    server: RedisServer, pool_name: str
+) -> None:
+    new_pool(server.url, pool_name)
+    with client_of(create_app(server.url, pools=[pool_name])) as client:
+        for label in ("first", "second"):
+            snowredis.connect(server.url, pool=pool_name, label=label).close()
+            with snowredis.connect(server.url, pool=pool_name, label=label) as ids:
+                ids.claim()
+        released = client.get("/events?kind=released").json()["events"]
+        assert [(event["kind"], event["label"]) for event in released] == [
+            ("released", "first"),
+            ("released", "second"),
+        ]
+        worker = released[0]["worker"]
+        of_one = client.get(f"/events?worker={worker}").json()["events"]
+        assert {event["worker"] for event in of_one} == {worker}
+        assert {event["kind"] for event in of_one} >= {"claimed", "released"}
+        assert client.get(f"/events?worker={worker}&kind=lost").json()["events"] == []
+        for query in ("kind=nonsense", "worker=-1", "worker=x", "worker=" + "9" * 30):
+            assert client.get(f"/events?{query}").status_code == 400
+        points = client.get("/history").json()["points"]
+        assert [len(point) for point in points] == [4]
+
+
 def test_too_many_viewers_are_sent_away() -> None:
     app = create_app(memory_pool(), limits=Limits(max_viewers=1))
     with client_of(app) as client:

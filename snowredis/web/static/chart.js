@@ -1,5 +1,5 @@
 // A chart of ids per second, as SVG, with gaps where nothing was read, and a mark for each death.
-import { compact, plural, setText, whole } from "./dom.js";
+import { compact, plural, replaceIfChanged, setText, whole } from "./dom.js";
 import { durationText, minuteText, timeText } from "./times.js";
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -42,7 +42,6 @@ export class Chart {
     this.data = { points: [], deaths: [], fromMs: 0, toMs: 0, maxStepMs: 0 };
     // position of the pointer in pixels
     this.pointerX = null;
-    this.drawn = "";
     place.tabIndex = 0;
     place.setAttribute("role", "img");
     const move = (x) => { this.pointerX = x; this.draw(); };
@@ -90,9 +89,7 @@ export class Chart {
     for (const place of new Set(shownDeaths.map((ms) => Math.round(x(ms) / 6) * 6))) svg.append(shape("path", { class: "death", d: `M${place - 3} ${top - 7}l6 6m0 -6l-6 6` }));
     setText(this.note, this.describe(svg, { visible, known, x, y, top, bottom, deaths: shownDeaths.length }));
     this.place.setAttribute("aria-label", `Ids per second over ${durationText(toMs - fromMs)}: ${this.note.textContent}`);
-    const drawn = svg.innerHTML + width;
-    if (drawn !== this.drawn) this.place.replaceChildren(svg);
-    this.drawn = drawn;
+    replaceIfChanged(this.place, [svg]);
   }
 
   // the line of text below; adds the cross at the pointer

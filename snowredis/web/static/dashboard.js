@@ -30,6 +30,7 @@ function drawWorkers() {
 }
 
 function openPool(name) {
+  showWorker(null);
   resetGrid();
   resetTable();
   resetEvents();
@@ -40,9 +41,12 @@ function openPool(name) {
 
 function show(route) {
   const pool = names.includes(route.pool) ? route.pool : names[0];
+  const unknown = route.pool !== null && route.pool !== pool;
+  setHidden($("problem"), !unknown);
+  if (unknown) setText($("problem"), `This service has no pool ${route.pool}. This is pool ${pool}.`);
   if (pool !== feed.pool) openPool(pool);
-  showWorker(route.worker);
-  if (route.id !== null) showId(pool, route.id);
+  showWorker(unknown ? null : route.worker);
+  if (route.id !== null && !unknown) showId(pool, route.id);
   requestDraw();
 }
 

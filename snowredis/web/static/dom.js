@@ -27,11 +27,9 @@ export function setHidden(node, hidden) {
 }
 
 export function replaceIfChanged(node, children) {
-  const fresh = children.map((child) => child.outerHTML ?? child).join("");
-  if (node.lastDrawn === fresh) return false;
-  node.lastDrawn = fresh;
+  const before = node.childNodes;
+  if (before.length === children.length && children.every((child, i) => child.isEqualNode(before[i]))) return;
   node.replaceChildren(...children);
-  return true;
 }
 
 // rows: [name, text or node, monospaced?]; rows without a value are left out

@@ -1,11 +1,12 @@
-// Draws the parts of the page: at most twice a second, and only those that can be seen.
+// Draws the parts of the page: at most twice a second, and only those that can be seen. In a tab in the background, only
+// those that matter there: the title and the icon.
 
 const parts = [];
 let drawnAt = 0, requested = false;
 
 // draw() has to leave alone what did not change; without a node it is called always
 export function addPart(node, draw) {
-  const part = { draw, visible: true };
+  const part = { draw, visible: true, always: !node };
   parts.push(part);
   if (!node) return;
   new IntersectionObserver((entries) => {
@@ -16,12 +17,12 @@ export function addPart(node, draw) {
 
 export function drawAll() {
   drawnAt = Date.now();
-  if (document.hidden) return;
-  for (const part of parts) if (part.visible) part.draw();
+  for (const part of parts) if (part.always || (part.visible && !document.hidden)) part.draw();
 }
 
-// with the browser's next frame: several messages at once are drawn once
+// with the browser's next frame: several messages at once are drawn once; a hidden tab has no frames
 export function requestDraw() {
+  if (document.hidden) return drawAll();
   if (requested) return;
   requested = true;
   requestAnimationFrame(() => {
@@ -33,5 +34,8 @@ export function requestDraw() {
 // ages grow also without a message
 export function startDrawing() {
   setInterval(() => { if (Date.now() - drawnAt > 900) drawAll(); }, 1000);
-  document.addEventListener("visibilitychange", drawAll);
+  document.addEventListener("visibilitychange", () => {
+    requested = false;
+    drawAll();
+  });
 }

@@ -47,7 +47,7 @@ export function drawDrawer() {
   if (shown === null || !state.pool) return;
   const worker = state.workers.get(shown), health = worker && healthOf(worker);
   const deaths = state.deaths.filter((death) => death.worker === shown);
-  const newest = state.events.findLast((event) => event.worker === shown)?.id ?? "none";
+  const newest = state.events.findLast((event) => event.worker === shown)?.key ?? "none";
   if (newest !== newestSeen) {
     newestSeen = newest;
     readEvents();

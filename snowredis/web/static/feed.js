@@ -22,9 +22,31 @@ export async function poolNames() {
   }
 }
 
-// a page that was suspended, or a proxy that holds the stream back, is no failure of the service yet
 function serviceFailed() {
   state.downSinceMs ??= state.receivedAtMs || Date.now();
+}
+
+// after a refused stream: such as too many dashboards
+async function readRefusal(url) {
+  const aborted = new AbortController();
+  try {
+    const response = await fetch(url, { signal: aborted.signal });
+    state.refusal = response.ok ? "" : String((await response.json()).detail ?? response.status);
+  } catch {
+    state.refusal = "";
+  }
+  aborted.abort();
+}
+
+// a stream also ends after an hour, or when a process of the service is replaced
+async function checkService() {
+  try {
+    const response = await fetch("/pools");
+    if (response.status === 401) location.reload();
+    if (!response.ok) serviceFailed();
+  } catch {
+    serviceFailed();
+  }
 }
 
 export class Feed {
@@ -36,21 +58,22 @@ export class Feed {
 
   open(pool) {
     this.source?.close();
-    Object.assign(state, { pool: null, status: null, workers: new Map(), deaths: [], events: [], points: [], staleSinceMs: null, downSinceMs: null, receivedAtMs: 0 });
+    Object.assign(state, { pool: null, status: null, workers: new Map(), deaths: [], events: [], points: [], staleSinceMs: null, downSinceMs: null, receivedAtMs: 0, refusal: "" });
     this.connect(pool);
   }
 
   connect(pool) {
     this.pool = pool;
     this.source?.close();
-    const source = this.source = new EventSource(`/live?pool=${encodeURIComponent(pool)}`);
+    const url = `/live?pool=${encodeURIComponent(pool)}`, source = this.source = new EventSource(url);
     source.addEventListener("all", (event) => this.takeAll(JSON.parse(event.data)));
     source.addEventListener("change", (event) => this.take(JSON.parse(event.data)));
     source.addEventListener("error", () => {
-      serviceFailed();
-      this.onChange();
+      checkService().then(this.onChange);
       // after a response with an error status, such as 401, the browser does not retry by itself
-      if (source.readyState === EventSource.CLOSED) setTimeout(() => poolNames().then(() => source === this.source && this.connect(pool)), RETRY_MS);
+      if (source.readyState !== EventSource.CLOSED) return;
+      readRefusal(url).then(this.onChange);
+      setTimeout(() => poolNames().then(() => source === this.source && this.connect(pool)), RETRY_MS);
     });
   }
 
@@ -69,7 +92,7 @@ export class Feed {
   }
 
   take(message) {
-    Object.assign(state, { receivedAtMs: Date.now(), downSinceMs: null, status: message.status ?? state.status, staleSinceMs: message.stale_since_ms ?? null });
+    Object.assign(state, { receivedAtMs: Date.now(), downSinceMs: null, status: message.status ?? state.status, staleSinceMs: message.stale_since_ms ?? null, refusal: "" });
     if (message.now_ms) state.offsetMs = message.now_ms - Date.now();
     if (message.pool) state.pool = message.pool;
     for (const worker of message.workers ?? []) takeWorker(worker);

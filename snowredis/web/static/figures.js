@@ -31,8 +31,8 @@ function drawWorkers(workers) {
   const rate = reporting.reduce((sum, [worker]) => sum + worker.ids_per_second, 0);
   const made = workers.reduce((sum, [worker]) => sum + worker.ids_made, 0);
   // the last rate of a silent worker is out of date
-  const isKnown = !stale && (reporting.length > 0 || workers.length === 0);
-  setFigure("rate", isKnown ? compact(rate) : null, silent && isKnown ? `without ${plural(silent, "silent worker")}` : `${compact(made)} made by these workers`);
+  const isKnown = !stale && reporting.length >= silent;
+  setFigure("rate", isKnown ? compact(rate) : null, silent && !stale ? `${isKnown ? "" : `${compact(rate)} a second `}without ${plural(silent, "silent worker")}` : `${compact(made)} made by these workers`);
   const count = (health) => workers.filter(([, other]) => other === health).length;
   const others = STATES.filter((health) => health !== "healthy" && count(health)).map((health) => `${whole(count(health))} ${health}`);
   const living = workers.filter(([worker]) => worker.state !== "unknown").length;

@@ -1,5 +1,5 @@
 // The workers as a grid of tiles, each a link to the worker.
-import { $, compact, element, setAttribute, setHidden, setText, whole } from "./dom.js";
+import { $, compact, element, plural, setAttribute, setHidden, setText } from "./dom.js";
 import { currentRoute, linkTo } from "./route.js";
 import { groupOf, grouping, itemKey } from "./selection.js";
 import { heartbeatAge, LETTERS, ownerOf, STATES, state, ttlMs } from "./state.js";
@@ -75,7 +75,7 @@ function newTile(worker) {
 function drawHead(head, name, members) {
   const counts = STATES.filter((health) => health !== "healthy")
     .map((health) => [health, members.filter(([, other]) => other === health).length]).filter(([, count]) => count);
-  setText(head, [name, whole(members.length), ...counts.map(([health, count]) => `${count} ${health}`)].join(", "));
+  setText(head, [name, plural(members.length, "worker"), ...counts.map(([health, count]) => `${count} ${health}`)].join(", "));
 }
 
 function drawTile(tile, worker, health, size) {

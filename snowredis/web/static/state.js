@@ -18,6 +18,8 @@ export const state = {
   staleSinceMs: null,
   // since when the service does not respond, on the clock of this browser; null: it does
   downSinceMs: null,
+  // why the service refuses the stream; "": it does not
+  refusal: "",
   // when a message came last, on the clock of this browser; 0: never
   receivedAtMs: 0,
 };

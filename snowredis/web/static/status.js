@@ -13,6 +13,7 @@ const worst = (conditions) => conditions.reduce((level, { level: other }) => (LE
 
 // {level, headline, conditions: [{code, level, text, advice}]}
 export function currentStatus() {
+  if (state.refusal) return { level: "unknown", headline: "Unknown: the service refuses live data", conditions: [{ code: "refused", level: "unknown", text: state.refusal, advice: "The page tries again every 3 s" }] };
   if (!state.receivedAtMs && state.downSinceMs === null) return { level: "unknown", headline: "Unknown: waiting for the service", conditions: [] };
   if (serviceIsDown()) return withoutService();
   if (!state.status) return { level: "unknown", headline: "Unknown: nothing was read yet", conditions: [] };
@@ -37,6 +38,8 @@ function render(condition) {
   return condition.template.replace("{since}", timeOr(condition.since_ms)).replace("{until}", timeOr(condition.until_ms));
 }
 
+// texts of the service end with or without a full stop
+const sentence = (text) => `${capitalized(text).replace(/\.$/, "")}.`;
 const capitalized = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 // level -> its icon as a data: URL; they are needed most when the service does not respond
@@ -67,13 +70,14 @@ export function drawStatus() {
   document.title = `${status.level === "ok" ? "" : `${SIGNS[status.level]} `}${status.headline}${pool ? ` · ${pool}` : ""} · snowredis`;
   const icon = icons.get(status.level);
   if (icon && $("icon").getAttribute("href") !== icon) $("icon").href = icon;
-  // screen readers hear a change of the verdict, not each second of a countdown
-  const said = `${status.level}: ${status.conditions.map(({ code, count }) => `${code} ${count ?? ""}`).join()}`;
-  if (said !== announced) setText($("status-said"), status.headline);
-  announced = said;
+  // screen readers hear a change of the verdict, not each second of a countdown or each new worker
+  const said = status.level === "ok" ? "No problem" : status.headline;
+  const codes = `${status.level} ${status.conditions.map(({ code }) => code).join()}`;
+  if (codes !== announced) setText($("status-said"), said);
+  announced = codes;
 }
 
 function conditionRow({ level, text, advice }) {
   return element("li", { "data-level": level }, element("span", { class: "sign", "aria-hidden": "true" }, SIGNS[level] ?? "?"),
-    element("span", {}, capitalized(text), ". ", ...(advice ? [element("span", { class: "note" }, `${capitalized(advice)}.`)] : [])));
+    element("span", {}, `${sentence(text)} `, ...(advice ? [element("span", { class: "note" }, sentence(advice))] : [])));
 }

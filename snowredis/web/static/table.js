@@ -6,7 +6,7 @@ import { groupOf, grouping, isFiltered } from "./selection.js";
 import { heartbeatAge, LETTERS, now, state, STATES } from "./state.js";
 import { durationText } from "./times.js";
 
-const ROWS_PER_PAGE = 50;
+const ROWS_PER_PAGE = 20;
 
 const ago = (ms) => `${durationText(now() - ms)} ago`;
 const leaseText = (worker, health) => (health === "dead" ? "ended" : worker.lease_end_ms > now() ? durationText(worker.lease_end_ms - now()) : health);
