@@ -14,7 +14,7 @@ Chromium, redis-server and snowredis[web].
 
 With --prometheus, a real one scrapes the service every 2 s and evaluates docs/alerts.yml every second, with its times
 shortened as the ttl is. Takes about 8 minutes, and needs prometheus and snowredis[prometheus], too. The table of
-docs/how-to/monitoring.md is of such a run.
+docs/how-to/monitoring.md is alerts.md of such a run.
 """
 
 from __future__ import annotations
@@ -70,13 +70,16 @@ class Seen:
         known_s = max(0.0, self.played.known_s - self.played.at_s)
         seen_s = self.seen_s - self.played.at_s
         row = (self.moment.title, f"{known_s:.1f} s", f"{seen_s:.1f} s", self.headline, f"`{self.terminal}`")
-        if self.alerts is None:
-            return row
+        return row if self.alerts is None else (*row, self.fired)
+
+    @property
+    def fired(self) -> str:
+        """The alerts, each with the time from the act to its firing."""
         fired = (
             f"{name.removeprefix('Snowredis')} {at_s - self.played.at_s:.0f} s"
-            for name, at_s in self.alerts.items()
+            for name, at_s in (self.alerts or {}).items()
         )
-        return *row, ", ".join(fired) or "none"
+        return ", ".join(fired) or "none"
 
 
 def look_at(moment: Moment, fleet: Stage, page: Page, output: Path, alerts: Alerts | None = None) -> Seen:
@@ -156,10 +159,14 @@ def main() -> int:
             all_seen.append(seen)
             print(f"{name:<14} {seen.late_s:+5.1f} s  {seen.headline}  |  {seen.terminal}", flush=True)
             if seen.alerts is not None:
-                print(f"{'':<14} {seen.row()[-1]}", flush=True)
+                print(f"{'':<14} {seen.fired}", flush=True)
     head = (*HEAD, ALERTS_HEAD) if options.prometheus else HEAD
     table = markdown(head, [seen.row() for seen in all_seen], left=len(head))
     (options.output / "table.md").write_text(table + "\n")
+    if options.prometheus:
+        rows = [(*seen.row()[:4], seen.fired) for seen in all_seen]
+        table = markdown((*HEAD[:4], ALERTS_HEAD), rows, left=len(HEAD))
+        (options.output / "alerts.md").write_text(table + "\n")
     return int(any(seen.late_s > GOAL_S for seen in all_seen))
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import threading
+from pathlib import Path
 from typing import Any
 
 from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client.multiprocess import mark_process_dead
 
 from snowredis.core.durations import BOUNDS_S, Durations
 from snowredis.monitor.metrics.catalog import PROCESS, Metric
@@ -40,7 +44,8 @@ class MetricFiles:
             self.update()
 
     def update(self) -> None:
-        """Write the metrics."""
+        """Write the metrics, and remove the gauges of processes that were killed."""
+        forget_dead_processes(Path(os.environ["PROMETHEUS_MULTIPROC_DIR"]))
         with self._lock:
             for pool, readings in self._totals.by_pool().items():
                 for metric, written in self._metrics.items():
@@ -64,6 +69,28 @@ class MetricFiles:
     def close(self) -> None:
         """Write the last metrics, at exit."""
         self.update()
+
+
+def forget_dead_processes(directory: Path) -> None:
+    """Remove the gauges of processes that no longer exist: a reservation of theirs would seem to end.
+
+    child_exit of gunicorn is the usual place for it, if somebody has written that hook.
+    """
+    if not hasattr(os, "fork"):
+        # on Windows, os.kill() ends the process that it is to look for
+        return
+    for path in directory.glob("gauge_live*_*.db"):
+        pid = path.stem.rpartition("_")[2]
+        try:
+            if pid.isdecimal():
+                os.kill(int(pid), 0)
+        except ProcessLookupError:
+            # another process may have done it first
+            with contextlib.suppress(FileNotFoundError):
+                mark_process_dead(int(pid), str(directory))  # type: ignore[no-untyped-call]
+        except OSError:
+            # it exists, and belongs to another user
+            continue
 
 
 def _made(metric: Metric) -> Any:

@@ -231,6 +231,8 @@ def test_with_several_processes_counters_survive_the_death_of_a_worker(
     assert found[f'snowredis_claim_wait_seconds_bucket{{le="120.0",pool="{pool}"}}'] == 2
     assert found[f'snowredis_claims_refused_total{{pool="{pool}",reason="full"}}'] == 0
     check_text(prometheus_client.generate_latest(registry).decode())
+    # the parent removed the gauges of the child that was killed, too
+    assert not [name for name in found if name.startswith(("snowredis_leases{", "snowredis_lease_end"))]
 
 
 @pytest.fixture

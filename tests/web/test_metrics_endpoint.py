@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from snowredis.testing import memory_pool
+from snowredis.web.service import create_app
 from tests.support.pools import new_pool
 from tests.support.prometheus import check_text, prometheus
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
-from tests.web.conftest import ROOT, Serve
+from tests.web.conftest import ROOT, Serve, client_of
 
 pytest.importorskip("uvicorn")
 pytest.importorskip("prometheus_client")
@@ -35,3 +37,23 @@ def test_a_real_prometheus_scrapes_the_service_and_evaluates_the_alerts(
         assert len(group["rules"]) == rules.count("- alert: ")
         # a rule that was not evaluated yet is "unknown"
         assert {rule["health"] for rule in group["rules"]} <= {"ok", "unknown"}, group
+
+
+def test_pools_that_the_application_exports_too_appear_once() -> None:
+    from prometheus_client import REGISTRY
+
+    from snowredis.integrations.prometheus import PoolCollector
+
+    memory = memory_pool()
+    own = PoolCollector(memory, "a", "other")
+    REGISTRY.register(own)
+    try:
+        with client_of(create_app(memory, pools=["a", "b"])) as client:
+            text = client.get("/metrics").text
+    finally:
+        REGISTRY.unregister(own)
+    check_text(text)
+    for pool in ("a", "b", "other"):
+        assert f'snowredis_pool_up{{pool="{pool}"}}' in text
+    # from the start, so that the first error is an increase
+    assert 'snowredis_http_errors_total{status="503"} 0.0' in text
