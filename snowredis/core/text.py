@@ -102,10 +102,10 @@ def parse(text: str, form: str, *, layout: Layout | str | None = None) -> int:
     if form not in FORMS:
         raise _no_such_form(form)
     _require_text(text)
-    if form == "friendly":
-        return _from_friendly(text, resolve_layout(layout))
     if text[:1] == "-":
         _refuse(text, form, "ids have no sign")
+    if form == "friendly":
+        return _from_friendly(text, resolve_layout(layout))
     skip = 2 if form == "hex" and text[:2] in ("0x", "0X") else 0
     digits = text.replace("-", "") if form == "base32" else text[skip:]
     width, values, base = _WIDTHS[form], _VALUES[form], len(_ALPHABETS[form])
