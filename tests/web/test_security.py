@@ -150,20 +150,24 @@ def test_a_cookie_ends_and_cannot_be_made_longer() -> None:
     keys, other = TokenAuth(TOKEN), TokenAuth(TOKEN + "x")
     value = keys.make_cookie(1_000.0)
     header = f"a=b; snowredis={value}; c".encode()
-    assert keys.is_cookie(header, 1_000.0)
-    assert keys.is_cookie(header, 999.0 + COOKIE_LIFE_S)
-    assert not keys.is_cookie(header, 1_000.0 + COOKIE_LIFE_S)
-    assert not other.is_cookie(header, 1_000.0)
-    until, _, proof = value.partition(".")
+    session = keys.session_of(header, 1_000.0)
+    assert session is not None
+    assert keys.session_of(header, 999.0 + COOKIE_LIFE_S) == session
+    assert keys.session_of(header, 1_000.0 + COOKIE_LIFE_S) is None
+    assert other.session_of(header, 1_000.0) is None
+    until, name, proof = value.split(".")
+    assert name == session
     for wrong in (
-        f"{int(until) + 1}.{proof}",
-        f"{until}.",
+        f"{int(until) + 1}.{name}.{proof}",
+        f"{until}.{'0' * len(name)}.{proof}",
+        f"{until}.{name}.",
+        f"{until}.{proof}",
         until,
-        f".{proof}",
-        f"{until}.{proof}é",
-        f"٣.{proof}",
+        f".{name}.{proof}",
+        f"{until}.{name}.{proof}é",
+        f"٣.{name}.{proof}",
     ):
-        assert not keys.is_cookie(f"snowredis={wrong}".encode(), 1_000.0)
+        assert keys.session_of(f"snowredis={wrong}".encode(), 1_000.0) is None
 
 
 def test_without_a_token_there_is_no_form() -> None:

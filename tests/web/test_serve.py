@@ -59,7 +59,7 @@ def test_redis_may_go_and_come_back(own_server: RedisServer, pool_name: str, ser
     own_server.kill()
     served.wait_for("/readyz", 503)
     status, headers, body = served.ask("/id")
-    assert (status, headers["retry-after"]) == (503, "1")
+    assert (status, headers["retry-after"]) == (503, "3")
     assert b"LeaseExpired" in body or b"StoreUnavailable" in body
     assert served.ask("/workers")[0] == 503
     assert served.ask("/healthz")[0] == 200

@@ -1,0 +1,139 @@
+"""One look at Redis a second for all readers of a pool, and one text of it.
+
+SharedPool remembers what it read, for the feed and the lookups. SharedAnswers remembers responses: as JSON, compressed,
+and with an ETag.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import hashlib
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from snowredis.errors import StoreUnavailable
+from snowredis.monitor.history.events import PAGE, Event
+from snowredis.monitor.snapshot import PoolInfo, Snapshot, WorkerInfo
+from snowredis.monitor.worker_pool import WorkerPool
+from snowredis.runtime.aio import in_thread
+
+T = TypeVar("T")
+
+# how old a response may be; a little less than the interval of the feed, so that every read of it is new
+FRESH_S = 0.9
+# smaller ones fit one packet
+_MIN_COMPRESSED_BYTES = 1_000
+# 300 KB in 4 ms
+_GZIP_LEVEL = 5
+
+
+class SharedPool(WorkerPool):
+    """A WorkerPool that remembers its snapshot and its newest events for FRESH_S; also that Redis is unavailable."""
+
+    def __init__(self, url: Any, name: str) -> None:
+        super().__init__(url, name)
+        self._lock = threading.Lock()
+        self._remembered: dict[Any, tuple[float, Any, StoreUnavailable | None]] = {}
+
+    def snapshot(self, *, idle: bool = False) -> Snapshot:
+        return self._shared(("snapshot", idle), lambda: super(SharedPool, self).snapshot(idle=idle))
+
+    def workers(self, *, alive_only: bool = True) -> list[WorkerInfo]:
+        if alive_only:
+            return list(self.snapshot().workers)
+        return self._shared("all workers", lambda: super(SharedPool, self).workers(alive_only=False))
+
+    def info(self) -> PoolInfo:
+        return self.snapshot().info
+
+    def events(
+        self, *, newest: int | None = None, since: int | str | None = None, count: int = PAGE
+    ) -> list[Event]:
+        def read() -> list[Event]:
+            return super(SharedPool, self).events(newest=newest, since=since, count=count)
+
+        # others are large, or different each time
+        return read() if newest is None or since is not None else self._shared(("events", newest), read)
+
+    def _shared(self, key: Any, read: Callable[[], T]) -> T:
+        # held during the read: all others wait for its result
+        with self._lock:
+            at_s, value, error = self._remembered.get(key, (float("-inf"), None, None))
+            if time.monotonic() - at_s >= FRESH_S:
+                error = None
+                try:
+                    value = read()
+                except StoreUnavailable as raised:
+                    error = raised
+                self._remembered[key] = time.monotonic(), value, error
+        if error is not None:
+            raise error.with_traceback(None)
+        result: T = value
+        return result
+
+
+class Answer:
+    """A response body.
+
+    Attributes:
+        gzipped: the same, compressed; None if it is small.
+        etag: changes with the body.
+    """
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+        self.gzipped = (
+            gzip.compress(body, _GZIP_LEVEL, mtime=0) if len(body) > _MIN_COMPRESSED_BYTES else None
+        )
+        # weak: it is that of both forms
+        self.etag = f'W/"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
+
+
+class SharedAnswers:
+    """Answers by name, each made once for all requests of FRESH_S, in a thread."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, tuple[float, asyncio.Future[Answer]]] = {}
+
+    async def get(self, name: str, make: Callable[[], bytes]) -> Answer:
+        """Return the answer *name*; call *make* for it if there is none or only an old one. Raises its errors."""
+        made_at_s, future = self._made.get(name, (float("-inf"), None))
+        if future is None or (future.done() and time.monotonic() - made_at_s >= FRESH_S):
+            future = asyncio.ensure_future(self._make(name, make))
+            self._made[name] = time.monotonic(), future
+        # a request that is cancelled does not cancel the others
+        return await asyncio.shield(future)
+
+    async def _make(self, name: str, make: Callable[[], bytes]) -> Answer:
+        try:
+            return await in_thread(lambda: Answer(make()))
+        finally:
+            # its age counts from its end
+            _, future = self._made[name]
+            self._made[name] = time.monotonic(), future
+
+
+class OneByOne:
+    """Calls that need much of the interpreter, one after the other, in a thread.
+
+    Args:
+        most: how many may wait; more are refused.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most, self._waiting = most, 0
+        self._lock = asyncio.Lock()
+
+    async def call(self, function: Callable[[], T], refuse: Callable[[], Exception]) -> T:
+        """Call *function*; raises what *refuse* returns if too many calls are waiting."""
+        if self._waiting >= self._most:
+            raise refuse()
+        self._waiting += 1
+        try:
+            async with self._lock:
+                return await in_thread(function)
+        finally:
+            self._waiting -= 1
