@@ -40,7 +40,8 @@ class Drain:
     def on_signals(self) -> Iterator[None]:
         """Handle SIGTERM and SIGINT in this event loop before the server's own handlers do.
 
-        SIGINT, Ctrl-C for a person, and a second SIGTERM stop the server at once.
+        SIGINT, Ctrl-C for a person, stops the server at once, also during the drain. More of SIGTERM change nothing:
+        gunicorn repeats it every second.
         """
         loop = asyncio.get_running_loop()
 
@@ -64,8 +65,9 @@ class Drain:
 
     def _handle(self, loop: asyncio.AbstractEventLoop, number: int, frame: FrameType | None) -> None:
         first, self.draining = not self.draining, True
-        if number == signal.SIGTERM and first and self._drain_s > 0:
-            loop.call_soon_threadsafe(self._begin, loop, number)
+        if number == signal.SIGTERM and self._drain_s > 0:
+            if first:
+                loop.call_soon_threadsafe(self._begin, loop, number)
         else:
             loop.call_soon_threadsafe(self._end_streams)
             self._handlers[number](number, frame)

@@ -29,6 +29,8 @@ MAX_HEAD_BYTES = 32_768
 # requests that a client may send before it gets a response; browsers send one
 MAX_PIPELINED = 64
 _SWEEP_S = 1.0
+# at the end: how long a request may be on its way on a connection that waits for one
+_LINGER_S = 0.3
 _REFUSED = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 1\r\nconnection: close\r\n\r\n"
 )
@@ -143,12 +145,16 @@ class GuardedProtocol(HttpToolsProtocol):
         return True
 
     def shutdown(self) -> None:
-        """Close it after the responses in progress, and after a request that has begun to arrive."""
+        """Close it after the responses in progress, and after a request that is on its way."""
+        self._last = True
         if self.cycle is not None and not self.cycle.response_complete:
             self._close_after_responses()
-        elif self._in_head or self._has_unread_bytes():
-            self._last = True
         else:
+            self.loop.call_later(_LINGER_S, self._close_unless_busy)
+
+    def _close_unless_busy(self) -> None:
+        waits = self.cycle is None or self.cycle.response_complete
+        if waits and not self._in_head and not self._has_unread_bytes() and not self.transport.is_closing():
             self.transport.close()
 
     def timeout_keep_alive_handler(self) -> None:
