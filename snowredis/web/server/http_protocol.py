@@ -7,10 +7,13 @@ for others (see connections.py). Uses httptools, as uvicorn does if it is instal
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import logging
+import socket
 import struct
 import termios
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -29,6 +32,8 @@ MAX_HEAD_BYTES = 32_768
 # requests that a client may send before it gets a response; browsers send one
 MAX_PIPELINED = 64
 _SWEEP_S = 1.0
+# SO_LINGER of 0 s
+_RESET = struct.pack("ii", 1, 0)
 # at the end: how long a request may be on its way on a connection that waits for one
 _LINGER_S = 0.3
 _REFUSED = (
@@ -107,6 +112,11 @@ class GuardedProtocol(HttpToolsProtocol):
     # no further request is read
     _last = False
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        # requests in progress and in the pipeline, the oldest first
+        self._cycles: deque[Any] = deque()
+
     # --- the connection ----------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -122,10 +132,19 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.guard.connections.remove(self)
+        # uvicorn tells only the newest, so that all others fail to write
+        for cycle in self._cycles:
+            cycle.disconnected = True
+            cycle.message_event.set()
+        self.pipeline.clear()
         super().connection_lost(exc)
 
     def drop(self) -> None:
-        """Close it at once, also if a response waits for its client."""
+        """Close it at once, also if a response waits for its client, which the system would go on sending."""
+        sock = self.transport.get_extra_info("socket")
+        if sock is not None:
+            with contextlib.suppress(OSError):
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         self.transport.abort()
 
     def time_out(self) -> None:
@@ -201,6 +220,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         super().on_headers_complete()
+        self._cycles.append(self.cycle)
         if self._last:
             self.cycle.keep_alive = False
 
@@ -215,6 +235,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self.guard.connections.request_complete(self)
 
     def on_response_complete(self) -> None:
+        self._cycles.popleft()
         super().on_response_complete()
         # the next request of the pipeline is in progress otherwise
         if self.cycle.response_complete:
