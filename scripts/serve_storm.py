@@ -2,7 +2,8 @@
 """Attack `snowredis serve`, and measure what its other clients notice.
 
 Starts a redis-server with a pool of 1,000 workers and one process of the service. Clients hold connections with
-half-sent requests, and come back when they are closed; greedy readers repeat /workers without a pause. Meanwhile /id is
+half-sent requests, and come back when they are closed; greedy readers repeat /workers without a pause; dashboards are
+open. Meanwhile /id is
 asked at a fixed pace on one connection, and /healthz on new ones. Quiet and loaded phases alternate.
 
 Ends with 1 if the median of p99 under load is more than twice the quiet one, if a request failed, or if Redis ran more
@@ -77,7 +78,17 @@ async def greedy(port: int, _wait: random.Random, connected: asyncio.Semaphore) 
                     await reader.readexactly(int(head.lower().partition(b"content-length: ")[2].split()[0]))
 
 
-ATTACKS = {"half": half_open, "greedy": greedy}
+async def viewer(port: int, _wait: random.Random, connected: asyncio.Semaphore) -> None:
+    """Read what an open dashboard reads."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    with contextlib.closing(writer):
+        writer.write(READ.replace(b"/workers", b"/live"))
+        connected.release()
+        while await reader.read(65536):
+            pass
+
+
+ATTACKS = {"half": half_open, "greedy": greedy, "viewer": viewer}
 
 
 async def attack(kind: str, port: int, count: int, seed: int) -> None:
@@ -92,7 +103,7 @@ async def attack(kind: str, port: int, count: int, seed: int) -> None:
 
 @contextlib.contextmanager
 def attackers(args: argparse.Namespace, port: int) -> Iterator[None]:
-    counts = {"half": args.half_open, "greedy": args.readers}
+    counts = {"half": args.half_open, "greedy": args.readers, "viewer": args.viewers}
     processes = [
         subprocess.Popen(
             [sys.executable, __file__, "--attack", kind, str(port), str(count), str(args.seed)],
@@ -211,6 +222,7 @@ def main() -> None:
         "--half-open", type=int, default=5000, help="connections with half a request (default: 5000)"
     )
     parser.add_argument("--readers", type=int, default=20, help="greedy readers of /workers (default: 20)")
+    parser.add_argument("--viewers", type=int, default=20, help="open dashboards (default: 20)")
     parser.add_argument("--workers", type=int, default=1000, help="workers of the pool (default: 1000)")
     parser.add_argument("--rounds", type=int, default=5, help="the median of which counts (default: 5)")
     parser.add_argument("--seconds", type=float, default=3.0, help="of each phase (default: 3)")
@@ -233,7 +245,10 @@ def main() -> None:
         port = stack.enter_context(service(directory, server.url))
         quiet, loaded, rates = [], [], []
         failures = probes = 0
-        print(f"{args.half_open} half-sent requests, {args.readers} greedy readers, {args.workers} workers")
+        print(
+            f"{args.half_open} half-sent requests, {args.readers} greedy readers, {args.viewers} dashboards, "
+            f"{args.workers} workers"
+        )
         for _ in range(args.rounds):
             p99_ms, failed = p99_of_ids(port, args.seconds)
             quiet.append(p99_ms)

@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from snowredis.errors import StoreUnavailable
+from snowredis.errors import PoolNotFound, StoreUnavailable
 from snowredis.monitor.history.events import PAGE, Event
-from snowredis.monitor.snapshot import PoolInfo, Snapshot, WorkerInfo
+from snowredis.monitor.snapshot import POOL_COUNTERS, PoolInfo, Snapshot, WorkerInfo
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.runtime.aio import in_thread
 
@@ -24,6 +24,8 @@ T = TypeVar("T")
 
 # how old a response may be; a little less than the interval of the feed, so that every read of it is new
 FRESH_S = 0.9
+# of events, while no counter of the pool says that there are new ones
+EVENTS_FRESH_S = 5.0
 # smaller ones fit one packet
 _MIN_COMPRESSED_BYTES = 1_000
 # 300 KB in 4 ms
@@ -36,7 +38,7 @@ class SharedPool(WorkerPool):
     def __init__(self, url: Any, name: str) -> None:
         super().__init__(url, name)
         self._lock = threading.Lock()
-        self._remembered: dict[Any, tuple[float, Any, StoreUnavailable | None]] = {}
+        self._remembered: dict[Any, _Read] = {}
 
     def snapshot(self, *, idle: bool = False) -> Snapshot:
         return self._shared(("snapshot", idle), lambda: super(SharedPool, self).snapshot(idle=idle))
@@ -56,23 +58,47 @@ class SharedPool(WorkerPool):
             return super(SharedPool, self).events(newest=newest, since=since, count=count)
 
         # others are large, or different each time
-        return read() if newest is None or since is not None else self._shared(("events", newest), read)
+        if newest is None or since is not None:
+            return read()
+        try:
+            info = self.snapshot().info
+        except PoolNotFound:
+            return read()
+        # all events but those of clocks are counted
+        counters = tuple(getattr(info, name) for name in POOL_COUNTERS)
+        return self._shared(("events", newest), read, while_same=counters)
 
-    def _shared(self, key: Any, read: Callable[[], T]) -> T:
+    def _shared(self, key: Any, read: Callable[[], T], while_same: object = None) -> T:
+        """Return what *read* returned less than FRESH_S ago, or EVENTS_FRESH_S while *while_same* is the same."""
         # held during the read: all others wait for its result
         with self._lock:
-            at_s, value, error = self._remembered.get(key, (float("-inf"), None, None))
-            if time.monotonic() - at_s >= FRESH_S:
-                error = None
+            known = self._remembered.get(key)
+            if known is None or not known.is_fresh(while_same):
+                known = _Read(while_same)
                 try:
-                    value = read()
-                except StoreUnavailable as raised:
-                    error = raised
-                self._remembered[key] = time.monotonic(), value, error
-        if error is not None:
-            raise error.with_traceback(None)
-        result: T = value
+                    known.value = read()
+                except StoreUnavailable as error:
+                    known.error = error
+                known.at_s = time.monotonic()
+                self._remembered[key] = known
+        if known.error is not None:
+            raise known.error.with_traceback(None)
+        result: T = known.value
         return result
+
+
+class _Read:
+    """One remembered read: its value, or the error."""
+
+    def __init__(self, while_same: object) -> None:
+        self.while_same = while_same
+        self.at_s = 0.0
+        self.value: Any = None
+        self.error: StoreUnavailable | None = None
+
+    def is_fresh(self, while_same: object) -> bool:
+        unchanged = while_same is not None and while_same == self.while_same and self.error is None
+        return time.monotonic() - self.at_s < (EVENTS_FRESH_S if unchanged else FRESH_S)
 
 
 class Answer:
