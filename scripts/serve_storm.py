@@ -3,8 +3,8 @@
 
 Starts a redis-server with a pool of 1,000 workers and one process of the service. Clients hold connections with
 half-sent requests, and come back when they are closed; greedy readers repeat /workers without a pause; dashboards are
-open. Meanwhile /id is
-asked at a fixed pace on one connection, and /healthz on new ones. Quiet and loaded phases alternate.
+open. Meanwhile /id is asked at a fixed pace on one connection, and /healthz on new ones. Quiet and loaded phases
+alternate.
 
 Ends with 1 if the median of p99 under load is more than twice the quiet one, if a request failed, or if Redis ran more
 than ten commands a second for the service.

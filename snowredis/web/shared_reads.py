@@ -25,7 +25,7 @@ T = TypeVar("T")
 # how old a response may be; a little less than the interval of the feed, so that every read of it is new
 FRESH_S = 0.9
 # of events, while no counter of the pool says that there are new ones
-EVENTS_FRESH_S = 5.0
+EVENTS_FRESH_S = 10.0
 # smaller ones fit one packet
 _MIN_COMPRESSED_BYTES = 1_000
 # 300 KB in 4 ms
