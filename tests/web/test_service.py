@@ -126,7 +126,9 @@ def test_decode_takes_every_form_apart(client: TestClient) -> None:
         assert again["id"] == str(an_id), form
 
 
-@pytest.mark.parametrize("text", ["!", "9" * 99, "-", "9223372036854775808", "x" * 101, "%00", "<script>"])
+@pytest.mark.parametrize(
+    "text", ["!", "9" * 99, "-", "-5", "-1234567890123", "9223372036854775808", "x" * 101, "%00", "<script>"]
+)
 def test_what_is_no_id_is_400_and_says_why(client: TestClient, text: str) -> None:
     answer = client.get(f"/decode/{text}")
     assert answer.status_code == 400
