@@ -77,7 +77,7 @@ class ServedPool:
         self._looking: asyncio.Future[PoolInfo] | None = None
         self._expensive = OneByOne(_MAX_WAITING)
         self.answers = SharedAnswers()
-        self.feed = LiveFeed(name, self.read)
+        self.feed = LiveFeed(name, self._read_anew)
 
     # --- start and stop ----------------------------------------------------------------------------
 
@@ -260,6 +260,11 @@ class ServedPool:
     def read(self, question: Callable[[WorkerPool], T]) -> T:
         """Call *question* with the pool's monitor. Blocks for a few round trips to Redis."""
         return question(self._open_monitor())
+
+    def _read_anew(self, question: Callable[[WorkerPool], T]) -> T:
+        """Call *question* as read(), and let lookups use what it reads: the feed says when to look."""
+        self._open_monitor().forget_snapshot()
+        return self.read(question)
 
     def _open_monitor(self) -> SharedPool:
         if self._monitor is None:

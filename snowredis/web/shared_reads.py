@@ -22,8 +22,8 @@ from snowredis.runtime.aio import in_thread
 
 T = TypeVar("T")
 
-# how old a response may be; a little less than the interval of the feed, so that every read of it is new
-FRESH_S = 0.9
+# how old a response may be; a little more than the interval of the feed, whose reads are then enough for all
+FRESH_S = 1.1
 # of events, while no counter of the pool says that there are new ones
 EVENTS_FRESH_S = 10.0
 # smaller ones fit one packet
@@ -42,6 +42,10 @@ class SharedPool(WorkerPool):
 
     def snapshot(self, *, idle: bool = False) -> Snapshot:
         return self._shared(("snapshot", idle), lambda: super(SharedPool, self).snapshot(idle=idle))
+
+    def forget_snapshot(self) -> None:
+        """Let the next call read the pool."""
+        self._remembered.pop(("snapshot", False), None)
 
     def workers(self, *, alive_only: bool = True) -> list[WorkerInfo]:
         if alive_only:
