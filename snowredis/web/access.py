@@ -9,6 +9,7 @@ import hashlib
 import hmac
 import ipaddress
 import re
+import secrets
 from collections.abc import Iterable
 
 from snowredis.errors import ConfigError
@@ -19,6 +20,8 @@ COOKIE = "snowredis"
 COOKIE_LIFE_S = 12 * 3600
 # 64 bits in hex, and longer than a word
 MIN_TOKEN_LENGTH = 16
+# names of sessions are never guessed, only counted apart
+_SESSION_BYTES = 8
 # of HostCheck: remembered headers
 _MAX_REMEMBERED = 100
 _TOKEN = re.compile(r"[\x21-\x7e]+")
@@ -97,24 +100,26 @@ class TokenAuth:
         return scheme.lower() == b"bearer" and self.is_token(token.strip())
 
     def make_cookie(self, now_s: float) -> str:
-        """Return the value of a new cookie: its end, and a signature."""
-        until = str(int(now_s) + COOKIE_LIFE_S)
-        return f"{until}.{self._signature(until)}"
+        """Return the value of a new cookie: its end, the name of a new session, and a signature of both."""
+        signed = f"{int(now_s) + COOKIE_LIFE_S}.{secrets.token_hex(_SESSION_BYTES)}"
+        return f"{signed}.{self._signature(signed)}"
 
-    def is_cookie(self, header: bytes, now_s: float) -> bool:
-        """Return true if a Cookie header contains a valid cookie."""
+    def session_of(self, header: bytes, now_s: float) -> str | None:
+        """Return the session of the first valid cookie in a Cookie header."""
         for part in header.decode("latin-1").split(";"):
             name, _, value = part.strip().partition("=")
-            until, _, signature = value.partition(".")
+            signed, _, signature = value.rpartition(".")
+            until, _, session = signed.partition(".")
             if name != COOKIE or not (until.isascii() and until.isdecimal() and len(until) < 13):
                 continue
-            valid = hmac.compare_digest(signature.encode("latin-1"), self._signature(until).encode())
+            expected = self._signature(signed).encode()
+            valid = hmac.compare_digest(signature.encode("latin-1"), expected)
             if valid and now_s < int(until) <= now_s + COOKIE_LIFE_S:
-                return True
-        return False
+                return session
+        return None
 
-    def _signature(self, until: str) -> str:
-        return hmac.new(self._cookie_key, until.encode(), hashlib.sha256).hexdigest()
+    def _signature(self, signed: str) -> str:
+        return hmac.new(self._cookie_key, signed.encode("latin-1"), hashlib.sha256).hexdigest()
 
 
 def _sha256(text: bytes) -> bytes:

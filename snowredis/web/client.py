@@ -14,14 +14,22 @@ import json
 import os
 import sys
 import threading
+import time
 from array import array
 from typing import Self
 from urllib.parse import urlencode, urlsplit
 
 from snowredis.errors import ConfigError, SnowredisError
 
+# a first pause after a failed connection; it doubles
+_FIRST_PAUSE_S = 0.05
+_LONGEST_PAUSE_S = 1.0
 # ids carry the time of their fetch, so the caller chooses how old they may get
 DEFAULT_BATCH = 100
+
+
+# statuses after which the same request can succeed: none at all, above a rate limit, no ids now
+_TEMPORARY = frozenset({0, 429, 503})
 
 
 class ServiceError(SnowredisError):
@@ -52,6 +60,8 @@ class Client:
         token: if the service requires one.
         batch: how many ids next_id() fetches at once. The time in an id is that of its fetch.
         timeout: seconds, for a connect and for a read.
+        max_wait: seconds; how long a call waits and tries again while the service cannot be reached or has no ids. It
+            waits as long as the service says, and not at all if that is longer. 0: one attempt.
     """
 
     def __init__(
@@ -62,6 +72,7 @@ class Client:
         token: str | None = None,
         batch: int = DEFAULT_BATCH,
         timeout: float = 5.0,
+        max_wait: float = 5.0,
     ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
@@ -71,7 +82,8 @@ class Client:
         secure = parts.scheme == "https"
         self._connection_type = http.client.HTTPSConnection if secure else http.client.HTTPConnection
         self._host, self._port, self._path = parts.hostname, parts.port, parts.path.rstrip("/")
-        self._pool, self._batch, self._timeout_s = pool, batch, timeout
+        self._pool, self._batch = pool, batch
+        self._timeout_s, self._max_wait_s = timeout, max_wait
         self._headers = {"Accept": "application/octet-stream"}
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
@@ -110,6 +122,22 @@ class Client:
             self._connection.close()
 
     def _fetch(self, count: int) -> list[int]:
+        """Fetch *count* ids. Ids of a response that was lost are never used, so a request may be repeated."""
+        until_s, pause_s = time.monotonic() + self._max_wait_s, _FIRST_PAUSE_S
+        while True:
+            try:
+                return self._fetch_once(count)
+            except ServiceError as error:
+                if error.status not in _TEMPORARY or error.error == "Timeout":
+                    raise
+                wait_s = float(error.retry_after_s) or pause_s
+                if time.monotonic() + wait_s > until_s:
+                    raise
+                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+                # other threads need ids of this connection too, and would have to wait as long
+                time.sleep(wait_s)
+
+    def _fetch_once(self, count: int) -> list[int]:
         query = {"count": count} | ({"pool": self._pool} if self._pool is not None else {})
         status, headers, body = self._get(f"{self._path}/ids?{urlencode(query)}")
         if status != 200:
@@ -132,11 +160,12 @@ class Client:
                 return response.status, response.headers, response.read()
             except (OSError, http.client.HTTPException) as error:
                 self._connection.close()
-                # the service may have closed an idle connection; ids of a lost response are never used, which is safe
+                # the service may have closed an idle connection: once more on a new one, without a pause
                 if is_new or isinstance(error, TimeoutError):
                     reason = str(error) or type(error).__name__
                     where = f"{self._host}:{self._port or ''}".rstrip(":")
-                    raise ServiceError(0, "Unreachable", f"{where} does not respond: {reason}") from error
+                    code = "Timeout" if isinstance(error, TimeoutError) else "Unreachable"
+                    raise ServiceError(0, code, f"{where} does not respond: {reason}") from error
 
     def __enter__(self) -> Self:
         return self
@@ -151,5 +180,5 @@ def _service_error(status: int, headers: http.client.HTTPMessage, body: bytes) -
         error = json.loads(body)
     fields = error if isinstance(error, dict) else {}
     after = headers.get("retry-after", "")
-    wait_s = int(after) if after.isascii() and after.isdecimal() and len(after) < 6 else 0
+    wait_s = int(after) if after.isascii() and after.isdecimal() and len(after) < 9 else 0
     return ServiceError(status, str(fields.get("error", "")), str(fields.get("detail", "")), wait_s)

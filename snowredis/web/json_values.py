@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
 import math
 from typing import Any
@@ -19,8 +20,22 @@ _MAX_SAFE_INTEGER = (1 << 53) - 1
 
 
 def to_json(value: Any) -> bytes:
-    """Return *value* as compact JSON; see jsonable()."""
-    return json.dumps(jsonable(value), separators=(",", ":")).encode()
+    """Return *value* as compact JSON; see jsonable().
+
+    Lists of an object are encoded row by row: json.dumps() keeps all other threads waiting until it returns.
+    """
+    converted = jsonable(value)
+    if not isinstance(converted, dict):
+        return _dumps(converted).encode()
+    members = (
+        f"{_dumps(name)}:" + (f"[{','.join(map(_dumps, item))}]" if isinstance(item, list) else _dumps(item))
+        for name, item in converted.items()
+    )
+    return f"{{{','.join(members)}}}".encode()
+
+
+def _dumps(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
 
 
 def jsonable(value: Any) -> Any:
@@ -37,16 +52,21 @@ def jsonable(value: Any) -> Any:
     if isinstance(value, Layout):
         return layout_spec(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = [field.name for field in dataclasses.fields(value)]
-        return {name: jsonable(getattr(value, name)) for name in names if _is_public(name)}
+        return {name: jsonable(getattr(value, name)) for name in _public_fields(type(value))}
     if isinstance(value, dict):
-        return {str(name): jsonable(item) for name, item in value.items() if _is_public(str(name))}
+        return {str(name): jsonable(item) for name, item in value.items() if is_public(str(name))}
     if isinstance(value, list | tuple | set | frozenset):
         return [jsonable(item) for item in value]
     return str(value)
 
 
-def _is_public(name: str) -> bool:
+@functools.cache
+def _public_fields(kind: type[Any]) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind) if is_public(field.name))
+
+
+def is_public(name: str) -> bool:
+    """Return true for a field that is shown: neither a token nor its hash."""
     return "token" not in name and name not in ("renewal_id", "signature")
 
 

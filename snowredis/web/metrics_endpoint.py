@@ -67,8 +67,10 @@ class MetricsEndpoint:
         else:
             self._registry = _Merged(counts, pool_collector, REGISTRY)
 
-    def text(self) -> tuple[str, bytes]:
-        """Return content type and text. Blocks for a few round trips to Redis.
+    media_type = "text/plain; version=0.0.4; charset=utf-8"
+
+    def text(self) -> bytes:
+        """Return the text. Blocks for a few round trips to Redis.
 
         Raises:
             Problem: prometheus-client is not installed.
@@ -81,7 +83,7 @@ class MetricsEndpoint:
             )
         from prometheus_client import generate_latest
 
-        return "text/plain; version=0.0.4; charset=utf-8", generate_latest(self._registry)
+        return generate_latest(self._registry)
 
 
 class _Merged:

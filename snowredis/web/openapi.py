@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 from snowredis import __version__
 from snowredis.core.text import FORMS
 from snowredis.lease.codes import EventKind
+from snowredis.monitor.snapshot import PoolInfo, WorkerInfo
 from snowredis.web.id_formats import BINARY, JSON, TEXT
+from snowredis.web.json_values import is_public
 from snowredis.web.limits import Limits
 from snowredis.web.parameters import MAX_ID_TEXT
+from snowredis.web.problems import PROBLEM_JSON
 
 Json = dict[str, Any]
+EVENTS = "text/event-stream"
+# only the paths that name them respond with these
+_RARE = {"304", "406", "429", "501"}
 
 
 def _object(**properties: Json) -> Json:
@@ -26,12 +33,25 @@ def _parameter(name: str, text: str, schema: Json, *, place: str = "query", requ
 
 _ID: Json = {"type": "string", "pattern": "^[0-9]{1,19}$", "example": "249734652741287936"}
 _OBJECT: Json = {"type": "object"}
-_PROBLEM = _object(error={"type": "string"}, detail={"type": "string"})
+_TEXT: Json = {"type": "string"}
+_BOOL: Json = {"type": "boolean"}
+_PROBLEM = _object(type=_TEXT, title=_TEXT, status={"type": "integer"}, detail=_TEXT, error=_TEXT)
+_PROBLEM["properties"]["retry_after_s"] = {"type": "integer", "minimum": 1}
+_KINDS: dict[str, Json] = {"int": {"type": "integer"}, "bool": _BOOL, "str": _TEXT, "Layout": _TEXT}
+
+
+def _fields(kind: type[Any]) -> Json:
+    """Return the schema of a dataclass as jsonable() converts it."""
+    names = {field.name: str(field.type) for field in fields(kind) if is_public(field.name)}
+    return _object(**{name: _KINDS.get(text, {}) for name, text in names.items()})
+
+
 _DESCRIPTIONS = {
     "400": "a parameter is not valid",
     "401": "the token is missing or wrong",
     "403": "the host name or the origin is not allowed",
     "404": "no such pool, or nothing at this path",
+    "304": "not changed since the ETag in If-None-Match",
     "405": "the method is not GET",
     "406": "no supported media type is acceptable",
     "413": "the request has a body",
@@ -57,20 +77,44 @@ def description(limits: Limits, pools: Sequence[str]) -> Json:
         "worker", "only events of this worker id", {"type": "integer", "minimum": 0, "maximum": 4_194_303}
     )
     one, many = _object(id=_ID), _object(ids={"type": "array", "items": _ID})
-    listed, ready = _object(pool={"type": "string"}), _object(ready={"type": "boolean"})
+    workers = _object(pool=_TEXT, workers={"type": "array", "items": _fields(WorkerInfo)})
+    events = _object(pool=_TEXT, events={"type": "array", "items": _OBJECT})
+    decoded = _object(
+        id=_ID,
+        form=forms,
+        time={"type": ["string", "null"]},
+        fields={"type": "array", "items": _object(name=_TEXT, bits=_TEXT, value=_TEXT)},
+        forms=_OBJECT,
+        layout=_TEXT,
+    )
+    points: Json = {"type": "array", "items": {"type": ["integer", "null"]}, "minItems": 4, "maxItems": 4}
+    history = _object(pool=_TEXT, points={"type": "array", "items": points})
+    names = _object(pools={"type": "array", "items": _TEXT})
+    ready = _object(ready=_BOOL, pools={"type": "object", "additionalProperties": _object(ready=_BOOL)})
+    lookup = ("304", "429")
     paths = {
-        "/id": _get("One id.", one, pool, ids=True),
-        "/ids": _get("Several ids, strictly increasing.", many, pool, count, ids=True),
-        "/decode/{text}": _get("Time, fields and bits of an id.", _OBJECT, pool, text, form),
-        "/whois/{text}": _get("Which process made an id.", _OBJECT, pool, text, form),
-        "/workers": _get("The workers of the pool.", listed, pool),
-        "/events": _get("The newest events of the pool.", listed, pool, kind, worker),
-        "/history": _get("Use of the pool in the last day, a point a minute.", listed, pool),
-        "/pool": _get("Settings and use of the pool.", _OBJECT, pool),
-        "/pools": _get("The pools of this service.", _OBJECT),
-        "/healthz": _get("Liveness of the process.", _OBJECT, open_to_all=True),
-        "/readyz": _get("Readiness: 200 if every pool can make ids, else 503.", ready, open_to_all=True),
-        "/metrics": _get("Metrics for Prometheus.", None, more=("501",)),
+        "/id": _get("One id.", one, pool, more=("406", "429"), ids=True),
+        "/ids": _get("Several ids, strictly increasing.", many, pool, count, more=("406", "429"), ids=True),
+        "/decode/{text}": _get("Time, fields and bits of an id.", decoded, pool, text, form),
+        "/whois/{text}": _get(
+            "Which process made an id.",
+            _object(decoded=decoded, whois=_OBJECT),
+            pool,
+            text,
+            form,
+            more=("429",),
+        ),
+        "/workers": _get("The workers of the pool.", workers, pool, more=lookup),
+        "/events": _get("The newest events of the pool.", events, pool, kind, worker, more=lookup),
+        "/history": _get("Use of the pool in the last day, a point a minute.", history, pool),
+        "/pool": _get("Settings and use of the pool.", _fields(PoolInfo), pool, more=lookup),
+        "/pools": _get("The pools of this service.", names),
+        "/live": _get("State and changes of the pool, as server-sent events.", None, pool, kind=EVENTS),
+        "/healthz": _get("Liveness of the process.", _object(ok=_BOOL), open_to_all=True),
+        "/readyz": _get(
+            "Readiness: 200 if every pool can make ids, else 503.", ready, pool, open_to_all=True
+        ),
+        "/metrics": _get("Metrics for Prometheus.", None, more=("304", "429", "501")),
         "/openapi.json": _get("This description.", _OBJECT),
     }
     return {
@@ -92,21 +136,24 @@ def _get(
     ids: bool = False,
     open_to_all: bool = False,
     more: Sequence[str] = (),
+    kind: str = TEXT,
 ) -> Json:
-    media_type, body = (TEXT, {"type": "string"}) if schema is None else (JSON, schema)
+    media_type, body = (kind, _TEXT) if schema is None else (JSON, schema)
     content: Json = {media_type: {"schema": body}}
     if ids:
         packed = {"type": "string", "format": "binary", "description": "big-endian int64, 8 bytes an id"}
         content[TEXT] = {"schema": {"type": "string", "description": "one id a line"}}
         content[BINARY] = {"schema": packed}
-        more = ("406",)
-    problem = {"schema": {"$ref": "#/components/schemas/Problem"}}
     responses: Json = {"200": {"description": "success", "content": content}}
-    # only the paths that name them in *more* respond with these two
-    for status in sorted(_DESCRIPTIONS.keys() - {"406", "501"} | set(more)):
-        responses[status] = {"description": _DESCRIPTIONS[status], "content": {JSON: problem}}
-    if "ready" in str(schema):
-        responses["503"] = {"description": "not ready", "content": {JSON: {"schema": schema}}}
+    for status in sorted(_DESCRIPTIONS.keys() - _RARE | set(more)):
+        responses[status] = {"description": _DESCRIPTIONS[status]}
+        if status != "304":
+            responses[status]["content"] = {
+                PROBLEM_JSON: {"schema": {"$ref": "#/components/schemas/Problem"}}
+            }
+        if status in {"429", "503"}:
+            wait: Json = {"schema": {"type": "integer", "minimum": 1}, "description": "seconds"}
+            responses[status]["headers"] = {"Retry-After": wait}
     operation: Json = {"summary": summary, "parameters": list(parameters), "responses": responses}
     if open_to_all:
         operation["security"] = []

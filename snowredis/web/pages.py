@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from importlib.resources import files
 from urllib.parse import parse_qs
@@ -14,14 +15,17 @@ from snowredis.web.access import COOKIE, COOKIE_LIFE_S
 from snowredis.web.problems import Problem
 from snowredis.web.request_guard import RequestGuard
 from snowredis.web.responses import PAGE_HEADERS
+from snowredis.web.sessions import EndedSessions
 
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+# a form is one packet
+_BODY_LIMIT_S = 10.0
 _FOLDER = files("snowredis.web") / "static"
 
 
-def page_routes(guard: RequestGuard) -> list[Route]:
+def page_routes(guard: RequestGuard, sessions: EndedSessions) -> list[Route]:
     """Return the routes of the pages."""
-    pages = Pages(guard)
+    pages = Pages(guard, sessions)
     # HTML needs a handler of its own
     names = [file.name for file in _FOLDER.iterdir() if not file.name.endswith(".html")]
     return [
@@ -39,16 +43,18 @@ class Pages:
     browsers and proxies keep URLs in histories and logs.
     """
 
-    def __init__(self, guard: RequestGuard) -> None:
-        self._guard = guard
+    def __init__(self, guard: RequestGuard, sessions: EndedSessions) -> None:
+        self._guard, self._sessions = guard, sessions
         self._files: dict[str, bytes] = {}
 
     async def dashboard(self, request: Request) -> Response:
         """Return the dashboard, or the login form if the request has neither token nor cookie. Raises Problem."""
         try:
-            self._guard.check_caller(
+            session = self._guard.check_caller(
                 request.scope, _header(request, "authorization"), _header(request, "cookie")
             )
+            if session is not None:
+                await self._sessions.check(session)
         except Problem as problem:
             if problem.status != 401:
                 raise
@@ -63,7 +69,7 @@ class Pages:
         if request.method != "POST":
             return self._page("login.html")
         _check_origin(request)
-        form = parse_qs((await request.body()).decode("latin-1"), max_num_fields=5)
+        form = await _read_form(request)
         try:
             self._guard.check_token(form.get("token", [""])[0].strip().encode("latin-1"))
         except Problem as problem:
@@ -73,8 +79,12 @@ class Pages:
         return _redirect_with_cookie(request, auth.make_cookie(time.time()))
 
     async def logout(self, request: Request) -> Response:
-        """Delete the cookie. Raises Problem."""
+        """End the session and delete its cookie. Raises Problem."""
         _check_origin(request)
+        auth, cookie = self._guard.auth, _header(request, "cookie")
+        session = auth.session_of(cookie, time.time()) if auth is not None and cookie is not None else None
+        if session is not None:
+            await self._sessions.end(session)
         return _redirect_with_cookie(request, None)
 
     async def static(self, request: Request) -> Response:
@@ -95,6 +105,18 @@ class Pages:
         if name == "index.html" and self._guard.auth is not None:
             page = page.replace(b'action="/logout" hidden', b'action="/logout"')
         return page
+
+
+async def _read_form(request: Request) -> dict[str, list[str]]:
+    """Return the fields of a form. Raises Problem."""
+    try:
+        async with asyncio.timeout(_BODY_LIMIT_S):
+            body = await request.body()
+        return parse_qs(body.decode("latin-1"), max_num_fields=5)
+    except TimeoutError:
+        raise Problem(408, "RequestTimeout", "the body of the request did not arrive") from None
+    except ValueError:
+        raise Problem(400, "BadForm", "the form cannot be parsed") from None
 
 
 def _check_origin(request: Request) -> None:

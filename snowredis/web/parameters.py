@@ -19,13 +19,15 @@ MAX_ID_TEXT = 100
 
 
 def parse_query(query: bytes) -> dict[str, str]:
-    """Return the first value of each name in a query string. Raises Problem."""
+    """Return the value of each name in a query string. Raises Problem, also for a name that is given twice."""
     if not query:
         return {}
     try:
         values = parse_qs(query.decode("ascii"), keep_blank_values=True, max_num_fields=20)
     except ValueError:
         raise Problem(400, "BadQuery", "the query cannot be parsed") from None
+    if twice := [name for name, texts in values.items() if len(texts) > 1]:
+        raise Problem(400, "BadQuery", f"{twice[0][:40]} is given twice")
     return {name: texts[0] for name, texts in values.items()}
 
 

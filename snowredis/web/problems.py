@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from typing import Any
 
 from snowredis.errors import (
     ClockMovedBack,
@@ -22,8 +24,15 @@ from snowredis.errors import (
 Headers = list[tuple[bytes, bytes]]
 
 
+# a client that waits for Redis tries again after this
+_REDIS_WAIT_MS = 3_000
+# corrections of a clock take minutes
+_CLOCK_WAIT_MS = 10_000
+PROBLEM_JSON = "application/problem+json"
+
+
 class Problem(Exception):
-    """A response with a status of 400 or above.
+    """A response with a status of 400 or above, as problem details of RFC 9457.
 
     Attributes:
         status: of HTTP.
@@ -46,9 +55,20 @@ class Problem(Exception):
             headers.append((b"connection", b"close"))
         return headers
 
+    def fields(self) -> dict[str, Any]:
+        """Return the members of the problem details."""
+        return {
+            "type": f"urn:problem-type:snowredis:{self.error}",
+            # PoolExhausted: "Pool exhausted"
+            "title": re.sub(r"(?<=[a-z])(?=[A-Z])", " ", self.error).capitalize(),
+            "status": self.status,
+            "detail": self.detail,
+            "error": self.error,
+        } | ({"retry_after_s": self.retry_after_s} if self.retry_after_s else {})
+
     def body(self) -> bytes:
         """Return the JSON object of the response."""
-        return json.dumps({"error": self.error, "detail": self.detail}).encode()
+        return json.dumps(self.fields()).encode()
 
 
 def too_many_requests(detail: str) -> Problem:
@@ -70,10 +90,23 @@ def problem_of(error: SnowredisError | Problem) -> Problem:
     if isinstance(error, Problem):
         return error
     status = next((status for kinds, status in _STATUS if isinstance(error, kinds)), 500)
-    wait_ms = 0
-    if isinstance(error, PoolExhausted):
-        wait_ms = error.next_expiry_ms
-    elif isinstance(error, ClockMovedBack):
-        wait_ms = error.behind_ms
-    retry_after_s = min(60, max(1, -(-wait_ms // 1000))) if status == 503 else 0
+    retry_after_s = seconds(_wait_ms(error)) if status == 503 else 0
     return Problem(status, type(error).__name__, str(error), retry_after_s)
+
+
+def seconds(wait_ms: float) -> int:
+    """Return a wait for Retry-After: whole seconds, rounded up, at least 1."""
+    return max(1, -(-int(wait_ms) // 1000))
+
+
+def _wait_ms(error: BaseException) -> int:
+    """Return after which time the same request can succeed."""
+    if isinstance(error, PoolExhausted):
+        return error.next_expiry_ms
+    if isinstance(error, ClockMovedBack):
+        return error.behind_ms
+    if isinstance(error, ClockSkewed):
+        return _CLOCK_WAIT_MS
+    if isinstance(error, LeaseExpired) and isinstance(error.__cause__, PoolExhausted):
+        return error.__cause__.next_expiry_ms
+    return _REDIS_WAIT_MS if isinstance(error, StoreUnavailable | LeaseExpired) else 0

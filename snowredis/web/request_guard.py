@@ -43,8 +43,12 @@ class RequestGuard:
         # server addresses of earlier requests, all loopback
         self._loopback: set[Any] = set()
 
-    def check(self, scope: Scope) -> None:
-        """Raise Problem unless the request is allowed."""
+    def check(self, scope: Scope) -> str | None:
+        """Raise Problem unless the request is allowed.
+
+        Returns:
+            the session of its cookie, which may have ended; None without a cookie.
+        """
         path = scope["path"]
         host = authorization = cookie = site = None
         for name, value in scope["headers"]:
@@ -63,7 +67,7 @@ class RequestGuard:
                 414, "UriTooLong", f"path and query may have {self._limits.max_query_bytes} bytes at most"
             )
         if path in PROBES:
-            return
+            return None
         if not self._hosts.allows(host):
             raise Problem(
                 403,
@@ -74,10 +78,11 @@ class RequestGuard:
         if site in {b"cross-site", b"same-site"} and path != "/":
             raise Problem(403, "CrossSite", "requests from pages of other origins are not allowed")
         if path in OPEN_PATHS:
-            return
-        self.check_caller(scope, authorization, cookie)
+            return None
+        session = self.check_caller(scope, authorization, cookie)
         if path in ID_PATHS and not self._ids.take(time.monotonic()):
             raise too_many_requests(f"the limit is {self._limits.id_requests_per_s} requests a second")
+        return session
 
     def _check_body(self, path: str, name: bytes, value: bytes) -> None:
         limit = self._limits.max_body_bytes if path in _WITH_BODY else 0
@@ -87,14 +92,18 @@ class RequestGuard:
                 413, "BodyTooLarge", f"the body of a request to {path[:40]} may have {limit} bytes at most"
             )
 
-    def check_caller(self, scope: Scope, authorization: bytes | None, cookie: bytes | None) -> None:
-        """Raise Problem unless the request has the token or a cookie, or needs none."""
+    def check_caller(self, scope: Scope, authorization: bytes | None, cookie: bytes | None) -> str | None:
+        """Raise Problem unless the request has the token or a cookie, or needs none. Return the cookie's session."""
         if self.auth is None:
             self._check_local(scope)
         elif authorization is not None:
             self._check_token(self.auth.is_bearer(authorization))
-        elif cookie is None or not self.auth.is_cookie(cookie, time.time()):
-            raise Problem(401, "Unauthorized", "send the header Authorization: Bearer TOKEN")
+        else:
+            session = None if cookie is None else self.auth.session_of(cookie, time.time())
+            if session is None:
+                raise no_token()
+            return session
+        return None
 
     def check_token(self, token: bytes) -> None:
         """Raise Problem unless *token* is the token, or none is needed."""
@@ -122,7 +131,12 @@ class RequestGuard:
             self._loopback.add(address)
 
     def check_lookup_rate(self) -> None:
-        """Raise Problem if there are too many requests that read from Redis."""
+        """Raise Problem if there are too many requests for lookups."""
         if not self._lookups.take(time.monotonic()):
             limit = self._limits.lookups_per_s
             raise too_many_requests(f"the limit for this kind of request is {limit} a second")
+
+
+def no_token() -> Problem:
+    """Return the response to a request without a token."""
+    return Problem(401, "Unauthorized", "send the header Authorization: Bearer TOKEN")

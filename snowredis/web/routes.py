@@ -2,30 +2,54 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from snowredis.runtime.aio import in_thread
+from snowredis.web.drain import Drain
 from snowredis.web.json_values import decoded_id, jsonable, pool_state
 from snowredis.web.limits import Limits
 from snowredis.web.live_feed import events_of, newest_events
 from snowredis.web.metrics_endpoint import MetricsEndpoint, RequestCounts
 from snowredis.web.openapi import description
 from snowredis.web.parameters import parse_event_filter, parse_id, parse_query
-from snowredis.web.problems import Problem
+from snowredis.web.problems import PROBLEM_JSON, Problem
 from snowredis.web.request_guard import ID_PATHS, RequestGuard
-from snowredis.web.responses import PLAIN_HEADERS, json_response
-from snowredis.web.served_pool import ServedPool, ServedPools
+from snowredis.web.responses import PLAIN_HEADERS, json_response, shared_response
+from snowredis.web.served_pool import ServedPool
+from snowredis.web.served_pools import ServedPools
+from snowredis.web.sessions import EndedSessions
+from snowredis.web.shared_reads import SharedAnswers
+
+# how long a refused lookup waits for its response, and how many do
+_PAUSE_S = 0.1
+_MAX_PAUSING = 200
 
 
 class Routes:
     """Handlers of the service; those that read from Redis share one rate limit."""
 
     def __init__(
-        self, pools: ServedPools, guard: RequestGuard, limits: Limits, counts: RequestCounts
+        self,
+        pools: ServedPools,
+        guard: RequestGuard,
+        limits: Limits,
+        counts: RequestCounts,
+        sessions: EndedSessions,
+        drain: Drain,
     ) -> None:
         self._pools, self._guard, self._limits, self._counts = pools, guard, limits, counts
+        self._sessions, self._drain = sessions, drain
+        # requests that are refused after a pause, and open dashboards by client
+        self._pausing = 0
+        self._viewers: Counter[str] = Counter()
+        # of all pools
+        self._answers = SharedAnswers()
         self._metrics_endpoint: MetricsEndpoint | None = None
 
     def all(self) -> list[Route]:
@@ -63,34 +87,41 @@ class Routes:
         return json_response(decoded_id(layout, an_id, form))
 
     async def _whois(self, request: Request) -> Response:
-        pool = self._pool_for_lookup(request)
+        pool = await self._pool_for_lookup(request)
         layout = (await pool.ask(lambda monitor: monitor.info())).layout
         form, an_id = parse_id(request.path_params["text"], _query(request), layout)
-        whois = jsonable(await pool.ask(lambda monitor: monitor.whois(an_id)))
+        whois = jsonable(await pool.ask_alone(lambda monitor: monitor.whois(an_id)))
         del whois["parts"]
         decoded = decoded_id(layout, an_id, form)
         return json_response({"decoded": decoded, "whois": whois | {"id": str(an_id)}})
 
     async def _workers(self, request: Request) -> Response:
-        pool = self._pool_for_lookup(request)
-        workers = await pool.ask(lambda monitor: monitor.workers())
-        return json_response({"pool": pool.name, "workers": workers})
+        pool = await self._pool_for_lookup(request)
+        answer = await pool.answer(
+            "workers", lambda monitor: {"pool": pool.name, "workers": monitor.workers()}
+        )
+        return shared_response(request, answer)
 
     async def _pool(self, request: Request) -> Response:
-        pool = self._pool_for_lookup(request)
-        info = await pool.ask(lambda monitor: monitor.info())
-        return json_response(pool_state(info) | {"served_by": pool.worker, "ready": pool.ready})
+        pool = await self._pool_for_lookup(request)
+        answer = await pool.answer(
+            "pool",
+            lambda monitor: pool_state(monitor.info()) | {"served_by": pool.worker, "ready": pool.ready},
+        )
+        return shared_response(request, answer)
 
     async def _pool_names(self, _request: Request) -> Response:
         return json_response({"pools": self._pools.names})
 
     async def _events(self, request: Request) -> Response:
-        pool = self._pool_for_lookup(request)
-        query = _query(request)
-        kind, worker = parse_event_filter(query)
+        pool = await self._pool_for_lookup(request)
+        kind, worker = parse_event_filter(_query(request))
         if kind is None and worker is None:
-            return json_response({"pool": pool.name, "events": await pool.ask(newest_events)})
-        events = await pool.ask(lambda monitor: events_of(monitor, kind, worker))
+            answer = await pool.answer(
+                "events", lambda monitor: {"pool": pool.name, "events": newest_events(monitor)}
+            )
+            return shared_response(request, answer)
+        events = await pool.ask_alone(lambda monitor: events_of(monitor, kind, worker))
         return json_response({"pool": pool.name, "events": events})
 
     async def _history(self, request: Request) -> Response:
@@ -102,39 +133,92 @@ class Routes:
         ]
         return json_response({"pool": pool.name, "points": points})
 
-    def _pool_for_lookup(self, request: Request) -> ServedPool:
+    async def _pool_for_lookup(self, request: Request) -> ServedPool:
         pool = self._pools.find(_query(request))
-        self._guard.check_lookup_rate()
+        await self._check_lookup_rate()
         return pool
+
+    async def _check_lookup_rate(self) -> None:
+        """Raise Problem, after a pause, if there are too many lookups: who repeats them at once slows down ids."""
+        try:
+            self._guard.check_lookup_rate()
+        except Problem:
+            if self._pausing < _MAX_PAUSING:
+                self._pausing += 1
+                try:
+                    await asyncio.sleep(_PAUSE_S)
+                finally:
+                    self._pausing -= 1
+            raise
 
     async def _live(self, request: Request) -> Response:
         """Stream the dashboard's feed as server-sent events."""
         pool = self._pools.find(_query(request))
-        if self._pools.viewers >= self._limits.max_viewers:
-            raise Problem(503, "Busy", f"{self._limits.max_viewers} dashboards are already open", 30)
+        client = request.client.host if request.client else ""
+        limits = self._limits
+        if self._drain.draining:
+            raise Problem(503, "Draining", "this process of the service is stopping", 1)
+        if self._pools.viewers >= limits.max_viewers:
+            raise Problem(503, "Busy", f"{limits.max_viewers} dashboards are already open", 30)
+        if self._viewers[client] >= limits.max_viewers_per_address:
+            detail = f"{limits.max_viewers_per_address} dashboards are already open at this address"
+            raise Problem(503, "Busy", detail, 30)
         # for proxies that would buffer it
         headers = PLAIN_HEADERS | {"x-accel-buffering": "no"}
-        return StreamingResponse(pool.feed.stream(), headers=headers, media_type="text/event-stream")
+        stream = self._stream(pool, client, request.scope.get("snowredis.session"))
+        return StreamingResponse(stream, headers=headers, media_type="text/event-stream")
+
+    async def _stream(self, pool: ServedPool, client: str, session: str | None) -> AsyncIterator[bytes]:
+        """Yield the feed of a pool until the session ends."""
+        self._viewers[client] += 1
+        try:
+            async for event in pool.feed.stream():
+                if session is not None:
+                    await self._sessions.check(session)
+                yield event
+        except Problem:
+            return
+        finally:
+            self._viewers[client] -= 1
+            self._viewers += Counter()
 
     # --- for machines ------------------------------------------------------------------------------
 
     async def _healthz(self, _request: Request) -> Response:
         return json_response({"ok": True})
 
-    async def _readyz(self, _request: Request) -> Response:
-        if self._pools.ready:
-            return json_response({"ready": True})
-        return json_response({"ready": False}, status=503, more={"retry-after": "1"})
+    async def _readyz(self, request: Request) -> Response:
+        """Return whether the chosen pools, by default all, can make ids here, and why not."""
+        pools = self._pools.chosen(_query(request))
+        if self._drain.draining:
+            problem = Problem(503, "Draining", "this process of the service is stopping", 1)
+            return _not_ready(problem, {pool.name: problem for pool in pools})
+        problems = {pool.name: await pool.reason() for pool in pools if not pool.ready}
+        if problems:
+            # the longest wait: all of them are needed
+            return _not_ready(max(problems.values(), key=lambda one: one.retry_after_s), problems)
+        return json_response({"ready": True, "pools": {pool.name: {"ready": True} for pool in pools}})
 
-    async def _metrics(self, _request: Request) -> Response:
-        self._guard.check_lookup_rate()
-        if self._metrics_endpoint is None:
+    async def _metrics(self, request: Request) -> Response:
+        await self._check_lookup_rate()
+        endpoint = self._metrics_endpoint
+        if endpoint is None:
             raise Problem(503, "NotReady", "the service has not started yet. Try again.", 1)
-        media_type, text = await in_thread(self._metrics_endpoint.text)
-        return Response(text, headers=PLAIN_HEADERS | {"content-type": media_type})
+        answer = await self._answers.get("metrics", endpoint.text)
+        return shared_response(request, answer, media_type=endpoint.media_type)
 
     async def _openapi(self, _request: Request) -> Response:
         return json_response(description(self._limits, self._pools.names))
+
+
+def _not_ready(problem: Problem, problems: Mapping[str, Problem]) -> Response:
+    """Return *problem* with that of each pool."""
+    pools = {
+        name: {"ready": False, "error": one.error, "detail": one.detail} for name, one in problems.items()
+    }
+    fields = problem.fields() | {"ready": False, "pools": pools}
+    retry = {"retry-after": str(problem.retry_after_s)} if problem.retry_after_s else {}
+    return json_response(fields, status=problem.status, more=retry, media_type=PROBLEM_JSON)
 
 
 async def _no_id(_request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""The pools of a service: each has one generator for ids, one WorkerPool for lookups, one feed for dashboards.
+"""One pool of a service: one generator for ids, one WorkerPool for lookups, one feed for dashboards.
 
 Everything that reads from Redis runs in a thread and does not block the event loop.
 """
@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+import time
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from snowredis.connection import connect
@@ -19,20 +20,29 @@ from snowredis.errors import (
     LayoutMismatch,
     PoolNotFound,
     SnowredisError,
+    StoreUnavailable,
 )
+from snowredis.lease.open import is_embedded, is_in_memory
+from snowredis.monitor.snapshot import PoolInfo
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.runtime.aio import in_thread
 from snowredis.runtime.generator import Generator
 from snowredis.runtime.lease import Lease
+from snowredis.web.json_values import to_json
 from snowredis.web.live_feed import LiveFeed
-from snowredis.web.problems import Problem, problem_of
+from snowredis.web.problems import Problem, problem_of, seconds
+from snowredis.web.shared_reads import Answer, OneByOne, SharedAnswers, SharedPool
 
 log = logging.getLogger("snowredis")
 T = TypeVar("T")
 
 # after that a claim continues in the background, and requests get 503
-START_LIMIT_S = 5.0
+START_LIMIT_S = 1.0
 CLAIM_AGAIN_S = 1.0
+# how long a request that gets no id waits for the reason
+_REASON_LIMIT_S = 0.5
+# lookups that wait for another one
+_MAX_WAITING = 10
 
 
 class ServedPool:
@@ -41,18 +51,33 @@ class ServedPool:
     Args:
         url, options: as connect() takes them; settings that are not given are those of the existing pool.
         wait_s: how long make_id() and make_ids() wait.
+        create: whether a pool that does not exist is created; embedded servers and pools in memory always are.
+
+    Attributes:
+        feed: for dashboards.
+        answers: responses to lookups.
     """
 
-    def __init__(self, url: Any, name: str, options: dict[str, Any], wait_s: float) -> None:
+    def __init__(
+        self, url: Any, name: str, options: dict[str, Any], wait_s: float, *, create: bool = False
+    ) -> None:
         self.name = name
         self._url, self._options, self._wait_s = url, options, wait_s
-        self._monitor: WorkerPool | None = None
+        self._create = create or is_embedded(url) or is_in_memory(url)
+        self._monitor: SharedPool | None = None
         self._ids: Generator | None = None
         self._problem: Problem | None = None
         self._task: asyncio.Task[None] | None = None
         self._batch_lock = asyncio.Lock()
         self._claim_failed = asyncio.Event()
-        self.feed = LiveFeed(name, self.read)
+        self._started = False
+        self._missing: PoolNotFound | None = None
+        # when new workers are served, on time.monotonic(); 0 if no request waits for that
+        self._floor_at_s = 0.0
+        self._looking: asyncio.Future[PoolInfo] | None = None
+        self._expensive = OneByOne(_MAX_WAITING)
+        self.answers = SharedAnswers()
+        self.feed = LiveFeed(name, self._read_anew)
 
     # --- start and stop ----------------------------------------------------------------------------
 
@@ -60,6 +85,7 @@ class ServedPool:
         """Claim a worker id; after a failure, or after START_LIMIT_S, continue in the background.
 
         Raises:
+            PoolNotFound: there is no such pool, and it may not be created.
             ConfigError, LayoutError, LayoutMismatch: trying again would not help.
         """
         self._task = asyncio.create_task(self._claim())
@@ -68,6 +94,9 @@ class ServedPool:
         failed.cancel()
         if self._task.done():
             self._task.result()
+        elif self._missing is not None:
+            raise self._missing
+        self._started = True
         self.feed.start()
 
     async def _claim(self) -> None:
@@ -76,26 +105,49 @@ class ServedPool:
                 if self._ids is None:
                     self._ids = await in_thread(self._connect)
                 await self._ids.aclaim()
+            except PoolNotFound as error:
+                # at the start it is raised; later a person may create the pool
+                self._missing = error
+                self._claim_failed.set()
+                self._report(Problem(503, "PoolNotFound", str(error), seconds(CLAIM_AGAIN_S * 1000)))
+                await asyncio.sleep(CLAIM_AGAIN_S)
             except (ConfigError, LayoutError, LayoutMismatch) as error:
                 self._problem = problem_of(error)
                 log.critical("pool %s: no ids are served: %s", self.name, error)
                 raise
             except SnowredisError as error:
-                if self._problem is None:
-                    log.warning("pool %s: no worker id yet, trying again: %s", self.name, error)
-                self._problem = problem_of(error)
-                self._claim_failed.set()
+                self._report(problem_of(error))
                 await asyncio.sleep(CLAIM_AGAIN_S)
             else:
-                self._problem = None
+                self._problem = self._missing = None
                 return
+
+    def _report(self, problem: Problem) -> None:
+        """Remember why there are no ids, and log it if it is new; start() raises that a pool is missing."""
+        is_new = self._problem is None or self._problem.error != problem.error
+        if is_new and (self._started or self._missing is None):
+            log.warning("pool %s: no worker id yet, trying again: %s", self.name, problem.detail)
+        self._problem = problem
+        self._claim_failed.set()
 
     def _connect(self) -> Generator:
         stored: dict[str, Any] = {}
-        # a new pool is created with the options alone
-        with contextlib.suppress(PoolNotFound):
-            stored = self._open_monitor().info().options
+        try:
+            # not a remembered one: a person may have created it just now
+            stored = WorkerPool.info(self._open_monitor()).options
+        except PoolNotFound:
+            # a new pool is created with the options alone
+            if not self._create:
+                raise self._not_found() from None
         return connect(self._url, pool=self.name, **{"label": "snowredis serve"} | stored | self._options)
+
+    def _not_found(self) -> ServedPoolNotFound:
+        monitor = self._open_monitor()
+        names: list[str] = []
+        # a user who may not list the keys gets the message without them
+        with contextlib.suppress(SnowredisError):
+            names = monitor.pools()
+        return ServedPoolNotFound(self.name, monitor.where, tuple(names))
 
     async def stop(self) -> None:
         """Release the worker id."""
@@ -149,15 +201,46 @@ class ServedPool:
             async with asyncio.timeout(self._wait_s):
                 return await result
         except TimeoutError:
-            detail = f"pool {self.name!r}: no id within {self._wait_s:g} s; a claim continues. Try again."
-            raise _not_ready(detail) from None
+            raise await self.reason() from None
 
     def _generator(self) -> Generator:
         if self._problem is not None:
             raise self._problem
         if self._ids is None:
-            raise _not_ready(f"pool {self.name!r}: no worker id yet. Try again.")
+            raise Problem(503, "NotReady", f"pool {self.name!r}: no worker id yet. Try again.", 1)
+        if self._floor_at_s:
+            left_s = self._floor_at_s - time.monotonic()
+            if left_s > self._wait_s and not self.ready:
+                # nobody waits in vain
+                raise self._floor_wait(left_s * 1000)
+            self._floor_at_s = 0.0
         return self._ids
+
+    async def reason(self) -> Problem:
+        """Return why there are no ids, with a true Retry-After. At most one look at Redis a second."""
+        if self._problem is not None:
+            return self._problem
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.ensure_future(self.ask(lambda monitor: monitor.info()))
+        done, _ = await asyncio.wait([self._looking], timeout=_REASON_LIMIT_S)
+        if not done:
+            return problem_of(StoreUnavailable(self._open_monitor().where, "it does not respond"))
+        error = self._looking.exception()
+        if isinstance(error, SnowredisError):
+            return problem_of(error)
+        info = self._looking.result()
+        wait_ms = info.floor_ms - info.now_ms
+        if wait_ms > 0 and not self.ready:
+            self._floor_at_s = time.monotonic() + wait_ms / 1000
+            return self._floor_wait(wait_ms)
+        return Problem(503, "NotReady", f"pool {self.name!r}: no id within {self._wait_s:g} s. Try again.", 1)
+
+    def _floor_wait(self, wait_ms: float) -> Problem:
+        detail = (
+            f"pool {self.name!r} is new, or Redis may have forgotten some of it: new workers wait "
+            f"{wait_ms / 1000:.1f} s more, so that no id is repeated."
+        )
+        return Problem(503, "FloorWait", detail, seconds(wait_ms))
 
     # --- lookups -----------------------------------------------------------------------------------
 
@@ -165,67 +248,42 @@ class ServedPool:
         """Call *question* with the pool's monitor, in a thread. Raises SnowredisError."""
         return await in_thread(lambda: self.read(question))
 
+    async def answer(self, name: str, question: Callable[[WorkerPool], Any]) -> Answer:
+        """Return what *question* returns as JSON, made once a second for all requests that call it *name*."""
+        return await self.answers.get(name, lambda: to_json(self.read(question)))
+
+    async def ask_alone(self, question: Callable[[WorkerPool], T]) -> T:
+        """Call *question* as ask(), but after all others: it needs much of the interpreter. Raises Problem."""
+        busy = Problem(503, "Busy", "many such requests are waiting. Try again.", 1)
+        return await self._expensive.call(lambda: self.read(question), lambda: busy)
+
     def read(self, question: Callable[[WorkerPool], T]) -> T:
         """Call *question* with the pool's monitor. Blocks for a few round trips to Redis."""
         return question(self._open_monitor())
 
-    def _open_monitor(self) -> WorkerPool:
+    def _read_anew(self, question: Callable[[WorkerPool], T]) -> T:
+        """Call *question* as read(), and let lookups use what it reads: the feed says when to look."""
+        self._open_monitor().forget_snapshot()
+        return self.read(question)
+
+    def _open_monitor(self) -> SharedPool:
         if self._monitor is None:
             # two threads may do this at once: one of the objects is never used, and has no connection
-            self._monitor = WorkerPool(self._url, self.name)
+            self._monitor = SharedPool(self._url, self.name)
         return self._monitor
 
 
-class ServedPools:
-    """All pools of the service by name; they exist from start() to stop().
+class ServedPoolNotFound(PoolNotFound):
+    """A pool that the service was told to serve does not exist."""
 
-    Args:
-        names: the first is the default of requests.
-    """
+    def __init__(self, pool: str, where: str, others: tuple[str, ...]) -> None:
+        super().__init__(pool)
+        self.args = (pool, where, others)
+        self.where, self.others = where, others
 
-    def __init__(self, url: Any, names: list[str], options: dict[str, Any], wait_s: float) -> None:
-        self.url, self.names = url, names
-        self._options, self._wait_s = options, wait_s
-        self._pools: dict[str, ServedPool] = {}
-
-    async def start(self) -> None:
-        """Start all pools at once. Raises as ServedPool.start()."""
-        pools = [ServedPool(self.url, name, self._options, self._wait_s) for name in self.names]
-        self._pools = {pool.name: pool for pool in pools}
-        await asyncio.gather(*(pool.start() for pool in pools))
-
-    async def stop(self) -> None:
-        """Release all worker ids."""
-        pools, self._pools = self._pools, {}
-        await asyncio.gather(*(pool.stop() for pool in pools.values()))
-
-    def find(self, query: Mapping[str, str]) -> ServedPool:
-        """Return the pool that a request names. Raises Problem."""
-        name = query.get("pool", self.names[0])
-        pool = self._pools.get(name)
-        if pool is not None:
-            return pool
-        if name in self.names:
-            raise _not_ready("the service has not started yet. Try again.")
-        raise Problem(
-            404, "PoolNotFound", f"this service has no pool {name[:64]!r}; it has {', '.join(self.names)}"
+    def __str__(self) -> str:
+        others = f" (pools there: {', '.join(self.others[:20])})" if self.others else ""
+        return (
+            f"pool {self.pool!r} does not exist in Redis at {self.where}{others}; no ids are served of it. Create it "
+            f"with: snowredis pool create {self.pool} (or start the service with --create)"
         )
-
-    @property
-    def ready(self) -> bool:
-        """True while every pool can make ids."""
-        return bool(self._pools) and all(pool.ready for pool in self._pools.values())
-
-    @property
-    def viewers(self) -> int:
-        """Number of open dashboards."""
-        return sum(pool.feed.viewers for pool in self._pools.values())
-
-    def end_streams(self) -> None:
-        """End all feeds, so that the server can stop."""
-        for pool in self._pools.values():
-            pool.feed.end_streams()
-
-
-def _not_ready(detail: str) -> Problem:
-    return Problem(503, "NotReady", detail, 1)

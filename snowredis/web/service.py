@@ -3,8 +3,8 @@
 Ids are served here, before any routing, since a framework's routing costs more than an id. All other requests go to
 routes.py and pages.py. Nothing connects before the server starts the application, so it may be created before a fork.
 
+    gunicorn -k snowredis.web.server.gunicorn_worker.ServiceWorker 'snowredis.web.service:from_environment()'
     uvicorn --factory snowredis.web.service:from_environment
-    gunicorn -k uvicorn_worker.UvicornWorker 'snowredis.web.service:from_environment()'
 """
 
 from __future__ import annotations
@@ -12,27 +12,30 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.routing import Router
 
 from snowredis.errors import ConfigError, SnowredisError
 from snowredis.settings import check
 from snowredis.web.access import check_token
+from snowredis.web.drain import Drain
 from snowredis.web.id_formats import encode_id, encode_ids
 from snowredis.web.limits import Limits
 from snowredis.web.metrics_endpoint import RequestCounts
 from snowredis.web.pages import page_routes
 from snowredis.web.parameters import parse_count, parse_media_type, parse_query
-from snowredis.web.problems import Problem, problem_of
-from snowredis.web.request_guard import ID_PATHS, RequestGuard, Scope
+from snowredis.web.problems import PROBLEM_JSON, Problem, problem_of
+from snowredis.web.proxies import Proxies
+from snowredis.web.request_guard import ID_PATHS, PROBES, RequestGuard, Scope
 from snowredis.web.responses import Message, Send, send_body
 from snowredis.web.routes import Routes
-from snowredis.web.served_pool import ServedPools
+from snowredis.web.served_pools import ServedPools
+from snowredis.web.sessions import EndedSessions
 from snowredis.web.settings import settings_from_environment
-from snowredis.web.shutdown import on_shutdown_signal
 
 log = logging.getLogger("snowredis")
 
@@ -50,6 +53,8 @@ def create_app(
     token: str | None = None,
     hosts: Sequence[str] = (),
     insecure: bool = False,
+    trusted_proxies: Sequence[str] = (),
+    create: bool = False,
     limits: Limits | None = None,
     **options: Any,
 ) -> Service:
@@ -62,6 +67,8 @@ def create_app(
         token: required from every client; without one only requests over loopback or a unix socket are allowed.
         hosts: names of the service, without port, besides localhost, 127.0.0.1 and [::1]; "*" allows any.
         insecure: allow all clients, also without a token.
+        trusted_proxies: addresses and networks whose X-Forwarded-For and X-Forwarded-Proto count.
+        create: create pools that do not exist, instead of refusing to start.
 
     Raises:
         ConfigError: a setting is not valid.
@@ -72,7 +79,8 @@ def create_app(
     for name in names:
         check("pool", name)
     guard = RequestGuard(check_token(token), hosts, insecure, limits)
-    return Service(ServedPools(url, names, options, limits.wait_s), guard, limits)
+    served = ServedPools(url, names, options, limits.wait_s, create=create)
+    return Service(served, guard, limits, Proxies(trusted_proxies))
 
 
 def from_environment(environment: Mapping[str, str] | None = None) -> Service:
@@ -88,30 +96,41 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Service:
 class Service:
     """The application; see create_app()."""
 
-    def __init__(self, pools: ServedPools, guard: RequestGuard, limits: Limits) -> None:
+    def __init__(
+        self, pools: ServedPools, guard: RequestGuard, limits: Limits, proxies: Proxies | None = None
+    ) -> None:
         self.pools, self.guard, self.limits = pools, guard, limits
         self.counts = RequestCounts(pools.names)
+        self.drain = Drain(limits.drain_s, pools.end_streams)
+        self.proxies = proxies or Proxies(())
         self._running = 0
-        self._routes = Routes(pools, guard, limits, self.counts)
-        self._router = Router(
-            [*self._routes.all(), *page_routes(guard)], default=_not_found, lifespan=self._lifespan
-        )
+        self._sessions = EndedSessions(pools.url)
+        self._routes = Routes(pools, guard, limits, self.counts, self._sessions, self.drain)
+        self._router = Router([*self._routes.all(), *page_routes(guard, self._sessions)], default=_not_found)
+        self._on_signals = contextlib.ExitStack()
+        self._entry = self.proxies.around(self._respond)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await self._router(scope, receive, send)
-            return
-        if scope["type"] != "http":
+        if scope["type"] == "http":
+            await self._entry(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        else:
             await send({"type": "websocket.close", "code": 1008})
-            return
-        if self._running >= self.limits.max_at_once:
-            await self._send_problem(
-                send, Problem(503, "Busy", "too many concurrent requests. Try again.", 1)
-            )
+
+    async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self.drain.draining:
+            send = _closing(scope, send)
+        if self._running >= self.limits.max_at_once and scope["path"] not in PROBES:
+            busy = Problem(503, "Busy", "too many concurrent requests. Try again.", 1)
+            await self._send_problem(send, busy)
             return
         self._running += 1
         try:
-            self.guard.check(scope)
+            session = self.guard.check(scope)
+            if session is not None:
+                scope["snowredis.session"] = session
+                await self._sessions.check(session)
             if scope["path"] in ID_PATHS and scope["method"] == "GET":
                 await self._send_ids(scope, send)
             else:
@@ -124,6 +143,9 @@ class Service:
             detail = _HTTP_DETAILS.get(error.status_code, error.detail)
             problem = Problem(error.status_code, error.detail.replace(" ", ""), detail)
             await self._send_problem(send, problem, error.headers)
+        except ClientDisconnect:
+            # there is nobody to respond to
+            return
         except Exception:
             log.exception("%s: the request failed", scope["path"][:100])
             # fails if the response has begun; then the server closes the connection
@@ -137,7 +159,7 @@ class Service:
         self.counts.count_error(problem.status)
         headers = problem.headers()
         headers += [(name.lower().encode(), text.encode()) for name, text in (more or {}).items()]
-        await send_body(send, problem.body(), status=problem.status, more=headers)
+        await send_body(send, problem.body(), status=problem.status, media_type=PROBLEM_JSON, more=headers)
 
     # --- ids ---------------------------------------------------------------------------------------
 
@@ -158,16 +180,49 @@ class Service:
 
     # --- start and stop ----------------------------------------------------------------------------
 
-    @contextlib.asynccontextmanager
-    async def _lifespan(self, _app: Any) -> AsyncIterator[None]:
-        try:
-            await self.pools.start()
-            await self._routes.start()
-            # the server waits for open streams before it ends the lifespan
-            with on_shutdown_signal(self.pools.end_streams):
-                yield
-        finally:
-            await self.pools.stop()
+    async def start(self) -> None:
+        """Start all pools, in an event loop whose server has installed its signal handlers.
+
+        Raises:
+            SnowredisError: as ServedPool.start().
+        """
+        await self.pools.start()
+        await self._routes.start()
+        self._on_signals.enter_context(self.drain.on_signals())
+
+    async def stop(self) -> None:
+        """Release all worker ids. May be called again, and after a start that failed."""
+        self._on_signals.close()
+        await self.pools.stop()
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        """Start and stop when the server says so. An error of the start is one line in its log."""
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.shutdown":
+                await self.stop()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+            try:
+                await self.start()
+            except SnowredisError as error:
+                await self.stop()
+                await send({"type": "lifespan.startup.failed", "message": str(error)})
+                return
+            await send({"type": "lifespan.startup.complete"})
+
+
+def _closing(scope: Scope, send: Send) -> Send:
+    """Return *send* for a process that stops: the client closes the connection after the response."""
+    if not scope.get("http_version", "1.1").startswith("1"):
+        return send
+
+    async def send_and_close(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message.get("headers", ()), (b"connection", b"close")]
+        await send(message)
+
+    return send_and_close
 
 
 async def _not_found(_scope: Any, _receive: Any, _send: Any) -> None:

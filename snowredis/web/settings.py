@@ -25,6 +25,14 @@ from snowredis.web.limits import Limits
 _NAMES = Kind("names, separated by spaces", str.split, lambda value: isinstance(value, list))
 _COUNT = Kind("a whole number above 0", int, lambda value: value > 0)
 _SECONDS = Kind("seconds, more than 0", float, lambda value: value > 0)
+_SECONDS_OR_0 = Kind("seconds, 0 or more", float, lambda value: value >= 0)
+
+
+def _kind_of(name: str, default: object) -> Kind:
+    if isinstance(default, float):
+        return _SECONDS_OR_0 if name == "drain_s" else _SECONDS
+    return _COUNT
+
 
 # name -> declaration; each has a variable SNOWREDIS_SERVE_NAME
 SERVICE_SETTINGS: Mapping[str, Setting] = {
@@ -34,11 +42,15 @@ SERVICE_SETTINGS: Mapping[str, Setting] = {
         Setting("token", TEXT, None, "none", "required from every client; 16 characters or more"),
         Setting("token_file", TEXT, None, "none", "file with the token"),
         Setting("hosts", _NAMES, [], "none", "names of the service besides localhost, separated by spaces"),
+        Setting(
+            "trusted_proxies", _NAMES, [], "none", "addresses or networks whose X-Forwarded-* headers count"
+        ),
+        Setting("create", BOOL, False, "off", "create pools that do not exist; their first worker waits"),
         Setting("insecure", BOOL, False, "off", "allow all clients, without a token"),
         *(
             Setting(
                 limit.name,
-                _SECONDS if limit.name == "wait_s" else _COUNT,
+                _kind_of(limit.name, limit.default),
                 limit.default,
                 f"{limit.default:,}",
                 limit.metadata["help"],
@@ -60,6 +72,8 @@ def settings_from_environment(environment: Mapping[str, str]) -> tuple[str | lis
         "pools": given.get("pools") or [pool],
         "token": read_token(token_file) if token_file else given.get("token"),
         "hosts": given.get("hosts", []),
+        "trusted_proxies": given.get("trusted_proxies", []),
+        "create": given.get("create", False),
         "insecure": given.get("insecure", False),
         "limits": Limits(**limits),
     }

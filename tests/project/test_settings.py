@@ -183,7 +183,7 @@ def test_the_page_on_the_service_describes_each_of_its_variables() -> None:
 
 
 def test_the_options_of_serve_are_settings_of_the_service() -> None:
-    served = {"pool": "pools", "allow_host": "hosts"}
+    served = {"pool": "pools", "allow_host": "hosts", "trust_proxy": "trusted_proxies"}
     others = {"url", "host", "port", "access_log"}
     options = {served.get(name, name) for name in options_of("serve")} - others
     assert options <= SERVICE_SETTINGS.keys()

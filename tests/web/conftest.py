@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +31,29 @@ def client_of(app: Service, host: str = "127.0.0.1", **options: Any) -> TestClie
     return TestClient(app, base_url=f"http://{host}:8600", **options)
 
 
+@contextlib.asynccontextmanager
+async def running(app: Service) -> AsyncIterator[Service]:
+    """Run *app* without a server."""
+    await app.start()
+    try:
+        yield app
+    finally:
+        await app.stop()
+
+
 @pytest.fixture(autouse=True)
 def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith("SNOWREDIS_"):
             monkeypatch.delenv(name)
+    # stopping a service takes no time unless the drain is the subject
+    monkeypatch.setenv("SNOWREDIS_SERVE_DRAIN_S", "0")
+
+
+@pytest.fixture
+def each_request_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no request get what another one read a moment ago."""
+    monkeypatch.setattr("snowredis.web.shared_reads.FRESH_S", 0.0)
 
 
 @pytest.fixture

@@ -14,6 +14,9 @@ import snowredis
 from snowredis.testing import memory_pool
 from snowredis.web.access import COOKIE_LIFE_S, HostCheck, TokenAuth, check_token, is_loopback
 from snowredis.web.service import Service, create_app
+from tests.support.pools import new_pool
+from tests.support.servers import RedisServer
+from tests.support.waiting import eventually
 from tests.web.conftest import ROOT, TOKEN, client_of
 
 BEARER = {"authorization": f"Bearer {TOKEN}"}
@@ -122,6 +125,49 @@ def test_a_browser_gets_in_by_the_form_and_out_again(guarded: TestClient) -> Non
     assert guarded.get("/pools").status_code == 401
 
 
+def test_a_logout_ends_the_session_in_every_process(server: RedisServer) -> None:
+    new_pool(server.url, "sessions")
+    apps = [create_app(server.url, pools=["sessions"], token=TOKEN) for _ in range(2)]
+    with client_of(apps[0]) as here, client_of(apps[1]) as there:
+        for client in (here, there):
+            client.post("/login", data={"token": TOKEN})
+        stolen = {"cookie": f"snowredis={here.cookies['snowredis']}"}
+        other = {"cookie": f"snowredis={there.cookies['snowredis']}"}
+        here.cookies.clear()
+        there.cookies.clear()
+        assert there.get("/pools", headers=stolen).status_code == 200
+        here.post("/logout", headers=stolen)
+        assert here.get("/pools", headers=stolen).status_code == 401
+        assert here.get("/", headers=stolen).status_code == 401
+        eventually(lambda: there.get("/pools", headers=stolen).status_code == 401, "the end there", 10)
+        # of one session, not of all
+        assert (
+            here.get("/pools", headers=other).status_code
+            == there.get("/pools", headers=other).status_code
+            == 200
+        )
+    # a process that is started later knows it from its first request on
+    with client_of(create_app(server.url, pools=["sessions"], token=TOKEN)) as later:
+        assert later.get("/pools", headers=stolen).status_code == 401
+        assert later.get("/pools", headers=other).status_code == 200
+
+
+@pytest.mark.parametrize(("trusted", "secure"), [([], False), (["10.0.0.0/8"], True), (["10.0.0.2"], False)])
+def test_only_a_trusted_proxy_says_what_the_client_uses(trusted: list[str], secure: bool) -> None:
+    app = create_app(memory_pool(), token=TOKEN, trusted_proxies=trusted)
+    with TestClient(app, base_url="http://127.0.0.1:8600", client=("10.0.0.1", 5)) as client:
+        headers = {"x-forwarded-proto": "https", "x-forwarded-for": "192.0.2.1"}
+        answer = client.post("/login", data={"token": TOKEN}, headers=headers, follow_redirects=False)
+        assert ("Secure" in answer.headers["set-cookie"]) == secure
+    assert app.proxies.trusts("10.0.0.1") == secure
+
+
+@pytest.mark.parametrize("address", ["proxy", "10.0.0.300", "10.0.0.1/33"])
+def test_a_trusted_proxy_is_an_address(address: str) -> None:
+    with pytest.raises(snowredis.ConfigError, match="trusted_proxies"):
+        create_app(memory_pool(), trusted_proxies=[address])
+
+
 def test_over_https_the_cookie_stays_there() -> None:
     with TestClient(create_app(memory_pool(), token=TOKEN), base_url="https://localhost") as client:
         answer = client.post("/login", data={"token": TOKEN}, follow_redirects=False)
@@ -150,20 +196,24 @@ def test_a_cookie_ends_and_cannot_be_made_longer() -> None:
     keys, other = TokenAuth(TOKEN), TokenAuth(TOKEN + "x")
     value = keys.make_cookie(1_000.0)
     header = f"a=b; snowredis={value}; c".encode()
-    assert keys.is_cookie(header, 1_000.0)
-    assert keys.is_cookie(header, 999.0 + COOKIE_LIFE_S)
-    assert not keys.is_cookie(header, 1_000.0 + COOKIE_LIFE_S)
-    assert not other.is_cookie(header, 1_000.0)
-    until, _, proof = value.partition(".")
+    session = keys.session_of(header, 1_000.0)
+    assert session is not None
+    assert keys.session_of(header, 999.0 + COOKIE_LIFE_S) == session
+    assert keys.session_of(header, 1_000.0 + COOKIE_LIFE_S) is None
+    assert other.session_of(header, 1_000.0) is None
+    until, name, proof = value.split(".")
+    assert name == session
     for wrong in (
-        f"{int(until) + 1}.{proof}",
-        f"{until}.",
+        f"{int(until) + 1}.{name}.{proof}",
+        f"{until}.{'0' * len(name)}.{proof}",
+        f"{until}.{name}.",
+        f"{until}.{proof}",
         until,
-        f".{proof}",
-        f"{until}.{proof}é",
-        f"٣.{proof}",
+        f".{name}.{proof}",
+        f"{until}.{name}.{proof}é",
+        f"٣.{name}.{proof}",
     ):
-        assert not keys.is_cookie(f"snowredis={wrong}".encode(), 1_000.0)
+        assert keys.session_of(f"snowredis={wrong}".encode(), 1_000.0) is None
 
 
 def test_without_a_token_there_is_no_form() -> None:

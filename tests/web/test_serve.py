@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import http.client
+import http.server
+import json
 import os
 import shutil
 import socket
@@ -11,6 +13,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,6 +42,68 @@ def test_the_command_serves_ids_and_gives_its_worker_id_back(
     assert snowredis.WorkerPool(server.url, pool_name).workers() == []
 
 
+def test_a_pool_that_does_not_exist_is_not_made_by_a_typing_error(
+    own_server: RedisServer, pool_name: str, serve: Serve
+) -> None:
+    new_pool(own_server.url, pool_name)
+    wrong = serve("--pool", pool_name + "x", url=own_server.url, ready="")
+    assert wrong.process.wait(30) == 5
+    [line] = wrong.log.read_text().splitlines()
+    assert f"'{pool_name}x' does not exist" in line
+    assert f"pools there: {pool_name})" in line
+    assert snowredis.WorkerPool(own_server.url, pool_name).pools() == [pool_name]
+    # Redis is away at the start: alive, not ready, and it says why
+    own_server.kill()
+    served = serve("--pool", pool_name, "--pool", "later", url=own_server.url, ready="/healthz")
+    status, headers, body = served.ask("/readyz")
+    assert (status, headers["retry-after"], json.loads(body)["error"]) == (503, "3", "StoreUnavailable")
+    own_server.start()
+
+    def reason() -> Any:
+        return json.loads(served.ask("/readyz?pool=later")[2])["error"] == "PoolNotFound"
+
+    eventually(reason, "the missing pool", 30)
+    # a person creates it; the other one was lost with the Redis
+    new_pool(own_server.url, "later")
+    served.wait_for("/readyz?pool=later")
+    assert served.ask("/id?pool=later")[0] == 200
+    assert served.ask("/readyz")[0] == 503
+
+
+def test_a_new_pool_says_for_how_long_its_first_worker_waits(
+    server: RedisServer, pool_name: str, serve: Serve
+) -> None:
+    served = serve("--pool", pool_name, "--create", url=server.url, ready="/healthz")
+
+    def waits() -> Any:
+        return served.ask("/readyz")[0] == 503 and served.ask("/id")[1]["retry-after"]
+
+    # ttl + max_clock_lead + redis_skew, less what has passed
+    assert 25 <= int(eventually(waits, "the wait", 10)) <= 35
+    status, _, body = served.ask("/id")
+    assert (status, json.loads(body)["error"]) == (503, "FloorWait")
+
+
+def test_an_address_that_cannot_be_used_is_one_line(
+    server: RedisServer, pool_name: str, serve: Serve
+) -> None:
+    new_pool(server.url, pool_name)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        busy = serve(
+            *("--pool", pool_name),
+            url=server.url,
+            command=["-m", "snowredis", "serve", "--port", str(taken.getsockname()[1])],
+            ready="",
+        )
+        elsewhere = serve("--host", "192.0.2.1", "--insecure", "--pool", pool_name, url=server.url, ready="")
+        for one, reason in ((busy, "already in use"), (elsewhere, "Cannot assign requested address")):
+            assert one.process.wait(30) == 3
+            [line] = one.log.read_text().splitlines()
+            assert reason in line
+
+
 def test_an_open_dashboard_does_not_hold_up_the_end(
     server: RedisServer, pool_name: str, serve: Serve
 ) -> None:
@@ -59,7 +124,7 @@ def test_redis_may_go_and_come_back(own_server: RedisServer, pool_name: str, ser
     own_server.kill()
     served.wait_for("/readyz", 503)
     status, headers, body = served.ask("/id")
-    assert (status, headers["retry-after"]) == (503, "1")
+    assert (status, headers["retry-after"]) == (503, "3")
     assert b"LeaseExpired" in body or b"StoreUnavailable" in body
     assert served.ask("/workers")[0] == 503
     assert served.ask("/healthz")[0] == 200
@@ -156,7 +221,7 @@ def test_the_client_goes_on_with_a_service_that_was_restarted_and_says_when_ther
     client.next_id()
     served.stop()
     with pytest.raises(ServiceError) as refused:
-        client.next_id()
+        Client(served.url, max_wait=0).next_id()
     assert (refused.value.status, refused.value.error) == (0, "Unreachable")
     serve(
         "--pool",
@@ -165,7 +230,42 @@ def test_the_client_goes_on_with_a_service_that_was_restarted_and_says_when_ther
         command=["-m", "snowredis", "serve", "--port", str(served.port)],
         ready="",
     )
-    eventually(client.next_id, "the service", 30, ignored=(ServiceError,))
+    # it tries again until the service is there
+    client = Client(served.url, batch=1, max_wait=60)
+    assert client.next_id() < client.next_id()
+
+
+def test_the_client_waits_as_long_as_the_service_says_unless_that_is_too_long() -> None:
+    """The service that it talks to has no ids, three times for a second, then for 35 s."""
+    asked: list[str] = []
+    waits = iter([1, 1, 0, 35])
+
+    class Refusing(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            wait_s = next(waits)
+            body = b'{"error": "FloorWait"}' if wait_s else (7).to_bytes(8, "big")
+            self.send_response(503 if wait_s else 200)
+            self.send_header("content-type", "application/octet-stream")
+            self.send_header("content-length", str(len(body)))
+            if wait_s:
+                self.send_header("retry-after", str(wait_s))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_args: Any) -> None: ...
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as refusing:
+        threading.Thread(target=refusing.serve_forever, daemon=True).start()
+        with Client(f"http://127.0.0.1:{refusing.server_port}", batch=1, max_wait=20) as client:
+            assert client.next_id() == 7
+            assert len(asked) == 3
+            with pytest.raises(ServiceError) as refused:
+                client.next_id()
+            assert (refused.value.error, refused.value.retry_after_s, len(asked)) == ("FloorWait", 35, 4)
+        refusing.shutdown()
 
 
 @pytest.mark.parametrize("url", ["ftp://h", "127.0.0.1:8600", "http://", "http://h/?x=1"])

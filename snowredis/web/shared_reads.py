@@ -1,0 +1,169 @@
+"""One look at Redis a second for all readers of a pool, and one text of it.
+
+SharedPool remembers what it read, for the feed and the lookups. SharedAnswers remembers responses: as JSON, compressed,
+and with an ETag.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import hashlib
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from snowredis.errors import PoolNotFound, StoreUnavailable
+from snowredis.monitor.history.events import PAGE, Event
+from snowredis.monitor.snapshot import POOL_COUNTERS, PoolInfo, Snapshot, WorkerInfo
+from snowredis.monitor.worker_pool import WorkerPool
+from snowredis.runtime.aio import in_thread
+
+T = TypeVar("T")
+
+# how old a response may be; a little more than the interval of the feed, whose reads are then enough for all
+FRESH_S = 1.1
+# of events, while no counter of the pool says that there are new ones
+EVENTS_FRESH_S = 10.0
+# smaller ones fit one packet
+_MIN_COMPRESSED_BYTES = 1_000
+# 300 KB in 4 ms
+_GZIP_LEVEL = 5
+
+
+class SharedPool(WorkerPool):
+    """A WorkerPool that remembers its snapshot and its newest events for FRESH_S; also that Redis is unavailable."""
+
+    def __init__(self, url: Any, name: str) -> None:
+        super().__init__(url, name)
+        self._lock = threading.Lock()
+        self._remembered: dict[Any, _Read] = {}
+
+    def snapshot(self, *, idle: bool = False) -> Snapshot:
+        return self._shared(("snapshot", idle), lambda: super(SharedPool, self).snapshot(idle=idle))
+
+    def forget_snapshot(self) -> None:
+        """Let the next call read the pool."""
+        self._remembered.pop(("snapshot", False), None)
+
+    def workers(self, *, alive_only: bool = True) -> list[WorkerInfo]:
+        if alive_only:
+            return list(self.snapshot().workers)
+        return self._shared("all workers", lambda: super(SharedPool, self).workers(alive_only=False))
+
+    def info(self) -> PoolInfo:
+        return self.snapshot().info
+
+    def events(
+        self, *, newest: int | None = None, since: int | str | None = None, count: int = PAGE
+    ) -> list[Event]:
+        def read() -> list[Event]:
+            return super(SharedPool, self).events(newest=newest, since=since, count=count)
+
+        # others are large, or different each time
+        if newest is None or since is not None:
+            return read()
+        try:
+            info = self.snapshot().info
+        except PoolNotFound:
+            return read()
+        # all events but those of clocks are counted
+        counters = tuple(getattr(info, name) for name in POOL_COUNTERS)
+        return self._shared(("events", newest), read, while_same=counters)
+
+    def _shared(self, key: Any, read: Callable[[], T], while_same: object = None) -> T:
+        """Return what *read* returned less than FRESH_S ago, or EVENTS_FRESH_S while *while_same* is the same."""
+        # held during the read: all others wait for its result
+        with self._lock:
+            known = self._remembered.get(key)
+            if known is None or not known.is_fresh(while_same):
+                known = _Read(while_same)
+                try:
+                    known.value = read()
+                except StoreUnavailable as error:
+                    known.error = error
+                known.at_s = time.monotonic()
+                self._remembered[key] = known
+        if known.error is not None:
+            raise known.error.with_traceback(None)
+        result: T = known.value
+        return result
+
+
+class _Read:
+    """One remembered read: its value, or the error."""
+
+    def __init__(self, while_same: object) -> None:
+        self.while_same = while_same
+        self.at_s = 0.0
+        self.value: Any = None
+        self.error: StoreUnavailable | None = None
+
+    def is_fresh(self, while_same: object) -> bool:
+        unchanged = while_same is not None and while_same == self.while_same and self.error is None
+        return time.monotonic() - self.at_s < (EVENTS_FRESH_S if unchanged else FRESH_S)
+
+
+class Answer:
+    """A response body.
+
+    Attributes:
+        gzipped: the same, compressed; None if it is small.
+        etag: changes with the body.
+    """
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+        self.gzipped = (
+            gzip.compress(body, _GZIP_LEVEL, mtime=0) if len(body) > _MIN_COMPRESSED_BYTES else None
+        )
+        # weak: it is that of both forms
+        self.etag = f'W/"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
+
+
+class SharedAnswers:
+    """Answers by name, each made once for all requests of FRESH_S, in a thread."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, tuple[float, asyncio.Future[Answer]]] = {}
+
+    async def get(self, name: str, make: Callable[[], bytes]) -> Answer:
+        """Return the answer *name*; call *make* for it if there is none or only an old one. Raises its errors."""
+        made_at_s, future = self._made.get(name, (float("-inf"), None))
+        if future is None or (future.done() and time.monotonic() - made_at_s >= FRESH_S):
+            future = asyncio.ensure_future(self._make(name, make))
+            self._made[name] = time.monotonic(), future
+        # a request that is cancelled does not cancel the others
+        return await asyncio.shield(future)
+
+    async def _make(self, name: str, make: Callable[[], bytes]) -> Answer:
+        try:
+            return await in_thread(lambda: Answer(make()))
+        finally:
+            # its age counts from its end
+            _, future = self._made[name]
+            self._made[name] = time.monotonic(), future
+
+
+class OneByOne:
+    """Calls that need much of the interpreter, one after the other, in a thread.
+
+    Args:
+        most: how many may wait; more are refused.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most, self._waiting = most, 0
+        self._lock = asyncio.Lock()
+
+    async def call(self, function: Callable[[], T], refuse: Callable[[], Exception]) -> T:
+        """Call *function*; raises what *refuse* returns if too many calls are waiting."""
+        if self._waiting >= self._most:
+            raise refuse()
+        self._waiting += 1
+        try:
+            async with self._lock:
+                return await in_thread(function)
+        finally:
+            self._waiting -= 1

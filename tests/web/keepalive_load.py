@@ -1,0 +1,77 @@
+"""Load of clients with keep-alive connections, who go elsewhere when the service says so.
+
+A client asks one instance after another for ids, on one connection each, as a proxy would: it connects to an instance
+that accepts, keeps the connection until a response says "Connection: close", and never repeats a request that it sent.
+So each connection that is closed under a request is a lost request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from typing import NamedTuple
+
+REQUEST = b"GET /ids?count=3 HTTP/1.1\r\nHost: localhost\r\nAccept: text/plain\r\n\r\n"
+
+
+class Loaded(NamedTuple):
+    """What the clients saw: every id, and what went wrong with a request that was sent."""
+
+    ids: list[bytes]
+    lost: list[str]
+
+    @property
+    def repeated(self) -> int:
+        return len(self.ids) - len(set(self.ids))
+
+
+@contextlib.asynccontextmanager
+async def load(ports: Sequence[int], clients: int = 8, pause_s: float = 0.002) -> AsyncIterator[Loaded]:
+    """Run *clients* until the end of the block."""
+    seen, stop = Loaded([], []), asyncio.Event()
+    tasks = [asyncio.create_task(_client(ports, number, seen, stop, pause_s)) for number in range(clients)]
+    try:
+        yield seen
+    finally:
+        stop.set()
+        await asyncio.gather(*tasks)
+
+
+async def _client(
+    ports: Sequence[int], number: int, seen: Loaded, stop: asyncio.Event, pause_s: float
+) -> None:
+    while not stop.is_set():
+        number += 1
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", ports[number % len(ports)])
+        except OSError:
+            # nothing was sent: try the next instance
+            await asyncio.sleep(pause_s)
+            continue
+        with contextlib.closing(writer):
+            await _ask(reader, writer, seen, stop, pause_s)
+
+
+async def _ask(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    seen: Loaded,
+    stop: asyncio.Event,
+    pause_s: float,
+) -> None:
+    while not stop.is_set():
+        writer.write(REQUEST)
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).lower()
+            body = await reader.readexactly(int(head.partition(b"content-length: ")[2].split()[0]))
+        except (OSError, asyncio.IncompleteReadError) as error:
+            seen.lost.append(repr(error))
+            return
+        if head.split()[1] != b"200":
+            seen.lost.append(repr(body))
+        else:
+            seen.ids.extend(body.split())
+        if b"connection: close" in head:
+            return
+        await asyncio.sleep(pause_s)

@@ -1,0 +1,86 @@
+"""One look at Redis for all readers, and what they get of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+import snowredis
+from snowredis.web.service import create_app
+from tests.support.pools import new_pool
+from tests.support.servers import RedisServer
+from tests.web.conftest import client_of
+
+
+def calls_of(server: RedisServer) -> int:
+    stats = server.client().info("commandstats")
+    return stats.get("cmdstat_zrangebyscore", {}).get("calls", 0)
+
+
+def test_readers_of_the_same_moment_share_one_look(
+    own_server: RedisServer, pool_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # longer than the test
+    monkeypatch.setattr("snowredis.web.shared_reads.FRESH_S", 60.0)
+    new_pool(own_server.url, pool_name)
+    with (
+        client_of(create_app(own_server.url, pools=[pool_name])) as client,
+        ThreadPoolExecutor(10) as threads,
+    ):
+        before = calls_of(own_server)
+        answers = list(threads.map(lambda _: client.get("/workers"), range(30)))
+        assert {answer.status_code for answer in answers} == {200}
+        assert len({answer.text for answer in answers}) == 1
+        # of the feed, or of these readers
+        assert calls_of(own_server) - before <= 1
+
+
+def test_an_answer_is_compressed_and_sent_once(
+    server: RedisServer, pool_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("snowredis.web.shared_reads.FRESH_S", 60.0)
+    new_pool(server.url, pool_name)
+    with contextlib.ExitStack() as stack:
+        for _ in range(5):
+            stack.enter_context(snowredis.connect(server.url, pool=pool_name, label="x" * 50)).claim()
+        with client_of(create_app(server.url, pools=[pool_name])) as client:
+            plain = read(client, "identity")
+            small = read(client, "gzip")
+            assert small.headers["content-encoding"] == "gzip"
+            assert int(small.headers["content-length"]) < int(plain.headers["content-length"])
+            assert len(small.json()["workers"]) == 6
+            assert small.json() == plain.json()
+            assert "content-encoding" not in read(client, "gzip;q=0").headers
+            assert plain.headers["vary"] == "Accept-Encoding"
+            again = client.get("/workers", headers={"if-none-match": f'"other", {small.headers["etag"]}'})
+            assert (again.status_code, again.content, again.headers["etag"]) == (
+                304,
+                b"",
+                small.headers["etag"],
+            )
+
+
+def read(client: TestClient, encoding: str) -> Any:
+    return client.get("/workers", headers={"accept-encoding": encoding})
+
+
+def test_lists_are_encoded_as_json_encodes_them() -> None:
+    from snowredis.web.json_values import to_json
+
+    values: list[Any] = [
+        {"a": [1, {"b": [None]}], "ü": "x"},
+        {"a": []},
+        {},
+        [1, 2],
+        "x",
+        {"a": {"b": [1 << 60]}},
+    ]
+    for value in values:
+        assert json.loads(to_json(value)) == json.loads(
+            json.dumps(value).replace(str(1 << 60), f'"{1 << 60}"')
+        )
