@@ -73,7 +73,10 @@ class SharedPool(WorkerPool):
         return self._shared(("events", newest), read, while_same=counters)
 
     def _shared(self, key: Any, read: Callable[[], T], while_same: object = None) -> T:
-        """Return what *read* returned less than FRESH_S ago, or EVENTS_FRESH_S while *while_same* is the same."""
+        """Return what *read* returned less than FRESH_S ago.
+
+        With *while_same*: less than EVENTS_FRESH_S ago, and while that was the same.
+        """
         # held during the read: all others wait for its result
         with self._lock:
             known = self._remembered.get(key)
@@ -101,8 +104,11 @@ class _Read:
         self.error: StoreUnavailable | None = None
 
     def is_fresh(self, while_same: object) -> bool:
-        unchanged = while_same is not None and while_same == self.while_same and self.error is None
-        return time.monotonic() - self.at_s < (EVENTS_FRESH_S if unchanged else FRESH_S)
+        age_s = time.monotonic() - self.at_s
+        if while_same is None or self.error is not None:
+            return age_s < FRESH_S
+        # a reader that has seen other counters does not ask again for the events that they count
+        return while_same == self.while_same and age_s < EVENTS_FRESH_S
 
 
 class Answer:
