@@ -66,7 +66,8 @@ def test_a_pool_that_does_not_exist_is_not_made_by_a_typing_error(
     # a person creates it; the other one was lost with the Redis
     new_pool(own_server.url, "later")
     served.wait_for("/readyz?pool=later")
-    assert served.ask("/id?pool=later")[0] == 200
+    status, _, body = served.ask("/id?pool=later")
+    assert status == 200, body
     assert served.ask("/readyz")[0] == 503
 
 

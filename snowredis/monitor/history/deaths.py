@@ -17,13 +17,13 @@ KINDS = frozenset({EventKind.EXPIRED, EventKind.RECLAIMED, EventKind.RETURNED})
 
 def deaths_in(events: Iterable[Event], since_ms: int = 0) -> list[Death]:
     """Return the deaths after *since_ms*, the newest first, each once, without those that were taken back."""
-    deaths: dict[tuple[int, int, int], Death] = {}
+    deaths: dict[tuple[int, int, int, EventKind], Death] = {}
     returned = set()
     for event in events:
         if event.kind == EventKind.RETURNED and event.ended_ms is not None:
-            returned.add((event.server, event.worker, event.ended_ms))
+            returned.add((event.server, event.worker, event.ended_ms, EventKind.EXPIRED))
         elif event.kind in KINDS and event.at_ms > since_ms:
-            deaths[event.server, event.worker, event.at_ms] = _death_of(event)
+            deaths[event.server, event.worker, event.at_ms, event.kind] = _death_of(event)
     left = [death for place, death in deaths.items() if place not in returned]
     return sorted(left, key=lambda death: (-death.at_ms, death.server, death.worker))
 
