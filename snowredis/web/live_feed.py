@@ -15,6 +15,7 @@ from typing import Any
 from snowredis.errors import SnowredisError
 from snowredis.lease.codes import EventKind
 from snowredis.monitor.pool_watch import PoolWatch, Reading
+from snowredis.monitor.status import unknown_status
 from snowredis.monitor.usage_history import UsageHistory
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.runtime.aio import in_thread
@@ -49,6 +50,8 @@ class LiveFeed:
         self.history = UsageHistory()
         self._read = read
         self._watch: PoolWatch | None = None
+        # the verdict of the last reading
+        self.status = unknown_status(time.time_ns() // 1_000_000)
         # number of reads so far; identifies the state that a viewer has
         self._number = 0
         self._changed = asyncio.Event()
@@ -122,6 +125,7 @@ class LiveFeed:
 
     def _store(self, reading: Reading, update: Update) -> None:
         self._state.apply(update)
+        self.status = reading.status
         if reading.error is None and reading.snapshot is not None:
             self.history.add(reading.snapshot)
         else:

@@ -90,7 +90,9 @@ def description(limits: Limits, pools: Sequence[str]) -> Json:
     points: Json = {"type": "array", "items": {"type": ["integer", "null"]}, "minItems": 4, "maxItems": 4}
     history = _object(pool=_TEXT, points={"type": "array", "items": points})
     names = _object(pools={"type": "array", "items": _TEXT})
-    ready = _object(ready=_BOOL, pools={"type": "object", "additionalProperties": _object(ready=_BOOL)})
+    status = _object(level=_TEXT, headline=_TEXT)
+    ready_pool = _object(ready=_BOOL, status=status)
+    ready = _object(ready=_BOOL, pools={"type": "object", "additionalProperties": ready_pool})
     lookup = ("304", "429")
     paths = {
         "/id": _get("One id.", one, pool, more=("406", "429"), ids=True),

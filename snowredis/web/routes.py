@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -188,16 +188,15 @@ class Routes:
         return json_response({"ok": True})
 
     async def _readyz(self, request: Request) -> Response:
-        """Return whether the chosen pools, by default all, can make ids here, and why not."""
+        """Return whether the chosen pools, by default all, can make ids here, and why not; with each pool's status."""
         pools = self._pools.chosen(_query(request))
         if self._drain.draining:
-            problem = Problem(503, "Draining", "this process of the service is stopping", 1)
-            return _not_ready(problem, {pool.name: problem for pool in pools})
+            draining = Problem(503, "Draining", "this process of the service is stopping", 1)
+            return _readiness(pools, draining, {pool.name: draining for pool in pools})
         problems = {pool.name: await pool.reason() for pool in pools if not pool.ready}
-        if problems:
-            # the longest wait: all of them are needed
-            return _not_ready(max(problems.values(), key=lambda one: one.retry_after_s), problems)
-        return json_response({"ready": True, "pools": {pool.name: {"ready": True} for pool in pools}})
+        # the longest wait: all of them are needed
+        problem = max(problems.values(), key=lambda one: one.retry_after_s) if problems else None
+        return _readiness(pools, problem, problems)
 
     async def _metrics(self, request: Request) -> Response:
         await self._check_lookup_rate()
@@ -211,12 +210,22 @@ class Routes:
         return json_response(description(self._limits, self._pools.names))
 
 
-def _not_ready(problem: Problem, problems: Mapping[str, Problem]) -> Response:
-    """Return *problem* with that of each pool."""
-    pools = {
-        name: {"ready": False, "error": one.error, "detail": one.detail} for name, one in problems.items()
-    }
-    fields = problem.fields() | {"ready": False, "pools": pools}
+def _readiness(
+    pools: Iterable[ServedPool], problem: Problem | None, problems: Mapping[str, Problem]
+) -> Response:
+    """Return the response of /readyz: *problem*, if there is one, and the problem and the status of each pool."""
+    values = {}
+    for pool in pools:
+        status = pool.feed.status
+        values[pool.name] = {
+            "ready": pool.name not in problems,
+            "status": {"level": status.level, "headline": status.headline},
+        }
+        if (one := problems.get(pool.name)) is not None:
+            values[pool.name] |= {"error": one.error, "detail": one.detail}
+    if problem is None:
+        return json_response({"ready": True, "pools": values})
+    fields = problem.fields() | {"ready": False, "pools": values}
     retry = {"retry-after": str(problem.retry_after_s)} if problem.retry_after_s else {}
     return json_response(fields, status=problem.status, more=retry, media_type=PROBLEM_JSON)
 

@@ -20,6 +20,7 @@ from snowredis.web.problems import problem_of
 from snowredis.web.service import create_app, from_environment
 from tests.support.pools import new_pool
 from tests.support.servers import RedisServer
+from tests.support.waiting import eventually
 from tests.web.conftest import client_of, running
 
 BIG = (1 << 63) - 1
@@ -146,9 +147,16 @@ def test_another_method_is_405_or_404_and_makes_no_id(client: TestClient, path: 
 
 def test_health_and_readiness_need_no_more_than_a_lease(client: TestClient) -> None:
     assert client.get("/healthz").json() == {"ok": True}
-    ready = {"ready": True}
-    assert client.get("/readyz").json() == ready | {"pools": {"a": ready, "b": ready}}
-    assert client.get("/readyz?pool=b").json() == ready | {"pools": {"b": ready}}
+
+    def statuses() -> Any:
+        levels = {pool["status"]["level"] for pool in client.get("/readyz").json()["pools"].values()}
+        return levels == {"ok"}
+
+    # unknown until the pools were read
+    eventually(statuses, "the status of both pools")
+    ready = {"ready": True, "status": {"level": "ok", "headline": "1 worker alive"}}
+    assert client.get("/readyz").json() == {"ready": True, "pools": {"a": ready, "b": ready}}
+    assert client.get("/readyz?pool=b").json() == {"ready": True, "pools": {"b": ready}}
     assert client.get("/readyz?pool=c").status_code == 404
 
 
