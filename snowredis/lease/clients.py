@@ -10,8 +10,7 @@ from __future__ import annotations
 # the first lookup of a host name imports it
 import encodings.idna  # noqa: F401
 import threading
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import redis
 from redis import sentinel
@@ -39,8 +38,7 @@ FAILOVER_SLACK_MS = 15_000
 _inherited: list[Any] = []
 
 
-@dataclass(frozen=True, slots=True)
-class OwnClient:
+class OwnClient(NamedTuple):
     """A redis-py client that only snowredis uses.
 
     Attributes:

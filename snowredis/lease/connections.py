@@ -18,6 +18,14 @@ from redis.sentinel import SentinelConnectionPool
 
 from snowredis.lease.time_limit import remaining_s
 
+try:
+    from redis.driver_info import DriverInfo
+except ImportError:  # before redis-py 7.2
+    _DRIVER: dict[str, Any] = {}
+else:
+    # without it, redis-py would search all installed packages for its own version
+    _DRIVER = {"driver_info": DriverInfo(lib_version=redis.__version__)}
+
 # a script takes microseconds and a round trip under a millisecond: after a second, something is wrong
 SOCKET_TIMEOUT_S = 1.0
 # several Sentinels are asked one after the other, and then the master
@@ -44,8 +52,10 @@ def prepare(client: redis.Redis) -> redis.Redis:
     client.auto_close_connection_pool = True
     pool = client.connection_pool
     pool.connection_class = _limited(pool.connection_class)
+    if pool.connection_kwargs.keys().isdisjoint({"driver_info", "lib_name", "lib_version"}):
+        pool.connection_kwargs.update(_DRIVER)
     connection = pool.connection_class(**pool.connection_kwargs)
-    # since redis-py 7.2: each connection would read the version that it sends from the package's metadata
+    # of the names that the application gave: each connection would create it anew
     if hasattr(connection, "driver_info"):
         pool.connection_kwargs.setdefault("driver_info", connection.driver_info)
     return client

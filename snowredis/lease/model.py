@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from snowredis.core.layout import Layout
 from snowredis.core.presets import layout_spec
@@ -151,8 +151,7 @@ def share_of(workers: int, share: tuple[int, int]) -> int:
     return len(range(index, workers, count))
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimRequest:
+class ClaimRequest(NamedTuple):
     """Request for a worker id. The fields of requests are the arguments of their scripts, in this order.
 
     Attributes:
@@ -170,8 +169,7 @@ class ClaimRequest:
     owner: str
 
 
-@dataclass(frozen=True, slots=True)
-class RenewRequest:
+class RenewRequest(NamedTuple):
     """Request to extend a lease.
 
     Attributes:
@@ -194,8 +192,7 @@ class RenewRequest:
     owner: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReleaseRequest:
+class ReleaseRequest(NamedTuple):
     """Request to give a worker id back.
 
     Attributes:

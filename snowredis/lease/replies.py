@@ -8,22 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from snowredis.core.layout import utc_text
 from snowredis.lease.codes import AlarmReason, LossReason
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(NamedTuple):
     """Newest state of a pool that this client saw, by which a script notices a pool that was rolled back (R10)."""
 
     incarnation: str = ""
     version: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Alarm:
+class Alarm(NamedTuple):
     """Alarm of a pool about the ids with times in [from_ms, until_ms]."""
 
     reason: AlarmReason

@@ -5,7 +5,6 @@ Independent of redis-py: a subclass runs the scripts, in Redis or in a simulatio
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import hashlib
 import os
@@ -65,8 +64,7 @@ def pool_keys(pool: str) -> tuple[str, str, str]:
 
 def script_arguments(request: ClaimRequest | RenewRequest | ReleaseRequest) -> list[str | int]:
     """Return the fields of *request* as the script takes them: in this order, without caller_ms, which is common."""
-    names = [field.name for field in dataclasses.fields(request) if field.name != "caller_ms"]
-    return [_argument(getattr(request, name)) for name in names]
+    return [_argument(value) for name, value in request._asdict().items() if name != "caller_ms"]
 
 
 def _argument(value: Any) -> Any:
@@ -75,10 +73,10 @@ def _argument(value: Any) -> Any:
             return ""
         case bool():
             return int(value)
-        case tuple():
-            return ",".join(map(str, value))
         case WorkerStats():
             return value.to_text()
+        case tuple():
+            return ",".join(map(str, value))
     return value
 
 

@@ -145,13 +145,13 @@ class ShardedStore:
         may make the same ids.
         """
         local, index = divmod(request.worker, len(self._servers))
-        reply = self._ask(index, lambda server, seen: server.renew(replace(request, worker=local), seen))
+        reply = self._ask(index, lambda server, seen: server.renew(request._replace(worker=local), seen))
         self._list.check_next()
         return reply
 
     def release(self, request: ReleaseRequest, seen: Seen) -> replies.ReleaseReply:
         local, index = divmod(request.worker, len(self._servers))
-        return self._ask(index, lambda server, seen: server.release(replace(request, worker=local), seen))
+        return self._ask(index, lambda server, seen: server.release(request._replace(worker=local), seen))
 
     def create(self, caller_ms: int) -> replies.CreateReply:
         """Create the pool on every server. Returns Created if it was new on at least one of them.

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import astuple, dataclass
+from typing import NamedTuple
 
 # the scripts check only the characters
 _TEXT = re.compile(r"-?\d{1,18}(?:,-?\d{1,18}){4}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerStats:
+class WorkerStats(NamedTuple):
     """Statistics of one worker at its last heartbeat.
 
     Attributes:
@@ -29,7 +28,7 @@ class WorkerStats:
 
     def to_text(self) -> str:
         """Return the form that is stored in Redis: the five numbers, separated by commas."""
-        return ",".join(map(str, astuple(self)))
+        return ",".join(map(str, self))
 
     @classmethod
     def from_text(cls, text: str) -> WorkerStats:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from snowredis.core.lanes import ClockRules
 from snowredis.lease.model import PoolConfig
@@ -13,8 +13,7 @@ from snowredis.runtime.fast_path import FastPath
 from snowredis.runtime.fork import ForkGuard
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(NamedTuple):
     """The surroundings of one generator's members.
 
     Attributes:

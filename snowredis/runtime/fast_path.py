@@ -19,7 +19,6 @@ import itertools
 import operator
 import os
 import sys
-import sysconfig
 import threading
 import time
 import warnings
@@ -29,8 +28,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from snowredis.runtime.clock import Clock
 
-# range iterators are not atomic on free-threaded builds, so the Python fast path takes the lock there
-FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+# range iterators are not atomic on free-threaded builds, so the Python fast path takes the lock there. Not asked of
+# sysconfig, which reads a file for the answer
+FREE_THREADED = "free-threading build" in sys.version
 
 # the last id, and the tick, where no ids are left to take
 SEALED = -1

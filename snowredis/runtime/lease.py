@@ -36,8 +36,7 @@ class Lease:
     renewals: int
 
 
-@dataclass(frozen=True, slots=True)
-class HeldLease:
+class HeldLease(NamedTuple):
     """A lease with its secrets and its bookkeeping. Immutable: replaced as a whole.
 
     Attributes:
@@ -87,7 +86,7 @@ class HeldLease:
             incarnation=reply.incarnation,
             renewals=self.lease.renewals + 1,
         )
-        return replace(self, renewal_id=self.pending_renewal_id, pending_renewal_id="", lease=lease)
+        return self._replace(renewal_id=self.pending_renewal_id, pending_renewal_id="", lease=lease)
 
     def renew_request(self, caller_ms: int, stats: WorkerStats, owner: str) -> RenewRequest:
         """Return the request for the pending renewal, made at *caller_ms* of this host's clock."""

@@ -12,7 +12,6 @@ import logging
 import os
 import socket
 from collections.abc import Callable
-from dataclasses import replace
 
 from snowredis.errors import ClockMovedBack, LayoutMismatch, PoolExhausted, SnowredisError, StoreUnavailable
 from snowredis.lease.model import ClaimRequest, Store, owner_text
@@ -191,7 +190,7 @@ class LeaseManager:
             if held is None:
                 return False
             if not held.pending_renewal_id:
-                held = replace(held, pending_renewal_id=self._fresh_name())
+                held = held._replace(pending_renewal_id=self._fresh_name())
                 self.slot.hold(held, stats)
             sent_s = self._clock.monotonic()
             request = held.renew_request(self._context.now_ms(), stats, self._owner())

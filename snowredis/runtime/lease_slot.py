@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 
 from snowredis.lease.model import Store
 from snowredis.lease.stats import WorkerStats
@@ -73,7 +72,7 @@ class LeaseSlot:
         if record is not None and (fresh or held.marks is not None):
             marks = record.write_lease(held, stats, fresh=fresh)
             if fresh:
-                held = replace(held, marks=marks)
+                held = held._replace(marks=marks)
         if held.serial < self.oldest:
             return False
         self.latest = held

@@ -6,11 +6,11 @@ is read in its bytecode, for every path and not only for those that a test runs.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import struct
 from dataclasses import dataclass
 from importlib import resources
+from typing import Any
 
 import pytest
 
@@ -240,9 +240,9 @@ def test_every_lua_file_is_a_script_and_every_script_a_file() -> None:
 @pytest.mark.parametrize(
     ("name", "request_class"), [("claim", ClaimRequest), ("renew", RenewRequest), ("release", ReleaseRequest)]
 )
-def test_the_fields_of_a_request_are_the_arguments_of_its_script(name: str, request_class: type) -> None:
+def test_the_fields_of_a_request_are_the_arguments_of_its_script(name: str, request_class: Any) -> None:
     arguments = [argument.name for argument in header_of(read_lua(name)).arguments]
-    fields = [field.name for field in dataclasses.fields(request_class) if field.name != "caller_ms"]
+    fields = [field for field in request_class._fields if field != "caller_ms"]
     assert arguments == fields + (["capacity", "lane_count"] if name == "claim" else [])
 
 

@@ -34,7 +34,7 @@ class EndlessSlot(SimSlot):
 
     def hold(self, held: HeldLease, stats: WorkerStats, *, fresh: bool = False) -> bool:
         kept = super().hold(held, stats, fresh=fresh)
-        self.latest = replace(held, lease=replace(held.lease, until=1 << 40))
+        self.latest = held._replace(lease=replace(held.lease, until=1 << 40))
         return kept
 
 
