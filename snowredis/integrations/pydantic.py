@@ -20,13 +20,14 @@ from snowredis.core.text import DECIMAL_ID
 __all__ = ["SnowflakeId"]
 
 PATTERN = f"^{DECIMAL_ID}$"
+_is_decimal = re.compile(DECIMAL_ID).fullmatch
 
 
 def _parse_text(value: Any) -> Any:
     """Turn decimal text into an int; values of other types are returned, and the int schema checks them."""
     if not isinstance(value, str):
         return value
-    if not re.fullmatch(DECIMAL_ID, value):
+    if not _is_decimal(value):
         raise PydanticCustomError(
             "snowflake_id", "Input should be an id: an integer, or its decimal digits as a string"
         )

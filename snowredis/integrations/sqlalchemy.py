@@ -3,7 +3,7 @@
     class Order(Base):
         id: Mapped[int] = mapped_column(SnowflakeId, primary_key=True)
 
-One statement makes its ids with one call of next_ids(), however many rows it has; under asyncio with one call of
+One statement makes its ids with one call of next_ids(), or of next_id() for one row; under asyncio with one call of
 anext_ids(), which does not block the event loop.
 """
 
@@ -46,6 +46,7 @@ class SnowflakeId(TypeDecorator[int]):
         super().__init__()
         # private, so not part of SQLAlchemy's cache key: the compiled SQL does not depend on the generator
         self._generator = generator
+        self._next_id = process_generator.next_id if generator is None else generator.next_id
 
     def process_bind_param(self, value: int | None, dialect: object) -> int | None:
         return value if value is None else check_id(value)
@@ -58,20 +59,24 @@ class SnowflakeId(TypeDecorator[int]):
 
     def next_for(self, context: Any) -> int:
         """Return the next id for the statement that *context* executes; SQLAlchemy calls it as a column's default."""
-        default, cache = context.current_column.default, vars(context).setdefault(_CACHE, {})
+        default = context.current_column.default
+        cache: dict[Any, Iterator[int]] = getattr(context, _CACHE, {})
         ids = cache.get(default)
-        if ids is None:
-            if getattr(context.compiled.statement, "select", None) is not None:
-                raise InvalidRequestError(
-                    "INSERT … FROM SELECT would give all rows the same id, so nothing was inserted. Read the rows "
-                    "first and insert them with insert(table), rows; or select ids, too."
-                )
-            # each row of VALUES (…), (…) has a column of its own here
-            columns = sum(column.default is default for column in context.compiled.insert_prefetch)
-            count = max(1, columns * len(context.compiled_parameters))
-            ids = cache[default] = chain.from_iterable(self._batches(context, count))
-        an_id: int = next(ids)
-        return an_id
+        if ids is not None:
+            return next(ids)
+        if getattr(context.compiled.statement, "select", None) is not None:
+            raise InvalidRequestError(
+                "INSERT … FROM SELECT would give all rows the same id, so nothing was inserted. Read the rows "
+                "first and insert them with insert(table), rows; or select ids, too."
+            )
+        # each row of VALUES (…), (…) has a column of its own here
+        columns = sum(column.default is default for column in context.compiled.insert_prefetch)
+        count = max(1, columns * len(context.compiled_parameters))
+        if count == 1 and not context.dialect.is_async:
+            return self._next_id()
+        cache[default] = ids = chain.from_iterable(self._batches(context, count))
+        setattr(context, _CACHE, cache)
+        return next(ids)
 
     def _batches(self, context: Any, count: int) -> Iterator[list[int]]:
         """Yield *count* ids, MAX_BATCH at most at a time. Blocks as next_ids(), or awaits under asyncio."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 from django import forms
@@ -15,19 +17,24 @@ from django.utils.translation import gettext_lazy as _
 from snowredis.core.layout import MAX_ID
 from snowredis.core.text import parse
 from snowredis.errors import InvalidId
+from snowredis.process_generator import next_id
 
 NEXT_ID = "snowredis.next_id"
 
 
 class IdMaker:
-    """Default of a primary key: calls the function that a dotted path names, looked up at each call."""
+    """Calls the function that a dotted path names, which is looked up at the first call: it may import the models."""
 
     def __init__(self, path: str) -> None:
         self.path = path
 
+    @functools.cached_property
+    def _function(self) -> Callable[[], int]:
+        function: Callable[[], int] = import_string(self.path)
+        return function
+
     def __call__(self) -> int:
-        an_id: int = import_string(self.path)()
-        return an_id
+        return self._function()
 
 
 class SnowflakeFormField(forms.IntegerField):
@@ -64,17 +71,19 @@ class SnowflakeField(models.BigIntegerField):
 
     def __init__(self, verbose_name: Any = None, *, generator: str = NEXT_ID, **kwargs: Any) -> None:
         self.generator = generator
+        # snowredis.next_id() itself: one C call a row, which testing.use() and configure() switch
+        self._make_id: Callable[[], int] = next_id if generator == NEXT_ID else IdMaker(generator)
         if kwargs.keys().isdisjoint({"default", "db_default"}):
             kwargs = {"editable": False, "blank": True, **kwargs}
             if kwargs.get("primary_key"):
-                kwargs["default"] = IdMaker(generator)
+                kwargs["default"] = self._make_id
         super().__init__(verbose_name, **kwargs)
 
     @property
     def is_filled(self) -> bool:
         """True if the field fills itself with ids."""
         if self.default is not models.NOT_PROVIDED:
-            return isinstance(self.default, IdMaker)
+            return self.default is self._make_id
         return getattr(self, "db_default", models.NOT_PROVIDED) is models.NOT_PROVIDED
 
     def deconstruct(self) -> Any:
@@ -108,13 +117,13 @@ class SnowflakeField(models.BigIntegerField):
 
     def get_pk_value_on_save(self, instance: Any) -> Any:
         # also called for a field in a CompositePrimaryKey, which has no default
-        return IdMaker(self.generator)() if self.is_filled else super().get_pk_value_on_save(instance)
+        return self._make_id() if self.is_filled else super().get_pk_value_on_save(instance)
 
     def pre_save(self, instance: Any, add: bool) -> Any:
         """Return the value to save; make an id for a new row without one. Blocks and raises as next_id()."""
         value = super().pre_save(instance, add)
         if value is None and add and self.is_filled:
-            value = IdMaker(self.generator)()
+            value = self._make_id()
             setattr(instance, self.attname, value)
         return value
 
