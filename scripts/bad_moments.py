@@ -31,7 +31,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from scripts._bench.page import markdown
+from scripts._bench.tables import markdown
 from scripts._moments.moments import MOMENTS, Moment, Played
 from scripts._moments.prometheus import Alerts
 from scripts._moments.stage import Stage, stage, wait_until

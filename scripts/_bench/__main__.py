@@ -3,16 +3,19 @@
 Everything is measured in turns within one run, many short rounds of each: trust the ratios, not the
 nanoseconds. Redis is a private redis-server. The parts:
 
+  first    one id after a pause: hot, the first of a ms, after 1.2 and 100 ms of sleep             3 min
   ids      an id, singly and in batches, 1 and 4 threads, 1 and 2 processes, in C and in Python    3 min
+  rows     what an id adds to a row or a value in Django, SQLAlchemy, pydantic and JSON            1 min
   claims   a claim, over the size of the pool (takes 3 GB of memory)                               2 min
   workers  claims, heartbeats and memory at 10, 1,000 and 100,000 living workers                   2 min
-  start    import time, and a generator's memory                                                   1 min
+  start    import time, a program's first id, and a generator's memory                             1 min
 
 examples:
   scripts/bench                              all of it
   scripts/bench --quick ids start            two parts, coarsely, in seconds
   scripts/bench --write                      and put tables and plots into docs/explanation/performance.md
   scripts/bench --python python3.14t ids     measure this Python, too
+  scripts/bench first                        what an id costs a program that makes one now and then
   scripts/bench --save FILE; scripts/bench --load FILE --write
 """
 
@@ -30,7 +33,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-PARTS = ("ids", "claims", "workers", "start")
+PARTS = ("first", "ids", "rows", "claims", "workers", "start")
 
 
 def main() -> int:
@@ -51,7 +54,11 @@ def main() -> int:
         "--load", type=Path, metavar="FILE", help="take what this has, measure the PARTs named"
     )
     parser.add_argument(
-        "--python", action="append", default=[], metavar="PATH", help="measure ids on this Python, too"
+        "--python",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="measure first and ids on this Python, too",
     )
     options = parser.parse_args()
     unknown = [part for part in options.parts if part not in PARTS]
@@ -84,10 +91,18 @@ def _measure(part: str, *, quick: bool, pythons: list[str]) -> dict[str, Any]:
     from snowredis.errors import SnowredisError
 
     try:
+        if part == "first":
+            from scripts._bench import first
+
+            return first.measure(quick=quick, pythons=pythons)
         if part == "ids":
             from scripts._bench import ids
 
             return ids.measure(quick=quick, pythons=pythons)
+        if part == "rows":
+            from scripts._bench import rows
+
+            return rows.measure(quick=quick)
         if part == "claims":
             from scripts._bench import claims
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from scripts._bench.contestants import BUFFER, BY_LABEL, NOT_INSTALLABLE, OURS
 from scripts._bench.worker import Worker
-from snowredis.timing import BASE, in_turns, quartiles, ratios
+from snowredis.timing import BASE, UNCAPPED, in_turns, quartiles, ratios
 
 # what is measured in two processes at a time
 IN_TWO = (BASE, "ids.next_id()", f"ids.fill() of {BUFFER:,}, an id", "uuid.uuid4()")
@@ -21,18 +21,27 @@ LAYOUTS = ("twitter", "default")
 
 
 @contextlib.contextmanager
-def workers(pythons: Sequence[str]) -> Iterator[list[Worker]]:
-    """Yield workers: of this Python one for C and all peers, one for Python; of other *pythons* without the peers."""
+def workers(
+    pythons: Sequence[str], *, peers_everywhere: bool = False, url: str = "", layout: str = UNCAPPED
+) -> Iterator[list[Worker]]:
+    """Yield workers: of this Python one for C and all peers, one for Python; of other *pythons* without the peers.
+
+    Args:
+        peers_everywhere: measure the peers on other *pythons*, too, where they are installed.
+        url: of the Redis that the leases are in; default: in memory.
+        layout: of the ids.
+    """
     made: list[Worker] = []
     try:
-        made.append(Worker("C", pure=False, only_ours=False))
+        made.append(Worker("C", pure=False, only_ours=False, url=url, layout=layout))
         if made[0].said["implementation"] == "c":
-            made.append(Worker("Python", pure=True, only_ours=True))
+            made.append(Worker("Python", pure=True, only_ours=True, url=url, layout=layout))
         else:
             made[0].label = "Python"
         for python in pythons:
             for pure in (False, True):
-                worker = Worker("", python, pure=pure, only_ours=True)
+                only_ours = pure or not peers_everywhere
+                worker = Worker("", python, pure=pure, only_ours=only_ours, url=url, layout=layout)
                 made.append(worker)
                 if IN_TWO[1] not in worker.said["labels"]:
                     why = worker.said["missing"].get(IN_TWO[1])

@@ -1,27 +1,40 @@
-"""Part `start`: time that `import snowredis` adds to a bare interpreter, and memory of a generator."""
+"""Part `start`: what imports add to a bare interpreter, a program up to its first id, and memory of a generator."""
 
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
+import tempfile
 import time
+import venv
 from pathlib import Path
 from typing import Any
+
+import redis
 
 from scripts._bench.server import private_server
 from snowredis.core.presets import resolve_layout
 from snowredis.lease.model import PoolConfig
 from snowredis.lease.redis_store import RedisStore
-from snowredis.timing import in_turns, quartiles
+from snowredis.settings import SETTINGS
+from snowredis.timing import in_turns, quartiles, ratios
 
 ROOT = Path(__file__).resolve().parents[2]
-BARE = "nothing"
+BARE, REDIS, FIRST_ID = "nothing", "import redis", "`app.py`: one id, and exit"
+# claims on a redis-server that listens on a unix socket
+_APP = """\
+import snowredis
+
+snowredis.configure(url="{url}")
+snowredis.next_id()
+"""
 IMPORTS = {
     BARE: "",
     "import snowredis": "import snowredis",
     "a generator made": "import snowredis; snowredis.connect('redis://127.0.0.1:1/0')",
-    "import redis": "import redis",
+    REDIS: "import redis",
     "import uuid": "import uuid",
 }
 # run in a process of its own: bytes of Python objects, and of the process, for one generator
@@ -56,13 +69,24 @@ os._exit(0)
 
 
 def measure(*, quick: bool) -> dict[str, Any]:
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     rounds, count = (3, 10) if quick else (61, 200)
-    found: dict[str, list[float]] = {name: [] for name in IMPORTS}
-    for name in in_turns(list(IMPORTS), rounds):
-        began = time.perf_counter()
-        subprocess.run([sys.executable, "-P", "-c", IMPORTS[name]], check=True, env=environment)
-        found[name].append((time.perf_counter() - began) * 1000)
+    with tempfile.TemporaryDirectory(prefix="snowredis-bench-") as directory, private_server() as server:
+        python = _bare_environment(Path(directory))
+        app = Path(directory) / "app.py"
+        app.write_text(_APP.format(url=server.url))
+        RedisStore(server.url, PoolConfig(name=SETTINGS["pool"].default)).create(time.time_ns() // 1_000_000)
+        programs = {name: ["-c", source] for name, source in IMPORTS.items()} | {FIRST_ID: [str(app)]}
+        for arguments in programs.values():
+            # writes the byte code
+            _run_ms(python, arguments, environment)
+        wall: dict[str, list[float]] = {name: [] for name in programs}
+        cpu: dict[str, list[float]] = {name: [] for name in programs}
+        for name in in_turns(list(programs), rounds):
+            wall_ms, cpu_ms = _run_ms(python, programs[name], environment)
+            wall[name].append(wall_ms)
+            cpu[name].append(cpu_ms)
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
     with private_server() as server:
         RedisStore(server.url, PoolConfig(name="footprint", layout=resolve_layout("41/0/0/12/10"))).create(
             time.time_ns() // 1_000_000
@@ -82,11 +106,17 @@ def measure(*, quick: bool) -> dict[str, Any]:
         }
     return {
         "rounds": rounds,
-        "bare_ms": quartiles(found[BARE]),
+        "bare_ms": quartiles(wall[BARE]),
         "more_ms": {
-            name: quartiles([ms - bare for ms, bare in zip(figures, found[BARE], strict=True)])
-            for name, figures in found.items()
+            name: quartiles([ms - bare for ms, bare in zip(figures, wall[BARE], strict=True)])
+            for name, figures in wall.items()
             if name != BARE
+        },
+        "first_id": {
+            "ms": quartiles(wall[FIRST_ID]),
+            "ratio": ratios(wall[FIRST_ID], wall[REDIS]),
+            "cpu_ms": quartiles(cpu[FIRST_ID]),
+            "cpu_ratio": ratios(cpu[FIRST_ID], cpu[REDIS]),
         },
         "generators": count,
         "made_bytes": sizes["trace"][0],
@@ -94,3 +124,26 @@ def measure(*, quick: bool) -> dict[str, Any]:
         "resident_bytes": sizes["resident"][1],
         "threads": sizes["trace"][2],
     }
+
+
+def _bare_environment(directory: Path) -> str:
+    """Make a virtual environment with redis-py and this tree only; return its Python.
+
+    What else is installed changes what `import redis` costs: it loads opentelemetry if that is there.
+    """
+    venv.create(directory / "venv", symlinks=os.name != "nt")
+    (packages,) = (directory / "venv").glob("lib/python*/site-packages")
+    found = Path(redis.__file__).parent
+    for path in (found, *found.parent.glob("redis-*.dist-info")):
+        (packages / path.name).symlink_to(path)
+    (packages / "snowredis.pth").write_text(f"{ROOT}\n")
+    return str(directory / "venv" / "bin" / "python")
+
+
+def _run_ms(python: str, arguments: list[str], environment: dict[str, str]) -> tuple[float, float]:
+    """Run Python to its end; return the wall time and the CPU time in ms."""
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    subprocess.run([python, "-P", *arguments], check=True, env=environment)
+    wall_s, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return wall_s * 1000, cpu_s * 1000

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -17,18 +18,32 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from scripts._bench.contestants import BY_LABEL, CONTESTANTS, Field
+from scripts._bench.pauses import OWN, SHARED, samples, scaled_ns
 from snowredis.runtime.fast_path import FREE_THREADED, IMPLEMENTATION
-from snowredis.timing import calls_in, ceiling, this_machine
+from snowredis.testing import memory_pool
+from snowredis.timing import BASE, UNCAPPED, calls_in, ceiling, this_machine
+
+# generators of a layout without a ceiling, which threads share, or have each
+_scaled: list[Any] = []
 
 
 class Worker:
     """The driver's interface to one measuring process."""
 
-    def __init__(self, label: str, python: str = sys.executable, *, pure: bool, only_ours: bool) -> None:
+    def __init__(
+        self,
+        label: str,
+        python: str = sys.executable,
+        *,
+        pure: bool,
+        only_ours: bool,
+        url: str = "",
+        layout: str = UNCAPPED,
+    ) -> None:
         self.label = label
         environment = {name: value for name, value in os.environ.items() if name != "SNOWREDIS_PURE"}
         self._process = subprocess.Popen(
-            [python, "-P", __file__, *(["--only-ours"] if only_ours else [])],
+            [python, "-P", __file__, "ours" if only_ours else "all", url, layout],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -57,7 +72,8 @@ class Worker:
 
 
 def main() -> None:
-    field = Field.prepared(only_ours="--only-ours" in sys.argv)
+    which, url, layout = sys.argv[1:]
+    field = Field.prepared(only_ours=which == "ours", url=url, layout=layout)
     packages = sorted(
         {contestant.package for contestant in CONTESTANTS if contestant.label in field.names} - {""}
     )
@@ -83,7 +99,21 @@ def main() -> None:
                 answer = field.subject(label, threads).ns(calls[label])
             case {"what": "ceiling", "layout": layout, "seconds": seconds}:
                 answer = ceiling(layout, seconds)
+            case {"what": "samples", "label": label, "pause": pause, "count": count}:
+                answer = samples(BY_LABEL[label].statement, field.names[label], pause, count)
+            case {"what": "scaling", "base": base, "kind": kind, "calls": count}:
+                answer = scaled_ns(_threads(field, kind, base=base), count)
         print(json.dumps(answer), flush=True)
+
+
+def _threads(field: Field, kind: str, *, base: bool) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return the statement of each thread, with its names."""
+    count = 2 if kind in (SHARED, OWN) else 1
+    if base:
+        return [(BASE, field.names[BASE])] * count
+    if not _scaled:
+        _scaled.extend(memory_pool().connect(layout=UNCAPPED) for _ in range(2))
+    return [("ids.next_id()", {"ids": _scaled[at if kind == OWN else 0]}) for at in range(count)]
 
 
 def _version(package: str) -> str:

@@ -19,6 +19,7 @@ from snowredis.errors import StoreUnavailable
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "scripts"
 BENCH = "_bench/__main__.py"
+PARTS = ("rows", "claims", "workers", "start")
 PAGE = (ROOT / "docs" / "explanation" / "performance.md").read_text("utf-8")
 
 
@@ -77,16 +78,18 @@ def test_the_part_about_ids_prints_its_tables(tmp_path: Path) -> None:
 
 def test_the_parts_about_redis_print_their_tables(tmp_path: Path, real_redis: None) -> None:
     kept = tmp_path / "figures.json"
-    output = script(BENCH, "--quick", "--save", str(kept), "claims", "workers", "start", cwd=tmp_path)
+    output = script(BENCH, "--quick", "--save", str(kept), "first", *PARTS, cwd=tmp_path)
     found = tables(output)
-    assert set(found) == {"claims", "costs", "fleets", "scale", "start", "goals"}
+    assert set(found) == {"first", "rows", "claims", "costs", "fleets", "scale", "start", "goals"}
+    assert len(set(found["first"])) == 4
+    assert any(row.startswith("JSON") for row in found["rows"])
     assert found["claims"] == ["64", "64", "256", "256", "1,024", "1,024", "1,024"]
     assert found["costs"] == ["10", "100"]
     assert found["fleets"] == ["20 simulated", "100 simulated", "20 real generators"]
     assert found["scale"][-1] == "1,000,000"
     assert found["start"][0] == "import snowredis"
     # kept figures say the same again, without measuring
-    assert set(json.loads(kept.read_text("utf-8"))) == {"about", "claims", "workers", "start"}
+    assert set(json.loads(kept.read_text("utf-8"))) == {"about", "first", *PARTS}
     assert script(BENCH, "--load", str(kept), cwd=tmp_path) == output
 
 
@@ -138,7 +141,7 @@ def test_the_benchmark_says_that_it_does_not_know_a_part(tmp_path: Path) -> None
         timeout=30,
     )
     assert done.returncode == 2
-    assert "'speed' is no part; these are: ids, claims, workers, start" in done.stderr
+    assert "'speed' is no part; these are: first, ids, rows, claims, workers, start" in done.stderr
 
 
 def test_bench_loop_prints_a_line_for_each_kind_of_wait(tmp_path: Path) -> None:

@@ -1,0 +1,125 @@
+"""Part `first`: cost of one id at a time, with a pause before each: hot, the first of a millisecond, after a sleep.
+
+Most processes make fewer ids than there are milliseconds, so each of their ids is the first of its tick, and follows
+a pause in which the caches went cold. Each call is measured by itself, in blocks of calls of the same statement; the
+statements take turns, block by block, in one run. So the caches hold a program that makes an id now and then, not the
+neighbor in a table. What measuring costs, the median of a measurement of nothing, is subtracted.
+
+The layout is the default one, and the leases are of a real redis-server, with the record of each lease's marks.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+from scripts._bench.contestants import BY_LABEL, OURS
+from scripts._bench.ids import workers
+from scripts._bench.pauses import OWN, PAUSES, SHARED
+from scripts._bench.server import now_ms, private_server
+from scripts._bench.worker import Worker
+from snowredis.lease.model import PoolConfig
+from snowredis.lease.redis_store import RedisStore
+from snowredis.settings import SETTINGS
+from snowredis.timing import BASE, in_turns, quartiles, ratios
+
+# what is measured, if it is there: of ours with both implementations, and the clock beside each
+LABELS = (
+    BASE,
+    "ids.next_id()",
+    "snowredis.next_id()",
+    "uuid.uuid4()",
+    "uuid.uuid7()",
+    "uuid_utils.uuid7()",
+    "ulid_now_bytes()",
+    "TSID.create()",
+)
+PERCENTILES = (50.0, 99.0, 99.9, 99.99)
+
+
+def percentiles(figures: Sequence[float]) -> dict[str, float | None]:
+    """Return the PERCENTILES of *figures*; None for one that fewer figures cannot show."""
+    ordered = sorted(figures)
+    return {
+        f"p{percent:g}": ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
+        if len(ordered) * (100 - percent) >= 100 - 1e-9
+        else None
+        for percent in PERCENTILES
+    }
+
+
+def measure(*, quick: bool, pythons: Sequence[str] = ()) -> dict[str, Any]:
+    with private_server() as server:
+        # says that the pool is new: the first worker would wait otherwise
+        RedisStore(server.url, PoolConfig(name=SETTINGS["pool"].default)).create(now_ms())
+        with workers(pythons, peers_everywhere=True, url=server.url, layout="default") as running:
+            missing = {
+                worker.label: {label: worker.said["missing"].get(label) for label in LABELS}
+                for worker in running
+            }
+            return {
+                "machines": {worker.label: worker.said["machine"] for worker in running},
+                "missing": {
+                    of: {label: why for label, why in labels.items() if why} for of, labels in missing.items()
+                },
+                "rows": _rows(running, quick=quick),
+                "scaling": [
+                    row
+                    for worker in running
+                    if worker.said["free_threaded"]
+                    for row in _scaling(worker, quick=quick)
+                ],
+            }
+
+
+def _rows(running: Sequence[Worker], *, quick: bool) -> list[dict[str, Any]]:
+    cases = [(worker, label) for worker in running for label in LABELS if label in worker.said["labels"]]
+    base_of = {worker.label: at for at, (worker, label) in enumerate(cases) if label == BASE}
+    rows = []
+    for name, pause in PAUSES.items():
+        blocks: dict[int, list[list[int]]] = {at: [] for at in range(len(cases))}
+        # not fewer than two, so that there are quartiles
+        count = 2 if quick else pause.samples // pause.block
+        for number in in_turns([str(at) for at in range(len(cases))], count):
+            worker, label = cases[int(number)]
+            size = max(1, pause.block // 20) if quick else pause.block
+            blocks[int(number)].append(worker.asked("samples", label=label, pause=name, count=size))
+        medians = {at: [statistics.median(block) for block in found] for at, found in blocks.items()}
+        for at, (worker, label) in enumerate(cases):
+            figures = [ns for block in blocks[at] for ns in block]
+            base = [max(1, ns) for ns in medians[base_of[worker.label]]]
+            rows.append(
+                {
+                    "of": worker.label,
+                    "by": worker.label if BY_LABEL[label].package == OURS else "",
+                    "label": label,
+                    "pause": name,
+                    "samples": len(figures),
+                    "ns": percentiles(figures),
+                    "ratio": ratios(medians[at], base),
+                }
+            )
+    return rows
+
+
+def _scaling(worker: Worker, *, quick: bool) -> list[dict[str, Any]]:
+    """Measure 1 thread, 2 on one generator and 2 with a generator each, with a layout whose ceiling is not reached."""
+    kinds = ("1 thread", SHARED, OWN)
+    found: dict[str, list[float]] = {f"{label} {kind}": [] for label in (BASE, "ids") for kind in kinds}
+    for name in in_turns(list(found), 3 if quick else 31):
+        label, _, kind = name.partition(" ")
+        found[name].append(
+            worker.asked("scaling", base=label == BASE, kind=kind, calls=2_000 if quick else 100_000)
+        )
+    base = found[f"{BASE} {kinds[0]}"]
+    return [
+        {
+            "of": worker.label,
+            "what": BASE if name.startswith(BASE) else "ids.next_id()",
+            "kind": name.partition(" ")[2],
+            "ns": quartiles(figures),
+            "ratio": ratios(figures, base),
+        }
+        for name, figures in found.items()
+    ]

@@ -1,0 +1,122 @@
+"""Tables and goals of the parts `first`, one id after a pause, and `rows`, ids in frameworks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from scripts._bench.contestants import BY_LABEL, OURS
+from scripts._bench.pauses import PAUSES
+from scripts._bench.tables import Results, markdown, number, spread
+from snowredis.timing import BASE
+
+IDS, BOUND = "ids.next_id()", "snowredis.next_id()"
+# pause -> what the issue of a cold cache costs in C: at most so many readings of the clock, median
+_LIMITS = {"new ms": 1.7, "1.2 ms of sleep": 1.2, "100 ms of sleep": 1.3}
+_PAUSES = {
+    "hot": "hot, one after the other",
+    "new ms": "the first of a ms",
+    "1.2 ms of sleep": "after 1.2 ms of sleep",
+    "100 ms of sleep": "after 100 ms of sleep",
+}
+
+
+def _row(results: Results, label: str, of: str, pause: str) -> dict[str, Any] | None:
+    return next(
+        (
+            row
+            for row in results["first"]["rows"]
+            if (row["label"], row["of"], row["pause"]) == (label, of, pause)
+        ),
+        None,
+    )
+
+
+def _is_first_python(row: Mapping[str, Any]) -> bool:
+    return row["of"] in ("C", "Python")
+
+
+def _table(rows: list[dict[str, Any]], *, which: bool) -> str:
+    cells = []
+    for pause in PAUSES:
+        for row in sorted(
+            (row for row in rows if row["pause"] == pause),
+            key=lambda row: (row["of"] if which else "", row["ratio"][1]),
+        ):
+            what = f"**`{row['label']}`**" if row["by"] else f"`{row['label']}`"
+            name = f"{what} {row['by']}" if row["by"] and not which else what
+            percentiles = ["–" if ns is None else number(ns) for ns in row["ns"].values()]
+            where = [row["of"]] if which else []
+            cells.append(
+                [_PAUSES[pause], name, *where, spread(row["ratio"]), *percentiles, f"{row['samples']:,}"]
+            )
+    head = ["one id", "statement", *(["which"] if which else []), f"to `{BASE}`"]
+    return markdown([*head, "p50, ns", "p99", "p99.9", "p99.99", "calls"], cells, left=3 if which else 2)
+
+
+def first(results: Results) -> str:
+    rows = [row for row in results["first"]["rows"] if _is_first_python(row)]
+    # the clock once: that of the process with the other libraries
+    return _table([row for row in rows if row["by"] or row["of"] == rows[0]["of"]], which=False)
+
+
+def pythons(results: Results) -> str:
+    """Return rows of the other Pythons that were requested; none if there were none."""
+    rows = [row for row in results["first"]["rows"] if not _is_first_python(row)]
+    return _table(rows, which=True) if rows else ""
+
+
+def missing(results: Results) -> str:
+    named = [
+        f"`{label}` with {results['first']['machines'][of].partition(',')[0]} ({why.rstrip('.')})"
+        for of, labels in results["first"]["missing"].items()
+        for label, why in sorted(labels.items())
+        if BY_LABEL[label].package != OURS
+    ]
+    return f"Not measured: {'; '.join(dict.fromkeys(named))}." if named else ""
+
+
+def scaling(results: Results) -> str:
+    """Return rows of the free-threaded Pythons; none if there were none."""
+    rows = [
+        [row["of"], f"`{row['what']}`", row["kind"], number(row["ns"][1]), spread(row["ratio"])]
+        for row in results["first"]["scaling"]
+    ]
+    head = ["which", "statement", "threads", "ns, each", f"to `{BASE}` of 1 thread"]
+    return markdown(head, rows, left=3) if rows else ""
+
+
+def rows(results: Results) -> str:
+    cells = [
+        [row["what"], number(row["plain_us"][1]), number(row["ours_us"][1]), spread(row["more_us"])]
+        for row in results["rows"]["rows"]
+    ]
+    head = ["a row, an object, a value", "plain, µs", "with ids of snowredis, µs", "more, µs"]
+    return markdown(head, cells)
+
+
+def goals(results: Results, at_most: Callable[[str, float, float, str], None]) -> None:
+    for pause, limit in _LIMITS.items():
+        row = _row(results, IDS, "C", pause)
+        if row:
+            what = f"`{IDS}` in C, {_PAUSES[pause]}: at most {limit} times `{BASE}`"
+            at_most(what, row["ratio"][1], limit, spread(row["ratio"]))
+    for pause in _LIMITS:
+        row, peer = (_row(results, label, "C", pause) for label in (IDS, "ulid_now_bytes()"))
+        if row and peer:
+            ahead = peer["ratio"][1] / row["ratio"][1]
+            what = f"`{IDS}` in C, {_PAUSES[pause]}: ahead of `ulid_now_bytes()`"
+            at_most(what, 1 / ahead, 1, f"{ahead:.2f} times as fast")
+    for pause in PAUSES:
+        row, base = (_row(results, label, "C", pause) for label in (IDS, BASE))
+        if row and base and row["ns"]["p99.9"] is not None:
+            times = row["ns"]["p99.9"] / max(1, base["ns"]["p99.9"])
+            at_most(
+                f"`{IDS}` in C, {_PAUSES[pause]}: p99.9 at most 3 times the clock's", times, 3, f"{times:.2f}"
+            )
+    for pause in PAUSES:
+        row, base = _row(results, IDS, "Python", pause), _row(results, "uuid.uuid4()", "C", pause)
+        if row and base:
+            times = row["ns"]["p50"] / max(1, base["ns"]["p50"])
+            what = f"`{IDS}` in Python, {_PAUSES[pause]}: less than `uuid.uuid4()`"
+            at_most(what, times, 1, f"{times:.2f} of it")

@@ -1,0 +1,34 @@
+"""Table and goals of the part `start`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from scripts._bench.tables import Results, markdown, number, spread
+
+
+def start(results: Results) -> str:
+    found = results["start"]
+    rows = [
+        [f"`{name}`" if name.startswith("import") else name, spread(ms)]
+        for name, ms in found["more_ms"].items()
+    ]
+    first = found["first_id"]
+    table = markdown([f"over `python -c ''`, which takes {number(found['bare_ms'][1])} ms", "ms"], rows)
+    return (
+        f"{table}\n\n`python app.py`, which claims on a redis-server on a unix socket, makes one id and exits, takes "
+        f"{number(first['ms'][1])} ms in all: {spread(first['ratio'])} times `python -c 'import redis'`; in CPU time "
+        f"{spread(first['cpu_ratio'])} times.\n\n"
+        f"A generator takes {found['made_bytes'] / 1000:,.0f} kB of Python objects when it is made, and "
+        f"{found['claimed_bytes'] / 1000:,.0f} kB with its lease, its connection and its heartbeat thread "
+        f"({found['threads']:.0f} a generator); the process grows by {found['resident_bytes'] / 1000:,.0f} kB."
+    )
+
+
+def goals(results: Results, at_most: Callable[[str, float, float, str], None]) -> None:
+    found = results["start"]
+    ms = found["more_ms"]["import snowredis"]
+    at_most("`import snowredis` over a bare interpreter: under 15 ms", ms[1], 15, f"{spread(ms)} ms")
+    ratio = found["first_id"]["ratio"]
+    what = "`python app.py` with one id: at most 1.2 times `python -c 'import redis'`"
+    at_most(what, ratio[1], 1.2, spread(ratio))

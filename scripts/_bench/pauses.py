@@ -1,0 +1,76 @@
+"""Measure single calls, each after a pause; and threads that call at once, each a statement of its own."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+import timeit
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+
+class Pause(NamedTuple):
+    """A pause before each call.
+
+    Attributes:
+        statements: what the measuring process does before the call.
+        samples: how many calls are measured.
+        block: how many of them in a row, before another statement has its turn.
+    """
+
+    statements: str
+    samples: int
+    block: int
+
+
+# in two minutes, so the long pause has few samples
+PAUSES: Mapping[str, Pause] = {
+    "hot": Pause("pass", 40_000, 200),
+    "new ms": Pause(
+        "this = wall_ns() // 1_000_000\nwhile wall_ns() // 1_000_000 == this:\n    pass", 10_000, 200
+    ),
+    "1.2 ms of sleep": Pause("sleep(0.0012)", 2_000, 50),
+    "100 ms of sleep": Pause("sleep(0.1)", 20, 4),
+}
+# kinds of threads on free-threaded Pythons
+SHARED, OWN = "2 threads, one generator", "2 threads, a generator each"
+
+
+def samples(statement: str, names: Mapping[str, Any], pause: str, count: int) -> list[int]:
+    """Run *statement* *count* times, each after *pause*; return the ns of each, without the cost of measuring."""
+    before = PAUSES[pause].statements.replace("\n", "\n        ")
+    source = f"""
+def run():
+    found, nothing = [], []
+    for _ in range({count}):
+        {before}
+        began = now()
+        {statement}
+        found.append(now() - began)
+        began = now()
+        nothing.append(now() - began)
+    return found, nothing
+"""
+    scope = dict(names) | {"now": time.perf_counter_ns, "wall_ns": time.time_ns, "sleep": time.sleep}
+    exec(source, scope)  # noqa: S102 - as timeit does
+    found, nothing = scope["run"]()
+    cost_ns = int(statistics.median(nothing))
+    return [max(0, ns - cost_ns) for ns in found]
+
+
+def scaled_ns(subject_of_thread: Sequence[tuple[str, Mapping[str, Any]]], calls: int) -> float:
+    """Run each statement *calls* times, each in a thread of its own, all at once; return the ns of one call of each."""
+    timers = [timeit.Timer(statement, globals=dict(names)) for statement, names in subject_of_thread]
+    gate, seconds = threading.Barrier(len(timers)), [0.0] * len(timers)
+
+    def run(at: int) -> None:
+        gate.wait()
+        seconds[at] = timers[at].timeit(calls)
+
+    threads = [threading.Thread(target=run, args=(at,)) for at in range(len(timers))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return statistics.mean(seconds) * 1e9 / calls
