@@ -5,7 +5,7 @@ a pause in which the caches went cold. Each call is measured by itself, in block
 statements take turns, block by block, in one run. So the caches hold a program that makes an id now and then, not the
 neighbor in a table. What measuring costs, the median of a measurement of nothing, is subtracted.
 
-The layout is the default one, and the leases are of a real redis-server, with the record of each lease's marks.
+The layout is the default one, and the leases are of a real redis-server.
 """
 
 from __future__ import annotations

@@ -1,0 +1,63 @@
+"""What a program loads up to its first id: a process that starts often pays for each module."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from snowredis.core.layout import Layout
+from snowredis.lease.model import PoolConfig
+from snowredis.monitor.worker_pool import WorkerPool
+from tests.support.servers import RedisServer
+
+PROGRAM = Path(__file__).parent / "programs" / "first_id.py"
+# packages and modules of snowredis that an id on one server needs; None: all of its modules, but for NOT_NEEDED
+NEEDED: dict[str, set[str] | None] = {
+    "core": {"durations", "lanes", "layout", "presets"},
+    **dict.fromkeys(("lease", "runtime", "connection", "errors", "settings"), None),
+}
+NOT_NEEDED = {
+    "snowredis.lease.list_check",
+    "snowredis.lease.memory_store",
+    "snowredis.lease.sharded_store",
+}
+# of the standard library: for the page that forks wipe, host names, Lua files and records, and what redis-py loads
+# when it connects
+STANDARD = {
+    "_ctypes",
+    "ctypes",
+    "dataclasses",
+    "encodings",
+    "hmac",
+    "importlib",
+    "mmap",
+    "secrets",
+    "stringprep",
+    "unicodedata",
+}
+
+
+def test_the_first_id_loads_no_module_that_it_does_not_need(server: RedisServer) -> None:
+    assert WorkerPool(server.url, "cold-start").create(PoolConfig(name="cold-start", layout=Layout()))
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM), server.url, "cold-start"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    loaded = done.stdout.split()
+    assert "snowredis.lease.redis_store" in loaded
+    assert [name for name in loaded if name.startswith("snowredis.") and not is_needed(name)] == []
+    roots = {name.partition(".")[0] for name in loaded}
+    assert roots & sys.stdlib_module_names <= STANDARD
+    assert roots - sys.stdlib_module_names <= {"snowredis", "redis"}
+
+
+def is_needed(name: str) -> bool:
+    _, room, *rest = name.split(".")
+    if room not in NEEDED or name in NOT_NEEDED:
+        return False
+    modules = NEEDED[room]
+    return modules is None or not rest or rest[0] in modules
