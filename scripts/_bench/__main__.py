@@ -14,7 +14,7 @@ examples:
   scripts/bench                              all of it
   scripts/bench --quick ids start            two parts, coarsely, in seconds
   scripts/bench --write                      and put tables and plots into docs/explanation/performance.md
-  scripts/bench --python python3.14t ids     measure this Python, too
+  scripts/bench --python 3.14t first ids     measure another Python, too (scripts/get_python.py gets it)
   scripts/bench first                        what an id costs a program that makes one now and then
   scripts/bench --save FILE; scripts/bench --load FILE --write
 """

@@ -16,7 +16,7 @@ from typing import Any
 
 from scripts._bench.contestants import BY_LABEL, OURS
 from scripts._bench.ids import workers
-from scripts._bench.pauses import OWN, PAUSES, SHARED
+from scripts._bench.pauses import ONE, OWN, PAUSES, SHARED, TWO
 from scripts._bench.server import now_ms, private_server
 from scripts._bench.worker import Worker
 from snowredis.lease.model import PoolConfig
@@ -25,9 +25,10 @@ from snowredis.settings import SETTINGS
 from snowredis.timing import BASE, in_turns, quartiles, ratios
 
 # what is measured, if it is there: of ours with both implementations, and the clock beside each
+IDS = "ids.next_id()"
 LABELS = (
     BASE,
-    "ids.next_id()",
+    IDS,
     "snowredis.next_id()",
     "uuid.uuid4()",
     "uuid.uuid7()",
@@ -105,21 +106,19 @@ def _rows(running: Sequence[Worker], *, quick: bool) -> list[dict[str, Any]]:
 
 def _scaling(worker: Worker, *, quick: bool) -> list[dict[str, Any]]:
     """Measure 1 thread, 2 on one generator and 2 with a generator each, with a layout whose ceiling is not reached."""
-    kinds = ("1 thread", SHARED, OWN)
-    found: dict[str, list[float]] = {f"{label} {kind}": [] for label in (BASE, "ids") for kind in kinds}
-    for name in in_turns(list(found), 3 if quick else 31):
-        label, _, kind = name.partition(" ")
-        found[name].append(
-            worker.asked("scaling", base=label == BASE, kind=kind, calls=2_000 if quick else 100_000)
-        )
-    base = found[f"{BASE} {kinds[0]}"]
+    cases = [(BASE, ONE), (BASE, TWO), (IDS, ONE), (IDS, SHARED), (IDS, OWN)]
+    found: dict[int, list[float]] = {at: [] for at in range(len(cases))}
+    calls = 2_000 if quick else 100_000
+    for number in in_turns([str(at) for at in found], 3 if quick else 31):
+        label, kind = cases[int(number)]
+        found[int(number)].append(worker.asked("scaling", base=label == BASE, kind=kind, calls=calls))
     return [
         {
             "of": worker.label,
-            "what": BASE if name.startswith(BASE) else "ids.next_id()",
-            "kind": name.partition(" ")[2],
-            "ns": quartiles(figures),
-            "ratio": ratios(figures, base),
+            "what": label,
+            "kind": kind,
+            "ns": quartiles(found[at]),
+            "ratio": ratios(found[at], found[0]),
         }
-        for name, figures in found.items()
+        for at, (label, kind) in enumerate(cases)
     ]

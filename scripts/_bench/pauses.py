@@ -24,7 +24,7 @@ class Pause(NamedTuple):
     block: int
 
 
-# in two minutes, so the long pause has few samples
+# so many that all statements take less than three minutes: the long pause has few
 PAUSES: Mapping[str, Pause] = {
     "hot": Pause("pass", 40_000, 200),
     "new ms": Pause(
@@ -34,6 +34,7 @@ PAUSES: Mapping[str, Pause] = {
     "100 ms of sleep": Pause("sleep(0.1)", 20, 4),
 }
 # kinds of threads on free-threaded Pythons
+ONE, TWO = "1 thread", "2 threads"
 SHARED, OWN = "2 threads, one generator", "2 threads, a generator each"
 
 

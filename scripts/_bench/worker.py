@@ -18,7 +18,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from scripts._bench.contestants import BY_LABEL, CONTESTANTS, Field
-from scripts._bench.pauses import OWN, SHARED, samples, scaled_ns
+from scripts._bench.pauses import ONE, OWN, samples, scaled_ns
 from snowredis.runtime.fast_path import FREE_THREADED, IMPLEMENTATION
 from snowredis.testing import memory_pool
 from snowredis.timing import BASE, UNCAPPED, calls_in, ceiling, this_machine
@@ -108,7 +108,7 @@ def main() -> None:
 
 def _threads(field: Field, kind: str, *, base: bool) -> list[tuple[str, Mapping[str, Any]]]:
     """Return the statement of each thread, with its names."""
-    count = 2 if kind in (SHARED, OWN) else 1
+    count = 1 if kind == ONE else 2
     if base:
         return [(BASE, field.names[BASE])] * count
     if not _scaled:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from time import time_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from snowredis.errors import InvalidId, LayoutError, shown
 from snowredis.settings import as_int
@@ -84,8 +84,7 @@ def check_id(an_id: object) -> int:
     return number
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(NamedTuple):
     """Fields of one id.
 
     Attributes:

@@ -1,14 +1,11 @@
 """redis-py clients that only snowredis uses, from URLs and from the application's clients.
 
 Every command returns or fails within about two seconds and is never repeated by redis-py. Nothing connects
-before the first command. What the first command needs is imported here, so that no process is forked while another
-thread imports it.
+before the first command.
 """
 
 from __future__ import annotations
 
-# the first lookup of a host name imports it
-import encodings.idna  # noqa: F401
 import threading
 from typing import Any, NamedTuple
 

@@ -44,7 +44,8 @@ def limits(seconds: float = SOCKET_TIMEOUT_S) -> dict[str, Any]:
 def prepare(client: redis.Redis) -> redis.Redis:
     """Make *client* keep to time_limit() and close its connections with itself, and return it.
 
-    What its first command would read from a file is read now.
+    What its first command would read from a file, or import, is loaded now: no process is to be forked while another
+    thread imports it.
 
     Raises TypeError for an unknown option, which redis-py would raise at the first command.
     """
@@ -52,6 +53,9 @@ def prepare(client: redis.Redis) -> redis.Redis:
     client.auto_close_connection_pool = True
     pool = client.connection_pool
     pool.connection_class = _limited(pool.connection_class)
+    if not issubclass(pool.connection_class, redis.UnixDomainSocketConnection):
+        # the first lookup of a host name imports it
+        import encodings.idna  # noqa: F401
     if pool.connection_kwargs.keys().isdisjoint({"driver_info", "lib_name", "lib_version"}):
         pool.connection_kwargs.update(_DRIVER)
     connection = pool.connection_class(**pool.connection_kwargs)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from snowredis.core.layout import Layout
@@ -12,8 +11,7 @@ from snowredis.lease.replies import Granted, Renewed
 from snowredis.lease.stats import WorkerStats
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(NamedTuple):
     """The right of this process to one worker id.
 
     Attributes:
@@ -79,8 +77,7 @@ class HeldLease(NamedTuple):
     def renewed(self, reply: Renewed, layout: Layout) -> HeldLease:
         """Return this lease after *reply* to its pending renewal; its end never moves back."""
         until_ms = max(reply.until_ms, self.lease.until_ms)
-        lease = replace(
-            self.lease,
+        lease = self.lease._replace(
             until=layout.first_tick_from(until_ms),
             until_ms=until_ms,
             incarnation=reply.incarnation,

@@ -53,6 +53,8 @@ def jsonable(value: Any) -> Any:
         return layout_spec(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {name: jsonable(getattr(value, name)) for name in _public_fields(type(value))}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        value = value._asdict()
     if isinstance(value, dict):
         return {str(name): jsonable(item) for name, item in value.items() if is_public(str(name))}
     if isinstance(value, list | tuple | set | frozenset):
@@ -73,7 +75,7 @@ def is_public(name: str) -> bool:
 def decoded_id(layout: Layout, an_id: int, form: str) -> dict[str, Any]:
     """Return the fields, bits and text forms of an id. Raises InvalidId."""
     parts = layout.decode(an_id)
-    values = dataclasses.asdict(parts)
+    values = parts._asdict()
     bits_of = values | {"timestamp": parts.tick}
     fields = [
         {"name": name, "bits": f"{bits_of[name]:0{width}b}", "value": str(bits_of[name])}

@@ -7,7 +7,7 @@ the runtime is a method that is overridden.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from snowredis.lease.stats import WorkerStats
@@ -34,7 +34,7 @@ class EndlessSlot(SimSlot):
 
     def hold(self, held: HeldLease, stats: WorkerStats, *, fresh: bool = False) -> bool:
         kept = super().hold(held, stats, fresh=fresh)
-        self.latest = held._replace(lease=replace(held.lease, until=1 << 40))
+        self.latest = held._replace(lease=held.lease._replace(until=1 << 40))
         return kept
 
 
