@@ -39,7 +39,7 @@ def _dumps(value: Any) -> str:
 
 
 def jsonable(value: Any) -> Any:
-    """Convert *value* for JSON: dataclasses by field, layouts as specs, ints that JavaScript cannot hold as strings.
+    """Convert *value* for JSON: records by field, layouts as specs, ints that JavaScript cannot hold as strings.
 
     Fields with "token" in their name are left out, also hashes of tokens.
     """
