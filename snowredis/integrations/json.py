@@ -36,10 +36,13 @@ def stringify(value: Any, keys: Collection[str] = ()) -> Any:
     """
     if isinstance(keys, str):
         raise ConfigError(f"keys must be a collection of names, not the str {keys!r}. Write {{{keys!r}}}.")
-    return _copy(value, keys, under_key=False)
+    return _copy(value, keys, False)
 
 
-def _copy(value: Any, keys: Collection[str], *, under_key: bool) -> Any:
+def _copy(value: Any, keys: Collection[str], under_key: bool) -> Any:
+    # first, since most values are str
+    if isinstance(value, str):
+        return value
     if isinstance(value, int):
         if isinstance(value, bool) or not (under_key or abs(value) > MAX_SAFE_INTEGER):
             return value
@@ -47,11 +50,12 @@ def _copy(value: Any, keys: Collection[str], *, under_key: bool) -> Any:
         return int.__repr__(value)
     if isinstance(value, dict):
         return {
-            _copy(key, (), under_key=False): _copy(item, keys, under_key=key in keys)
+            # keys are str in nearly all trees
+            key if isinstance(key, str) else _copy(key, (), False): _copy(item, keys, key in keys)
             for key, item in value.items()
         }
     if isinstance(value, list | tuple):
-        items = [_copy(item, keys, under_key=under_key) for item in value]
+        items = [_copy(item, keys, under_key) for item in value]
         # a named tuple is a list to JSON
         return tuple(items) if type(value) is tuple else items
     return value
