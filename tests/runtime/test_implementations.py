@@ -15,6 +15,7 @@ import pytest
 
 import snowredis
 from snowredis.core.layout import Layout
+from snowredis.errors import LayoutError
 from snowredis.runtime import fast_path
 from snowredis.testing import ManualClock, memory_pool
 
@@ -139,6 +140,28 @@ def test_a_clock_that_fails_is_heard_of_and_loses_no_id() -> None:
         with pytest.raises(OSError, match="no clock"):
             call()
     clock.broken = False
+    assert ids.next_id() == first + 1
+
+
+@pytest.mark.parametrize(
+    "now_ns", [-(1 << 63), -8_300_000_000 * 10**9, -1, (1 << 63) - 1, 1 << 63, 1 << 80, -(1 << 80)]
+)
+def test_a_clock_of_any_time_makes_no_id_out_of_the_range(now_ns: int) -> None:
+    class Anywhere(ManualClock):
+        shown: int | None = None
+
+        def time_ns(self) -> int:
+            return super().time_ns() if self.shown is None else self.shown
+
+    clock = Anywhere()
+    ids = snowredis.connect(memory_pool(clock=clock), clock=clock)
+    first = ids.next_id()
+    clock.shown = now_ns
+    for call in (ids.next_id, lambda: ids.next_ids(2), lambda: ids.fill(array("q", [0, 0]))):
+        with pytest.raises(LayoutError, match="the clock of this host shows a time"):
+            call()
+    assert (ids._id_now(), ids._take_now(2), ids.ids_made) == (0, [], 1)
+    clock.shown = None
     assert ids.next_id() == first + 1
 
 
