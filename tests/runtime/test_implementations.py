@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import subprocess
 import sys
+import threading
 import weakref
 from array import array
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -18,6 +20,7 @@ from snowredis.core.layout import Layout
 from snowredis.errors import LayoutError
 from snowredis.runtime import fast_path
 from snowredis.testing import ManualClock, memory_pool
+from tests.interrupts.points import Points
 
 ROOT = Path(__file__).parents[2]
 only_c = pytest.mark.skipif(
@@ -109,6 +112,47 @@ def test_only_what_is_current_is_superseded_and_its_ids_are_gone() -> None:
     assert ids.decode(ids.next_id()).tick == tick + 3
     assert ids._position[0] is new
     assert marks[0] == clock.time_ns() // 1_000_000 + 1
+
+
+class PurePath(fast_path.PureFastPath):
+    __slots__ = ("_lock",)
+
+
+class Interrupted(BaseException):
+    """Raised by a signal handler."""
+
+
+def test_whoever_reads_what_is_current_leaves_no_ids_of_the_tick_before() -> None:
+    """A handler seals, or forks, in the middle of the opening of a tick, and raises: the opening does not end.
+
+    The frame below, which took the tick before for the clock's, goes on if a finalizer was between the two.
+    """
+    opened, at, fired = 0, 0, True
+    clock = ManualClock()
+    ticks, _, _ = memory_pool(clock=clock).connect()._position
+    tick = clock.time_ns() // 1_000_000 - ticks.epoch_ms
+    first = ticks._replace(
+        first_id=tick << ticks.timestamp_shift | 1, limit_ns=1 << 62, alive=b"\1", clock=clock
+    )
+    while fired:
+        path = PurePath()
+        path._lock = threading.RLock()
+        path._supersede(None, fast_path.SEALED, first)
+        before, ids = path._current, path._block[2]
+
+        def handler(path: PurePath = path) -> NoReturn:
+            _ = path._position
+            raise Interrupted
+
+        clock.advance(1)
+        with contextlib.suppress(Interrupted), Points({at: handler}) as points:
+            path._id_now()
+        clock.step(-1)
+        if path._current is not before:
+            opened += 1
+            assert list(ids) == [], points.fired
+        at, fired = at + 1, bool(points.fired)
+    assert opened > 10
 
 
 def test_released_marks_stop_the_range() -> None:
