@@ -42,11 +42,12 @@ class _Source:
         if existing is None:
             # if two threads create one each, the first is kept; the other has claimed nothing
             existing = self.generators.setdefault("generator", self.create())
-            _bind()
         return existing
 
     def take_out(self) -> Generator | None:
         """Remove the generator and return it; None if there is none."""
+        # first, too: else an error of a signal handler, or a fork, before the second would leave next_id() with it
+        bind(None, _first_id)
         generator = self.generators.pop("generator", None)
         _bind()
         return generator
@@ -87,7 +88,10 @@ def process_generator() -> Generator:
 
 
 def _first_id() -> int:
-    return process_generator().next_id()
+    generator = process_generator()
+    # here, not where it is created: what was interrupted there is made up for by the next id
+    _bind()
+    return generator.next_id()
 
 
 def next_ids(count: int) -> list[int]:

@@ -265,17 +265,21 @@ path_supersede(PyObject *self, PyObject *args)
 
 /* --- ids ---------------------------------------------------------------------------------------------- */
 
-/* Read a test clock, ns since 1970. Return 0, or -1 for an error. */
+/* Read a test clock, ns since 1970. Return 0, or -1 for an error. A time that does not fit, before 1678 or after 2262,
+   is the earliest or latest that does, when no range has ids. */
 static int
 read_test_clock(FastPath *path, long long *now_ns)
 {
+    int overflow;
     /* the call may drop the clock */
     PyObject *clock = Py_NewRef(path->now_ns), *result = PyObject_CallNoArgs(clock);
     Py_DECREF(clock);
     if (result == NULL)
         return -1;
-    *now_ns = PyLong_AsLongLong(result);
+    *now_ns = PyLong_AsLongLongAndOverflow(result, &overflow);
     Py_DECREF(result);
+    if (overflow)
+        *now_ns = overflow < 0 ? LLONG_MIN : LLONG_MAX;
     return *now_ns == -1 && PyErr_Occurred() ? -1 : 0;
 }
 
@@ -287,7 +291,8 @@ open_tick(FastPath *path, long long last, long long now_ns, Py_ssize_t count, lo
     Py_ssize_t taken = -1;
     Py_BEGIN_CRITICAL_SECTION(path);
     if (LOAD(path->last) == last) {
-        if (now_ns >= path->limit_ns || !*path->alive)
+        /* before the epoch, if the difference that led here had no room in 64 bits */
+        if (now_ns >= path->limit_ns || now_ns < path->epoch_ns || !*path->alive)
             taken = 0;
         else {
             long long tick = (now_ns - path->epoch_ns) / path->tick_ns, size = path->sequence_mask >> path->sequence_shift;
@@ -321,11 +326,14 @@ take(FastPath *path, Py_ssize_t count, long long *first)
         }
         else {
             clock_gettime(CLOCK_REALTIME, &time);
-            now_ns = time.tv_sec * 1000000000LL + time.tv_nsec;
+            /* after 2262 it wraps around, to a wrong time like any other */
+            now_ns = (long long)(time.tv_sec * 1000000000ULL + time.tv_nsec);
         }
         if (last == SEALED || count < 1)
             return 0;
-        since_ns = now_ns - (FIELD(path->epoch_ns) + (last >> FIELD(path->timestamp_shift)) * FIELD(path->tick_ns));
+        /* unsigned, for a clock that shows any time */
+        since_ns = (long long)((unsigned long long)now_ns - FIELD(path->epoch_ns) -
+                               (last >> FIELD(path->timestamp_shift)) * FIELD(path->tick_ns));
         if (since_ns >= FIELD(path->tick_ns)) {
             taken = open_tick(path, last, now_ns, count, first);
             if (taken < 0)

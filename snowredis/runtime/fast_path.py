@@ -158,8 +158,9 @@ class PureFastPath:
     @property
     def _current(self) -> OpenTick:
         current = self._last
-        # a publisher may have been interrupted before it stored to _last, or may store to it late
+        # a publisher may have been interrupted before it stored to _last, for good by an error; or may store to it late
         while current[-1]:
+            exhaust(current[0][2])
             current = current[-1]["next"]
         return current
 
@@ -225,11 +226,12 @@ class PureFastPath:
         # one step of the interpreter: a comparison and a store would let a tracer's callback in between
         if current is not None and current[-1].setdefault("next", opened) is not opened:
             return False
+        # before the stores: until then, whoever reads what is current exhausts them, too
+        if current is not None:
+            exhaust(current[0][2])
         # if these run late, the block that they store was superseded and exhausted: _open_tick() finds the current one
         self._last = opened
         self._block = opened[0]
-        if current is not None:
-            exhaust(current[0][2])
         return True
 
     def _id_now(self) -> int:

@@ -185,7 +185,7 @@ class IdAllocator:
             self._config.datacenter,
         )
         an_id = layout.compose(tick=tick, datacenter=datacenter, backup=lane, worker=worker, sequence=first)
-        # 0 is not a valid id: tick 0, worker 0, sequence 0 of a layout whose epoch is now
+        # 0 is not a valid id: tick 0, worker 0, sequence 0 of a layout whose epoch is now, and which has a sequence
         an_id = an_id or layout.sequence_step
         # a borrowed tick begins ahead of the clock; its ids are current from the clock's tick on
         early_ms = layout.ms_at(tick) - layout.ms_at(min(tick, layout.tick_at(now_ns // 1_000_000)))

@@ -62,13 +62,15 @@ class HeldLease(NamedTuple):
     ) -> HeldLease:
         """Return the lease that *reply* grants to the claim with *token*."""
         layout = config.layout
+        # 0 is not a valid id, and without a sequence tick 0 of worker 0 has no other
+        lowest = 0 if layout.sequences > 1 else 1
         lease = Lease(
             pool=config.name,
             worker=reply.worker,
             token_hash=hashlib.sha1(token.encode(), usedforsecurity=False).hexdigest(),
             until=layout.first_tick_from(reply.until_ms),
             until_ms=reply.until_ms,
-            opens=tuple(max(0, layout.first_tick_from(ms)) for ms in reply.lanes_ms),
+            opens=tuple(max(lowest, layout.first_tick_from(ms)) for ms in reply.lanes_ms),
             incarnation=reply.incarnation,
             renewals=0,
         )

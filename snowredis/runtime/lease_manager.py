@@ -31,7 +31,7 @@ class LeaseManager:
     """Claims, renews and releases the leases of one generator.
 
     Attributes:
-        accepting: whether a worker id may be claimed: not while suspended, and not after close().
+        closed, suspended: set by lifecycle.py; no worker id is claimed then.
         slot: where the lease is stored.
         view: what the newest reply showed of the pool.
         lost_worker: the worker id that was lost and not replaced yet; None if there is none.
@@ -46,7 +46,7 @@ class LeaseManager:
         self._conversation = Conversation(store.where)
         self.slot = LeaseSlot(store)
         self.view = PoolView(context)
-        self.accepting = True
+        self.closed = self.suspended = False
         self.lost_worker: int | None = None
         self._renewed_at_s = -1e9
 
@@ -87,7 +87,7 @@ class LeaseManager:
             # first: a fork from here on makes this claim void
             serial, generation = self.slot.next_serial(), self._guard.generation
             current = self.held
-            if not self.accepting or (current is not None and current.serial != instead_of):
+            if self.closed or self.suspended or (current is not None and current.serial != instead_of):
                 return Claimed()
             # maybe one that a suspension made void and that could not be given back then
             replaced = self.slot.latest

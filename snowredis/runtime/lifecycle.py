@@ -39,9 +39,6 @@ class LeaseLifecycle:
 
     Args:
         owner: the generator; the heartbeat thread calls it as long as it exists.
-
-    Attributes:
-        closed, suspended: whether ids are refused, for good or until resume().
     """
 
     def __init__(
@@ -50,7 +47,6 @@ class LeaseLifecycle:
         self._context, self._path, self._clock = context, context.path, context.clock
         self._owner, self._leases, self._allocator = owner, leases, allocator
         self._pool = context.config.name
-        self.closed = self.suspended = False
         self._heartbeat: Heartbeat | None = None
         # whether an outage was logged
         self._failing = False
@@ -60,6 +56,16 @@ class LeaseLifecycle:
         # the clock and ids_made at the last stats()
         self._last_rate = (self._clock.monotonic(), 0)
         self._replace_again_s = -1e9
+
+    @property
+    def closed(self) -> bool:
+        """True if ids are refused for good."""
+        return self._leases.closed
+
+    @property
+    def suspended(self) -> bool:
+        """True if ids are refused until resume()."""
+        return self._leases.suspended
 
     # --- claim, renew, replace ---------------------------------------------------------------------
 
@@ -266,26 +272,34 @@ class LeaseLifecycle:
 
     def suspend(self) -> None:
         """Give the lease back and claim none until resume(). Blocks as give_back(); never raises."""
-        self.suspended, self._leases.accepting = True, False
+        self._leases.suspended = True
         self.give_back()
-        # also a claim whose reply is still to come: a clone of this machine has its token, and would get its lease
-        self._leases.slot.make_void()
+        self._make_void()
 
     def resume(self) -> None:
         """Allow claims again: the next call that needs a lease claims one. Does not block."""
         if self.suspended:
-            self._leases.slot.make_void()
-            # in this order: whoever finds it not suspended may claim
-            self._leases.accepting = not self.closed
-            self.suspended = False
+            self._make_void()
+            self._leases.suspended = False
+
+    def _make_void(self) -> None:
+        """Make void whatever was claimed or requested, and seal what was published of it.
+
+        A lease may still be here: nothing is detached while another thread talks to the store, nor what a signal
+        handler claims after that. The reply to a claim may be still to come: a clone of this machine has its token,
+        and would get its lease.
+        """
+        self._leases.slot.make_void()
+        self._seal_if_lost()
 
     def close(self) -> None:
         """Give the lease back for good. Blocks as give_back(); never raises."""
-        self.closed, self._leases.accepting = True, False
+        self._leases.closed = True
         heartbeat, self._heartbeat = self._heartbeat, None
         if heartbeat is not None:
             heartbeat.stop()
         self.give_back()
+        self._make_void()
         self._leases.close()
 
     def after_fork(self) -> None:

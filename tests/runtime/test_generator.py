@@ -87,6 +87,24 @@ def test_the_first_id_of_a_layout_that_begins_now_is_not_zero(clock: ManualClock
 # --- batches ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("worker_last", [False, True])
+def test_no_worker_of_a_layout_without_a_sequence_makes_the_ids_of_another(
+    clock: ManualClock, worker_last: bool
+) -> None:
+    layout = Layout(
+        backup_bits=0,
+        worker_bits=1,
+        sequence_bits=0,
+        worker_last=worker_last,
+        epoch_ms=clock.time_ns() // 1_000_000,
+    )
+    pool = memory_pool(clock=clock)
+    many = [pool.connect(layout=layout) for _ in range(2)]
+    made = sorted(ids.next_id() for _ in range(4) for ids in many)
+    assert made == sorted(set(made))
+    assert made[0] > 0
+
+
 def test_a_batch_is_strictly_increasing_and_continues_after_single_ids(pool: MemoryPool) -> None:
     ids = pool.connect()
     before = ids.next_id()

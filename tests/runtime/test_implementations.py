@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import subprocess
 import sys
+import threading
 import weakref
 from array import array
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 import snowredis
 from snowredis.core.layout import Layout
+from snowredis.errors import LayoutError
 from snowredis.runtime import fast_path
 from snowredis.testing import ManualClock, memory_pool
+from tests.interrupts.points import Points
 
 ROOT = Path(__file__).parents[2]
 only_c = pytest.mark.skipif(
@@ -110,6 +114,47 @@ def test_only_what_is_current_is_superseded_and_its_ids_are_gone() -> None:
     assert marks[0] == clock.time_ns() // 1_000_000 + 1
 
 
+class PurePath(fast_path.PureFastPath):
+    __slots__ = ("_lock",)
+
+
+class Interrupted(BaseException):
+    """Raised by a signal handler."""
+
+
+def test_whoever_reads_what_is_current_leaves_no_ids_of_the_tick_before() -> None:
+    """A handler seals, or forks, in the middle of the opening of a tick, and raises: the opening does not end.
+
+    The frame below, which took the tick before for the clock's, goes on if a finalizer was between the two.
+    """
+    opened, at, fired = 0, 0, True
+    clock = ManualClock()
+    ticks, _, _ = memory_pool(clock=clock).connect()._position
+    tick = clock.time_ns() // 1_000_000 - ticks.epoch_ms
+    first = ticks._replace(
+        first_id=tick << ticks.timestamp_shift | 1, limit_ns=1 << 62, alive=b"\1", clock=clock
+    )
+    while fired:
+        path = PurePath()
+        path._lock = threading.RLock()
+        path._supersede(None, fast_path.SEALED, first)
+        before, ids = path._current, path._block[2]
+
+        def handler(path: PurePath = path) -> NoReturn:
+            _ = path._position
+            raise Interrupted
+
+        clock.advance(1)
+        with contextlib.suppress(Interrupted), Points({at: handler}) as points:
+            path._id_now()
+        clock.step(-1)
+        if path._current is not before:
+            opened += 1
+            assert list(ids) == [], points.fired
+        at, fired = at + 1, bool(points.fired)
+    assert opened > 10
+
+
 def test_released_marks_stop_the_range() -> None:
     """A forked child releases its parent's."""
     clock = ManualClock()
@@ -139,6 +184,28 @@ def test_a_clock_that_fails_is_heard_of_and_loses_no_id() -> None:
         with pytest.raises(OSError, match="no clock"):
             call()
     clock.broken = False
+    assert ids.next_id() == first + 1
+
+
+@pytest.mark.parametrize(
+    "now_ns", [-(1 << 63), -8_300_000_000 * 10**9, -1, (1 << 63) - 1, 1 << 63, 1 << 80, -(1 << 80)]
+)
+def test_a_clock_of_any_time_makes_no_id_out_of_the_range(now_ns: int) -> None:
+    class Anywhere(ManualClock):
+        shown: int | None = None
+
+        def time_ns(self) -> int:
+            return super().time_ns() if self.shown is None else self.shown
+
+    clock = Anywhere()
+    ids = snowredis.connect(memory_pool(clock=clock), clock=clock)
+    first = ids.next_id()
+    clock.shown = now_ns
+    for call in (ids.next_id, lambda: ids.next_ids(2), lambda: ids.fill(array("q", [0, 0]))):
+        with pytest.raises(LayoutError, match="the clock of this host shows a time"):
+            call()
+    assert (ids._id_now(), ids._take_now(2), ids.ids_made) == (0, [], 1)
+    clock.shown = None
     assert ids.next_id() == first + 1
 
 

@@ -1,6 +1,6 @@
 """Interruptions at bad moments: forks in the middle of a call, suspensions, a thread's own signal handlers.
 
-tests/interleave looks at every moment; here each way that once went wrong has a test of its own.
+tests/interrupts looks at every moment; here each way that once went wrong has a test of its own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 import snowredis
 from snowredis.core.lanes import ClockRules
 from snowredis.core.layout import Layout
-from snowredis.errors import ClockSkewed, StoreUnavailable
+from snowredis.errors import ClockSkewed, GeneratorClosed, GeneratorSuspended, StoreUnavailable
 from snowredis.lease.memory_store import MemoryStore
 from snowredis.lease.model import PoolConfig
 from snowredis.monitor.worker_pool import WorkerPool
@@ -24,6 +24,7 @@ from snowredis.runtime.clock import StepClock
 from snowredis.runtime.fork import ForkGuard
 from snowredis.runtime.generator import Generator
 from snowredis.testing import ManualClock, MemoryPool
+from tests.interrupts.points import Points
 from tests.support.programs import run
 from tests.support.servers import RedisServer
 
@@ -169,6 +170,53 @@ def test_a_claim_that_is_answered_after_a_suspension_is_void() -> None:
     store.claim = claim  # type: ignore[method-assign]
     assert ids.next_id() > 0
     assert len({request.token for request in store.claims}) == 2
+
+
+@pytest.mark.parametrize("ends", ["suspend", "close"])
+def test_no_ids_are_left_of_a_lease_that_could_not_be_detached(
+    ends: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread talks to Redis, and a third, which saw no suspension yet, publishes a range after the seal."""
+    clock = ManualClock()
+    ids = generator_on(MemoryStore(PoolConfig(name="busy"), clock.server_time_ms), clock)
+    ids.next_id()
+    lifecycle = ids._lifecycle
+    give_back = lifecycle.give_back
+
+    def then_the_third_thread() -> None:
+        give_back()
+        clock.advance(1)
+        assert ids._allocator.advance(only_claim=False)[0] > 0
+
+    monkeypatch.setattr(lifecycle, "give_back", then_the_third_thread)
+    with ids._lease_manager._conversation.begin():
+        getattr(ids, ends)()
+        monkeypatch.setattr(lifecycle, "give_back", give_back)
+        # a clone of this machine would make the same ids
+        assert ids._id_now() == 0
+        with pytest.raises((GeneratorSuspended, GeneratorClosed)):
+            ids.next_id()
+    if ends == "suspend":
+        ids.resume()
+        assert ids.next_id() > 0
+
+
+@pytest.mark.parametrize("name", ["suspend", "resume"])
+def test_a_suspension_in_the_middle_of_another_leaves_no_generator_that_never_claims(name: str) -> None:
+    """Ids that are not refused, but no worker id that may be claimed, would be a wait without an end."""
+    clock = ManualClock()
+    ids = generator_on(MemoryStore(PoolConfig(name="twice"), clock.server_time_ms), clock)
+
+    def suspend_and_resume() -> None:
+        ids.suspend()
+        ids.resume()
+
+    for at in range(60):
+        ids.suspend()
+        with Points({at: suspend_and_resume}):
+            getattr(ids, name)()
+        ids._lifecycle.suspended or ids._lease_manager.claim(wait_ms=0)
+        assert ids._lifecycle.suspended is (ids.lease is None)
 
 
 def test_a_lease_that_was_used_is_never_given_back_as_unused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import threading
 import pytest
 
 import snowredis
+from snowredis import process_generator as module
 from snowredis.errors import GeneratorClosed
 from snowredis.process_generator import effective_settings, process_generator
 from snowredis.testing import MemoryPool, memory_pool, use
@@ -94,6 +95,32 @@ def test_a_function_makes_a_generator_at_the_first_id_and_after_close(pool: Memo
         snowredis.next_id()
         assert [ids.closed for ids in made] == [True, False]
     assert [ids.closed for ids in made] == [True, True]
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_next_id_uses_the_generator_again_after_an_interruption(
+    pool: MemoryPool, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    """A signal handler raises while the generator is created, or closed."""
+
+    def interrupted() -> None:
+        raise InterruptedError
+
+    with use(pool.connect):
+        if at == 2:
+            snowredis.next_id()
+        monkeypatch.setattr(module, "_bind", interrupted)
+        with pytest.raises(InterruptedError):
+            snowredis.next_id() if at == 1 else snowredis.close()
+        monkeypatch.undo()
+        an_id = snowredis.next_id()
+        ids = process_generator()
+        assert ids.decode(an_id).worker == ids.decode(ids.next_id()).worker
+        # not by way of the function that creates the generator
+        monkeypatch.setattr(module, "_first_id", interrupted)
+        monkeypatch.setattr(module, "process_generator", interrupted)
+        assert snowredis.next_id() > an_id
+        monkeypatch.undo()
 
 
 def test_what_is_configured_in_the_block_is_forgotten_with_it(pool: MemoryPool) -> None:

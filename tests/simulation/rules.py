@@ -73,6 +73,9 @@ class UnsealedLifecycle(LeaseLifecycle):
         if held is not None:
             self._leases.release(held, self._allocator.marks(held), self.stats())
 
+    def _make_void(self) -> None:
+        self._leases.slot.make_void()
+
 
 @dataclass(frozen=True)
 class Rule:

@@ -11,13 +11,20 @@ from snowredis.core.layout import Layout
 from snowredis.lease.model import PoolConfig
 from snowredis.runtime.fork import ForkGuard
 from snowredis.runtime.generator import Generator
-from snowredis.testing import ManualClock, memory_pool
+from snowredis.testing import DEFAULT_START_MS, ManualClock, memory_pool
 
 LAYOUTS = [
     Layout(sequence_bits=4, worker_bits=4),
     Layout(backup_bits=0, sequence_bits=2, worker_bits=2),
     Layout(timestamp_bits=38, tick_ms=10, backup_bits=1, worker_bits=3, sequence_bits=16),
     Layout(timestamp_bits=41, backup_bits=2, worker_bits=4, sequence_bits=6, worker_last=True),
+    # no sequence; a tick that is never exhausted; a tick of a minute
+    Layout(sequence_bits=0, worker_bits=2),
+    Layout(timestamp_bits=38, backup_bits=0, worker_bits=2, sequence_bits=22),
+    Layout(timestamp_bits=30, tick_ms=60_000, worker_bits=2, sequence_bits=3),
+    # begins with the schedule; ends a minute after it began
+    Layout(epoch_ms=DEFAULT_START_MS, worker_bits=2, sequence_bits=1),
+    Layout(timestamp_bits=34, epoch_ms=DEFAULT_START_MS - (1 << 34) + 60_000, worker_bits=2, sequence_bits=2),
 ]
 
 
@@ -44,7 +51,7 @@ def play(seed):
 
     def call():
         ids = rng.choice(many)
-        what = rng.randrange(14)
+        what = rng.randrange(16)
         if what < 4:
             return ids.next_id()
         if what == 4:
@@ -67,6 +74,12 @@ def play(seed):
             return ids.ids_made
         if what == 12:
             return ids._after_fork()
+        if what == 13:
+            ids.suspend()
+            return rng.random() < 0.8 and ids.resume()
+        if what == 14:
+            # to years before 1678 and after 2262, too, when 64 bits have no room for the ns
+            return rng.random() < 0.2 and clock.step(rng.choice([-1e13, -1.9e12, -1e11, 1e11, 8e12]))
         if rng.random() < 0.1:
             ids.close()
             many[many.index(ids)] = made()
