@@ -21,6 +21,7 @@ from snowredis.errors import (
 from snowredis.lease.stats import WorkerStats
 from snowredis.runtime.context import Context
 from snowredis.runtime.exit import EXIT
+from snowredis.runtime.fast_path import SEALED
 from snowredis.runtime.heartbeat import HasBeat, Heartbeat
 from snowredis.runtime.id_allocator import IdAllocator
 from snowredis.runtime.lease import Claimed
@@ -279,7 +280,10 @@ class LeaseLifecycle:
     def resume(self) -> None:
         """Allow claims again: the next call that needs a lease claims one. Does not block."""
         if self.suspended:
-            self._make_void()
+            self._leases.slot.make_void()
+            # only if a handler claimed in the middle of this: resume() does not block
+            if self._path._position[1] != SEALED:
+                self._seal_if_lost()
             self._leases.suspended = False
 
     def _make_void(self) -> None:
