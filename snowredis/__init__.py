@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from snowredis.runtime.fast_path import IMPLEMENTATION
     from snowredis.runtime.generator import Generator
     from snowredis.runtime.lease import Lease
+    from snowredis.runtime.sigterm import close_on_sigterm
 
 __version__ = "0.1.0"
 
@@ -44,6 +45,7 @@ _MODULE_OF = {
     "anext_id": "snowredis.process_generator",
     "anext_ids": "snowredis.process_generator",
     "close": "snowredis.process_generator",
+    "close_on_sigterm": "snowredis.runtime.sigterm",
     "configure": "snowredis.process_generator",
     "connect": "snowredis.connection",
     "encode": "snowredis.core.text",
@@ -68,6 +70,7 @@ __all__ = [
     "anext_id",
     "anext_ids",
     "close",
+    "close_on_sigterm",
     "configure",
     "connect",
     "embedded",

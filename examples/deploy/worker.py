@@ -1,27 +1,18 @@
 # Type:     python examples/deploy/worker.py
-# You see:  an id each second, and after SIGTERM "stopped": the worker id was released.
+# You see:  an id each second, until SIGTERM ends it; its worker id was released then.
 #           Needs a Redis (SNOWREDIS_URL).
 
-import signal
-import sys
 import time
 
 import snowredis
 
 
-def stop(_number, _frame):
-    # Python then ends normally and releases the worker id
-    sys.exit(0)
-
-
 def main():
-    signal.signal(signal.SIGTERM, stop)
-    try:
-        while True:
-            print(snowredis.next_id(), flush=True)
-            time.sleep(1)
-    finally:
-        print("stopped", flush=True)
+    # docker stop, Kubernetes, systemd and timeout send SIGTERM
+    snowredis.close_on_sigterm()
+    while True:
+        print(snowredis.next_id(), flush=True)
+        time.sleep(1)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from snowredis.errors import StoreUnavailable
+from snowredis.runtime.exit import EXIT
 
 # longer than any conversation: a claim is sent at most twice, and connects within a second and reads within another
 LOCK_LIMIT_S = 5.0
@@ -28,6 +29,12 @@ class Conversation:
         self._where = where
         self.lock = threading.RLock()
         self.busy: Any = None
+        self._thread = 0
+
+    @property
+    def is_here(self) -> bool:
+        """Return whether this very thread talks to the store."""
+        return self.busy is self.lock and self._thread == threading.get_ident()
 
     @contextlib.contextmanager
     def begin(self) -> Iterator[None]:
@@ -55,6 +62,7 @@ class Conversation:
                     self._where,
                     "a signal handler or finalizer asked for an id while its own thread was talking to Redis",
                 )
+            self._thread = threading.get_ident()
             self.busy = lock
             try:
                 yield
@@ -62,6 +70,7 @@ class Conversation:
                 # a child that was forked in between has another lock, which may be in use already
                 if self.busy is lock:
                     self.busy = None
+                    EXIT.run_postponed()
         finally:
             lock.release()
 

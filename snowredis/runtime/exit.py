@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from typing import Protocol
 
 from snowredis.runtime.fork import run_in_forked_children
@@ -36,6 +37,8 @@ class ExitHook:
         self._armed_pid = 0
         # a signal handler may make a generator while its thread is making one
         self._lock = threading.RLock()
+        # what to do, and in which thread, when that has finished its conversation with the store
+        self._postponed: tuple[int, Callable[[], None]] | None = None
 
     def watch(self, member: Closable) -> None:
         """Close *member* at exit if it still exists then."""
@@ -48,6 +51,7 @@ class ExitHook:
 
     def _after_fork(self) -> None:
         self._lock = threading.RLock()
+        self._postponed = None
 
     def arm(self) -> None:
         """Register with multiprocessing, as its last finalizer, in a child of it: that ends without atexit."""
@@ -65,6 +69,17 @@ class ExitHook:
     def drop(self, member: Closable) -> None:
         """Undo hold()."""
         self._held.pop(member, None)
+
+    def postpone(self, action: Callable[[], None]) -> None:
+        """Let *action* run in this thread when its conversation with the store is over."""
+        self._postponed = threading.get_ident(), action
+
+    def run_postponed(self) -> None:
+        """Run what this thread postponed, if anything. Called at the end of each conversation with the store."""
+        postponed = self._postponed
+        if postponed is not None and postponed[0] == threading.get_ident():
+            self._postponed = None
+            postponed[1]()
 
     @property
     def members(self) -> list[Closable]:

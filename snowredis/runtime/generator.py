@@ -266,6 +266,11 @@ class Generator(FastPath):
         self._context.guard.check()
         return self._lifecycle.beat()
 
+    @property
+    def _talks_here(self) -> bool:
+        """Return whether this very thread is talking to Redis for this generator: a signal handler asks."""
+        return self._lease_manager.talks_here
+
     def _after_fork(self) -> None:
         """In a forked child: forget the parent's lease; the first next_id() claims another worker id."""
         # in this order: a call that goes on here finds no lease, and then no block that it could replace

@@ -57,6 +57,11 @@ class LeaseManager:
         """The lease that ids may be made of; None if there is none."""
         return self.slot.held
 
+    @property
+    def talks_here(self) -> bool:
+        """Return whether this very thread is in the middle of a conversation with the store."""
+        return self._conversation.is_here
+
     def just_renewed(self) -> bool:
         """Return whether the last renewal or claim is so recent that another renewal would change nothing."""
         return self._clock.monotonic() - self._renewed_at_s < min(0.2, self.config.heartbeat_ms / 2000)

@@ -143,7 +143,6 @@ def test_the_worker_releases_its_worker_id_at_sigterm(tmp_path: Path) -> None:
         assert int(process.stdout.readline()) > 0
         assert [worker.pid for worker in pool.workers()] == [process.pid]
         process.send_signal(signal.SIGTERM)
-        output, _ = process.communicate(timeout=30)
-        assert process.returncode == 0
-        assert output.endswith("stopped\n")
+        process.communicate(timeout=30)
+        assert process.returncode == -signal.SIGTERM
         assert list(pool.workers()) == []

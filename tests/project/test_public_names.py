@@ -35,6 +35,7 @@ FUNCTIONS = {
     "anext_id": "()",
     "anext_ids": "(count)",
     "close": "()",
+    "close_on_sigterm": "()",
     "encode": "(an_id, form, *, layout)",
     "parse": "(text, form, *, layout)",
     "Layout": "(*, timestamp_bits, datacenter_bits, backup_bits, worker_bits, sequence_bits, tick_ms, epoch_ms, "

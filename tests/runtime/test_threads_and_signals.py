@@ -132,3 +132,14 @@ def test_sigterm_in_the_middle_of_work_gives_the_worker_id_back(
     process.communicate(timeout=10)
     assert process.returncode == 0
     assert snowredis.WorkerPool(server.url, name).workers() == []
+
+
+def test_close_on_sigterm_leaves_no_lease_whatever_the_process_was_doing(
+    server: RedisServer, new_pool: Callable[..., str]
+) -> None:
+    name = new_pool()
+    output = run("tests.runtime.programs.ended_by_sigterm", server.url, name, "20")
+    assert output.splitlines() == ["handler", "20 7 True"]
+    pool = snowredis.WorkerPool(server.url, name)
+    assert pool.workers() == []
+    assert pool.deaths() == []
