@@ -10,6 +10,7 @@ from snowredis.core.layout import Layout
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import LayoutError
 from snowredis.lease.open import Servers, open_store_from_settings
+from snowredis.reclaim.descendants import watch_descendants
 from snowredis.runtime.async_connect import Connecting
 from snowredis.runtime.clock import SYSTEM, Clock
 from snowredis.runtime.generator import Generator
@@ -138,8 +139,11 @@ def connect(
         max_ahead_ms=given["max_ahead_ms"],
         overflow=overflow,
     )
+    store = open_store_from_settings(url, given)
+    if store.urls:
+        watch_descendants()
     return Generator(
-        open_store_from_settings(url, given),
+        store,
         clock=used_clock,
         rules=rules,
         sequence_start=sequence_start,

@@ -5,8 +5,9 @@ handlers to three of celery's signals, which celery sends in workers only. Nothi
 since celery kills a child that takes longer than 4 s to start.
 
 A prefork child ends without Python's exit handlers, so a signal handler here releases its lease. The pools solo,
-threads and gevent and the main process run Python's exit handlers, after the last task. A child that is killed (by
-kill -9 or a hard time limit) releases nothing: its worker id is available again one ttl later.
+threads and gevent and the main process run Python's exit handlers, after the last task. The lease of a child that
+is killed (by kill -9 or a hard time limit) is released by the main process: importing this module has it watch its
+descendants.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from celery import signals
 
 from snowredis.connection import AllSettings
 from snowredis.process_generator import configure, next_id
+from snowredis.reclaim.descendants import watch_descendants
 from snowredis.runtime.exit import EXIT
 from snowredis.runtime.process import THIS
 
@@ -62,6 +64,7 @@ def _release(**_: Any) -> None:
     EXIT.close_all()
 
 
+watch_descendants()
 signals.worker_init.connect(_label)
 signals.worker_process_init.connect(_label)
 signals.worker_process_shutdown.connect(_release)

@@ -1,13 +1,14 @@
 """Crash records: the data with which a parent process gives a killed child's lease back, in memory that both share.
 
 A process that was killed cannot release its lease, and no other knows what it used: its worker id
-would be unavailable until the end of the reservation. So a child of a server such as gunicorn records,
-in a page that its parent made before the fork, the credentials of its leases (credentials.py), and before each
-tick's ids are published, how far that lane is used. The kernel keeps the page when it kills the child.
+would be unavailable until the end of the reservation. So a forked process records, in a page that it shares with
+its parent (gunicorn.py) or with the process that forked first (channel.py), the credentials of its leases
+(credentials.py), and before each tick's ids are published, how far that lane is used. The kernel keeps the page when
+it kills the child.
 
 The child writes in such an order that whatever it was doing when it died, what can be read is valid and
-on the safe side. The parent reads only when it has reaped the child, so that no more ids are made, and
-passes the credentials to reclaimer.py.
+on the safe side. The parent reads only after the child's death, so that no more ids are made, and
+passes the credentials to reclaimer.py, or releases the leases itself (reaper.py).
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ HEADER_BYTES = 8
 MARKS_BYTES = LANES * 8
 TEXT_BYTES = 1532
 RECORD_BYTES = HEADER_BYTES + 2 * TEXT_BYTES + 2 * MARKS_BYTES
+PAGE_BYTES = GENERATORS * RECORD_BYTES
 
 
 class CrashRecord:
@@ -122,11 +124,15 @@ class CrashRecord:
 
 
 class CrashRecords:
-    """The page of one child: made by the parent before the fork, written by the child, read after its death."""
+    """The page of one process: written by it, read by an ancestor after its death.
 
-    def __init__(self) -> None:
-        self._map = mmap.mmap(-1, GENERATORS * RECORD_BYTES)
-        view = memoryview(self._map)
+    Args:
+        page: PAGE_BYTES of memory that both share, or a copy of it to read; by default memory that is shared with
+            children that are forked later.
+    """
+
+    def __init__(self, page: mmap.mmap | bytearray | None = None) -> None:
+        view = memoryview(mmap.mmap(-1, PAGE_BYTES) if page is None else page)
         self._parts = [view[i * RECORD_BYTES :][:RECORD_BYTES] for i in range(GENERATORS)]
         self._writer_pid = 0
         self.free: list[memoryview] = []

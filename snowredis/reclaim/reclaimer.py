@@ -7,12 +7,13 @@ would inherit before gevent has patched the modules that the client uses, and it
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import logging
-import subprocess
+import os
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from snowredis.errors import SnowredisError, StoreUnavailable
 from snowredis.lease.model import ClaimRequest, ReleaseRequest, Store
@@ -21,10 +22,15 @@ from snowredis.lease.replies import Granted, Released, Seen
 from snowredis.lease.stats import WorkerStats
 from snowredis.reclaim.credentials import UNKNOWN_WORKER, config_of
 
+if TYPE_CHECKING:
+    import subprocess
+
 log = logging.getLogger("snowredis")
 
 # how soon a Redis that does not reply is asked again, for one ttl at most: then the lease has ended by itself
 RETRY_S = 0.5
+# how long a Redis that does not reply is asked after the end of the process that started this one
+ORPHAN_S = 3.0
 # the same sys.path as here: on PYTHONPATH, site-packages would come before Python's own modules
 PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from snowredis.reclaim.reclaimer import main; main()"
 
@@ -38,6 +44,8 @@ def start(leases: list[dict[str, Any]]) -> subprocess.Popen[bytes] | None:
     Raises:
         OSError: no process can be started; the leases end by their ttl.
     """
+    import subprocess
+
     if not leases:
         return None
     process = subprocess.Popen(
@@ -56,24 +64,32 @@ def start(leases: list[dict[str, Any]]) -> subprocess.Popen[bytes] | None:
 
 
 def give_back(credentials: dict[str, Any]) -> None:
-    """Release one lease. Blocks until Redis replies, for one ttl at most.
+    """Release one lease. Blocks until Redis replies, for one ttl at most, and for ORPHAN_S after the parent's end.
 
     Raises:
         SnowredisError: Redis refused, or did not reply; the lease ends by its ttl.
     """
     config = config_of(credentials)
-    until_s = time.monotonic() + config.ttl_ms / 1000
+    parent, until_s = os.getppid(), time.monotonic() + config.ttl_ms / 1000
     with contextlib.closing(open_store(credentials["store"]["urls"], config)) as store:
         while True:
             try:
                 worker = release(store, credentials)
                 break
             except StoreUnavailable:
+                if os.getppid() != parent:
+                    until_s = min(until_s, orphaned_until_s())
                 if time.monotonic() > until_s:
                     raise
             time.sleep(RETRY_S)
     if worker is not None:
         log.info("pool %s: gave worker id %d of a killed process back", config.name, worker)
+
+
+@functools.cache
+def orphaned_until_s() -> float:
+    """Return, on the monotonic clock, ORPHAN_S after the first call: the same for all leases."""
+    return time.monotonic() + ORPHAN_S
 
 
 def release(store: Store, credentials: dict[str, Any]) -> int | None:

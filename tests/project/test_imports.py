@@ -25,8 +25,8 @@ MAY_IMPORT = {
     "runtime": {"errors", "settings", "core", "lease"},
     "reclaim": {"errors", "settings", "core", "lease", "runtime"},
     "monitor": {"errors", "settings", "core", "lease", "embedded"},
-    "connection": {"errors", "settings", "core", "lease", "runtime"},
-    "process_generator": {"errors", "settings", "runtime", "connection"},
+    "connection": {"errors", "settings", "core", "lease", "runtime", "reclaim"},
+    "process_generator": {"errors", "settings", "runtime", "reclaim", "connection"},
     "testing": {"errors", "core", "lease", "runtime", "connection", "process_generator"},
     "timing": {"core", "testing"},
 }
