@@ -34,7 +34,7 @@ class Channel:
         # a child never waits for the receiver, nor a parent for one at its exit
         self.sender.setblocking(False)
         receiver.setblocking(False)
-        self._identity = _identity(self.sender)
+        self._identities = _identity(self.sender), _identity(receiver)
         self._owner_pid = os.getpid()
         self._records: CrashRecords | None = None
         self._pid = 0
@@ -45,7 +45,16 @@ class Channel:
         poll = select.poll()
         try:
             poll.register(self.sender, 0)
-            return _identity(self.sender) == self._identity and not poll.poll(0)
+            return self.is_intact and not poll.poll(0)
+        except (OSError, ValueError):
+            return False
+
+    @property
+    def is_intact(self) -> bool:
+        """Return whether the sockets of this process are those that were made: nobody closed them."""
+        ends = (self.sender,) if self.receiver is None else (self.sender, self.receiver)
+        try:
+            return all(_identity(end) == made for end, made in zip(ends, self._identities, strict=False))
         except OSError:
             return False
 

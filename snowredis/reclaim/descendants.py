@@ -35,6 +35,9 @@ class _Descendants:
         self._registered = False
         self._channel: Channel | None = None
         self._reaper: Reaper | None = None
+        # those of an ancestor that has ended, and those whose descriptors the program closed: never collected, since
+        # that would close whatever has these numbers now
+        self._abandoned: list[tuple[Channel, Reaper | None]] = []
 
     def watch(self) -> None:
         """Register the hooks, unless that was done."""
@@ -51,6 +54,8 @@ class _Descendants:
         # no more descriptors: the leases of killed children end by their ttl
         with contextlib.suppress(OSError):
             if self._channel is None or not self._channel.is_usable:
+                if self._channel is not None:
+                    self._abandoned.append((self._channel, self._reaper))
                 self._channel = Channel()
                 self._reaper = Reaper(self._channel)
         if self._reaper is not None:
@@ -65,11 +70,16 @@ class _Descendants:
 
     def _after_in_child(self) -> None:
         reaper, self._reaper = self._reaper, None
-        if reaper is not None:
-            reaper.after_fork()
-        if self._channel is not None:
-            self._channel.after_fork()
-            THIS.crash_records = self._channel
+        channel = self._channel
+        if channel is None:
+            return
+        if channel.is_intact:
+            if reaper is not None:
+                reaper.after_fork()
+            channel.after_fork()
+        else:
+            self._abandoned.append((channel, reaper))
+        THIS.crash_records = channel
 
 
 _DESCENDANTS = _Descendants()
