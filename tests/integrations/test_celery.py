@@ -87,15 +87,15 @@ def test_children_that_are_replaced_after_some_tasks_give_theirs_back(fleet: Any
         assert running.workers() == []
 
 
-def test_a_killed_child_costs_one_ttl_and_no_id(fleet: Any) -> None:
-    with fleet("--concurrency=2", TTL="3") as running:
+def test_the_worker_id_of_a_killed_child_is_given_back_at_once(fleet: Any) -> None:
+    with fleet("--concurrency=2", TTL="60") as running:
         running.send(20)
         running.wait_for(20)
         killed = int(running.notes()[-1][0])
         os.kill(killed, signal.SIGKILL)
         running.send(100)
         running.wait_for(120)
-        eventually(lambda: killed not in {worker.pid for worker in running.workers()}, "the end of its lease")
+        eventually(lambda: killed not in {worker.pid for worker in running.workers()}, "a lease given back")
         running.end()
         assert_no_id_twice(running, 120)
         assert running.workers() == []
