@@ -59,18 +59,21 @@ def start(leases: list[dict[str, Any]]) -> subprocess.Popen[bytes] | None:
         # less than the size of a pipe (64 KiB), so this does not block; not as an argument, which others could read:
         # there are passwords in the URLs
         with contextlib.suppress(BrokenPipeError), process.stdin:
-            process.stdin.write(json.dumps(leases).encode())
+            process.stdin.write(json.dumps({"parent": os.getpid(), "leases": leases}).encode())
     return process
 
 
-def give_back(credentials: dict[str, Any]) -> None:
+def give_back(credentials: dict[str, Any], parent: int | None = None) -> None:
     """Release one lease. Blocks until Redis replies, for one ttl at most, and for ORPHAN_S after the parent's end.
+
+    Args:
+        parent: pid of the parent, which may have ended already; by default that of this process now.
 
     Raises:
         SnowredisError: Redis refused, or did not reply; the lease ends by its ttl.
     """
     config = config_of(credentials)
-    parent, until_s = os.getppid(), time.monotonic() + config.ttl_ms / 1000
+    parent, until_s = parent or os.getppid(), time.monotonic() + config.ttl_ms / 1000
     with contextlib.closing(open_store(credentials["store"]["urls"], config)) as store:
         while True:
             try:
@@ -124,10 +127,14 @@ def release(store: Store, credentials: dict[str, Any]) -> int | None:
 
 
 def main() -> None:
-    """Give back the leases whose credentials stand on stdin, as JSON."""
+    """Give back the leases whose credentials stand on stdin, as JSON, with the pid of the parent."""
     logging.basicConfig(format="snowredis: %(message)s")
-    for credentials in json.load(sys.stdin):
+    message = json.load(sys.stdin)
+    for credentials in message["leases"]:
         try:
-            give_back(credentials)
+            give_back(credentials, message["parent"])
         except SnowredisError as error:
             log.warning("could not give back the lease of a killed process: %s", error)
+            if isinstance(error, StoreUnavailable) and os.getppid() != message["parent"]:
+                # an attempt for each of the others would take seconds, too
+                return

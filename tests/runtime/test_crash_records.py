@@ -10,6 +10,7 @@ import signal
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ import snowredis
 from snowredis.core.layout import Layout
 from snowredis.lease.model import PoolConfig
 from snowredis.lease.open import open_store
-from snowredis.reclaim import reclaimer
+from snowredis.reclaim import credentials, reclaimer
 from snowredis.reclaim.crash_record import GENERATORS, CrashRecords
 from snowredis.runtime.clock import StepClock
 from snowredis.runtime.process import THIS
@@ -298,3 +299,27 @@ def test_a_claim_that_is_refused_leaves_nothing_to_give_back(url: str) -> None:
             dying.wait_for(0, 1)
             dying.kill()
             assert dying.crash_records.read() == []
+
+
+def test_a_reclaimer_whose_parent_has_ended_gives_up_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reclaimer, "ORPHAN_S", 0.1)
+    config = PoolConfig(name="away", ttl_ms=600_000)
+    store = open_store([f"unix://{tmp_path}/no.sock"], config)
+    lease = credentials.of_store(store) | credentials.of_claim("5a" * 16, "{}") | {"marks_ms": (0,) * 4}
+    read_end, write_end = os.pipe()
+    parent = os.fork()
+    if not parent:
+        parent = os.getpid()
+        if not os.fork():
+            try:
+                reclaimer.give_back(lease, parent)
+            except snowredis.StoreUnavailable:
+                os.write(write_end, b"gave up")
+        os._exit(0)
+    os.close(write_end)
+    os.waitpid(parent, 0)
+    with os.fdopen(read_end, "rb") as pipe:
+        # the end of the pipe is the end of the reclaimer
+        assert pipe.read() == b"gave up"
