@@ -90,8 +90,9 @@ print(f"with the worker ids {sorted(workers)}; no id is repeated: {len(set(ids))
 assert len(set(ids)) == len(ids) == ROWS * PROCESSES
 
 order = Order(item="cake")
-print(f"\nan order has its id before it is saved: {order.pk}")
+assert order.pk is None
 order.save()
+print(f"\nan order gets its id when it is saved: {order.pk}")
 print("its page:", Client().get(f"/orders/{order.pk}/").content.decode())
 print(
     "a number that is not an id is not found:",

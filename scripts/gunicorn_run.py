@@ -29,6 +29,7 @@ import time
 from array import array
 from collections import defaultdict
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -44,6 +45,9 @@ FIRST_WORKERS, THEN_WORKERS = 4, 8
 # a thread, or a greenlet, that hangs is not noticed by gunicorn
 NOTICED = ("sync", "asgi", "uvicorn")
 TIMEOUT_S = 3
+GRACEFUL_TIMEOUT_S = 5
+# gunicorn logs whole seconds, then sends SIGABRT, and SIGKILL a turn of its loop later
+GUNICORN_KILLS_WITHIN_S = 3.0
 # closes connections that it has accepted and not read yet when it ends; with or without snowredis
 DROPS = ("uvicorn",)
 REQUEST_LIMIT_S = 20.0
@@ -53,13 +57,15 @@ KILLS_WITHOUT_LOAD = 5
 LOG_SHOWN = 6_000
 # texts of gunicorn's log
 FAILED, HUNG = "failed; gunicorn goes on", "WORKER TIMEOUT"
+TIMED_OUT = re.compile(rf"\[([^]]+)\] \[\d+\] \[CRITICAL\] {HUNG} \(pid:(\d+)\)")
 REPLACED = re.compile(r"\[(\d+)\] \[INFO\] (?:Autorestarting|Maximum request limit)")
 
 
 def settings(workers: int) -> str:
     return (
         f"{HOOKS}workers = {workers}\ntimeout = {TIMEOUT_S}\nmax_requests = 1500\nmax_requests_jitter = 1000\n"
-        "backlog = 512\n"
+        # a reload does not look for workers that hang until this time has passed
+        f"backlog = 512\ngraceful_timeout = {GRACEFUL_TIMEOUT_S}\n"
     )
 
 
@@ -174,19 +180,31 @@ def inject_faults(
     return hanging
 
 
+def gunicorn_kills(log: str) -> dict[int, float]:
+    """Return the pids of workers that gunicorn killed since they hung, and when, in whole s, as time.monotonic()."""
+    ahead_s = time.time() - time.monotonic()
+    return {
+        int(pid): datetime.strptime(text, "%Y-%m-%d %H:%M:%S %z").timestamp() - ahead_s
+        for text, pid in TIMED_OUT.findall(log)
+    }
+
+
 def classify_failures(
     load: Load, kills: Kills, notes: Path, log: str
 ) -> tuple[list[Failure], list[Failure], list[Failure]]:
     """Failures: those of killed workers; those that no worker had begun to answer, though none was killed; others."""
     began = {int(name): int(pid) for pid, name in map(str.split, notes.read_text().splitlines())}
-    killed = {*kills.at_s, *map(int, re.findall(rf"{HUNG} \(pid:(\d+)\)", log))}
+    by_gunicorn = gunicorn_kills(log)
+    killed = kills.at_s.keys() | by_gunicorn.keys()
+    times_s = [(at_s, at_s) for at_s in kills.at_s.values()]
+    times_s += [(at_s, at_s + GUNICORN_KILLS_WITHIN_S) for at_s in by_gunicorn.values()]
     of_killed: list[Failure] = []
     unread: list[Failure] = []
     others: list[Failure] = []
     for failure in load.failures:
         if failure.name in began:
             (of_killed if began[failure.name] in killed else others).append(failure)
-        elif any(failure.began_s <= at_s <= failure.failed_s for at_s in kills.at_s.values()):
+        elif any(failure.began_s <= last_s and first_s <= failure.failed_s for first_s, last_s in times_s):
             # accepted by one that was killed before it read it
             of_killed.append(failure)
         else:

@@ -32,6 +32,7 @@ IMPORTS = {
     "opentelemetry": "import snowredis.integrations.opentelemetry",
     "prometheus": "import snowredis.integrations.prometheus",
     "pydantic": "import snowredis.integrations.pydantic",
+    "rq": "import snowredis.integrations.rq",
     "sqlalchemy": "import snowredis.integrations.sqlalchemy",
     "web": "import snowredis.web.service, uvicorn, httptools",
 }

@@ -82,7 +82,7 @@ def connect(
     max_ahead_ms: int = 1_000,
     sequence_start: SequenceStart = "zero",
     sequence_start_bound: int | None = None,
-    claim_timeout: float = 0.0,
+    claim_timeout: float = 10.0,
     clock: Clock | None = None,
 ) -> Generator:
     """Return a generator of ids. It claims its worker id at its first id, or at claim().
@@ -121,7 +121,8 @@ def connect(
         sequence_start: first sequence of a tick: `zero`, `random` or `continue`; the last two spread the ids of
             quiet services over shards (`id % shards`)
         sequence_start_bound: limit of that first sequence, which stays below it
-        claim_timeout: how long to retry while the pool is full, before `PoolExhausted` is raised
+        claim_timeout: how long to wait for a worker id while the pool is full, before `PoolExhausted` is raised;
+            calls of one generator share this time, so that only the first of them waits for all of it
         clock: for tests: a snowredis.testing.ManualClock
 
     Raises:

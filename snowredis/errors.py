@@ -25,6 +25,8 @@ errors can be pickled (the constructor takes exactly ``args``).
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 __all__ = [
     "ClockMovedBack",
     "ClockSkewed",
@@ -65,7 +67,13 @@ def as_cause(error: BaseException) -> BaseException:
 
 
 class SnowredisError(Exception):
-    """Base class of all snowredis errors."""
+    """Base class of all snowredis errors.
+
+    Attributes:
+        retry: whether the same call can succeed later without a change by a person, so that a job is worth another try.
+    """
+
+    retry: ClassVar[bool] = False
 
 
 class ConfigError(SnowredisError, ValueError):
@@ -175,6 +183,8 @@ def _escaped(text: str) -> str:
 class PoolExhausted(SnowredisError):
     """Every worker id of the pool is leased."""
 
+    retry = True
+
     def __init__(self, pool: str, capacity: int, next_expiry_ms: int) -> None:
         super().__init__(pool, capacity, next_expiry_ms)
         self.pool, self.capacity, self.next_expiry_ms = pool, capacity, next_expiry_ms
@@ -188,6 +198,8 @@ class PoolExhausted(SnowredisError):
 
 class LeaseExpired(SnowredisError):
     """The reservation ended and could not be extended; no id was made."""
+
+    retry = True
 
     def __init__(self, pool: str, worker: int, reason: str) -> None:
         super().__init__(pool, worker, reason)
@@ -213,6 +225,8 @@ class LeaseLost(LeaseExpired):
 class ClockMovedBack(SnowredisError):
     """The wall clock went back to a time that was already used; no id was made."""
 
+    retry = True
+
     def __init__(self, behind_ms: int, policy: str) -> None:
         super().__init__(behind_ms, policy)
         self.behind_ms, self.policy = behind_ms, policy
@@ -227,6 +241,8 @@ class ClockMovedBack(SnowredisError):
 
 class ClockSkewed(SnowredisError):
     """The wall clock of this host is too far from the clock of Redis; no id was made."""
+
+    retry = True
 
     def __init__(self, offset_ms: int, limit_ms: int) -> None:
         super().__init__(offset_ms, limit_ms)
@@ -243,6 +259,8 @@ class ClockSkewed(SnowredisError):
 
 class StoreUnavailable(SnowredisError):
     """Redis cannot be reached, or its reply cannot be used."""
+
+    retry = True
 
     _ADVICE = "Check that the server is running and that the URL is correct"
 
@@ -266,6 +284,8 @@ class StoreRefused(StoreUnavailable):
 
     ``code`` is "no-password", "wrong-password" or "no-permission".
     """
+
+    retry = False
 
     def __init__(self, where: str, reason: str, code: str = "no-permission") -> None:
         super().__init__(where, reason)
@@ -295,6 +315,8 @@ class ServerUnidentified(StoreUnavailable):
     ``code`` is "info-refused", "no-run-id" or "no-replication-id".
     """
 
+    retry = False
+
     def __init__(self, where: str, code: str) -> None:
         reasons = {
             "info-refused": "it refuses INFO inside scripts",
@@ -316,6 +338,8 @@ class ServerUnidentified(StoreUnavailable):
 
 class PoolBroken(StoreUnavailable):
     """A field of the pool holds a value that snowredis never writes, for example after a manual edit."""
+
+    retry = False
 
     def __init__(self, where: str, pool: str, field: str, value: str) -> None:
         super().__init__(where, f"field {field!a} of the hash snowredis:{{{pool}}} holds {value[:60]!a}")
@@ -343,6 +367,8 @@ class GeneratorClosed(SnowredisError):
 
 class GeneratorSuspended(SnowredisError):
     """The generator is suspended and holds no worker id."""
+
+    retry = True
 
     def __init__(self, pool: str) -> None:
         super().__init__(pool)

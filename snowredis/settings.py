@@ -241,8 +241,9 @@ SETTINGS: Mapping[str, Setting] = {setting.name: setting for setting in (
             "over shards (`id % shards`)"),
     Setting("sequence_start_bound", WHOLE, None, "an eighth of the sequences",
             "limit of that first sequence, which stays below it"),
-    Setting("claim_timeout", TIMEOUT, 0.0, "0 s",
-            "how long to retry while the pool is full, before `PoolExhausted` is raised"),
+    Setting("claim_timeout", TIMEOUT, 10.0, "10 s",
+            "how long to wait for a worker id while the pool is full, before `PoolExhausted` is raised; calls of one "
+            "generator share this time, so that only the first of them waits for all of it"),
     Setting("clock", ANYTHING, None, "the system's",
             "for tests: a snowredis.testing.ManualClock"),
 )}

@@ -5,11 +5,11 @@ In ``gunicorn.conf.py``, either of:
     from snowredis.integrations.gunicorn import *   # if the file has no hooks of its own
 
     from snowredis.integrations import gunicorn     # else, below those hooks
-    gunicorn.install(globals())
+    gunicorn.install(globals())                     # hold_reload=60: a reload waits until Redis replies
 
 A worker claims its worker id before its first request and releases it when it stops. When a worker was killed, the
 arbiter starts a process that releases the worker id. No hook raises, and none blocks the arbiter for longer than it
-takes to start that process; only on_exit() waits, for EXIT_TIMEOUT_S at most.
+takes to start that process; only on_exit() waits, for EXIT_TIMEOUT_S at most, and on_reload() while Redis is away.
 
 Source: gunicorn/arbiter.py: an exception in child_exit, post_fork or post_worker_init ends the service, and
 worker_exit also runs in the arbiter, for a worker that is gone.
@@ -28,13 +28,13 @@ from collections.abc import Callable, MutableMapping
 from typing import Any
 
 from snowredis.integrations.warm_up import warm_up
-from snowredis.reclaim import reclaimer
+from snowredis.reclaim import probe, reclaimer
 from snowredis.reclaim.crash_record import CrashRecords
 from snowredis.runtime.exit import EXIT
 from snowredis.runtime.generator import renew_foreign_locks
 from snowredis.runtime.process import THIS
 
-__all__ = ["child_exit", "on_exit", "post_fork", "post_worker_init", "pre_fork", "worker_exit"]
+__all__ = ["child_exit", "on_exit", "on_reload", "post_fork", "post_worker_init", "pre_fork", "worker_exit"]
 
 log = logging.getLogger("snowredis")
 
@@ -42,10 +42,16 @@ log = logging.getLogger("snowredis")
 CLAIM_TIMEOUT_S = 5.0
 # on_exit() waits for this time at most until the worker ids of killed workers are released
 EXIT_TIMEOUT_S = 2.0
+# a reload waits for this time at most to learn that Redis does not reply
+PROBE_TIMEOUT_S = 3.0
+# until a reload that is held asks Redis again
+PROBE_AGAIN_S = 1.0
 
 Hook = Callable[..., Any]
 # in the arbiter: processes that release leases of killed workers
 _reclaimers: list[subprocess.Popen[bytes]] = []
+# in the arbiter: settings of install(), in s
+_settings = {"hold_reload": 0.0}
 
 
 def _log_errors(hook: Hook) -> Hook:
@@ -116,6 +122,54 @@ def child_exit(server: Any, worker: Any) -> None:
 
 
 @_log_errors
+def on_reload(server: Any) -> None:
+    """In the arbiter, before a reload replaces the workers: warn, or wait for hold_reload, if Redis does not reply.
+
+    Blocks for PROBE_TIMEOUT_S at most, and for hold_reload; not longer than until gunicorn is told to stop.
+    """
+    began_s, hold_s = time.monotonic(), _settings["hold_reload"]
+    stores = _stores(server)
+    error = probe.unavailable(stores, PROBE_TIMEOUT_S)
+    if error and hold_s:
+        server.log.warning("snowredis: the reload waits for %g s at most: %s", hold_s, error)
+    while error and time.monotonic() - began_s < hold_s and not _is_stopping(server):
+        # what gunicorn does meanwhile: workers that have ended, or hang
+        server.reap_workers()
+        server.murder_workers()
+        time.sleep(PROBE_AGAIN_S)
+        error = probe.unavailable(stores, PROBE_TIMEOUT_S)
+    if error:
+        server.log.warning(
+            "snowredis: this reload replaces workers that have worker ids, and the new ones make no ids until "
+            "Redis replies: %s",
+            error,
+        )
+
+
+def _stores(server: Any) -> list[dict[str, Any]]:
+    """Return where the living workers have their leases, each once."""
+    found: list[dict[str, Any]] = []
+    for worker in server.WORKERS.values():
+        records = getattr(worker, "snowredis_crash_records", None)
+        found += [store for store in (records.stores() if records else []) if store not in found]
+    return found
+
+
+def _is_stopping(server: Any) -> bool:
+    """Return whether a signal that ends gunicorn waits for the arbiter; it is handled after the reload."""
+    queue, waiting = server.SIG_QUEUE, []
+    if isinstance(queue, list):
+        # before gunicorn 25
+        waiting = list(queue)
+    else:
+        while not queue.empty():
+            waiting.append(queue.get_nowait())
+        for number in waiting:
+            queue.put_nowait(number)
+    return bool({signal.SIGTERM, signal.SIGINT, signal.SIGQUIT}.intersection(waiting))
+
+
+@_log_errors
 def on_exit(server: Any) -> None:
     """In the arbiter, at its end: do the same for the last workers. Blocks for EXIT_TIMEOUT_S at most."""
     # gunicorn does not wait for workers that it kills at the very end, and its container ends with it
@@ -146,11 +200,15 @@ def _has_ended(pid: int, deadline_s: float) -> bool:
     return True
 
 
-def install(settings: MutableMapping[str, Any]) -> None:
+def install(settings: MutableMapping[str, Any], *, hold_reload: float = 0.0) -> None:
     """Add the hooks to *settings*, the globals() of gunicorn.conf.py.
 
     A hook that is there already runs first; the one of this module runs after it, also if that raises.
+
+    Args:
+        hold_reload: how many seconds a reload waits while Redis does not reply; the old workers go on meanwhile.
     """
+    _settings["hold_reload"] = hold_reload
     for name in __all__:
         settings[name] = _run_both(settings.get(name), globals()[name])
 

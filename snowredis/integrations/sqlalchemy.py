@@ -13,7 +13,17 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, ColumnDefault, ForeignKeyConstraint, Table, event
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnDefault,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Integer,
+    MetaData,
+    Table,
+    event,
+)
 from sqlalchemy.exc import ArgumentError, InvalidRequestError
 from sqlalchemy.sql import operators
 from sqlalchemy.types import TypeDecorator, TypeEngine
@@ -35,8 +45,12 @@ class SnowflakeId(TypeDecorator[int]):
     foreign key nor a default of its own. Nullable columns make none. A value that is not a valid id is refused with
     InvalidId, which SQLAlchemy wraps in a StatementError.
 
+    A foreign key to such a column becomes a SnowflakeId, too, also one that was declared as Integer, as SQLModel does
+    for int.
+
     Args:
-        generator: makes the ids; default: the generator of the process, see snowredis.configure().
+        generator: makes the ids; default: the generator of the process, see snowredis.configure(). With one, the type,
+            and a MetaData with it, cannot be pickled: a copy of a generator would make the same ids.
     """
 
     impl = BigInteger
@@ -101,13 +115,43 @@ def _on_table_of_column(column: Column[int], table: Table) -> None:
     _set_default(column)
     # a table's primary key may be declared after its columns
     event.listen(table, "after_parent_attach", lambda *_: _set_default(column))
+    # tables that were declared before the one that they refer to
+    for other in table.metadata.tables.values():
+        for key in other.foreign_keys:
+            if _target_of(key, table.metadata) == (table.key, column.key):
+                _widen(key.parent, column)
 
 
 @event.listens_for(ForeignKeyConstraint, "after_parent_attach")
-def _on_foreign_key(constraint: ForeignKeyConstraint, _: Table) -> None:
+def _on_foreign_key(constraint: ForeignKeyConstraint, table: Table) -> None:
+    for key in constraint.elements:
+        target, name = _target_of(key, table.metadata)
+        if target in table.metadata.tables:
+            _widen(key.parent, table.metadata.tables[target].columns.get(name))
     for column in constraint.columns:
         if isinstance(column.type, SnowflakeId):
             _set_default(column)
+
+
+def _target_of(key: ForeignKey, metadata: MetaData) -> tuple[str, str]:
+    """Return the key in *metadata* of the table to which *key* refers, and the column."""
+    table, _, column = key.target_fullname.rpartition(".")
+    return (f"{metadata.schema}.{table}" if metadata.schema and "." not in table else table), column
+
+
+def _widen(column: Column[Any], target: Column[Any] | None) -> None:
+    """Give *column*, a foreign key to *target*, the type of that if it is a SnowflakeId: 32 bits are too few."""
+    # NullType: SQLAlchemy sets it itself; a subclass is somebody's decision
+    if target is not None and isinstance(target.type, SnowflakeId) and type(column.type) is Integer:
+        column.type = target.type
+
+
+def render_item(kind: str, item: Any, _autogen_context: Any) -> Any:
+    """Render a SnowflakeId in migrations of Alembic as what it is in the database, so that they import nothing.
+
+    In env.py: ``context.configure(..., render_item=render_item)``.
+    """
+    return "sa.BigInteger()" if kind == "type" and isinstance(item, SnowflakeId) else False
 
 
 def _set_default(column: Column[int]) -> None:

@@ -208,6 +208,18 @@ class Snapshot:
     idle: tuple[WorkerInfo, ...] = ()
 
     @property
+    def dead_leases(self) -> int:
+        """About how many leases are those of dead processes: a process that is killed keeps its lease for up to a ttl.
+
+        As many as ended without a release during the last ttl, or those that sent no heartbeat for half a ttl if these
+        are more.
+        """
+        since_ms = self.info.now_ms - self.info.ttl_ms
+        ended = sum(death.kind == "expired" and death.at_ms > since_ms for death in self.deaths)
+        silent = sum(worker.state == "suspect" for worker in self.workers)
+        return min(self.info.used, max(ended, silent))
+
+    @property
     def worker_ids(self) -> list[WorkerInfo]:
         """Living, unknown and idle workers, by worker id."""
         both = {info.worker: info for info in (*self.unknown, *self.idle, *self.workers)}

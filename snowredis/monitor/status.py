@@ -265,11 +265,11 @@ def _use(snapshot: Snapshot) -> list[Condition]:
     if share <= HALF_FULL:
         return []
     use = f"{info.used:,} of {info.capacity:,} worker ids are leased"
-    # a killed worker's lease goes on for up to a ttl
     silent = [worker for worker in snapshot.workers if worker.state == "suspect"]
-    if silent:
-        use += f", {len(silent):,} of them by workers that send no heartbeat"
     advice = "stop idle processes, or move to a layout with more worker bits"
+    if snapshot.dead_leases:
+        use += f", about {snapshot.dead_leases:,} of them by processes that are dead"
+        advice = f"let processes end in order, or shorten the ttl: a lease outlives a killed process by it; {advice}"
     if info.free <= 0:
         first_ms = min((worker.lease_end_ms for worker in silent), default=None)
         wait = "; if they are dead, the first worker id is available at {until}" if silent else ""

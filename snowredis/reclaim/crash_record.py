@@ -159,6 +159,17 @@ class CrashRecords:
         except IndexError:
             return None
 
+    def stores(self) -> list[dict[str, Any]]:
+        """Return where a living child has its leases, as of some moment. Called in the parent; never raises."""
+        found = []
+        for part in self._parts:
+            # it may be writing meanwhile
+            with contextlib.suppress(ValueError, LookupError, TypeError):
+                written = CrashRecord(self, part).read()
+                if written is not None:
+                    found.append({"urls": written["store"]["urls"]})
+        return found
+
     def read(self) -> list[dict[str, Any]]:
         """Return the credentials of a dead child's leases, and clear them. Called in the parent; never raises."""
         leases = []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from snowredis.errors import (
     ClockMovedBack,
     ClockSkewed,
@@ -16,6 +18,11 @@ from snowredis.runtime.context import Context
 from snowredis.runtime.lease_manager import LeaseManager
 from snowredis.runtime.lifecycle import RETRY_S, LeaseLifecycle
 from snowredis.runtime.wait_notice import WaitNotice
+
+log = logging.getLogger("snowredis")
+
+# pause before a full pool is asked again; it doubles up to RETRY_S, so that many who wait do not load Redis
+FIRST_PAUSE_S = 0.02
 
 
 class ClockSkewMemory:
@@ -38,12 +45,41 @@ class ClockSkewMemory:
             raise ClockSkewed(self._offset_ms, self._limit_ms)
 
 
-class ClaimWait:
-    """The waits of one call that needs a lease.
+class FullPoolMemory:
+    """How long calls may still wait for a worker id of a full pool. They share one timeout.
 
-    Args:
-        timeout_s: how long to ask a full pool again.
+    Otherwise each thread, and each request that follows, would wait for the whole timeout, one after another.
     """
+
+    def __init__(self, pool: str, clock: Clock, timeout_s: float) -> None:
+        self._pool, self._clock, self._timeout_s = pool, clock, timeout_s
+        # of the wait that counts: its begin, and the last refusal
+        self._began_s = 0.0
+        self._refused_s: float | None = None
+
+    def left_s(self, error: PoolExhausted, began_s: float) -> float:
+        """Return how long a call that began at *began_s* may go on waiting after *error*; 0 or less: not at all."""
+        now_s = self._clock.monotonic()
+        # after a longer silence, the pool may have had worker ids meanwhile
+        if self._refused_s is None or now_s - self._refused_s > self._timeout_s:
+            self._began_s = began_s
+            if self._timeout_s > 0:
+                log.warning(
+                    "pool %s: all %d worker ids are leased; waiting for one, for %g s at most",
+                    self._pool,
+                    error.capacity,
+                    self._timeout_s,
+                )
+        self._refused_s = now_s
+        return self._began_s + self._timeout_s - now_s
+
+    def end(self) -> None:
+        """Forget the refusals: there is a worker id."""
+        self._refused_s = None
+
+
+class ClaimWait:
+    """The waits of one call that needs a lease."""
 
     def __init__(
         self,
@@ -52,12 +88,13 @@ class ClaimWait:
         lifecycle: LeaseLifecycle,
         skew: ClockSkewMemory,
         notice: WaitNotice,
-        timeout_s: float,
+        full: FullPoolMemory,
     ) -> None:
         self._context, self._clock, self._leases = context, context.clock, leases
-        self._lifecycle, self._skew, self._notice, self._timeout_s = lifecycle, skew, notice, timeout_s
+        self._lifecycle, self._skew, self._notice, self._full = lifecycle, skew, notice, full
         self._began_s = self._clock.monotonic()
         self._ask_again_after_s = 0.0
+        self._pause_s = FIRST_PAUSE_S
 
     def claim(self) -> bool:
         """Claim a worker id, or wait a little: MAX_SLEEP_S at most, and a round trip to Redis.
@@ -83,14 +120,18 @@ class ClaimWait:
         try:
             settling_ms = self._lifecycle.claim(self._context.longest_wait_ms).settling_ms
         except (PoolExhausted, StoreUnavailable) as error:
-            if isinstance(error, PoolExhausted) and waited_s < self._timeout_s:
-                self._ask_again_after_s = waited_s + max(0.01, min(RETRY_S, error.next_expiry_ms / 1000))
+            left_s = self._full.left_s(error, self._began_s) if isinstance(error, PoolExhausted) else 0
+            if isinstance(error, PoolExhausted) and left_s > 0:
+                pause_s = max(self._pause_s, min(RETRY_S, error.next_expiry_ms / 1000))
+                self._pause_s = min(RETRY_S, 2 * self._pause_s)
+                self._ask_again_after_s = self._clock.monotonic() - self._began_s + min(pause_s, left_s)
                 return False
             if leases.lost_worker is not None:
                 raise LeaseLost(config.name, leases.lost_worker, str(error)) from as_cause(error)
             raise
         except ClockMovedBack as error:
             raise self._skew.error(-error.behind_ms, self._context.longest_wait_ms) from None
+        self._full.end()
         if not settling_ms:
             return True
         self._notice.show(leases.view.floor_ms - self._context.now_ms())

@@ -6,7 +6,7 @@ from concurrent.futures import Future
 
 from snowredis.core.lanes import ClaimAnother, NotOpen, RaiseClockBack, RenewLease, Wait
 from snowredis.errors import ClockMovedBack, ClockSkewed, GeneratorClosed, GeneratorSuspended
-from snowredis.runtime.claim_wait import ClaimWait, ClockSkewMemory
+from snowredis.runtime.claim_wait import ClaimWait, ClockSkewMemory, FullPoolMemory
 from snowredis.runtime.clock import nap
 from snowredis.runtime.context import Context
 from snowredis.runtime.id_allocator import IdAllocator, NoLease, Step
@@ -35,6 +35,7 @@ class SlowPath:
         self._leases, self._allocator, self._lifecycle = leases, allocator, lifecycle
         self.clock, self._pool, self._claim_timeout_s = context.clock, context.config.name, claim_timeout_s
         self._skew = ClockSkewMemory(context.clock)
+        self._full = FullPoolMemory(self._pool, context.clock, claim_timeout_s)
         self._notice = WaitNotice(self._pool, context.clock.monotonic)
         self.preparing: Future[None] | None = None
 
@@ -78,7 +79,7 @@ class SlowPath:
                     self._lifecycle,
                     self._skew,
                     self._notice,
-                    self._claim_timeout_s,
+                    self._full,
                 )
                 if isinstance(decision, NotOpen):
                     claim_wait.wait_for_opening(decision.ms)
@@ -114,6 +115,7 @@ class SlowPath:
         """Forget, in a forked child, which errors the parent had and what its threads were doing."""
         self.preparing = None
         self._skew = ClockSkewMemory(self.clock)
+        self._full = FullPoolMemory(self._pool, self.clock, self._claim_timeout_s)
         self._notice = WaitNotice(self._pool, self.clock.monotonic)
 
     def _wait(self, wait: Wait) -> None:

@@ -139,7 +139,9 @@ class ServedPool:
             # a new pool is created with the options alone
             if not self._create:
                 raise self._not_found() from None
-        return connect(self._url, pool=self.name, **{"label": "snowredis serve"} | stored | self._options)
+        # a full pool is asked again by _claim(), and requests learn the reason at once
+        defaults: dict[str, Any] = {"label": "snowredis serve", "claim_timeout": 0.0}
+        return connect(self._url, pool=self.name, **defaults | stored | self._options)
 
     def _not_found(self) -> ServedPoolNotFound:
         monitor = self._open_monitor()

@@ -218,7 +218,10 @@ def test_6_for_other_settings_than_the_pool_has(cli: Cli, pool_name: str) -> Non
         assert pool_name in result.err
 
 
-def test_7_for_a_pool_that_is_full(cli: Cli, pool_name: str, server_url: str) -> None:
+def test_7_for_a_pool_that_is_full(
+    cli: Cli, pool_name: str, server_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SNOWREDIS_CLAIM_TIMEOUT", "0")
     cli("pool", "create", pool_name, "--layout", "41/0/0/0/10")
     with snowredis.connect(server_url, pool=pool_name, layout="41/0/0/0/10") as holder:
         holder.claim()

@@ -22,6 +22,7 @@ ids = snowredis.connect(
     os.environ["POOL_URL"],
     pool=os.environ["POOL"],
     ttl=float(os.environ["TTL"]),
+    claim_timeout=0,
     layout=Layout(worker_bits=bits, sequence_bits=20 - bits),
 )
 # one write of a line is one line, whoever else writes

@@ -89,7 +89,7 @@ def test_without_settings_it_is_the_generator_of_the_process(
 
 def test_a_start_without_a_worker_id_fails_and_says_why() -> None:
     pool = memory_pool()
-    client = TestClient(app_with(lifespan=lifespan(pool, layout="41/0/2/0/10")))
+    client = TestClient(app_with(lifespan=lifespan(pool, layout="41/0/2/0/10", claim_timeout=0)))
     with snowredis.connect(pool, layout="41/0/2/0/10") as other:
         other.next_id()
         with pytest.raises(snowredis.PoolExhausted):

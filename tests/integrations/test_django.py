@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -40,7 +41,8 @@ class Order(Stamped):
 class Line(models.Model):
     order = models.ForeignKey(Order, models.CASCADE)
 
-class Tag(Stamped):
+class Tag(models.Model):
+    id = SnowflakeField(primary_key=True, lazy=False)
     parent = models.ForeignKey("self", models.CASCADE, null=True)
 
 class Express(Order):
@@ -209,6 +211,7 @@ def test_migrations_are_complete_and_stable(project: Project) -> None:
     migration = (project.directory / "shop" / "migrations" / "0001_initial.py").read_text()
     assert "snowredis.integrations.django.SnowflakeField(primary_key=True, serialize=False)" in migration
     assert "snowredis.integrations.django.SnowflakeField(unique=True)" in migration
+    assert "SnowflakeField(lazy=False, primary_key=True, serialize=False)" in migration
     assert "SnowflakeField(editable=True, verbose_name='typed in')" in migration
     assert "SnowflakeField(default=None, null=True)" in migration
     assert "generator='shop.ids.next_invoice'" in migration
@@ -217,7 +220,7 @@ def test_migrations_are_complete_and_stable(project: Project) -> None:
     project.program(
         """
         import copy, pickle
-        from shop.models import Invoice, Order, Reference
+        from shop.models import Invoice, Order, Reference, Tag
         from snowredis.integrations.django import SnowflakeField
         class Own(SnowflakeField):
             pass
@@ -225,8 +228,8 @@ def test_migrations_are_complete_and_stable(project: Project) -> None:
         for model in (Invoice, Order, Reference):
             for field in model._meta.local_fields:
                 assert field.clone().deconstruct()[1:] == copy.deepcopy(field).deconstruct()[1:]
-        order = pickle.loads(pickle.dumps(Order()))
-        assert order.pk > 0 and order._meta.pk is Order._meta.pk
+        tag = pickle.loads(pickle.dumps(Tag()))
+        assert tag.pk > 0 and tag._meta.pk is Tag._meta.pk
         """
     )
 
@@ -269,7 +272,109 @@ def test_starting_django_claims_nothing_and_does_not_even_load_redis(project: Pr
 # --- models -------------------------------------------------------------------------------------------
 
 
-def test_a_primary_key_is_there_before_the_row_and_takes_one_insert(project: Project) -> None:
+def test_objects_forms_and_pages_of_the_admin_need_no_redis_until_a_row_is_inserted(project: Project) -> None:
+    project.program(
+        """
+        from django.contrib.auth.models import User
+        from django.db import connection
+        from django.forms import inlineformset_factory, modelform_factory
+        from django.test import Client
+        from django.test.utils import CaptureQueriesContext, override_settings
+        from shop.models import Express, Invoice, Line, Order
+        import snowredis
+
+        order = Order(name="tea")
+        order.full_clean()
+        assert order.pk is None and order.number is None and Express().pk is None
+        form = modelform_factory(Order, fields=["name"])({"name": "milk"})
+        assert form.is_valid() and form.save(commit=False).pk is None
+        lines = inlineformset_factory(Order, Line, fields=["order"])(instance=Order())
+        assert "TOTAL_FORMS" in str(lines)
+        User.objects.create_superuser("root", password="root")
+        client = Client()
+        client.login(username="root", password="root")
+        assert client.get("/admin/shop/order/add/").status_code == 200
+        try:
+            order.save()
+        except snowredis.StoreUnavailable:
+            assert order.pk is None
+        else:
+            raise AssertionError("no Redis, and yet an id")
+
+        with override_settings(SNOWREDIS={"testing": True, "pool": "shop", "min_replicas": 1}):
+            with CaptureQueriesContext(connection) as queries:
+                order.save()
+            assert [query["sql"].split()[0] for query in queries] == ["INSERT"], queries.captured_queries
+            assert 0 < order.pk < order.number and Order.objects.get(pk=order.pk) == order
+            order.save()
+            assert Order.objects.count() == 1
+            express = Express.objects.create()
+            assert express.pk == express.order_ptr_id > order.number
+            many = Order.objects.bulk_create([Order() for _ in range(100)])
+            assert [each.pk for each in many] == sorted({each.pk for each in many})
+            first = snowredis.next_id()
+        # the same memory, so no id is repeated in the next test
+        with override_settings(SNOWREDIS={"testing": True, "pool": "shop"}):
+            assert snowredis.next_id() > first
+        """,
+        settings="SNOWREDIS = {'url': 'redis://127.0.0.1:1', 'Pool': 'shop'}",
+    )
+
+
+def test_it_is_the_primary_key_of_models_and_link_tables_that_declare_none(project: Project) -> None:
+    settings = (
+        "DEFAULT_AUTO_FIELD = 'snowredis.integrations.django.SnowflakeAutoField'; "
+        "SNOWREDIS = {'TESTING': True, 'pool': 'auto'}"
+    )
+    # startapp names a field of its own for the app
+    apps = project.directory / "shop" / "apps.py"
+    apps.write_text(re.sub(r"(?m)^ +default_auto_field = .*$", "", apps.read_text()))
+    project.program(
+        """
+        from django.db import connection, models
+        from django.db.migrations.writer import MigrationWriter
+        from django.db.models import AutoField
+        from django.test.utils import CaptureQueriesContext
+        from snowredis.integrations.django import SnowflakeAutoField
+        from shop.models import Tag
+        class Page(models.Model):
+            tags = models.ManyToManyField(Tag)
+            above = models.ForeignKey("self", models.CASCADE, null=True)
+            class Meta:
+                app_label = "shop"
+        pk = Page._meta.pk
+        assert isinstance(pk, SnowflakeAutoField) and isinstance(pk, AutoField)
+        assert not Page.check() and pk.db_type(connection) == "bigint"
+        assert Page._meta.get_field("above").db_type(connection) == "bigint"
+        assert MigrationWriter.serialize(pk)[0] == (
+            "snowredis.integrations.django.SnowflakeAutoField(auto_created=True, primary_key=True, "
+            "serialize=False, verbose_name='ID')"
+        ), MigrationWriter.serialize(pk)
+        with connection.schema_editor() as editor:
+            editor.create_model(Page)
+        page = Page()
+        assert page.pk is None
+        with CaptureQueriesContext(connection) as queries:
+            page.save()
+        assert [query["sql"].split()[0] for query in queries] == ["INSERT"]
+        assert page.pk > 2**40 and Page.objects.get().pk == page.pk
+        pages = Page.objects.bulk_create([Page(above=page), Page(pk=7)])
+        assert pages[0].pk > page.pk and pages[1].pk == 7
+        page.tags.set([Tag.objects.create(), Tag.objects.create()])
+        links = Page.tags.through.objects.values_list("pk", flat=True)
+        assert len(links) == 2 and min(links) > page.pk
+        """,
+        settings=settings,
+    )
+    said = project.manage("makemigrations", "--dry-run", "-v", "3", settings=settings)
+    assert (
+        "field=snowredis.integrations.django.SnowflakeAutoField(auto_created=True, primary_key=True" in said
+    )
+
+
+def test_a_primary_key_that_is_not_lazy_is_there_before_the_row_and_takes_one_insert(
+    project: Project,
+) -> None:
     project.program(
         """
         from django.db import connection
@@ -507,13 +612,13 @@ def test_rest_framework_carries_ids_and_keys_as_strings(project: Project) -> Non
         from snowredis.integrations.django import SnowflakeField
         from snowredis.integrations.django.rest import SnowflakeModelMixin, SnowflakeSerializerField
 
-        def serializer(of, *bases):
+        def serializer(of, *bases, nested=0):
             class Made(*bases, serializers.ModelSerializer):
                 class Meta:
-                    model, fields = of, "__all__"
+                    model, fields, depth = of, "__all__", nested
             return Made
-        def shown(instance, *bases):
-            return json.loads(JSONRenderer().render(serializer(type(instance), *bases)(instance).data))
+        def shown(instance, *bases, nested=0):
+            return json.loads(JSONRenderer().render(serializer(type(instance), *bases, nested=nested)(instance).data))
 
         tag, order, express = Tag.objects.create(), Order.objects.create(), Express.objects.create()
         order.tags.add(tag)
@@ -525,6 +630,10 @@ def test_rest_framework_carries_ids_and_keys_as_strings(project: Project) -> Non
         assert shown(child, SnowflakeModelMixin)["parent"] == str(tag.pk)
         assert shown(tag, SnowflakeModelMixin)["parent"] is None
         assert shown(express, SnowflakeModelMixin)["id"] == str(express.pk), shown(express, SnowflakeModelMixin)
+        nested = shown(line, SnowflakeModelMixin, nested=2)["order"]
+        assert (nested["id"], nested["number"]) == (str(order.pk), str(order.number)), nested
+        assert nested["tags"][0]["id"] == str(tag.pk), nested
+        assert shown(child, SnowflakeModelMixin, nested=1)["parent"]["id"] == str(tag.pk)
         detail = Detail.objects.create(order=order)
         assert shown(detail, SnowflakeModelMixin) == {"order": str(order.pk)}
 
@@ -562,6 +671,7 @@ def test_rest_framework_carries_ids_and_keys_as_strings(project: Project) -> Non
         ("SNOWREDIS = 'redis://h'", "SNOWREDIS is a str. Write a dict"),
         ("SNOWREDIS = None", "SNOWREDIS is a NoneType. Write a dict"),
         ("SNOWREDIS = {1: 2}", "unknown setting '1'"),
+        ("SNOWREDIS = {'testing': 'yes'}", "SNOWREDIS['testing'] must be True or False, not 'yes'"),
     ],
 )
 def test_names_that_there_are_not_stop_every_process_at_its_start(

@@ -230,6 +230,34 @@ def test_a_worker_that_is_killed_while_redis_is_away_is_replaced_at_once(
         eventually(lambda: running.ask() and len(running.holders()) == 2, "worker ids for both")
 
 
+def test_a_reload_while_redis_is_away_waits_if_it_shall_and_says_what_it_costs(
+    own_server: RedisServer, tmp_path: Path
+) -> None:
+    create_pool(own_server.url)
+    conf = "from snowredis.integrations import gunicorn\ngunicorn.install(globals(), hold_reload=60)\n"
+    with gunicorn(own_server, tmp_path, "--workers=2", "--graceful-timeout=5", conf=conf) as running:
+        first = running.wait_until_ready(2)
+
+        def log_has(text: str, count: int = 1) -> None:
+            eventually(lambda: running.log.read_text().count(text) == count, text)
+
+        own_server.kill()
+        running.send(signal.SIGHUP)
+        log_has("the reload waits for 60 s at most: Redis at")
+        assert running.processes() >= first
+        assert "this reload replaces workers" not in running.log.read_text()
+        own_server.start()
+        create_pool(own_server.url)
+        second = running.wait_until_ready(2)
+        assert not first & second
+        # a reload that is held does not hold up the end
+        own_server.kill()
+        running.send(signal.SIGHUP)
+        log_has("the reload waits for 60 s at most: Redis at", 2)
+        assert running.end() == 0
+        log_has("this reload replaces workers that have worker ids")
+
+
 def test_a_full_pool_is_no_reason_not_to_serve(serve: Any, server: RedisServer) -> None:
     server.client().flushdb()
     create_pool(server.url, worker_bits=1)

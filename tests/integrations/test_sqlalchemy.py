@@ -27,9 +27,10 @@ from sqlalchemy.orm import (
     mapped_column,
     relationship,
 )
+from sqlalchemy.schema import CreateTable
 
 import snowredis
-from snowredis.integrations.sqlalchemy import SnowflakeId
+from snowredis.integrations.sqlalchemy import SnowflakeId, render_item
 from snowredis.lease.model import PoolConfig
 from snowredis.runtime.generator import Generator
 from snowredis.testing import memory_pool
@@ -376,6 +377,8 @@ def test_types_with_different_generators_share_compiled_statements_and_survive_p
     ids = snowredis.connect(memory_pool())
     assert SnowflakeId()._static_cache_key == SnowflakeId(ids)._static_cache_key
     assert repr(SnowflakeId(ids)) == "SnowflakeId()"
+    with pytest.raises(TypeError, match="cannot be pickled or copied: two copies would make the same ids"):
+        pickle.dumps(SnowflakeId(ids))
     ids.close()
     copy = pickle.loads(pickle.dumps(Base.metadata))
     assert makes_ids(copy.tables["customer"].c.id)
@@ -394,6 +397,63 @@ def test_alembic_renders_the_type_and_finds_no_difference(engine: sa.Engine) -> 
         assert alembic.compare_metadata(context.configure(full), metadata) == []
     column = "sa.Column('id', snowredis.integrations.sqlalchemy.SnowflakeId(), autoincrement=False, nullable=False)"
     assert column in alembic.render_python_code(ops)
+
+
+def test_alembic_renders_what_is_in_the_database_with_render_item(engine: sa.Engine) -> None:
+    alembic: Any = pytest.importorskip("alembic.autogenerate")
+    context: Any = pytest.importorskip("alembic.migration").MigrationContext
+    metadata = sa.MetaData()
+    Base.metadata.tables["customer"].to_metadata(metadata)
+    with sa.create_engine("sqlite://").connect() as empty:
+        configured = context.configure(empty, opts={"render_item": render_item})
+        ops = alembic.produce_migrations(configured, metadata).upgrade_ops
+        python = alembic.render_python_code(ops, render_item=render_item)
+    assert "sa.Column('id', sa.BigInteger(), autoincrement=False, nullable=False)" in python
+    assert "snowredis" not in python
+
+
+@pytest.mark.parametrize("customers_first", [True, False])
+def test_a_foreign_key_that_was_declared_as_integer_gets_64_bits(customers_first: bool) -> None:
+    metadata = sa.MetaData(schema="shop")
+
+    def make_orders() -> sa.Table:
+        return sa.Table(
+            "orders",
+            metadata,
+            sa.Column("customer_id", sa.Integer, sa.ForeignKey("customers.id"), primary_key=True),
+            sa.Column("small", sa.SmallInteger, sa.ForeignKey("customers.id")),
+            sa.Column("number", sa.Integer),
+        )
+
+    orders = None if customers_first else make_orders()
+    above = sa.Column("above", sa.Integer, sa.ForeignKey("customers.id"))
+    sa.Table("customers", metadata, above, sa.Column("id", SnowflakeId, primary_key=True))
+    orders = make_orders() if orders is None else orders
+    key, small, number = orders.c
+    assert isinstance(key.type, SnowflakeId)
+    assert isinstance(above.type, SnowflakeId)
+    assert not makes_ids(key)
+    assert not makes_ids(above)
+    assert (type(small.type), type(number.type)) == (sa.SmallInteger, sa.Integer)
+    assert "customer_id BIGINT NOT NULL" in str(CreateTable(orders))
+
+
+def test_the_models_of_sqlmodel_refer_to_each_other_with_64_bits() -> None:
+    sqlmodel: Any = pytest.importorskip("sqlmodel")
+    from tests.integrations import sqlmodel_models as models
+
+    engine = sa.create_engine("sqlite://")
+    sqlmodel.SQLModel.metadata.create_all(engine)
+    with sqlmodel.Session(engine) as session:
+        team = models.Team(heroes=[models.Hero(), models.Hero()])
+        session.add(team)
+        session.commit()
+        assert team.id is not None
+        assert 2**40 < team.id < 2**63
+        assert {hero.team_id for hero in team.heroes} == {team.id}
+        assert len({hero.id for hero in team.heroes}) == 2
+    for table in (models.Hero.__table__, models.Link.__table__):  # type: ignore[attr-defined]
+        assert str(CreateTable(table)).count("BIGINT") == 2
 
 
 # --- asyncio -------------------------------------------------------------------------------------

@@ -113,7 +113,7 @@ def test_refused_claims_are_counted_by_the_pool_and_by_the_process(server: Redis
 
         for _ in range(2):
             connected(**options).next_id()
-        late, other = connected(**options), connected()
+        late, other = connected(**options, claim_timeout=0), connected()
         with pytest.raises(snowredis.PoolExhausted):
             late.next_id()
         with pytest.raises(snowredis.LayoutMismatch):

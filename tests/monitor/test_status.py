@@ -127,9 +127,20 @@ def test_each_bad_moment_is_named_with_its_time_and_what_to_do(
 def test_a_full_pool_says_how_much_of_it_may_be_dead_and_when_that_is_over() -> None:
     status = status_of(Snapshot(info(used=100, free=0), (*FLEET, SUSPECT)))
     full = next(condition for condition in status.conditions if condition.code == "full")
-    assert "1 of them by workers that send no heartbeat" in full.text
+    assert "about 1 of them by processes that are dead" in full.text
+    assert "let processes end in order" in full.advice
     assert full.until_ms == SUSPECT.lease_end_ms
     assert status.headline == "pool full; 1 suspect"
+
+
+def test_leases_that_ended_during_the_last_ttl_tell_how_many_are_dead_now() -> None:
+    deaths = [death(number, 29_000) for number in range(4)]
+    reclaimed = replace(death(5, 1), kind="reclaimed")
+    busy = Snapshot(info(used=60, free=40), FLEET, deaths=(*deaths, reclaimed, death(6, 31_000)))
+    assert busy.dead_leases == 4
+    assert "about 4 of them by processes that are dead" in status_of(busy).conditions[-1].text
+    assert Snapshot(info(used=60, free=40), (*FLEET, SUSPECT)).dead_leases == 1
+    assert replace(busy, info=info(used=2, free=98)).dead_leases == 2
 
 
 def test_the_worst_comes_first_and_times_are_shown_as_the_viewer_wants() -> None:

@@ -90,7 +90,12 @@ def test_the_section_of_an_error_says_whether_to_try_again_and_lists_its_values(
     section = page.partition(f"\n## `{kind.__name__}`\n")[2].partition("\n## ")[0]
     if kind is snowredis.SnowredisError:
         return
-    assert "**Try again**: " in section
+    row = re.search(rf"^\| \[`{kind.__name__}`\].*", page, re.MULTILINE)
+    assert row is not None
+    for text in (row[0].split(" | ")[2], section.partition("**Try again**: ")[2]):
+        assert text
+        assert issubclass(kind, snowredis.SnowredisError)
+        assert text.startswith("no") is not kind.retry
     inherited = re.search(r"as `(\w+)`", section)
     text = section + (
         page.partition(f"\n## `{inherited[1]}`\n")[2].partition("\n## ")[0] if inherited else ""

@@ -153,11 +153,11 @@ def test_an_error_reaches_every_coroutine_that_waits() -> None:
 
     async def main() -> None:
         async with snowredis.aconnect(pool, layout="41/0/2/0/10"):
-            late = snowredis.connect(pool, layout="41/0/2/0/10")
+            late = snowredis.connect(pool, layout="41/0/2/0/10", claim_timeout=0)
             outcomes = await asyncio.gather(*(late.anext_id() for _ in range(5)), return_exceptions=True)
             assert [type(outcome) for outcome in outcomes] == [PoolExhausted] * 5
             with pytest.raises(PoolExhausted):
-                await snowredis.aconnect(pool, layout="41/0/2/0/10")
+                await snowredis.aconnect(pool, layout="41/0/2/0/10", claim_timeout=0)
 
     asyncio.run(main())
 

@@ -289,7 +289,7 @@ def test_a_claim_that_is_refused_leaves_nothing_to_give_back(url: str) -> None:
 
     def be_refused(numbers: memoryview) -> None:
         with pytest.raises(snowredis.PoolExhausted):
-            connect(url).claim()
+            connect(url, claim_timeout=0).claim()
         numbers[0] = 1
         signal.pause()
 

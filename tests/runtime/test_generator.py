@@ -398,9 +398,35 @@ def test_a_full_pool_says_so_and_asks_again_as_long_as_told(pool: MemoryPool, cl
     first = pool.connect(layout=one)
     first.next_id()
     with pytest.raises(snowredis.PoolExhausted, match="next lease ends in 30000 ms"):
-        pool.connect(layout=one).next_id()
+        pool.connect(layout=one, claim_timeout=0).next_id()
     patient = pool.connect(layout=one, claim_timeout=40)
     assert patient.next_id() > 0
+
+
+def test_calls_share_the_time_for_which_a_full_pool_is_asked_again(
+    pool: MemoryPool, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = Layout(worker_bits=0)
+    holder = pool.connect(layout=one, ttl=60)
+    holder.next_id()
+    late = pool.connect(layout=one, ttl=60)
+
+    def refused_after_ms() -> int:
+        began = clock.monotonic()
+        with pytest.raises(snowredis.PoolExhausted) as refused:
+            late.next_id()
+        assert refused.value.retry
+        return round(1000 * (clock.monotonic() - began))
+
+    assert refused_after_ms() == 10_000
+    # whoever waited for the first call does not wait again
+    assert [refused_after_ms() for _ in range(3)] == [0, 0, 0]
+    assert caplog.text.count("waiting for one, for 10 s at most") == 1
+    # after a silence, the pool gets another chance
+    clock.advance(12_000)
+    assert refused_after_ms() == 10_000
+    holder.close()
+    assert late.next_id() > 0
 
 
 def test_a_paused_holder_never_repeats_what_its_heir_made(pool: MemoryPool, clock: ManualClock) -> None:

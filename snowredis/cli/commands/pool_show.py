@@ -30,7 +30,7 @@ from snowredis.errors import SnowredisError
 from snowredis.settings import POOL_DURATIONS, SETTINGS
 
 if TYPE_CHECKING:
-    from snowredis.monitor.snapshot import PoolInfo
+    from snowredis.monitor.snapshot import PoolInfo, Snapshot
 
 _DURABILITIES = {
     "detect": "a restart or failover may lose writes, and is detected",
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(pool_as_json(info) | {"status": status_as_json(status)}))
     else:
         head: Line = [("pool ", "dim"), (info.name, "strong"), (f" at {where}", "dim")]
-        rows = [*settings_rows(info), *_state_rows(info, args.time_text)]
+        rows = [*settings_rows(info), *_state_rows(snapshot, args.time_text)]
         write([head, *status_lines(status, args.time_text), *pairs(rows, wrap=True)])
     return ExitCode.OK
 
@@ -91,7 +91,8 @@ def _seconds(ms: str) -> str:
     return f"{int(ms) / 1000:g} s" if ms.isdecimal() else "?"
 
 
-def _state_rows(info: PoolInfo, time_text: Callable[[int], str]) -> list[Pair]:
+def _state_rows(snapshot: Snapshot, time_text: Callable[[int], str]) -> list[Pair]:
+    info, dead = snapshot.info, snapshot.dead_leases
     floor = "none: the pool was declared new"
     if info.floor_ms > info.now_ms:
         floor = f"new workers wait {duration(info.floor_ms - info.now_ms)}"
@@ -102,7 +103,8 @@ def _state_rows(info: PoolInfo, time_text: Callable[[int], str]) -> list[Pair]:
     return [
         (
             "worker ids",
-            f"{info.used:,} of {info.capacity:,} leased, {info.free:,} free, peak {info.peak:,}",
+            f"{info.used:,} of {info.capacity:,} leased{f' (about {dead:,} by dead processes)' if dead else ''}, "
+            f"{info.free:,} free, peak {info.peak:,}",
         ),
         ("floor", floor),
         ("counters", ", ".join(f"{name} {getattr(info, name):,}" for name in counters)),

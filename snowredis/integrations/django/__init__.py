@@ -18,12 +18,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from snowredis.integrations.django.converters import SnowflakeConverter
-    from snowredis.integrations.django.fields import SnowflakeField, SnowflakeFormField
+    from snowredis.integrations.django.fields import SnowflakeAutoField, SnowflakeField, SnowflakeFormField
 
 # public name -> its module; loaded at the first use
-_MODULES = {"SnowflakeConverter": "converters", "SnowflakeField": "fields", "SnowflakeFormField": "fields"}
+_MODULES = {
+    "SnowflakeAutoField": "fields",
+    "SnowflakeConverter": "converters",
+    "SnowflakeField": "fields",
+    "SnowflakeFormField": "fields",
+}
 
-__all__ = ["SnowflakeConverter", "SnowflakeField", "SnowflakeFormField"]
+__all__ = ["SnowflakeAutoField", "SnowflakeConverter", "SnowflakeField", "SnowflakeFormField"]
 
 
 def __getattr__(name: str) -> Any:

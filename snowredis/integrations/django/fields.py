@@ -1,4 +1,4 @@
-"""Model field that fills itself with ids, and its form field, which takes them as text."""
+"""Model fields that fill themselves with ids, and their form field, which takes them as text."""
 
 from __future__ import annotations
 
@@ -57,11 +57,12 @@ class SnowflakeFormField(forms.IntegerField):
 class SnowflakeField(models.BigIntegerField):
     """Model field in a 64-bit column that fills itself with an id, 0 < id < 2**63, unless it has a default.
 
-    A primary key is filled when an object is made, like a UUIDField with default=uuid4; any other field when its row
-    is inserted, so that a column added to a table with rows is never filled with one id for all of them.
+    It is filled when its row is inserted, like an AutoField: forms, pages of the admin and tests that only make objects
+    need no Redis, and an object that is never saved uses no id.
 
     Args:
         generator: dotted path of a function that makes an id; default: snowredis.next_id.
+        lazy: False fills a primary key as soon as an object is made, like a UUIDField with default=uuid4.
         default: with any value, None too, the field does not fill itself.
         others: as BigIntegerField, but editable=False and blank=True by default if the field fills itself.
     """
@@ -69,13 +70,16 @@ class SnowflakeField(models.BigIntegerField):
     description = _("snowredis id (8 byte integer)")
     default_validators = [MinValueValidator(1), MaxValueValidator(MAX_ID)]  # noqa: RUF012 as Django's own fields
 
-    def __init__(self, verbose_name: Any = None, *, generator: str = NEXT_ID, **kwargs: Any) -> None:
-        self.generator = generator
+    def __init__(
+        self, verbose_name: Any = None, *, generator: str = NEXT_ID, lazy: bool = True, **kwargs: Any
+    ) -> None:
+        self.generator, self.lazy = generator, lazy
         # snowredis.next_id() itself: one C call a row, which testing.use() and configure() switch
         self._make_id: Callable[[], int] = next_id if generator == NEXT_ID else IdMaker(generator)
         if kwargs.keys().isdisjoint({"default", "db_default"}):
             kwargs = {"editable": False, "blank": True, **kwargs}
             if kwargs.get("primary_key"):
+                # Django inserts a new row whose primary key has a default at once, without an UPDATE before
                 kwargs["default"] = self._make_id
         super().__init__(verbose_name, **kwargs)
 
@@ -97,6 +101,8 @@ class SnowflakeField(models.BigIntegerField):
                     kwargs[option] = not default
         if self.generator != NEXT_ID:
             kwargs["generator"] = self.generator
+        if not self.lazy:
+            kwargs["lazy"] = False
         # migrations name the package that models import from
         return name, path.replace(f"{__name__}.", f"{__package__}."), args, kwargs
 
@@ -114,6 +120,10 @@ class SnowflakeField(models.BigIntegerField):
         return [
             checks.Error(f"generator={self.generator!r}: {reason}", hint=hint, obj=self, id="snowredis.E010")
         ]
+
+    def get_default(self) -> Any:
+        """Return the value of the field in a new object."""
+        return None if self.lazy and self.is_filled else super().get_default()
 
     def get_pk_value_on_save(self, instance: Any) -> Any:
         # also called for a field in a CompositePrimaryKey, which has no default
@@ -139,3 +149,17 @@ class SnowflakeField(models.BigIntegerField):
             # an id made for a form would be lost with the form
             defaults |= {"initial": None, "show_hidden_initial": False}
         return super().formfield(**{**defaults, **kwargs})
+
+
+class SnowflakeAutoField(SnowflakeField, models.BigAutoField):
+    """SnowflakeField for DEFAULT_AUTO_FIELD, which Django allows for subclasses of its AutoFields only.
+
+    The primary key of every model that declares none, and of the tables of ManyToManyFields. Its column is a plain
+    BIGINT, without a sequence.
+    """
+
+    # the database makes no id that an INSERT would have to return
+    db_returning = False
+
+    def get_internal_type(self) -> str:
+        return "BigIntegerField"

@@ -38,7 +38,7 @@ class SnowflakeSerializerField(IntegerField):
 
 
 class SnowflakeModelMixin:
-    """Mixin for a ModelSerializer: ids, and foreign keys to models with such ids, are strings."""
+    """Mixin for a ModelSerializer: ids, and foreign keys to models with such ids, are strings, nested ones too."""
 
     serializer_field_mapping = {  # noqa: RUF012 as ModelSerializer's
         **ModelSerializer.serializer_field_mapping,
@@ -52,6 +52,11 @@ class SnowflakeModelMixin:
     def build_relational_field(self, field_name: str, relation_info: Any) -> Any:
         built = super().build_relational_field(field_name, relation_info)  # type: ignore[misc]
         return _with_text(built, relation_info.related_model._meta.pk)
+
+    def build_nested_field(self, field_name: str, relation_info: Any, nested_depth: int) -> Any:
+        # Meta.depth: REST framework makes a serializer for the related model
+        field_class, kwargs = super().build_nested_field(field_name, relation_info, nested_depth)  # type: ignore[misc]
+        return type(field_class.__name__, (SnowflakeModelMixin, field_class), {}), kwargs
 
 
 def _with_text(built: tuple[type, dict[str, Any]], key: Any) -> tuple[type, dict[str, Any]]:

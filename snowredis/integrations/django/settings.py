@@ -1,4 +1,4 @@
-"""Read settings.SNOWREDIS: arguments of snowredis.connect()."""
+"""Read settings.SNOWREDIS: arguments of snowredis.connect(), and ``testing``, which needs no Redis."""
 
 from __future__ import annotations
 
@@ -10,12 +10,19 @@ from django.core.exceptions import ImproperlyConfigured
 from snowredis import process_generator
 from snowredis.settings import SETTINGS
 
+# settings about the server, which ``testing`` replaces
+_OF_SERVER = ("url", "min_replicas")
+# settings of a pool in memory -> the pool, which lasts as long as the process, so that it never repeats an id
+_pools_in_memory: dict[str, Any] = {}
+
 
 def django_settings() -> dict[str, Any]:
     """Return settings.SNOWREDIS with names in lower case; {} if there is none.
 
+    With ``testing``, the url is a pool in the memory of this process.
+
     Raises:
-        ImproperlyConfigured: it is not a dict, or has the same name twice.
+        ImproperlyConfigured: it is not a dict, has the same name twice, or ``testing`` is not a bool.
     """
     given = getattr(settings, "SNOWREDIS", {})
     if not isinstance(given, dict):
@@ -26,6 +33,15 @@ def django_settings() -> dict[str, Any]:
     lower = {str(name).lower(): value for name, value in given.items()}
     if len(lower) < len(given):
         raise ImproperlyConfigured(f"SNOWREDIS has a name twice: {', '.join(map(str, given))}. Remove one.")
+    testing = lower.pop("testing", False)
+    if not isinstance(testing, bool):
+        raise ImproperlyConfigured(f"SNOWREDIS['testing'] must be True or False, not {testing!r}.")
+    if testing:
+        from snowredis.testing import memory_pool
+
+        kept = {name: value for name, value in lower.items() if name not in _OF_SERVER}
+        key = repr(sorted(kept.items(), key=repr))
+        lower = {**kept, "url": _pools_in_memory.setdefault(key, memory_pool())}
     return lower
 
 

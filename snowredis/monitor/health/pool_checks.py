@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -13,7 +14,7 @@ from snowredis.lease.redis_store import translated
 from snowredis.lease.scripts import pool_keys, text_of
 from snowredis.monitor.health.finding import Result, error, not_checked, ok, warning
 from snowredis.monitor.health.server_checks import UNIDENTIFIED, missing_identity
-from snowredis.monitor.snapshot import PoolInfo, setting_ms
+from snowredis.monitor.snapshot import PoolInfo, Snapshot, setting_ms
 from snowredis.monitor.status import HALF_FULL, NEARLY_FULL, Condition, status_of
 from snowredis.monitor.worker_pool import WorkerPool
 
@@ -28,11 +29,12 @@ _SEVERITIES = {"notice": "warning", "unknown": "unknown", "warning": "warning", 
 
 def check_pool(pool: WorkerPool, info: PoolInfo) -> Iterator[Result]:
     """Run all checks of one pool. Blocks for a few round trips. Raises StoreUnavailable."""
+    snapshot = functools.cache(pool.snapshot)
     checks: dict[str, Callable[[], Iterable[Result]]] = {
         "the order of the servers": lambda: _check_server_list(pool),
-        "the status": lambda: map(_result_of, status_of(pool.snapshot()).conditions),
+        "the status": lambda: map(_result_of, status_of(snapshot()).conditions),
         "the layout": lambda: _check_lifetime(info),
-        "the use": lambda: _check_use(info),
+        "the use": lambda: _check_use(snapshot()),
         "the time until the pool is full": lambda: _check_forecast(pool, info),
         "the workers": lambda: _check_workers(pool, info),
         "the durability": lambda: [_check_durability(pool, info)],
@@ -75,12 +77,14 @@ def _check_lifetime(info: PoolInfo) -> Iterator[Result]:
         yield ok(f"the layout lasts for {left_ms / DAY_MS / 365.25:,.0f} more years")
 
 
-def _check_use(info: PoolInfo) -> Iterator[Result]:
-    share = info.used / max(1, info.capacity)
-    use = f"{info.used:,} of {info.capacity:,} worker ids are leased"
+def _check_use(snapshot: Snapshot) -> Iterator[Result]:
+    info, dead = snapshot.info, snapshot.dead_leases
     # more than half is a condition of the status
-    if share <= HALF_FULL:
-        yield ok(f"{use}, {info.peak:,} at the most so far")
+    if info.used <= HALF_FULL * info.capacity:
+        by_dead = f", about {dead:,} of them by processes that are dead" if dead else ""
+        yield ok(
+            f"{info.used:,} of {info.capacity:,} worker ids are leased{by_dead}, {info.peak:,} at the most so far"
+        )
 
 
 def _check_forecast(pool: WorkerPool, info: PoolInfo) -> Iterator[Result]:
