@@ -196,7 +196,9 @@ class SimLock:
         me = world.current
         deadline_us = world.now_us + round(timeout * 1e6)
         while self.owner is not None and self.owner is not me:
-            assert me is not None
+            if me is None:
+                # the world is closing, and a task that is unwound waits for one that was not yet
+                raise TaskKilled
             if not blocking or (timeout >= 0 and world.now_us >= deadline_us):
                 self._pass_on()
                 return False
