@@ -278,10 +278,12 @@ class LeaseLifecycle:
         self._make_void()
 
     def resume(self) -> None:
-        """Allow claims again: the next call that needs a lease claims one. Does not block."""
+        """Allow claims again: the next call that needs a lease claims one. Does not talk to Redis.
+
+        Blocks only while another thread gives the lease back, if a handler has claimed one in the middle of this.
+        """
         if self.suspended:
             self._leases.slot.make_void()
-            # only if a handler claimed in the middle of this: resume() does not block
             if self._path._position[1] != SEALED:
                 self._seal_if_lost()
             self._leases.suspended = False

@@ -338,7 +338,7 @@ class Simulation:
             if process.unborn is not None:
                 process.unborn()
             # a copy that was made of a suspended one, and that nobody has resumed
-            process.generator.resume()
+            self.world.spawn(process, process.generator.resume)
 
     def _check_life(self) -> None:
         living = self.living
