@@ -134,7 +134,8 @@ def _bare_environment(directory: Path) -> str:
     venv.create(directory / "venv", symlinks=os.name != "nt")
     (packages,) = (directory / "venv").glob("lib/python*/site-packages")
     found = Path(redis.__file__).parent
-    for path in (found, *found.parent.glob("redis-*.dist-info")):
+    # redis-py needs async_timeout before Python 3.11.3
+    for path in (found, *found.parent.glob("redis-*.dist-info"), *found.parent.glob("async_timeout*")):
         (packages / path.name).symlink_to(path)
     (packages / "snowredis.pth").write_text(f"{ROOT}\n")
     return str(directory / "venv" / "bin" / "python")
