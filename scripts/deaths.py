@@ -32,6 +32,7 @@ sys.path.insert(0, str(ROOT))
 import snowredis  # noqa: E402
 from snowredis.core.layout import Layout  # noqa: E402
 from snowredis.lease.model import PoolConfig  # noqa: E402
+from snowredis.reclaim.descendants import watch_descendants  # noqa: E402
 from tests.support.servers import redis_server  # noqa: E402
 
 LAYOUT = Layout(timestamp_bits=41, backup_bits=2, worker_bits=6, sequence_bits=14)
@@ -192,6 +193,7 @@ def main() -> int:
         server = opened.enter_context(redis_server(directory))
         snowredis.WorkerPool(server.url, "deaths").create(PoolConfig(name="deaths", layout=LAYOUT))
         snowredis.configure(url=server.url, pool="deaths", layout=LAYOUT)
+        watch_descendants()
         for way in args.ways.split(","):
             row = run(way, server.url, args.seconds, args.rate, random.Random(args.seed))
             times = sorted(row.available_ms)

@@ -10,7 +10,6 @@ from snowredis.core.layout import Layout
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import LayoutError
 from snowredis.lease.open import Servers, open_store_from_settings
-from snowredis.reclaim.descendants import watch_descendants
 from snowredis.runtime.async_connect import Connecting
 from snowredis.runtime.clock import SYSTEM, Clock
 from snowredis.runtime.generator import Generator
@@ -141,8 +140,6 @@ def connect(
         overflow=overflow,
     )
     store = open_store_from_settings(url, given)
-    if store.urls:
-        watch_descendants()
     return Generator(
         store,
         clock=used_clock,

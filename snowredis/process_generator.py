@@ -12,7 +12,6 @@ from typing import Any, Unpack
 
 from snowredis.connection import AllSettings, connect
 from snowredis.errors import ConfigError, GeneratorClosed
-from snowredis.reclaim.descendants import watch_descendants
 from snowredis.runtime.aio import in_thread
 from snowredis.runtime.fast_path import bind
 from snowredis.runtime.fast_path import next_id as next_id  # noqa: PLC0414 - one of this module's functions
@@ -76,7 +75,6 @@ def configure(**settings: Unpack[AllSettings]) -> None:
             "snowredis.close() before configure()."
         )
     source.configured = dict(settings)
-    watch_descendants()
 
 
 def effective_settings() -> dict[str, Any]:

@@ -86,5 +86,8 @@ _DESCENDANTS = _Descendants()
 
 
 def watch_descendants() -> None:
-    """Give the leases of this process' descendants back from now on, if they die. Idempotent; starts nothing yet."""
+    """Give the leases of this process' descendants back from now on, if they die. Idempotent; starts nothing yet.
+
+    Not for a program that closes all of its descriptors after its first fork.
+    """
     _DESCENDANTS.watch()

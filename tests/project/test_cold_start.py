@@ -15,8 +15,6 @@ PROGRAM = Path(__file__).parent / "programs" / "first_id.py"
 # packages and modules of snowredis that an id on one server needs; None: all of its modules, but for NOT_NEEDED
 NEEDED: dict[str, set[str] | None] = {
     "core": {"durations", "lanes", "layout", "presets"},
-    # what a fork needs must not be imported in the middle of it
-    "reclaim": {"channel", "crash_record", "credentials", "descendants", "reaper", "reclaimer"},
     **dict.fromkeys(("lease", "runtime", "connection", "errors", "settings"), None),
 }
 NOT_NEEDED = {
@@ -28,7 +26,6 @@ NOT_NEEDED = {
 # when it connects
 STANDARD = {
     "_ctypes",
-    "concurrent",
     "ctypes",
     "dataclasses",
     "encodings",
