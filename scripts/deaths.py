@@ -1,22 +1,21 @@
 """Let forked children die in every way, and see how soon their worker ids are available again.
 
     python scripts/deaths.py --seconds 120 --rate 50
-    python scripts/deaths.py --ways os._exit,kill --seconds 20
+    python scripts/deaths.py --ways "os._exit;rq" --seconds 20
 
-A parent such as rq's forks jobs that make ids and end in a given way, at a given rate, on a pool of 64 worker ids with
-a ttl of 30 s, on a redis-server of its own. Prints one row for each way. Exits with 1 if an id was repeated, a child
-got PoolExhausted, or a lease was still there at the end. Bounded by the seconds for each way, and 30 more.
+Children make ids and die in a given way, at a given rate, on a pool of 64 worker ids with a ttl of 30 s, on a
+redis-server of its own: forked by this process; by plain workers of rq, which do not import snowredis, and by some that
+import the tasks before; and by a worker of celery. Prints one row for each way. Exits with 1 if an id was repeated, a
+child got PoolExhausted, or more leases than one were left at the end. Bounded by the seconds for each way, and 60 more.
+Needs rq and celery for their ways.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import multiprocessing
 import os
 import random
-import signal
-import struct
 import sys
 import tempfile
 import threading
@@ -24,30 +23,41 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
+import redis  # noqa: E402
+
 import snowredis  # noqa: E402
+from scripts._deaths import forks, queues  # noqa: E402
+from scripts._deaths.forks import Death  # noqa: E402
 from snowredis.core.layout import Layout  # noqa: E402
 from snowredis.lease.model import PoolConfig  # noqa: E402
-from snowredis.reclaim.descendants import watch_descendants  # noqa: E402
 from tests.support.servers import redis_server  # noqa: E402
+from tests.support.waiting import eventually  # noqa: E402
 
 LAYOUT = Layout(timestamp_bits=41, backup_bits=2, worker_bits=6, sequence_bits=14)
-IDS = 20
+QUEUES = {
+    "rq": queues.rq_workers,
+    "rq, tasks imported before": queues.preloaded_rq_workers,
+    "celery": queues.celery_worker,
+}
+WAYS = [*QUEUES, *forks.WAYS]
 # how often the pool is looked at
 LOOK_S = 0.05
-END_S = 20.0
+START_S = 60.0
+# what is left when the last child has died is given back within this time
+END_S = 2.0
 
 
 @dataclass
 class Row:
-    """What was seen of one way to die."""
+    """Result of one way to die."""
 
     way: str
-    jobs: int = 0
+    deaths: int = 0
     ids: list[int] = field(default_factory=list)
     refused: int = 0
     most_dead: int = 0
@@ -58,56 +68,19 @@ class Row:
     def repeated(self) -> int:
         return len(self.ids) - len(set(self.ids))
 
+    def add(self, deaths: list[Death]) -> None:
+        self.deaths += len(deaths)
+        for death in deaths:
+            self.refused += -1 in death.ids
+            self.ids += [an_id for an_id in death.ids if an_id >= 0]
 
-def make_ids(write_end: int) -> None:
-    """Make ids in a child, and report them in one write: -1 if the pool is full."""
-    try:
-        made = snowredis.next_ids(IDS)
-    except snowredis.PoolExhausted:
-        made = [-1]
-    os.write(write_end, struct.pack(f"{len(made)}q", *made))
-
-
-def job(ending: Callable[[], object]) -> tuple[int, list[int]]:
-    """Fork a child that makes ids and then calls *ending*, until it is dead; return its pid and its ids."""
-    read_end, write_end = os.pipe()
-    pid = os.fork()
-    if not pid:
-        make_ids(write_end)
-        ending()
-        os._exit(0)
-    os.close(write_end)
-    with os.fdopen(read_end, "rb") as pipe:
-        data = pipe.read()
-    os.waitpid(pid, 0)
-    return pid, list(struct.unpack(f"{len(data) // 8}q", data))
-
-
-def in_pool(_: int) -> list[int]:
-    try:
-        return snowredis.next_ids(IDS)
-    except snowredis.PoolExhausted:
-        return [-1]
-
-
-def pool_of_four() -> tuple[int, list[int]]:
-    """Let the children of a pool of multiprocessing make ids, and be terminated."""
-    with multiprocessing.get_context("fork").Pool(4) as children:
-        batches = children.map(in_pool, range(4), chunksize=1)
-    return 0, [an_id for batch in batches for an_id in batch]
-
-
-def die_by(number: int) -> None:
-    os.kill(os.getpid(), number)
-    time.sleep(10)
-
-
-WAYS: dict[str, Callable[[], tuple[int, list[int]]]] = {
-    "os._exit": lambda: job(lambda: os._exit(0)),
-    "kill -9": lambda: job(lambda: die_by(signal.SIGKILL)),
-    "SIGTERM": lambda: job(lambda: die_by(signal.SIGTERM)),
-    "multiprocessing": pool_of_four,
-}
+    def text(self, seconds: float) -> str:
+        times = sorted(self.available_ms)
+        shown = f"{times[len(times) // 2]:.0f} ms, at most {times[-1]:.0f}" if times else "not measured"
+        return (
+            f"| {self.way} | {self.deaths:,} | {self.deaths / seconds:.0f} | {len(self.ids):,} | {self.repeated} "
+            f"| {self.refused} | {self.most_dead} | {shown} |"
+        )
 
 
 class Watcher:
@@ -115,8 +88,9 @@ class Watcher:
 
     def __init__(self, url: str, row: Row) -> None:
         self._pool, self._row = snowredis.WorkerPool(url, "deaths"), row
-        self.dead_at_ms: dict[int, float] = {}
-        self._seen: set[str] = set()
+        self._dead_at_ms: dict[int, float] = {}
+        # events are found before it is known when the process died
+        self._given_back_ms: dict[str, tuple[int, float]] = {}
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
@@ -129,50 +103,87 @@ class Watcher:
         self._thread.join()
         self._pool.close()
 
-    def holders(self) -> list[int]:
-        return [worker.pid for worker in self._pool.workers()]
+    def note(self, deaths: list[Death]) -> None:
+        self._row.add(deaths)
+        self._dead_at_ms.update((death.pid, death.at_ms) for death in deaths)
+
+    def dead_leases(self) -> int:
+        return sum(is_dead(worker.pid) for worker in self._pool.workers())
 
     def _run(self) -> None:
         while not self._ended.wait(LOOK_S):
-            dead = sum(pid in self.dead_at_ms for pid in self.holders())
-            self._row.most_dead = max(self._row.most_dead, dead)
-            self.look()
+            self._row.most_dead = max(self._row.most_dead, self.dead_leases())
+            self._look()
 
-    def look(self) -> None:
+    def _look(self) -> None:
+        for event in self._pool.events(newest=500):
+            if event.kind == "reclaimed":
+                self._given_back_ms[event.id] = event.pid, event.at_ms
+
+    def finish(self) -> None:
         """Compare the times of releases on behalf of the dead with the times of their deaths."""
-        for event in self._pool.events(newest=200):
-            if event.kind == "reclaimed" and event.id not in self._seen:
-                self._seen.add(event.id)
-                died_ms = self.dead_at_ms.get(event.pid)
-                if died_ms is not None:
-                    self._row.available_ms.append(max(0.0, event.at_ms - died_ms))
+        self._look()
+        self._row.available_ms = [
+            max(0.0, at_ms - self._dead_at_ms[pid])
+            for pid, at_ms in self._given_back_ms.values()
+            if pid in self._dead_at_ms
+        ]
+        self._row.left = self.dead_leases()
 
 
-def run(way: str, url: str, seconds: float, rate: float, rng: random.Random) -> Row:
-    """Let children die in one way, *rate* a second, and return what was seen."""
-    row = Row(way)
-    act = WAYS[way]
-    each = 4 if way == "multiprocessing" else 1
-    with Watcher(url, row) as watcher:
-        end_s = next_s = time.monotonic()
-        end_s += seconds
-        while (now_s := time.monotonic()) < end_s:
-            if now_s < next_s:
-                time.sleep(next_s - now_s)
-            # a little random, as jobs come
-            next_s = max(next_s, time.monotonic() - 1) + rng.uniform(0.5, 1.5) * each / rate
-            pid, made = act()
-            if pid:
-                watcher.dead_at_ms[pid] = time.time() * 1000
-            row.jobs += each
-            row.refused += made.count(-1)
-            row.ids += [an_id for an_id in made if an_id >= 0]
-        deadline_s = time.monotonic() + END_S
-        while watcher.holders() and time.monotonic() < deadline_s:
-            time.sleep(LOOK_S)
-        row.left = len(watcher.holders())
-        watcher.look()
-    return row
+def is_dead(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def at_rate(seconds: float, rate: float, rng: random.Random, act: Callable[[], int]) -> None:
+    """Call *act*, which returns how many die by that, so that *rate* die a second; a little random, as jobs come."""
+    next_s = time.monotonic()
+    end_s = next_s + seconds
+    while (now_s := time.monotonic()) < end_s:
+        if now_s < next_s:
+            time.sleep(next_s - now_s)
+        count = act()
+        next_s = max(next_s, time.monotonic() - 1) + rng.uniform(0.5, 1.5) * count / rate
+
+
+def run_forks(way: str, watcher: Watcher, seconds: float, rate: float, rng: random.Random) -> None:
+    def act() -> int:
+        deaths = forks.WAYS[way]()
+        watcher.note(deaths)
+        return len(deaths)
+
+    at_rate(seconds, rate, rng, act)
+
+
+def run_queue(
+    way: str, watcher: Watcher, seconds: float, rate: float, rng: random.Random, url: str, directory: Path
+) -> None:
+    client: Any = redis.Redis.from_url(url)
+    os.environ["DEATHS_URL"] = url
+    from scripts._deaths.tasks import NOTE, NOTES_KEY
+
+    def notes() -> int:
+        count = 0
+        while note := client.lpop(NOTES_KEY):
+            pid, at_ms, *ids = NOTE.unpack(note)
+            watcher.note([Death(pid, at_ms, ids)])
+            count += 1
+        return count
+
+    def act() -> int:
+        send()
+        notes()
+        return 1
+
+    with QUEUES[way](url, directory) as send:
+        send()
+        # the workers have started
+        eventually(notes, "the first job", START_S)
+        at_rate(seconds, rate, rng, act)
+    notes()
 
 
 def main() -> int:
@@ -181,29 +192,30 @@ def main() -> int:
     )
     parser.add_argument("--seconds", type=float, default=120.0, help="for each way (default: 120)")
     parser.add_argument("--rate", type=float, default=50.0, help="deaths a second (default: 50)")
-    parser.add_argument("--ways", default=",".join(WAYS), help=f"some of {', '.join(WAYS)}")
+    parser.add_argument("--ways", default=";".join(WAYS), help=f"some of {'; '.join(WAYS)}")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     columns = "how children end | deaths | a second | ids | repeated | PoolExhausted | dead leases at most"
     print(f"| {columns} | available after |")
-    print("|---|--:|--:|--:|--:|--:|--:|--:|")
+    print("|---|--:|--:|--:|--:|--:|--:|--:|", flush=True)
     failed = False
     with contextlib.ExitStack() as opened:
         directory = Path(opened.enter_context(tempfile.TemporaryDirectory()))
         server = opened.enter_context(redis_server(directory))
         snowredis.WorkerPool(server.url, "deaths").create(PoolConfig(name="deaths", layout=LAYOUT))
         snowredis.configure(url=server.url, pool="deaths", layout=LAYOUT)
-        watch_descendants()
-        for way in args.ways.split(","):
-            row = run(way, server.url, args.seconds, args.rate, random.Random(args.seed))
-            times = sorted(row.available_ms)
-            shown = f"{times[len(times) // 2]:.0f} ms, at most {times[-1]:.0f}" if times else "not measured"
-            print(
-                f"| {way} | {row.jobs:,} | {row.jobs / args.seconds:.0f} | {len(row.ids):,} | {row.repeated} "
-                f"| {row.refused} | {row.most_dead} | {shown} |",
-                flush=True,
-            )
-            failed |= bool(row.repeated or row.refused or row.left)
+        for way in args.ways.split(";"):
+            row, rng = Row(way), random.Random(args.seed)
+            with Watcher(server.url, row) as watcher:
+                if way in QUEUES:
+                    run_queue(way, watcher, args.seconds, args.rate, rng, server.url, directory)
+                else:
+                    run_forks(way, watcher, args.seconds, args.rate, rng)
+                time.sleep(END_S)
+                watcher.finish()
+            print(row.text(args.seconds), flush=True)
+            # one that the last child left is given back by whoever claims next
+            failed |= bool(row.repeated or row.refused or row.left > 1)
     return failed
 
 

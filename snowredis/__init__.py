@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from snowredis.core.layout import Layout, Parts
     from snowredis.core.presets import layouts
     from snowredis.core.text import encode, parse
+    from snowredis.generators.opening import generator
+    from snowredis.generators.protocol import IdGenerator
     from snowredis.monitor.snapshot import PoolInfo, WorkerInfo
     from snowredis.monitor.worker_pool import WorkerPool
     from snowredis.process_generator import anext_id, anext_ids, close, configure, next_id, next_ids
@@ -35,6 +37,7 @@ __version__ = "0.1.0"
 _MODULE_OF = {
     "IMPLEMENTATION": "snowredis.runtime.fast_path",
     "Generator": "snowredis.runtime.generator",
+    "IdGenerator": "snowredis.generators.protocol",
     "Layout": "snowredis.core.layout",
     "Lease": "snowredis.runtime.lease",
     "Parts": "snowredis.core.layout",
@@ -49,6 +52,7 @@ _MODULE_OF = {
     "configure": "snowredis.process_generator",
     "connect": "snowredis.connection",
     "encode": "snowredis.core.text",
+    "generator": "snowredis.generators.opening",
     "layouts": "snowredis.core.presets",
     "next_id": "snowredis.process_generator",
     "next_ids": "snowredis.process_generator",
@@ -59,6 +63,7 @@ _MODULES = ("embedded", "testing")
 __all__ = [
     "IMPLEMENTATION",
     "Generator",
+    "IdGenerator",
     "Layout",
     "Lease",
     "Parts",
@@ -75,6 +80,7 @@ __all__ = [
     "connect",
     "embedded",
     "encode",
+    "generator",
     "layouts",
     "next_id",
     "next_ids",

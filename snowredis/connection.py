@@ -9,13 +9,16 @@ from snowredis.core.lanes import ClockRules
 from snowredis.core.layout import Layout
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import LayoutError
-from snowredis.lease.open import Servers, open_store_from_settings
+from snowredis.lease.open import Servers
+from snowredis.reclaim.watch import watch
+from snowredis.registry.open import open_pool
 from snowredis.runtime.async_connect import Connecting
 from snowredis.runtime.clock import SYSTEM, Clock
 from snowredis.runtime.generator import Generator
 from snowredis.settings import (
     DEFAULT_URL,
     ClockPolicy,
+    Datacenter,
     Durability,
     MinReplicas,
     Overflow,
@@ -34,7 +37,9 @@ class Settings(TypedDict, total=False):
 
     pool: str
     layout: Layout | str | None
-    datacenter: int
+    datacenter: Datacenter
+    registry: str | None
+    registry_url: Servers | None
     ttl: float
     max_clock_lead: float | None
     redis_skew: float | None
@@ -65,7 +70,9 @@ def connect(
     *,
     pool: str = "default",
     layout: Layout | str | None = None,
-    datacenter: int = 0,
+    datacenter: Datacenter = 0,
+    registry: str | None = None,
+    registry_url: Servers | None = None,
     ttl: float = 30.0,
     max_clock_lead: float | None = None,
     redis_skew: float | None = None,
@@ -96,7 +103,11 @@ def connect(
         pool: the set of worker ids: processes that must not repeat each other's ids use the same; letters,
             digits, _ . -
         layout: how the 63 bits are divided: a Layout, the name of a preset, or text such as `41/0/2/10/10`
-        datacenter: value of the layout's datacenter bits
+        datacenter: value of the layout's datacenter bits; `auto`: the shard number that the registry has given to this
+            pool
+        registry: name of the registry of shard numbers, in which no two pools have the same number; a pool that has no
+            number there is refused
+        registry_url: the Redis of the registry, if it is another one
         ttl: silence after which a worker counts as dead, and the length of a reservation; a heartbeat is sent
             every ttl / 6
         max_clock_lead: how far a host's clock may be ahead of the Redis clock before its reservations get shorter
@@ -139,7 +150,8 @@ def connect(
         max_ahead_ms=given["max_ahead_ms"],
         overflow=overflow,
     )
-    store = open_store_from_settings(url, given)
+    store = open_pool(url, given)
+    watch(store)
     return Generator(
         store,
         clock=used_clock,

@@ -6,6 +6,7 @@ SnowredisError
 ├── LayoutError (ValueError)        bits that do not fit, a field or a time out of range
 ├── InvalidId (ValueError)          a number or text that is not a valid id
 ├── LayoutMismatch                  the pool was made with another layout or other constants
+│   └── ShardNumberRefused          … it lacks its number of a registry, or another pool has it
 ├── PoolExhausted                   every worker id is leased
 ├── LeaseExpired                    the reserved time ran out and could not be extended
 │   └── LeaseLost                   the lease was lost, and no other worker id could be claimed
@@ -17,7 +18,10 @@ SnowredisError
 │   ├── ServerUnidentified          … a restart or failover would go unnoticed
 │   └── PoolBroken                  … a field of the pool holds a value that snowredis never writes
 ├── GeneratorClosed                 next_id() after close()
-└── GeneratorSuspended              next_id() between suspend() and resume()
+├── GeneratorSuspended              next_id() between suspend() and resume()
+├── SourceError                     a file or a table whose ids cannot be read
+├── MergeError                      a merge of databases that was refused or that stopped
+└── MigrationError                  a step of a migration that was refused, or that stopped
 
 Each error keeps its values as attributes; its message says what happened, what was refused and what to do. All
 errors can be pickled (the constructor takes exactly ``args``).
@@ -38,11 +42,15 @@ __all__ = [
     "LayoutMismatch",
     "LeaseExpired",
     "LeaseLost",
+    "MergeError",
+    "MigrationError",
     "PoolBroken",
     "PoolExhausted",
     "PoolNotFound",
     "ServerUnidentified",
+    "ShardNumberRefused",
     "SnowredisError",
+    "SourceError",
     "StoreReadOnly",
     "StoreRefused",
     "StoreUnavailable",
@@ -121,7 +129,7 @@ class LayoutMismatch(SnowredisError):
         """The settings that differ."""
         stored, given = _settings_of(self.stored), _settings_of(self.given)
         different: dict[str, tuple[str, str]] = {}
-        for name in {**given, **stored}:
+        for name in [name for name in {**given, **stored} if name not in _HINTS]:
             texts = (stored.get(name, "not set"), given.get(name, "not set"))
             if texts[0] != texts[1]:
                 different[name] = texts
@@ -135,11 +143,49 @@ class LayoutMismatch(SnowredisError):
         if not different:
             different = [f"({_escaped(self.stored)}) in the pool, ({_escaped(self.given)}) here"]
         return (
-            f"pool {self.pool!r} was created with other settings: {'; '.join(different)}. Nothing was claimed. Use the "
-            "settings of the pool, or another pool name."
+            f"pool {self.pool!r} was created with other settings: {'; '.join(different)}. Nothing was claimed. "
+            f"{self._advice}"
         )
 
+    @property
+    def _advice(self) -> str:
+        stored = _settings_of(self.stored)
+        at_ms = stored.get("changes_at", "")
+        if at_ms.isdecimal() and len(at_ms) < 14:
+            from time import gmtime, strftime
 
+            at = strftime("%Y-%m-%d %H:%M:%S UTC", gmtime(int(at_ms) // 1000))
+            return f"The pool changes to these settings at {at}: start this process again after that."
+        if "changed" in stored:
+            return "The layout of the pool was changed: start this process again with the new one."
+        registry = stored.get("registry", "").partition("/")[0]
+        if registry and " registry=" not in self.given:
+            return f'Its number is that of a registry: use datacenter="auto" and registry={registry!r}.'
+        return "Use the settings of the pool, or another pool name."
+
+
+class ShardNumberRefused(LayoutMismatch):
+    """The pool has no number of its registry, or another pool has it; nothing was claimed.
+
+    Two pools with the same number would repeat each other's ids.
+
+    Attributes:
+        registry: its name.
+        reason: what is wrong and what to do, as sentences.
+    """
+
+    def __init__(self, pool: str, registry: str, reason: str) -> None:
+        super().__init__(pool, "", "")
+        self.args = (pool, registry, reason)
+        self.registry, self.reason = registry, reason
+
+    def __str__(self) -> str:
+        pool = f"pool {self.pool!r}, " if self.pool else ""
+        return f"{pool}registry {self.registry!r} of shard numbers: {self.reason}"
+
+
+# what the scripts add to a signature: when the caller's becomes the pool's, and that the caller's was the pool's
+_HINTS = ("changes_at", "changed")
 # settings that are stored only if they are not these
 _UNSTORED = {"share": "0/1", "durability": "detect", "guard_rollbacks": "0"}
 # a twelfth of the ttl, unless they are set
@@ -355,14 +401,24 @@ class PoolBroken(StoreUnavailable):
 
 
 class GeneratorClosed(SnowredisError):
-    """The generator was closed; its worker id was released."""
+    """The generator was closed; its worker id was released.
 
-    def __init__(self, pool: str) -> None:
-        super().__init__(pool)
-        self.pool = pool
+    Attributes:
+        pool: the pool; for another kind of ids what its generators have instead, "" if they have nothing.
+        kind: the kind of ids.
+    """
+
+    def __init__(self, pool: str, kind: str = "snowflake") -> None:
+        super().__init__(pool, *([] if kind == "snowflake" else [kind]))
+        self.pool, self.kind = pool, kind
 
     def __str__(self) -> str:
-        return f"the generator of pool {self.pool!r} is closed. Create a new one with snowredis.connect()."
+        if self.kind == "snowflake":
+            return (
+                f"the generator of pool {self.pool!r} is closed. Create a new one with snowredis.connect()."
+            )
+        of = f" of {self.pool!r}" if self.pool else ""
+        return f"the {self.kind} generator{of} is closed. Create a new one with snowredis.generator()."
 
 
 class GeneratorSuspended(SnowredisError):
@@ -376,3 +432,15 @@ class GeneratorSuspended(SnowredisError):
 
     def __str__(self) -> str:
         return f"the generator of pool {self.pool!r} is suspended; no id was made. Call resume() first."
+
+
+class SourceError(SnowredisError):
+    """A file, a table or a database whose ids cannot be read, for `snowredis merge`; nothing was changed in it."""
+
+
+class MergeError(SnowredisError):
+    """A merge of databases that was refused, or that stopped; the message says what was changed until then."""
+
+
+class MigrationError(SnowredisError):
+    """A step of a migration that was refused, or that stopped; the message says what was changed until then."""

@@ -1,22 +1,31 @@
 """The generator of this process, with which snowredis.next_id() and the integrations make ids.
 
-It is created at the first id, from the settings of configure() and SNOWREDIS_* variables, which are read then.
+It is created at the first id, from the settings of configure() and SNOWREDIS_* variables, which are read then: by
+connect(), or by generator() for another kind of ids.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
-from collections.abc import Callable, Iterator
-from typing import Any, Unpack
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from snowredis.connection import AllSettings, connect
 from snowredis.errors import ConfigError, GeneratorClosed
+from snowredis.lease.model import Store
+from snowredis.reclaim.watch import watch_settings
+from snowredis.registry.open import open_pool
 from snowredis.runtime.aio import in_thread
 from snowredis.runtime.fast_path import bind
 from snowredis.runtime.fast_path import next_id as next_id  # noqa: PLC0414 - one of this module's functions
 from snowredis.runtime.generator import Generator
-from snowredis.settings import check_names, from_environment
+from snowredis.settings import DEFAULT_URL, KIND, check_names, from_environment
+
+if TYPE_CHECKING:
+    from snowredis.generators.opening import KindAndSettings
+    from snowredis.generators.protocol import IdGenerator
 
 
 class _Source:
@@ -24,19 +33,19 @@ class _Source:
 
     Attributes:
         create: returns a generator.
-        configured: settings of configure().
+        configured: arguments of configure(); "kind" is its first.
         generators: {"generator": the generator}, or empty. A dict because setdefault() and pop() are atomic: a lock
             could be inherited locked in a fork.
     """
 
     __slots__ = ("configured", "create", "generators")
 
-    def __init__(self, create: Callable[[], Generator], configured: dict[str, Any]) -> None:
+    def __init__(self, create: Callable[[], IdGenerator[Any]], configured: dict[str, Any]) -> None:
         self.create = create
         self.configured = configured
-        self.generators: dict[str, Generator] = {}
+        self.generators: dict[str, IdGenerator[Any]] = {}
 
-    def generator(self) -> Generator:
+    def generator(self) -> IdGenerator[Any]:
         """Return the generator; create it if there is none."""
         existing = self.generators.get("generator")
         if existing is None:
@@ -44,7 +53,7 @@ class _Source:
             existing = self.generators.setdefault("generator", self.create())
         return existing
 
-    def take_out(self) -> Generator | None:
+    def take_out(self) -> IdGenerator[Any] | None:
         """Remove the generator and return it; None if there is none."""
         # first, too: else an error of a signal handler, or a fork, before the second would leave next_id() with it
         bind(None, _first_id)
@@ -53,37 +62,111 @@ class _Source:
         return generator
 
 
+def _create() -> IdGenerator[Any]:
+    # the other modules that this needs are not loaded for ids that are Snowflakes
+    return connect(**effective_settings()) if _kind() is None else effective_kind().open()
+
+
 # the last one is in use; use() adds one
-_sources = [_Source(lambda: connect(**effective_settings()), {})]
+_sources = [_Source(_create, {})]
 
 
-def configure(**settings: Unpack[AllSettings]) -> None:
-    """Set arguments of connect(), including ``url``, for the generator of this process.
+@overload
+def configure(**settings: Unpack[AllSettings]) -> None: ...
+
+
+@overload
+def configure(kind: str, /, **settings: Any) -> None: ...
+
+
+def configure(kind: str | None = None, /, **settings: Any) -> None:
+    """Set arguments of connect(), including ``url``, or of another kind of ids, for the generator of this process.
 
     SNOWREDIS_* variables apply to arguments that are not set here. Connects to nothing.
 
+    Args:
+        kind: kind of ids, as snowredis.generator() takes it; default: SNOWREDIS_KIND, else Snowflakes.
+            snowredis.next_id() and the other functions return ids of this kind.
+        settings: of the kind.
+
     Raises:
-        ConfigError: a setting is unknown, or this process' generator is in use with other settings.
+        ConfigError: a kind or a setting is unknown, or this process' generator is in use with other settings.
     """
-    check_names(settings)
+    if kind is None and KIND.variable not in os.environ:
+        check_names(settings)
+    else:
+        _resolve(kind or os.environ[KIND.variable]).kind.check(settings)
     source = _sources[-1]
-    if settings == source.configured:
+    configured = settings if kind is None else {"kind": kind, **settings}
+    if configured == source.configured:
         return
     if source.generators:
         raise ConfigError(
             "this process already makes ids with other settings. Call configure() before the first id, or "
             "snowredis.close() before configure()."
         )
-    source.configured = dict(settings)
+    source.configured = configured
+    if _kind() is None:
+        watch_children()
+
+
+def watch_children() -> None:
+    """Give the leases of children back that die, as far as they are those of their process' generators.
+
+    After a fork by Python from here on, whatever the settings are then. Starts nothing yet.
+    """
+    watch_settings(_open_store)
+
+
+def _open_store() -> Store:
+    settings = effective_settings()
+    return open_pool(settings.pop("url", DEFAULT_URL), settings)
 
 
 def effective_settings() -> dict[str, Any]:
-    """Return the arguments of connect() for the generator of this process. Raises ConfigError."""
-    return from_environment(os.environ) | _sources[-1].configured
+    """Return the arguments of connect() for the generator of this process; {} if its ids are of another kind.
+
+    Raises ConfigError.
+    """
+    if _kind() is None:
+        return from_environment(os.environ) | _sources[-1].configured
+    kind, settings = effective_kind()
+    return settings if kind.name == KIND.default else {}
 
 
-def process_generator() -> Generator:
-    """Return the generator of this process; the first call creates it. Raises ConfigError, LayoutError."""
+def effective_kind(kind: str | None = None, settings: Mapping[str, Any] | None = None) -> KindAndSettings:
+    """Return the kind of ids of this process, with the settings of configure() and of variables.
+
+    Args:
+        kind: another kind, as snowredis.generator() takes it.
+        settings: of *kind*; those that are not given are those of this process that the kind knows.
+
+    Raises ConfigError.
+    """
+    configured = {name: value for name, value in _sources[-1].configured.items() if name != "kind"}
+    if kind is None:
+        return _resolve(_kind(), configured)
+    declared, in_url = _resolve(kind)
+    known = {name: value for name, value in configured.items() if name in declared.settings}
+    return _resolve(kind, known | in_url | dict(settings or {}))
+
+
+def _kind() -> str | None:
+    """Return what configure() or the environment says of the kind of ids; None for Snowflakes."""
+    return _sources[-1].configured.get("kind") or os.environ.get(KIND.variable) or None
+
+
+def _resolve(kind: str | None, settings: dict[str, Any] | None = None) -> KindAndSettings:
+    from snowredis.generators.opening import resolve
+
+    return resolve(kind, settings or {}, {} if settings is None else os.environ)
+
+
+def process_generator() -> Any:
+    """Return the generator of this process, a Generator unless its ids are of another kind; the first call creates it.
+
+    Raises ConfigError, LayoutError.
+    """
     return _sources[-1].generator()
 
 
@@ -91,25 +174,34 @@ def _first_id() -> int:
     generator = process_generator()
     # here, not where it is created: what was interrupted there is made up for by the next id
     _bind()
+    an_id: int = generator.next_id()
+    return an_id
+
+
+def _next_of(generator: IdGenerator[Any]) -> Any:
+    # not its method: that of a closed generator may be another one
     return generator.next_id()
 
 
 def next_ids(count: int) -> list[int]:
     """Make *count* ids with the generator of this process. See Generator.next_ids()."""
-    return process_generator().next_ids(count)
+    ids: list[int] = process_generator().next_ids(count)
+    return ids
 
 
 async def anext_id() -> int:
     """Make one id with the generator of this process. See Generator.anext_id()."""
-    return await (await _aprocess_generator()).anext_id()
+    an_id: int = await (await _aprocess_generator()).anext_id()
+    return an_id
 
 
 async def anext_ids(count: int) -> list[int]:
     """Make *count* ids with the generator of this process. See Generator.anext_ids()."""
-    return await (await _aprocess_generator()).anext_ids(count)
+    ids: list[int] = await (await _aprocess_generator()).anext_ids(count)
+    return ids
 
 
-async def _aprocess_generator() -> Generator:
+async def _aprocess_generator() -> Any:
     generator = _sources[-1].generators.get("generator")
     return generator if generator is not None else await in_thread(process_generator)
 
@@ -125,24 +217,24 @@ def close() -> None:
 
 
 @contextlib.contextmanager
-def use(generator: Generator | Callable[[], Generator]) -> Iterator[None]:
+def use(generator: IdGenerator[Any] | Callable[[], IdGenerator[Any]]) -> Iterator[None]:
     """Use *generator* as the generator of this process, in all threads, until the with block ends.
 
     snowredis.next_id() and every integration make ids with it. The generator and the settings of configure() that were
     in use before are restored at the end. Blocks can be nested.
 
     Args:
-        generator: a generator, which stays open after the block; after snowredis.close() in the block, ids raise
-            GeneratorClosed. Or a function that returns a generator: it is called at the first id, and again after
-            snowredis.close(); its last generator is closed at the end of the block.
+        generator: a generator of any kind, which stays open after the block; after snowredis.close() in the block, ids
+            raise GeneratorClosed. Or a function that returns a generator: it is called at the first id, and again
+            after snowredis.close(); its last generator is closed at the end of the block.
     """
 
-    def create() -> Generator:
-        if not isinstance(generator, Generator):
-            return generator()
-        if generator.closed:
-            raise GeneratorClosed(generator.pool)
-        return generator
+    def create() -> IdGenerator[Any]:
+        given: Any = generator
+        ids: IdGenerator[Any] = given if hasattr(given, "next_id") else given()
+        if ids is given and ids.closed:
+            raise GeneratorClosed(getattr(given, "pool", ""), ids.description.kind)
+        return ids
 
     source = _Source(create, dict(_sources[-1].configured))
     _sources.append(source)
@@ -162,7 +254,10 @@ def _bind() -> None:
     """Let next_id() use the generator that is in use now."""
     while True:
         generator = _sources[-1].generators.get("generator")
-        bind(generator, _first_id)
+        if generator is None or isinstance(generator, Generator):
+            bind(generator, _first_id)
+        else:
+            bind(None, functools.partial(_next_of, generator))
         # another thread may have bound another one meanwhile
         if generator is _sources[-1].generators.get("generator"):
             return

@@ -1,4 +1,4 @@
-"""Every setting of snowredis.connect(), declared once.
+"""Every setting of snowredis.connect(), declared once; and what settings of other kinds of ids are declared with.
 
 connect() checks its arguments against these declarations. SNOWREDIS_* variables, the options of the command line,
 the settings of the HTTP service and the tables in the docs follow from them; a test compares.
@@ -19,6 +19,7 @@ from snowredis.errors import ConfigError
 
 Durability: TypeAlias = Literal["detect", "assured", "none"]
 MinReplicas: TypeAlias = int | Literal["all"]
+Datacenter: TypeAlias = int | Literal["auto"]
 ClockPolicy: TypeAlias = Literal["backup", "wait", "raise", "ahead"]
 Overflow: TypeAlias = Literal["wait", "ahead"]
 SequenceStart: TypeAlias = Literal["zero", "random", "continue"]
@@ -34,7 +35,9 @@ MAX_REPLICAS = 100
 MAX_SECONDS = 1e6
 PREFIX = "SNOWREDIS_"
 # variables that the embedded server, the C code, its build, the scripts and the HTTP service read
-_OTHER_VARIABLES = tuple(f"{PREFIX}{name}" for name in ("EMBEDDED", "PURE", "BUILD", "PYTHON", "SERVE_"))
+_OTHER_VARIABLES = tuple(
+    f"{PREFIX}{name}" for name in ("EMBEDDED", "PURE", "BUILD", "PYTHON", "CRASH_RECORDS", "SERVE_")
+)
 # what Kubernetes sets in each pod for a Service whose name begins with "snowredis"
 _OF_KUBERNETES = re.compile(
     rf"{PREFIX}(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
@@ -187,6 +190,14 @@ REPLICAS = Kind(
     convert=_int_or_same,
 )
 
+DATACENTER = Kind(
+    "a whole number, or 'auto'",
+    lambda text: text if text == "auto" else int(text),
+    lambda value: value == "auto" or _is_int(value),
+    convert=_int_or_same,
+)
+NAME = POOL_NAME._replace(what=POOL_NAME.what.replace("orders", "world"))
+
 # columns: name, kind, default, default in the docs, help
 # fmt: off
 SETTINGS: Mapping[str, Setting] = {setting.name: setting for setting in (
@@ -200,8 +211,14 @@ SETTINGS: Mapping[str, Setting] = {setting.name: setting for setting in (
     Setting("layout", ANYTHING, None, "41/0/2/10/10",
             "how the 63 bits are divided: a Layout, the name of a preset, or text such as `41/0/2/10/10`",
             of_pool=True),
-    Setting("datacenter", WHOLE, 0, "0",
-            "value of the layout's datacenter bits", of_pool=True),
+    Setting("datacenter", DATACENTER, 0, "0",
+            "value of the layout's datacenter bits; `auto`: the shard number that the registry has given to this pool",
+            of_pool=True),
+    Setting("registry", NAME, None, "none, or default if datacenter is auto",
+            "name of the registry of shard numbers, in which no two pools have the same number; a pool that has no "
+            "number there is refused", of_pool=True),
+    Setting("registry_url", URL, None, "the pool's own Redis",
+            "the Redis of the registry, if it is another one"),
     Setting("ttl", SECONDS, 30.0, "30 s",
             "silence after which a worker counts as dead, and the length of a reservation; a heartbeat is sent every "
             "ttl / 6", of_pool=True),
@@ -252,8 +269,12 @@ SETTINGS: Mapping[str, Setting] = {setting.name: setting for setting in (
 POOL_DURATIONS = tuple(
     name for name, setting in SETTINGS.items() if setting.of_pool and setting.kind is SECONDS
 )
-# settings that can be given as text
-_IN_TEXT = {name: setting for name, setting in SETTINGS.items() if name != "clock"}
+# the only setting of snowredis.generator() that is not one of the kind's own
+KIND = Setting(
+    "kind", TEXT, "snowflake", "snowflake",
+    "kind of ids that snowredis.generator() makes: a name such as `uuid7`, or a URL such as "
+    "`snowflake+redis://localhost:6379/0?pool=orders`",
+)  # fmt: skip
 
 
 def check(name: str, value: object) -> Any:
@@ -262,14 +283,14 @@ def check(name: str, value: object) -> Any:
     return SETTINGS[name].check(value)
 
 
-def check_names(names: Iterable[str]) -> None:
-    """Raise ConfigError if one of *names* is not a setting."""
+def check_names(names: Iterable[str], declared: Mapping[str, Setting] = SETTINGS, whose: str = "") -> None:
+    """Raise ConfigError if one of *names* is not a *declared* setting. *whose* follows its name in the message."""
     for name in names:
-        if name not in SETTINGS:
-            near = _nearest(name, SETTINGS)
+        if name not in declared:
+            near = _nearest(name, declared)
             raise ConfigError(
-                f"unknown setting {name!r}. {f'Did you mean {near!r}? ' if near else ''}The settings are: "
-                f"{', '.join(SETTINGS)}"
+                f"unknown setting {name!r}{whose}. {f'Did you mean {near!r}? ' if near else ''}The settings are: "
+                f"{', '.join(declared) or 'none'}"
             )
 
 
@@ -282,8 +303,17 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     Raises:
         ConfigError: a value is not valid.
     """
+    return settings_in_environment(environment, SETTINGS.values())
+
+
+def settings_in_environment(environment: Mapping[str, str], declared: Iterable[Setting]) -> dict[str, Any]:
+    """Return the values of *declared* settings of a kind of ids that SNOWREDIS_* variables set.
+
+    As from_environment(). Settings that take no text, such as a test clock, have no variable.
+    """
     ours = {name: text for name, text in environment.items() if not name.startswith(_OTHER_VARIABLES)}
-    return read_variables(ours, PREFIX, _IN_TEXT.values())
+    ours.pop(KIND.variable, None)
+    return read_variables(ours, PREFIX, (setting for setting in declared if setting.name != "clock"))
 
 
 def read_variables(

@@ -12,15 +12,21 @@ snowredis.integrations.pytest has fixtures of these for pytest.
 from __future__ import annotations
 
 import time
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from snowredis.connection import Settings, connect
 from snowredis.errors import LayoutMismatch
 from snowredis.lease.memory_store import MemoryStore
-from snowredis.lease.model import PoolConfig
+from snowredis.lease.model import PoolConfig, StoredField
 from snowredis.process_generator import use
+from snowredis.registry.memory_registry import MemoryRegistry
+from snowredis.registry.model import Place
 from snowredis.runtime.clock import Clock
 from snowredis.runtime.generator import Generator
+
+if TYPE_CHECKING:
+    from snowredis.segment.memory_store import MemoryTagStore
+    from snowredis.segment.model import TagConfig
 
 __all__ = ["ManualClock", "MemoryPool", "memory_pool", "use"]
 
@@ -75,18 +81,45 @@ class MemoryPool:
         self.clock = clock
         self._new = new
         self._stores: dict[str, MemoryStore] = {}
+        self._registries: dict[str, MemoryRegistry] = {}
+        self._tags: dict[str, MemoryTagStore] = {}
+
+    def stored(self, pool: str, field: StoredField) -> str:
+        """Return a field of a pool; "" if there is no such pool."""
+        store = self._stores.get(pool)
+        return "" if store is None else store.stored(field)
+
+    def memory_registry(self, name: str, place: Place | None = None) -> MemoryRegistry:
+        """Return the registry of shard numbers *name*, for ids that have their number in *place*."""
+        first = self._registries.get(name)
+        registry = MemoryRegistry(name, place, self._server_time_ms, first)
+        self._registries.setdefault(name, registry)
+        return registry
 
     def memory_store(self, config: PoolConfig) -> MemoryStore:
         """Return the store of the pool *config.name*. Raises LayoutMismatch if it was opened with other settings."""
         store = self._stores.get(config.name)
         if store is None:
-            server_time_ms = getattr(self.clock, "server_time_ms", None) or (
-                lambda: time.time_ns() // 1_000_000
-            )
-            store = self._stores[config.name] = MemoryStore(config, server_time_ms, new=self._new)
+            store = self._stores[config.name] = MemoryStore(config, self._server_time_ms, new=self._new)
         if store.config.signature != config.signature:
             raise LayoutMismatch(config.name, store.config.signature, config.signature)
         return store
+
+    def tag_store(self, config: TagConfig) -> MemoryTagStore:
+        """Return the store of the tag *config.tag*. Raises TagMismatch if it was opened with other settings."""
+        from snowredis.segment.errors import TagMismatch
+        from snowredis.segment.memory_store import MemoryTagStore
+
+        store = self._tags.get(config.tag)
+        if store is None:
+            store = self._tags[config.tag] = MemoryTagStore(config, self._server_time_ms, new=self._new)
+        if store.config.signature != config.signature:
+            raise TagMismatch(config.tag, store.config.signature, config.signature)
+        return store
+
+    def _server_time_ms(self) -> int:
+        server_time_ms = getattr(self.clock, "server_time_ms", None)
+        return time.time_ns() // 1_000_000 if server_time_ms is None else int(server_time_ms())
 
     def connect(self, **settings: Unpack[Settings]) -> Generator:
         """Return a generator as snowredis.connect() does, with this pool; its name is "test" by default."""

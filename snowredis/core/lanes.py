@@ -88,7 +88,7 @@ class Wait(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """The same in s, rounded up to whole microseconds: not to end before the tick, by the rounding of floats."""
+        """Return the wait in s, rounded up to whole microseconds: floats must not end it before the tick."""
         return math.ceil(self.ms * 1000) / 1e6
 
 

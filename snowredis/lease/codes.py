@@ -47,6 +47,7 @@ class FloorReason(Reason):
     NO_POOL = "no-pool", "no pool in this Redis"
     OTHER_SERVER = "other-server", "another server process"
     ROLLED_BACK = "rolled-back", "the pool is older than what a client saw"
+    LAYOUT_CHANGED = "layout-changed", "the layout of the pool was changed"
     SILENCE = "silence", "no script ran for over one ttl"
 
 

@@ -64,7 +64,7 @@ class MemoryStore:
 
     where = "memory"
     urls = ()
-    redundant = False
+    redundant = shared = False
 
     def __init__(self, config: PoolConfig, server_time_ms: Callable[[], int], *, new: bool = True) -> None:
         self.config = config
@@ -73,6 +73,7 @@ class MemoryStore:
         self._losses_unnoticed = config.durability == "none"
         self._records: dict[int, Record] = {}
         self._incarnation, self._version, self._floor_ms = "", 0, 0
+        self._highest_number = ""
         self._raises = 0
         self._swept_ms = 0
         # ids and fields of events as in the stream in Redis, the oldest first; and how many there were, by counter
@@ -135,8 +136,23 @@ class MemoryStore:
 
     def stored(self, field: StoredField) -> str:
         """Return a field of the pool; "" after a wipe."""
-        values = {"signature": self.config.signature, "incarnation": self._incarnation}
+        values = {
+            "signature": self.config.signature,
+            "incarnation": self._incarnation,
+            "highest_number": self._highest_number,
+        }
         return values[field] if self._incarnation else ""
+
+    def prepare(self) -> None:
+        """Learn what a claim needs: nothing."""
+
+    def note_number(self, highest: int, caller_ms: int) -> replies.NoteReply:
+        with self._lock:
+            now = self._server_time_ms()
+            if not self._incarnation:
+                return replies.NoPool(*self._pool(now))
+            self._highest_number = str(max(int(self._highest_number or 0), highest))
+            return replies.NumberNoted(*self._pool(now))
 
     def after_fork(self) -> None:
         """Do nothing: the child's copy of the memory is a pool of its own."""
@@ -146,6 +162,7 @@ class MemoryStore:
         with self._lock:
             self._records.clear()
             self._incarnation, self._version, self._floor_ms, self._swept_ms = "", 0, 0, 0
+            self._highest_number = ""
             self._entries.clear()
             self._counts.clear()
 

@@ -14,12 +14,12 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias
 from snowredis.core.layout import Layout
 from snowredis.core.presets import layout_spec
 from snowredis.errors import ConfigError
-from snowredis.lease.replies import ClaimReply, CreateReply, ReleaseReply, RenewReply, Seen
+from snowredis.lease.replies import ClaimReply, CreateReply, NoteReply, ReleaseReply, RenewReply, Seen
 from snowredis.lease.stats import WorkerStats
 from snowredis.settings import as_int, check
 
 # fields of a pool that can be read before anything is claimed in it
-StoredField: TypeAlias = Literal["signature", "incarnation"]
+StoredField: TypeAlias = Literal["signature", "incarnation", "highest_number"]
 
 # five heartbeats may fail before a lease ends
 HEARTBEATS_PER_TTL = 6
@@ -41,6 +41,8 @@ class PoolConfig:
         name: of the pool.
         share: (index, count): of *count* independent servers this is number *index*, which has every worker id w with
             w % count == index.
+        registration: id under which the registry of shard numbers has given *datacenter* to this pool; empty as long as
+            it is not known, and without a registry.
 
     The others are the settings of connect() with these names; -1 stands for a twelfth of the ttl.
 
@@ -58,6 +60,8 @@ class PoolConfig:
     share: tuple[int, int] = (0, 1)
     durability: str = "detect"
     guard_rollbacks: bool = False
+    registry: str = ""
+    registration: str = ""
 
     def __post_init__(self) -> None:
         check("pool", self.name)
@@ -76,6 +80,8 @@ class PoolConfig:
                     f"{option}={value} is out of range: 0 to {MAX_TTL_MS} ms (a day) can be used"
                 )
         object.__setattr__(self, "datacenter", check("datacenter", self.datacenter))
+        if not isinstance(self.datacenter, int):  # a caller without types
+            raise ConfigError(f"datacenter={self.datacenter!r} names no number; a registry knows it")
         if not 0 <= self.datacenter < self.layout.datacenters:
             raise ConfigError(
                 f"datacenter={self.datacenter} does not fit {self.layout.datacenter_bits} datacenter bits: 0 to "
@@ -87,6 +93,8 @@ class PoolConfig:
         self._check_share()
         check("durability", self.durability)
         check("guard_rollbacks", self.guard_rollbacks)
+        if self.registry:
+            check("registry", self.registry)
         needed = self.max_clock_lead_ms + self.redis_skew_ms + self.failover_slack_ms + self.heartbeat_ms
         if self.ttl_ms < 100 or self.ttl_ms <= needed:
             raise ConfigError(
@@ -130,6 +138,7 @@ class PoolConfig:
             + (f" share={self.share[0]}/{self.share[1]}" if self.share[1] > 1 else "")
             + (f" durability={self.durability}" if self.durability != "detect" else "")
             + (" guard_rollbacks=1" if self.guard_rollbacks else "")
+            + (f" registry={self.registry}/{self.registration}" if self.registry else "")
         )
 
 
@@ -137,6 +146,11 @@ def owner_text(host: str, pid: int, label: str) -> str:
     """Return JSON that names a process in Redis, for people. Both texts are cut to MAX_NAME and made printable."""
     host, label = (_NOT_PRINTED.sub("\N{REPLACEMENT CHARACTER}", text[:MAX_NAME]) for text in (host, label))
     return json.dumps({"host": host, "pid": pid, "label": label}, separators=(",", ":"), ensure_ascii=False)
+
+
+def settings_of(signature: str) -> dict[str, str]:
+    """Split a signature into its parts by name."""
+    return dict(part.split("=", 1) for part in signature.split(" ") if "=" in part)
 
 
 def parse_share(text: str) -> tuple[int, int]:
@@ -234,6 +248,10 @@ class Store(Protocol):
         """Return the URLs with which another process reaches the store; none if it was opened without URLs."""
 
     @property
+    def shared(self) -> bool:
+        """Return True if other processes can reach the pool: False for one in the memory of this process."""
+
+    @property
     def redundant(self) -> bool:
         """Return True if, while renewals fail, another server may still lease a worker id."""
 
@@ -248,6 +266,15 @@ class Store(Protocol):
 
     def create(self, caller_ms: int) -> CreateReply:
         """Create the pool without a floor, so that its first worker does not wait. *caller_ms*: the wall clock."""
+
+    def note_number(self, highest: int, caller_ms: int) -> NoteReply:
+        """Note that the registry has confirmed the pool's shard number; *highest*: the highest that it has given."""
+
+    def prepare(self) -> None:
+        """Learn what a claim needs and ``config`` may lack: the number of a pool of a registry.
+
+        Blocks for a few round trips, at the first call only. Raises StoreUnavailable, LayoutMismatch.
+        """
 
     def after_fork(self) -> None:
         """In a forked child: use nothing of the parent's connections and locks. Takes no lock, uses no socket."""

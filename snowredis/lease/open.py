@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import ConfigError
-from snowredis.lease.model import PoolConfig, Store
+from snowredis.lease.model import PoolConfig, Store, StoredField
 from snowredis.settings import POOL_DURATIONS, SETTINGS, MinReplicas, check
 
 if TYPE_CHECKING:
@@ -24,8 +24,15 @@ if TYPE_CHECKING:
     from snowredis.lease.redis_store import RedisStore
 
 
+# the registry of datacenter="auto", if no other is named
+DEFAULT_REGISTRY = "default"
+
+
 class InMemory(Protocol):
     """Pools in this process' memory: those of snowredis.testing."""
+
+    def stored(self, pool: str, field: StoredField) -> str:
+        """Return a field of a pool; "" if there is no such pool."""
 
     def memory_store(self, config: PoolConfig) -> MemoryStore:
         """Return the store of the pool *config.name*."""
@@ -54,11 +61,14 @@ def open_store_from_settings(url: Servers, settings: Mapping[str, Any]) -> Store
 def pool_config(settings: Mapping[str, Any]) -> PoolConfig:
     """Return the pool's constants of *settings*, arguments of connect(); failover_slack is 0 if it is not given."""
     used = {name: setting.default for name, setting in SETTINGS.items()} | dict(settings)
+    automatic = used["datacenter"] == "auto"
     durations = {f"{name}_ms": round(used[name] * 1000) for name in POOL_DURATIONS if used[name] is not None}
     return PoolConfig(
         name=used["pool"],
         layout=resolve_layout(used["layout"]),
-        datacenter=used["datacenter"],
+        # "auto" is not known yet
+        datacenter=0 if automatic else used["datacenter"],
+        registry=used["registry"] or (DEFAULT_REGISTRY if automatic else ""),
         durability=used["durability"],
         guard_rollbacks=used["guard_rollbacks"],
         **durations,
@@ -81,15 +91,7 @@ def open_store(
 
     Raises ConfigError; StoreUnavailable if the server of embedded:// does not start.
     """
-    servers: Sequence[Any] = url if isinstance(url, list | tuple) else [url]
-    if not servers:
-        raise ConfigError("the list of URLs is empty. Name at least one server.")
-    if min_replicas and any(is_in_memory(server) or is_embedded(server) for server in servers):
-        raise ConfigError(f"min_replicas={min_replicas!r} needs a Redis with replicas, and this one has none")
-    reach_ms = config.ttl_ms + config.max_clock_lead_ms + config.layout.tick_ms
-    opened = [
-        server if is_in_memory(server) else open_client(server, reach_ms=reach_ms) for server in servers
-    ]
+    opened = open_servers(url, config, min_replicas=min_replicas)
     # pools in memory have no address: each object is a server
     addresses = [getattr(server, "where", server) for server in opened]
     for index, address in enumerate(addresses):
@@ -112,6 +114,22 @@ def open_store(
     from snowredis.lease.sharded_store import ShardedStore
 
     return ShardedStore(stores, config)
+
+
+def open_servers(
+    url: Servers | Sequence[OwnClient], config: PoolConfig, *, min_replicas: MinReplicas = 0
+) -> list[Any]:
+    """Return a client, or a pool in memory, for each server of a pool; open_store() takes them, too.
+
+    Raises ConfigError; StoreUnavailable if the server of embedded:// does not start.
+    """
+    servers: Sequence[Any] = url if isinstance(url, list | tuple) else [url]
+    if not servers:
+        raise ConfigError("the list of URLs is empty. Name at least one server.")
+    if min_replicas and any(is_in_memory(server) or is_embedded(server) for server in servers):
+        raise ConfigError(f"min_replicas={min_replicas!r} needs a Redis with replicas, and this one has none")
+    reach_ms = config.ttl_ms + config.max_clock_lead_ms + config.layout.tick_ms
+    return [server if is_in_memory(server) else open_client(server, reach_ms=reach_ms) for server in servers]
 
 
 def open_client(server: Any, *, reach_ms: int = 0) -> OwnClient:

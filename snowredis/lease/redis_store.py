@@ -108,7 +108,58 @@ def _translation(where: str, error: Exception) -> SnowredisError:
     return StoreUnavailable(where, text)
 
 
-class RedisStore(ScriptStore):
+def run_script(
+    client: Any, script: Script, keys: Sequence[str], args: Sequence[str | int]
+) -> Sequence[bytes | str]:
+    """Run *script*, which the server may not know yet. Raises redis-py's errors."""
+    try:
+        reply = client.evalsha(script.sha, len(keys), *keys, *args)
+    except exceptions.NoScriptError:
+        reply = client.eval(script.source, len(keys), *keys, *args)
+    return list(reply)
+
+
+class RedisScripts:
+    """Runs scripts in one Redis: what all stores in Redis have in common.
+
+    Args:
+        server: a URL, a redis-py client, or what own_client() returned for one.
+        min_replicas: how many replicas must have each change, 0 or more, or "all".
+    """
+
+    def __init__(self, server: Any, min_replicas: MinReplicas) -> None:
+        min_replicas = check("min_replicas", min_replicas)
+        own = server if isinstance(server, OwnClient) else own_client(server)
+        self._client, self.where, self._owned = own.client, own.where, own.owned
+        self.urls: Sequence[str] = own.urls
+        self._acknowledged = Acknowledged(min_replicas, self.where) if min_replicas else None
+
+    def run(self, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> Sequence[bytes | str]:
+        """Run *script*, once. Blocks for a round trip, CALL_LIMIT_S at most. Raises StoreUnavailable and subclasses."""
+        with translated(self.where), time_limit(CALL_LIMIT_S):
+            if self._acknowledged is not None:
+                return list(self._acknowledged.run(self._client, script, keys, args))
+            return run_script(self._client, script, keys, args)
+
+    def after_fork(self) -> None:
+        """In a forked child: use nothing of the parent's connections and locks."""
+        if self._owned:
+            self._client = fresh_copy(self._client)
+
+    def _reconnect(self) -> None:
+        with contextlib.suppress(exceptions.RedisError, OSError, AttributeError):
+            if not is_cluster(self._client):
+                self._client.connection_pool.disconnect()
+            elif self._owned:
+                self._client.close()
+
+    def close(self) -> None:
+        """Close the connections, unless they are the application's."""
+        if self._owned:
+            close_client(self._client)
+
+
+class RedisStore(RedisScripts, ScriptStore):
     """A pool in Redis or Valkey, 6.2 or later: one server, a master behind Sentinels, or a Cluster.
 
     Args:
@@ -126,21 +177,8 @@ class RedisStore(ScriptStore):
         min_replicas: MinReplicas = 0,
         max_events: int = DEFAULT_MAX_EVENTS,
     ) -> None:
-        super().__init__(config, max_events=max_events)
-        min_replicas = check("min_replicas", min_replicas)
-        own = server if isinstance(server, OwnClient) else own_client(server)
-        self._client, self.where, self._owned, self.urls = own.client, own.where, own.owned, own.urls
-        self._acknowledged = Acknowledged(min_replicas, self.where) if min_replicas else None
-
-    def run(self, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> Sequence[bytes | str]:
-        with translated(self.where), time_limit(CALL_LIMIT_S):
-            if self._acknowledged is not None:
-                return list(self._acknowledged.run(self._client, script, keys, args))
-            try:
-                reply = self._client.evalsha(script.sha, len(keys), *keys, *args)
-            except exceptions.NoScriptError:
-                reply = self._client.eval(script.source, len(keys), *keys, *args)
-        return list(reply)
+        ScriptStore.__init__(self, config, max_events=max_events)
+        RedisScripts.__init__(self, server, min_replicas)
 
     def stored(self, field: StoredField) -> str:
         """Return a field of the pool in this Redis; "" if there is no pool.
@@ -149,19 +187,3 @@ class RedisStore(ScriptStore):
         """
         with translated(self.where), time_limit(CALL_LIMIT_S):
             return text_of(self._client.hget(self._keys[0], field) or "")
-
-    def after_fork(self) -> None:
-        """In a forked child: use nothing of the parent's connections and locks."""
-        if self._owned:
-            self._client = fresh_copy(self._client)
-
-    def _reconnect(self) -> None:
-        with contextlib.suppress(exceptions.RedisError, OSError, AttributeError):
-            if not is_cluster(self._client):
-                self._client.connection_pool.disconnect()
-            elif self._owned:
-                self._client.close()
-
-    def close(self) -> None:
-        if self._owned:
-            close_client(self._client)

@@ -7,8 +7,7 @@ that holds the lease.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
 from snowredis.core.layout import utc_text
 from snowredis.lease.codes import AlarmReason, LossReason
@@ -40,7 +39,6 @@ class Alarm(NamedTuple):
         return cls(AlarmReason(code), int(from_ms), int(until_ms))
 
 
-@dataclass(frozen=True, slots=True)
 class Reply:
     """Reply of any script: the state of the pool after the call.
 
@@ -51,11 +49,37 @@ class Reply:
         alarm: the alarm that this call raised, if any.
     """
 
+    # not a dataclass: a program would take 3 ms longer to its first id, in which the methods of six are generated
+    __slots__ = ("redis_ms", "incarnation", "version", "floor_ms", "alarm")
+    _fields: ClassVar[tuple[str, ...]] = __slots__
+
     redis_ms: int
     incarnation: str
     version: int
     floor_ms: int
     alarm: Alarm | None
+
+    def __init_subclass__(cls) -> None:
+        cls._fields += cls.__slots__
+
+    def __init__(self, *values: object) -> None:
+        for name, value in zip(self._fields, values, strict=True):
+            setattr(self, name, value)
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and repr(self) == repr(other)
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
+    def __repr__(self) -> str:
+        values = (f"{name}={getattr(self, name)!r}" for name in self._fields)
+        return f"{type(self).__name__}({', '.join(values)})"
+
+    def replaced(self, **changes: object) -> Self:
+        """Return a copy with other values of some attributes."""
+        values = {name: getattr(self, name) for name in self._fields} | changes
+        return type(self)(*values.values())
 
     @property
     def seen(self) -> Seen:
@@ -63,7 +87,6 @@ class Reply:
         return Seen(self.incarnation, self.version)
 
 
-@dataclass(frozen=True, slots=True)
 class Granted(Reply):
     """Reply to a claim: a worker id was leased.
 
@@ -74,15 +97,18 @@ class Granted(Reply):
         renewal_id: the id that the first renewal has to present as the one before it.
     """
 
+    __slots__ = ("worker", "until_ms", "lanes_ms", "renewal_id")
+
     worker: int
     until_ms: int
     lanes_ms: tuple[int, ...]
     renewal_id: str
 
 
-@dataclass(frozen=True, slots=True)
 class ClaimRefused(Reply):
     """Reply to a claim: no worker id was leased; a claim may succeed after *wait_ms*."""
+
+    __slots__ = ("wait_ms",)
 
     wait_ms: int
 
@@ -105,7 +131,6 @@ class PoolFull(ClaimRefused):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
 class Renewed(Reply):
     """Reply to a renewal: the lease was extended.
 
@@ -114,13 +139,16 @@ class Renewed(Reply):
         adopted: True if Redis had lost the lease, or may have, and accepted it again (R4).
     """
 
+    __slots__ = ("until_ms", "adopted")
+
     until_ms: int
     adopted: bool
 
 
-@dataclass(frozen=True, slots=True)
 class LeaseGone(Reply):
     """Reply to a renewal: it was refused, and the lease is lost."""
+
+    __slots__ = ("reason",)
 
     reason: LossReason
 
@@ -149,7 +177,6 @@ class AlreadyExists(Reply):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
 class Deleted(Reply):
     """Reply to a deletion: the pool was deleted.
 
@@ -157,11 +184,43 @@ class Deleted(Reply):
         guessed: True if its settings could not be read, so that those of the request were used.
     """
 
+    __slots__ = ("guessed",)
+
     guessed: bool
 
 
 class NoPool(Reply):
-    """Reply to a deletion: nothing changed, since no such pool exists."""
+    """Reply to a deletion or to a note: nothing changed, since no such pool exists."""
+
+    __slots__ = ()
+
+
+class NumberNoted(Reply):
+    """Reply to a note: the pool stores that the registry has confirmed its shard number."""
+
+    __slots__ = ()
+
+
+class LayoutChanging(Reply):
+    """Reply to a change of the layout: it is planned.
+
+    Attributes:
+        new_floor_ms: ids of the old layout have earlier times, those of the new one this or later ones.
+    """
+
+    __slots__ = ("new_floor_ms",)
+
+    new_floor_ms: int
+
+
+class LayoutKept(Reply):
+    """Reply to a change of the layout: nothing was planned; a plan that there was is undone."""
+
+    __slots__ = ()
+
+
+class ChangeLate(LayoutKept):
+    """Reply to a change of the layout: its moment has passed, or is over a year away; nothing changed."""
 
     __slots__ = ()
 
@@ -171,6 +230,8 @@ RenewReply: TypeAlias = Renewed | LeaseGone
 ReleaseReply: TypeAlias = Released | NotHeld
 CreateReply: TypeAlias = Created | AlreadyExists
 DeleteReply: TypeAlias = Deleted | NoPool
+NoteReply: TypeAlias = NumberNoted | NoPool
+ChangeReply: TypeAlias = LayoutChanging | LayoutKept
 
 
 def _ints(text: str) -> tuple[int, ...]:
@@ -199,6 +260,10 @@ _CLASSES: dict[str, tuple[type[Reply], tuple[Callable[[str], Any], ...]]] = {
     "exists": (AlreadyExists, ()),
     "deleted": (Deleted, (_flag,)),
     "absent": (NoPool, ()),
+    "noted": (NumberNoted, ()),
+    "changing": (LayoutChanging, (int,)),
+    "kept": (LayoutKept, ()),
+    "late": (ChangeLate, ()),
 }
 
 

@@ -9,10 +9,12 @@ import functools
 import hashlib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from importlib import resources
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar
 
+from snowredis.core.layout import Layout
 from snowredis.errors import LayoutMismatch, PoolBroken, ServerUnidentified, StoreUnavailable
 from snowredis.lease import replies
 from snowredis.lease.model import DEFAULT_MAX_EVENTS, ClaimRequest, PoolConfig, ReleaseRequest, RenewRequest
@@ -23,9 +25,18 @@ _Done = TypeVar("_Done", bound=Reply)
 _Refused = TypeVar("_Refused", bound=Reply)
 
 # put in front of each script
-PARTS = ("identity", "record", "common")
-# the first three are run by generators, the others when a person asks for it
-SCRIPTS = ("claim", "renew", "release", "create", "delete")
+PARTS = ("identity", "record", "arguments", "common")
+# the first four are run by generators, the others when a person asks for it
+SCRIPTS = ("claim", "renew", "release", "note_number", "create", "change_layout", "delete")
+# the same for registries of shard numbers, whose store is snowredis.registry
+REGISTRY_PARTS = ("identity", "record", "arguments", "registry")
+REGISTRY_SCRIPTS = (
+    "registry_take",
+    "registry_confirm",
+    "registry_create",
+    "registry_open",
+    "registry_retire",
+)
 
 # statuses of replies that any script can send; it changed nothing then
 REFUSALS = ("signature", "unidentified", "broken")
@@ -34,15 +45,19 @@ REFUSALS = ("signature", "unidentified", "broken")
 class Script:
     """One script with the common parts in front, and the SHA1 that Redis knows it by."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, texts: Iterable[str]) -> None:
         self.name = name
-        self.source = "\n".join(map(read_lua, (*PARTS, name)))
+        self.source = "\n".join(texts)
         self.sha = hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
 
 
-def read_lua(name: str) -> str:
-    """Return the text of lua/NAME.lua."""
-    return resources.files(__package__).joinpath("lua", f"{name}.lua").read_text("utf-8")
+@functools.cache
+def read_lua(name: str, module: str = __file__) -> str:
+    """Return the text of lua/NAME.lua beside the file *module*; reads it at the first call."""
+    # as importlib.resources does, which takes longer than all that is read here
+    loader: Any = __spec__.loader
+    data: bytes = loader.get_data(str(Path(module).with_name("lua") / f"{name}.lua"))
+    return data.decode()
 
 
 def text_of(value: bytes | str) -> str:
@@ -53,7 +68,23 @@ def text_of(value: bytes | str) -> str:
 @functools.cache
 def load(name: str) -> Script:
     """Return the script *name*; reads its files at the first call."""
-    return Script(name)
+    parts = REGISTRY_PARTS if name in REGISTRY_SCRIPTS else PARTS
+    return Script(name, map(read_lua, (*parts, name)))
+
+
+def own_texts(
+    values: Sequence[bytes | str], nonce: str, where: str, reconnect: Callable[[], None]
+) -> list[str]:
+    """Return the values of a reply without its last one, the nonce of the request.
+
+    Raises StoreUnavailable, after reconnect(), if it is the reply to another request.
+    """
+    *texts, echo = list(map(text_of, values)) or [""]
+    if echo != nonce:
+        # a connection whose replies are one behind: of a fork in the middle of a call, or by a proxy
+        reconnect()
+        raise StoreUnavailable(where, "it sent the reply to another request; the connection was dropped")
+    return texts
 
 
 def pool_keys(pool: str) -> tuple[str, str, str]:
@@ -90,7 +121,7 @@ class ScriptStore(ABC):
     """
 
     where: str
-    redundant = False
+    redundant, shared = False, True
 
     def __init__(
         self,
@@ -134,13 +165,7 @@ class ScriptStore(ABC):
         newest = (seen.incarnation, seen.version, nonce, caller_ms, self._max_events)
         common = (*self._constants, *newest, self.config.durability)
         values = self.run(self._scripts[name], self._keys, (*common, *args))
-        *texts, echo = list(map(text_of, values)) or [""]
-        if echo != nonce:
-            # a connection whose replies are one behind: of a fork in the middle of a call, or by a proxy
-            self._reconnect()
-            raise StoreUnavailable(
-                self.where, "it sent the reply to another request; the connection was dropped"
-            )
+        texts = own_texts(values, nonce, self.where, self._reconnect)
         match texts:
             case ["signature", stored]:
                 raise LayoutMismatch(self.config.name, stored, self.config.signature)
@@ -172,9 +197,22 @@ class ScriptStore(ABC):
     def create(self, caller_ms: int) -> replies.CreateReply:
         return self._call("create", (replies.Created, replies.AlreadyExists), Seen(), caller_ms)
 
+    def note_number(self, highest: int, caller_ms: int) -> replies.NoteReply:
+        expected = (replies.NumberNoted, replies.NoPool)
+        return self._call("note_number", expected, Seen(), caller_ms, highest)
+
+    def change_layout(self, layout: Layout, at_ms: int, caller_ms: int) -> replies.ChangeReply:
+        """Plan that the pool has *layout* from *at_ms* on, on the Redis clock; the layout that it has undoes a plan."""
+        expected = (replies.LayoutChanging, replies.LayoutKept)
+        signature = replace(self.config, layout=layout).signature
+        return self._call("change_layout", expected, Seen(), caller_ms, signature, at_ms)
+
     def delete(self, caller_ms: int) -> replies.DeleteReply:
         """Delete the pool, whatever its settings."""
         return self._call("delete", (replies.Deleted, replies.NoPool), Seen(), caller_ms)
+
+    def prepare(self) -> None:  # noqa: B027 - all is known
+        """Learn what a claim needs: nothing."""
 
     def after_fork(self) -> None:  # noqa: B027 - without connections nothing is to be done
         """In a forked child: use nothing of the parent's connections and locks."""

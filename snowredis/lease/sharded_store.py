@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TypeVar
 
 from snowredis.errors import ConfigError, LayoutMismatch, StoreUnavailable
@@ -71,6 +70,10 @@ class ShardedStore:
         return ", ".join(server.where for server in self._servers)
 
     @property
+    def shared(self) -> bool:
+        return all(server.shared for server in self._servers)
+
+    @property
     def urls(self) -> Sequence[str]:
         urls = [url for server in self._servers for url in server.urls]
         return urls if len(urls) == len(self._servers) else ()
@@ -117,7 +120,7 @@ class ShardedStore:
             return self._refused(refused, errors)
         worker = granted[chosen].worker * len(self._servers) + chosen
         self._list.warn_of_unseen(worker)
-        return replace(granted[chosen], worker=worker)
+        return granted[chosen].replaced(worker=worker)
 
     def _refused(
         self, refused: list[replies.ClaimRefused], errors: dict[int, StoreUnavailable]
@@ -135,7 +138,7 @@ class ShardedStore:
         soonest = min(refused, key=lambda reply: (rank.index(type(reply)), reply.wait_ms))
         settling = [reply for reply in refused if isinstance(reply, replies.Settling)]
         if settling and len(settling) < len(self._servers):
-            return replace(soonest, wait_ms=min(ASK_AGAIN_MS, soonest.wait_ms))
+            return soonest.replaced(wait_ms=min(ASK_AGAIN_MS, soonest.wait_ms))
         return soonest
 
     def renew(self, request: RenewRequest, seen: Seen) -> replies.RenewReply:
@@ -166,6 +169,22 @@ class ShardedStore:
             for index in self._list.in_fixed_order(range(len(self._servers)))
         ]
         return next((reply for reply in created if isinstance(reply, replies.Created)), created[0])
+
+    def note_number(self, highest: int, caller_ms: int) -> replies.NoteReply:
+        """Note it on every server; on one that is unavailable, the registry is asked again one day."""
+        noted: list[replies.NoteReply] = []
+        errors: list[StoreUnavailable] = []
+        for index in range(len(self._servers)):
+            try:
+                noted.append(self._ask(index, lambda server, _: server.note_number(highest, caller_ms)))
+            except StoreUnavailable as error:
+                errors.append(error)
+        if not noted:
+            raise errors[0]
+        return next((reply for reply in noted if isinstance(reply, replies.NumberNoted)), noted[0])
+
+    def prepare(self) -> None:
+        """Learn what a claim needs: nothing."""
 
     def after_fork(self) -> None:
         """In a forked child: use nothing of the parent's connections and locks."""

@@ -1,14 +1,13 @@
-"""Crash records: the data with which a parent process gives a killed child's lease back, in memory that both share.
+"""Crash records: the data with which another process gives a killed process' lease back, in memory that both can read.
 
 A process that was killed cannot release its lease, and no other knows what it used: its worker id
-would be unavailable until the end of the reservation. So a forked process records, in a page that it shares with
-its parent (gunicorn.py) or with the process that forked first (channel.py), the credentials of its leases
-(credentials.py), and before each tick's ids are published, how far that lane is used. The kernel keeps the page when
-it kills the child.
+would be unavailable until the end of the reservation. So a process records, in a file in memory (record_files.py) or
+in a page that it shares with its parent (gunicorn.py), the credentials of its leases (credentials.py), and before
+each tick's ids are published, how far that lane is used. The kernel keeps the page when it kills the process.
 
-The child writes in such an order that whatever it was doing when it died, what can be read is valid and
-on the safe side. The parent reads only after the child's death, so that no more ids are made, and
-passes the credentials to reclaimer.py, or releases the leases itself (reaper.py).
+The process writes in such an order that whatever it was doing when it died, what can be read is valid and
+on the safe side. Others read only after its death, so that no more ids are made, and release the lease (sweep.py), or
+pass the credentials to a process that does (reclaimer.py).
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import json
 import logging
 import mmap
 import os
-from typing import Any
+from typing import Any, Protocol
 
 from snowredis.lease.model import Store
 from snowredis.lease.stats import WorkerStats
@@ -40,18 +39,46 @@ RECORD_BYTES = HEADER_BYTES + 2 * TEXT_BYTES + 2 * MARKS_BYTES
 PAGE_BYTES = GENERATORS * RECORD_BYTES
 
 
-class CrashRecord:
-    """One generator's part of the page: a CrashRecorder. One writer at a time: the thread that talks to the store.
+class PageOwner(Protocol):
+    """Whatever gave a page to a crash record."""
 
-    A process that this child forks shares the page, too, and may be in the middle of any of these methods: it
-    calls forget(), after which writing raises an error, so that nothing is written by the child of a child.
+    @property
+    def is_writer(self) -> bool:
+        """Return whether this process may write to the page: false in a child of the process that got it."""
+
+    def touch(self) -> None:
+        """Show that the page is still in use; called at each claim and heartbeat."""
+
+    def take_back(self, page: memoryview) -> None:
+        """Take the page back: it records nothing any more."""
+
+
+def read_page(page: bytes) -> dict[str, Any] | None:
+    """Return the credentials in a copy of a dead process' record; None if it held nothing.
+
+    Raises ValueError, LookupError, TypeError: the copy is damaged.
+    """
+    return CrashRecord(None, memoryview(bytearray(page))).read()
+
+
+class CrashRecord:
+    """One generator's crash record: a CrashRecorder. One writer at a time: the thread that talks to the store.
+
+    A process that this one forks shares the page, too, and may be in the middle of any of these methods: it
+    calls forget(), after which writing raises an error, so that nothing is written by a child.
+
+    Args:
+        owner: whoever gave the page.
+        page: RECORD_BYTES of memory.
+        common: what all credentials that are written here contain.
     """
 
-    __slots__ = ("_common", "_header", "_page", "_records", "_row", "_rows", "_texts", "_turn")
+    __slots__ = ("_common", "_header", "_owner", "_page", "_row", "_rows", "_texts", "_turn")
 
-    def __init__(self, records: CrashRecords, page: memoryview, store: Store | None = None) -> None:
-        self._records, self._page = records, page
-        self._common = {} if store is None else credentials.of_store(store)
+    def __init__(
+        self, owner: PageOwner | None, page: memoryview, common: dict[str, Any] | None = None
+    ) -> None:
+        self._owner, self._page, self._common = owner, page, common or {}
         self._header = page[:HEADER_BYTES].cast("q")
         self._texts = [page[HEADER_BYTES + i * TEXT_BYTES :][:TEXT_BYTES] for i in (0, 1)]
         marks = page[HEADER_BYTES + 2 * TEXT_BYTES :].cast("q")
@@ -67,7 +94,7 @@ class CrashRecord:
         return self._write(credentials.of_lease(held, stats), fresh=fresh)
 
     def _write(self, own: dict[str, Any], *, fresh: bool) -> memoryview | None:
-        if not self._records.is_writer:
+        if self._owner is None or not self._owner.is_writer:
             # forked while this record was being made, so forget() was not called
             return None
         # a fresh lease never gets the row of the lease that is recorded now
@@ -94,6 +121,7 @@ class CrashRecord:
             # forget() was called: this is a forked child
             return None
         self._turn, self._row = turn, row
+        self._owner.touch()
         return self._rows[row]
 
     def clear(self) -> None:
@@ -111,8 +139,8 @@ class CrashRecord:
     def give_up(self) -> None:
         """Release this part for another generator, unless it still records a lease."""
         with contextlib.suppress(ValueError):
-            if not self._header[0]:
-                self._records.free.append(self._page)
+            if self._owner is not None and not self._header[0]:
+                self._owner.take_back(self._page)
 
     def read(self) -> dict[str, Any] | None:
         """Return the credentials that were written last, with ``marks_ms``; None if nothing is held."""
@@ -124,15 +152,10 @@ class CrashRecord:
 
 
 class CrashRecords:
-    """The page of one process: written by it, read by an ancestor after its death.
+    """Crash records in memory that is shared with children which are forked later: one writes, its parent reads."""
 
-    Args:
-        page: PAGE_BYTES of memory that both share, or a copy of it to read; by default memory that is shared with
-            children that are forked later.
-    """
-
-    def __init__(self, page: mmap.mmap | bytearray | None = None) -> None:
-        view = memoryview(mmap.mmap(-1, PAGE_BYTES) if page is None else page)
+    def __init__(self) -> None:
+        view = memoryview(mmap.mmap(-1, PAGE_BYTES))
         self._parts = [view[i * RECORD_BYTES :][:RECORD_BYTES] for i in range(GENERATORS)]
         self._writer_pid = 0
         self.free: list[memoryview] = []
@@ -155,9 +178,16 @@ class CrashRecords:
         if not self.is_writer or not store.urls:
             return None
         try:
-            return CrashRecord(self, self.free.pop(), store)
+            return CrashRecord(self, self.free.pop(), credentials.of_store(store))
         except IndexError:
             return None
+
+    def touch(self) -> None:
+        """Do nothing: the page lasts as long as its process."""
+
+    def take_back(self, page: memoryview) -> None:
+        """Keep *page* for another generator."""
+        self.free.append(page)
 
     def stores(self) -> list[dict[str, Any]]:
         """Return where a living child has its leases, as of some moment. Called in the parent; never raises."""
@@ -165,7 +195,7 @@ class CrashRecords:
         for part in self._parts:
             # it may be writing meanwhile
             with contextlib.suppress(ValueError, LookupError, TypeError):
-                written = CrashRecord(self, part).read()
+                written = CrashRecord(None, part).read()
                 if written is not None:
                     found.append({"urls": written["store"]["urls"]})
         return found
@@ -174,7 +204,7 @@ class CrashRecords:
         """Return the credentials of a dead child's leases, and clear them. Called in the parent; never raises."""
         leases = []
         for part in self._parts:
-            record = CrashRecord(self, part)
+            record = CrashRecord(None, part)
             try:
                 written = record.read()
             except (ValueError, LookupError, TypeError):

@@ -16,11 +16,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from snowredis.errors import SnowredisError, StoreUnavailable
-from snowredis.lease.model import ClaimRequest, ReleaseRequest, Store
 from snowredis.lease.open import open_store
-from snowredis.lease.replies import Granted, Released, Seen
-from snowredis.lease.stats import WorkerStats
-from snowredis.reclaim.credentials import UNKNOWN_WORKER, config_of
+from snowredis.reclaim.credentials import config_of, release
 
 if TYPE_CHECKING:
     import subprocess
@@ -93,37 +90,6 @@ def give_back(credentials: dict[str, Any], parent: int | None = None) -> None:
 def orphaned_until_s() -> float:
     """Return, on the monotonic clock, ORPHAN_S after the first call: the same for all leases."""
     return time.monotonic() + ORPHAN_S
-
-
-def release(store: Store, credentials: dict[str, Any]) -> int | None:
-    """Release one lease, in one attempt. Blocks for one round trip to Redis, two for a claim without a reply.
-
-    Returns:
-        its worker id, or None if it was not leased any more.
-
-    Raises:
-        StoreUnavailable: Redis did not reply; call again.
-    """
-    now_ms = time.time_ns() // 1_000_000
-    worker, renewal_id = credentials["worker"], credentials.get("renewal_id", "")
-    if worker == UNKNOWN_WORKER:
-        # killed before the reply came: the same claim again has the same result
-        claim = ClaimRequest(credentials["token"], now_ms, now_ms, 0, credentials["owner"])
-        reply = store.claim(claim, Seen())
-        if not isinstance(reply, Granted):
-            return None
-        worker, renewal_id = reply.worker, reply.renewal_id
-    request = ReleaseRequest(
-        worker=worker,
-        token=credentials["token"],
-        renewal_id=renewal_id,
-        pending_renewal_id=credentials.get("pending_renewal_id", ""),
-        caller_ms=now_ms,
-        marks_ms=tuple(credentials["marks_ms"]),
-        stats=WorkerStats.from_text(credentials["stats"]),
-        reclaimed=True,
-    )
-    return worker if isinstance(store.release(request, Seen()), Released) else None
 
 
 def main() -> None:

@@ -39,7 +39,8 @@
 /* The state of one interpreter's module. */
 typedef struct {
     PyTypeObject *fast_path_type;
-    /* the generator of next_id(), or NULL; and what next_id() calls without one */
+    /* the generator of next_id(), or NULL; and what next_id() calls without one. Without the GIL, the only item of a list,
+       which is read without a lock, or None */
     PyObject *bound, *unbound;
     PyObject *next_slow_name, *time_ns_name;
     /* time.time_ns */
@@ -558,24 +559,59 @@ static PyType_Spec fast_path_spec = {
 
 /* --- the generator of the process ---------------------------------------------------------------------- */
 
+#ifdef Py_GIL_DISABLED
+/* Return the generator that is bound, or NULL. */
+static inline PyObject *
+get_bound(State *state)
+{
+    /* no list: the module was cleared, at the end of the interpreter */
+    PyObject *bound = state->bound != NULL ? PyList_GetItemRef(state->bound, 0) : NULL;
+    if (bound == Py_None)
+        Py_CLEAR(bound);
+    return bound;
+}
+
+/* Bind a generator or None; return the one before, or NULL. */
+static PyObject *
+swap_bound(State *state, PyObject *bound)
+{
+    PyObject *before = get_bound(state);
+    if (state->bound != NULL)
+        PyList_SetItem(state->bound, 0, Py_NewRef(bound));
+    return before;
+}
+#else
+static inline PyObject *
+get_bound(State *state)
+{
+    return Py_XNewRef(state->bound);
+}
+
+static PyObject *
+swap_bound(State *state, PyObject *bound)
+{
+    PyObject *before = state->bound;
+    state->bound = bound == Py_None ? NULL : Py_NewRef(bound);
+    return before;
+}
+#endif
+
 static PyObject *
 process_next_id(PyObject *module, PyObject *unused)
 {
     State *state = PyModule_GetState(module);
-    PyObject *bound, *unbound = NULL, *id;
+    /* a reference, since a call may bind another generator */
+    PyObject *bound = get_bound(state), *unbound, *id;
     (void)unused;
-    /* a call may bind another generator */
-    Py_BEGIN_CRITICAL_SECTION(module);
-    bound = Py_XNewRef(state->bound);
-    if (bound == NULL)
-        unbound = Py_XNewRef(state->unbound);
-    Py_END_CRITICAL_SECTION();
     if (bound != NULL) {
         /* bind() has checked its type: after a pause, each thing that is looked at costs as much as the clock */
         id = path_next_id(bound, NULL);
         Py_DECREF(bound);
         return id;
     }
+    Py_BEGIN_CRITICAL_SECTION(module);
+    unbound = Py_XNewRef(state->unbound);
+    Py_END_CRITICAL_SECTION();
     if (unbound == NULL) {
         PyErr_SetString(PyExc_RuntimeError, "next_id() was called before bind()");
         return NULL;
@@ -597,9 +633,8 @@ process_bind(PyObject *module, PyObject *args)
         return NULL;
     }
     Py_BEGIN_CRITICAL_SECTION(module);
-    before[0] = state->bound;
+    before[0] = swap_bound(state, bound);
     before[1] = state->unbound;
-    state->bound = bound == Py_None ? NULL : Py_NewRef(bound);
     state->unbound = Py_NewRef(unbound);
     Py_END_CRITICAL_SECTION();
     Py_XDECREF(before[0]);
@@ -624,6 +659,13 @@ module_exec(PyObject *module)
     PyObject *time = PyImport_ImportModule("time");
     if (time == NULL)
         return -1;
+#ifdef Py_GIL_DISABLED
+    state->bound = Py_BuildValue("[O]", Py_None);
+    if (state->bound == NULL) {
+        Py_DECREF(time);
+        return -1;
+    }
+#endif
     state->system_time_ns = PyObject_GetAttrString(time, "time_ns");
     Py_DECREF(time);
     state->next_slow_name = PyUnicode_InternFromString("_next_slow");

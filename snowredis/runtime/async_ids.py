@@ -22,7 +22,7 @@ CHUNK = 10_000
 
 
 async def next_slow(slow: SlowPath, make_ready: Callable[[], None]) -> int:
-    """Make one id when the current block has none. Does not block the event loop.
+    """Make one id when the fast path cannot. Does not block the event loop.
 
     Args:
         make_ready: claims, renews, or waits for the pool, so that the next id needs no Redis; may block.

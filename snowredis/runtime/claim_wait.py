@@ -46,7 +46,7 @@ class ClockSkewMemory:
 
 
 class FullPoolMemory:
-    """How long calls may still wait for a worker id of a full pool. They share one timeout.
+    """Remaining time that calls may wait for a worker id of a full pool. They share one timeout.
 
     Otherwise each thread, and each request that follows, would wait for the whole timeout, one after another.
     """

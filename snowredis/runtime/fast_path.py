@@ -79,15 +79,24 @@ Block = tuple[float, float, Iterator[int], Any, Callable[[], float]]
 
 NO_IDS: Iterator[int] = iter(())
 
+# What _open_tick() needs of a TickRange, computed once: limit_ns; epoch and tick, each in ms and in ns; low;
+# timestamp_shift; the difference of two ids, and of the first ids of two lanes; how many ids a tick has; marks; lane;
+# the clock (ns since 1970)
+Plan = tuple[int, int, int, int, int, int, int, int, int, int, memoryview | None, int, Callable[[], int]]
 
-# The current tick of a range, in Python. Not a NamedTuple, which takes longer to make:
+# The current tick of a range, in Python. Neither this nor a Plan is a NamedTuple, which takes longer:
 #   block: read by next_id()
+#   plan: of the range
 #   ticks: the range
 #   tick: SEALED if the range is sealed
 #   first_id, size: the tick's first id, and how many it has from there on
 #   made: about how many ids were made before this tick
 #   successor: the OpenTick that replaced this one, under the key "next"
-OpenTick = tuple[Block, TickRange, int, int, int, int, dict[str, "OpenTick"]]
+OpenTick = tuple[Block, Plan, TickRange, int, int, int, int, dict[str, "OpenTick"]]
+
+# a position past the end of every iterator. Not the number of ids left: until Python 3.11 the position counts from the
+# beginning, and would go back if another thread took ids meanwhile
+PAST_END = sys.maxsize
 
 
 class PureFastPath:
@@ -148,7 +157,7 @@ class PureFastPath:
     @property
     def _position(self) -> Position:
         """The current TickRange, the last id (SEALED if it is sealed), and about how many ids were made."""
-        (_, _, ids, _, _), ticks, tick, first_id, size, made, _ = self._current
+        (_, _, ids, _, _), _, ticks, tick, first_id, size, made, _ = self._current
         if tick == SEALED:
             return ticks, SEALED, made
         # at least the first: whoever opened the tick may not have taken it yet
@@ -173,53 +182,64 @@ class PureFastPath:
             False if *old* and *tick* are not current any more; nothing is published then.
         """
         current = None if old is None else self._current
-        if current is not None and (current[1] is not old or current[2] != tick):
+        if current is not None and (current[2] is not old or current[3] != tick):
             return False
         made = 0 if old is None else self._position[2]
-        first_id, first_tick, size = new.first_id, SEALED, 0
+        first_id, first_tick, size, step = new.first_id, SEALED, 0, 1 << new.sequence_shift
         start_s, end_s, ids = 1.0, 0.0, iter(range(0))
         if first_id != SEALED:
-            first_tick, step = first_id >> new.timestamp_shift, 1 << new.sequence_shift
-            stop = (first_id | new.sequence_mask) + step
+            first_tick, stop = first_id >> new.timestamp_shift, (first_id | new.sequence_mask) + step
             size, ids = (stop - first_id) // step, iter(range(first_id + step, stop, step))
             start_ms = new.epoch_ms + first_tick * new.tick_ms
             start_s, end_s = (start_ms - new.early_ns // 1_000_000) / 1000, (start_ms + new.tick_ms) / 1000
             if new.marks is not None and not _raise_mark(new.marks, new.lane, start_ms + new.tick_ms):
                 return False
         block: Block = (start_s, end_s, ids, new.alive, new.clock.time)
-        return self._replace(current, (block, new, first_tick, first_id, size, made, {}))
+        span, ms = new.sequence_mask + step, 1_000_000
+        plan: Plan = (
+            *(new.limit_ns, new.epoch_ms, new.epoch_ms * ms, new.tick_ms, new.tick_ms * ms, new.low),
+            *(new.timestamp_shift, step, span, span // step, new.marks, new.lane, new.clock.time_ns),
+        )
+        return self._replace(current, (block, plan, new, first_tick, first_id, size, made, {}))
 
     def _open_tick(self) -> Iterator[int]:
         """Return the ids of the clock's tick; open it first if it is a later one of the range.
 
         No ids are left in it if only the slow path can tell how to go on. Most programs make fewer ids than there are
-        ticks: this is written for speed.
+        ticks: this is written for speed. After a pause, each function and object that it uses has to be fetched from
+        memory, so it calls few.
         """
-        current = self._current
-        (_, _, old_ids, _, now), ticks, last_tick, _, size, made, _ = current
+        current = self._last
+        if current[-1]:
+            current = self._current
+        (_, _, old_ids, alive, now), plan, ticks, last_tick, _, size, made, successor = current
         if last_tick == SEALED:
             return NO_IDS
-        _, _, limit_ns, epoch_ms, tick_ms, low, mask, shift, sequence_shift, marks, lane, alive, clock, _ = (
-            ticks
+        limit_ns, epoch_ms, epoch_ns, tick_ms, tick_ns, low, shift, step, span, full, marks, lane, time_ns = (
+            plan
         )
-        now_ns = clock.time_ns()
-        tick = (now_ns // 1_000_000 - epoch_ms) // tick_ms
+        now_ns = time_ns()
+        tick = (now_ns - epoch_ns) // tick_ns
         if tick <= last_tick or now_ns >= limit_ns or not alive:
             # equal: another thread opened it meanwhile
             return old_ids if tick == last_tick and alive else NO_IDS
-        start_ms, first_id, step = epoch_ms + tick * tick_ms, tick << shift | low, 1 << sequence_shift
-        ids = iter(range(first_id, (first_id | mask) + step, step))
-        block = (start_ms / 1000, (start_ms + tick_ms) / 1000, ids, alive, now)
-        made += size - operator.length_hint(old_ids)
-        if marks is not None and not _raise_mark(marks, lane, start_ms + tick_ms):
+        start_ms, first_id = epoch_ms + tick * tick_ms, tick << shift | low
+        end_ms, ids = start_ms + tick_ms, iter(range(first_id, first_id + span, step))
+        block = (start_ms / 1000, end_ms / 1000, ids, alive, now)
+        made += size - old_ids.__length_hint__()  # type: ignore[attr-defined]
+        if marks is not None and not _raise_mark(marks, lane, end_ms):
             return NO_IDS
-        # whoever seals from here on exhausts them
-        if (
-            self._replace(current, (block, ticks, tick, first_id, (mask >> sequence_shift) + 1, made, {}))
-            and alive
-        ):
-            return ids
-        return NO_IDS
+        opened: OpenTick = (block, plan, ticks, tick, first_id, full, made, {})
+        # the steps of _replace(). Whoever seals from the first one on exhausts the ids
+        if successor.setdefault("next", opened) is not opened:
+            return NO_IDS
+        try:
+            old_ids.__setstate__(PAST_END)  # type: ignore[attr-defined]
+        except AttributeError:
+            exhaust(old_ids)
+        self._last = opened
+        self._block = block
+        return ids if alive else NO_IDS
 
     def _replace(self, current: OpenTick | None, opened: OpenTick) -> bool:
         """Replace *current* by *opened*, and exhaust its ids. Returns False if it was replaced already."""
@@ -277,10 +297,9 @@ def exhaust(ids: Any) -> None:
     They are gone also for a thread, or for a frame below a signal handler, that has read the block already.
     """
     try:
-        # it stops at its end, however large the position is. Not the number of ids left: until Python 3.11 the position
-        # counts from the beginning, and would go back if another thread took ids meanwhile
-        ids.__setstate__(sys.maxsize)
+        ids.__setstate__(PAST_END)
     except AttributeError:
+        # not of CPython
         collections.deque(ids, maxlen=0)
 
 
@@ -307,13 +326,20 @@ def _pure_bind(generator: PureFastPath | None, unbound: Callable[[], int], /) ->
 
 def _pure_next_id() -> int:
     """Make one id with the generator of this process. See Generator.next_id()."""
-    bound = _bound
-    if not FREE_THREADED:
-        start, end, ids, alive, now = bound._block
-        if start <= now() < end and alive:
-            for an_id in ids:
-                return an_id
-    return bound.next_id()
+    start, end, ids, alive, now = _bound._block
+    if start <= now() < end and alive:
+        for an_id in ids:
+            return an_id
+    return _bound.next_id()
+
+
+def _pure_next_id_locked() -> int:
+    return _bound.next_id()
+
+
+if FREE_THREADED:
+    _pure_next_id_locked.__doc__ = _pure_next_id.__doc__
+    _pure_next_id = _pure_next_id_locked
 
 
 def _load_c() -> Any:

@@ -54,6 +54,11 @@ class ForkGuard:
         """True if ``alive`` is false in every child at once, also after a fork that bypasses Python."""
         return self._page is not None
 
+    @property
+    def members(self) -> list[Forkable]:
+        """All generators of this process that still exist."""
+        return list(self._members)
+
     def watch(self, member: Forkable) -> None:
         """Reset *member* in every forked child, as long as it exists."""
         with self._lock:

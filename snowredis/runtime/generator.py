@@ -12,7 +12,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from snowredis.core.lanes import ClockRules
 from snowredis.core.layout import Layout, Parts
@@ -31,6 +31,9 @@ from snowredis.runtime.lease import Lease
 from snowredis.runtime.lease_manager import LeaseManager
 from snowredis.runtime.lifecycle import LeaseLifecycle
 from snowredis.runtime.slow_path import SlowPath
+
+if TYPE_CHECKING:
+    from snowredis.core.description import IdDescription
 
 
 class Generator(FastPath):
@@ -122,7 +125,7 @@ class Generator(FastPath):
 
     @property
     def ids_made(self) -> int:
-        """About how many ids this generator made so far: unused ids of a block that was discarded may count."""
+        """About how many ids this generator made so far: unused ids of a sealed tick may count."""
         return self._allocator.ids_made
 
     @property
@@ -131,6 +134,13 @@ class Generator(FastPath):
         view = self._lease_manager.view
         offset_ms = view.offset_ms if view.seen.incarnation else None
         return ClockReading(self._clock.time_ns() // 1_000_000, offset_ms)
+
+    @property
+    def description(self) -> IdDescription:
+        """Return the description of its ids, as for every kind of generator."""
+        from snowredis.core.description import describe_snowflake
+
+        return describe_snowflake(self.layout)
 
     def decode(self, an_id: int) -> Parts:
         """Split an id of this generator's layout into its fields. See Layout.decode()."""

@@ -53,7 +53,7 @@ Step = tuple[int, Decision | NoLease | None]
 
 
 class IdAllocator:
-    """Publishes blocks of ids, of the lease that *leases* holds, on a generator.
+    """Publish ranges of ticks of the lease that *leases* holds, on a generator.
 
     Args:
         sequence_start: where the sequence of a tick begins: "zero", "random", or "continue".
@@ -119,7 +119,7 @@ class IdAllocator:
         return state.lanes if tick == SEALED else state.lanes.using(state.lane, tick)
 
     def advance(self, *, only_claim: bool) -> Step:
-        """Take an id of the current block or of the next, or return what has to be done first.
+        """Take an id of the current tick or of a later one, or return what has to be done first.
 
         Args:
             only_claim: take no id; only make sure that there is a lease whose lanes are open.
@@ -182,7 +182,7 @@ class IdAllocator:
         first, worker, datacenter = (
             self._first_sequence(state, made),
             held.lease.worker,
-            self._config.datacenter,
+            self._leases.config.datacenter,
         )
         an_id = layout.compose(tick=tick, datacenter=datacenter, backup=lane, worker=worker, sequence=first)
         # 0 is not a valid id: tick 0, worker 0, sequence 0 of a layout whose epoch is now, and which has a sequence

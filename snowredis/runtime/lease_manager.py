@@ -14,7 +14,7 @@ import socket
 from collections.abc import Callable
 
 from snowredis.errors import ClockMovedBack, LayoutMismatch, PoolExhausted, SnowredisError, StoreUnavailable
-from snowredis.lease.model import ClaimRequest, Store, owner_text
+from snowredis.lease.model import ClaimRequest, PoolConfig, Store, owner_text
 from snowredis.lease.replies import ClaimReply, Granted, LeaseGone, PoolFull, Settling
 from snowredis.lease.stats import NO_STATS, WorkerStats
 from snowredis.runtime.context import Context
@@ -40,7 +40,7 @@ class LeaseManager:
     def __init__(
         self, store: Store, context: Context, label: str, random_bytes: Callable[[int], bytes]
     ) -> None:
-        self.store, self.config, self.counts = store, store.config, context.counts
+        self.store, self.counts = store, context.counts
         self._context, self._clock, self._guard = context, context.clock, context.guard
         self._label, self._random_bytes = label, random_bytes
         self._conversation = Conversation(store.where)
@@ -51,6 +51,11 @@ class LeaseManager:
         self._renewed_at_s = -1e9
 
     # --- state -------------------------------------------------------------------------------------
+
+    @property
+    def config(self) -> PoolConfig:
+        """The pool's constants; those of a pool of a registry lack its number before the first claim."""
+        return self.store.config
 
     @property
     def held(self) -> HeldLease | None:
@@ -89,6 +94,7 @@ class LeaseManager:
             ClockMovedBack: every available worker id was used at times later than this host's clock shows.
         """
         with self._conversation.begin():
+            self._prepare()
             # first: a fork from here on makes this claim void
             serial, generation = self.slot.next_serial(), self._guard.generation
             current = self.held
@@ -152,6 +158,15 @@ class LeaseManager:
             # suspended meanwhile, so no id was made; in a forked child this does nothing
             self.release(fresh, (0,) * len(fresh.lanes_ms))
         return Claimed(replaced=replaced)
+
+    def _prepare(self) -> None:
+        """Let the store learn what a claim needs. Raises LayoutMismatch, StoreUnavailable."""
+        try:
+            self.store.prepare()
+        except (LayoutMismatch, StoreUnavailable) as error:
+            reason = "mismatch" if isinstance(error, LayoutMismatch) else "unavailable"
+            self.counts.claims_refused[reason] += 1
+            raise
 
     def _ask_twice(self, request: ClaimRequest, serial: int) -> ClaimReply:
         """Send *request*; once more if it had no reply: a connection that broke while idle fails only when used."""
@@ -240,6 +255,27 @@ class LeaseManager:
         log.warning("pool %s: lost worker id %d: %s", self.config.name, held.lease.worker, reason)
 
     # --- give back ---------------------------------------------------------------------------------
+
+    def give_back_of_dead(self, most: int) -> int:
+        """Give leases back that dead processes of this machine left, *most* at most. Never raises.
+
+        Returns:
+            how many worker ids are available again.
+
+        Blocks:
+            one round trip to Redis each; LOCK_LIMIT_S for another thread.
+        """
+        sweep = THIS.sweep
+        if sweep is None or not self.store.shared:
+            return 0
+        try:
+            with self._conversation.begin():
+                return sweep(self.store, most)
+        except SnowredisError:
+            return 0
+        except Exception:
+            log.exception("pool %s: could not look for leases of dead processes", self.config.name)
+            return 0
 
     def detach(self) -> HeldLease | None:
         """Remove the lease, so that no more ids are made of it and it can be released.

@@ -31,6 +31,8 @@ log = logging.getLogger("snowredis")
 
 # how soon Redis is asked again after a failure; a renewal has 5/6 of a ttl for it
 RETRY_S = 0.5
+# leases of dead processes that are given back by a claim, for which an id has to wait; and how often so by a heartbeat
+MOST_AT_ONCE, TIMES_AT_BEAT = 8, 25
 # a worker id of another server that opens later than this is no better than waiting for one's own
 MOVE_WAIT_MS = 1_000
 
@@ -73,7 +75,12 @@ class LeaseLifecycle:
     def claim(self, wait_ms: int, instead_of: int = 0) -> Claimed:
         """Claim a worker id, and give the lease back that it replaces. See LeaseManager.claim()."""
         try:
-            claimed = self._leases.claim(wait_ms=wait_ms, instead_of=instead_of)
+            try:
+                claimed = self._leases.claim(wait_ms=wait_ms, instead_of=instead_of)
+            except PoolExhausted:
+                if not self._leases.give_back_of_dead(MOST_AT_ONCE):
+                    raise
+                claimed = self._leases.claim(wait_ms=wait_ms, instead_of=instead_of)
             self._failure = ""
         except LayoutMismatch:
             self._seal_if_lost()
@@ -84,6 +91,9 @@ class LeaseLifecycle:
                 self._allocator.seal_through(old.serial)
                 marks = self._allocator.marks(old)
             self._leases.release(old, marks, self.stats())
+        if self._leases.held is not None:
+            # Redis replies; those who come next find the worker ids
+            self._leases.give_back_of_dead(MOST_AT_ONCE)
         return claimed
 
     def renew_in_need(self) -> None:
@@ -220,6 +230,10 @@ class LeaseLifecycle:
                 if self._failing:
                     self._failing = False
                     log.warning("pool %s: Redis replies again", self._pool)
+                # a few at a time: other threads may want to talk to Redis
+                for _ in range(TIMES_AT_BEAT):
+                    if self._leases.give_back_of_dead(MOST_AT_ONCE) < MOST_AT_ONCE:
+                        break
                 return self.beat_after_s()
             if not (self.closed or self.suspended):
                 settling_ms = self.claim(self._context.longest_wait_ms).settling_ms

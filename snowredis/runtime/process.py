@@ -1,7 +1,8 @@
-"""The settings of this process for all its generators, made by integrations: a label, and the crash records."""
+"""State that a process' generators share: a label, and what is done about leases of processes that are killed."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from snowredis.lease.model import Store
@@ -48,12 +49,15 @@ class ThisProcess:
 
     Attributes:
         label: of generators that have none: the text that people see beside the worker id.
-        crash_records: where the leases of this process are recorded, not those of a forked child; None if nowhere.
+        crash_records: where the leases of this process are recorded; None if nowhere.
+        sweep: gives back leases of a store that dead processes left, so many at most; returns how many it gave back.
+            Blocks for a round trip each, and raises StoreUnavailable. None: nobody does that here.
     """
 
     def __init__(self) -> None:
         self.label = ""
         self.crash_records: CrashRecorders | None = None
+        self.sweep: Callable[[Store, int], int] | None = None
 
 
 THIS = ThisProcess()

@@ -1,4 +1,4 @@
-"""The slow path: make an id when the current block has none. Claims, waits, renews or replaces the lease as needed."""
+"""The slow path: make an id when the fast path cannot. Claims, waits, renews or replaces the lease as needed."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class SlowPath:
                     self._lifecycle.start_heartbeat()
 
     def try_step(self) -> Step:
-        """Take an id of the current block or of the next, or return what has to be done first. Never waits.
+        """Take an id of the current tick or of a later one, or return what has to be done first. Never waits.
 
         ``NoLease()`` is also returned where only next_id() can tell what to do: another thread holds the lock, or the
         generator is closed.

@@ -22,7 +22,7 @@ from snowredis.errors import ConfigError, LayoutError
 
 NAMES = (
     "default", "twitter", "jd", "jd-seconds", "leaf", "shardingsphere", "uid-generator", "sonyflake",
-    "discord", "instagram", "js-safe", "game",
+    "discord", "instagram", "js-safe", "game", "game-shards",
 )  # fmt: skip
 CHINA = ZoneInfo("Asia/Shanghai")
 

@@ -145,6 +145,19 @@ def _listen(points: Points) -> None:
     _listening[threading.get_ident()] = points
 
 
+def stop_watching() -> None:
+    """Let the product run at full speed again: watched code calls back at each bytecode, whoever listens."""
+    global _modules_seen  # noqa: PLW0603 - as in _listen()
+    if _watched:
+        monitoring: Any = getattr(sys, "monitoring")  # noqa: B009 - as in _listen()
+        for code in _watched:
+            monitoring.set_local_events(_TOOL, code, monitoring.events.NO_EVENTS)
+        monitoring.register_callback(_TOOL, monitoring.events.INSTRUCTION, None)
+        monitoring.free_tool_id(_TOOL)
+        _watched.clear()
+        _modules_seen = 0
+
+
 def _instruction(code: CodeType, offset: int) -> None:
     points = _listening.get(threading.get_ident())
     if points is not None and points.is_traced(code):

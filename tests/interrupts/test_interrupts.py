@@ -90,6 +90,6 @@ def test_an_interruption_comes_exactly_where_it_is_asked_for(explorer: Explorer)
     first = [outcome.fired for outcome in explorer.sweep("new_range", "clock:later", step=50)]
     again = [outcome.fired for outcome in explorer.sweep("new_range", "clock:later", step=50)]
     assert first == again
-    # a different place each time, and all of them in the product
-    assert len({where for (where,) in first}) == len(first) > 10
+    # many places (a loop comes to one more than once), and all of them in the product
+    assert len({where for (where,) in first}) > 10
     assert all(where.startswith(("core/", "lease/", "runtime/")) for (where,) in first)

@@ -15,12 +15,15 @@ from typing import Any
 import pytest
 
 from snowredis.lease.model import ClaimRequest, ReleaseRequest, RenewRequest
-from snowredis.lease.scripts import PARTS, SCRIPTS, load, read_lua
+from snowredis.lease.scripts import PARTS, REGISTRY_PARTS, REGISTRY_SCRIPTS, SCRIPTS, load, read_lua
+
+ALL_PARTS = [*PARTS, "registry"]
+ALL_SCRIPTS = [*SCRIPTS, *REGISTRY_SCRIPTS]
 
 # what Redis 6.2 gives to scripts, as far as it is needed here
 GLOBALS_READ = {
     *("KEYS", "ARGV", "redis", "string", "math", "table"),
-    *("tonumber", "tostring", "type", "ipairs"),
+    *("tonumber", "tostring", "type", "ipairs", "unpack"),
 }
 COMMANDS_WITHOUT_A_KEY = {"TIME", "INFO"}
 # documented type -> the function that checks it
@@ -92,19 +95,26 @@ def windows(tokens: list[str], *pattern: str) -> list[list[str]]:
     return [window for window in found if all(map(lambda want, is_: want in ("", is_), pattern, window))]
 
 
+def common_of(name: str) -> str:
+    """Return the name of the part that reads the first arguments of the script, or part, *name*."""
+    return "registry" if name in (*REGISTRY_PARTS[-1:], *REGISTRY_SCRIPTS) else "common"
+
+
 def problems(name: str, source: str, common: str) -> list[str]:
     """Return what is wrong with the script *name*, or with the common part if that is its name."""
+    base = common_of(name)
     header, shared = header_of(source), header_of(common)
     tokens = tokens_of(source)
-    is_common = name == "common"
+    is_common = name == base
     wrong = []
     if header.name != name:
         wrong.append(f"the header is that of {header.name!r}")
-    if name not in PARTS and "KEYS, ARGV[1..12] as in common" not in source:
+    last = len(shared.arguments)
+    if name not in ALL_PARTS and f"KEYS, ARGV[1..{last}] as in {base}" not in source:
         wrong.append("the header does not say that the common arguments come first")
 
     # arguments: contiguous, each read exactly where it is checked, under its own name, as its own type
-    first = 1 if name in PARTS else len(shared.arguments) + 1
+    first = 1 if name in ALL_PARTS else last + 1
     indices = [argument.index for argument in header.arguments]
     if indices != list(range(first, first + len(indices))):
         wrong.append(f"the arguments are numbered {indices}, not from {first} on")
@@ -138,9 +148,12 @@ def problems(name: str, source: str, common: str) -> list[str]:
         }
         if statuses != header.statuses:
             wrong.append(f"answers {sorted(statuses)}, documented are {sorted(header.statuses)}")
-    elif name not in PARTS:
-        statuses = {window[4][1:] for window in windows(tokens, "reply_with", "(", "pool", ",", "")}
+    elif name not in ALL_PARTS:
+        replies = windows(tokens, "reply_with", "(", "", ",", "")
+        statuses = {window[4][1:] for window in replies if window[2] in ("pool", "registry")}
         statuses |= {window[2][1:] for window in windows(tokens, "return", "{", "")}
+        # which registry.lua documents for all of its scripts
+        statuses -= {"missing"}
         if statuses != header.statuses:
             wrong.append(f"answers {sorted(statuses)}, documented are {sorted(header.statuses)}")
         if not header.cost.startswith("O("):
@@ -215,12 +228,12 @@ def globals_of(source: str) -> Bytecode:
 # --- the tests ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [*PARTS, *SCRIPTS])
+@pytest.mark.parametrize("name", [*ALL_PARTS, *ALL_SCRIPTS])
 def test_a_header_says_what_the_script_does(name: str) -> None:
-    assert problems(name, read_lua(name), read_lua("common")) == []
+    assert problems(name, read_lua(name), read_lua(common_of(name))) == []
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize("name", ALL_SCRIPTS)
 def test_a_script_writes_no_global_and_reads_only_what_redis_gives(name: str) -> None:
     found = globals_of(load(name).source)
     assert found.written == set()
@@ -234,7 +247,7 @@ def test_every_lua_file_is_a_script_and_every_script_a_file() -> None:
         for entry in resources.files("snowredis.lease").joinpath("lua").iterdir()
         if entry.name.endswith(".lua")
     }
-    assert files == {*PARTS, *SCRIPTS}
+    assert files == {*ALL_PARTS, *ALL_SCRIPTS}
 
 
 @pytest.mark.parametrize(

@@ -31,13 +31,12 @@ from snowredis.errors import (
 )
 from snowredis.lease.clients import address, without_retries
 from snowredis.lease.connections import SOCKET_TIMEOUT_S
-from snowredis.lease.model import MAX_TTL_MS, PoolConfig, owner_text
+from snowredis.lease.model import MAX_TTL_MS, PoolConfig, owner_text, settings_of
 from snowredis.lease.redis_store import RedisStore, translated
 from snowredis.lease.replies import Created
 from snowredis.lease.scripts import Script, pool_keys
 from snowredis.lease.urls import client_of_url, redacted
 from snowredis.monitor.record import parse_owner
-from snowredis.monitor.snapshot import settings_of
 from tests.support.servers import RedisServer
 
 # --- the constants of a pool -----------------------------------------------------------------------
@@ -85,8 +84,8 @@ def test_another_pool_name_is_refused_and_shown(name: Any) -> None:
             {"datacenter": 32, "layout": layouts["twitter"]},
             "datacenter=32 does not fit 5 datacenter bits: 0 to 31",
         ),
-        ({"datacenter": "1"}, "datacenter must be a whole number, not '1'"),
-        ({"datacenter": 0.5}, "datacenter must be a whole number, not 0.5"),
+        ({"datacenter": "1"}, "datacenter must be a whole number, or 'auto', not '1'"),
+        ({"datacenter": 0.5}, "datacenter must be a whole number, or 'auto', not 0.5"),
         ({"durability": "some"}, "durability must be one of detect, assured, none, not 'some'"),
         ({"durability": None}, "durability must be one of detect, assured, none, not None"),
         ({"guard_rollbacks": 1}, "guard_rollbacks must be True or False, not 1"),
@@ -503,8 +502,12 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
     "StoreRefused": ("host:6379/0", "not this command", "wrong-password"),
     "ServerUnidentified": ("host:6379/0", "strange"),
     "PoolBroken": ("host:6379/0", "orders", "floor", "soon"),
+    "ShardNumberRefused": ("orders", "world", "it has no number there"),
     "GeneratorClosed": ("orders",),
     "GeneratorSuspended": ("orders",),
+    "SourceError": ("odd",),
+    "MergeError": ("odd",),
+    "MigrationError": ("odd",),
 }
 
 

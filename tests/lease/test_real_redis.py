@@ -504,6 +504,7 @@ HEX = {"1e3", "9" * 18, "1" + "0" * 14}
 LEGAL: dict[str, set[str]] = {
     # refused as another signature, and nothing is changed either
     "signature": {"-1", "0x10", "1e3", "nan", "9" * 18, "1" + "0" * 14},
+    "next_signature": {"-1", "0x10", "1e3", "nan", "9" * 18, "1" + "0" * 14},
     # a client that saw nothing yet
     "incarnation": {""},
     "nonce": HEX,
@@ -567,6 +568,14 @@ def test_a_hostile_argument_is_refused_and_changes_nothing(
             good[12] = fresh_hex()
         elif script == "renew":
             good[14:16] = living.renewal_id, fresh_hex()
+        elif script == "note_number":
+            good = [*store.calls["renew"][:12], "7"]
+        elif script == "change_layout":
+            good = [
+                *store.calls["renew"][:12],
+                config.signature.replace("41/", "40/"),
+                str(wall_ms() + 60_000),
+            ]
         elif script == "delete":
             good = [*store.calls["create"]]
         elif script == "release":

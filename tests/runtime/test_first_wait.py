@@ -1,4 +1,4 @@
-"""What a person sees of the wait for a pool that Redis does not know: a warning, and on a terminal a countdown."""
+"""The wait for a pool that Redis does not know is visible: a warning, and in a terminal a countdown."""
 
 from __future__ import annotations
 

@@ -16,9 +16,9 @@ from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from snowredis.errors import SnowredisError, StoreUnavailable
-from snowredis.lease.model import PoolConfig
+from snowredis.lease.model import PoolConfig, Store
 from snowredis.lease.scripts import Script
-from snowredis.reclaim.crash_record import CrashRecords
+from snowredis.reclaim.crash_record import CrashRecord, CrashRecords
 from snowredis.runtime.exit import EXIT
 from snowredis.runtime.fast_path import SEALED
 from snowredis.runtime.generator import Generator
@@ -48,6 +48,7 @@ class Process:
     guard_class: type[SimGuard] = SimGuard
     # the memory that its parent reads when it is dead
     crash_records: CrashRecords | None = None
+    record_class: type[CrashRecord] = CrashRecord
 
     def __init__(self, sim: Simulation, host: Host, config: PoolConfig | None = None) -> None:
         self._bare(sim, host, config or sim.config)
@@ -69,6 +70,12 @@ class Process:
         if sim.parents_reclaim:
             self.crash_records = CrashRecords()
             self.crash_records.adopt()
+
+    def new_record(self, store: Store) -> CrashRecord | None:
+        """Return a crash record: in a file of its machine, or in a page that its parent sees; or None."""
+        if self.sim.machines is not None:
+            return self.sim.machines.new_record(self, store)
+        return None if self.crash_records is None else self.crash_records.new_record(store)
 
     def _bare(self, sim: Simulation, host: Host, config: PoolConfig) -> None:
         self.sim, self.world, self.host = sim, sim.world, host
@@ -94,6 +101,8 @@ class Process:
         self.store = SimStore(self, config)
         self.guard = self.guard_class(self)
         sim.processes.append(self)
+        if sim.machines is not None:
+            sim.machines.begin(self)
 
     def random_bytes(self, count: int) -> bytes:
         return self.entropy.take(count)

@@ -1,19 +1,17 @@
-"""Parents that release the leases of killed children: crash records and reclaimers, in simulated time."""
+"""Parents that release the leases of killed children as gunicorn's do."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
-from unittest import mock
 
 from snowredis.errors import SnowredisError, StoreUnavailable
-from snowredis.lease.model import ClaimRequest, ReleaseRequest
-from snowredis.lease.replies import ClaimReply, Granted, ReleaseReply, Seen
 from snowredis.lease.scripts import Script
 from snowredis.reclaim import credentials, reclaimer
-from tests.simulation.stand_ins import Host, SimStore
+from tests.simulation.machines import CheckedStore
+from tests.simulation.stand_ins import Host
 
 if TYPE_CHECKING:
     from tests.simulation.process import Process
@@ -38,12 +36,12 @@ class Reclaimer:
     def run(self) -> None:
         """Do what reclaimer.give_back() does, with a store of the simulation."""
         config = credentials.config_of(self._record)
-        store = ReclaimerStore(self, config)
+        store = CheckedStore(self, config)
         until_us = self.world.now_us + config.ttl_ms * 1000
         with contextlib.suppress(SnowredisError):
             while True:
                 try:
-                    given_back = reclaimer.release(store, self._record)
+                    given_back = credentials.release(store, self._record)
                 except StoreUnavailable:
                     if self.world.now_us > until_us:
                         return
@@ -53,22 +51,10 @@ class Reclaimer:
                 self.world.sleep(round(reclaimer.RETRY_S * 1e6))
 
 
-class ReclaimerStore(SimStore):
-    """Store that reports releases to the checker."""
-
-    def claim(self, request: ClaimRequest, seen: Seen) -> ClaimReply:
-        reply = super().claim(request, seen)
-        if isinstance(reply, Granted):
-            self.process.sim.checker.granted_again(request.token, reply)
-        return reply
-
-    def release(self, request: ReleaseRequest, seen: Seen) -> ReleaseReply:
-        self.process.sim.checker.reclaimed(request)
-        return super().release(request, seen)
-
-
 def reclaim_from(sim: Simulation, dead: Process) -> None:
     """Let the parent reap *dead* some time after it was killed."""
+    if sim.machines is not None:
+        sim.machines.die(dead)
     records = dead.crash_records
     if records is None:
         return
@@ -78,19 +64,3 @@ def reclaim_from(sim: Simulation, dead: Process) -> None:
             sim.world.spawn(None, Reclaimer(sim, dead, record).run)
 
     sim.before_heal(sim.random.choice((0, 1_000, sim.random.randint(0, 2 * sim.ttl_us))), reap)
-
-
-class _SimulatedTime:
-    """Replacement of the module time, since reclaimer.py reads the wall clock itself."""
-
-    def __init__(self, sim: Simulation) -> None:
-        self._sim = sim
-
-    def time_ns(self) -> int:
-        return self._sim.world.now_us * 1000
-
-
-@contextlib.contextmanager
-def simulated_time(sim: Simulation) -> Iterator[None]:
-    with mock.patch.object(reclaimer, "time", _SimulatedTime(sim)):
-        yield

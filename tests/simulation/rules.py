@@ -7,12 +7,17 @@ the runtime is a method that is overridden.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from snowredis.lease.stats import WorkerStats
+from snowredis.reclaim.crash_record import MARKS_BYTES, CrashRecord
+from snowredis.reclaim.processes import ProcessName
+from snowredis.reclaim.record_files import FileName
 from snowredis.runtime.lease import Claimed, HeldLease
 from snowredis.runtime.lifecycle import LeaseLifecycle
+from tests.simulation.machines import Machines
 from tests.simulation.process import Process
 from tests.simulation.stand_ins import SimGuard, SimKeeper, SimSlot
 
@@ -77,6 +82,51 @@ class UnsealedLifecycle(LeaseLifecycle):
         self._leases.slot.make_void()
 
 
+class OneRowRecord(CrashRecord):
+    """A crash record in which a fresh lease gets the row of marks of the lease before it."""
+
+    __slots__ = ()
+
+    def _write(self, own: dict[str, Any], *, fresh: bool) -> memoryview | None:
+        self._row ^= fresh
+        return super()._write(own, fresh=fresh)
+
+
+class OneTextRecord(CrashRecord):
+    """A crash record whose text is replaced in its place."""
+
+    __slots__ = ()
+
+    def _write(self, own: dict[str, Any], *, fresh: bool) -> memoryview | None:
+        self._turn ^= 1
+        return super()._write(own, fresh=fresh)
+
+
+class LateRecord(CrashRecord):
+    """A crash record that is told at heartbeats how far the lanes are used, not before ids are made."""
+
+    __slots__ = ("_late",)
+
+    def _write(self, own: dict[str, Any], *, fresh: bool) -> memoryview | None:
+        marks = super()._write(own, fresh=fresh)
+        if marks is None:
+            return None
+        if fresh:
+            self._late = memoryview(bytearray(MARKS_BYTES)).cast("q")
+        marks[:] = self._late
+        return self._late
+
+
+class HastyMachines(Machines):
+    """A lease that a process was giving back when it died itself is its own for ever."""
+
+    def rename(self, old: str, new: str) -> None:
+        name = FileName.parse(old)
+        if name is not None and name.taker is not None:
+            raise FileNotFoundError(old)
+        super().rename(old, new)
+
+
 @dataclass(frozen=True)
 class Rule:
     """Changes that switch one rule off."""
@@ -86,6 +136,10 @@ class Rule:
     lease_manager: type[SimKeeper] = SimKeeper
     guard: type[SimGuard] = SimGuard
     lifecycle: type[LeaseLifecycle] = LeaseLifecycle
+    record: type[CrashRecord] = CrashRecord
+    machines: type[Machines] = Machines
+    # what is left of the name of a process
+    name: Callable[[ProcessName], ProcessName] | None = None
 
 
 _INDEX = "if cursor or redis.call('ZCARD', KEYS[2]) ~= pool.records then"
@@ -137,7 +191,7 @@ RULES: dict[str, Rule] = {
     "R8 page": Rule(guard=BlindGuard),
     "R8 generation": Rule(guard=TimelessGuard),
     "R9 signature": Rule(
-        (("common", "if v[1] and v[1] ~= signature then return nil, { 'signature', v[1], nonce } end", ""),)
+        (("common", "return nil, { 'signature', current .. hint, nonce }", ""),)
     ),
     "R10 version": Rule((("common", _ROLLED_BACK, "elseif false then"),)),
     "R10 silence": Rule((("common", "elseif guard and now - last > ttl then", "elseif false then"),)),
@@ -145,6 +199,12 @@ RULES: dict[str, Rule] = {
     "none: no adoption": Rule((("renew", "elseif durability == 'none' then", "elseif false then"),)),
     "none: no late renewal": Rule((("common", _OVERDUE, "local function overdue(r) return false end"),)),
     "deleted pool's floor": Rule((("delete", _LEFT, _LEFT[:-1] + ", 'floor', 0)"),)),
+    "crash record's mark": Rule(record=LateRecord),
+    "crash record's row": Rule(record=OneRowRecord),
+    "crash record's text": Rule(record=OneTextRecord),
+    "crash record's namespace": Rule(name=lambda name: name._replace(namespace="all")),
+    "crash record's start": Rule(name=lambda name: name._replace(started="0")),
+    "crash record taken over": Rule(machines=HastyMachines),
     "deleted pool's end": Rule((("common", "redis.call('PERSIST', KEYS[1])", ""),)),
 }  # fmt: skip
 
@@ -164,10 +224,15 @@ def switch_off(sim: Simulation, name: str) -> None:
     class Ruled(Process):
         lease_manager_class = rule.lease_manager
         guard_class = rule.guard
+        record_class = rule.record
 
         def new_locks(self) -> None:
             super().new_locks()
             self.generator._lifecycle.__class__ = rule.lifecycle
 
     sim.network.edit = edit
+    sim.name_rule = rule.name
+    if sim.machines is not None:
+        starved, sim.machines = sim.machines.starved, rule.machines(sim)
+        sim.machines.starved = starved
     sim.process_class = Ruled

@@ -17,13 +17,14 @@ from snowredis.core.lanes import ClockRules
 from snowredis.core.layout import Layout
 from snowredis.errors import SnowredisError
 from snowredis.lease.model import PoolConfig
+from snowredis.reclaim.processes import ProcessName
 from tests.simulation.bytecodes import Bytecodes
 from tests.simulation.checker import Checker
 from tests.simulation.faults import FAULTS
+from tests.simulation.machines import Machines
 from tests.simulation.network import Network
 from tests.simulation.pool_faults import CHANGES
 from tests.simulation.process import Process
-from tests.simulation.reclaim import simulated_time
 from tests.simulation.redis_faults import IDENTITIES, LOSSES, NOT_ASSURED, OF_SENTINEL
 from tests.simulation.redis_model import CHANGING, CONSTANT, SHOWN, WITHOUT_IDENTITY, RedisModel
 from tests.simulation.stand_ins import Host
@@ -77,7 +78,12 @@ class Simulation:
         self.process_class: type[Process] = Process
         self._draw_settings()
         self._draw_servers()
-        self.parents_reclaim = "reclaim" in self.classes
+        # who gives leases of dead processes back: whoever finds their records, or a parent alone
+        anybody = "reclaim" in self.classes and self.random.random() < 0.7
+        self.machines = Machines(self) if anybody else None
+        # replaces the names of processes in their records; for rules.py
+        self.name_rule: Callable[[ProcessName], ProcessName] | None = None
+        self.parents_reclaim = "reclaim" in self.classes and not anybody
         # whether Redis forgot something, and whether it went back in time in a way that nobody can notice at once
         self._forgot = self._went_back = False
         # the newest claim
@@ -276,7 +282,7 @@ class Simulation:
     # --- the course of things ----------------------------------------------------------------------
 
     def run(self) -> Result:
-        with quiet(), simulated_time(self):
+        with quiet():
             try:
                 self._run()
             except Stuck as stuck:

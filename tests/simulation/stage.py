@@ -8,6 +8,7 @@ from typing import Any
 
 from snowredis.core.lanes import ClockRules
 from snowredis.lease.model import PoolConfig
+from tests.simulation.machines import Machines
 from tests.simulation.process import Process
 from tests.simulation.redis_model import RedisModel
 from tests.simulation.rules import switch_off
@@ -29,9 +30,13 @@ class Stage(Simulation):
         tick_ms: int = 1000,
         slack_ms: int = 0,
         worker_bits: int = 1,
+        crash_records: bool = False,
         **settings: Any,
     ) -> None:
         super().__init__(1, classes=(), traced=True)
+        if crash_records:
+            self.machines = Machines(self)
+            self.machines.starved = 0.0
         layout = replace(
             self.config.layout,
             backup_bits=0,

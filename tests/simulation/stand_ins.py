@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING
 
+from snowredis.errors import SnowredisError
 from snowredis.lease.model import PoolConfig
 from snowredis.lease.scripts import Script, ScriptStore
 from snowredis.lease.stats import NO_STATS, WorkerStats
@@ -20,6 +22,7 @@ from snowredis.runtime.lease_slot import LeaseSlot
 from tests.simulation.world import START_US
 
 if TYPE_CHECKING:
+    from tests.simulation.machines import Parent
     from tests.simulation.process import Process
     from tests.simulation.reclaim import Reclaimer
 
@@ -64,7 +67,7 @@ class SimClock:
 class SimStore(ScriptStore):
     where = "simulated"
 
-    def __init__(self, process: Process | Reclaimer, config: PoolConfig) -> None:
+    def __init__(self, process: Process | Reclaimer | Parent, config: PoolConfig) -> None:
         super().__init__(config, random_bytes=process.random_bytes)
         self.urls = ("simulated",)
         self.process = process
@@ -109,8 +112,7 @@ class SimSlot(LeaseSlot):
         return kept
 
     def _new_record(self) -> CrashRecord | None:
-        records = self.process.crash_records if self.process is not None else None
-        return None if records is None else records.new_record(self._store)
+        return None if self.process is None else self.process.new_record(self._store)
 
 
 class SimKeeper(LeaseManager):
@@ -125,6 +127,14 @@ class SimKeeper(LeaseManager):
         assert self.process is not None
         self.process.sim.checker.released(held, marks_ms)
         super().release(held, marks_ms, stats)
+
+    def give_back_of_dead(self, most: int) -> int:
+        process = self.process
+        if process is None or process.sim.machines is None:
+            return 0
+        with contextlib.suppress(SnowredisError), self._conversation.begin():
+            return process.sim.machines.sweep(process, most)
+        return 0
 
     def _owner(self) -> str:
         assert self.process is not None

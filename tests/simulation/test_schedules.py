@@ -13,7 +13,7 @@ from tests.simulation.faults import FAULTS
 from tests.simulation.plain_ttl import plain_schedule
 from tests.simulation.schedule import run_schedule
 
-SCHEDULES = 1_000
+SCHEDULES = 300
 CHUNK = 50
 
 

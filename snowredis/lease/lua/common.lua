@@ -1,4 +1,5 @@
--- common: the beginning of every script. The loader puts identity, record and this file in front of it.
+-- common: the beginning of every script. The loader puts identity, record, arguments and this file in front
+-- of it.
 --
 -- KEYS[1] pool    hash    fields of the pool, "w:<worker id>" -> record, "t:<token hash>" -> worker id; or a tombstone
 -- KEYS[2] leases  zset    worker id -> lease end, ms on the Redis clock; an index, rebuilt from the hash if lost
@@ -19,41 +20,11 @@
 -- Returns signature, stored signature
 --       | unidentified, reason: durability is detect, and the server has no identity
 --       | broken, field, its value: no script wrote that value
--- and changes nothing in these cases; else see the header of the script
+-- and changes nothing in these cases; else see the header of the script. After the stored signature, " changes_at=MS" says
+-- when the caller's becomes the pool's, and " changed=1" that the caller's was the pool's
 --
 -- The common fields of other replies are: time of the call, incarnation, version, floor, alarm.
 -- Times are ms since 1970; they are exact in Lua's doubles, and tostring() keeps their 13 digits.
-
-local bad
-local function number_of(text)
-  if type(text) ~= 'string' or #text > 15 or not string.find(text, '^%d+$') then return nil end
-  local n = tonumber(text)
-  return n <= YEAR_5138 and n or nil
-end
-local function int(name, text, low, high)
-  if type(text) ~= 'string' or #text > 15 or not string.find(text, '^%-?%d+$') then
-    bad = bad or name
-    return low
-  end
-  local n = tonumber(text)
-  if n < low or n > high then bad = bad or name end
-  return n
-end
-local function str(name, text, pattern, longest)
-  if type(text) ~= 'string' or #text > longest or not string.find(text, pattern) then
-    bad = bad or name
-    return ''
-  end
-  return text
-end
-local function ints(name, text, count)
-  local list = {}
-  for item in string.gmatch(str(name, text, '^[%d,]*$', 1100), '[^,]+') do
-    list[#list + 1] = int(name, item, 0, YEAR_5138)
-  end
-  if #list ~= count then bad = bad or name end
-  return list
-end
 
 local signature = str('signature', ARGV[1], '^[%w ./;=_-]+$', 400)
 local ttl = int('ttl_ms', ARGV[2], 1, 864e5)
@@ -79,7 +50,6 @@ local capped = math.min(caller_ms, now + lead)
 local function horizon() return now + skew + ttl + lead + slack end
 
 local function sha(text) return redis.sha1hex and redis.sha1hex(text) or text end
-local function refuse() return redis.error_reply('SNOWREDIS bad argument ' .. bad) end
 
 -- Adds an event. The other arguments are field, value pairs that only this kind has: lanes, stats, times, or the code of
 -- a reason (lease/codes.py).
@@ -102,12 +72,45 @@ end
 -- R5: returns true for a renewal that follows the newest one, and for the newest one repeated.
 local function in_chain(r, renewal_id, pending) return r.renewal_id == renewal_id or r.renewal_id == pending end
 
+-- R9: drops all records of the old layout, in which worker ids mean something else, and remembers until when it was used.
+local function leave_layout(pool, old_signature, from)
+  local alive = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. now, '+inf', 'LIMIT', 0, 1000)
+  for _, worker in ipairs(alive) do
+    local r = unpack_record(redis.call('HGET', KEYS[1], 'w:' .. worker))
+    if r then
+      event('released', worker, r.owner, r.lanes[1], r['until'], 'stats', r.stats, 'claimed', r.claimed, 'renewed',
+        r.renewed)
+      count('releases')
+    end
+  end
+  local kept = { 'created', 'alarm', 'alarms', 'floor', 'version', 'last', 'floor_reason', 'highest_number', 'layouts',
+    'incarnation', 'run_id',
+    'claims', 'refused', 'releases', 'expired', 'reclaimed', 'returned', 'adopted', 'lost', 'peak' }
+  local values = redis.call('HMGET', KEYS[1], unpack(kept))
+  redis.call('UNLINK', KEYS[1], KEYS[2])
+  for i, name in ipairs(kept) do
+    if values[i] then redis.call('HSET', KEYS[1], name, values[i]) end
+  end
+  local spec = string.match(old_signature, '^layout=([^ ]+)') or ''
+  redis.call('HSET', KEYS[1], 'layouts', (values[9] and values[9] .. ' ' or '') .. from .. '|' .. spec,
+    'old_signature', old_signature, 'signature', signature, 'floor', from, 'next', 0, 'records', 0)
+  pool.next, pool.records, pool.stored_swept, pool.swept = 0, 0, now, now
+end
+
 -- R3, R9, R10. Reads the pool, prepares a new one if it does not exist, and raises the floor if Redis may have lost
 -- something. Returns the pool, or nil and the reply of the script. Writes nothing: commit() does.
 local function open_pool()
   local v = redis.call('HMGET', KEYS[1], 'signature', 'floor', 'incarnation', 'run_id', 'version', 'last', 'records',
     'next', 'swept')
-  if v[1] and v[1] ~= signature then return nil, { 'signature', v[1], nonce } end
+  local change = redis.call('HMGET', KEYS[1], 'next_signature', 'changes_at', 'changes_floor', 'old_signature')
+  local due = v[1] and change[1] and (number_of(change[2]) or 0) <= now
+  local current = due and change[1] or v[1]
+  if v[1] and current ~= signature then
+    -- for people: why the settings differ
+    local hint = change[1] == signature and ' changes_at=' .. change[2] or ''
+    if signature == change[4] or (due and signature == v[1]) then hint = ' changed=1' end
+    return nil, { 'signature', current .. hint, nonce }
+  end
   local wrong
   local function stored(name, text)
     -- a pool has all of these fields, a tombstone some
@@ -134,6 +137,11 @@ local function open_pool()
   local reason
   if not v[1] then
     reason = 'no-pool'
+  elseif due then
+    -- R9: the marks of the old layout end before this floor, which was fixed when the change was planned
+    reason = 'layout-changed'
+    pool.floor = math.max(pool.floor, number_of(change[3]) or horizon())
+    leave_layout(pool, v[1], pool.floor)
   elseif durability == 'detect' and v[4] ~= pool.run_id then
     reason = 'other-server'
   elseif seen_raised > pool_raised or (seen_incarnation == pool.incarnation and seen_version > pool.version) then
@@ -145,7 +153,9 @@ local function open_pool()
   end
   if reason then
     -- from now, not from the start of this server: clients may have been sent here only now
-    pool.floor = math.max(pool.floor, horizon())
+    if reason ~= 'layout-changed' or durability ~= 'assured' and v[4] ~= pool.run_id then
+      pool.floor = math.max(pool.floor, horizon())
+    end
     pool.incarnation = math.max(now, (pool_raised or 0) + 1, seen_raised + 1) .. '-' .. string.sub(nonce, 1, 16)
     pool.raised = reason
     if not v[1] then pool.created = now end

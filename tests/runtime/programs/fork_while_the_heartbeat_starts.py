@@ -7,12 +7,14 @@ import threading
 
 import snowredis
 
-start, pids = _thread.start_new_thread, []
+start, forking, pids = _thread.start_new_thread, [], []
 
 
 def start_and_fork(*args):
     # a handler forks before the thread was seen to run: the child has no such thread
-    if not pids:
+    if not forking:
+        # a hook of the fork may start a thread, too
+        forking.append(True)
         pids.append(os.fork())
         if not pids[0]:
             return 0

@@ -10,11 +10,9 @@ import sys
 import time
 
 import snowredis
-from snowredis.reclaim.descendants import watch_descendants
 
 url, pool = sys.argv[1], sys.argv[2]
 snowredis.configure(url=url, pool=pool)
-watch_descendants()
 made = 0
 
 

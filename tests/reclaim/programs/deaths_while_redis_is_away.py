@@ -8,12 +8,10 @@ import time
 import redis
 
 import snowredis
-from snowredis.reclaim.descendants import watch_descendants
 
 url, pool = sys.argv[1], sys.argv[2]
 redis_pid = redis.Redis.from_url(url).info()["process_id"]
 snowredis.configure(url=url, pool=pool)
-watch_descendants()
 
 
 def fork():

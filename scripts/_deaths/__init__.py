@@ -1,0 +1,1 @@
+"""Ways in which forked children die, for scripts/deaths.py."""

@@ -1,0 +1,227 @@
+"""The thread of a process that forks, which gives back the leases of its dead children: soon, also if it has no lease.
+
+It starts at the first fork by Python after connect() or configure(), and ends when there are neither children nor
+records of other processes. It has no descriptor, reaps no child and handles no signal: it looks at the files of the
+crash records (sweep.py) from time to time, often while processes die, else seldom. A fork waits while it does that, so
+that no lock of it, and no module that it imports, is left half-way in a child.
+"""
+
+from __future__ import annotations
+
+import _thread
+import contextlib
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable
+
+from snowredis.errors import SnowredisError, StoreUnavailable
+from snowredis.lease.model import Store
+from snowredis.reclaim.record_files import pool_name
+from snowredis.reclaim.sweep import has_others, left_by_the_dead, sweep
+from snowredis.runtime.exit import EXIT
+
+log = logging.getLogger("snowredis")
+
+# between two looks: while processes die, and the longest while there are records of other processes, or none
+SHORTEST_S, LONGEST_S, IDLE_S = 0.02, 0.25, 0.5
+# until Redis, which did not reply, is asked again
+RETRY_S, LONGEST_RETRY_S = 0.5, 5.0
+# leases that are given back before the next look
+MOST = 200
+# Python warns of a fork beside a thread, so the thread ends before each fork; else it only has to be idle
+ENDS_BEFORE_FORKS = sys.version_info >= (3, 12)
+# a fork waits for this time at most while the thread talks to Redis, or imports a client for that
+TALK_TIMEOUT_S, IMPORT_TIMEOUT_S = 0.1, 2.0
+# an exit waits for this time at most until the leases of the dead are given back
+EXIT_TIMEOUT_S = 2.0
+# pools that are watched: a process that opens more of them gives back those of the last ones
+MOST_POOLS = 16
+
+# the name of a pool of which only settings are known
+ANY = ""
+
+Namer = Callable[[], str]
+Opener = Callable[[], Store]
+
+
+class _Thread:
+    """One run of the thread."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        # set by others: end; look at once
+        self.stopped, self.woken = threading.Event(), threading.Event()
+        # set by the thread: it has ended; it has looked
+        self.ended, self.looked = threading.Event(), threading.Event()
+
+
+class ParentWatch:
+    """Starts and stops the thread; one for the process.
+
+    Attributes:
+        pools: by any key, of each pool whose leases are given back: its pool_name(), or ANY, and how to open its store.
+    """
+
+    def __init__(self) -> None:
+        self.pools: dict[str, tuple[Namer, Opener]] = {}
+        self._stores: dict[str, Store] = {}
+        self._registered = False
+        self._thread: _Thread | None = None
+        # held by the thread, except while it waits
+        self._busy = threading.RLock()
+        self._importing = False
+        self._delay_s = SHORTEST_S
+        self._retry_s = RETRY_S
+
+    def add(self, key: str, name_of: Namer, open_store: Opener) -> None:
+        """Give back leases of one more pool. Starts nothing yet; connects to nothing."""
+        if key not in self.pools and len(self.pools) >= MOST_POOLS:
+            self.pools.pop(next(iter(self.pools)))
+        self.pools[key] = name_of, open_store
+        if not self._registered and hasattr(os, "register_at_fork"):
+            self._registered = True
+            os.register_at_fork(
+                before=self._before_fork,
+                after_in_parent=self._after_in_parent,
+                after_in_child=self._after_in_child,
+            )
+            EXIT.watch(self)
+
+    # --- in the threads of the program -------------------------------------------------------------
+
+    def _before_fork(self) -> None:
+        """Wait until the thread is idle, or has ended."""
+        thread = self._running()
+        if thread is None:
+            return
+        # after a time-out, this is a fork beside a thread that does something, as in many programs
+        timeout_s = IMPORT_TIMEOUT_S if self._importing else TALK_TIMEOUT_S
+        if ENDS_BEFORE_FORKS:
+            thread.stopped.set()
+            thread.woken.set()
+            thread.ended.wait(timeout_s)
+        else:
+            self._busy.acquire(timeout=timeout_s)
+
+    def _after_in_parent(self) -> None:
+        """Let the thread go on, or start it."""
+        # not acquired
+        with contextlib.suppress(RuntimeError):
+            self._busy.release()
+        if self._running() is not None:
+            return
+        # its hooks for forks come in pairs: imported by the thread while a fork waits for that, only the second half
+        # of them would run
+        import concurrent.futures.thread  # noqa: F401
+
+        thread = self._thread = _Thread()
+        # no more threads, or the interpreter is about to end
+        with contextlib.suppress(RuntimeError):
+            _thread.start_new_thread(self._run, (thread,))
+
+    def _after_in_child(self) -> None:
+        """Forget the parent's thread and its connections, in a forked child."""
+        self._thread, self._importing, self._busy = None, False, threading.RLock()
+        stores, self._stores = self._stores, {}
+        for store in stores.values():
+            store.after_fork()
+
+    def close(self) -> None:
+        """Give back what dead children left, at exit. Blocks for EXIT_TIMEOUT_S at most; never raises."""
+        thread = self._running()
+        if thread is not None and left_by_the_dead():
+            thread.looked.clear()
+            thread.woken.set()
+            thread.looked.wait(EXIT_TIMEOUT_S)
+
+    def _running(self) -> _Thread | None:
+        """Return the thread of this process, unless it has ended, or is about to."""
+        thread = self._thread
+        running = thread is not None and not thread.stopped.is_set() and thread.pid == os.getpid()
+        return thread if running else None
+
+    # --- in the thread -----------------------------------------------------------------------------
+
+    def _run(self, thread: _Thread) -> None:
+        try:
+            while not thread.stopped.is_set():
+                thread.woken.wait(self._delay_s)
+                thread.woken.clear()
+                if thread.stopped.is_set():
+                    break
+                with self._busy:
+                    going_on = self._look()
+                thread.looked.set()
+                if not going_on:
+                    thread.stopped.set()
+        except Exception:
+            log.exception("leases of killed child processes end by their ttl from now on")
+        finally:
+            thread.stopped.set()
+            thread.looked.set()
+            thread.ended.set()
+
+    def _look(self) -> bool:
+        """Give back what can be given back; return whether there will be more to do."""
+        given_back = 0
+        try:
+            if pools := left_by_the_dead():
+                given_back = self._give_back(pools)
+            self._retry_s = RETRY_S
+        except StoreUnavailable as error:
+            log.debug("leases of killed processes wait for Redis: %s", error)
+            self._delay_s, self._retry_s = self._retry_s, min(2 * self._retry_s, LONGEST_RETRY_S)
+            return True
+        others = has_others()
+        if given_back:
+            self._delay_s = SHORTEST_S
+        else:
+            self._delay_s = min(2 * self._delay_s, LONGEST_S if others else IDLE_S)
+        return others or has_children()
+
+    def _give_back(self, pools: set[str]) -> int:
+        given_back, errors = 0, []
+        for key, (name_of, open_store) in list(self.pools.items()):
+            if name_of() not in {*pools, ANY}:
+                continue
+            try:
+                store = self._store(key, open_store)
+                if store.config.registry:
+                    # its number, without which it has another name
+                    store.prepare()
+                if pool_name(store) in pools:
+                    given_back += sweep(store, MOST)
+            except StoreUnavailable as error:
+                errors.append(error)
+            except SnowredisError as error:
+                # settings of the environment that cannot work: whoever makes an id is told
+                log.debug("cannot look for leases of killed processes: %s", error)
+        if errors:
+            raise errors[0]
+        return given_back
+
+    def _store(self, key: str, open_store: Opener) -> Store:
+        store = self._stores.get(key)
+        if store is None:
+            self._importing = True
+            try:
+                store = self._stores[key] = open_store()
+            finally:
+                self._importing = False
+        return store
+
+
+def has_children() -> bool:
+    """Return whether this process has children, alive or not reaped yet. Reaps none."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+PARENT = ParentWatch()

@@ -1,0 +1,120 @@
+"""Tell whether a process of this machine has ended, without being its parent and without a descriptor.
+
+A pid alone says little: it is used again, and other containers have processes with the same. So a process is named by
+its pid, the time of its start, and the namespace in which both hold. Whatever is uncertain counts as alive: the lease
+of a process that lives must never be given back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import sys
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class ProcessName(NamedTuple):
+    """Name of a process that no other process of this machine has, had or will have, as long as it runs.
+
+    Attributes:
+        namespace: where the other two hold.
+        pid: its process id.
+        started: when it started, in ticks of the kernel; "0" where that is unknown.
+    """
+
+    namespace: str
+    pid: int
+    started: str
+
+
+def own_name() -> ProcessName | None:
+    """Return the name of this process; None where the end of a process cannot be told with certainty."""
+    pid, platform = os.getpid(), sys.platform
+    if platform == "darwin":
+        # no namespaces of pids
+        return ProcessName(platform, pid, "0")
+    status, namespace = _status(pid), _namespace(pid)
+    return None if status is None or not namespace else ProcessName(namespace, pid, status.started)
+
+
+class Status(NamedTuple):
+    """State of a process now; one that is gone has not even a start.
+
+    Attributes:
+        started: as in ProcessName.
+        is_zombie: whether all of its threads have ended.
+    """
+
+    started: str
+    is_zombie: bool
+
+
+GONE = Status("", True)
+
+
+def has_ended(
+    name: ProcessName, own: ProcessName, look: Callable[[int], Status | None] | None = None
+) -> bool:
+    """Return whether the process *name* makes no more ids, for certain.
+
+    A zombie has ended, too: it waits for its parent. Reaps nothing, and signals nobody.
+
+    Args:
+        own: the result of own_name().
+        look: returns what is seen of a process; None if that is unknown. For the simulation.
+    """
+    if name.namespace != own.namespace:
+        return False
+    if name.pid == own.pid:
+        return name.started != own.started
+    status = (look or _look)(name.pid)
+    return status is not None and (status.started != name.started or status.is_zombie)
+
+
+def _look(pid: int) -> Status | None:
+    """Return what is seen of a process; None if that is unknown."""
+    try:
+        # no signal: this checks whether there is such a process
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return GONE
+    except OSError:
+        # a process of another user, which may have the pid of one that has ended
+        pass
+    return _status(pid)
+
+
+def _status(pid: int) -> Status | None:
+    """Return what /proc shows of a process; None if nothing."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            text = file.read()
+    except OSError:
+        return None
+    # the name of the program may contain anything; after it, the fields from the third on: see man 5 proc
+    fields = text.rpartition(b")")[2].split()
+    try:
+        state, threads, started = fields[0], int(fields[17]), fields[19].decode()
+    except (IndexError, ValueError):
+        return None
+    # the first thread of a process may end before the others
+    return Status(started, state in (b"Z", b"X") and threads <= 1)
+
+
+def _namespace(pid: int) -> str:
+    """Return a digest of this run of the kernel, and of the namespaces of pids and of times; "" if unknown."""
+    try:
+        # /proc may be that of another namespace, where pids mean other processes
+        if os.readlink("/proc/self") != str(pid):
+            return ""
+        with open("/proc/sys/kernel/random/boot_id", "rb") as file:
+            boot = file.read().strip()
+        spaces = [os.readlink("/proc/self/ns/pid")]
+        # before Linux 5.6 there is one time for all
+        with contextlib.suppress(FileNotFoundError):
+            spaces.append(os.readlink("/proc/self/ns/time"))
+    except OSError:
+        return ""
+    return hashlib.sha256(repr((boot, spaces)).encode()).hexdigest()[:16] if boot else ""

@@ -1,0 +1,253 @@
+"""Old and new ids of one column: equal or not, sorted or not, from when on; against lists of all ids."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from snowredis.core.collisions import IdSet, common_ids, counter_ids, layout_ids, prove
+from snowredis.core.layout import MAX_ID, Layout
+from snowredis.core.presets import layouts
+from snowredis.errors import ConfigError
+
+EPOCH = 1735689600000
+
+
+def ms(text: str) -> int:
+    return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
+
+
+@st.composite
+def small_layout(draw: st.DrawFn) -> Layout:
+    """Layouts of at most 10 bits whose fields begin anywhere, all of whose ids can be listed."""
+    datacenter, backup, worker = (draw(st.integers(0, 2)) for _ in range(3))
+    sequence = draw(st.integers(0, 2))
+    return Layout(
+        timestamp_bits=draw(st.integers(1, 10 - datacenter - backup - worker - sequence)),
+        datacenter_bits=datacenter,
+        backup_bits=backup,
+        worker_bits=worker,
+        sequence_bits=sequence,
+        tick_ms=draw(st.integers(1, 9)),
+        epoch_ms=EPOCH + draw(st.integers(0, 40)),
+        worker_last=draw(st.booleans()),
+    )
+
+
+@st.composite
+def part_of(draw: st.DrawFn, bits: int) -> tuple[int, int] | None:
+    low = draw(st.integers(0, (1 << bits) - 1))
+    return draw(st.none() | st.tuples(st.just(low), st.integers(low, (1 << bits) - 1)))
+
+
+def listed(layout: Layout, from_ms: int | None, until_ms: int | None, **ranges: Any) -> set[int]:
+    """All ids, made as a generator makes them: a moment, a worker, a number."""
+    every = {"datacenter": layout.datacenters, "worker": layout.workers}
+    low_high = {name: ranges.get(f"{name}s") or (0, count - 1) for name, count in every.items()}
+    datacenters, workers = (range(low, high + 1) for low, high in low_high.values())
+    first = layout.epoch_ms if from_ms is None else max(from_ms, layout.epoch_ms)
+    last = layout.end_ms - 1 if until_ms is None else min(until_ms, layout.end_ms - 1)
+    ticks = {layout.tick_at(time_ms) for time_ms in range(first, last + 1)}
+    return {
+        layout.compose(tick=tick, datacenter=datacenter, backup=backup, worker=worker, sequence=sequence)
+        for tick, datacenter, worker in product(ticks, datacenters, workers)
+        for backup, sequence in product(range(layout.namespaces), range(layout.sequences))
+    }
+
+
+@st.composite
+def old_ids(draw: st.DrawFn) -> tuple[IdSet, set[int]]:
+    if draw(st.booleans()):
+        first = draw(st.integers(0, 1100))
+        last = draw(st.integers(first, 1100))
+        return counter_ids(last, first), set(range(first, last + 1))
+    layout = draw(small_layout())
+    moments = st.none() | st.integers(layout.epoch_ms, layout.end_ms - 1)
+    from_ms, until_ms = draw(moments), draw(moments)
+    if from_ms is not None and until_ms is not None and from_ms > until_ms:
+        from_ms, until_ms = until_ms, from_ms
+    options: dict[str, Any] = {
+        "from_ms": from_ms,
+        "until_ms": until_ms,
+        "datacenters": draw(part_of(layout.datacenter_bits)),
+        "workers": draw(part_of(layout.worker_bits)),
+    }
+    return layout_ids(layout, **options), listed(layout, **options)
+
+
+@given(old_ids(), small_layout(), st.data())
+def test_the_proof_decides_as_the_lists_of_all_ids_do(
+    old: tuple[IdSet, set[int]], layout: Layout, data: st.DataObject
+) -> None:
+    old_set, old_list = old
+    start_ms = data.draw(st.integers(layout.epoch_ms, layout.end_ms - 1))
+    error_ms = data.draw(st.integers(0, 20))
+    ranges: dict[str, Any] = {
+        "datacenters": data.draw(part_of(layout.datacenter_bits)),
+        "workers": data.draw(part_of(layout.worker_bits)),
+    }
+
+    def new_from(time_ms: int) -> set[int]:
+        return listed(layout, time_ms - error_ms, None, **ranges)
+
+    proof = prove(old_set, layout, start_ms=start_ms, clock_error_ms=error_ms, **ranges)
+    new = new_from(start_ms)
+    both = old_list & new
+    assert (old_set.lowest, old_set.highest) == (min(old_list), max(old_list))
+    assert (proof.new.lowest, proof.new.highest) == (min(new), max(new))
+    assert proof.distinct is not bool(both)
+    assert proof.common is None or proof.common == (len(both), min(both), max(both))
+    assert proof.sorted is (min(new) > max(old_list))
+    starts = range(start_ms, layout.end_ms + error_ms)
+    distinct = (time_ms for time_ms in starts if not old_list & new_from(time_ms))
+    assert proof.distinct_from_ms == next(distinct, None)
+    sorts = (time_ms for time_ms in starts if min(new_from(time_ms)) > max(old_list))
+    assert proof.sorts_from_ms == next(sorts, None)
+
+
+@given(old_ids(), small_layout(), st.integers(0, 300))
+def test_the_latest_epoch_is_the_last_that_sorts_new_ids_after_old_ones(
+    old: tuple[IdSet, set[int]], layout: Layout, later_ms: int
+) -> None:
+    start_ms = min(layout.epoch_ms + later_ms, layout.end_ms - 1)
+    proof = prove(old[0], layout, start_ms=start_ms)
+
+    def sorts_with(epoch_ms: int) -> bool:
+        return prove(old[0], replace(layout, epoch_ms=epoch_ms), start_ms=start_ms).sorted
+
+    if proof.latest_epoch_ms is not None:
+        assert sorts_with(proof.latest_epoch_ms)
+        assert proof.latest_epoch_ms == start_ms or not sorts_with(proof.latest_epoch_ms + 1)
+    else:
+        # an earlier epoch makes greater ids, so the earliest that the layout allows is the last resort
+        assert not sorts_with(start_ms - layout.max_tick * layout.tick_ms)
+
+
+@given(old_ids(), st.integers(-1, 1200))
+def test_a_set_contains_what_its_list_does(old: tuple[IdSet, set[int]], number: int) -> None:
+    assert (number in old[0]) is (number in old[1])
+
+
+SWITCH_MS = ms("2026-11-22T00:00:00")
+USABLE = [name for name, layout in layouts.items() if layout.end_ms > SWITCH_MS]
+
+
+def cut(layout: Layout, keep: int) -> Layout:
+    """Return the layout with *keep* bits for each field at most, and ticks of 1 ms."""
+    widths: dict[str, Any] = {f"{name}_bits": min(bits, keep) for name, bits in layout.fields}
+    return replace(layout, **widths, tick_ms=1, epoch_ms=EPOCH)
+
+
+@pytest.mark.parametrize("new_name", USABLE)
+@pytest.mark.parametrize("old_name", ["auto-increment", *layouts])
+def test_all_pairs_of_presets_are_decided_as_their_small_forms_are_listed(
+    old_name: str, new_name: str
+) -> None:
+    """For each pair, the relations of the real one hold; and of fields cut to 3 bits, the lists agree."""
+    new_layout = layouts[new_name]
+    if old_name == "auto-increment":
+        old = counter_ids(2**31 - 1)
+        small_old, small_list = counter_ids(200), set(range(1, 201))
+    else:
+        old = layout_ids(layouts[old_name], until_ms=SWITCH_MS)
+        small = cut(layouts[old_name], 3)
+        small_old, small_list = layout_ids(small, until_ms=EPOCH + 3), listed(small, None, EPOCH + 3)
+    proof = prove(old, new_layout, start_ms=SWITCH_MS)
+    if proof.common:
+        # a witness: both sides can make it, as the layouts' own arithmetic says
+        for witness in (proof.common.lowest, proof.common.highest):
+            assert new_layout.decode(witness).timestamp_ms + new_layout.tick_ms > SWITCH_MS
+            assert witness <= 2**31 - 1 if old.layout is None else is_made_by(old.layout, witness)
+    assert proof.distinct or not proof.sorted
+    if proof.sorts_from_ms is not None:
+        later = prove(old, new_layout, start_ms=proof.sorts_from_ms)
+        assert later.sorted
+        assert later.distinct
+        if not proof.sorted:
+            assert not prove(old, new_layout, start_ms=proof.sorts_from_ms - 1).sorted
+    if proof.distinct_from_ms is not None and not proof.distinct:
+        assert prove(old, new_layout, start_ms=proof.distinct_from_ms).distinct
+        assert not prove(old, new_layout, start_ms=proof.distinct_from_ms - 1).distinct
+    if old.layout == new_layout:
+        # of one layout only the tick of the switch can be on both sides
+        assert proof.common
+        assert proof.common.size == 1 << new_layout.timestamp_shift
+    small_new = cut(new_layout, 3)
+    small_proof = prove(small_old, small_new, start_ms=EPOCH + 4)
+    new_list = listed(small_new, EPOCH + 4, None)
+    assert (small_proof.common.size if small_proof.common else 0) == len(small_list & new_list)
+    assert small_proof.sorted is (min(new_list) > max(small_list))
+
+
+def is_made_by(layout: Layout, an_id: int) -> bool:
+    return an_id >> layout.total_bits == 0 and layout.decode(an_id).timestamp_ms <= SWITCH_MS
+
+
+def test_auto_increment_keys_never_equal_ids_of_the_default_layout_made_today() -> None:
+    for last in (2**31 - 1, 2**32 - 1, 10**12):
+        proof = prove(counter_ids(last), Layout(), start_ms=SWITCH_MS)
+        assert proof.distinct
+        assert proof.sorted
+        assert proof.sorts_from_ms == proof.distinct_from_ms == SWITCH_MS
+    assert not prove(counter_ids(MAX_ID), Layout(), start_ms=SWITCH_MS).sorted
+
+
+def test_a_new_epoch_for_uid_generator_repeats_its_old_ids() -> None:
+    """The question of its users when the 28 bits of seconds ended on 2024-11-20: will old and new collide?"""
+    uid = layouts["uid-generator"]
+    old = layout_ids(uid)
+    ended = uid.end_ms
+    assert not prove(old, replace(uid, epoch_ms=ended), start_ms=ended).distinct
+    # one more bit of time, from the workers: ids of 2024 and later are again those of 2020 to 2024
+    wider = replace(uid, timestamp_bits=29, worker_bits=21)
+    proof = prove(old, wider, start_ms=ended)
+    assert proof.common
+    assert wider.decode(proof.common.lowest).timestamp_ms == ended
+    assert uid.decode(proof.common.lowest).timestamp_ms == uid.ms_at(2**27)
+    assert proof.sorts_from_ms is None
+    # its worker ids count up from 1: the upper half, as another datacenter, is unused
+    halved = replace(uid, datacenter_bits=1, worker_bits=21, epoch_ms=ended)
+    small = layout_ids(uid, workers=(0, 70_000))
+    assert prove(small, halved, start_ms=ended, datacenters=(1, 1)).distinct
+    assert not prove(small, halved, start_ms=ended, datacenters=(0, 0)).distinct
+
+
+def test_side_by_side_in_other_datacenters_is_distinct_but_not_sorted() -> None:
+    twitter = layouts["twitter"]
+    old = layout_ids(twitter, until_ms=SWITCH_MS + 86_400_000, datacenters=(0, 0))
+    proof = prove(old, twitter, start_ms=SWITCH_MS, datacenters=(1, 31))
+    assert proof.distinct
+    assert not proof.sorted
+    # within the last tick of the old ones, datacenter 1 is above datacenter 0
+    assert proof.sorts_from_ms == SWITCH_MS + 86_400_000
+    assert not prove(old, twitter, start_ms=SWITCH_MS, datacenters=(0, 31)).distinct
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: counter_ids(0), "a counter from 1 to 0 has no ids"),
+        (lambda: counter_ids(2**63), "its last id must be a whole number in 0"),
+        (lambda: counter_ids("9"), "not '9'"),  # type: ignore[arg-type]
+        (lambda: layout_ids(Layout(), until_ms=0), "it ends before the layout's epoch"),
+        (lambda: layout_ids(Layout(), from_ms=EPOCH + 9, until_ms=EPOCH + 8), "it ends before it begins"),
+        (lambda: layout_ids(Layout(), workers=(0, 1024)), "worker 0-1024 is not a range within 0-1023"),
+        (lambda: layout_ids(Layout(), datacenters=(1, 1)), "datacenter 1-1 is not a range within 0-0"),
+        (lambda: prove(counter_ids(9), layouts["uid-generator"], start_ms=SWITCH_MS), "has ended"),
+    ],
+)
+def test_what_cannot_be_decided_is_refused(call: Any, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        call()
+    assert message in str(caught.value)
+
+
+def test_sets_without_a_common_id_have_none() -> None:
+    assert common_ids(counter_ids(9), counter_ids(20, first=10)) is None
+    assert common_ids(counter_ids(9), counter_ids(20, first=9)) == (1, 9, 9)

@@ -1,0 +1,34 @@
+"""Fixtures: crash records in a directory of the test, and pools that were created in a private redis-server."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from snowredis.reclaim.record_files import VARIABLE
+from tests.support.pools import new_pool as make
+from tests.support.servers import RedisServer
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(autouse=True)
+def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the directory of the crash records, also of programs that the test starts."""
+    path = tmp_path / "records"
+    monkeypatch.setenv(VARIABLE, str(path))
+    return path
+
+
+@pytest.fixture
+def new_pool(server: RedisServer) -> Callable[..., str]:
+    def new_pool(**options: Any) -> str:
+        name = f"reclaim{next(_numbers)}"
+        make(server.url, name, **options)
+        return name
+
+    return new_pool

@@ -1,0 +1,266 @@
+"""Whoever talks to a pool gives the leases back that dead processes of this machine left, related or not."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import snowredis
+from snowredis.core.layout import Layout
+from snowredis.errors import StoreUnavailable
+from snowredis.lease.model import PoolConfig
+from snowredis.lease.open import open_store
+from snowredis.reclaim import record_files, sweep
+from snowredis.reclaim.parent import PARENT
+from snowredis.reclaim.processes import own_name
+from snowredis.reclaim.record_files import FileName
+from tests.support.programs import FORKS_WITH_THREADS
+from tests.support.servers import RedisServer
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.filterwarnings(FORKS_WITH_THREADS)
+
+ONE = Layout(timestamp_bits=41, backup_bits=2, worker_bits=0, sequence_bits=10)
+
+
+def connect(url: str, pool: str) -> snowredis.Generator:
+    return snowredis.connect(url, pool=pool, layout=ONE, claim_timeout=0)
+
+
+@pytest.fixture
+def pool(server: RedisServer, new_pool: Callable[..., str]) -> str:
+    """Return a pool with one worker id."""
+    return new_pool(layout=ONE)
+
+
+@pytest.fixture(autouse=True)
+def no_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no thread of this process, which forks, be the one that gives leases back."""
+    monkeypatch.setattr(PARENT, "add", lambda *_: None)
+    monkeypatch.setattr(PARENT, "pools", {})
+
+
+class Holder:
+    """Forked process that makes ids until it is killed.
+
+    Attributes:
+        last: the id that it made last.
+    """
+
+    def __init__(self, url: str, pool: str, *, layout: Layout | None = ONE, file_bytes: int = -1) -> None:
+        read_end, write_end = os.pipe()
+        self._status: int | None = None
+        self.pid = os.fork()
+        if not self.pid:
+            try:
+                if file_bytes >= 0:
+                    resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, resource.RLIM_INFINITY))
+                last = snowredis.connect(url, pool=pool, layout=layout, claim_timeout=0).next_ids(3000)[-1]
+                os.write(write_end, last.to_bytes(8, "big"))
+                signal.pause()
+            except BaseException:  # noqa: BLE001 - shown, and the child ends in any case
+                traceback.print_exc()
+            finally:
+                os._exit(1)
+        os.close(write_end)
+        with os.fdopen(read_end, "rb") as pipe:
+            self.last = int.from_bytes(pipe.read(8), "big")
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        if self._status is None:
+            os.kill(self.pid, number)
+            _, self._status = os.waitpid(self.pid, 0)
+
+
+@contextlib.contextmanager
+def holder(url: str, pool: str, **options: Any) -> Iterator[Holder]:
+    process = Holder(url, pool, **options)
+    try:
+        assert process.last
+        yield process
+    finally:
+        process.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=lambda one: one.name)
+def test_the_only_worker_id_goes_from_one_killed_process_to_the_next(
+    server: RedisServer, pool: str, records: Path, number: int
+) -> None:
+    made = []
+    for _ in range(3):
+        with holder(server.url, pool) as process:
+            made.append(process.last)
+            process.kill(number)
+    with connect(server.url, pool) as heir:
+        made.append(heir.next_id())
+    assert made == sorted(set(made))
+    info = snowredis.WorkerPool(server.url, pool).info()
+    assert (info.reclaimed, info.expired, info.used) == (3, 0, 0)
+    assert list(records.iterdir()) == []
+
+
+def test_a_heartbeat_gives_back_what_others_left(server: RedisServer, new_pool: Callable[..., str]) -> None:
+    pool = new_pool()
+    with snowredis.connect(server.url, pool=pool) as ids:
+        ids.claim()
+        holder_of_another = Holder(server.url, pool, layout=None)
+        holder_of_another.kill()
+        assert len(snowredis.WorkerPool(server.url, pool).workers()) == 2
+        ids._beat()
+        assert [worker.worker for worker in snowredis.WorkerPool(server.url, pool).workers()] == [
+            ids.claim().worker
+        ]
+
+
+def test_a_living_process_keeps_its_lease_whatever_happens_to_it(server: RedisServer, pool: str) -> None:
+    with holder(server.url, pool) as process, connect(server.url, pool) as other:
+        for number in (0, signal.SIGSTOP):
+            os.kill(process.pid, number)
+            with pytest.raises(snowredis.PoolExhausted):
+                other.claim()
+
+
+def test_nothing_is_kept_open_and_a_closed_generator_leaves_no_file(
+    server: RedisServer, pool: str, records: Path
+) -> None:
+    with connect(server.url, pool) as ids:
+        ids.claim()
+        (file,) = records.iterdir()
+        descriptors = Path("/proc/self/fd")
+        assert str(file) not in {os.path.realpath(one) for one in descriptors.iterdir()}
+        # removed by somebody: ids are made on
+        file.unlink()
+        assert ids.next_id() < ids.next_id()
+        ids._beat()
+    assert list(records.iterdir()) == []
+
+
+def test_memory_is_used_again_after_a_rest(
+    server: RedisServer, pool: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = PoolConfig(name=pool, layout=ONE)
+    store, files = open_store(server.url, config), record_files.RecordFiles()
+    addresses = []
+    for rest_s in (60.0, 0.0, 0.0, 60.0):
+        monkeypatch.setattr(record_files, "REST_S", rest_s)
+        record = files.new_record(store)
+        assert record is not None
+        assert record.read() is None
+        record.write_claim("5a" * 16, "{}")
+        assert record.read() is not None
+        assert isinstance(record._owner, record_files._RecordFile)
+        addresses.append(record._owner._address)
+        record.clear()
+        record.give_up()
+    assert addresses[0] == addresses[1] == addresses[2] != addresses[3]
+
+
+def test_a_file_system_without_room_costs_the_record_and_nothing_else(
+    server: RedisServer, pool: str, records: Path
+) -> None:
+    with holder(server.url, pool, file_bytes=0):
+        assert list(records.iterdir()) == []
+
+
+@pytest.mark.parametrize("made", ["shared", "symlink", "file"])
+def test_a_directory_that_others_can_use_is_not_used(
+    server: RedisServer, pool: str, records: Path, tmp_path: Path, made: str
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir(0o700)
+    if made == "shared":
+        records.mkdir()
+        records.chmod(0o750)
+    elif made == "symlink":
+        records.symlink_to(elsewhere)
+    else:
+        records.touch(0o600)
+    with connect(server.url, pool) as ids:
+        assert ids.next_id()
+        assert list(elsewhere.iterdir()) == []
+        assert not records.is_dir() or list(records.iterdir()) == []
+
+
+def test_what_a_dead_process_half_wrote_is_removed_and_harms_nobody(
+    server: RedisServer, pool: str, records: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with holder(server.url, pool) as process:
+        (file,) = records.iterdir()
+        name = FileName.parse(file.name)
+        process.kill()
+    assert name is not None
+    page = bytearray(file.read_bytes())
+    (records / str(name._replace(number="77"))).write_bytes(b"")
+    (records / str(name._replace(number="78"))).write_bytes(b"\xff" * len(page))
+    (records / str(name._replace(number="79"))).write_bytes(bytes(len(page)))
+    page[8:40] = page[1540:1572] = b"\xff\xfe{[" * 8
+    (records / str(name._replace(number="80"))).write_bytes(page)
+    (records / "something.else").write_bytes(b"")
+    with connect(server.url, pool) as heir:
+        assert heir.next_id()
+        assert max(left.name for left in records.iterdir()) == "something.else"
+        assert len(list(records.iterdir())) == 2
+    assert "could not give the lease of a killed process back" in caplog.text
+
+
+def test_what_a_process_that_died_itself_was_giving_back_is_taken_over(
+    server: RedisServer, pool: str, records: Path
+) -> None:
+    with holder(server.url, pool) as process:
+        (file,) = records.iterdir()
+        name = FileName.parse(file.name)
+        process.kill()
+    assert name is not None
+    own = own_name()
+    with connect(server.url, pool) as heir:
+        # this process, in another thread, gives it back
+        file.rename(records / str(name._replace(taker=own)))
+        with pytest.raises(snowredis.PoolExhausted):
+            heir.claim()
+        (left,) = (each for each in records.iterdir() if each.name.startswith(str(name)))
+        left.rename(records / str(name._replace(taker=name.process)))
+        assert heir.next_id()
+
+
+def test_a_redis_that_does_not_reply_costs_no_record(
+    server: RedisServer, pool: str, records: Path, tmp_path: Path
+) -> None:
+    with holder(server.url, pool) as process:
+        process.kill()
+    before = list(records.iterdir())
+    config = PoolConfig(name=pool, layout=ONE)
+    away = open_store(f"unix://{tmp_path}/no.sock", config)
+    # as if this was the address that the dead process used
+    away.where = server.url  # type: ignore[misc]
+    with pytest.raises(StoreUnavailable):
+        sweep.sweep(away, 5)
+    assert list(records.iterdir()) == before
+    with connect(server.url, pool) as heir:
+        assert heir.next_id()
+
+
+def test_files_that_nobody_asks_for_any_more_are_removed_in_time(
+    records: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = own_name()
+    assert own is not None
+    records.mkdir(0o700)
+    dead, foreign = own._replace(started="1"), own._replace(namespace="another")
+    for process in (own, dead, foreign):
+        (records / str(FileName("0" * 16, process, "1"))).touch()
+    place, left = sweep.Place(record_files.Directory(str(records)), own), []
+    for unused_s, unknown_s in ((60.0, 60.0), (-1.0, 60.0), (60.0, -1.0)):
+        monkeypatch.setattr(sweep, "UNUSED_S", unused_s)
+        monkeypatch.setattr(sweep, "UNKNOWN_S", unknown_s)
+        sweep.remove_unused(place)
+        left.append(len(list(records.iterdir())))
+    assert left == [3, 2, 1]
+    eventually(lambda: [FileName.parse(one.name).process for one in records.iterdir()] == [own])

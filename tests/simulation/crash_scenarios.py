@@ -1,0 +1,136 @@
+"""Schedules that need the rules of crash records: who counts as dead, and what a record says at every moment."""
+
+from __future__ import annotations
+
+from unittest import mock
+
+from snowredis.reclaim import crash_record
+from snowredis.reclaim.record_files import FileName
+from tests.simulation.process import Process
+from tests.simulation.scenarios import shows
+from tests.simulation.stage import Stage
+from tests.simulation.stand_ins import Host
+
+
+def one_worker_id(off: str | None) -> Stage:
+    return Stage(off=off, worker_bits=0, crash_records=True).with_pool()
+
+
+def heir_of(stage: Stage, *dead: Process, host: Host | None = None) -> Process:
+    """Let a process on the same machine make ids, which it can if what the dead left is given back."""
+    heir = stage.process(host or dead[0].host)
+    stage.make(heir, count=2)
+    if not stage.checker.made.get(heir.name):
+        stage.checker.fail(f"no worker id for {heir.name}: {heir.errors}")
+    return heir
+
+
+class KilledAt:
+    """Fork guard of crash_record.py: kills the process when it is asked for the *count*-th time."""
+
+    def __init__(self, process: Process, count: int) -> None:
+        self._process, self._left = process, count
+
+    @property
+    def alive(self) -> bool:
+        self._left -= 1
+        if not self._left:
+            self._process.crash()
+        return True
+
+
+def kill_while_writing(stage: Stage, process: Process, count: int) -> None:
+    """Let a process claim another worker id, for itself, and die before the *count*-th store into its record."""
+
+    def write() -> None:
+        held, record = process.lease_manager.held, process.lease_manager.slot.record
+        assert held is not None
+        assert record is not None
+        with mock.patch.object(crash_record, "GUARD", KilledAt(process, count)):
+            record.write_lease(held, process.generator._lifecycle.stats(), fresh=True)
+
+    stage.do(process, lambda _: write())
+    assert not process.alive
+
+
+@shows("crash record's mark")
+def a_process_that_dies_between_two_heartbeats(off: str | None) -> Stage:
+    stage = one_worker_id(off)
+    dying = stage.process()
+    stage.make(dying)
+    dying.crash()
+    # in the same tick, if it may
+    heir_of(stage, dying)
+    return stage
+
+
+@shows("crash record's row")
+def a_process_that_dies_while_it_records_a_fresh_lease(off: str | None) -> Stage:
+    """Marks of a fresh lease are 0, and those of the lease before it must last until it is recorded."""
+    stage = one_worker_id(off)
+    host = stage.new_host()
+    for count in (1, 2, 3):
+        dying = stage.process(host)
+        stage.make(dying)
+        kill_while_writing(stage, dying, count)
+        # in the same tick
+        heir_of(stage, dying).crash()
+        stage.wait(1_000)
+    return stage
+
+
+@shows("crash record's text")
+def a_process_that_dies_while_it_replaces_the_text(off: str | None) -> Stage:
+    stage = one_worker_id(off)
+    dying = stage.process()
+    stage.make(dying)
+    record = dying.lease_manager.slot.record
+    assert isinstance(record, crash_record.CrashRecord)
+    kill_while_writing(stage, dying, 3)
+    # half of it had been written
+    record._texts[record._turn ^ 1 if off is None else record._turn][:100] = bytes(100)
+    heir_of(stage, dying)
+    return stage
+
+
+@shows("crash record's namespace")
+def a_process_of_another_container(off: str | None) -> Stage:
+    """Its pid is not used where somebody looks for the dead."""
+    stage = one_worker_id(off)
+    living, other = stage.process(), stage.process()
+    stage.make(living)
+    stage.make(other)
+    stage.make(living, other)
+    return stage
+
+
+@shows("crash record's start")
+def a_pid_that_is_used_again(off: str | None) -> Stage:
+    stage = one_worker_id(off)
+    dying = stage.process()
+    stage.make(dying)
+    assert stage.machines is not None
+    pid = stage.machines.name_of(dying).pid
+    dying.crash()
+    # until one of them has it
+    while stage.machines.name_of(stage.process(dying.host)).pid != pid:
+        pass
+    heir_of(stage, dying)
+    return stage
+
+
+@shows("crash record taken over")
+def a_process_that_dies_while_it_gives_a_lease_back(off: str | None) -> Stage:
+    stage = one_worker_id(off)
+    dying = stage.process()
+    stage.make(dying)
+    dying.crash()
+    machines = stage.machines
+    assert machines is not None
+    second = stage.process(dying.host)
+    (name,) = map(FileName.parse, machines.names())
+    assert name is not None
+    machines.rename(str(name), str(name._replace(taker=machines.name_of(second))))
+    second.crash()
+    heir_of(stage, dying)
+    return stage

@@ -1,0 +1,200 @@
+"""Machines whose processes leave crash records in files, and give back what dead ones left; in simulated time.
+
+All machines share one directory, as containers may; each has pids of its own, few, so that they are used again.
+Whoever gives a lease back may be starved, or die, in the middle of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from snowredis.errors import SnowredisError
+from snowredis.lease.model import ClaimRequest, PoolConfig, ReleaseRequest, Store
+from snowredis.lease.replies import ClaimReply, Granted, ReleaseReply, Seen
+from snowredis.lease.scripts import Script
+from snowredis.reclaim import sweep
+from snowredis.reclaim.crash_record import HEADER_BYTES, RECORD_BYTES, TEXT_BYTES, CrashRecord
+from snowredis.reclaim.processes import GONE, ProcessName, Status
+from snowredis.reclaim.record_files import FileName, pool_name
+from tests.simulation.stand_ins import Host, SimStore
+
+if TYPE_CHECKING:
+    from tests.simulation.process import Process
+    from tests.simulation.schedule import Simulation
+
+# of one machine; more are given only where all of these live
+PIDS = 3
+# how many leases a parent gives back at once
+MOST = 10
+
+
+class CheckedStore(SimStore):
+    """Store that tells the checker what is given back on behalf of the dead."""
+
+    def claim(self, request: ClaimRequest, seen: Seen) -> ClaimReply:
+        # credentials.py reads the wall clock itself
+        now_ms = self.process.world.now_us // 1000
+        reply = super().claim(request._replace(caller_ms=now_ms, fit_ms=now_ms), seen)
+        if isinstance(reply, Granted):
+            self.process.sim.checker.granted_again(request.token, reply)
+        return reply
+
+    def release(self, request: ReleaseRequest, seen: Seen) -> ReleaseReply:
+        self.process.sim.checker.reclaimed(request)
+        return super().release(request._replace(caller_ms=self.process.world.now_us // 1000), seen)
+
+
+class Parent:
+    """Parent of a process that died: it has no lease, and gives back what it finds, unless it dies before."""
+
+    def __init__(self, sim: Simulation, host: Host, config: PoolConfig) -> None:
+        self.sim, self.world, self.host, self.config = sim, sim.world, Host(host.name, host.offset_us), config
+        self.name, self.alive, self.paused_until_us = f"parent on {host.name}", True, 0
+
+    def random_bytes(self, count: int) -> bytes:
+        return self.world.random.randbytes(count)
+
+    def ask(self, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> list[str]:
+        return self.sim.network.call(self, script.name, script.source, keys, args)
+
+    def run(self, machines: Machines) -> None:
+        with contextlib.suppress(SnowredisError):
+            machines.sweep(self, MOST)
+        self.alive = False
+
+
+class Machines:
+    """The directory of the records, and the processes of every machine."""
+
+    def __init__(self, sim: Simulation) -> None:
+        self._sim, self._numbers = sim, itertools.count(1)
+        self._pages: dict[str, bytearray] = {}
+        # of each machine: pid -> when it started, who
+        self._tables: dict[str, dict[int, tuple[str, Process | Parent]]] = {}
+        # how often whoever gives a lease back is starved in the middle of that
+        self.starved = 0.3
+
+    # --- processes ---------------------------------------------------------------------------------
+
+    def begin(self, process: Process | Parent) -> None:
+        """Give a process that starts a pid."""
+        table = self._tables.setdefault(process.host.name, {})
+        free = (pid for pid in itertools.count(2) if pid not in table or not table[pid][1].alive)
+        pids = list(itertools.islice(free, PIDS))
+        table[self._sim.random.choice(pids)] = str(next(self._numbers)), process
+
+    def name_of(self, process: Process | Parent) -> ProcessName:
+        """Return the name of a living process."""
+        for pid, (started, who) in self._tables[process.host.name].items():
+            if who is process:
+                return self._name(process.host.name, pid, started)
+        raise LookupError(process.name)
+
+    def _name(self, host: str, pid: int, started: str) -> ProcessName:
+        rule = self._sim.name_rule
+        return rule(ProcessName(host, pid, started)) if rule is not None else ProcessName(host, pid, started)
+
+    def die(self, dead: Process) -> None:
+        """Let the dead leave what it was writing half done, and its parent look for it some time later."""
+        sim = self._sim
+        for text, page in self._pages.items():
+            name = FileName.parse(text)
+            if name is not None and name.process == self.name_of(dead) and sim.random.random() < 0.5:
+                self._tear(page)
+
+        def look() -> None:
+            parent = Parent(sim, dead.host, dead.config)
+            self.begin(parent)
+            task = sim.world.spawn(parent, lambda: parent.run(self))
+            if sim.random.random() < 0.3:
+                # first the child dies, then the parent
+                def end() -> None:
+                    parent.alive = False
+                    task.kill()
+
+                sim.world.after(sim.random.randint(0, sim.ttl_us // 2), end)
+
+        if sim.random.random() < 0.5:
+            sim.before_heal(sim.random.choice((0, 1_000, sim.random.randint(0, 2 * sim.ttl_us))), look)
+
+    def _tear(self, page: bytearray) -> None:
+        """Write noise where the next write would have begun."""
+        turn, size = divmod(int.from_bytes(page[:HEADER_BYTES], "little"), 1 << 32)
+        at = HEADER_BYTES + (turn ^ 1 if size else 0) * TEXT_BYTES
+        page[at : at + 200] = self._sim.random.randbytes(200)
+
+    # --- records -----------------------------------------------------------------------------------
+
+    def new_record(self, process: Process, store: Store) -> CrashRecord:
+        name = FileName(pool_name(store), self.name_of(process), str(next(self._numbers)))
+        page = self._pages[str(name)] = bytearray(RECORD_BYTES)
+        owner = _PageOwner(self._pages, str(name))
+        return process.record_class(owner, memoryview(page), {"lanes": store.config.layout.namespaces})
+
+    def sweep(self, process: Process | Parent, most: int) -> int:
+        """Do what sweep.py does, for one process."""
+        place = sweep.Place(self, self.name_of(process), lambda pid: self._look(process.host.name, pid))
+        given_back = sweep.sweep(CheckedStore(process, process.config), most, place)
+        self._sim.fired["reclaim"] += given_back
+        return given_back
+
+    def _look(self, host: str, pid: int) -> Status:
+        found = self._tables[host].get(pid)
+        if found is None:
+            return GONE
+        started, who = found
+        # a zombie, unless somebody has reaped it
+        return Status(self._name(host, pid, started).started, not who.alive)
+
+    # --- what sweep.py does with a directory ---------------------------------------------------------
+
+    def names(self) -> list[str]:
+        return list(self._pages)
+
+    def rename(self, old: str, new: str) -> None:
+        self._starve()
+        if old not in self._pages:
+            raise FileNotFoundError(old)
+        self._pages[new] = self._pages.pop(old)
+        self._starve()
+
+    def read(self, name: str) -> bytes:
+        page = self._pages.get(name)
+        if page is None:
+            raise FileNotFoundError(name)
+        copied = bytes(page)
+        self._starve()
+        return copied
+
+    def age_s(self, name: str) -> float:
+        return 0.0
+
+    def remove(self, name: str) -> None:
+        self._starve()
+        if self._pages.pop(name, None) is None:
+            raise FileNotFoundError(name)
+
+    def _starve(self) -> None:
+        sim = self._sim
+        if sim.world.current is None or sim.healed or sim.random.random() >= self.starved:
+            return
+        length_us = sim.random.choice((1, 1_000, sim.random.randint(0, 2 * sim.ttl_us)))
+        sim.world.sleep(max(1, min(length_us, sim.heal_us - sim.world.now_us)))
+
+
+class _PageOwner:
+    """The file of one crash record: a PageOwner."""
+
+    is_writer = True
+
+    def __init__(self, pages: dict[str, bytearray], name: str) -> None:
+        self._pages, self._name = pages, name
+
+    def touch(self) -> None:
+        """Nothing gets old here."""
+
+    def take_back(self, page: memoryview) -> None:
+        self._pages.pop(self._name, None)
