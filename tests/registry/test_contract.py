@@ -1,0 +1,142 @@
+"""Contract of every registry of shard numbers: in memory, on fakeredis, on a real Redis."""
+
+from __future__ import annotations
+
+import pytest
+
+from snowredis.errors import ShardNumberRefused
+from snowredis.registry.model import Place, Status
+from tests.registry.conftest import RegistryUnderTest
+
+
+@pytest.fixture
+def made(place: RegistryUnderTest) -> RegistryUnderTest:
+    assert place.registry.create(durability="detect", first=1).status is Status.CREATED
+    return place
+
+
+def test_numbers_are_given_in_order_and_the_same_pool_gets_the_same(made: RegistryUnderTest) -> None:
+    replies = [made.take(f"shard-{i}") for i in (1, 2, 1, 3)]
+    assert [(reply.status, reply.fields) for reply in replies] == [
+        (Status.TAKEN, ("1",)),
+        (Status.TAKEN, ("2",)),
+        (Status.TAKEN, ("1",)),
+        (Status.TAKEN, ("3",)),
+    ]
+    assert made.registry.create(durability="detect", first=1).status is Status.EXISTS
+    assert made.take("shard-4").fields == ("4",)
+
+
+def test_nothing_is_given_where_no_registry_exists(place: RegistryUnderTest) -> None:
+    assert place.take("a").status is Status.MISSING
+    assert place.registry.open().status is Status.MISSING
+    assert place.registry.retire(1).status is Status.MISSING
+    assert place.registry.find("a") is None
+    assert place.registry.read() is None
+
+
+def test_a_full_registry_says_so_and_a_freed_number_is_given_only_by_name(made: RegistryUnderTest) -> None:
+    for number in range(1, 8):
+        assert made.take(f"shard-{number}").fields == (str(number),)
+    assert made.take("one-more").status is Status.FULL
+    assert made.registry.retire(5).fields == ("shard-5",)
+    assert made.registry.retire(5).status is Status.UNKNOWN
+    assert made.take("one-more").status is Status.FULL
+    assert made.take("one-more", wanted=5).fields == ("5",)
+    assert made.take("another", wanted=5).fields == ("one-more",)
+
+
+def test_an_unconfirmed_number_follows_the_name_and_a_confirmed_one_its_registration(
+    made: RegistryUnderTest,
+) -> None:
+    assert made.take("a", "aa").fields == ("1",)
+    assert made.take("a", "bb").fields == ("1",)
+    assert made.confirm("a", 1, "bb").status is Status.CONFIRMED
+    # a pool of the same name in another Redis
+    for reply in (made.take("a", "aa"), made.take("a", "aa", wanted=1), made.take("a", "bb", wanted=2)):
+        assert (reply.status, reply.fields[0], reply.fields[2]) == (Status.NAMED, "1", "here")
+    conflict = made.confirm("a", 1, "aa", first=False)
+    assert (conflict.status, conflict.fields) == (Status.CONFLICT, ("1", "a"))
+    assert made.take("a", "bb").status is Status.TAKEN
+
+
+def test_a_deleted_pool_keeps_its_number_until_a_person_names_it(made: RegistryUnderTest) -> None:
+    made.take("a", "aa")
+    made.confirm("a", 1, "aa")
+    assert made.registry.retire(1).status is Status.ALIVE
+    assert made.registry.retire(1, "bb").status is Status.UNKNOWN
+    assert made.registry.retire(1, "aa").status is Status.RETIRED
+    assert made.take("b").fields == ("2",)
+    assert made.take("a", "cc").status is Status.NAMED
+    assert made.take("a", "cc", wanted=1).fields == ("1",)
+    assert made.confirm("a", 1, "cc").status is Status.CONFIRMED
+
+
+def test_after_a_wipe_holders_take_up_their_numbers_and_nobody_gets_a_new_one(
+    made: RegistryUnderTest,
+) -> None:
+    for pool in ("a", "b", "c"):
+        number = int(made.take(pool).fields[0])
+        made.confirm(pool, number)
+    made.wipe()
+    assert made.take("d").status is Status.MISSING
+    taken_up = made.confirm("b", 2, highest=3, first=False)
+    assert (taken_up.status, taken_up.closed, taken_up.highest) == (Status.CONFIRMED, "no-registry", 3)
+    assert made.take("d").status is Status.CLOSED
+    # a person names the number that it had
+    assert made.take("a", wanted=1).fields == ("1",)
+    assert made.take("x", wanted=2).fields == ("b",)
+    assert made.registry.open().closed == ""
+    assert made.take("d").fields == ("4",)
+    assert made.registry.open(5).status is Status.OPENED
+    assert made.take("e").fields == ("6",)
+
+
+def test_a_number_that_was_given_twice_belongs_to_whoever_confirmed_it(made: RegistryUnderTest) -> None:
+    made.take("slow", "aa")
+    made.wipe()
+    made.registry.create(durability="detect", first=1)
+    # forgotten before it was confirmed: perhaps another pool of this name has it by now
+    assert made.confirm("slow", 1, "aa", first=True).fields == ("1", "")
+    assert made.take("new", "bb", wanted=1).fields == ("1",)
+    # neither was confirmed, so neither was used: the first who confirms has it; the other one is refused
+    assert made.confirm("slow", 1, "aa", first=True).status is Status.CONFLICT
+    assert made.confirm("new", 1, "bb", first=True).status is Status.CONFIRMED
+    # one that was used stays with its holder, since the other never was
+    made.take("newer", "cc")
+    assert made.confirm("old", 2, "dd", first=False).status is Status.CONFIRMED
+    assert made.confirm("newer", 2, "cc", first=True).status is Status.CONFLICT
+    state = made.registry.read()
+    assert state is not None
+    assert {number: record.pool for number, record in state.records.items()} == {1: "new", 2: "old"}
+    assert state.conflicts == 3
+
+
+def test_a_pool_cannot_confirm_two_numbers(made: RegistryUnderTest) -> None:
+    made.take("a", "aa")
+    made.confirm("a", 1, "aa")
+    reply = made.confirm("a", 2, "bb")
+    assert (reply.status, reply.fields) == (Status.CONFLICT, ("1", "a"))
+    assert made.take("b").fields == ("3",)
+
+
+def test_ids_have_their_number_in_one_place(made: RegistryUnderTest) -> None:
+    for other in (Place(3, 20), Place(4, 19)):
+        with pytest.raises(ShardNumberRefused, match=r"numbers are"):
+            made.another(other).take("a", "aa", wanted=None, owner="")
+    assert made.another(None).open().status is Status.OPENED
+
+
+def test_what_was_given_can_be_read(made: RegistryUnderTest) -> None:
+    made.take("a", "aa")
+    made.confirm("a", 1, "aa")
+    found = made.registry.find("a")
+    assert found is not None
+    number, record, now_ms = found
+    assert (number, record.id, record.pool, record.owner) == (1, "aa", "a", "here")
+    assert 0 < record.taken_ms <= record.confirmed_ms <= now_ms
+    assert made.registry.find("b") is None
+    state = made.registry.read()
+    assert state is not None
+    assert (state.place, state.next_number, state.closed, state.durability) == (Place(3, 19), 2, "", "detect")
+    assert state.of_pool("a") == (1, record)
