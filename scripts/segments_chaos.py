@@ -1,0 +1,233 @@
+#!/usr/bin/env python3
+"""Make segment numbers in 8 processes under faults of real processes and servers, and look for repeated ones.
+
+    scripts/segments_chaos.py --faults 60 --seed 7
+
+Kills processes with -9, wipes Redis, kills it with -9, restarts it from an old snapshot, and fails over to a replica
+that lags. One tag is opened by a person's word after each loss, the other one by its max_rate. A number is recorded
+before it is used. Exits with 1 if one was repeated, or if the processes make none at the end. Needs redis-server.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import redis
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from snowredis.errors import SnowredisError
+from snowredis.segment.administration import create_tag, open_tag, show_tag
+from tests.support.servers import RedisServer
+
+ROOT = Path(__file__).resolve().parents[1]
+PROCESSES = 8
+MAX_RATE = 200_000
+# more than all processes can have at hand, and than killed ones lost
+MARGIN = 50_000_000
+SETTINGS: dict[str, dict[str, int]] = {"word": {}, "rate": {"max_rate": MAX_RATE}}
+
+
+class Chaos:
+    """8 recorders, one address, and whatever server is behind it."""
+
+    def __init__(self, directory: Path, seed: int) -> None:
+        self.directory, self.random = directory, random.Random(seed)
+        # clients know this path only; it leads to the current server's socket
+        self.address = directory / "address.sock"
+        self.url = f"unix://{self.address}"
+        self.servers = 0
+        self.server = self.start_server()
+        self.replica: RedisServer | None = None
+        self.recorders: list[subprocess.Popen[bytes]] = []
+        self.path_of: dict[int, Path] = {}
+        self.files = 0
+        self.fired: Counter[str] = Counter()
+        for tag, settings in SETTINGS.items():
+            create_tag(self.url, tag, failover_slack=0, **settings)
+        for _ in range(PROCESSES):
+            self.start_recorder()
+
+    def start_server(self) -> RedisServer:
+        self.servers += 1
+        directory = self.directory / f"server{self.servers}"
+        directory.mkdir()
+        server = RedisServer(directory, "--repl-diskless-sync-delay", "0")
+        server.start()
+        if self.servers == 1:
+            self.point_to(server)
+        return server
+
+    def point_to(self, server: RedisServer) -> None:
+        link = self.address.with_suffix(".new")
+        link.symlink_to(server.socket)
+        link.rename(self.address)
+        self.server = server
+
+    def start_recorder(self) -> None:
+        self.files += 1
+        command = [sys.executable, "-m", "tests.segment.programs.recorder", self.url]
+        path = self.directory / f"{self.files}.numbers"
+        process = subprocess.Popen([*command, str(path), str(MAX_RATE)], cwd=ROOT)
+        self.recorders.append(process)
+        self.path_of[process.pid] = path
+
+    def numbers(self) -> np.ndarray:
+        """Return all pairs (tag, number) that were recorded."""
+        parts = [np.fromfile(path, dtype=np.int64) for path in sorted(self.directory.glob("*.numbers"))]
+        # the last write of a killed process may be cut off
+        return np.concatenate([part[: len(part) // 2 * 2].reshape(-1, 2) for part in parts])
+
+    # --- faults ------------------------------------------------------------------------------------
+
+    def kill(self) -> None:
+        victim = self.recorders.pop(self.random.randrange(len(self.recorders)))
+        victim.kill()
+        victim.wait()
+        self.start_recorder()
+
+    def freeze(self) -> None:
+        victim = self.random.choice(self.recorders)
+        victim.send_signal(signal.SIGSTOP)
+        time.sleep(self.random.uniform(0.1, 2))
+        victim.send_signal(signal.SIGCONT)
+
+    def wipe(self) -> None:
+        self.server.client().flushall()
+
+    def lose_last_writes(self) -> None:
+        """Kill Redis with -9 some time after a snapshot."""
+        self.server.save()
+        time.sleep(self.random.uniform(0, 1))
+        self.server.restart()
+
+    def away(self) -> None:
+        """Stop Redis for a while, and start it with all its data."""
+        self.server.save()
+        self.server.kill(signal.SIGTERM)
+        time.sleep(self.random.uniform(0, 1))
+        self.server.start()
+
+    def fail_over(self) -> None:
+        """Promote a replica that lags."""
+        old, new = self.server, self.start_server()
+        # replication needs a port: the replica reads the master's snapshot instead, and gets no more
+        old.client().save()
+        time.sleep(self.random.uniform(0, 1))
+        new.kill()
+        shutil.copy(old.directory / "dump.rdb", new.directory / "dump.rdb")
+        new.start()
+        self.point_to(new)
+        old.kill()
+
+    def open_tags(self) -> None:
+        """Say from where on no number was handed out, as a person who knows the numbers in use."""
+        with contextlib.suppress(SnowredisError, OSError):
+            for index, (tag, settings) in enumerate(SETTINGS.items()):
+                info = show_tag(self.url, tag)[0]
+                if info.exists and info.reason is not None:
+                    used = self.numbers()
+                    mine = used[used[:, 0] == index, 1]
+                    first = int(mine.max(initial=0)) + MARGIN
+                    open_tag(self.url, tag, first, failover_slack=0, **settings)
+                    self.fired[f"opened {tag}"] += 1
+
+    def run(self, faults: int, seconds: float) -> int:
+        """Inject *faults*, for *seconds* at most. Returns the exit code."""
+        kinds = [
+            self.kill,
+            self.kill,
+            self.freeze,
+            self.wipe,
+            self.lose_last_writes,
+            self.away,
+            self.fail_over,
+        ]
+        started_s = time.monotonic()
+        for _ in range(faults):
+            if time.monotonic() - started_s > seconds:
+                break
+            fault = self.random.choice(kinds)
+            fault()
+            self.fired[fault.__name__] += 1
+            end_s = time.monotonic() + self.random.uniform(0.2, 2.5)
+            while time.monotonic() < end_s:
+                self.open_tags()
+                time.sleep(0.2)
+        return self.check(started_s)
+
+    def check(self, started_s: float) -> int:
+        """Wait for new numbers of both tags by all processes, and compare all numbers."""
+        paths = [self.path_of[recorder.pid] for recorder in self.recorders]
+        marks = {path: path.stat().st_size if path.exists() else 0 for path in paths}
+        silent = set(paths)
+        deadline_s = time.monotonic() + 40
+        while silent and time.monotonic() < deadline_s:
+            self.open_tags()
+            time.sleep(0.5)
+            silent = {
+                path for path in silent if not path.exists() or path.stat().st_size < marks[path] + 16 * 200
+            }
+        living = [recorder.poll() is None for recorder in self.recorders]
+        self.stop()
+        used = self.numbers()
+        repeated = len(used) - len(np.unique(used[:, 1] * 2 + used[:, 0]))
+        what = ", ".join(f"{name} {count}" for name, count in sorted(self.fired.items()))
+        print(
+            f"{len(used):,} numbers of {self.files} processes in {time.monotonic() - started_s:.0f} s: {what}"
+        )
+        for index, tag in enumerate(SETTINGS):
+            print(
+                f"tag {tag}: {(used[:, 0] == index).sum():,} numbers up to {used[used[:, 0] == index, 1].max():,}"
+            )
+        for path in silent:
+            print(f"{path.name}: {path.with_suffix('.error').read_text()}")
+        print(
+            f"{repeated} repeated; {len(silent)} of the processes made none at the end; all run: {all(living)}"
+        )
+        return 1 if repeated or silent or not all(living) else 0
+
+    def stop(self) -> None:
+        """End the recorders and the server."""
+        for recorder in self.recorders:
+            recorder.kill()
+            recorder.wait()
+        with contextlib.suppress(redis.RedisError, OSError):
+            self.server.kill()
+
+
+def main() -> int:
+    """Parse the arguments and run."""
+    assert __doc__ is not None
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--faults", type=int, default=60, help="how many (default: 60)")
+    parser.add_argument("--seed", type=int, default=1, help="of the faults' order and times (default: 1)")
+    parser.add_argument(
+        "--seconds", type=float, default=300, help="no more faults after this time (default: 300)"
+    )
+    options = parser.parse_args()
+    os.environ.pop("SNOWREDIS_URL", None)
+    with tempfile.TemporaryDirectory(prefix="sg") as directory:
+        chaos = Chaos(Path(directory), options.seed)
+        try:
+            return chaos.run(options.faults, options.seconds)
+        finally:
+            chaos.stop()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,147 @@
+-- dated: hand out the next numbers of a period, or let it be opened. The loader puts the lease's identity in front of it.
+--
+-- KEYS[1] tag       hash    fields of the tag; "n:<label>" -> the next number, "o:<label>" -> the loss it was opened after
+-- ARGV[1] signature string, period and zone
+-- ARGV[2] assured   0 | 1, Redis never loses a write that it acknowledged
+-- ARGV[3] nonce     hex, random: the last field of the reply
+-- ARGV[4] skew_ms   int, how far two Redis servers' clocks may differ
+-- ARGV[5] slack_ms  int, how long a deposed master may go on answering
+-- ARGV[6] action    string: take | open | create
+-- ARGV[7] label     string, the caller's period
+-- ARGV[8] from_ms   int, the caller's period includes all instants from here
+-- ARGV[9] until_ms  int, … until here
+-- ARGV[10] first_ms int, and none before this one
+-- ARGV[11] count    int, how many numbers; with open: the next number
+-- ARGV[12] maximum  int, the highest number of a period
+-- ARGV[13] seen     int, the next number after the highest that the caller saw in this period
+-- ARGV[14] settle_ms int, how long after a loss processes may use numbers that they had
+--
+-- Returns granted, now, first: the numbers from first on are the caller's
+--       | opened, now, next: the period hands out numbers from next on
+--       | created, now | exists, now: what create did
+--       | elsewhen, now: it is another period now
+--       | closed, now, reason, since, next: since this time, ms, later periods are open
+--       | settling, now, ms to wait: a deposed master may hand out numbers, and processes use those that they had
+--       | exhausted, now | past, now: the period is over so long that its numbers are forgotten
+--       | signature, stored signature | unidentified, reason | broken, field, its value
+-- Cost    O(1); O(periods) at the first number of one
+--
+-- Times are ms since 1970. D1: a number of a label is handed out once, since its counter only grows. D2: if Redis may have
+-- forgotten something, all labels that begin before now + skew + slack are closed: a later one can have no numbers yet.
+
+local MOST_LABELS = 100
+local bad
+local function number_of(text)
+  if type(text) ~= 'string' or #text > 15 or not string.find(text, '^%d+$') then return nil end
+  return tonumber(text)
+end
+local function int(name, text, low, high)
+  local n = number_of(text)
+  if not n or n < low or n > high then
+    bad = bad or name
+    return low
+  end
+  return n
+end
+local function str(name, text, pattern, longest)
+  if type(text) ~= 'string' or #text > longest or not string.find(text, pattern) then
+    bad = bad or name
+    return ''
+  end
+  return text
+end
+local function fmt(n) return string.format('%.0f', n) end
+
+local signature = str('signature', ARGV[1], '^[%w =/_+-]+$', 100)
+local assured = int('assured', ARGV[2], 0, 1) == 1
+local nonce = str('nonce', ARGV[3], '^%x+$', 64)
+local skew = int('skew_ms', ARGV[4], 0, 864e5)
+local slack = int('slack_ms', ARGV[5], 0, 864e5)
+local action = str('action', ARGV[6], '^%l+$', 10)
+local label = str('label', ARGV[7], '^[%dT-]+$', 20)
+local from_ms = int('from_ms', ARGV[8], 0, 9e13)
+local until_ms = int('until_ms', ARGV[9], 0, 9e13)
+local first_ms = int('first_ms', ARGV[10], 0, 9e13)
+local count = int('count', ARGV[11], 1, 1e14)
+local maximum = int('maximum', ARGV[12], 1, 1e14)
+local seen = int('seen', ARGV[13], 1, 2e14)
+local settle = int('settle_ms', ARGV[14], 0, 864e5)
+if bad then return redis.error_reply('SNOWREDIS bad argument ' .. bad) end
+
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+local v = redis.call('HMGET', KEYS[1], 'signature', 'identity', 'closed_until', 'reason', 'trimmed', 'n:' .. label,
+  'o:' .. label)
+local known, next_field = v[1], v[6]
+if known and known ~= signature then return { 'signature', known, nonce } end
+local closed_until, stored_next = number_of(v[3] or '0'), number_of(v[6] or '1')
+if not closed_until then return { 'broken', 'closed_until', string.sub(v[3], 1, 60), nonce } end
+if not stored_next then return { 'broken', 'n:' .. label, string.sub(v[6], 1, 60), nonce } end
+local reason, trimmed = v[4] or '', v[5] or ''
+local id = ''
+if not assured then
+  local why
+  id, why = identity()
+  if not id then return { 'unidentified', why, nonce } end
+end
+
+if action == 'create' then
+  local used = known and reason ~= 'no-tag'
+  for _, name in ipairs(redis.call('HKEYS', KEYS[1])) do
+    used = used or string.sub(name, 1, 2) == 'n:'
+  end
+  if used then return { 'exists', fmt(now), nonce } end
+  redis.call('HSET', KEYS[1], 'signature', signature, 'identity', id, 'closed_until', '0', 'reason', '', 'trimmed', '')
+  return { 'created', fmt(now), nonce }
+end
+
+-- its counter was forgotten: Redis' clock went back over many periods
+local is_past = label <= trimmed
+if is_past then seen = 1 end
+-- D2
+local lost = not known and 'no-tag' or (not assured and v[2] ~= id and 'other-server')
+  or (seen > stored_next and 'rolled-back')
+if lost then
+  closed_until, reason = now + skew + slack, lost
+  redis.call('HSET', KEYS[1], 'signature', signature, 'identity', id, 'closed_until', fmt(closed_until), 'reason', lost,
+    'closed_at', fmt(now), 'trimmed', trimmed)
+end
+-- what the caller saw handed out is not handed out again
+local next_number = math.max(stored_next, seen)
+if next_number > stored_next then
+  redis.call('HSET', KEYS[1], 'n:' .. label, fmt(next_number))
+  next_field = true
+end
+if now < from_ms or now >= until_ms then return { 'elsewhen', fmt(now), nonce } end
+if is_past then return { 'past', fmt(now), nonce } end
+
+-- Writes the next number of the label, and forgets the oldest label if there are many.
+local function keep(value)
+  redis.call('HSET', KEYS[1], 'n:' .. label, fmt(value))
+  if next_field then return end
+  local labels = {}
+  for _, name in ipairs(redis.call('HKEYS', KEYS[1])) do
+    if string.sub(name, 1, 2) == 'n:' then labels[#labels + 1] = string.sub(name, 3) end
+  end
+  if #labels <= MOST_LABELS then return end
+  table.sort(labels)
+  redis.call('HDEL', KEYS[1], 'n:' .. labels[1], 'o:' .. labels[1])
+  redis.call('HSET', KEYS[1], 'trimmed', labels[1])
+end
+
+local is_open = first_ms >= closed_until or v[7] == fmt(closed_until)
+if action == 'open' then
+  local wait = (number_of(redis.call('HGET', KEYS[1], 'closed_at')) or 0) + math.max(slack, settle) - now
+  if not is_open and wait > 0 then return { 'settling', fmt(now), fmt(wait), nonce } end
+  next_number = math.max(next_number, count)
+  keep(next_number)
+  redis.call('HSET', KEYS[1], 'o:' .. label, fmt(closed_until))
+  return { 'opened', fmt(now), fmt(next_number), nonce }
+end
+if not is_open then
+  return { 'closed', fmt(now), reason, fmt(closed_until), fmt(next_number), nonce }
+end
+if next_number > maximum then return { 'exhausted', fmt(now), nonce } end
+-- D1
+keep(next_number + count)
+return { 'granted', fmt(now), fmt(next_number), nonce }

@@ -1,0 +1,220 @@
+"""Fetch segments: from one server, or from the first of several independent ones that has some.
+
+One caller at a time: the prefetcher's thread. Blocks as the stores do.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from snowredis.errors import ConfigError, SnowredisError, StoreUnavailable
+from snowredis.segment.client import TagClient, TagView
+from snowredis.segment.counts import SegmentCounts
+from snowredis.segment.errors import TagClosed, TagExhausted, TagLimited
+from snowredis.segment.model import MAX_NUMBER, OpenRequest, TagStore
+from snowredis.segment.replies import Closed, Copied, Exhausted, Granted, Limited, Opened, TakeReply
+from snowredis.segment.step import MAX_STEP, Steps
+from snowredis.settings import as_int
+
+log = logging.getLogger("snowredis")
+
+# between two requests of a process, whether it needs segments or not
+REPORT_S = 10.0
+# how long a tag has been closed before a program opens it: every living process has reported twice
+SETTLE_MS = 25_000
+
+
+class Segment(NamedTuple):
+    """Positions [from_position, until_position) of one server, which only this process may use.
+
+    Attributes:
+        server: index of the server.
+        first: number at the first position.
+        stride: distance of its numbers.
+    """
+
+    server: int
+    from_position: int
+    until_position: int
+    first: int
+    stride: int
+
+
+class Bound(NamedTuple):
+    """Ways in which a program opens a closed tag.
+
+    Attributes:
+        highest: returns a number such that no higher one is in use or at hand in a process that does not report, or
+            None if no number is in use; may raise anything.
+        margin: how many numbers beyond that are left out.
+    """
+
+    highest: Callable[[], int | None]
+    margin: int
+
+
+class Fetcher:
+    """The segments of one generator.
+
+    Args:
+        stores: the servers, in the same order in every process.
+        steps: sizes of the segments.
+        counts: counters.
+        now_s: monotonic clock.
+        random_name, owner: as TagClient's.
+        drop: called with a server's index and a position: numbers from there on may be in use elsewhere.
+        bound: opens a closed tag; None: a person does.
+        choose: returns a random number below its argument.
+    """
+
+    def __init__(
+        self,
+        stores: Sequence[TagStore],
+        steps: Steps,
+        counts: SegmentCounts,
+        *,
+        now_s: Callable[[], float],
+        random_name: Callable[[], str],
+        owner: Callable[[], str],
+        drop: Callable[[int, int], None],
+        bound: Bound | None,
+        choose: Callable[[int], int],
+    ) -> None:
+        self._stores = tuple(stores)
+        self._steps, self._counts, self._now_s, self._drop, self._bound = steps, counts, now_s, drop, bound
+        self._random_name, self._owner, self._choose = random_name, owner, choose
+        # servers that did not hand out when they were asked last: others are asked before them
+        self._away: set[int] = set()
+        self._clients: tuple[TagClient, ...] = ()
+        self._next = 0
+        self.begin()
+
+    def begin(self) -> None:
+        """Take new names: in a forked child, or when a clone may have the old ones. What was seen stays known."""
+        seen = [client.seen for client in self._clients] or [0] * len(self._stores)
+        self._clients = tuple(
+            TagClient(store, self._random_name, self._owner, known)
+            for store, known in zip(self._stores, seen, strict=True)
+        )
+        self._next = self._choose(len(self._stores))
+
+    @property
+    def views(self) -> Sequence[tuple[TagStore, TagView | None, TagView | None]]:
+        """For each server: its store, what the first reply of its incarnation showed, and what the newest one did."""
+        return [(client.store, client.since, client.view) for client in self._clients]
+
+    def fetch(self, wanted: int) -> Segment:
+        """Fetch a segment for a caller that needs *wanted* numbers at once; it may have fewer.
+
+        Raises:
+            TagClosed, TagExhausted, TagLimited, StoreUnavailable: no server hands out a segment.
+            TagMismatch: a server has the tag with other constants.
+            Anything that the bound raises.
+        """
+        size = max(self._steps.next_size(self._now_s()), min(wanted, MAX_STEP))
+        errors: list[SnowredisError] = []
+        clients = self._clients
+        for index in self._order():
+            try:
+                granted = self._ask(index, clients[index], size)
+            except (TagClosed, TagExhausted, TagLimited, StoreUnavailable) as error:
+                self._away.add(index)
+                self._counts.failures += 1
+                errors.append(error)
+                continue
+            self._away.discard(index)
+            self._next = (index + 1) % len(clients)
+            self._steps.fetched(granted.until_position - granted.from_position, self._now_s())
+            self._counts.segments += 1
+            config = self._stores[index].config
+            first = config.number_at(granted.from_position)
+            return Segment(index, granted.from_position, granted.until_position, first, config.share[1])
+        rank = (TagLimited, TagClosed, StoreUnavailable, TagExhausted)
+        raise min(errors, key=lambda error: next(i for i, kind in enumerate(rank) if isinstance(error, kind)))
+
+    def report(self) -> None:
+        """Tell every server which numbers are used, and open a closed tag if a program may. Does not raise."""
+        for index, client in enumerate(self._clients):
+            self._counts.reports += 1
+            try:
+                reply = client.ask(0)
+                self._notice(index, reply)
+                if isinstance(reply, Closed):
+                    self._open(index, reply)
+                self._away.discard(index)
+            except Exception as error:  # noqa: BLE001 - of any kind: callers get it when they need a segment
+                self._counts.failures += 1
+                log.debug("the report of tag %s failed: %s", client.store.config.tag, error)
+
+    def close(self) -> None:
+        """Close the connections."""
+        for store in self._stores:
+            store.close()
+
+    def _order(self) -> list[int]:
+        count = len(self._stores)
+        return sorted(((self._next + i) % count for i in range(count)), key=self._away.__contains__)
+
+    def _ask(self, index: int, client: TagClient, size: int) -> Granted:
+        config = client.store.config
+        # once more under a new name if this is a copy, and once more after the tag was opened
+        for _ in range(3):
+            reply = client.ask(size)
+            self._notice(index, reply)
+            match reply:
+                case Granted():
+                    return reply
+                case Exhausted():
+                    raise TagExhausted(config.tag, config.maximum)
+                case Limited(wait_ms=wait_ms):
+                    raise TagLimited(config.tag, config.max_rate, wait_ms)
+                case Closed():
+                    self._counts.closed += 1
+                    if not self._open(index, reply):
+                        raise TagClosed(config.tag, reply.reason, config.number_at(reply.next))
+        raise StoreUnavailable(client.store.where, "it calls every request of this process a copy")
+
+    def _notice(self, index: int, reply: TakeReply) -> None:
+        """Drop the numbers that others may have."""
+        tag = self._stores[index].config.tag
+        if reply.alarm is not None:
+            self._counts.alarms += 1
+            config = self._stores[index].config
+            low, high = reply.alarm
+            log.error(
+                "Redis at %s forgot segments of tag %s: numbers from %d to %d may have been handed out twice",
+                self._stores[index].where,
+                tag,
+                config.number_at(low),
+                config.number_at(high - 1),
+            )
+            self._drop(index, low)
+        if isinstance(reply, Copied):
+            self._counts.copied += 1
+            log.error(
+                "this process is a copy of another one: it had the same segments of tag %s, which it dropped",
+                tag,
+            )
+            self._drop(index, 0)
+
+    def _open(self, index: int, closed: Closed) -> bool:
+        """Open the tag if there is a bound, and the tag has been closed for long enough."""
+        if self._bound is None or closed.redis_ms < closed.closed_ms + SETTLE_MS:
+            return False
+        store = self._stores[index]
+        highest = self._bound.highest()
+        try:
+            number = store.config.start - 1 if highest is None else as_int(highest)
+        except TypeError:
+            raise ConfigError(f"bound must return a whole number or None, not {highest!r}") from None
+        position = store.config.position_from(min(number + 1 + self._bound.margin, MAX_NUMBER))
+        opened = store.open(OpenRequest("bound", position, SETTLE_MS, 0))
+        if isinstance(opened, Opened) and opened.changed:
+            log.warning(
+                "the tag %s was opened by its bound: numbers go on from %d",
+                store.config.tag,
+                store.config.number_at(opened.next),
+            )
+        return isinstance(opened, Opened)

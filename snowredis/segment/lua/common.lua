@@ -1,0 +1,160 @@
+-- common: the beginning of every script of segments. The loader puts the lease's identity and this file in front of it.
+--
+-- KEYS[1] tag      hash    fields of the tag, and "c:<client>" -> record of a client
+-- KEYS[2] clients  zset    client -> time of its last request, ms on the Redis clock; an index, for trimming only
+-- KEYS[3] events   stream  events of the tag, trimmed; for people only
+-- ARGV[1] signature   string, constants of the tag
+-- ARGV[2] assured     0 | 1, Redis never loses a write that it acknowledged
+-- ARGV[3] nonce       hex, random: the last field of the reply, and part of the name of a new incarnation
+-- ARGV[4] size        int, positions before the range is used up or begins again
+-- ARGV[5] cyclic      0 | 1, the range begins again
+-- ARGV[6] skew_ms     int, how far two Redis servers' clocks may differ
+-- ARGV[7] slack_ms    int, how long a deposed master may go on answering
+-- ARGV[8] max_rate    int, positions a second that are handed out at most; 0: no limit
+-- ARGV[9] burst       int, positions that max_rate allows at once
+-- ARGV[10] max_events int, length at which the event stream is trimmed
+--
+-- Returns signature, stored signature
+--       | unidentified, reason: the server has no identity
+--       | broken, field, its value: no script wrote that value
+-- and changes nothing in these cases; else see the header of the script
+--
+-- The common fields of other replies are: time of the call, incarnation, next position, alarm.
+-- Times are ms since 1970. Positions have up to 16 digits: exact in doubles, but tostring() rounds them.
+
+local MAX_POSITION = 9e15
+-- a client that was silent for so long is forgotten
+local FORGOTTEN_MS = 864e5
+-- ranges that were never handed out by this history, the oldest are dropped
+local MOST_GAPS = 20
+
+local bad
+local function number_of(text)
+  if type(text) ~= 'string' or #text > 16 or not string.find(text, '^%d+$') then return nil end
+  local n = tonumber(text)
+  return n <= MAX_POSITION and n or nil
+end
+local function int(name, text, low, high)
+  local n = number_of(text)
+  if not n or n < low or n > high then
+    bad = bad or name
+    return low
+  end
+  return n
+end
+local function str(name, text, pattern, longest)
+  if type(text) ~= 'string' or #text > longest or not string.find(text, pattern) then
+    bad = bad or name
+    return ''
+  end
+  return text
+end
+local function fmt(n) return string.format('%.0f', n) end
+
+local signature = str('signature', ARGV[1], '^[%w /=_-]+$', 400)
+local assured = int('assured', ARGV[2], 0, 1) == 1
+local nonce = str('nonce', ARGV[3], '^%x+$', 64)
+local size = int('size', ARGV[4], 1, MAX_POSITION)
+local cyclic = int('cyclic', ARGV[5], 0, 1) == 1
+local skew = int('skew_ms', ARGV[6], 0, 864e5)
+local slack = int('slack_ms', ARGV[7], 0, 864e5)
+local max_rate = int('max_rate', ARGV[8], 0, 1e12)
+local burst = int('burst', ARGV[9], 0, 1e13)
+local max_events = int('max_events', ARGV[10], 1, 1e8)
+
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+
+local function refuse() return redis.error_reply('SNOWREDIS bad argument ' .. bad) end
+local function event(kind, ...)
+  redis.pcall('XADD', KEYS[3], 'MAXLEN', '~', max_events, '*', 'event', kind, 'at', fmt(now), ...)
+end
+
+-- Changes the incarnation, once a script.
+local function renew_incarnation(tag)
+  if tag.renewed then return end
+  tag.renewed = true
+  local count = number_of(string.match(tag.incarnation, '^(%d+)%-%x+$')) or 0
+  tag.incarnation = fmt(math.max(count + 1, now)) .. '-' .. string.sub(nonce, 1, 16)
+end
+-- S1: hands out nothing from now on. What was handed out by this history ends at *next*.
+local function close(tag, reason)
+  if tag.reason ~= '' then return end
+  tag.reason, tag.closed_at, tag.handed = reason, now, tag.next
+  renew_incarnation(tag)
+  event('closed', 'reason', reason, 'next', fmt(tag.next))
+end
+-- Hands out again, from the position *from* or later. Nobody was handed out anything in between by this history.
+local function open(tag, from, how)
+  from = math.max(from, tag.next)
+  local handed = tag.reason ~= '' and tag.handed or tag.next
+  if from > handed then
+    local gaps = {}
+    for gap in string.gmatch(tag.gaps, '[^,]+') do gaps[#gaps + 1] = gap end
+    gaps[#gaps + 1] = fmt(handed) .. '-' .. fmt(from)
+    if #gaps > MOST_GAPS then table.remove(gaps, 1) end
+    tag.gaps = table.concat(gaps, ',')
+  end
+  tag.next, tag.opened_from, tag.reason = from, from, ''
+  renew_incarnation(tag)
+  event('opened', 'how', how, 'next', fmt(from))
+end
+
+-- S1, S2. Reads the tag, and closes it if Redis may have lost something. Returns the tag, or nil and the reply. Writes
+-- nothing but events: commit() does. With *any*, of any signature.
+local function read_tag(any)
+  local v = redis.call('HMGET', KEYS[1], 'signature', 'incarnation', 'identity', 'reason', 'gaps', 'next', 'closed_at',
+    'handed', 'opened_from', 'trimmed', 'last', 'tokens', 'tokens_at')
+  if v[1] and v[1] ~= signature and not any then return nil, { 'signature', v[1], nonce } end
+  local wrong
+  local function stored(name, text)
+    local n = not v[1] and 0 or number_of(text)
+    if not n then wrong = wrong or { 'broken', name, string.sub(text or '', 1, 60), nonce } end
+    return n or 0
+  end
+  local tag = { signature = v[1] or signature, incarnation = v[2] or '', identity = '', reason = v[4] or '',
+    gaps = v[5] or '', next = stored('next', v[6]), closed_at = stored('closed_at', v[7]),
+    handed = stored('handed', v[8]), opened_from = stored('opened_from', v[9]), trimmed = stored('trimmed', v[10]),
+    last = stored('last', v[11]), tokens = stored('tokens', v[12]), tokens_at = stored('tokens_at', v[13]) }
+  if wrong then return nil, wrong end
+  if not assured then
+    local id, reason = identity()
+    if not id then return nil, { 'unidentified', reason, nonce } end
+    tag.identity = id
+  end
+  if not v[1] then
+    close(tag, 'no-tag')
+  elseif not assured and v[3] ~= tag.identity then
+    -- S7: with a rate that was always kept, no lost history can have come further than this
+    local lost_ms = math.max(0, now - tag.last) + skew + slack
+    local reach = burst + math.ceil(max_rate * lost_ms / 1000)
+    if tag.reason == '' and max_rate > 0 and tag.next + reach < MAX_POSITION and not (cyclic and reach > size / 2)
+      and (cyclic or tag.next + reach < size) then
+      close(tag, 'other-server')
+      open(tag, tag.next + reach, 'max-rate')
+      -- a deposed master may still hand out these
+      tag.tokens, tag.tokens_at = 0, now + skew + slack
+    else
+      close(tag, 'other-server')
+      renew_incarnation(tag)
+      -- a deposed master may answer from now on only
+      tag.closed_at = now
+    end
+  end
+  return tag
+end
+
+-- Writes the fields of the tag and the given field, value pairs.
+local function commit(tag, ...)
+  redis.call('HSET', KEYS[1], 'signature', tag.signature, 'incarnation', tag.incarnation, 'identity', tag.identity,
+    'next', fmt(tag.next), 'reason', tag.reason, 'closed_at', fmt(tag.closed_at), 'handed', fmt(tag.handed),
+    'opened_from', fmt(tag.opened_from), 'gaps', tag.gaps, 'trimmed', fmt(tag.trimmed), 'last', fmt(now),
+    'tokens', fmt(tag.tokens), 'tokens_at', fmt(tag.tokens_at), ...)
+end
+-- Returns the reply: status, common fields, the given fields, and the nonce, which shows the caller that it is the reply
+-- to its own request.
+local function reply_with(tag, status, ...)
+  local reply = { status, fmt(now), tag.incarnation, fmt(tag.next), tag.alarm or '', ... }
+  reply[#reply + 1] = nonce
+  return reply
+end

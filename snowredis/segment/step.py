@@ -1,0 +1,69 @@
+"""Size of the next segment: so many that one fetch lasts for the period. Pure.
+
+Leaf doubles the step if a segment lasted for less than 15 minutes, and halves it if it lasted for more than 30. Here it
+follows the consumption at once, at most GROWTH times up and SHRINK times down a fetch.
+
+Source:
+    Meituan Leaf, SegmentIDGenImpl.updateSegmentFromDb.
+"""
+
+from __future__ import annotations
+
+from snowredis.errors import ConfigError, shown
+from snowredis.settings import as_int
+
+GROWTH = 10
+SHRINK = 2
+# a larger segment is a mistake
+MAX_STEP = 10**12
+
+
+class Steps:
+    """Sizes of the segments of one generator.
+
+    Args:
+        step: size of the first segment, and the least of any, 1 or more.
+        max_step: the most.
+        period_s: how long a segment shall last.
+
+    Raises ConfigError for values that cannot work.
+    """
+
+    def __init__(self, step: int, max_step: int, period_s: float) -> None:
+        for name, value in (("step", step), ("max_step", max_step)):
+            try:
+                number = as_int(value)
+            except TypeError:
+                number = 0
+            if not 1 <= number <= MAX_STEP:
+                raise ConfigError(f"{name} must be a whole number from 1 to {MAX_STEP}, not {shown(value)}")
+        if max_step < step:
+            raise ConfigError(f"max_step={max_step} is less than step={step}. Raise max_step.")
+        if not period_s > 0:
+            raise ConfigError(f"period must be more than 0 s, not {shown(period_s)}")
+        self.step, self.max_step, self.period_s = step, max_step, period_s
+        self.size = step
+        self._fetched_s: float | None = None
+
+    @property
+    def started(self) -> bool:
+        """True after the first segment."""
+        return self._fetched_s is not None
+
+    def next_size(self, now_s: float) -> int:
+        """Return how many numbers to ask for at *now_s*, a monotonic clock; the segment before is being used up."""
+        if self._fetched_s is None:
+            return self.size
+        lasted_s = max(now_s - self._fetched_s, 1e-6)
+        target = self.size * self.period_s / lasted_s
+        wish = min(max(target, self.size / SHRINK), self.size * GROWTH)
+        return int(min(max(wish, self.step), self.max_step))
+
+    def fetched(self, size: int, now_s: float) -> None:
+        """Note that a segment of *size* numbers came at *now_s*."""
+        self.size = min(max(size, self.step), self.max_step)
+        self._fetched_s = now_s
+
+    def after_fork(self) -> None:
+        """Begin again."""
+        self.size, self._fetched_s = self.step, None

@@ -1,0 +1,43 @@
+"""Fixtures of the tests of generators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from snowredis import testing
+from snowredis.dated import DatedGenerator
+from tests.support.servers import RedisServer
+
+# kind -> settings that a generator needs here
+KINDS: dict[str, dict[str, Any]] = {
+    "snowflake": {"pool": "orders"},
+    "segment": {"tag": "invoices"},
+    "ticket": {"tag": "tickets"},
+    "dated": {"tag": "orders", "period": "year"},
+    "uuid7": {},
+    "uuid4": {},
+    "ulid": {},
+    "objectid": {},
+}
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    """Name of each kind."""
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def settings(kind: str, request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Settings with which a generator of *kind* works here."""
+    if kind in ("snowflake", "segment", "ticket"):
+        return KINDS[kind] | {"url": testing.memory_pool()}
+    if kind == "dated":
+        server: RedisServer = request.getfixturevalue("server")
+        with DatedGenerator(url=server.url, **KINDS[kind]) as ids:
+            ids.create()
+        return KINDS[kind] | {"url": server.url}
+    return KINDS[kind]

@@ -1,0 +1,130 @@
+"""Each rule that keeps numbers unique, and how to switch it off in the simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import pytest
+
+from snowredis.segment.fetcher import Fetcher
+from snowredis.segment.generator import SegmentGenerator
+
+
+class Rule(NamedTuple):
+    """One rule.
+
+    Attributes:
+        what: what it says.
+        replaced: text of the scripts, and what stands there without the rule.
+        patch: switches it off in the library.
+        classes: faults of the schedules that need it.
+        seed: of a schedule that fails without it, and passes with it.
+        complaint: what the checker says then.
+    """
+
+    what: str
+    replaced: tuple[str, str] | None
+    patch: Callable[[pytest.MonkeyPatch], None] | None
+    classes: tuple[str, ...]
+    seed: int
+    complaint: str = "was made by"
+
+    def edit(self, name: str, source: str) -> str:
+        """Return the text of a script without the rule."""
+        if self.replaced is None:
+            return source
+        before, after = self.replaced
+        return source.replace(before, after)
+
+
+def _nothing(*_: object, **__: object) -> None:
+    """Stand in for a method that does nothing."""
+
+
+RULES: Mapping[str, Rule] = {
+    "other-server": Rule(
+        "a tag on a Redis that may have lost its last writes is closed",
+        ("elseif not assured and v[3] ~= tag.identity then", "elseif false then"),
+        None,
+        ("failover", "snapshot"),
+        0,
+    ),
+    "no-tag": Rule(
+        "a tag that Redis does not know is closed",
+        ("    close(tag, 'no-tag')\n", "    close(tag, 'no-tag')\n    open(tag, 0, 'new')\n"),
+        None,
+        ("wipe",),
+        0,
+    ),
+    "lost-segments": Rule(
+        "a segment that Redis forgot closes the tag, and raises an alarm if others may have it",
+        ("local lost = received > 0 and", "local lost = false and"),
+        None,
+        ("rollback",),
+        0,
+    ),
+    "serial-requests": Rule(
+        "a request that is late is not answered with another segment",
+        ("if r and (r.received > received + 1", "if false and (r.received > received + 1"),
+        None,
+        ("delay", "duplicate"),
+        1,
+        "an alarm without a cause",
+    ),
+    "max-rate-reach": Rule(
+        "a tag with max_rate goes on beyond everything that can have been handed out",
+        ("local reach = burst + math.ceil(max_rate * lost_ms / 1000)", "local reach = 0"),
+        None,
+        ("failover", "moved"),
+        9,
+    ),
+    "deposed-master": Rule(
+        "a tag is opened only when no deposed master answers any more",
+        ("local wait = math.max(settle, how == 'create' and 0 or slack)", "local wait = settle"),
+        None,
+        ("split",),
+        2,
+    ),
+    "gaps": Rule(
+        "what was handed out by a lost history only is no cause for an alarm",
+        ("tag.gaps = table.concat(gaps, ',')", "tag.gaps = ''"),
+        None,
+        ("failover", "moved"),
+        5,
+        "an alarm without a cause",
+    ),
+    "fork-drops": Rule(
+        "a forked child has no segment of its parent",
+        None,
+        lambda patch: patch.setattr(SegmentGenerator, "_after_fork", _nothing),
+        ("fork",),
+        0,
+    ),
+    "fork-names": Rule(
+        "a forked child sends requests under a name of its own",
+        None,
+        lambda patch: patch.setattr(Fetcher, "begin", _only_first(Fetcher.begin)),
+        ("fork", "loss"),
+        1,
+    ),
+    "suspend-drops": Rule(
+        "a clone of a suspended process has no segment",
+        None,
+        lambda patch: patch.setattr(SegmentGenerator, "suspend", _suspend_only),
+        ("suspended",),
+        0,
+    ),
+}
+
+
+def _only_first(begin: Callable[[Fetcher], None]) -> Callable[[Fetcher], None]:
+    def begin_once(fetcher: Fetcher) -> None:
+        if not fetcher._clients:
+            begin(fetcher)
+
+    return begin_once
+
+
+def _suspend_only(self: SegmentGenerator) -> None:
+    self._suspended = True
