@@ -1,0 +1,209 @@
+"""Sources of ids as a person writes them: [NAME=]LOCATION[#COLUMN], where LOCATION is a file or the URL of a database.
+
+    players.parquet#id                                  one column of a file
+    europe=dumps/players-*.csv.gz#player_id             several files that are one source, with a name
+    ids.txt.zst                                         one id per line
+    postgresql://app@db1/game#players.id                a table and a column
+    sqlite:///shard.db#main.players.id                  … with its schema
+    mysql://app@db2/game?table=players&column=id        the same, where a # is in the way
+
+Opens nothing and reads no file; only whether a file with exactly this name exists is looked up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+from urllib.parse import parse_qsl, urlencode
+
+from snowredis.core.layout import Layout
+from snowredis.core.presets import resolve_layout
+from snowredis.errors import ConfigError, SourceError, shown
+
+__all__ = ["Kind", "Source", "parse_sources", "without_password"]
+
+Kind = Literal["database", "csv", "parquet", "text"]
+# file endings -> how the file is read; .gz and .zst may follow
+FILE_KINDS: dict[str, Kind] = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".txt": "text",
+    ".ids": "text",
+}
+COMPRESSED = (".gz", ".zst")
+_NAME = re.compile(r"([A-Za-z0-9_.-]{1,64})=(.+)", re.DOTALL)
+_URL = re.compile(r"[a-z][a-z0-9+_]*://", re.IGNORECASE)
+# user:password@ of a URL; a password may hold an unescaped @, and ends at the last one before the path
+_PASSWORD = re.compile(r"(://[^:/@\s]*):[^/\s]*@")
+_PASSWORD_IN_QUERY = re.compile(r"([?&]password=)[^&#\s]*", re.IGNORECASE)
+# parts of schema.table.column; a part in double quotes may hold anything, and "" is one quote
+_PART = re.compile(r'"((?:[^"]|"")+)"|([^".]+)')
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One column of ids.
+
+    Attributes:
+        name: what reports call it; different for each source of one run.
+        kind: how it is read.
+        location: path or pattern of files, or URL of the database, with its password.
+        column: name of the column; None: the only column of the file, or its first one in a text file.
+        table, schema: of a database.
+        layout: what its ids are decoded with.
+    """
+
+    name: str
+    kind: Kind
+    location: str
+    layout: Layout
+    column: str | None = None
+    table: str | None = None
+    schema: str | None = None
+
+    @property
+    def shown(self) -> str:
+        """Location and column as text for people and for files, without the password."""
+        column = ".".join(part for part in (self.schema, self.table, self.column) if part is not None)
+        return without_password(self.location) + (f"#{column}" if column else "")
+
+
+def without_password(url: str) -> str:
+    """Return *url* with ``***`` in place of its password."""
+    return _PASSWORD_IN_QUERY.sub(r"\1***", _PASSWORD.sub(r"\1:***@", url))
+
+
+def parse_sources(texts: Sequence[str], layouts: Iterable[str] = ()) -> list[Source]:
+    """Return the sources that *texts* name.
+
+    Args:
+        texts: [NAME=]LOCATION[#COLUMN], see the top of this module.
+        layouts: name or spec of a layout for all sources, or NAME=LAYOUT for one of them.
+
+    Raises:
+        SourceError: a text that names no source, or two sources of the same name.
+        ConfigError: an unknown layout, or one for a source that is not there.
+    """
+    split = [_split_name(text) for text in texts]
+    names = _unique([name or _default_name(rest) for name, rest in split], [name for name, _ in split])
+    of_all, of_one = _layouts(layouts, names)
+    return [
+        _parse(name, rest, of_one.get(name, of_all)) for name, (_, rest) in zip(names, split, strict=True)
+    ]
+
+
+def _split_name(text: str) -> tuple[str | None, str]:
+    match = _NAME.fullmatch(text)
+    # a file may be called a=b
+    if match is None or Path(text).exists() or Path(text.rpartition("#")[0]).is_file():
+        return None, text
+    return match[1], match[2]
+
+
+def _default_name(text: str) -> str:
+    if _URL.match(text):
+        source = _parse("", text, resolve_layout(None))
+        return f"{without_password(source.location).rpartition('/')[2].partition('?')[0]}.{source.table}"
+    path, _ = _split_column(text)
+    return Path(path).name
+
+
+def _unique(names: list[str], given: list[str | None]) -> list[str]:
+    repeated = {name for name in given if name is not None and given.count(name) > 1}
+    if repeated:
+        raise SourceError(
+            f"two sources are named {shown(min(repeated))}. Nothing was read; give each source another NAME=."
+        )
+    taken, unique = {name for name in given if name is not None}, []
+    for name, by_person in zip(names, given, strict=True):
+        candidate, number = name, 1
+        while by_person is None and candidate in taken:
+            number += 1
+            candidate = f"{name}-{number}"
+        taken.add(candidate)
+        unique.append(candidate)
+    return unique
+
+
+def _layouts(texts: Iterable[str], names: Sequence[str]) -> tuple[Layout, dict[str, Layout]]:
+    of_all, of_one = resolve_layout(None), {}
+    for text in texts:
+        name, equals, spec = text.partition("=")
+        # a spec has = only after its first semicolon: 41/0/2/12/8;tick_ms=1
+        if not equals or ";" in name or "/" in name:
+            of_all = resolve_layout(text)
+        elif name in names:
+            of_one[name] = resolve_layout(spec)
+        else:
+            raise ConfigError(
+                f"--layout {shown(text)} is for a source named {shown(name)}, and the sources are named "
+                f"{', '.join(map(shown, names))}. Nothing was read; name one of these."
+            )
+    return of_all, of_one
+
+
+def _parse(name: str, text: str, layout: Layout) -> Source:
+    if _URL.match(text):
+        location, schema, table, column = _split_url(text)
+        return Source(name, "database", location, layout, column, table, schema)
+    location, given = _split_column(text)
+    return Source(name, kind_of(location), location, layout, given)
+
+
+def _split_column(text: str) -> tuple[str, str | None]:
+    path, hash_sign, column = text.rpartition("#")
+    if not hash_sign or not path or Path(text).is_file():
+        return text, None
+    return path, column or None
+
+
+def kind_of(path: str) -> Kind:
+    """Return how a file of this name is read; SourceError if its ending is unknown."""
+    bare = Path(path).name.lower()
+    for ending in COMPRESSED:
+        bare = bare.removesuffix(ending)
+    kind = FILE_KINDS.get(Path(bare).suffix)
+    if kind is None or (kind == "parquet" and not path.lower().endswith((".parquet", ".pq"))):
+        raise SourceError(
+            f"{shown(path)} is not a kind of source that can be read: its name ends in none of "
+            f"{', '.join(FILE_KINDS)} (all but parquet also with {' or '.join(COMPRESSED)} after it), and it is no URL "
+            "of a database. Nothing was read; rename the file, or write a URL such as postgresql://host/db#table.column."
+        )
+    return kind
+
+
+def _split_url(text: str) -> tuple[str, str | None, str, str]:
+    location, _, names = text.partition("#")
+    base, mark, query = location.partition("?")
+    pairs = parse_qsl(query, keep_blank_values=True)
+    ours = {key: value for key, value in pairs if key in ("schema", "table", "column")}
+    if ours:
+        others = urlencode([pair for pair in pairs if pair[0] not in ours])
+        location = base + (mark + others if others else "")
+    if names:
+        parts = _split_parts(names)
+        ours |= dict(zip(("column", "table", "schema"), reversed(parts), strict=False))
+        if len(parts) > 3:
+            ours = {}
+    if not ours.get("table") or not ours.get("column"):
+        raise SourceError(
+            f"{shown(without_password(text))} names no table and column. Nothing was read; write them after a #, "
+            "such as postgresql://host/db#players.id, or #schema.players.id."
+        )
+    return location, ours.get("schema"), ours["table"], ours["column"]
+
+
+def _split_parts(names: str) -> list[str]:
+    parts, at = [], 0
+    while match := _PART.match(names, at):
+        parts.append(match[1].replace('""', '"') if match[1] is not None else match[2])
+        at = match.end()
+        if names[at : at + 1] != ".":
+            break
+        at += 1
+    return parts if at == len(names) else []

@@ -1,0 +1,339 @@
+"""Findings of a check, compared with plain Python; and that it goes on after a stop without reading again."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from snowredis.core.presets import layouts
+from snowredis.errors import ConfigError, SourceError
+from snowredis.merge.check import Check
+from snowredis.merge.check.compare import _ranges, find_duplicates
+from snowredis.merge.check.progress import Progress
+from snowredis.merge.check.result import CheckResult, ProblemKind
+from snowredis.merge.check.workspace import MIB, MemoryBudget, Workspace
+from snowredis.merge.sources import parse_sources
+
+LAYOUT = layouts["twitter"]
+# 2026-01-01
+NOW_MS = 1_767_225_600_000
+
+
+def an_id(seconds_ago: float, worker: int = 0, sequence: int = 0, datacenter: int = 0) -> int:
+    tick = LAYOUT.tick_at(NOW_MS - round(seconds_ago * 1000))
+    return LAYOUT.compose(tick=tick, worker=worker, sequence=sequence, datacenter=datacenter)
+
+
+def write(directory: Path, sources: Mapping[str, Sequence[object]]) -> list[str]:
+    """Write a file for each source, of another kind each; return how they are named on the command line."""
+    texts = []
+    for at, (name, values) in enumerate(sources.items()):
+        lines = ["" if value is None else str(value) for value in values]
+        if at % 2:
+            path = directory / f"{name}.csv"
+            path.write_text("\n".join(["name;id", *(f"x;{line}" for line in lines), ""]))
+            texts.append(f"{name}={path}#id")
+        else:
+            path = directory / f"{name}.txt"
+            path.write_text("\n".join(["", *lines, ""]))
+            texts.append(f"{name}={path}")
+    return texts
+
+
+def check(
+    directory: Path, sources: Mapping[str, Sequence[object]], *layout: str, **options: Any
+) -> CheckResult:
+    parsed = parse_sources(write(directory, sources), layout or ["twitter"])
+    with Check(parsed, threads=1, **options) as running:
+        return running.run(now_ms=NOW_MS)
+
+
+SOME_IDS = st.one_of(
+    st.builds(
+        an_id,
+        st.integers(1, 50),
+        st.integers(0, 5),
+        st.integers(0, 3),
+    ),
+    st.sampled_from(
+        [0, 1, -1, -(2**63), 2**63 - 1, an_id(-3600), an_id(100), LAYOUT.compose(tick=3_600_000) - 1]
+        + [
+            LAYOUT.compose(tick=3_600_000),
+            "12.5",
+            "1e18",
+            "x",
+            "",
+            2**63,
+            -(2**63) - 1,
+            10**30,
+            " 77 ",
+            "0077",
+            "+5",
+        ]
+    ),
+)
+
+
+def whole(value: object) -> int | None:
+    """Return the number that a value of a file is, by the rules of the documentation."""
+    text = str(value).strip()
+    try:
+        number = int(text)
+    except ValueError:
+        return None
+    plain = text == str(number) or text.isdigit()
+    return number if plain and -(2**63) <= number < 2**63 else None
+
+
+def kind_of(value: object, number: int | None) -> ProblemKind | None:
+    text = str(value).strip()
+    if number is None:
+        if not text:
+            return ProblemKind.MISSING
+        digits = text.lstrip("+-")
+        if digits.isdigit():
+            return ProblemKind.TOO_LARGE if len(digits) > 18 else ProblemKind.TEXT
+        return ProblemKind.TEXT if text == "x" else ProblemKind.DECIMAL
+    if number < 0:
+        return ProblemKind.NEGATIVE
+    time_ms = LAYOUT.decode(number).timestamp_ms
+    if time_ms >= NOW_MS + 60_000:
+        return ProblemKind.FUTURE
+    return ProblemKind.COUNTER if time_ms < LAYOUT.epoch_ms + 3_600_000 else None
+
+
+@settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.lists(SOME_IDS, min_size=1, max_size=30), min_size=1, max_size=3))
+def test_the_verdict_is_that_of_plain_python(values: list[list[object]]) -> None:
+    # an id first: a column that begins without one is refused
+    named = {f"s{at}": [an_id(7, 31), *column] for at, column in enumerate(values)}
+    # blank lines of a plain text are no values
+    named = {
+        name: [value for value in column if at % 2 or str(value).strip()]
+        for at, (name, column) in enumerate(named.items())
+    }
+    with tempfile.TemporaryDirectory() as directory:
+        result = check(Path(directory), named)
+    times: dict[int, Counter[str]] = defaultdict(Counter)
+    problems: Counter[tuple[str, ProblemKind]] = Counter()
+    used: dict[str, set[tuple[int, int]]] = defaultdict(set)
+    for name, column in named.items():
+        for value in column:
+            number = whole(value)
+            if number is not None:
+                times[number][name] += 1
+            if kind := kind_of(value, number):
+                problems[name, kind] += 1
+            elif number is not None:
+                parts = LAYOUT.decode(number)
+                used[name].add((parts.datacenter, parts.worker))
+    repeated = {number: places for number, places in times.items() if places.total() > 1}
+    assert result.ids == sum(places.total() for places in times.values())
+    assert (result.repeated_ids, result.repeated_rows) == (
+        len(repeated),
+        sum(places.total() for places in repeated.values()),
+    )
+    by_sources: dict[tuple[str, ...], list[int]] = defaultdict(lambda: [0, 0])
+    for places in repeated.values():
+        by_sources[tuple(sorted(places))][0] += 1
+        by_sources[tuple(sorted(places))][1] += places.total()
+    assert {part.sources: [part.ids, part.rows] for part in result.duplicates} == by_sources
+    smallest = sorted(repeated)[:20]
+    assert [example.an_id for example in result.examples] == smallest
+    for example in result.examples:
+        assert {place.source: place.times for place in example.occurrences} == repeated[example.an_id]
+        for place in example.occurrences:
+            if example.an_id >= 0:
+                parts = LAYOUT.decode(example.an_id)
+                assert (place.datacenter, place.worker) == (parts.datacenter, parts.worker)
+                assert place.time_ms == parts.timestamp_ms
+            else:
+                assert place.worker is place.time_ms is None
+    assert {(problem.source, problem.kind): problem.count for problem in result.problems} == problems
+    shared = {
+        (one, other): len(used[one] & used[other])
+        for one in named
+        for other in named
+        if one < other and used[one] & used[other]
+    }
+    assert {part.sources: part.workers for part in result.shared_workers} == shared
+    assert sum(part.ids for part in result.by_time) == sum(number >= 0 for number in repeated)
+
+
+def test_worker_ids_that_are_shared_are_ranges_and_say_whether_at_the_same_time(tmp_path: Path) -> None:
+    early = [an_id(900 + worker, worker) for worker in (0, 1, 2, 5, 9)]
+    late = [an_id(10 + worker, worker) for worker in (1, 2, 5, 20)]
+    both = [an_id(second, 2, datacenter=1) for second in (900, 10)]
+    (shared,) = check(
+        tmp_path, {"a": [*early, both[0]], "b": [*late, *both[:1], an_id(5, 2, datacenter=1)]}
+    ).shared_workers
+    assert [(part.datacenter, part.first, part.last) for part in shared.ranges] == [
+        (0, 1, 2),
+        (0, 5, 5),
+        (1, 2, 2),
+    ]
+    assert (shared.sources, shared.workers, shared.at_once) == (("a", "b"), 4, 1)
+
+
+def test_worker_ids_of_different_layouts_are_not_compared_but_said(tmp_path: Path) -> None:
+    ids = [an_id(5, 3), an_id(6, 3)]
+    result = check(tmp_path, {"a": ids, "b": ids}, "twitter", "b=leaf")
+    assert (result.repeated_ids, result.shared_workers) == (2, [])
+    assert [problem.kind for problem in result.problems] == [ProblemKind.LAYOUTS_DIFFER]
+
+
+def test_an_id_with_more_bits_than_its_layout_is_a_problem(tmp_path: Path) -> None:
+    safe = layouts["js-safe"]
+    good = safe.compose(tick=safe.tick_at(NOW_MS - 5000), worker=3)
+    result = check(tmp_path, {"a": [good, 1 << 53, (1 << 53) - 1]}, "js-safe")
+    assert {problem.kind: problem.count for problem in result.problems} == {
+        ProblemKind.TOO_WIDE: 1,
+        ProblemKind.FUTURE: 1,
+    }
+
+
+# --- memory, ranges, stopping ----------------------------------------------------------------------
+
+
+def fill(workspace: Workspace, ids: Any) -> None:
+    workspace.query.register("given", {"id": ids})
+    workspace.query.rows("INSERT INTO ids SELECT 0, id, NULL FROM given")
+    workspace.query.unregister("given")
+
+
+def test_ranges_fit_the_memory_cover_everything_and_find_the_same(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    # bursts: most ids are in a few narrow ranges; one id is there more often than fits at all
+    ids = np.concatenate(
+        [
+            rng.integers(0, 2**62, 3000),
+            2**61 + rng.integers(0, 900, 3000),
+            np.full(2500, 77),
+            [-(2**63), 2**63 - 1] * 2,
+        ]
+    )
+    with Workspace(tmp_path / "state", 1 << 30, threads=1) as workspace:
+        fill(workspace, ids)
+        object.__setattr__(workspace.budget, "sorted_ids", 500)
+        ranges = list(_ranges(workspace.query, len(ids), 500))
+        assert sum(count for _, _, count in ranges) == len(ids)
+        assert all(one[1] <= other[0] for one, other in pairwise(ranges))
+        assert {(low, high) for low, high, count in ranges if count > 500} == {(77, 78)}
+        find_duplicates(workspace, lambda _: None)
+        found = dict(workspace.query.rows("SELECT id, times FROM duplicates"))
+    assert found == {number: count for number, count in Counter(ids.tolist()).items() if count > 1}
+
+
+def test_too_little_memory_is_refused_and_the_parts_of_more_add_up() -> None:
+    with pytest.raises(ConfigError, match="384 MiB"):
+        MemoryBudget.of(100 * MIB)
+    for mib in (384, 1024, 65_536):
+        budget = MemoryBudget.of(mib * MIB)
+        # 26 bytes for each id that is sorted; DuckDB exceeds its limit by 20 %
+        assert budget.duckdb_bytes * 1.2 + budget.sorted_ids * 26 < mib * MIB
+
+
+class Stop(BaseException):
+    """Exception of a signal handler."""
+
+
+def test_a_check_that_was_stopped_goes_on_and_reads_nothing_twice(tmp_path: Path) -> None:
+    sources = {name: [an_id(second, 3) for second in range(1, 40)] for name in ("a", "b", "c")}
+    parsed = parse_sources(write(tmp_path, sources), ["twitter"])
+    state = tmp_path / "state"
+
+    def stop_after_two(progress: Progress) -> None:
+        if progress.what == "b" and progress.finished:
+            raise Stop
+
+    with pytest.raises(Stop), Check(parsed, state=state, threads=1) as running:
+        running.run(stop_after_two, now_ms=NOW_MS)
+    # the first file is not read again, as long as its size and its time are the same
+    path = Path(parsed[0].location)
+    stat = path.stat()
+    path.write_bytes(b"x" * stat.st_size)
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    seen: list[Progress] = []
+    for expected in (["c"], []):
+        with Check(parsed, state=state, threads=1) as running:
+            result = running.run(seen.append, now_ms=NOW_MS)
+        assert (result.repeated_ids, result.repeated_rows) == (39, 117)
+        assert [progress.what for progress in seen if progress.finished and progress.what] == expected
+        seen.clear()
+    os.utime(path)
+    with Check(parsed, state=state, threads=1) as running, pytest.raises(SourceError, match="holds no ids"):
+        running.run(now_ms=NOW_MS)
+
+
+def test_the_state_of_other_sources_and_other_files_are_left_alone(tmp_path: Path) -> None:
+    one, other = parse_sources(write(tmp_path, {"a": [an_id(5)], "b": [an_id(6)]}))
+    state = tmp_path / "state"
+    with Check([one], state=state, threads=1) as running:
+        running.run()
+        with pytest.raises(SourceError, match="another process uses it"):
+            duckdb_elsewhere(state)
+    with (
+        Check([other], state=state, threads=1) as running,
+        pytest.raises(SourceError, match="is of other sources"),
+    ):
+        running.run()
+    (state / "photo.jpg").touch()
+    with pytest.raises(ConfigError, match="holds other files"):
+        Check([one], state=state)
+    assert (state / "photo.jpg").exists()
+
+
+def duckdb_elsewhere(state: Path) -> None:
+    """Open the same state in another process, as a second command would."""
+    import subprocess
+    import sys
+
+    program = Path(__file__).parent / "programs/open_state.py"
+    done = subprocess.run([sys.executable, program, state], capture_output=True, text=True, timeout=60)
+    raise SourceError(done.stdout + done.stderr)
+
+
+def test_nothing_is_left_of_a_check_without_a_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    check(tmp_path, {"a": [an_id(5)]})
+    assert list((tmp_path / "tmp").iterdir()) == []
+    with pytest.raises(SourceError):
+        check(tmp_path, {"a": ["x"]})
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_several_files_can_be_one_source(tmp_path: Path) -> None:
+    for at in range(3):
+        (tmp_path / f"part-{at}.txt").write_text(f"{an_id(5)}\n{an_id(6 + at)}\n")
+    with Check(parse_sources([f"all={tmp_path}/part-*.txt"], ["twitter"]), threads=1) as running:
+        result = running.run(now_ms=NOW_MS)
+    assert [source.ids for source in result.sources] == [6]
+    assert [(part.sources, part.ids, part.rows) for part in result.duplicates] == [(("all",), 1, 3)]
+
+
+def test_duplicates_are_exported(tmp_path: Path) -> None:
+    ids = [an_id(second) for second in (5, 6, 7)]
+    texts = write(tmp_path, {"a": ids, "b": [ids[1], ids[1]]})
+    with Check(parse_sources(texts, ["twitter"]), threads=1) as running:
+        running.run(now_ms=NOW_MS)
+        running.export_duplicates(tmp_path / "out.csv")
+        running.export_duplicates(tmp_path / "out.parquet")
+    assert (tmp_path / "out.csv").read_text().splitlines() == [
+        "id,source,times",
+        f"{ids[1]},a,1",
+        f"{ids[1]},b,2",
+    ]
+    rows = duckdb.sql(f"SELECT * FROM '{tmp_path}/out.parquet'").fetchall()
+    assert rows == [(ids[1], "a", 1), (ids[1], "b", 2)]

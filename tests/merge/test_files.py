@@ -1,0 +1,175 @@
+"""Ids from files: every format, and every file that is not what it seems to be."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+import zstandard
+
+from snowredis.errors import SourceError
+from snowredis.merge.check.files import insert_statement, parts_of
+from snowredis.merge.check.ingest import ingest
+from snowredis.merge.check.workspace import Workspace
+from snowredis.merge.sources import parse_sources
+
+IDS = [250017180000000000 + at for at in range(500)]
+LINES = "".join(f"{an_id}\n" for an_id in IDS).encode()
+CSV = b"name,id\n" + b"".join(b"x,%d\n" % an_id for an_id in IDS)
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+    with Workspace(tmp_path_factory.mktemp("w") / "state", 1 << 30, threads=1) as made:
+        yield made
+
+
+@pytest.fixture
+def read(workspace: Workspace, tmp_path: Path) -> Callable[..., list[int | str]]:
+    """Write a file, and return its ids, and as text the values that are none."""
+
+    def run(name: str, content: bytes, column: str = "") -> list[int | str]:
+        (tmp_path / name).write_bytes(content)
+        return read_source(workspace, f"{tmp_path / name}{column}")
+
+    return run
+
+
+def read_source(workspace: Workspace, text: str) -> list[int | str]:
+    for table in ("sources", "parts", "ids"):
+        workspace.query.rows(f"DELETE FROM {table}")
+    ingest(workspace, parse_sources([text]), lambda _: None)
+    rows = workspace.query.rows("SELECT id, rejected FROM ids ORDER BY id, rejected")
+    return [rejected if an_id is None else an_id for an_id, rejected in rows]
+
+
+Read = Callable[..., list[int | str]]
+
+
+def zst(data: bytes) -> bytes:
+    return zstandard.compress(data)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "column"),
+    [
+        ("a.txt", LINES, ""),
+        ("a.txt", LINES.replace(b"\n", b"\r\n") + b"\n\n", ""),
+        ("a.txt.gz", gzip.compress(LINES[:1000]) + gzip.compress(LINES[1000:]), ""),
+        ("a.ids.zst", zst(LINES[:1000]) + zst(LINES[1000:]), ""),
+        ("a.csv", CSV, ""),
+        ("a.csv", CSV, "#ID"),
+        ("a.csv", CSV, "#2"),
+        ("a.csv", CSV.partition(b"\n")[2], "#2"),
+        ("a.csv", LINES, ""),
+        ("a.csv", b"\xef\xbb\xbf" + CSV.replace(b"name,id", b"id").replace(b"x,", b""), "#id"),
+        ("a.csv", CSV.replace(b",", b";"), "#id"),
+        ("a.csv", CSV.replace(b"x", b'"a\n,""b"'), "#id"),
+        ("a.csv", CSV.replace(b"x", b"M\xfcller"), "#id"),
+        ("a.tsv", CSV.replace(b",", b"\t"), "#id"),
+        ("a.csv.gz", gzip.compress(CSV), "#id"),
+        ("a.csv.zst", zst(CSV), "#id"),
+    ],
+)
+def test_ids_are_read_from_every_kind_of_text(read: Read, name: str, content: bytes, column: str) -> None:
+    assert read(name, content, column) == IDS
+
+
+@pytest.mark.parametrize("kind", ["BIGINT", "UBIGINT", "DECIMAL(20,0)", "VARCHAR"])
+def test_ids_are_read_from_every_whole_type_of_parquet(
+    workspace: Workspace, tmp_path: Path, kind: str
+) -> None:
+    path = tmp_path / "a.parquet"
+    duckdb.sql(f"COPY (SELECT 'x' AS name, 42::{kind} AS id UNION ALL SELECT 'y', NULL) TO '{path}'")
+    assert read_source(workspace, f"{path}#id") == [42, ""]
+
+
+def test_a_number_that_no_signed_column_holds_is_rejected_as_it_stands(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.parquet"
+    duckdb.sql(f"COPY (SELECT unnest([{2**63}, 7])::UBIGINT AS id) TO '{path}'")
+    assert read_source(workspace, str(path)) == [7, str(2**63)]
+
+
+def test_values_that_are_no_ids_are_kept_as_text_and_the_others_are_read(read: Read) -> None:
+    values = ["12", "", "1.0", "1e3", "0x10", "1_0", "+5", " 6 ", "007", "-8", "abc", "٣", "9" * 40]
+    content = "id,n\n" + "".join(f"{value},x\n" for value in values)
+    assert read("a.csv", content.encode(), "#id") == sorted([12, 6, 7, -8]) + sorted(
+        ["", "1.0", "1e3", "0x10", "1_0", "+5", "abc", "٣", "9" * 40]
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "column", "says"),
+    [
+        ("a.csv", b"", "#id", "is empty, it has 0 bytes"),
+        ("a.csv.gz", gzip.compress(CSV)[:-20], "#id", "truncated|end of GZIP"),
+        ("a.csv.zst", zst(CSV)[:-20], "#id", "is truncated: its end is missing"),
+        ("a.txt.zst", zst(LINES) + zst(LINES)[:-3], "", "is truncated: its end is missing"),
+        ("a.csv.gz", CSV, "#id", "GZIP|gzip"),
+        ("a.csv.zst", CSV, "#id", "magic|descriptor|zst"),
+        (
+            "a.txt.gz",
+            gzip.compress(LINES)[:60] + b"\1\1\1" + gzip.compress(LINES)[63:],
+            "",
+            "cannot be read as text",
+        ),
+        ("a.parquet", CSV, "#id", "cannot be read as parquet: .*magic bytes"),
+        ("a.csv", CSV, "#player_id", "has no column 'player_id'; it has 'name', 'id'"),
+        ("a.csv", CSV, "#3", "has no column '3'"),
+        ("a.csv", CSV.partition(b"\n")[2], "#id", "its first line looks like data.* such as #1"),
+        ("a.csv", b"id,name,id\n1,x,2\n", "#id", "has 2 columns 'id'"),
+        ("a.csv", CSV, "#name", "column 'name' of .* holds no ids, but 'x', 'x', 'x'"),
+        ("a.csv", b"id\n1.5e17\n2.5e17\n", "#id", "holds no ids, but '1.5e17'.* decimal point"),
+        ("a.csv", b"name,id\nx,1\nx,1,2\nx,3\n", "#id", "Line: 3.*Expected Number of Columns: 2 Found: 3"),
+        ("a.csv", CSV.decode().encode("utf-16"), "#id", "has no column 'id'|cannot be read"),
+        ("a.txt", b"id\n12\n", "#id", "is plain text, one id per line"),
+        ("a.txt", b"hello\nworld\n", "", "holds no ids, but 'hello', 'world'"),
+    ],
+)
+def test_a_file_that_cannot_be_right_is_refused_with_the_reason(
+    read: Read, name: str, content: bytes, column: str, says: str
+) -> None:
+    with pytest.raises(SourceError, match=says) as caught:
+        read(name, content, column)
+    text = str(caught.value)
+    assert text.startswith(f"{name}: ")
+    assert "Nothing was read" in text or "None of its" in text
+    assert "\n" not in text
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"), [("DOUBLE", "lose the last digits"), ("DATE", "holds DATE, not whole numbers")]
+)
+def test_a_column_of_another_type_is_refused(
+    workspace: Workspace, tmp_path: Path, kind: str, says: str
+) -> None:
+    path = tmp_path / "a.parquet"
+    duckdb.sql(f"COPY (SELECT NULL::{kind} AS id) TO '{path}'")
+    with pytest.raises(SourceError, match=says):
+        read_source(workspace, str(path))
+
+
+def test_a_path_that_is_missing_is_found_before_anything_is_read(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    (tmp_path / "a.txt").write_bytes(LINES)
+    sources = parse_sources([f"{tmp_path}/a.txt", f"{tmp_path}/b*.txt"])
+    for table in ("sources", "parts", "ids"):
+        workspace.query.rows(f"DELETE FROM {table}")
+    with pytest.raises(SourceError, match=r"there is no file .*b\*\.txt"):
+        ingest(workspace, sources, lambda _: None)
+    assert workspace.query.rows("SELECT count(*) FROM ids") == [(0,)]
+
+
+def test_names_are_quoted_in_the_statement(workspace: Workspace, tmp_path: Path) -> None:
+    path = tmp_path / "it's; DROP TABLE ids.parquet"
+    duckdb.sql('SELECT 1::BIGINT AS "x""; DROP TABLE ids"').write_parquet(str(path))
+    (source,) = parse_sources([f'{path}#x"; DROP TABLE ids'])
+    assert read_source(workspace, f'{path}#x"; DROP TABLE ids') == [1]
+    (part,) = parts_of(source)
+    assert "''s; DROP" in insert_statement(workspace.query, source, part.path, 0)

@@ -1,0 +1,106 @@
+"""Forms in which sources of ids are written: files, URLs, names and layouts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from snowredis.core.presets import layouts
+from snowredis.errors import ConfigError, SourceError
+from snowredis.merge.sources import parse_sources, without_password
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "location", "place"),
+    [
+        ("a.parquet#id", "parquet", "a.parquet", (None, None, "id")),
+        ("dir/a.csv.gz#player id", "csv", "dir/a.csv.gz", (None, None, "player id")),
+        ("a.CSV", "csv", "a.CSV", (None, None, None)),
+        ("a.tsv.zst#2", "csv", "a.tsv.zst", (None, None, "2")),
+        ("ids.txt", "text", "ids.txt", (None, None, None)),
+        ("postgresql://u:p#w@h/db", "database", "", None),
+        ("postgresql://h/db#players.id", "database", "postgresql://h/db", (None, "players", "id")),
+        ("postgresql://h/db#game.players.id", "database", "postgresql://h/db", ("game", "players", "id")),
+        (
+            'sqlite:///s.db#"odd.""table"."the id"',
+            "database",
+            "sqlite:///s.db",
+            (None, 'odd."table', "the id"),
+        ),
+        ("mysql://h/db?table=t&column=id", "database", "mysql://h/db", (None, "t", "id")),
+        (
+            "mysql://h/db?charset=utf8&schema=s&table=t&column=id",
+            "database",
+            "mysql://h/db?charset=utf8",
+            ("s", "t", "id"),
+        ),
+    ],
+)
+def test_a_source_names_a_file_or_a_table(
+    text: str, kind: str, location: str, place: tuple[str | None, ...] | None
+) -> None:
+    if place is None:
+        with pytest.raises(SourceError, match="names no table and column"):
+            parse_sources([text])
+        return
+    (source,) = parse_sources([text])
+    assert (source.kind, source.location) == (kind, location)
+    assert (source.schema, source.table, source.column) == place
+
+
+@pytest.mark.parametrize(
+    "text", ["a.docx#id", "a", "a.parquet.gz", "postgresql://h/db", "mysql://h/db#a.b.c.d"]
+)
+def test_what_cannot_be_a_source_is_refused_with_advice(text: str) -> None:
+    with pytest.raises(SourceError, match=r"Nothing was read; .+\."):
+        parse_sources([text])
+
+
+def test_a_file_that_exists_is_taken_by_its_whole_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a=b#1.csv").touch()
+    named, column, new = parse_sources(["a=b#1.csv", "a=b#1.csv#id", "eu=x.csv#id"])
+    assert (named.location, named.column) == ("a=b#1.csv", None)
+    assert (column.location, column.column) == ("a=b#1.csv", "id")
+    assert (new.name, new.location) == ("eu", "x.csv")
+
+
+def test_names_are_those_that_a_person_gave_or_different_ones() -> None:
+    texts = ["x/ids.txt", "y/ids.txt", "ids.txt-2=z/ids.txt", "sqlite:///a.db#t.id", "sqlite:///a.db#t.other"]
+    names = [source.name for source in parse_sources(texts)]
+    assert names == ["ids.txt", "ids.txt-3", "ids.txt-2", "a.db.t", "a.db.t-2"]
+    with pytest.raises(SourceError, match="two sources are named 'a'"):
+        parse_sources(["a=x.csv", "a=y.csv"])
+
+
+def test_a_layout_is_for_all_sources_or_for_one() -> None:
+    spec = "41/0/2/12/8;tick_ms=1"
+    one, other = parse_sources(["a=x.csv", "b=y.csv"], ["twitter", f"b={spec}"])
+    assert one.layout == layouts["twitter"]
+    assert (other.layout.worker_bits, other.layout.sequence_bits) == (12, 8)
+    assert parse_sources(["a=x.csv"], [spec])[0].layout == other.layout
+    assert parse_sources(["a=x.csv"])[0].layout == layouts["default"]
+    with pytest.raises(ConfigError, match="the sources are named 'a'"):
+        parse_sources(["a=x.csv"], ["c=twitter"])
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://app:s3cret@h/db#t.id",
+        "postgresql://app:s3/cr:et@h/db#t.id".replace("/cr", "cr"),
+        "postgresql://app:s3cret@1@h/db#t.id",
+        "postgresql://h/db?user=a&password=s3cret#t.id",
+    ],
+)
+def test_a_password_is_never_shown(url: str) -> None:
+    (source,) = parse_sources([url])
+    for text in (source.shown, source.name, without_password(url)):
+        assert "s3" not in text
+        assert "cret" not in text
+    with pytest.raises(SourceError) as caught:
+        parse_sources([url.partition("#")[0]])
+    assert "s3" not in str(caught.value)
