@@ -1,7 +1,7 @@
 """The command `snowredis`: parse the command line, run the command, and turn errors into exit codes.
 
-One rule for the files: commands/NAME.py is the command `snowredis NAME`, commands/pool_NAME.py is
-`snowredis pool NAME`; each defines what options.Command lists. What several commands share is in the files
+One rule for the files: commands/NAME.py is the command `snowredis NAME`, commands/GROUP_NAME.py is
+`snowredis GROUP NAME`; each defines what options.Command lists. What several commands share is in the files
 beside this one. The demo and the terminal view of `top`, which are larger than their commands, are in demo/
 and top_view.py.
 
@@ -25,8 +25,12 @@ from snowredis.cli.commands import (
     events,
     generate,
     layout,
+    merge,
     metrics,
+    migrate,
     pool,
+    registry,
+    segment,
     serve,
     top,
     whois,
@@ -41,7 +45,7 @@ from snowredis.cli.output import printable
 _OUTPUT_ERRORS = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)
 # in the order of --help; not in build_parser(), since importing the package cli.demo replaces this module's `demo`
 _COMMANDS: list[Command] = [demo, generate, decode, layout, workers, top]
-_COMMANDS += [whois, events, pool, metrics, doctor, serve, bench]
+_COMMANDS += [whois, events, pool, registry, segment, metrics, doctor, serve, merge, migrate, bench]
 
 
 def build_parser() -> Parser:

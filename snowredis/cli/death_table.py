@@ -21,7 +21,7 @@ _COLUMNS = (
     Column("ids", right=True),
     Column("how"),
 )
-_HOW = {"expired": "lease ended", "reclaimed": "killed, released by its parent"}
+_HOW = {"expired": "lease ended", "reclaimed": "killed, released by another process"}
 
 
 def death_table(

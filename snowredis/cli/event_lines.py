@@ -37,7 +37,7 @@ def _details(event: Event, shown: Callable[[int], str]) -> str:
         silent_ms = max(0, event.at_ms - event.heartbeat_ms)
         texts.append(f"its lease ended, {duration(silent_ms)} after the last heartbeat")
     elif event.kind == "reclaimed":
-        texts.append("killed; its parent released the worker id")
+        texts.append("killed; another process released the worker id")
     elif event.kind == "returned" and event.ended_ms is not None:
         texts.append(f"renewed its lease, which had ended {ago(max(0, event.at_ms - event.ended_ms))}")
     elif event.kind == "claimed":

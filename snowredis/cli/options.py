@@ -79,11 +79,13 @@ def add_commands(parser: Parser, title: str, modules: Sequence[Command]) -> None
     """Add a command for each of *modules*; without one of them, *parser* prints its help."""
     parser.set_defaults(run=print_help, parser=parser)
     commands = parser.add_subparsers(metavar=title.upper(), title=f"{title}s", parser_class=Parser)
+    # commands/pool_show.py is `snowredis pool show`
+    prefix = f"{parser.prog.rpartition(' ')[2]}_"
     for module in modules:
         widest = max(len(line) for line, _ in module.EXAMPLES)
         examples = (f"  {line:<{widest}}  {effect}".rstrip() for line, effect in module.EXAMPLES)
         child = commands.add_parser(
-            module.__name__.rpartition(".")[2].removeprefix("pool_"),
+            module.__name__.rpartition(".")[2].removeprefix(prefix).replace("_", "-"),
             help=module.SUMMARY,
             description=f"{module.SUMMARY[0].upper()}{module.SUMMARY[1:]}.\n\n{module.ABOUT}".strip(),
             epilog="\n".join(["examples:", *examples]),

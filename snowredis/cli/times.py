@@ -1,11 +1,12 @@
-"""Times for people: in UTC, or in the zone of this host. Each contains its date and its zone."""
+"""Times for people: in UTC, or in the zone of this host, each with its date and its zone; and times that they type."""
 
 from __future__ import annotations
 
-from datetime import datetime
+import argparse
+from datetime import UTC, datetime, timedelta
 
-from snowredis.cli.options import Parser
-from snowredis.cli.output import time_of
+from snowredis.cli.options import Parser, natural
+from snowredis.cli.output import printable, time_of
 from snowredis.core.layout import utc_from_ms, utc_text
 
 
@@ -42,3 +43,18 @@ def local_time_of(time_ms: int) -> str:
         # at the ends of the calendar
         return time_of(time_ms)
     return local.isoformat(timespec="milliseconds")
+
+
+def moment_ms(text: str) -> int:
+    """Parse a moment: an ISO date or time, in UTC if it has no offset, or Unix ms. Return Unix ms."""
+    if text.isascii() and text.isdigit():
+        return natural(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{printable(text, 40)!r} is not a valid time: write it as 2026-01-01, 2026-01-01T12:00:00Z or in Unix ms"
+        ) from None
+    if moment.utcoffset() is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)

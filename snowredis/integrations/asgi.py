@@ -20,6 +20,7 @@ from typing import Any, Unpack
 from snowredis import process_generator
 from snowredis.connection import Settings, aconnect
 from snowredis.errors import ConfigError, SnowredisError
+from snowredis.generators.protocol import IdGenerator
 from snowredis.lease.open import Servers
 from snowredis.runtime.aio import in_thread
 from snowredis.runtime.generator import Generator
@@ -116,14 +117,15 @@ class SnowredisMiddleware:
 
 
 @asynccontextmanager
-async def _claimed(*url: Servers, **settings: Unpack[Settings]) -> AsyncIterator[Generator]:
+async def _claimed(*url: Servers, **settings: Unpack[Settings]) -> AsyncIterator[IdGenerator[Any]]:
     """Yield a generator that has claimed its worker id, of these settings or the process' own; close it at the end."""
     if url or settings:
         async with aconnect(*url, **settings) as ids:
             yield ids
         return
     ids = await in_thread(process_generator.process_generator)
-    await ids.aclaim()
+    if isinstance(ids, Generator):
+        await ids.aclaim()
     try:
         yield ids
     finally:

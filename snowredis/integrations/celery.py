@@ -7,7 +7,7 @@ since celery kills a child that takes longer than 4 s to start.
 A prefork child ends without Python's exit handlers, so a signal handler here releases its lease. The pools solo,
 threads and gevent and the main process run Python's exit handlers, after the last task. The lease of a child that
 is killed (by kill -9 or a hard time limit) is released by the main process: importing this module has it watch its
-descendants.
+children.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from typing import Any, Unpack
 from celery import signals
 
 from snowredis.connection import AllSettings
-from snowredis.process_generator import configure, next_id
-from snowredis.reclaim.descendants import watch_descendants
+from snowredis.process_generator import configure, next_id, watch_children
 from snowredis.runtime.exit import EXIT
 from snowredis.runtime.process import THIS
 
@@ -64,7 +63,7 @@ def _release(**_: Any) -> None:
     EXIT.close_all()
 
 
-watch_descendants()
+watch_children()
 signals.worker_init.connect(_label)
 signals.worker_process_init.connect(_label)
 signals.worker_process_shutdown.connect(_release)

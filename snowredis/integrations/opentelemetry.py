@@ -17,7 +17,9 @@ from snowredis import __version__
 from snowredis.core.durations import BOUNDS_S, Durations
 from snowredis.monitor.metrics.catalog import PROCESS, Metric
 from snowredis.monitor.metrics.process import TotalsTracker, new_durations
+from snowredis.monitor.metrics.segments import SegmentTotals
 from snowredis.runtime.exit import EXIT
+from snowredis.runtime.fork import GUARD
 
 _Callback = Callable[[CallbackOptions], Iterable[Observation]]
 
@@ -40,23 +42,28 @@ def instrument(meter_provider: MeterProvider | None = None) -> None:
                     histogram.record(duration, {"pool": pool})
                 before[metric, pool] = now
 
-    def callback(metric: Metric) -> _Callback:
+    segments = SegmentTotals(lambda: GUARD.members)
+
+    def callback(metric: Metric, of: TotalsTracker) -> _Callback:
         def observe(_: CallbackOptions) -> Iterator[Observation]:
             if metric is PROCESS[0]:
                 # histograms have no callback of their own: they are recorded when the first counter is read
                 record_durations()
-            for pool, readings in totals.by_pool().items():
+            for pool, readings in of.by_pool().items():
                 for label, value in readings.values(metric):
                     if not isinstance(value, Durations):
                         yield Observation(value, dict(zip(metric.labels, (pool, *label), strict=True)))
 
         return observe
 
-    for metric in PROCESS:
-        if metric.kind != "histogram":
-            counter = metric.kind == "counter"
-            create = meter.create_observable_counter if counter else meter.create_observable_gauge
-            create(metric.otel, callbacks=[callback(metric)], unit=metric.unit, description=metric.text)
+    for of in (totals, segments):
+        for metric in of.metrics:
+            if metric.kind != "histogram":
+                counter = metric.kind == "counter"
+                create = meter.create_observable_counter if counter else meter.create_observable_gauge
+                create(
+                    metric.otel, callbacks=[callback(metric, of)], unit=metric.unit, description=metric.text
+                )
 
 
 def _histogram(meter: Any, metric: Metric) -> Any:

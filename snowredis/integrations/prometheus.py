@@ -25,12 +25,14 @@ from prometheus_client.core import (
 
 from snowredis.core.durations import Durations
 from snowredis.integrations.prometheus_files import EVERY_S, MetricFiles
-from snowredis.monitor.metrics.catalog import POOL, PROCESS
+from snowredis.monitor.metrics.catalog import POOL, PROCESS, SEGMENTS
 from snowredis.monitor.metrics.families import Family, cumulative
 from snowredis.monitor.metrics.pools import PoolsReader
 from snowredis.monitor.metrics.process import TotalsTracker
+from snowredis.monitor.metrics.segments import SegmentTotals
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.runtime.exit import EXIT
+from snowredis.runtime.fork import GUARD
 
 
 def as_prometheus(family: Family) -> Metric:
@@ -50,14 +52,15 @@ class ProcessMetrics:
     """Collector for the generators of this process; see register()."""
 
     def __init__(self) -> None:
-        self._totals = TotalsTracker(lambda: EXIT.members)
+        self._totals = (TotalsTracker(lambda: EXIT.members), SegmentTotals(lambda: GUARD.members))
 
     def describe(self) -> Iterable[Metric]:
         """Return the metrics without samples, so that two collectors in one registry are refused."""
-        return [as_prometheus(Family(metric)) for metric in PROCESS]
+        return [as_prometheus(Family(metric)) for metric in (*PROCESS, *SEGMENTS)]
 
     def collect(self) -> Iterator[Metric]:
-        return map(as_prometheus, self._totals.families())
+        for totals in self._totals:
+            yield from map(as_prometheus, totals.families())
 
 
 _registered: weakref.WeakKeyDictionary[CollectorRegistry, ProcessMetrics | MetricFiles] = (

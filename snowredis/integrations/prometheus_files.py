@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ from prometheus_client import Counter, Gauge, Histogram
 from prometheus_client.multiprocess import mark_process_dead
 
 from snowredis.core.durations import BOUNDS_S, Durations
-from snowredis.monitor.metrics.catalog import PROCESS, Metric
-from snowredis.monitor.metrics.process import TotalsTracker, new_durations
+from snowredis.monitor.metrics.catalog import PROCESS, SEGMENTS, Metric
+from snowredis.monitor.metrics.process import Readings, TotalsTracker, new_durations
+from snowredis.monitor.metrics.segments import SegmentTotals
 from snowredis.runtime.exit import EXIT
-from snowredis.runtime.fork import run_in_forked_children
+from snowredis.runtime.fork import GUARD, run_in_forked_children
 
 # between two writes
 EVERY_S = 5.0
@@ -27,9 +29,9 @@ class MetricFiles:
     """Writes the metrics of this process every *every_s* and at its end. Starts again in every forked child."""
 
     def __init__(self, every_s: float) -> None:
-        self._totals = TotalsTracker(lambda: EXIT.members)
+        self._totals = (TotalsTracker(lambda: EXIT.members), SegmentTotals(lambda: GUARD.members))
         self._every_s = every_s
-        self._metrics = {metric: _made(metric) for metric in PROCESS}
+        self._metrics = {metric: _made(metric) for metric in (*PROCESS, *SEGMENTS)}
         run_in_forked_children(self._start)
         self._start()
 
@@ -47,13 +49,18 @@ class MetricFiles:
         """Write the metrics, and remove the gauges of processes that were killed."""
         forget_dead_processes(Path(os.environ["PROMETHEUS_MULTIPROC_DIR"]))
         with self._lock:
-            for pool, readings in self._totals.by_pool().items():
-                for metric, written in self._metrics.items():
-                    values = list(readings.values(metric))
-                    if not values and metric.merged in _UNKNOWN:
-                        values = [((), _UNKNOWN[metric.merged])]
-                    for label, value in values:
-                        self._write(metric, written.labels(pool, *label), (metric.name, pool, *label), value)
+            for totals in self._totals:
+                for pool, readings in totals.by_pool().items():
+                    self._update(pool, readings, totals.metrics)
+
+    def _update(self, pool: str, readings: Readings, metrics: Iterable[Metric]) -> None:
+        for metric in metrics:
+            values = list(readings.values(metric))
+            if not values and metric.merged in _UNKNOWN:
+                values = [((), _UNKNOWN[metric.merged])]
+            for label, value in values:
+                written = self._metrics[metric].labels(pool, *label)
+                self._write(metric, written, (metric.name, pool, *label), value)
 
     def _write(self, metric: Metric, written: Any, key: tuple[str, ...], value: Any) -> None:
         if metric.kind == "gauge":

@@ -1,7 +1,8 @@
-"""SQLAlchemy 2 integration: a column type that fills its column with ids.
+"""SQLAlchemy 2 integration: column types that fill their column with ids.
 
     class Order(Base):
         id: Mapped[int] = mapped_column(SnowflakeId, primary_key=True)
+        public_id: Mapped[UUID] = mapped_column(GeneratedId("uuid7"))
 
 One statement makes its ids with one call of next_ids(), or of next_id() for one row; under asyncio with one call of
 anext_ids(), which does not block the event loop.
@@ -9,9 +10,10 @@ anext_ids(), which does not block the event loop.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import (
     BigInteger,
@@ -20,17 +22,24 @@ from sqlalchemy import (
     ForeignKey,
     ForeignKeyConstraint,
     Integer,
+    LargeBinary,
     MetaData,
+    String,
     Table,
+    Uuid,
     event,
 )
+from sqlalchemy.dialects import mysql
 from sqlalchemy.exc import ArgumentError, InvalidRequestError
 from sqlalchemy.sql import operators
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from snowredis import process_generator
+from snowredis.core.description import IdDescription
 from snowredis.core.layout import check_id
-from snowredis.runtime.generator import Generator
+from snowredis.errors import InvalidId, shown
+from snowredis.generators.protocol import IdGenerator
+from snowredis.integrations.id_source import IdSource
 
 # the most ids that one call of next_ids() makes
 MAX_BATCH = 1_000_000
@@ -38,32 +47,53 @@ MAX_BATCH = 1_000_000
 _CACHE = "_snowredis_ids"
 
 
-class SnowflakeId(TypeDecorator[int]):
-    """Column type for ids: BIGINT, int in Python, 0 .. 2**63 - 1, never autoincrement.
+class GeneratedId(TypeDecorator[Any]):
+    """Column type for ids of any kind: BIGINT, UUID, VARCHAR or BINARY, as the ids are; never autoincrement.
 
     A column of this type makes an id for each row without one if it is a primary key or NOT NULL, and has neither a
     foreign key nor a default of its own. Nullable columns make none. A value that is not a valid id is refused with
     InvalidId, which SQLAlchemy wraps in a StatementError.
 
-    A foreign key to such a column becomes a SnowflakeId, too, also one that was declared as Integer, as SQLModel does
-    for int.
+    A foreign key to such a column gets its type, also one that was declared as Integer, as SQLModel does for int.
 
     Args:
-        generator: makes the ids; default: the generator of the process, see snowredis.configure(). With one, the type,
-            and a MetaData with it, cannot be pickled: a copy of a generator would make the same ids.
+        kind: kind of ids, as snowredis.generator() takes it, such as "uuid7" or "ulid:?form=bytes"; or a generator.
+            With a generator, the type, and a MetaData with it, may not be picklable.
+        settings: of the kind. Those that are not given are those of the process: of snowredis.configure() and
+            SNOWREDIS_* variables, which are read at the first id.
+
+    Raises:
+        ConfigError: an unknown kind or setting.
     """
 
-    impl = BigInteger
+    impl: Any = BigInteger
     cache_ok = True
 
-    def __init__(self, generator: Generator | None = None) -> None:
+    def __init__(self, kind: str | IdGenerator[Any], **settings: Any) -> None:
         super().__init__()
-        # private, so not part of SQLAlchemy's cache key: the compiled SQL does not depend on the generator
-        self._generator = generator
-        self._next_id = process_generator.next_id if generator is None else generator.next_id
+        source = IdSource(kind, settings) if isinstance(kind, str) else kind
+        # named as the argument, so part of SQLAlchemy's cache key: the compiled SQL depends on the column
+        self.kind = source.description
+        self.impl = _column_type(source.description)
+        self._use(source, source.next_id)
 
-    def process_bind_param(self, value: int | None, dialect: object) -> int | None:
-        return value if value is None else check_id(value)
+    def _use(self, source: IdSource | IdGenerator[Any] | None, next_id: Callable[[], Any]) -> None:
+        # private, so not part of the cache key: the compiled SQL does not depend on the generator. No source: the
+        # generator of the process
+        self._source, self._next_id = source, next_id
+
+    def load_dialect_impl(self, dialect: Any) -> TypeEngine[Any]:
+        if isinstance(self.impl, LargeBinary) and dialect.name in ("mysql", "mariadb"):
+            # a BLOB cannot be a key there
+            return dialect.type_descriptor(mysql.BINARY(self.impl.length))  # type: ignore[no-any-return]
+        return super().load_dialect_impl(dialect)
+
+    def process_bind_param(self, value: Any, dialect: object) -> Any:
+        if value is None:
+            return None
+        if self.kind.is_number:
+            return check_id(value)
+        return _check_type(value, self.kind)
 
     def coerce_compared_value(self, op: Any, value: Any) -> TypeEngine[Any]:
         # `id == x` compares ids; in `id >> 22` and `id % 16` the other number is not an id
@@ -71,10 +101,10 @@ class SnowflakeId(TypeDecorator[int]):
             return self
         return self.impl_instance.coerce_compared_value(op, value)
 
-    def next_for(self, context: Any) -> int:
+    def next_for(self, context: Any) -> Any:
         """Return the next id for the statement that *context* executes; SQLAlchemy calls it as a column's default."""
         default = context.current_column.default
-        cache: dict[Any, Iterator[int]] = getattr(context, _CACHE, {})
+        cache: dict[Any, Iterator[Any]] = getattr(context, _CACHE, {})
         ids = cache.get(default)
         if ids is not None:
             return next(ids)
@@ -92,9 +122,9 @@ class SnowflakeId(TypeDecorator[int]):
         setattr(context, _CACHE, cache)
         return next(ids)
 
-    def _batches(self, context: Any, count: int) -> Iterator[list[int]]:
+    def _batches(self, context: Any, count: int) -> Iterator[list[Any]]:
         """Yield *count* ids, MAX_BATCH at most at a time. Blocks as next_ids(), or awaits under asyncio."""
-        ids: Any = process_generator if self._generator is None else self._generator
+        ids: Any = process_generator if self._source is None else self._source
         while count > 0:
             size = min(count, MAX_BATCH)
             count -= size
@@ -105,13 +135,60 @@ class SnowflakeId(TypeDecorator[int]):
                 yield ids.next_ids(size)
 
 
-@event.listens_for(SnowflakeId, "after_parent_attach", propagate=True)
-def _on_column_of_type(_: SnowflakeId, column: Column[int]) -> None:
+class SnowflakeId(GeneratedId):
+    """Column type for ids that are numbers: BIGINT, int in Python, 0 .. 2**63 - 1. Otherwise as GeneratedId.
+
+    Args:
+        generator: makes the ids; default: the generator of the process, see snowredis.configure(). With one, the type,
+            and a MetaData with it, cannot be pickled: a copy of a generator would make the same ids.
+    """
+
+    cache_ok = True
+
+    def __init__(self, generator: IdGenerator[int] | None = None) -> None:
+        TypeDecorator.__init__(self)
+        if generator is None:
+            self._use(None, process_generator.next_id)
+        elif generator.description.is_number:
+            self._use(generator, generator.next_id)
+        else:
+            raise ArgumentError(
+                f"a SnowflakeId is a number, and ids of the kind {generator.description.kind!r} are "
+                f"{generator.description.type.__name__}. Use GeneratedId(generator)."
+            )
+
+    def process_bind_param(self, value: int | None, dialect: object) -> int | None:
+        return value if value is None else check_id(value)
+
+
+def _column_type(description: IdDescription) -> TypeEngine[Any]:
+    """Return the type of the column in the database."""
+    if description.type is UUID:
+        return Uuid()
+    if description.type is str:
+        return String(description.text_length)
+    return BigInteger() if description.is_number else LargeBinary((description.bits or 0) // 8)
+
+
+def _check_type(value: Any, description: IdDescription) -> Any:
+    """Return *value*. Raises InvalidId if it is no id of this description, or too long for its column."""
+    is_of_type = isinstance(value, description.type)
+    if is_of_type and (not isinstance(value, str) or len(value) <= description.text_length):
+        return value
+    limit = f" of at most {description.text_length} characters" if is_of_type else ""
+    raise InvalidId(
+        f"an id of the kind {description.kind!r} is a {description.type.__name__}{limit}, not {type(value).__name__} "
+        f"{shown(value)}"
+    )
+
+
+@event.listens_for(GeneratedId, "after_parent_attach", propagate=True)
+def _on_column_of_type(_: GeneratedId, column: Column[Any]) -> None:
     # SQLAlchemy sets a column's default and foreign key after its type
     event.listen(column, "after_parent_attach", _on_table_of_column)
 
 
-def _on_table_of_column(column: Column[int], table: Table) -> None:
+def _on_table_of_column(column: Column[Any], table: Table) -> None:
     _set_default(column)
     # a table's primary key may be declared after its columns
     event.listen(table, "after_parent_attach", lambda *_: _set_default(column))
@@ -129,7 +206,7 @@ def _on_foreign_key(constraint: ForeignKeyConstraint, table: Table) -> None:
         if target in table.metadata.tables:
             _widen(key.parent, table.metadata.tables[target].columns.get(name))
     for column in constraint.columns:
-        if isinstance(column.type, SnowflakeId):
+        if isinstance(column.type, GeneratedId):
             _set_default(column)
 
 
@@ -140,29 +217,30 @@ def _target_of(key: ForeignKey, metadata: MetaData) -> tuple[str, str]:
 
 
 def _widen(column: Column[Any], target: Column[Any] | None) -> None:
-    """Give *column*, a foreign key to *target*, the type of that if it is a SnowflakeId: 32 bits are too few."""
+    """Give *column*, a foreign key to *target*, the type of that if it is a GeneratedId: 32 bits are too few."""
     # NullType: SQLAlchemy sets it itself; a subclass is somebody's decision
-    if target is not None and isinstance(target.type, SnowflakeId) and type(column.type) is Integer:
+    if target is not None and isinstance(target.type, GeneratedId) and type(column.type) is Integer:
         column.type = target.type
 
 
 def render_item(kind: str, item: Any, _autogen_context: Any) -> Any:
-    """Render a SnowflakeId in migrations of Alembic as what it is in the database, so that they import nothing.
+    """Render our types in migrations of Alembic as what they are in the database, so that they import nothing.
 
     In env.py: ``context.configure(..., render_item=render_item)``.
     """
-    return "sa.BigInteger()" if kind == "type" and isinstance(item, SnowflakeId) else False
+    return f"sa.{item.impl!r}" if kind == "type" and isinstance(item, GeneratedId) else False
 
 
-def _set_default(column: Column[int]) -> None:
+def _set_default(column: Column[Any]) -> None:
     """Add the default that makes ids to *column*, or remove it. Raises ArgumentError for autoincrement=True."""
     if column.autoincrement is True:
-        raise ArgumentError(f"{column}: a SnowflakeId is never autoincrement. Leave autoincrement out.")
+        name = type(column.type).__name__
+        raise ArgumentError(f"{column}: a {name} is never autoincrement. Leave autoincrement out.")
     if column.primary_key:
         column.autoincrement = False
     makes_ids = not column.nullable and not column.foreign_keys and column.server_default is None
     default_function = getattr(column.default, "arg", None)
-    if makes_ids and column.default is None and isinstance(column.type, SnowflakeId):
+    if makes_ids and column.default is None and isinstance(column.type, GeneratedId):
         column.default = ColumnDefault(column.type.next_for)
-    elif not makes_ids and isinstance(getattr(default_function, "__self__", None), SnowflakeId):
+    elif not makes_ids and isinstance(getattr(default_function, "__self__", None), GeneratedId):
         column.default = None

@@ -34,8 +34,12 @@ def warm_up(limit_s: float) -> None:
 def _claim() -> None:
     generators = [member for member in EXIT.members if isinstance(member, Generator) and not member.closed]
     try:
-        if not generators and effective_settings():
-            generators = [process_generator()]
+        if (
+            not generators
+            and effective_settings()
+            and isinstance(of_process := process_generator(), Generator)
+        ):
+            generators = [of_process]
         for generator in generators:
             generator.claim()
     except SnowredisError as error:

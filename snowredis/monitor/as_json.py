@@ -1,4 +1,4 @@
-"""What the monitor shows, as values for JSON. Pure.
+"""Convert what the monitor shows to values for JSON. Pure.
 
 Times are ISO 8601 in UTC, in fields that end in ``at``, ``from`` or ``until``; durations are in ms, in fields that end
 in ``_ms``. Fields without a meaning for a kind of event are left out; what is unknown is null. Hashes of tokens are

@@ -13,7 +13,7 @@ from snowredis.lease.codes import FloorReason
 from snowredis.lease.memory_store import MemoryStore, Record
 from snowredis.monitor.history.events import Event, parse_event
 from snowredis.monitor.record import parse_record
-from snowredis.monitor.snapshot import POOL_COUNTERS, PoolInfo, ServerState, WorkerInfo
+from snowredis.monitor.snapshot import POOL_COUNTERS, LayoutPeriod, PoolInfo, ServerState, WorkerInfo
 
 
 def read_workers(pool: Any, name: str, *, alive_only: bool = True) -> list[WorkerInfo]:
@@ -114,7 +114,8 @@ def read_pool(pool: Any, name: str) -> PoolInfo:
         peak=used,
         alarm="",
         floor_reason=str(FloorReason.NO_POOL),
-        **{name: counts.get(name, 0) for name in POOL_COUNTERS},
+        layouts=(LayoutPeriod(config.layout, 0, None),),
+        **dict[str, Any]({name: counts.get(name, 0) for name in POOL_COUNTERS}),
     )
 
 

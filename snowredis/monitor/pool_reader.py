@@ -7,28 +7,39 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from snowredis.core.layout import Layout
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import ConfigError, PoolNotFound, StoreUnavailable
 from snowredis.lease.clients import address, is_cluster
-from snowredis.lease.model import parse_share, share_of
+from snowredis.lease.model import parse_share, settings_of, share_of
 from snowredis.lease.redis_store import translated
 from snowredis.lease.replies import Alarm
 from snowredis.lease.scripts import pool_keys, text_of
 from snowredis.monitor.record import parse_record
 from snowredis.monitor.snapshot import (
     POOL_COUNTERS,
+    LayoutPeriod,
     PoolInfo,
     ServerState,
     WorkerInfo,
     setting_ms,
-    settings_of,
 )
 
 _NUMBER = re.compile(r"\d{1,15}", re.ASCII)
 # records in one command, which takes Redis less than 1 ms
 _PAGE = 1_000
-_POOL_TEXTS = ("signature", "incarnation", "alarm", "floor_reason")
-_POOL_NUMBERS = ("version", "peak", "created", "floor", "records", "swept", *POOL_COUNTERS)
+_POOL_TEXTS = ("signature", "incarnation", "alarm", "floor_reason", "layouts", "next_signature")
+_POOL_NUMBERS = (
+    "changes_at",
+    "changes_floor",
+    "version",
+    "peak",
+    "created",
+    "floor",
+    "records",
+    "swept",
+    *POOL_COUNTERS,
+)
 
 
 def list_pools(client: Any) -> list[str]:
@@ -150,6 +161,12 @@ def _pool_info(client: Any, name: str, fields: _Fields, used: int, ended: int) -
         ) from error
     numbers = {field: _number(client, name, field, texts[field]) for field in _POOL_NUMBERS}
     alarm = _alarm(texts["alarm"])
+    try:
+        periods = layout_periods(layout, texts["layouts"], texts["next_signature"], numbers["changes_floor"])
+    except (ConfigError, KeyError, ValueError) as error:
+        raise StoreUnavailable(
+            address(client), f"the layouts of pool {name!r} are not valid: {error}"
+        ) from error
     numbers["expired"] += ended
     return PoolInfo(
         name=name,
@@ -160,6 +177,8 @@ def _pool_info(client: Any, name: str, fields: _Fields, used: int, ended: int) -
         floor_ms=numbers["floor"],
         floor_reason=texts["floor_reason"],
         incarnation=texts["incarnation"],
+        layouts=periods,
+        changes_ms=numbers["changes_at"],
         version=numbers["version"],
         capacity=capacity,
         used=used,
@@ -170,6 +189,22 @@ def _pool_info(client: Any, name: str, fields: _Fields, used: int, ended: int) -
         alarm_until_ms=alarm.until_ms if alarm else 0,
         **{counter: numbers[counter] for counter in POOL_COUNTERS},
     )
+
+
+def layout_periods(layout: Layout, past: str, next_signature: str, next_ms: int) -> tuple[LayoutPeriod, ...]:
+    """Return all layouts of a pool: those of its field *layouts*, the present one, and the planned one.
+
+    Raises ConfigError, KeyError or ValueError for what no script wrote.
+    """
+    periods, from_ms = [], 0
+    for entry in past.split():
+        until, _, spec = entry.partition("|")
+        periods.append(LayoutPeriod(resolve_layout(spec), from_ms, int(until)))
+        from_ms = int(until)
+    periods.append(LayoutPeriod(layout, from_ms, next_ms or None))
+    if next_signature:
+        periods.append(LayoutPeriod(resolve_layout(settings_of(next_signature)["layout"]), next_ms, None))
+    return tuple(periods)
 
 
 def _number(client: Any, name: str, field: str, text: str) -> int:

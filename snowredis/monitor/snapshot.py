@@ -5,12 +5,13 @@ Pure. pool_reader.py reads them from Redis, memory_reader.py from a pool of snow
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from snowredis.core.layout import Layout
-from snowredis.lease.model import HEARTBEATS_PER_TTL, parse_share
+from snowredis.lease.model import HEARTBEATS_PER_TTL, parse_share, settings_of
 from snowredis.settings import POOL_DURATIONS
 
 # from best to worst; see state_of()
@@ -72,6 +73,18 @@ class WorkerInfo:
     reserved_from_ms: int = 0
 
 
+class LayoutPeriod(NamedTuple):
+    """A layout that a pool has, had, or will have.
+
+    Attributes:
+        from_ms, until_ms: ids of this layout have times in [from_ms, until_ms); None: no end is known.
+    """
+
+    layout: Layout
+    from_ms: int
+    until_ms: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class PoolInfo:
     """Settings and counters of a pool. Times are ms since 1970 on the Redis clock.
@@ -82,6 +95,8 @@ class PoolInfo:
         reclaimed: leases that were released on behalf of a killed process.
         returned: leases that had ended and were renewed after all, because the process or Redis had been paused.
         refused: claims that got no worker id, since all were leased.
+        layouts: all layouts that the pool ever had, has, and will have as planned, in order.
+        changes_ms: when the layout changes, as planned; 0 if no change is planned.
         alarm: text of the last alarm; empty if there is none.
         alarm_from_ms, alarm_until_ms: the times between which ids may have been repeated; 0 if there is no alarm.
     """
@@ -111,10 +126,12 @@ class PoolInfo:
     reclaimed: int = 0
     returned: int = 0
     refused: int = 0
+    layouts: tuple[LayoutPeriod, ...] = ()
+    changes_ms: int = 0
 
     @property
     def deaths(self) -> int:
-        """How many leases ended without a release, or were reclaimed; it only grows. Some may have returned."""
+        """Number of leases that ended without a release or were reclaimed. It only grows; some may have returned."""
         return self.expired + self.reclaimed
 
     @property
@@ -128,9 +145,20 @@ class PoolInfo:
         stored = self.settings
         numbers = {name: int(text) for name, text in stored.items() if text.isdecimal()}
         durations = {name: numbers[f"{name}_ms"] / 1000 for name in POOL_DURATIONS if f"{name}_ms" in numbers}
-        texts = {name: stored[name] for name in ("layout", "durability") if name in stored}
+        texts: dict[str, str] = {name: stored[name] for name in ("layout", "durability") if name in stored}
+        if "registry" in stored:
+            texts["registry"] = stored["registry"].partition("/")[0]
         flags = {"guard_rollbacks": numbers.get("guard_rollbacks") == 1}
         return {"datacenter": numbers.get("datacenter", 0)} | durations | texts | flags
+
+    def layout_of(self, an_id: int) -> LayoutPeriod:
+        """Return the layout that *an_id* was made with: the latest in whose period it is; else the present one."""
+        for period in reversed(self.layouts):
+            if an_id >> period.layout.total_bits == 0:
+                time_ms = period.layout.ms_at(an_id >> period.layout.timestamp_shift)
+                if period.from_ms <= time_ms < (period.until_ms or math.inf):
+                    return period
+        return LayoutPeriod(self.layout, 0, None)
 
     @property
     def layout_end_ms(self) -> int:
@@ -241,11 +269,6 @@ class ServerState:
     alive: list[WorkerInfo]
     ended: list[WorkerInfo]
     idle: list[WorkerInfo]
-
-
-def settings_of(signature: str) -> dict[str, str]:
-    """Split a signature into its parts by name."""
-    return dict(part.split("=", 1) for part in signature.split(" ") if "=" in part)
 
 
 def setting_ms(signature: str, name: str) -> int:

@@ -48,16 +48,16 @@ class Condition:
 
     @property
     def text(self) -> str:
-        """What is the case, with times in UTC."""
+        """Return the sentence that describes it, with times in UTC."""
         return self.render(lambda time_ms: utc_text(time_ms) or f"{time_ms} ms")
 
     @property
     def short(self) -> str:
-        """Its part of a headline; empty for a notice."""
+        """Return the phrase for a headline; empty for a notice."""
         return "" if self.level == "notice" else _HEADLINES[self.code](self)
 
     def render(self, time_text: Callable[[int], str]) -> str:
-        """Return what is the case, with times as *time_text* shows them."""
+        """Return the sentence that describes it, with times as *time_text* shows them."""
         text = self.template
         for name, time_ms in (("{since}", self.since_ms), ("{until}", self.until_ms)):
             text = text.replace(name, "an unknown time" if time_ms is None else time_text(time_ms))

@@ -98,6 +98,15 @@ class WorkerPool:
         """The addresses of the servers, without passwords."""
         return ", ".join(map(address, self._clients)) or "memory"
 
+    def only_server(self) -> Any:
+        """Return the client of the only server. Raises ConfigError for several, and for a pool in memory."""
+        if len(self._servers) != 1:
+            raise ConfigError(
+                f"this needs one server, and {self.where} is "
+                f"{f'{len(self._servers)} servers' if self._servers else 'no server'}. Nothing was changed."
+            )
+        return self._servers[0]
+
     def workers(self, *, alive_only: bool = True) -> list[WorkerInfo]:
         """Return the workers, ordered by worker id. Raises PoolNotFound.
 

@@ -1,4 +1,4 @@
-"""What the dashboard's viewers are sent: the state of a pool, its changes, and both as server-sent events. Pure.
+"""Build the events that the dashboard receives: the state of a pool and its changes. Pure.
 
 Times are ms since 1970 on the Redis clock; the page shows them in the viewer's zone.
 """

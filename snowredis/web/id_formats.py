@@ -5,9 +5,12 @@ Ids in JSON are strings: JavaScript loses digits past 2^53.
 
 from __future__ import annotations
 
+import json
 import sys
 from array import array
 from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
 
 JSON, TEXT, BINARY = "application/json", "text/plain", "application/octet-stream"
 
@@ -31,6 +34,22 @@ def encode_ids(ids: Sequence[int], media_type: str) -> bytes:
     if sys.byteorder == "little":
         packed.byteswap()
     return packed.tobytes()
+
+
+def encode_any(ids: Sequence[Any], media_type: str, *, one: bool) -> bytes | None:
+    """Return the body for ids of any kind, as encode_id() and encode_ids() do; None if they cannot be packed.
+
+    UUIDs and bytes are packed as they are; text cannot be.
+    """
+    if all(isinstance(an_id, int) for an_id in ids):
+        return encode_id(ids[0], media_type) if one else encode_ids(ids, media_type)
+    if media_type == BINARY:
+        packed = [an_id.bytes if isinstance(an_id, UUID) else an_id for an_id in ids]
+        return b"".join(packed) if all(isinstance(each, bytes) for each in packed) else None
+    texts = [an_id.hex() if isinstance(an_id, bytes) else str(an_id) for an_id in ids]
+    if media_type == TEXT:
+        return ("\n".join(texts) + "\n").encode()
+    return json.dumps({"id": texts[0]} if one else {"ids": texts}, separators=(",", ":")).encode()
 
 
 def _parse_accept(accept: str) -> dict[str, float]:

@@ -15,6 +15,7 @@ from snowredis.web.json_values import is_public
 from snowredis.web.limits import Limits
 from snowredis.web.parameters import MAX_ID_TEXT
 from snowredis.web.problems import PROBLEM_JSON
+from snowredis.web.served_kinds import ServedKind
 
 Json = dict[str, Any]
 EVENTS = "text/event-stream"
@@ -32,6 +33,7 @@ def _parameter(name: str, text: str, schema: Json, *, place: str = "query", requ
 
 
 _ID: Json = {"type": "string", "pattern": "^[0-9]{1,19}$", "example": "249734652741287936"}
+_ANY_ID: Json = {"type": "string", "minLength": 1, "example": "249734652741287936"}
 _OBJECT: Json = {"type": "object"}
 _TEXT: Json = {"type": "string"}
 _BOOL: Json = {"type": "boolean"}
@@ -63,8 +65,18 @@ _DESCRIPTIONS = {
 }
 
 
-def description(limits: Limits, pools: Sequence[str]) -> Json:
+def description(limits: Limits, pools: Sequence[str], others: Sequence[ServedKind] = ()) -> Json:
     """Return the OpenAPI 3.1 document."""
+    by_name = []
+    if others:
+        kinds, tags = sorted({one.kind for one in others}), sorted({one.tag for one in others} - {""})
+        by_name.append(
+            _parameter("kind", "ids of another kind, instead of a pool", {"type": "string", "enum": kinds})
+        )
+        if tags:
+            by_name.append(
+                _parameter("tag", "numbers of a tag, instead of a pool", {"type": "string", "enum": tags})
+            )
     pool = _parameter("pool", f"default: {pools[0]}", {"type": "string", "enum": list(pools)})
     size: Json = {"type": "integer", "minimum": 1, "maximum": limits.max_count}
     count = _parameter("count", "how many ids", size, required=True)
@@ -76,7 +88,8 @@ def description(limits: Limits, pools: Sequence[str]) -> Json:
     worker = _parameter(
         "worker", "only events of this worker id", {"type": "integer", "minimum": 0, "maximum": 4_194_303}
     )
-    one, many = _object(id=_ID), _object(ids={"type": "array", "items": _ID})
+    an_id = _ANY_ID if others else _ID
+    one, many = _object(id=an_id), _object(ids={"type": "array", "items": an_id})
     workers = _object(pool=_TEXT, workers={"type": "array", "items": _fields(WorkerInfo)})
     events = _object(pool=_TEXT, events={"type": "array", "items": _OBJECT})
     decoded = _object(
@@ -89,14 +102,17 @@ def description(limits: Limits, pools: Sequence[str]) -> Json:
     )
     points: Json = {"type": "array", "items": {"type": ["integer", "null"]}, "minItems": 4, "maxItems": 4}
     history = _object(pool=_TEXT, points={"type": "array", "items": points})
+    all_kinds = _object(kinds={"type": "array", "items": _OBJECT})
     names = _object(pools={"type": "array", "items": _TEXT})
     status = _object(level=_TEXT, headline=_TEXT)
     ready_pool = _object(ready=_BOOL, status=status)
     ready = _object(ready=_BOOL, pools={"type": "object", "additionalProperties": ready_pool})
     lookup = ("304", "429")
     paths = {
-        "/id": _get("One id.", one, pool, more=("406", "429"), ids=True),
-        "/ids": _get("Several ids, strictly increasing.", many, pool, count, more=("406", "429"), ids=True),
+        "/id": _get("One id.", one, pool, *by_name, more=("406", "429"), ids=True),
+        "/ids": _get(
+            "Several ids, strictly increasing.", many, pool, count, *by_name, more=("406", "429"), ids=True
+        ),
         "/decode/{text}": _get("Time, fields and bits of an id.", decoded, pool, text, form),
         "/whois/{text}": _get(
             "Which process made an id.",
@@ -111,6 +127,7 @@ def description(limits: Limits, pools: Sequence[str]) -> Json:
         "/history": _get("Use of the pool in the last day, a point a minute.", history, pool),
         "/pool": _get("Settings and use of the pool.", _fields(PoolInfo), pool, more=lookup),
         "/pools": _get("The pools of this service.", names),
+        "/kinds": _get("The kinds of ids and tags of this service besides pools.", all_kinds, more=("304",)),
         "/live": _get("State and changes of the pool, as server-sent events.", None, pool, kind=EVENTS),
         "/healthz": _get("Liveness of the process.", _object(ok=_BOOL), open_to_all=True),
         "/readyz": _get(

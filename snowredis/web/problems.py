@@ -90,6 +90,9 @@ def problem_of(error: SnowredisError | Problem) -> Problem:
     if isinstance(error, Problem):
         return error
     status = next((status for kinds, status in _STATUS if isinstance(error, kinds)), 500)
+    if status == 500 and hasattr(error, "tag"):
+        # of segments and dated numbers: their tag is closed, exhausted, or has other settings
+        return Problem(503, type(error).__name__, str(error), seconds(_wait_ms(error)) if error.retry else 0)
     retry_after_s = seconds(_wait_ms(error)) if status == 503 else 0
     return Problem(status, type(error).__name__, str(error), retry_after_s)
 
@@ -109,4 +112,6 @@ def _wait_ms(error: BaseException) -> int:
         return _CLOCK_WAIT_MS
     if isinstance(error, LeaseExpired) and isinstance(error.__cause__, PoolExhausted):
         return error.__cause__.next_expiry_ms
-    return _REDIS_WAIT_MS if isinstance(error, StoreUnavailable | LeaseExpired) else 0
+    if isinstance(error, StoreUnavailable | LeaseExpired):
+        return _REDIS_WAIT_MS
+    return int(getattr(error, "wait_ms", 0))

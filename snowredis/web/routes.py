@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from snowredis.runtime.aio import in_thread
 from snowredis.web.drain import Drain
-from snowredis.web.json_values import decoded_id, jsonable, pool_state
+from snowredis.web.json_values import decoded_id, jsonable, pool_state, to_json
 from snowredis.web.limits import Limits
 from snowredis.web.live_feed import events_of, newest_events
 from snowredis.web.metrics_endpoint import MetricsEndpoint, RequestCounts
@@ -21,6 +21,7 @@ from snowredis.web.parameters import parse_event_filter, parse_id, parse_query
 from snowredis.web.problems import PROBLEM_JSON, Problem
 from snowredis.web.request_guard import ID_PATHS, RequestGuard
 from snowredis.web.responses import PLAIN_HEADERS, json_response, shared_response
+from snowredis.web.served_kinds import ServedKinds
 from snowredis.web.served_pool import ServedPool
 from snowredis.web.served_pools import ServedPools
 from snowredis.web.sessions import EndedSessions
@@ -42,9 +43,10 @@ class Routes:
         counts: RequestCounts,
         sessions: EndedSessions,
         drain: Drain,
+        kinds: ServedKinds,
     ) -> None:
         self._pools, self._guard, self._limits, self._counts = pools, guard, limits, counts
-        self._sessions, self._drain = sessions, drain
+        self._sessions, self._drain, self._kinds = sessions, drain, kinds
         # requests that are refused after a pause, and open dashboards by client
         self._pausing = 0
         self._viewers: Counter[str] = Counter()
@@ -60,6 +62,7 @@ class Routes:
             Route("/workers", self._workers),
             Route("/pool", self._pool),
             Route("/pools", self._pool_names),
+            Route("/kinds", self._kinds_served),
             Route("/events", self._events),
             Route("/history", self._history),
             Route("/live", self._live),
@@ -112,6 +115,13 @@ class Routes:
 
     async def _pool_names(self, _request: Request) -> Response:
         return json_response({"pools": self._pools.names})
+
+    async def _kinds_served(self, request: Request) -> Response:
+        if not self._kinds.served:
+            return json_response({"kinds": []})
+        # without a limit: all dashboards ask, and the tags are read once for all of them
+        answer = await self._answers.get("kinds", lambda: to_json(self._kinds.state()))
+        return shared_response(request, answer)
 
     async def _events(self, request: Request) -> Response:
         pool = await self._pool_for_lookup(request)
@@ -207,7 +217,7 @@ class Routes:
         return shared_response(request, answer, media_type=endpoint.media_type)
 
     async def _openapi(self, _request: Request) -> Response:
-        return json_response(description(self._limits, self._pools.names))
+        return json_response(description(self._limits, self._pools.names, self._kinds.served))
 
 
 def _readiness(

@@ -206,7 +206,8 @@ class ServedPool:
             raise await self.reason() from None
 
     def _generator(self) -> Generator:
-        if self._problem is not None:
+        # with a lease, the problem is over; _claim() is about to notice it
+        if self._problem is not None and not self.ready:
             raise self._problem
         if self._ids is None:
             raise Problem(503, "NotReady", f"pool {self.name!r}: no worker id yet. Try again.", 1)

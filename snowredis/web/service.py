@@ -23,7 +23,7 @@ from snowredis.errors import ConfigError, SnowredisError
 from snowredis.settings import check
 from snowredis.web.access import check_token
 from snowredis.web.drain import Drain
-from snowredis.web.id_formats import encode_id, encode_ids
+from snowredis.web.id_formats import encode_any, encode_id, encode_ids
 from snowredis.web.limits import Limits
 from snowredis.web.metrics_endpoint import RequestCounts
 from snowredis.web.pages import page_routes
@@ -33,6 +33,7 @@ from snowredis.web.proxies import Proxies
 from snowredis.web.request_guard import ID_PATHS, PROBES, RequestGuard, Scope
 from snowredis.web.responses import Message, Send, send_body
 from snowredis.web.routes import Routes
+from snowredis.web.served_kinds import ServedKind, ServedKinds
 from snowredis.web.served_pools import ServedPools
 from snowredis.web.sessions import EndedSessions
 from snowredis.web.settings import settings_from_environment
@@ -55,6 +56,7 @@ def create_app(
     insecure: bool = False,
     trusted_proxies: Sequence[str] = (),
     create: bool = False,
+    kinds: Sequence[str] = (),
     limits: Limits | None = None,
     **options: Any,
 ) -> Service:
@@ -69,6 +71,8 @@ def create_app(
         insecure: allow all clients, also without a token.
         trusted_proxies: addresses and networks whose X-Forwarded-For and X-Forwarded-Proto count.
         create: create pools that do not exist, instead of refusing to start.
+        kinds: other kinds of ids, as snowredis.generator() takes them, such as "uuid7" and "segment:?tag=invoices", for
+            requests with ``kind=`` or ``tag=``.
 
     Raises:
         ConfigError: a setting is not valid.
@@ -80,7 +84,8 @@ def create_app(
         check("pool", name)
     guard = RequestGuard(check_token(token), hosts, insecure, limits)
     served = ServedPools(url, names, options, limits.wait_s, create=create)
-    return Service(served, guard, limits, Proxies(trusted_proxies))
+    others = ServedKinds(url, kinds, limits.wait_s)
+    return Service(served, guard, limits, Proxies(trusted_proxies), others)
 
 
 def from_environment(environment: Mapping[str, str] | None = None) -> Service:
@@ -97,15 +102,21 @@ class Service:
     """The application; see create_app()."""
 
     def __init__(
-        self, pools: ServedPools, guard: RequestGuard, limits: Limits, proxies: Proxies | None = None
+        self,
+        pools: ServedPools,
+        guard: RequestGuard,
+        limits: Limits,
+        proxies: Proxies | None = None,
+        kinds: ServedKinds | None = None,
     ) -> None:
         self.pools, self.guard, self.limits = pools, guard, limits
+        self.kinds = kinds or ServedKinds(pools.url, (), limits.wait_s)
         self.counts = RequestCounts(pools.names)
         self.drain = Drain(limits.drain_s, pools.end_streams)
         self.proxies = proxies or Proxies(())
         self._running = 0
         self._sessions = EndedSessions(pools.url)
-        self._routes = Routes(pools, guard, limits, self.counts, self._sessions, self.drain)
+        self._routes = Routes(pools, guard, limits, self.counts, self._sessions, self.drain, self.kinds)
         self._router = Router([*self._routes.all(), *page_routes(guard, self._sessions)], default=_not_found)
         self._on_signals = contextlib.ExitStack()
         self._entry = self.proxies.around(self._respond)
@@ -167,6 +178,9 @@ class Service:
         """Respond to GET /id and GET /ids."""
         media_type = parse_media_type(scope["headers"])
         query = parse_query(scope["query_string"])
+        if query and (other := self.kinds.find(query)) is not None:
+            await self._send_other_ids(scope["path"] == "/id", other, query, media_type, send)
+            return
         pool = self.pools.find(query)
         if scope["path"] == "/id":
             an_id = await pool.make_id()
@@ -176,6 +190,19 @@ class Service:
             ids = await pool.make_ids(parse_count(query, self.limits.max_count))
             self.counts.count_ids(pool.name, len(ids))
             body = encode_ids(ids, media_type)
+        await send_body(send, body, media_type=media_type)
+
+    async def _send_other_ids(
+        self, one: bool, kind: ServedKind, query: Mapping[str, str], media_type: str, send: Send
+    ) -> None:
+        """Respond with ids that are no Snowflakes."""
+        ids = await kind.make_ids(1 if one else parse_count(query, self.limits.max_count))
+        body = encode_any(ids, media_type, one=one)
+        if body is None:
+            raise Problem(
+                406, "NotAcceptable", f"ids of the kind {kind.kind!r} are text, and cannot be packed"
+            )
+        self.counts.count_ids(kind.name, len(ids))
         await send_body(send, body, media_type=media_type)
 
     # --- start and stop ----------------------------------------------------------------------------
@@ -194,6 +221,7 @@ class Service:
         """Release all worker ids. May be called again, and after a start that failed."""
         self._on_signals.close()
         await self.pools.stop()
+        await self.kinds.stop()
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         """Start and stop when the server says so. An error of the start is one line in its log."""

@@ -46,6 +46,14 @@ SERVICE_SETTINGS: Mapping[str, Setting] = {
             "trusted_proxies", _NAMES, [], "none", "addresses or networks whose X-Forwarded-* headers count"
         ),
         Setting("create", BOOL, False, "off", "create pools that do not exist; their first worker waits"),
+        Setting(
+            "kinds",
+            _NAMES,
+            [],
+            "none",
+            "other kinds of ids, separated by spaces, for requests with `kind=` or `tag=`, such as `uuid7` and "
+            "`segment:?tag=invoices`",
+        ),
         Setting("insecure", BOOL, False, "off", "allow all clients, without a token"),
         *(
             Setting(
@@ -74,6 +82,7 @@ def settings_from_environment(environment: Mapping[str, str]) -> tuple[str | lis
         "hosts": given.get("hosts", []),
         "trusted_proxies": given.get("trusted_proxies", []),
         "create": given.get("create", False),
+        "kinds": given.get("kinds", []),
         "insecure": given.get("insecure", False),
         "limits": Limits(**limits),
     }

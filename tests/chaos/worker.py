@@ -248,6 +248,8 @@ def main() -> None:
     url, pool, layout, ttl, skew, durability, directory, slot, began_ns, plain_ttl = sys.argv[1:]
     if plain_ttl == "1":
         without_reservations()
+        # such leases end by their ttl only
+        os.environ["SNOWREDIS_CRASH_RECORDS"] = "off"
     logging.basicConfig(level=logging.WARNING, format="%(relativeCreated)d ms %(process)d %(message)s")
     recorder = Recorder(Path(directory), int(slot), int(began_ns))
     settings: dict[str, Any] = {"durability": durability}

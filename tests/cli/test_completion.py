@@ -36,7 +36,7 @@ def test_a_script_names_every_command_and_its_options(shell: str, offline: Cli) 
     ("line", "expected"),
     [
         ("snowredis wo", ["workers"]),
-        ("snowredis pool ", ["create", "show", "delete"]),
+        ("snowredis pool ", ["create", "show", "change-layout", "delete"]),
         ("snowredis workers --wa", ["--watch"]),
         ("snowredis pool create x --durability ", ["detect", "assured", "none"]),
         ("snowredis serve --token-file tok", ["token.txt"]),

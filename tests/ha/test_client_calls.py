@@ -64,7 +64,8 @@ CALLS = Path(__file__).parent / "programs" / "client_calls.py"
 def test_no_module_is_imported_and_no_file_opened_from_claim_to_release(
     urls: dict[str, str], new_pool: Callable[..., str], kind: str
 ) -> None:
-    # another thread may fork in the middle of it, and the child would inherit the import system's locks
+    # another thread may fork in the middle of it, and the child would inherit the import system's locks; files of the
+    # kernel and of the crash record are in memory, and opened without a lock
     name = new_pool(urls[kind])
     done = subprocess.run(
         [sys.executable, CALLS, urls[kind], name],

@@ -1,4 +1,4 @@
-"""What `python -m dramatiq` loads for test_job_queues.py."""
+"""Module that `python -m dramatiq` loads for test_job_queues.py."""
 
 from __future__ import annotations
 

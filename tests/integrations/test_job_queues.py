@@ -1,4 +1,4 @@
-"""rq, dramatiq and huey: real workers; ids are not repeated, and no worker id is left behind when they stop."""
+"""rq, dramatiq, huey and arq: real workers; ids are not repeated, and no worker id is left behind when they stop."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from tests.support.programs import ROOT
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
 
+# a Python that has arq, which needs an older redis-py than the others
+ARQ_PYTHON = os.environ.get("SNOWREDIS_TEST_ARQ", "")
 TASKS = 8
 POOL, IDS_KEY, IDS_PER_TASK = "queues", "made", 50
 
@@ -29,10 +31,10 @@ class Queue:
     def __init__(self, server: RedisServer, directory: Path) -> None:
         self.url, self.client, self._log = server.url, server.client(), directory / "worker.log"
 
-    def start(self, *command: str) -> subprocess.Popen[bytes]:
+    def start(self, *command: str, python: str = sys.executable) -> subprocess.Popen[bytes]:
         with self._log.open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", *command],
+                [python, "-m", *command],
                 cwd=ROOT,
                 env={**os.environ, "QUEUE_URL": self.url, "PYTHONPATH": str(ROOT)},
                 stdin=subprocess.DEVNULL,
@@ -82,6 +84,23 @@ def test_every_job_of_rq_releases_its_worker_id_and_shows_the_workers_name(queue
         assert {event.label for event in pool.events() if event.kind == "claimed"} == {"rq packer"}
 
 
+def test_jobs_of_a_plain_worker_of_rq_give_back_what_the_jobs_before_them_left(queue: Queue) -> None:
+    """Each job ends by os._exit(), in a process whose parent does not know snowredis."""
+    rq = pytest.importorskip("rq")
+    jobs = rq.Queue(connection=redis.Redis.from_url(queue.url))
+    for number in range(TASKS):
+        jobs.enqueue("tests.integrations.queue_tasks.note_ids", number)
+    assert queue.start("rq.cli", "worker", "--url", queue.url, "--burst").wait(60) == 0
+    queue.check_ids()
+    info = queue.info()
+    assert (info.claims, info.releases, info.reclaimed, info.used) == (TASKS, 0, TASKS - 1, 1)
+    assert info.peak == 2
+    # anybody else who claims gives the last one back
+    with snowredis.connect(queue.url, pool=POOL) as ids:
+        ids.claim()
+        assert queue.info().used == 1
+
+
 def test_the_processes_of_dramatiq_release_their_worker_ids_when_they_stop(queue: Queue) -> None:
     pytest.importorskip("dramatiq")
     from tests.integrations.queue_tasks import dramatiq_actor
@@ -108,6 +127,19 @@ def test_the_workers_of_huey_release_their_worker_ids_when_they_stop(queue: Queu
     worker = queue.start("huey.bin.huey_consumer", "tests.integrations.huey_app.huey", "-w", "2", "-k", kind)
     queue.wait_for_ids()
     queue.end(worker)
+    queue.check_ids()
+    info = queue.info()
+    assert (info.used, info.releases, info.deaths) == (0, info.claims, 0)
+
+
+@pytest.mark.skipif(not ARQ_PYTHON, reason="SNOWREDIS_TEST_ARQ names no Python that has arq")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+def test_the_worker_of_arq_releases_its_worker_id_when_it_stops(queue: Queue, number: int) -> None:
+    sender = queue.start("tests.integrations.arq_app", str(TASKS), python=ARQ_PYTHON)
+    assert sender.wait(60) == 0
+    worker = queue.start("arq", "tests.integrations.arq_app.Worker", python=ARQ_PYTHON)
+    queue.wait_for_ids()
+    queue.end(worker, number)
     queue.check_ids()
     info = queue.info()
     assert (info.used, info.releases, info.deaths) == (0, info.claims, 0)

@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import pickle
-import pwd
-import shutil
-import signal
-import subprocess
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -35,10 +29,8 @@ from snowredis.lease.model import PoolConfig
 from snowredis.runtime.generator import Generator
 from snowredis.testing import memory_pool
 from tests.support import programs
+from tests.support.databases import DatabaseServer
 from tests.support.servers import RedisServer
-from tests.support.waiting import eventually
-
-START_LIMIT_S = 30.0
 
 
 class Base(DeclarativeBase):
@@ -535,66 +527,17 @@ def test_three_processes_fill_one_sqlite_table(server: RedisServer, tmp_path: Pa
     insert_from_three_processes(f"sqlite:///{tmp_path}/rows.db?timeout=60", server)
 
 
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[str]:
-    """The directory of a private server's socket; user and database are called postgres."""
-    pytest.importorskip("psycopg")
-    found = [*Path("/usr/lib/postgresql").glob("*/bin/initdb"), *filter(None, [shutil.which("initdb")])]
-    if not found:
-        pytest.skip("no PostgreSQL server is installed: no initdb on PATH or in /usr/lib/postgresql")
-    programs_in = Path(max(map(str, found))).parent
-    owner: dict[str, Any] = {}
-    # not in tmp_path: that of root is closed to the user that the server runs as
-    with tempfile.TemporaryDirectory(prefix="pg") as directory:
-        if os.geteuid() == 0:
-            nobody = pwd.getpwnam("nobody")
-            owner = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
-            os.chown(directory, nobody.pw_uid, nobody.pw_gid)
-        common: dict[str, Any] = {"cwd": directory, "stdin": subprocess.DEVNULL, **owner}
-        arguments = ["--no-sync", "--no-locale", "-E", "UTF8", "-A", "trust", "-U", "postgres", "-D", "data"]
-        made = subprocess.run(
-            [programs_in / "initdb", *arguments], capture_output=True, text=True, timeout=60, **common
-        )
-        if made.returncode:
-            pytest.skip(f"initdb does not work here: {made.stderr[-300:]}")
-        settings = ["-c", "listen_addresses=", "-c", "fsync=off", "-c", "shared_buffers=16MB"]
-        with (Path(directory) / "log").open("wb") as log:
-            process = subprocess.Popen(
-                [programs_in / "postgres", "-D", "data", "-k", directory, *settings],
-                stdout=log,
-                stderr=log,
-                **common,
-            )
-        try:
-            wait_for_postgres(process, directory)
-            yield directory
-        finally:
-            # fast shutdown: clients are sent away
-            process.send_signal(signal.SIGINT)
-            process.wait(30)
+def test_three_processes_fill_one_postgresql_table(
+    postgresql_server: DatabaseServer, server: RedisServer
+) -> None:
+    insert_from_three_processes(postgresql_server.new_database(), server)
 
 
-def wait_for_postgres(process: subprocess.Popen[bytes], directory: str) -> None:
-    import psycopg
-
-    def replies() -> bool:
-        assert process.poll() is None, (Path(directory) / "log").read_text()
-        psycopg.connect(host=directory, user="postgres", dbname="postgres").close()
-        return True
-
-    eventually(replies, "a reply of PostgreSQL", START_LIMIT_S, ignored=(psycopg.OperationalError,))
-
-
-def postgres_url(directory: str) -> str:
-    return f"postgresql+psycopg://postgres@/postgres?host={directory}"
-
-
-def test_three_processes_fill_one_postgresql_table(postgres: str, server: RedisServer) -> None:
-    insert_from_three_processes(postgres_url(postgres), server)
-
-
-def test_postgresql_takes_ids_batch_by_batch_sync_and_async(postgres: str, calls: list[int]) -> None:
-    engine = sa.create_engine(postgres_url(postgres))
+def test_postgresql_takes_ids_batch_by_batch_sync_and_async(
+    postgresql_server: DatabaseServer, calls: list[int]
+) -> None:
+    url = postgresql_server.new_database()
+    engine = sa.create_engine(url)
     Base.metadata.create_all(engine)
     with Session(engine) as session:
         session.add_all([Order(customer=Company(name=row["name"])) for row in ROWS])
@@ -604,7 +547,7 @@ def test_postgresql_takes_ids_batch_by_batch_sync_and_async(postgres: str, calls
     assert calls == [300, 300, 300]
 
     async def insert() -> int | None:
-        engine = create_async_engine(postgres_url(postgres))
+        engine = create_async_engine(url)
         async with AsyncSession(engine) as session:
             session.add_all([Customer(**row) for row in ROWS])
             await session.commit()
@@ -617,5 +560,4 @@ def test_postgresql_takes_ids_batch_by_batch_sync_and_async(postgres: str, calls
     columns = {column["name"]: column for column in sa.inspect(engine).get_columns("customer")}
     assert isinstance(columns["id"]["type"], sa.BigInteger)
     assert columns["id"]["default"] is None
-    Base.metadata.drop_all(engine)
     engine.dispose()

@@ -331,3 +331,31 @@ def test_the_catalog_names_what_the_code_counts() -> None:
     assert len(values) == len({*PROCESS, *POOL, *SERVICE})
     for metric in (*PROCESS, *POOL, *SERVICE):
         assert metric.name.endswith("_total") == (metric.kind == "counter")
+
+
+def test_segments_are_counted_by_tag_also_when_they_are_closed() -> None:
+    from prometheus_client import CollectorRegistry, generate_latest
+
+    from snowredis.integrations.prometheus import ProcessMetrics
+    from snowredis.monitor.metrics.segments import SegmentTotals
+
+    memory = memory_pool()
+    one = snowredis.generator("segment", url=memory, tag="counted", step=10)
+    two = snowredis.generator("segment", url=memory, tag="counted", step=10)
+    totals = SegmentTotals(lambda: [one, two, object()])
+    one.next_ids(25)
+    two.next_ids(5)
+    found = totals.by_pool()["counted"]
+    assert found.totals["snowredis_segment_numbers_total", ""] == 30
+    assert found.totals["snowredis_segment_fetches_total", ""] >= 2
+    assert found.gauges["snowredis_segment_step"] >= 10
+    assert found.gauges["snowredis_segment_left"] > 0
+    registry = CollectorRegistry()
+    registry.register(ProcessMetrics())
+    text = generate_latest(registry).decode()
+    assert 'snowredis_segment_numbers_total{tag="counted"} 30.0' in text
+    one.close()
+    two.close()
+    closed = totals.by_pool()["counted"]
+    assert closed.totals["snowredis_segment_numbers_total", ""] == 30
+    assert closed.gauges == {}

@@ -31,6 +31,14 @@ def client_of(app: Service, host: str = "127.0.0.1", **options: Any) -> TestClie
     return TestClient(app, base_url=f"http://{host}:8600", **options)
 
 
+def two_gunicorn_workers(worker_class: str) -> tuple[str, ...]:
+    """Return the arguments of Serve that run the service under gunicorn."""
+    return (
+        *("-m", "gunicorn", "-w", "2", "-k", worker_class, "--bind", "127.0.0.1:{port}"),
+        *("--no-control-socket", "snowredis.web.service:from_environment()"),
+    )
+
+
 @contextlib.asynccontextmanager
 async def running(app: Service) -> AsyncIterator[Service]:
     """Run *app* without a server."""

@@ -1,4 +1,4 @@
-"""Load of clients with keep-alive connections, who go elsewhere when the service says so.
+"""Load by clients with keep-alive connections that go elsewhere when the service asks for it.
 
 A client asks one instance after another for ids, on one connection each, as a proxy would: it connects to an instance
 that accepts, keeps the connection until a response says "Connection: close", and never repeats a request that it sent.
@@ -16,7 +16,7 @@ REQUEST = b"GET /ids?count=3 HTTP/1.1\r\nHost: localhost\r\nAccept: text/plain\r
 
 
 class Loaded(NamedTuple):
-    """What the clients saw: every id, and what went wrong with a request that was sent."""
+    """Observations of the clients: every id, and what went wrong with a request that was sent."""
 
     ids: list[bytes]
     lost: list[str]

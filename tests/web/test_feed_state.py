@@ -1,4 +1,4 @@
-"""What the dashboard is sent: complete states, changes, and gaps; from snapshots, without a server."""
+"""The dashboard receives complete states, changes and gaps; from snapshots, without a server."""
 
 from __future__ import annotations
 

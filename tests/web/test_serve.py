@@ -22,7 +22,7 @@ from snowredis.web.client import Client, ServiceError
 from tests.support.pools import new_pool
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
-from tests.web.conftest import ROOT, TOKEN, Serve
+from tests.web.conftest import ROOT, TOKEN, Serve, two_gunicorn_workers
 
 pytest.importorskip("uvicorn")
 
@@ -139,8 +139,7 @@ def test_gunicorn_serves_it_by_its_import_string(server: RedisServer, pool_name:
     pytest.importorskip("uvicorn_worker")
     new_pool(server.url, pool_name)
     served = serve(
-        *("-m", "gunicorn", "-w", "2", "-k", "uvicorn_worker.UvicornWorker", "--bind", "127.0.0.1:{port}"),
-        *("--no-control-socket", "snowredis.web.service:from_environment()"),
+        *two_gunicorn_workers("uvicorn_worker.UvicornWorker"),
         url=server.url,
         command=[],
         SNOWREDIS_SERVE_POOLS=pool_name,

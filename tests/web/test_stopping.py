@@ -13,11 +13,8 @@ import snowredis
 from tests.support.pools import new_pool
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
-from tests.web.conftest import Serve, Served
+from tests.web.conftest import Serve, Served, two_gunicorn_workers
 from tests.web.keepalive_load import Loaded, load
-
-GUNICORN = ["-m", "gunicorn", "-w", "2", "--bind", "127.0.0.1:{port}", "--no-control-socket"]
-WORKER = ["-k", "snowredis.web.server.gunicorn_worker.ServiceWorker"]
 
 
 def under_load(ports: list[int], act: Callable[[Loaded], None]) -> Loaded:
@@ -61,7 +58,7 @@ def test_gunicorn_replaces_its_processes_and_loses_no_request(
     pytest.importorskip("uvicorn_worker")
     new_pool(server.url, pool_name)
     served = serve(
-        *(*GUNICORN, *WORKER, "snowredis.web.service:from_environment()"),
+        *two_gunicorn_workers("snowredis.web.server.gunicorn_worker.ServiceWorker"),
         url=server.url,
         command=[],
         SNOWREDIS_SERVE_POOLS=pool_name,

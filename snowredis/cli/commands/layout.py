@@ -6,12 +6,12 @@ import argparse
 import json
 import time
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from snowredis.cli.exit_codes import ExitCode
 from snowredis.cli.options import Parser, natural
-from snowredis.cli.output import Cell, Column, Line, printable, table, terminal_width, wrapped, write
+from snowredis.cli.output import Cell, Column, Line, table, terminal_width, wrapped, write
+from snowredis.cli.times import moment_ms
 from snowredis.core.layout import Layout
 from snowredis.core.presets import layout_spec, layouts, preset_source, resolve_layout
 
@@ -37,25 +37,11 @@ def add_arguments(parser: Parser) -> None:
         parser.add_argument(f"--{name.replace('_', '-')}", type=natural, metavar="N")
     parser.add_argument("--tick-ms", type=natural, metavar="MS")
     text = "an ISO date or time (UTC), or Unix ms"
-    parser.add_argument("--epoch", dest="epoch_ms", type=_epoch_ms, metavar="TIME", help=text)
+    parser.add_argument("--epoch", dest="epoch_ms", type=moment_ms, metavar="TIME", help=text)
     parser.add_argument(
         "--worker-last", action="store_true", default=None, help="place the worker bits below the sequence"
     )
     parser.add_argument("--json", action="store_true", help="an object, or a list of the presets")
-
-
-def _epoch_ms(text: str) -> int:
-    if text.isascii() and text.isdigit():
-        return natural(text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{printable(text, 40)!r} is not a valid time: write it as 2026-01-01, 2026-01-01T12:00:00Z or in Unix ms"
-        ) from None
-    if moment.utcoffset() is None:
-        moment = moment.replace(tzinfo=UTC)
-    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
 
 
 def run(args: argparse.Namespace) -> int:

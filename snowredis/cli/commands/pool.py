@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from snowredis.cli.commands import pool_create, pool_delete, pool_show
+from snowredis.cli.commands import pool_change_layout, pool_create, pool_delete, pool_show
 from snowredis.cli.options import Parser, add_commands, print_help
 
-SUMMARY = "create, show and delete pools"
+SUMMARY = "create, show, change and delete pools"
 ABOUT = ""
 EXAMPLES = [
     ("snowredis pool create orders --ttl 30", "before the first start of a fleet"),
@@ -17,7 +17,7 @@ EXAMPLES = [
 
 
 def add_arguments(parser: Parser) -> None:
-    add_commands(parser, "action", [pool_create, pool_show, pool_delete])
+    add_commands(parser, "action", [pool_create, pool_show, pool_change_layout, pool_delete])
 
 
 def run(args: argparse.Namespace) -> int:

@@ -8,8 +8,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from snowredis.cli.exit_codes import CommandError, ExitCode
-from snowredis.cli.options import Parser, add_pool_name, add_redis, needed_pool_name, open_known_pool
+from snowredis.cli.options import (
+    Parser,
+    add_pool_name,
+    add_redis,
+    add_settings,
+    needed_pool_name,
+    open_known_pool,
+)
 from snowredis.cli.output import duration, printable
+from snowredis.cli.registry_access import open_named
+from snowredis.errors import PoolNotFound, StoreUnavailable
 
 if TYPE_CHECKING:
     from snowredis.monitor.worker_pool import WorkerPool
@@ -33,6 +42,7 @@ def add_arguments(parser: Parser) -> None:
     add_redis(parser, pool=False)
     parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.add_argument("--force", action="store_true", help="also if workers are alive")
+    add_settings(parser, "registry_url")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -50,8 +60,11 @@ def run(args: argparse.Namespace) -> int:
             if not _agreed(pool, use):
                 print("nothing was deleted")
                 return ExitCode.ERROR
+        number = _number_of(pool)
         deletion = pool.delete(force=args.force)
     print(f"pool {args.pool} at {pool.where} was deleted")
+    if number is not None:
+        _retire(args, *number)
     if deletion.alive:
         print(
             f"{deletion.alive:,} workers were alive: each creates the pool again at its next heartbeat and keeps its "
@@ -70,6 +83,30 @@ def run(args: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
+def _number_of(pool: WorkerPool) -> tuple[str, str, int] | None:
+    """Return registry, registration and shard number of the pool; None if it has none, or is broken."""
+    from snowredis.registry.model import parse_registration
+
+    try:
+        stored = pool.info().settings
+    except (PoolNotFound, StoreUnavailable):
+        return None
+    registry, registration = parse_registration(stored.get("registry", ""))
+    return (registry, registration, int(stored["datacenter"])) if registration else None
+
+
+def _retire(args: argparse.Namespace, registry: str, registration: str, number: int) -> None:
+    """Tell the registry that the pool was deleted. The number stays its own in any case."""
+    kept = f"its number {number} stays its own: registry {registry} gives it to no other pool"
+    try:
+        with open_named(args, name=registry) as opened:
+            opened.retire(number, registration)
+    except StoreUnavailable as error:
+        print(f"{kept}. The registry was not told: {printable(str(error), 300)}", file=sys.stderr)
+    else:
+        print(kept)
+
+
 @dataclass(frozen=True)
 class _Use:
     """Use of a pool, for the question whether to delete it."""
@@ -80,8 +117,6 @@ class _Use:
 
 def _use(pool: WorkerPool) -> _Use | None:
     """Return how much the pool is in use; None if it does not exist, or lacks the parts to be in use."""
-    from snowredis.errors import PoolNotFound, StoreUnavailable
-
     try:
         info = pool.info()
     except PoolNotFound:

@@ -80,11 +80,17 @@ def settings_rows(info: PoolInfo) -> list[Pair]:
     meaning = _DURABILITIES.get(durability, "unknown to this version")
     return [
         ("layout", f"{f'{name}  ' if name else ''}{info.layout}"),
-        ("datacenter", printable(stored.get("datacenter", "0"))),
+        ("datacenter", _datacenter(stored)),
         *((name.replace("_", " "), _seconds(stored.get(f"{name}_ms", ""))) for name in POOL_DURATIONS),
         ("durability", f"{printable(durability)}: {meaning}"),
         ("guard rollbacks", "on" if stored.get("guard_rollbacks") == "1" else "off"),
     ]
+
+
+def _datacenter(stored: dict[str, str]) -> str:
+    number = printable(stored.get("datacenter", "0"))
+    registry = stored.get("registry", "").partition("/")[0]
+    return f"{number}, the shard number that registry {printable(registry, 64)} gave" if registry else number
 
 
 def _seconds(ms: str) -> str:
@@ -109,9 +115,29 @@ def _state_rows(snapshot: Snapshot, time_text: Callable[[int], str]) -> list[Pai
         ("floor", floor),
         ("counters", ", ".join(f"{name} {getattr(info, name):,}" for name in counters)),
         ("alarms", [last_alarm] if info.alarms else "0"),
+        *_layout_rows(info, time_text),
         ("created", time_text(info.created_ms) if info.created_ms else "?"),
         ("incarnation", f"{printable(info.incarnation, 100)}, version {info.version:,}"),
     ]
+
+
+def _layout_rows(info: PoolInfo, time_text: Callable[[int], str]) -> list[Pair]:
+    """Return the layouts that the pool had, has and will have; nothing for a pool that always had one."""
+    if len(info.layouts) < 2:
+        return []
+    rows: list[Pair] = []
+    for period in info.layouts:
+        since = f"from {time_text(period.from_ms)}" if period.from_ms else "from the beginning"
+        until = f" to {time_text(period.until_ms)}" if period.until_ms else ""
+        named = name_of(period.layout)
+        rows.append(
+            ("layouts" if not rows else "", f"{since}{until}: {f'{named}  ' if named else ''}{period.layout}")
+        )
+    if info.changes_ms:
+        rows.append(
+            ("changes", [(f"at {time_text(info.changes_ms)}; start new processes after that", "warn")])
+        )
+    return rows
 
 
 def _alarm_text(info: PoolInfo, time_text: Callable[[int], str]) -> str:

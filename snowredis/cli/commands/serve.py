@@ -20,6 +20,7 @@ that are in no SNOWREDIS_* variable are those of the pools."""
 EXAMPLES = [
     ("snowredis serve", "on http://127.0.0.1:8600"),
     ("snowredis serve --pool orders --pool users", "two pools"),
+    ("snowredis serve --kind 'segment:?tag=bills'", "/id?tag=bills, too"),
     ("snowredis serve --url embedded://", "needs no Redis server"),
     ("snowredis serve --host 0.0.0.0 --token-file FILE", "for other machines"),
 ]
@@ -37,6 +38,8 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--allow-host", action="append", metavar="NAME", help=text)
     text = "address or network of a proxy whose X-Forwarded-For and -Proto count; repeat for more"
     parser.add_argument("--trust-proxy", action="append", metavar="ADDRESS", help=text)
+    text = "another kind of ids, such as uuid7 or 'segment:?tag=invoices'; repeat for more"
+    parser.add_argument("--kind", action="append", metavar="KIND", help=text)
     text = "create pools that do not exist, instead of refusing to start; their first worker waits"
     parser.add_argument("--create", action="store_true", help=text)
     parser.add_argument("--insecure", action="store_true", help="serve everybody, without a token")
@@ -65,6 +68,7 @@ def _environment(args: argparse.Namespace) -> dict[str, str]:
         f"{PREFIX}TOKEN_FILE": args.token_file,
         f"{PREFIX}HOSTS": " ".join(args.allow_host) if args.allow_host else None,
         f"{PREFIX}TRUSTED_PROXIES": " ".join(args.trust_proxy) if args.trust_proxy else None,
+        f"{PREFIX}KINDS": " ".join(args.kind) if args.kind else None,
         f"{PREFIX}CREATE": "1" if args.create else None,
         f"{PREFIX}INSECURE": "1" if args.insecure else None,
         f"{PREFIX}MAX_COUNT": str(args.max_count) if args.max_count else None,

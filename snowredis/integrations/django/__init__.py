@@ -18,17 +18,32 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from snowredis.integrations.django.converters import SnowflakeConverter
-    from snowredis.integrations.django.fields import SnowflakeAutoField, SnowflakeField, SnowflakeFormField
+    from snowredis.integrations.django.fields import (
+        GeneratedCharField,
+        GeneratedUUIDField,
+        SnowflakeAutoField,
+        SnowflakeField,
+        SnowflakeFormField,
+    )
 
 # public name -> its module; loaded at the first use
 _MODULES = {
+    "GeneratedCharField": "fields",
+    "GeneratedUUIDField": "fields",
     "SnowflakeAutoField": "fields",
     "SnowflakeConverter": "converters",
     "SnowflakeField": "fields",
     "SnowflakeFormField": "fields",
 }
 
-__all__ = ["SnowflakeAutoField", "SnowflakeConverter", "SnowflakeField", "SnowflakeFormField"]
+__all__ = [
+    "GeneratedCharField",
+    "GeneratedUUIDField",
+    "SnowflakeAutoField",
+    "SnowflakeConverter",
+    "SnowflakeField",
+    "SnowflakeFormField",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -41,7 +41,10 @@ class SnowredisConfig(AppConfig):
 
 def _configure() -> None:
     try:
-        snowredis.configure(**django_settings())
+        given = django_settings()
+        kind = given.pop("kind", None)
+        # an overload for each: Snowflakes, and another kind of ids
+        snowredis.configure(**given) if kind is None else snowredis.configure(kind, **given)
     except ConfigError as error:
         raise ImproperlyConfigured(f"SNOWREDIS in your settings: {error}") from error
 

@@ -8,7 +8,7 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
 from snowredis import process_generator
-from snowredis.settings import SETTINGS
+from snowredis.settings import KIND, SETTINGS
 
 # settings about the server, which ``testing`` replaces
 _OF_SERVER = ("url", "min_replicas")
@@ -19,7 +19,7 @@ _pools_in_memory: dict[str, Any] = {}
 def django_settings() -> dict[str, Any]:
     """Return settings.SNOWREDIS with names in lower case; {} if there is none.
 
-    With ``testing``, the url is a pool in the memory of this process.
+    With ``testing``, the url is a pool in the memory of this process, unless ``kind`` names another kind of ids.
 
     Raises:
         ImproperlyConfigured: it is not a dict, has the same name twice, or ``testing`` is not a bool.
@@ -36,7 +36,7 @@ def django_settings() -> dict[str, Any]:
     testing = lower.pop("testing", False)
     if not isinstance(testing, bool):
         raise ImproperlyConfigured(f"SNOWREDIS['testing'] must be True or False, not {testing!r}.")
-    if testing:
+    if testing and lower.get("kind") in (None, KIND.default):
         from snowredis.testing import memory_pool
 
         kept = {name: value for name, value in lower.items() if name not in _OF_SERVER}
@@ -52,6 +52,12 @@ def effective_settings() -> dict[str, Any]:
     """
     defaults = {name: SETTINGS[name].default for name in ("url", "pool")}
     return defaults | process_generator.effective_settings()
+
+
+def makes_snowflakes() -> bool:
+    """Return whether the process' generator leases a worker id. Raises ConfigError."""
+    kind, _ = process_generator.effective_kind()
+    return bool(kind.name == KIND.default)
 
 
 def server_urls(given: dict[str, Any]) -> list[Any]:

@@ -26,6 +26,7 @@ _ARGUMENTS: dict[str, tuple[str, ...]] = {
     "hincrby": ("KEY", "f", "1"),
     "hscan": ("KEY", "0"),
     "persist": ("KEY",),
+    "unlink": ("KEY",),
     "zadd": ("KEY", "1", "m"),
     "zcard": ("KEY",),
     "zcount": ("KEY", "0", "1"),
@@ -56,7 +57,8 @@ def needed_commands() -> list[str]:
     called = {
         name.lower()
         for script in ("identity", "common", *SCRIPTS)
-        if script != "delete"
+        # those are of administrators
+        if script not in ("delete", "change_layout")
         for name in re.findall(r"redis\.p?call\('(\w+)'", read_lua(script))
     }
     return sorted(called | {"eval", "evalsha"})

@@ -16,6 +16,7 @@ from snowredis.lease.redis_store import translated
 from snowredis.lease.scripts import pool_keys, read_lua, text_of
 from snowredis.monitor.health.finding import Finding, Result, error, not_checked, ok, unknown, warning
 from snowredis.monitor.health.rights import check_rights
+from snowredis.monitor.health.segment_checks import check_segments
 from snowredis.monitor.pool_reader import server_now_ms
 from snowredis.monitor.snapshot import setting_ms
 
@@ -219,4 +220,5 @@ _CHECKS: Mapping[str, Callable[[Any, str], Result]] = {
     "latency": _latency,
     "rights": check_rights,
     "identity": _identity,
+    "segments": check_segments,
 }

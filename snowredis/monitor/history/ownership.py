@@ -231,7 +231,9 @@ class History:
         if not self.events:
             return "this pool has no events"
         first = self.events[0]
-        created = first.kind == EventKind.FLOOR and first.reason == FloorReason.NO_POOL
+        # with a layout, the worker ids began anew, too
+        began = (FloorReason.NO_POOL, FloorReason.LAYOUT_CHANGED)
+        created = first.kind == EventKind.FLOOR and first.reason in began
         if self.past.state.trimmed or not created:
             return f"older events were trimmed: the oldest that is left is of {time_text(first.at_ms)}"
         return ""

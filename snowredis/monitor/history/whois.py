@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,12 +10,13 @@ from typing import Any, Literal
 
 from snowredis.core.layout import Layout, Parts, check_id
 from snowredis.errors import InvalidId, PoolNotFound, StoreUnavailable
+from snowredis.lease.codes import EventKind, FloorReason
 from snowredis.monitor.history.duplicate_causes import DuplicateCause, duplicate_causes
 from snowredis.monitor.history.events import read_events, read_stream_state
 from snowredis.monitor.history.ownership import History, Holder, Past
 from snowredis.monitor.history.verdict import Verdict, judge
 from snowredis.monitor.pool_reader import list_pools, read_pool, read_worker, read_workers
-from snowredis.monitor.snapshot import PoolInfo
+from snowredis.monitor.snapshot import LayoutPeriod, PoolInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +63,41 @@ def find_makers(clients: Sequence[Any], info: PoolInfo, ids: Sequence[int]) -> l
     histories: dict[int, History] = {}
     makers = []
     for an_id, times in Counter(ids).items():
-        worker = check_id(an_id) >> info.layout.worker_shift & (info.layout.workers - 1)
+        period = info.layout_of(check_id(an_id))
+        layout = period.layout
+        worker = an_id >> layout.worker_shift & (layout.workers - 1)
         server = worker % len(clients)
         if server not in histories:
             only = worker // count if len(set(ids)) == 1 else None
             histories[server] = read_history(clients[server], info.name, only=only)
         history, share = histories[server], (index + server, count)
-        maker = find_maker(history, an_id, info.layout, datacenter=datacenter, share=share)
+        if len(info.layouts) > 1:
+            history = _in_period(history, info, period)
+        maker = find_maker(history, an_id, layout, datacenter=datacenter, share=share)
         if times > 1:
             alike = _pools_alike(clients, info)
             causes = duplicate_causes(history, info, maker.parts, maker.certainty, alike)
             maker = replace(maker, duplicate_causes=tuple(causes))
         makers.append(maker)
     return makers
+
+
+def _in_period(history: History, info: PoolInfo, period: LayoutPeriod) -> History:
+    """Return the part of the *history* of one layout: worker ids mean another thing in the others."""
+    changes = [
+        place
+        for place, event in enumerate(history.events)
+        if event.kind == EventKind.FLOOR and event.reason == FloorReason.LAYOUT_CHANGED
+    ]
+    # old events are trimmed, so the parts are counted from the end; a planned layout has none yet
+    parts = list(itertools.pairwise([0, *changes, len(history.events)]))
+    present = len(info.layouts) - 1 - (info.changes_ms > info.now_ms)
+    back = present - info.layouts.index(period) if period in info.layouts else 0
+    if back <= 0:
+        start = parts[-1][0]
+        return History(history.events[start:], history.past)
+    first, last = parts[-1 - back] if back < len(parts) else (0, 0)
+    return History(history.events[first:last], replace(history.past, records={}, claims=-1))
 
 
 def read_history(client: Any, pool: str, *, only: int | None = None) -> History:

@@ -102,6 +102,67 @@ PROCESS = (
     ),
 )
 
+_TAG = ("tag",)
+# of the segment generators of a process
+SEGMENTS = (
+    Metric("snowredis_segment_numbers_total", "counter", "numbers made", "{number}", _TAG),
+    Metric("snowredis_segment_fetches_total", "counter", "segments fetched", "{segment}", _TAG),
+    Metric(
+        "snowredis_segment_prefetch_hits_total",
+        "counter",
+        "segments that were there when the one before was used up",
+        "{segment}",
+        _TAG,
+    ),
+    Metric(
+        "snowredis_segment_waits_total",
+        "counter",
+        "waits of callers for a segment, the first one included",
+        "{wait}",
+        _TAG,
+    ),
+    Metric(
+        "snowredis_segment_failures_total", "counter", "requests for segments that failed", "{request}", _TAG
+    ),
+    Metric(
+        "snowredis_segment_alarms_total",
+        "counter",
+        "replies that numbers may have been handed out twice",
+        "{alarm}",
+        _TAG,
+    ),
+    Metric(
+        "snowredis_segment_dropped_total", "counter", "numbers that are left out, about", "{number}", _TAG
+    ),
+    Metric(
+        "snowredis_segment_left",
+        "gauge",
+        "numbers at hand, prefetched ones included",
+        "{number}",
+        _TAG,
+        merged="livesum",
+    ),
+    Metric(
+        "snowredis_segment_step", "gauge", "numbers of the newest segment", "{number}", _TAG, merged="livemax"
+    ),
+    Metric(
+        "snowredis_segment_tag_rate",
+        "gauge",
+        "numbers a second that Redis hands out to all processes",
+        "{number}/s",
+        _TAG,
+        merged="livemostrecent",
+    ),
+    Metric(
+        "snowredis_segment_used_up_seconds",
+        "gauge",
+        "time until the range is used up at that rate; absent if that is never, or not known",
+        "s",
+        _TAG,
+        merged="livemin",
+    ),
+)
+
 # codes of the conditions in a status
 CONDITIONS = (
     "alarm",
@@ -181,7 +242,7 @@ POOL = (
     Metric(
         "snowredis_pool_reclaimed_total",
         "counter",
-        "deaths seen by the parent process, which released",
+        "deaths seen by another process, which released",
         "{worker}",
     ),
     Metric("snowredis_pool_returned_total", "counter", "ended leases that were renewed after all", "{lease}"),

@@ -9,7 +9,7 @@ import os
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -98,7 +98,14 @@ class TotalsTracker:
         members: returns the generators of this process; other objects in it are ignored.
 
     A generator that no longer exists counts as of the last call of by_pool(). A forked child starts at 0.
+
+    Attributes:
+        metrics: those that it sums.
+        start: gauges of a pool without generators.
     """
+
+    metrics: Sequence[Metric] = PROCESS
+    start: Mapping[str, float] = {"snowredis_leases": 0}
 
     def __init__(self, members: Callable[[], Iterable[Any]]) -> None:
         self._members = members
@@ -108,6 +115,10 @@ class TotalsTracker:
         self._pid, self._lock = os.getpid(), threading.Lock()
         self._seen: weakref.WeakKeyDictionary[Any, Mapping[Key, float]] = weakref.WeakKeyDictionary()
         self._totals: dict[str, Counter[Key]] = {}
+
+    def read(self, member: Any) -> tuple[str, Readings] | None:
+        """Return the pool of *member* and its metrics; None if it is no generator of a pool."""
+        return (member.pool, readings_of(member)) if hasattr(member, "ids_made") else None
 
     def by_pool(self) -> dict[str, Readings]:
         """Return the metrics by pool."""
@@ -121,7 +132,7 @@ class TotalsTracker:
         by_pool = self.by_pool()
         return collected(
             (metric, (pool, *label), value)
-            for metric in PROCESS
+            for metric in self.metrics
             for pool, readings in by_pool.items()
             for label, value in readings.values(metric)
         )
@@ -129,29 +140,29 @@ class TotalsTracker:
     def _collect(self) -> Iterator[tuple[str, Readings]]:
         current: dict[str, list[Mapping[str, float]]] = {}
         for member in self._members():
-            if not hasattr(member, "ids_made"):
+            found = self.read(member)
+            if found is None:
                 continue
-            readings = readings_of(member)
+            pool, readings = found
             before = self._seen.get(member, {})
             # ids_made includes a block that was just given up for a moment, so it may shrink
             highest = {key: max(value, before.get(key, 0)) for key, value in readings.totals.items()}
-            totals = self._totals.setdefault(member.pool, Counter())
+            totals = self._totals.setdefault(pool, Counter())
             for key, value in highest.items():
                 totals[key] += value - before.get(key, 0)  # type: ignore[assignment]
             self._seen[member] = highest
-            current.setdefault(member.pool, []).append(readings.gauges)
+            current.setdefault(pool, []).append(readings.gauges)
         for pool, totals in self._totals.items():
-            yield pool, Readings(dict(totals), _merged(current.get(pool, [])))
+            yield pool, Readings(dict(totals), self._merged(current.get(pool, [])))
 
-
-def _merged(members: list[Mapping[str, float]]) -> dict[str, float]:
-    """Return the gauges of one pool, of those of all its generators."""
-    merged: dict[str, float] = {"snowredis_leases": 0}
-    for metric in PROCESS:
-        known = [gauges[metric.name] for gauges in members if metric.name in gauges]
-        if known and metric.merged:
-            merged[metric.name] = _MERGE[metric.merged](known)
-    return merged
+    def _merged(self, members: list[Mapping[str, float]]) -> dict[str, float]:
+        """Return the gauges of one pool, of those of all its generators."""
+        merged = dict(self.start)
+        for metric in self.metrics:
+            known = [gauges[metric.name] for gauges in members if metric.name in gauges]
+            if known and metric.merged:
+                merged[metric.name] = _MERGE[metric.merged](known)
+        return merged
 
 
 _MERGE: dict[str, Callable[[list[float]], float]] = {

@@ -48,7 +48,7 @@ const agoText = (ms) => (ms < 10000 ? "just now" : `${durationText(Math.floor(ms
 
 function row(death) {
   const worker = element("a", { href: linkTo({ pool: state.pool.name, worker: death.worker }) }, `worker ${death.worker}`);
-  const how = death.kind === "reclaimed" ? "killed; its parent process released the worker id" : "its lease ended without a release";
+  const how = death.kind === "reclaimed" ? "killed; another process released the worker id" : "its lease ended without a release";
   const button = element("button", { type: "button", class: "quiet", "data-key": death.key, "aria-label": `Dismiss the death of worker ${death.worker}` }, "Dismiss");
   const place = [death.host, death.pid && `pid ${death.pid}`].filter(Boolean).join(", ");
   return element("li", {},

@@ -6,7 +6,7 @@ import { now, serviceIsDown, state } from "./state.js";
 import { secondsText, timeText } from "./times.js";
 
 // from best to worst, as LEVELS in status.py; with the sign that says it without its color
-const SIGNS = { ok: "✓", notice: "i", unknown: "?", warning: "!", critical: "✕" };
+export const SIGNS = { ok: "✓", notice: "i", unknown: "?", warning: "!", critical: "✕" };
 const LEVELS = Object.keys(SIGNS);
 
 const worst = (conditions) => conditions.reduce((level, { level: other }) => (LEVELS.indexOf(other) > LEVELS.indexOf(level) ? other : level), "ok");

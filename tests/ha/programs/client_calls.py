@@ -1,4 +1,7 @@
-"""Print which files and modules are opened while a claim and a renewal are made: client_calls.py URL POOL."""
+"""Print which files and modules are opened while a claim and a renewal are made: client_calls.py URL POOL.
+
+Not those in memory: what the kernel shows of processes, and the crash record.
+"""
 
 import sys
 
@@ -9,7 +12,7 @@ seen = []
 
 
 def hook(event, args):
-    if event in ("import", "open"):
+    if event in ("import", "open") and not str(args[0]).startswith(("/proc/", "/dev/shm/snowredis-")):
         frame, stack = sys._getframe(1), []
         while frame:
             stack.append(f"{frame.f_code.co_filename}:{frame.f_lineno}")

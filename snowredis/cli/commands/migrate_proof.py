@@ -1,0 +1,232 @@
+"""`migrate proof`: can old and new ids be equal, and do new ones sort after old ones?"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import replace
+from typing import Any
+
+from snowredis.cli.commands.layout import name_of
+from snowredis.cli.exit_codes import CommandError, ExitCode
+from snowredis.cli.migration import add_source, labelled, open_migration
+from snowredis.cli.options import Parser, natural
+from snowredis.cli.output import Line, duration, printable, time_of, write
+from snowredis.cli.times import moment_ms
+from snowredis.core.collisions import IdSet, Proof, Range, counter_ids, layout_ids, prove
+from snowredis.core.layout import Layout
+from snowredis.core.presets import layout_spec, resolve_layout
+
+AUTO_INCREMENT = "auto-increment"
+
+SUMMARY = "prove whether old and new ids can be equal, and whether new ones sort after old ones"
+ABOUT = """Decided from all ids that either side can make, not from a sample. Exit code 0: old and new ids
+are never equal; 10: they can be."""
+EXAMPLES = [
+    ("snowredis migrate proof --max 81234567", ""),
+    ("snowredis migrate proof --from twitter --to game", "two layouts"),
+    ("snowredis migrate proof postgresql://host/db#orders.id", ""),
+]
+
+
+def add_arguments(parser: Parser) -> None:
+    add_source(parser, optional=True)
+    parser.add_argument(
+        "--from",
+        dest="old",
+        default=AUTO_INCREMENT,
+        metavar="LAYOUT",
+        help=f"the old ids: {AUTO_INCREMENT} (the default), or a layout's name or spec",
+    )
+    parser.add_argument("--max", type=natural, metavar="ID", help="the greatest old id")
+    parser.add_argument(
+        "--growth",
+        type=natural,
+        default=0,
+        metavar="N",
+        help="old ids a day until --start, for auto-increment",
+    )
+    text = "when the first old id was made, of a layout (default: its epoch)"
+    parser.add_argument("--since", type=moment_ms, metavar="TIME", help=text)
+    text = "when the last old id is made (default: at --start)"
+    parser.add_argument("--until", type=moment_ms, metavar="TIME", help=text)
+    text = "those that made old ids: 3, or 0-31 (default: any)"
+    parser.add_argument("--old-datacenter", type=_range, metavar="N", help=text)
+    parser.add_argument("--old-worker", type=_range, metavar="N", help="the same, of worker ids")
+    text = "the layout of the new ids (default: 'default')"
+    parser.add_argument("--to", dest="new", default="default", metavar="LAYOUT", help=text)
+    text = "those that make new ids (default: any)"
+    parser.add_argument("--datacenter", type=_range, metavar="N", help=text)
+    text = "when the first new id is made: an ISO date or time (UTC), or Unix ms (default: now)"
+    parser.add_argument("--start", type=moment_ms, metavar="TIME", help=text)
+    text = "how far clocks may be off, on both sides (default: 10)"
+    parser.add_argument("--clock-error", type=natural, default=10, metavar="S", help=text)
+    parser.add_argument("--json", action="store_true", help="one object; ids are strings in it")
+
+
+def _range(text: str) -> Range:
+    low, dash, high = text.partition("-")
+    try:
+        return natural(low), natural(high if dash else low)
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(
+            f"{printable(text, 40)!r} is neither a number nor a range: write it as 3 or 0-31"
+        ) from None
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.source is not None:
+        _read_ends(args)
+    start_ms = time.time_ns() // 1_000_000 if args.start is None else args.start
+    error_ms = args.clock_error * 1000
+    proof = prove(
+        _old_ids(args, start_ms, error_ms),
+        resolve_layout(args.new),
+        start_ms=start_ms,
+        clock_error_ms=error_ms,
+        datacenters=args.datacenter,
+    )
+    if args.json:
+        print(json.dumps(proof_json(proof)))
+    else:
+        write(proof_lines(proof))
+    return ExitCode.OK if proof.distinct else ExitCode.FOUND_CLASHES
+
+
+def _read_ends(args: argparse.Namespace) -> None:
+    """Take what the command line does not say from the column: its greatest id, and when its first id was made."""
+    with open_migration(args.source) as migration:
+        column = migration.read_column()
+    if args.max is None:
+        args.max = column.last
+    if args.old != AUTO_INCREMENT and args.since is None and column.first:
+        args.since = resolve_layout(args.old).decode(column.first).timestamp_ms
+
+
+def _old_ids(args: argparse.Namespace, start_ms: int, error_ms: int) -> IdSet:
+    if args.old != AUTO_INCREMENT:
+        layout = resolve_layout(args.old)
+        if args.max is not None:
+            _check_max(layout, args.max, start_ms + error_ms)
+        return layout_ids(
+            layout,
+            from_ms=args.since,
+            until_ms=(start_ms if args.until is None else args.until) + error_ms,
+            datacenters=args.old_datacenter,
+            workers=args.old_worker,
+        )
+    if args.max is None:
+        raise CommandError(
+            ExitCode.USAGE,
+            "the greatest old id is unknown, so nothing can be proved. Add --max with SELECT max(id) of the table, or "
+            "the table itself as postgresql://host/db#table.column, or --from with the layout of the old ids.",
+        )
+    days = max(0, start_ms + error_ms - time.time_ns() // 1_000_000) / 86_400_000
+    return counter_ids(max(1, args.max) + int(args.growth * days))
+
+
+def _check_max(layout: Layout, an_id: int, latest_ms: int) -> None:
+    """Refuse a layout that the greatest old id does not fit."""
+    time_ms = layout.decode(an_id).timestamp_ms
+    if time_ms > latest_ms:
+        raise CommandError(
+            ExitCode.BAD_INPUT,
+            f"by the layout {layout}, id {an_id} was made at {time_of(time_ms)}, after the switch. Nothing was "
+            "proved; check --from: 'snowredis decode --layout' shows when an id was made.",
+        )
+
+
+# --- the proof as text -----------------------------------------------------------------------------------
+
+
+def proof_lines(proof: Proof) -> list[Line]:
+    """Return the proof as text for people."""
+    rows = [("old ids", "", "", _described(proof.old)), ("new ids", "", "", _described(proof.new))]
+    rows += [("equal", *_whether_equal(proof)), ("order", *_whether_sorted(proof))]
+    if not (proof.distinct and proof.sorted):
+        rows += [("to do", "", "", text) for text in _remedies(proof)]
+    return labelled(rows)
+
+
+def _described(ids: IdSet) -> str:
+    if ids.layout is None:
+        return f"{AUTO_INCREMENT}, {ids.lowest:,} to {ids.highest:,}"
+    layout, (_, first, last), *others = ids.layout, *ids.fields
+    from_text, until_text = time_of(layout.ms_at(first)), time_of(layout.ms_at(last + 1) - 1)
+    text = f"{name_of(layout) or layout_spec(layout)}, {from_text} to {until_text}"
+    named = zip([name for name, bits in layout.fields[1:] if bits], others, strict=True)
+    for name, (bits, low, high) in named:
+        if high - low + 1 < 1 << bits:
+            text += f", {name} {low}" + (f"-{high}" if high > low else "")
+    return text
+
+
+def _whether_equal(proof: Proof) -> tuple[str, str, str]:
+    """Return the verdict, its style, and the reason."""
+    if proof.common is None:
+        return "never: ", "good", "no new id is an old one"
+    count, lowest, _ = proof.common
+    makers = f"{_maker(proof.old, lowest)}, and {_maker(proof.new, lowest)}"
+    return "possible: ", "bad", f"{count:,} ids; the first is {lowest}, {makers}"
+
+
+def _maker(ids: IdSet, an_id: int) -> str:
+    if ids.layout is None:
+        return "counted"
+    parts = ids.layout.decode(an_id)
+    datacenter = f"datacenter {parts.datacenter} " if ids.layout.datacenter_bits else ""
+    return f"made at {time_of(parts.timestamp_ms)} by {datacenter}worker {parts.worker}"
+
+
+def _whether_sorted(proof: Proof) -> tuple[str, str, str]:
+    if proof.sorted:
+        return "kept: ", "good", "every new id is greater than every old one"
+    text = f"the smallest new id is {proof.new.lowest}, the greatest old one {proof.old.highest}"
+    return "not kept: ", "warn", text
+
+
+def _remedies(proof: Proof) -> list[str]:
+    """Return what a person can do: for equal ids first, then for the order."""
+    texts = []
+    starts = {proof.distinct_from_ms: "no new id equals an old one"}
+    # where both begin at one moment, the order says more
+    starts[proof.sorts_from_ms] = "all new ids are greater"
+    for time_ms, effect in starts.items():
+        if time_ms is not None and time_ms > proof.start_ms:
+            texts.append(
+                f"start at {time_of(time_ms)}, {duration(time_ms - proof.start_ms)} later: then {effect}"
+            )
+    if (epoch_ms := proof.latest_epoch_ms) is not None and epoch_ms < proof.layout.epoch_ms:
+        earlier = replace(proof.layout, epoch_ms=epoch_ms)
+        texts.append(
+            f"or an epoch of {time_of(epoch_ms)} or earlier: --to '{layout_spec(earlier)}', which lasts until "
+            f"{time_of(earlier.end_ms)}; then all new ids are greater"
+        )
+    if not proof.distinct and proof.distinct_from_ms is None:
+        texts.append(
+            "no later start helps. Use datacenters or worker ids that made no old ids (--old-worker, --datacenter), or "
+            "more timestamp bits; or give all rows new ids: snowredis migrate start"
+        )
+    return texts
+
+
+def proof_json(proof: Proof) -> dict[str, Any]:
+    """Return the proof for programs. Ids are strings; times are Unix ms, and null where there is none."""
+    common = proof.common
+    return {
+        "equal": not proof.distinct,
+        "sorted": proof.sorted,
+        "start_ms": proof.start_ms,
+        "old": _as_json(proof.old),
+        "new": _as_json(proof.new),
+        "common": common and {name: str(value) for name, value in common._asdict().items()},
+        "distinct_from_ms": proof.distinct_from_ms,
+        "sorts_from_ms": proof.sorts_from_ms,
+        "latest_epoch_ms": proof.latest_epoch_ms,
+    }
+
+
+def _as_json(ids: IdSet) -> dict[str, Any]:
+    layout = layout_spec(ids.layout) if ids.layout else None
+    return {"layout": layout, "lowest": str(ids.lowest), "highest": str(ids.highest)}

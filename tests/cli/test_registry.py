@@ -1,0 +1,80 @@
+"""`registry`, and `pool create --datacenter auto`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import redis
+
+import snowredis
+
+Cli = Callable[..., Any]
+
+
+def test_shards_are_created_shown_and_used(cli: Cli, pool_name: str, server_url: str) -> None:
+    name, shard = f"world-{pool_name}", [f"{pool_name}-{i}" for i in range(3)]
+    create = ("pool", "create", "--layout", "game-shards", "--registry", name)
+    assert cli("registry", "show", name).code == 5
+    result = cli(*create, shard[0], "--datacenter", "auto")
+    assert (result.code, f"there is no such registry at {server_url}" in result.err) == (6, True)
+    result = cli("registry", "create", name, "--layout", "game-shards")
+    assert (result.code, "it gives the numbers 1 to 4,095" in result.out) == (0, True)
+    assert (
+        "already exists; nothing was changed"
+        in cli("registry", "create", name, "--layout", "game-shards").out
+    )
+    for number in (1, 2):
+        result = cli(*create, shard[number], "--datacenter", "auto")
+        assert (result.code, result.err) == (0, "")
+        assert f"pool {shard[number]} has the number {number} of registry {name} at" in result.out
+        assert re.search(rf"datacenter +{number}, the shard number that registry {name}", result.out)
+    again = cli(*create, shard[2])
+    assert (again.code, "already exists, with the same settings" in again.out) == (0, True)
+    assert cli(*create, shard[0], "--datacenter", "2").code == 6
+
+    listed = cli("registry", "show", name)
+    assert "new numbers are given" in listed.out
+    assert re.search(rf"1 +{shard[1]} +alive", listed.out)
+    state = json.loads(cli("registry", "show", name, "--json").out)
+    assert [(each["number"], each["pool"], each["state"]) for each in state["numbers"]] == [
+        (1, shard[1], "alive"),
+        (2, shard[2], "alive"),
+    ]
+    # the commands find the pool's settings themselves
+    an_id = int(cli("generate", "--pool", shard[2]).out)
+    assert snowredis.layouts["game-shards"].decode(an_id).datacenter == 2
+    assert cli("registry", "free", "2", "--registry", name).err.startswith(
+        f"snowredis: error: pool {shard[2]} is alive"
+    )
+    assert cli("registry", "free", "7", "--registry", name).code == 3
+
+    assert cli("pool", "delete", shard[1], "--yes", "--force").code == 0
+    assert re.search(rf"1 +{shard[1]} +deleted", cli("registry", "show", name).out)
+    assert (
+        cli("registry", "free", "1", "--registry", name).out
+        == f"number 1 of registry {name} is free; pool {shard[1]} had it\n"
+    )
+
+
+def test_a_registry_that_was_lost_learns_of_its_pools_and_is_opened(
+    cli: Cli, client: redis.Redis, pool_name: str, server_url: str
+) -> None:
+    name = f"world-{pool_name}"
+    create = ("pool", "create", "--layout", "game-shards", "--registry", name, "--datacenter", "auto")
+    cli("registry", "create", name, "--layout", "game-shards", "--first", "40")
+    for i in range(2):
+        assert cli(*create, f"{pool_name}-{i}").code == 0
+    client.delete(f"snowredis:registry:{{{name}}}")
+    assert cli("registry", "open", name, "--yes").code == 5
+    result = cli("registry", "open", name, "--from", server_url)
+    assert result.code == 2
+    assert result.out.startswith(f"{pool_name}-0: number 40 confirmed\n{pool_name}-1: number 41 confirmed\n")
+    assert f"registry {name} is closed: its Redis had no such registry" in result.out
+    refused = cli(*create, f"{pool_name}-2")
+    assert (refused.code, "it gives no new numbers" in refused.err) == (6, True)
+    result = cli("registry", "open", name, "--yes")
+    assert result.out.endswith(f"registry {name} gives new numbers again, from 42\n")
+    assert "has the number 42" in cli(*create, f"{pool_name}-2").out

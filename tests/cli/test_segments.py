@@ -1,0 +1,61 @@
+"""`segment`: create, show, open, change and delete tags."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import snowredis
+from snowredis.segment.errors import TagClosed
+from tests.cli.conftest import Cli
+
+
+def test_a_tag_is_created_used_shown_and_deleted(cli: Cli, server_url: str) -> None:
+    assert cli("segment", "show", "bills", "--seconds", "0").code == 5
+    created = cli("segment", "create", "bills", "--start", "100", "--maximum", "9999")
+    assert (created.code, created.out) == (0, "tag bills was created; its first number is 100\n")
+    again = cli("segment", "create", "bills", "--start", "100", "--maximum", "9999")
+    assert (again.code, "is not new: it exists" in again.err) == (3, True)
+    settings = {"url": server_url, "tag": "bills", "start": 100, "maximum": 9999, "step": 50}
+    with snowredis.generator("segment", **settings) as ids:
+        assert ids.next_ids(3) == [100, 101, 102]
+        shown = cli("segment", "show", "bills", "--seconds", "0.05").out
+    assert "100 to 9,999" in shown
+    assert "open" in shown
+    assert "numbers a second are handed out" in shown
+    state = json.loads(cli("segment", "show", "bills", "--json", "--seconds", "0").out)
+    server = state["servers"][0]
+    assert (server["exists"], server["closed"], state["rate"]) == (True, None, None)
+    assert int(server["next"]) == 10_000 - int(state["remaining"]) >= 150
+    # an open tag is never moved back
+    assert (
+        cli("segment", "open", "bills", "--from", "5", "--yes").out
+        == "tag bills is open; its next number is 150\n"
+    )
+    assert cli("segment", "delete", "bills", "--yes").out == "tag bills was deleted\n"
+    assert cli("segment", "delete", "bills", "--yes").out == "there is no tag bills\n"
+
+
+def test_a_tag_that_redis_lost_is_opened_by_a_person(cli: Cli, server_url: str) -> None:
+    with snowredis.generator("segment", url=server_url, tag="lost") as ids:
+        with pytest.raises(TagClosed):
+            ids.next_id()
+        assert (
+            "closed: this Redis does not know the tag" in cli("segment", "show", "lost", "--seconds", "0").out
+        )
+        # nobody can be asked
+        assert cli("segment", "open", "lost", "--from", "500").code == 2
+        opened = cli("segment", "open", "lost", "--from", "500", "--yes")
+        assert (opened.code, opened.out) == (0, "tag lost is open; its next number is 500\n")
+        assert ids.next_id() == 500
+    changed = cli("segment", "change", "lost", "--maximum", "1000000", "--yes")
+    assert changed.code == 0
+    assert "tag lost was changed; its next number is" in changed.out
+    shown = cli("segment", "show", "lost", "--seconds", "0").out
+    assert "1 to 1,000,000" in shown
+
+
+def test_a_command_without_a_tag_says_so(cli: Cli) -> None:
+    assert cli("segment", "show").code == 2
+    assert cli("segment").code == 2

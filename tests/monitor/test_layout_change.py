@@ -1,0 +1,134 @@
+"""A living pool gets another layout: old processes stop, new ones start, nobody repeats an id, whois goes on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+import snowredis
+from snowredis.core.layout import Layout
+from snowredis.errors import ConfigError, LayoutMismatch
+from snowredis.lease.model import PoolConfig
+from snowredis.monitor.layout_change import LayoutChange, change_layout, check_change, undo_change
+from tests.support.servers import RedisServer
+from tests.support.waiting import eventually
+
+OLD = Layout(timestamp_bits=41, backup_bits=2, worker_bits=10, sequence_bits=10)
+# more workers, fewer ids
+NEW = Layout(timestamp_bits=41, backup_bits=1, worker_bits=12, sequence_bits=9)
+# two bits less: the same numbers come again at other times
+LOWER = Layout(timestamp_bits=41, backup_bits=0, worker_bits=10, sequence_bits=10)
+TTL_S = 0.4
+
+
+@pytest.fixture
+def pool(server: RedisServer, request: pytest.FixtureRequest) -> Iterator[snowredis.WorkerPool]:
+    name = f"change-{abs(hash(request.node.name))}"
+    with closing(snowredis.WorkerPool(server.url, name)) as pool:
+        pool.create(PoolConfig(name=name, layout=OLD, ttl_ms=round(TTL_S * 1000)))
+        yield pool
+
+
+def change(pool: snowredis.WorkerPool, layout: Layout, delay_ms: int) -> LayoutChange:
+    return change_layout(
+        pool.only_server(), pool.info(), layout, delay_ms=delay_ms, caller_ms=time.time_ns() // 1_000_000
+    )
+
+
+def test_old_processes_stop_new_ones_start_and_old_ids_are_still_known(
+    pool: snowredis.WorkerPool, server: RedisServer
+) -> None:
+    connect: Callable[..., Any] = lambda layout, label: snowredis.connect(  # noqa: E731
+        server.url, pool=pool.name, layout=layout, ttl=TTL_S, label=label
+    )
+    with connect(OLD, "old") as old, connect(OLD, "gone") as gone, connect(NEW, "new") as new:
+        gone_id, made = gone.next_id(), old.next_ids(2000)
+        gone.close()
+        planned = change(pool, NEW, 1500)
+        assert planned.sorted
+        assert planned.floor_ms - planned.at_ms == round(TTL_S * 1000) + 2 * round(TTL_S * 1000 / 12)
+        info = pool.info()
+        assert (info.layout, info.changes_ms) == (OLD, planned.at_ms)
+        with pytest.raises(LayoutMismatch, match=r"The pool changes to these settings at 20.. UTC|at 20"):
+            new.claim()
+        # until the moment nobody is disturbed
+        made += old.next_ids(100)
+
+        refusals: list[str] = []
+
+        def refused() -> bool:
+            try:
+                made.append(old.next_id())
+            except LayoutMismatch as error:
+                refusals.append(f"{error}")
+            return bool(refusals)
+
+        eventually(refused, "the old layout is refused", 10)
+        assert "The layout of the pool was changed: start this process again with the new one" in refusals[0]
+        new_ids = new.next_ids(2000)
+        with (
+            connect(OLD, "late") as late,
+            pytest.raises(LayoutMismatch, match="The layout of the pool was changed"),
+        ):
+            late.next_id()
+        assert min(new_ids) > max(made)
+        assert OLD.decode(max(made)).timestamp_ms < planned.floor_ms <= NEW.decode(min(new_ids)).timestamp_ms
+        assert new.lease.worker == 0
+        info = pool.info()
+        assert info.layout == NEW
+        assert [(each.layout, each.from_ms, each.until_ms) for each in info.layouts] == [
+            (OLD, 0, planned.floor_ms),
+            (NEW, planned.floor_ms, None),
+        ]
+        found = pool.whois_all([made[0], made[-1], gone_id, new_ids[0]])
+        assert [each.holder and each.holder.label for each in found] == ["old", "old", "gone", "new"]
+        assert [(each.certainty, each.reason) for each in found if each.certainty != "certain"] == []
+        assert found[0].parts == OLD.decode(made[0])
+
+
+def test_a_change_that_could_repeat_ids_is_refused(pool: snowredis.WorkerPool) -> None:
+    info = pool.info()
+    for layout, message in (
+        (LOWER, "can be equal: .* of them, for example .*Nothing was changed"),
+        (OLD, "has this layout already"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            change(pool, layout, 1000)
+    assert pool.info().layouts == info.layouts
+    # the same bits in the same places
+    assert check_change(
+        info, Layout(timestamp_bits=41, backup_bits=2, worker_bits=8, sequence_bits=12), info.now_ms
+    )
+
+
+def test_a_planned_change_can_be_undone(pool: snowredis.WorkerPool) -> None:
+    change(pool, NEW, 60_000)
+    assert [each.layout for each in pool.info().layouts] == [OLD, NEW]
+    undo_change(pool.only_server(), pool.info(), caller_ms=0)
+    info = pool.info()
+    assert ([each.layout for each in info.layouts], info.changes_ms) == ([OLD], 0)
+    with pytest.raises(ConfigError, match="the moment has passed"):
+        change(pool, NEW, 0)
+
+
+def test_a_layout_that_a_pool_had_is_compared_too(pool: snowredis.WorkerPool, server: RedisServer) -> None:
+    first = change(pool, NEW, 1000)
+
+    def changed() -> bool:
+        with snowredis.connect(server.url, pool=pool.name, layout=NEW, ttl=TTL_S) as ids:
+            try:
+                return bool(ids.next_id())
+            except LayoutMismatch:
+                return False
+
+    eventually(changed, "the new layout", 10)
+    second = change(pool, OLD, 60_000)
+    assert [(each.layout, each.from_ms, each.until_ms) for each in pool.info().layouts] == [
+        (OLD, 0, first.floor_ms),
+        (NEW, first.floor_ms, second.floor_ms),
+        (OLD, second.floor_ms, None),
+    ]
