@@ -1,9 +1,10 @@
 # Type:     python examples/game_shards.py
-# Needs:    redis-server, or else pip install 'fakeredis[lua]'
-# You see:  two game shards with three servers each make players and items in bursts; one server is killed with
-#           kill -9, another's clock is set back by 45 s; then both databases are merged with plain INSERTs: no key
-#           is there twice, and each id still shows which server made it and when. With AUTOINCREMENT the same merge
-#           fails. With --keep DIR the databases are kept there.
+# Needs:    pip install 'snowredis[merge]'; and redis-server, or else pip install 'fakeredis[lua]'
+# You see:  two game shards, each with its own Redis and its own database, numbered by a registry, make players and
+#           items in bursts; a server is killed with kill -9, another's clock is set back by 45 s; then both databases
+#           are merged with plain INSERTs, and nothing clashes. The same with AUTOINCREMENT clashes: `snowredis merge
+#           check` finds every clash, `merge plan` and `merge apply` mend it. With --keep DIR the databases are kept
+#           there.
 
 from __future__ import annotations
 
@@ -20,18 +21,20 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import redis
 
 import snowredis
 from snowredis.runtime.clock import StepClock
 
-POOL = "game"
-LAYOUT = snowredis.layouts["game"]
+LAYOUT = snowredis.layouts["game-shards"]
 SHARDS = ("eu", "us")
+REGISTRY = "world"
 SERVERS = [f"{shard}-{number}" for shard in SHARDS for number in (1, 2, 3)]
 KILLED, IN_ITS_PLACE, SET_BACK = "eu-2", "eu-4", "us-2"
 SET_BACK_S = 45
+AHEAD_MS = 10_300
 BURSTS, PLAYERS, ITEMS_EACH = 20, 60, 4
 # each server also writes server, from_ms and to_ms into its rows; report() compares them with the ids
 TABLES = """
@@ -65,11 +68,27 @@ def transaction(database: sqlite3.Connection) -> Iterator[None]:
 # --- one server process --------------------------------------------------------------------------------
 
 
-def serve(name: str, directory: Path, url: str) -> None:
+def url_of(home: Path, name: str) -> str:
+    """Return the URL of a private Redis: of a shard, or of the registry."""
+    return f"embedded://{home / name}"
+
+
+def serve(name: str, directory: Path, home: Path) -> None:
     shard = name.partition("-")[0]
     clock = StepClock()
     snowflakes, counters = connect(directory / f"{shard}.db"), connect(directory / f"{shard}-counters.db")
-    with snowredis.connect(url, pool=POOL, layout=LAYOUT, label=name, clock=clock) as ids:
+    settings: snowredis.connection.Settings = {
+        "layout": LAYOUT,
+        "datacenter": "auto",
+        "registry": REGISTRY,
+        "registry_url": url_of(home, "registry"),
+        # a burst borrows ticks ahead of the clock instead of waiting for them
+        "overflow": "ahead",
+        "max_ahead_ms": AHEAD_MS,
+    }
+    with snowredis.connect(
+        url_of(home, shard), pool=f"shard-{shard}", label=name, clock=clock, **settings
+    ) as ids:
         ids.claim()
         print("ready", flush=True)
         sys.stdin.readline()
@@ -99,8 +118,26 @@ def serve(name: str, directory: Path, url: str) -> None:
 # --- the fleet -----------------------------------------------------------------------------------------
 
 
-def start(name: str, directory: Path, url: str) -> subprocess.Popen[str]:
-    command = [sys.executable, __file__, "--server", name, "--keep", str(directory), "--url", url]
+def snowredis_command(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run the command `snowredis`."""
+    command = [sys.executable, "-m", "snowredis", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def number_shards(home: Path) -> None:
+    """Create the registry, and each shard's pool with a number of it, as an operator would."""
+    registry = url_of(home, "registry")
+    commands = [("registry", "create", REGISTRY, "--url", registry, "--layout", "game-shards")]
+    for shard in SHARDS:
+        create = ("pool", "create", f"shard-{shard}", "--url", url_of(home, shard), "--layout", "game-shards")
+        commands.append((*create, "--datacenter", "auto", "--registry", REGISTRY, "--registry-url", registry))
+    for command in commands:
+        done = snowredis_command(*command)
+        print(done.stdout.partition("\n")[0].partition(" at ")[0] or done.stderr)
+
+
+def start(name: str, directory: Path, home: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, __file__, "--server", name, "--keep", str(directory), "--home", str(home)]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
@@ -115,9 +152,9 @@ def start_together(*processes: subprocess.Popen[str]) -> None:
         process.stdin.flush()
 
 
-def run_fleet(directory: Path, url: str) -> bool:
+def run_fleet(directory: Path, home: Path) -> bool:
     """Run every server; return true if each ended as expected."""
-    processes = {name: start(name, directory, url) for name in SERVERS}
+    processes = {name: start(name, directory, home) for name in SERVERS}
     killed = processes[KILLED]
     try:
         start_together(*processes.values())
@@ -126,10 +163,10 @@ def run_fleet(directory: Path, url: str) -> bool:
         killed.kill()
         print(f"{KILLED} was killed with kill -9 in the middle; {IN_ITS_PLACE} takes its place")
         # the lease of the killed server lasts for another half minute, so this one claims another worker id
-        processes[IN_ITS_PLACE] = start(IN_ITS_PLACE, directory, url)
+        processes[IN_ITS_PLACE] = start(IN_ITS_PLACE, directory, home)
         start_together(processes[IN_ITS_PLACE])
         print(f"{SET_BACK}'s clock was set back by {SET_BACK_S} s in the middle")
-        bursts_of = {name: process.communicate(timeout=60)[0].split() for name, process in processes.items()}
+        bursts_of = {name: process.communicate(timeout=200)[0].split() for name, process in processes.items()}
     finally:
         for process in processes.values():
             process.kill()
@@ -142,29 +179,43 @@ def run_fleet(directory: Path, url: str) -> bool:
     )
 
 
-def read_claims(url: str) -> list[dict[str, int | str]]:
-    """Read the claims from the pool's stream of events: worker id, the first ms of its reservation, and the process."""
-    with redis.Redis.from_url(snowredis.embedded.resolve(url), decode_responses=True) as client:
-        events = [event for _, event in client.xrange(f"snowredis:{{{POOL}}}:events")]
-    return [
-        {"worker": int(event["worker"]), "from_ms": int(event["from"]), **json.loads(event["owner"])}
-        for event in events
-        if event["event"] == "claimed"
-    ]
+def read_claims(home: Path) -> list[dict[str, Any]]:
+    """Read the claims from both pools' streams: shard number, worker id, first ms of each lane, and the process."""
+    claims = []
+    for shard in SHARDS:
+        url = snowredis.embedded.resolve(url_of(home, shard))
+        with redis.Redis.from_url(url, decode_responses=True) as client:
+            number = snowredis.WorkerPool(client, f"shard-{shard}").info().options["datacenter"]
+            events = [event for _, event in client.xrange(f"snowredis:{{shard-{shard}}}:events")]
+        claims += [
+            {
+                "shard": number,
+                "worker": int(event["worker"]),
+                "lanes": [int(ms) for ms in event["lanes"].split(",")],
+                **json.loads(event["owner"]),
+            }
+            for event in events
+            if event["event"] == "claimed"
+        ]
+    return claims
 
 
-def maker_finder(claims: list[dict[str, int | str]]) -> Callable[[int], str]:
+def maker_finder(claims: list[dict[str, Any]]) -> Callable[[int], str]:
     """Return a function from an id to the label of the server that made it.
 
-    Reservations of a worker id never overlap, so the last claim that began before the id counts.
+    Reservations of a lane never overlap, so the last claim that began before the id counts.
     """
-    by_worker: dict[int, list[tuple[int, str]]] = {}
+    by_worker: dict[tuple[int, int], list[dict[str, Any]]] = {}
     for claim in claims:
-        by_worker.setdefault(int(claim["worker"]), []).append((int(claim["from_ms"]), str(claim["label"])))
+        by_worker.setdefault((claim["shard"], claim["worker"]), []).append(claim)
 
     def maker(an_id: int) -> str:
         parts = LAYOUT.decode(an_id)
-        begun = [label for from_ms, label in by_worker[parts.worker] if from_ms <= parts.timestamp_ms]
+        begun = [
+            str(claim["label"])
+            for claim in by_worker[parts.datacenter, parts.worker]
+            if claim["lanes"][parts.backup] <= parts.timestamp_ms
+        ]
         return begun[-1]
 
     return maker
@@ -194,7 +245,32 @@ def count(database: sqlite3.Connection, sql: str) -> int:
     return number
 
 
-def report(directory: Path, claims: list[dict[str, int | str]]) -> list[tuple[str, bool]]:
+def check(directory: Path, suffix: str, *tables: str) -> tuple[int, int]:
+    """Run `snowredis merge check` on tables of both shards; return its exit code and how many ids exist twice."""
+    sources = [
+        f"{shard}-{table}=sqlite:///{directory / f'{shard}{suffix}.db'}#{table}.id"
+        for shard in SHARDS
+        for table in tables
+    ]
+    layout = "default" if suffix else "game-shards"
+    done = snowredis_command("merge", "check", *sources, "--layout", layout, "--json", "--quiet")
+    return done.returncode, json.loads(done.stdout)["duplicates"]["ids"] if done.stdout else -1
+
+
+def mend(directory: Path) -> tuple[str, list[str]]:
+    """Merge the databases with counters by `snowredis merge plan` and `apply`; return errors, and the output."""
+    kept, changed = (directory / f"mended-{shard}.db" for shard in SHARDS)
+    for shard, copy in zip(SHARDS, (kept, changed), strict=True):
+        with contextlib.closing(connect(directory / f"{shard}-counters.db")) as database:
+            database.execute("VACUUM INTO ?", (str(copy),))
+    plan = directory / "merge.plan"
+    planned = snowredis_command("merge", "plan", f"sqlite:///{kept}", f"sqlite:///{changed}", "--out", plan)
+    applied = snowredis_command("merge", "apply", plan, "--copy", "--yes")
+    wrong = "".join(done.stderr for done in (planned, applied) if done.returncode)
+    return wrong, (planned.stdout + applied.stdout).splitlines()
+
+
+def report(directory: Path, claims: list[dict[str, Any]]) -> list[tuple[str, bool]]:
     """Print the merged rows; return each check with true if it passed."""
     merged, error = merge(directory, "")
     maker = maker_finder(claims)
@@ -202,31 +278,27 @@ def report(directory: Path, claims: list[dict[str, int | str]]) -> list[tuple[st
     rows = merged.execute(f"SELECT {columns} FROM player UNION ALL SELECT {columns} FROM item").fetchall()  # noqa: S608
     in_shards = sum(count(merged, f"{shard}.{table}") for shard in SHARDS for table in ("player", "item"))
 
-    servers: dict[str, tuple[Counter[int], list[datetime]]] = {}
+    servers: dict[str, tuple[Counter[tuple[int, int, int]], list[datetime]]] = {}
     right = True
     for an_id, server, from_ms, to_ms in rows:
         parts = LAYOUT.decode(an_id)
         made_by = maker(an_id)
-        begins_ms = parts.timestamp_ms
-        right = right and made_by == server and from_ms < begins_ms + LAYOUT.tick_ms and begins_ms <= to_ms
-        workers, times = servers.setdefault(made_by, (Counter(), []))
-        workers[parts.worker] += 1
+        # a burst runs ahead of the clock
+        soon_enough = parts.timestamp_ms <= to_ms + AHEAD_MS
+        right = right and made_by == server and from_ms < parts.timestamp_ms + LAYOUT.tick_ms and soon_enough
+        lanes, times = servers.setdefault(made_by, (Counter(), []))
+        lanes[parts.datacenter, parts.worker, parts.backup] += 1
         times.append(parts.time)
 
-    print("\nthe ids of the merged database, in ticks of 10 s, with the labels from the pool's events:")
-    print("(a worker id that was released is used by another server, for ticks that were not used)")
-    for name, (workers, times) in sorted(servers.items()):
-        numbers = ", ".join(f"worker id {worker}: {made:,} rows" for worker, made in sorted(workers.items()))
+    print("\nthe ids of the merged database, with the labels from the pools' events:")
+    for name, (lanes, times) in sorted(servers.items()):
+        numbers = ", ".join(
+            f"shard {shard} worker id {worker} namespace {namespace}: {made:,} rows"
+            for (shard, worker, namespace), made in sorted(lanes.items())
+        )
         print(f"  {name}   {min(times):%H:%M:%S} … {max(times):%H:%M:%S} UTC   {numbers}")
 
-    counted, refusal = merge(directory, "-counters")
-    both = sum(count(counted, f"eu.{table} JOIN us.{table} USING (id)") for table in ("player", "item"))
-    of = sum(count(counted, f"{shard}.{table}") for shard in SHARDS for table in ("player", "item"))
-    print(
-        f"\nwith a counter for each shard: {refusal or 'no error'}; {both:,} ids of {of:,} rows are in both"
-    )
-
-    back_workers, back_times = servers.get(SET_BACK, (Counter(), []))
+    back_lanes, back_times = servers.get(SET_BACK, (Counter(), []))
     back_s = (max(back_times) - min(back_times)).total_seconds() if back_times else 0
     checks = [
         (
@@ -238,20 +310,60 @@ def report(directory: Path, claims: list[dict[str, int | str]]) -> list[tuple[st
             len({row[0] for row in rows}) == len(rows),
         ),
         ("foreign keys are intact", not merged.execute("PRAGMA foreign_key_check").fetchall()),
-        ("each id names the server that wrote the row, and the 10 s in which it did", right),
+        ("each id names the server that wrote the row, and when it did", right),
         (
             "rows of the killed server, and of the one in its place, are there",
             {KILLED, IN_ITS_PLACE} <= set(servers),
         ),
         (
-            f"{SET_BACK} continued with another worker id when its clock went back",
-            len(back_workers) >= 2 and back_s >= SET_BACK_S - LAYOUT.tick_ms / 1000,
+            f"{SET_BACK} continued in another namespace when its clock went back",
+            len({lane[2] for lane in back_lanes}) == 2 and back_s >= SET_BACK_S - AHEAD_MS / 1000,
         ),
-        ("merging the counters fails", "UNIQUE constraint failed" in refusal and both > 0),
     ]
     merged.close()
-    counted.close()
     return checks
+
+
+def report_of_counters(directory: Path) -> list[tuple[str, bool]]:
+    """Merge the databases with counters, in vain, then with `snowredis merge`; return each check."""
+    counted, refusal = merge(directory, "-counters")
+    tables = ("player", "item")
+    both = sum(count(counted, f"eu.{table} JOIN us.{table} USING (id)") for table in tables)
+    of = sum(count(counted, f"{shard}.{table}") for shard in SHARDS for table in tables)
+    owned = count(counted, "eu.item JOIN eu.player ON player.id = owner")
+    owned += count(counted, "us.item JOIN us.player ON player.id = owner")
+    counted.close()
+    print(
+        f"\nwith a counter for each shard: {refusal or 'no error'}; {both:,} ids of {of:,} rows are in both"
+    )
+    checks = [("merging the counters fails", "UNIQUE constraint failed" in refusal and both > 0)]
+    try:
+        import duckdb  # noqa: F401 - merge check needs it
+        import sqlalchemy  # noqa: F401
+    except ImportError:
+        print("snowredis merge is not installed: pip install 'snowredis[merge]'")
+        return checks
+    _, clashes = check(directory, "", *tables)
+    bad = [check(directory, "-counters", table) for table in tables]
+    found = sum(ids for _, ids in bad)
+    print(f"snowredis merge check: {found:,} ids exist twice")
+    wrong, output = mend(directory)
+    for line in output:
+        print(f"  {line}")
+    with contextlib.closing(connect(directory / "mended-eu.db")) as mended:
+        rows = sum(count(mended, table) for table in tables)
+        intact = not mended.execute("PRAGMA foreign_key_check").fetchall()
+        still_owned = count(mended, "item JOIN player ON player.id = owner AND player.server = item.server")
+    return [
+        *checks,
+        ("merge check finds no id twice in the shards that a registry numbered", clashes == 0),
+        (
+            "merge check finds every clash of the counters",
+            found == both and {code for code, _ in bad} == {10},
+        ),
+        (f"merge plan and apply mend it: {rows:,} rows in one database", not wrong and rows == of),
+        ("… and every item has the owner that it had", intact and still_owned == owned),
+    ]
 
 
 def main() -> int:
@@ -260,32 +372,36 @@ def main() -> int:
         "--keep", type=Path, help="leave the databases in this directory, which must be empty"
     )
     parser.add_argument("--server", help=argparse.SUPPRESS)
-    parser.add_argument("--url", help=argparse.SUPPRESS)
+    parser.add_argument("--home", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.server:
-        serve(options.server, options.keep, options.url)
+        serve(options.server, options.keep, options.home)
         return 0
     with tempfile.TemporaryDirectory(prefix="shards") as temporary:
-        directory: Path = (options.keep or Path(temporary)).resolve()
+        directory: Path = (options.keep or Path(temporary) / "databases").resolve()
         directory.mkdir(parents=True, exist_ok=True)
         if any(directory.iterdir()):
             parser.error(f"{directory} is not empty. Name another directory.")
-        # a private Redis for this run
-        home = Path(temporary).resolve() / "redis"
-        url = f"embedded://{home}"
-        snowredis.embedded.start(home)
         for shard in SHARDS:
             connect(directory / f"{shard}.db").executescript(TABLES.format(counter="")).close()
             connect(directory / f"{shard}-counters.db").executescript(
                 TABLES.format(counter="AUTOINCREMENT")
             ).close()
+        # a private Redis for each shard, and one for the registry
+        home = Path(temporary).resolve()
+        homes = [home / name for name in (*SHARDS, "registry")]
         try:
-            ended = run_fleet(directory, url)
-            claims = read_claims(url)
+            for each in homes:
+                snowredis.embedded.start(each)
+            number_shards(home)
+            ended = run_fleet(directory, home)
+            claims = read_claims(home)
         finally:
-            snowredis.embedded.stop(home)
+            for each in homes:
+                snowredis.embedded.stop(each)
         (directory / "claims.json").write_text(json.dumps(claims, indent=1), "utf-8")
         checks = [("the other servers ended as expected", ended), *report(directory, claims)]
+        checks += report_of_counters(directory)
         print()
         for text, passed in checks:
             print(f"  {'ok    ' if passed else 'FAILED'} {text}")

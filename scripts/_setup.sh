@@ -155,48 +155,61 @@ try_uwsgi() {
     fi
 }
 
-# a browser, for the tests of the dashboard; those are skipped without one
-need_chromium() {
+# have_one PROGRAM...: is one of them on PATH, or where Debian keeps servers?
+have_one() {
     local program
-    for program in chromium chromium-browser google-chrome chrome; do
-        command -v "$program" >/dev/null && return
+    for program in "$@"; do
+        PATH=$PATH:/usr/sbin:/usr/local/sbin command -v "$program" >/dev/null && return
     done
-    say "install chromium"
-    if is_root && command -v apt-get >/dev/null; then
-        quietly timeout 60 apt-get update -qq || true
-        quietly timeout 240 env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium || true
-    fi
-    command -v chromium >/dev/null || say "no chromium is to be had; browser tests are skipped"
+    return 1
 }
 
-# promtool and prometheus, for the tests of the alert rules; those are skipped without
-need_promtool() {
-    if command -v promtool >/dev/null && command -v prometheus >/dev/null; then
-        return
-    fi
-    say "install prometheus"
+# install_with_apt NAME PACKAGE...: in bounded time; RUNLEVEL=1: a service that comes along is not started
+install_with_apt() {
+    say "install $1"
     if is_root && command -v apt-get >/dev/null; then
         quietly timeout 60 apt-get update -qq || true
-        # RUNLEVEL=1: it is not started as a service
         quietly timeout 240 env RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
-            --no-install-recommends prometheus || true
+            --no-install-recommends "${@:2}" || true
     fi
-    command -v promtool >/dev/null || say "no promtool is to be had; tests of alert rules are skipped"
 }
 
-# spin, and the C compiler that it needs, for the model of the lease protocol; its tests are skipped without
+# What only some tests need; they are skipped without it.
+
+# a browser, for the tests of the dashboard
+need_chromium() {
+    local programs=(chromium chromium-browser google-chrome chrome)
+    have_one "${programs[@]}" || install_with_apt chromium chromium
+    have_one "${programs[@]}" || say "no chromium is available; browser tests are skipped"
+}
+
+# promtool and prometheus, for the tests of the alert rules
+need_promtool() {
+    { have_one promtool && have_one prometheus; } || install_with_apt prometheus prometheus
+    have_one promtool || say "no promtool is available; tests of alert rules are skipped"
+}
+
+# spin, and the C compiler that it needs, for the model of the lease protocol
 need_spin() {
-    if command -v spin >/dev/null && command -v cc >/dev/null; then
-        return
-    fi
-    say "install spin"
-    if is_root && command -v apt-get >/dev/null; then
-        quietly timeout 60 apt-get update -qq || true
-        quietly timeout 240 env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-            spin gcc libc6-dev || true
-    fi
-    if ! command -v spin >/dev/null || ! command -v cc >/dev/null; then
+    { have_one spin && have_one cc; } || install_with_apt spin spin gcc libc6-dev
+    if ! have_one spin || ! have_one cc; then
         say "spin and a C compiler are not both on PATH; the model cannot be checked. On Debian: apt-get install spin gcc"
         return 1
     fi
+}
+
+# an initdb, which Debian keeps out of PATH
+have_postgresql() {
+    have_one initdb || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null
+}
+
+# PostgreSQL and MariaDB, for the tests of databases, which start servers of their own
+need_postgresql() {
+    have_postgresql || install_with_apt postgresql postgresql
+    have_postgresql || say "no PostgreSQL server is available; its tests are skipped"
+}
+
+need_mariadb() {
+    { have_one mariadbd && have_one mariadb-install-db; } || install_with_apt mariadb mariadb-server
+    have_one mariadbd || say "no MariaDB server is available; its tests are skipped"
 }

@@ -52,7 +52,7 @@ ALERTS_HEAD = "alerts, fired after"
 
 @dataclass(frozen=True)
 class Seen:
-    """What was to be seen of a moment, and when, in s since 1970."""
+    """Result of one moment: what was visible, and when, in s since 1970."""
 
     moment: Moment
     played: Played
@@ -63,7 +63,7 @@ class Seen:
 
     @property
     def late_s(self) -> float:
-        """How long after it could be known it was on the page."""
+        """Delay between the moment when it could be known and when it was on the page, in s."""
         return self.seen_s - self.played.known_s
 
     def row(self) -> tuple[str, ...]:

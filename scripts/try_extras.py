@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Install the source archive with and without a compiler, and the wheel with each extra alone, into clean environments.
 
-    scripts/try_extras.py                     # all: 12 environments, 3 minutes with a warm cache of pip
+    scripts/try_extras.py                     # all: 17 environments, 5 minutes with a warm cache of pip
     scripts/try_extras.py prometheus web      # these extras only
 
 Each environment imports what it is for, says which implementation is in use, and runs the command line. Exit code: 1
@@ -21,11 +21,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LIMIT_S = 180
+INSTALL = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
 BASE = "import snowredis, snowredis.testing; print(snowredis.testing.memory_pool().connect().next_id() > 0)"
 # what each extra is for
 IMPORTS = {
     "cli": "import shtab, snowredis.cli.top_view",
     "fake": "import fakeredis, lupa",
+    "merge": "import snowredis.merge.check, snowredis.merge.dialects, snowredis.merge.databases",
+    "objectid": "print(snowredis.generator('objectid').next_id())",
+    "ulid": "print(snowredis.generator('ulid').next_id())",
+    "uuid": "print(snowredis.generator('uuid7').next_id())",
     "celery": "import snowredis.integrations.celery",
     "django": "import django; from snowredis.integrations.django import SnowflakeField",
     "gunicorn": "import gunicorn, snowredis.integrations.gunicorn",
@@ -53,21 +58,20 @@ def run(*command: str | Path, cwd: Path, **variables: str) -> str:
     return done.stdout.strip()
 
 
-def try_one(requirement: str, statement: str, scratch: Path, **variables: str) -> str:
-    """Install *requirement* into a new environment, run *statement*, and return the implementation in use."""
+def new_environment(scratch: Path) -> Path:
+    """Return the Python of an empty environment."""
     directory = scratch / "environment"
     shutil.rmtree(directory, ignore_errors=True)
     venv.create(directory, with_pip=True)
-    python = directory / "bin" / "python"
-    run(
-        python,
-        *["-m", "pip", "install", "--quiet", "--disable-pip-version-check"],
-        requirement,
-        cwd=scratch,
-        **variables,
-    )
+    return directory / "bin" / "python"
+
+
+def try_one(requirement: str, statement: str, scratch: Path, **variables: str) -> str:
+    """Install *requirement* into a new environment, run *statement*, and return the implementation in use."""
+    python = new_environment(scratch)
+    run(python, *INSTALL, requirement, cwd=scratch, **variables)
     run(python, "-c", f"{BASE}; {statement}", cwd=scratch)
-    run(directory / "bin" / "snowredis", "decode", "123456789012345678", cwd=scratch)
+    run(python.parent / "snowredis", "decode", "123456789012345678", cwd=scratch)
     return run(python, "-c", "import snowredis; print(snowredis.IMPLEMENTATION)", cwd=scratch)
 
 
@@ -76,7 +80,9 @@ def main() -> int:
     failed = 0
     with tempfile.TemporaryDirectory(prefix="snowredis-extras-") as directory:
         scratch = Path(directory)
-        run(sys.executable, "-m", "build", "--outdir", scratch / "dist", ROOT, cwd=scratch)
+        python = new_environment(scratch)
+        run(python, *INSTALL, "build", cwd=scratch)
+        run(python, "-m", "build", "--outdir", scratch / "dist", ROOT, cwd=scratch)
         (sdist,) = (scratch / "dist").glob("*.tar.gz")
         (wheel,) = (scratch / "dist").glob("*.whl")
         for name in wanted:

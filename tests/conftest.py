@@ -1,10 +1,12 @@
-"""Fixtures of every test: settings of the machine are ignored; a private redis-server.
+"""Fixtures of every test: settings of the machine are ignored; a private redis-server, and databases.
 
-One server is for the tests that leave it as it is, and one is for a test to kill.
+One redis-server is for the tests that leave it as it is, and one is for a test to kill. Each database server runs once
+for all tests of a process; each test makes databases of its own on it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import signal
 from collections import Counter
 from collections.abc import Iterator
@@ -13,6 +15,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests.support import databases
 from tests.support.servers import RedisServer, redis_server
 
 # folders whose tests are not about core and leases, of which the coverage is measured: it slows them down by half
@@ -56,3 +59,38 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
 def own_server(tmp_path: Path) -> Iterator[RedisServer]:
     with redis_server(tmp_path) as running:
         yield running
+
+
+@contextlib.contextmanager
+def database_server(name: str) -> Iterator[databases.DatabaseServer]:
+    with contextlib.ExitStack() as stack:
+        try:
+            running = stack.enter_context(databases.SERVERS[name]())
+        except databases.MissingDatabase as error:
+            pytest.skip(str(error))
+        yield running
+
+
+@pytest.fixture(scope="session")
+def postgresql_server() -> Iterator[databases.DatabaseServer]:
+    with database_server("postgresql") as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def mariadb_server() -> Iterator[databases.DatabaseServer]:
+    with database_server("mariadb") as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def sqlite_server() -> Iterator[databases.DatabaseServer]:
+    with database_server("sqlite") as running:
+        yield running
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
+def database_kind(request: pytest.FixtureRequest) -> databases.DatabaseServer:
+    """Each of the three kinds of databases, one after the other."""
+    running: databases.DatabaseServer = request.getfixturevalue(f"{request.param}_server")
+    return running

@@ -3,8 +3,8 @@
 Everything is measured in turns within one run, many short rounds of each: trust the ratios, not the
 nanoseconds. Redis is a private redis-server. The parts:
 
-  first    one id after a pause: hot, the first of a ms, after 1.2 and 100 ms of sleep             3 min
-  ids      an id, singly and in batches, 1 and 4 threads, 1 and 2 processes, in C and in Python    3 min
+  first    one id after a pause: hot, the first of a ms, after 1.2 and 100 ms of sleep             4 min
+  ids      an id, singly and in batches, 1 and 4 threads, 1 and 2 processes, in C and in Python    2 min
   rows     what an id adds to a row or a value in Django, SQLAlchemy, pydantic and JSON            1 min
   claims   a claim, over the size of the pool (takes 3 GB of memory)                               2 min
   workers  claims, heartbeats and memory at 10, 1,000 and 100,000 living workers                   2 min
@@ -13,7 +13,8 @@ nanoseconds. Redis is a private redis-server. The parts:
 examples:
   scripts/bench                              all of it
   scripts/bench --quick ids start            two parts, coarsely, in seconds
-  scripts/bench --write                      and put tables and plots into docs/explanation/performance.md
+  scripts/bench --write                      and put tables and plots into docs/explanation/performance.md; with
+                                             some of the parts, what the page has of the others stays
   scripts/bench --python 3.14t first ids     measure another Python, too (scripts/get_python.py gets it)
   scripts/bench first                        what an id costs a program that makes one now and then
   scripts/bench --save FILE; scripts/bench --load FILE --write
@@ -30,10 +31,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-PARTS = ("first", "ids", "rows", "claims", "workers", "start")
+from scripts._bench.tables import PARTS
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def main() -> int:
@@ -69,7 +71,7 @@ def main() -> int:
     if parts or "about" not in results:
         results["about"] = _about()
 
-    from scripts._bench import page
+    from scripts._bench import page, page_goals
 
     for part in parts:
         print(f"== {part}", file=sys.stderr)
@@ -80,7 +82,7 @@ def main() -> int:
         table = make(results) if part in (parts or results) else ""
         if table:
             print(f"\n{name}\n{table}")
-    print(f"\ngoals\n{page.goal_table(results)}\n\n{results['about']}")
+    print(f"\ngoals\n{page_goals.goal_table(results)}\n\n{results['about']}")
     if options.write:
         for path in page.write(results):
             print(f"wrote {path.relative_to(ROOT)}")

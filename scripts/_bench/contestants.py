@@ -13,6 +13,10 @@ from snowredis.timing import BASE, UNCAPPED, Subject
 # of ours: measured with the implementation in C and with the one in Python
 OURS = "snowredis"
 BATCH, BUFFER = 1_000, 1_000_000
+# the process' generator, with one lookup
+BY_NAME = "next_id()"
+# the least that an id can cost which contains the time
+FLOOR, METHOD_FLOOR = "now_int()", "clock.now_int()"
 # named in comparisons, but to be had from no package index; with what is known of it
 NOT_INSTALLABLE = {"yitter": "its Python port is source in a repository, on PyPI there is none"}
 
@@ -48,6 +52,10 @@ _DEFAULT_IDS = (
 _BUFFER = "from array import array; buffer = array('q', bytes(8 * {}))"
 CONTESTANTS: tuple[Contestant, ...] = (
     Contestant(BASE, "", "a clock reading", "import time"),
+    Contestant(
+        FLOOR, "", "a clock reading, in C", f"from scripts._bench.floor import {FLOOR.removesuffix('()')}"
+    ),
+    Contestant(METHOD_FLOOR, "", "a clock reading, in C", "from scripts._bench.floor import clock"),
     Contestant("ids.next_id()", OURS, SNOWFLAKE, _IDS),
     Contestant(
         "snowredis.next_id()",
@@ -55,6 +63,8 @@ CONTESTANTS: tuple[Contestant, ...] = (
         SNOWFLAKE,
         "import snowredis; snowredis.configure(url=SERVER, layout=LAYOUT); snowredis.next_id()",
     ),
+    # of the generator that the one before has configured; imported as the functions of other libraries are
+    Contestant(BY_NAME, OURS, SNOWFLAKE, "from snowredis import next_id; next_id()"),
     # fewer than the 1,024 ids that the default layout has in a ms
     Contestant(
         "ids.next_id()",

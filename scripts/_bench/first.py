@@ -10,13 +10,12 @@ The layout is the default one, and the leases are of a real redis-server.
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from scripts._bench.contestants import BY_LABEL, OURS
+from scripts._bench.contestants import BY_LABEL, BY_NAME, FLOOR, METHOD_FLOOR, OURS
 from scripts._bench.ids import workers
-from scripts._bench.pauses import ONE, OWN, PAUSES, SHARED, TWO
+from scripts._bench.pauses import ONE, OWN, PAUSES, SHARED, TWO, typical
 from scripts._bench.server import now_ms, private_server
 from scripts._bench.worker import Worker
 from snowredis.lease.model import PoolConfig
@@ -30,6 +29,9 @@ LABELS = (
     BASE,
     IDS,
     "snowredis.next_id()",
+    BY_NAME,
+    FLOOR,
+    METHOD_FLOOR,
     "uuid.uuid4()",
     "uuid.uuid7()",
     "uuid_utils.uuid7()",
@@ -37,6 +39,17 @@ LABELS = (
     "TSID.create()",
 )
 PERCENTILES = (50.0, 99.0, 99.9, 99.99)
+# measured in every round; the others, and all with other Pythons, in each tenth or so, so that it takes a few minutes
+EACH_ROUND = (
+    BASE,
+    IDS,
+    "snowredis.next_id()",
+    BY_NAME,
+    FLOOR,
+    METHOD_FLOOR,
+    "uuid.uuid4()",
+    "ulid_now_bytes()",
+)
 
 
 def percentiles(figures: Sequence[float]) -> dict[str, float | None]:
@@ -79,17 +92,22 @@ def _rows(running: Sequence[Worker], *, quick: bool) -> list[dict[str, Any]]:
     base_of = {worker.label: at for at, (worker, label) in enumerate(cases) if label == BASE}
     rows = []
     for name, pause in PAUSES.items():
-        blocks: dict[int, list[list[int]]] = {at: [] for at in range(len(cases))}
+        # number of the case -> number of the round -> ns
+        blocks: dict[int, dict[int, list[float]]] = {at: {} for at in range(len(cases))}
         # not fewer than two, so that there are quartiles
-        count = 2 if quick else pause.samples // pause.block
-        for number in in_turns([str(at) for at in range(len(cases))], count):
-            worker, label = cases[int(number)]
-            size = max(1, pause.block // 20) if quick else pause.block
-            blocks[int(number)].append(worker.asked("samples", label=label, pause=name, count=size))
-        medians = {at: [statistics.median(block) for block in found] for at, found in blocks.items()}
+        rounds = 2 if quick else pause.samples // pause.block
+        size = max(1, pause.block // 20) if quick else pause.block
+        for turn, number in enumerate(in_turns([str(at) for at in range(len(cases))], rounds)):
+            (worker, label), this = cases[int(number)], turn // len(cases)
+            often = worker in running[:2] and label in EACH_ROUND
+            if often or this % min(10, max(1, rounds // 3)) == 0:
+                block = worker.asked("samples", label=label, pause=name, count=size)
+                blocks[int(number)][this] = block
         for at, (worker, label) in enumerate(cases):
-            figures = [ns for block in blocks[at] for ns in block]
-            base = [max(1, ns) for ns in medians[base_of[worker.label]]]
+            figures = [ns for block in blocks[at].values() for ns in block]
+            each = [typical(block) for block in blocks[at].values()]
+            clock = blocks[base_of[worker.label]]
+            base = [max(1.0, typical(clock[this])) for this in blocks[at]]
             rows.append(
                 {
                     "of": worker.label,
@@ -98,7 +116,7 @@ def _rows(running: Sequence[Worker], *, quick: bool) -> list[dict[str, Any]]:
                     "pause": name,
                     "samples": len(figures),
                     "ns": percentiles(figures),
-                    "ratio": ratios(medians[at], base),
+                    "ratio": ratios(each, base),
                 }
             )
     return rows

@@ -59,7 +59,7 @@ def workers(
 
 
 def measure(*, quick: bool, pythons: Sequence[str] = ()) -> dict[str, Any]:
-    rounds, seconds = (3, 0.0005) if quick else (61, 0.006)
+    rounds, seconds = (3, 0.0005) if quick else (31, 0.006)
     with workers(pythons) as running:
         cases: list[tuple[Worker, str, int]] = []
         for worker in running:
@@ -106,7 +106,7 @@ def _two_processes(running: Sequence[Worker], *, quick: bool, seconds: float) ->
     """Measure each of IN_TWO in one process, and in two processes at the same time."""
     rows = []
     # long, so that the two begin together for all that matters
-    rounds, seconds = (3, seconds) if quick else (21, 20 * seconds)
+    rounds, seconds = (3, seconds) if quick else (11, 20 * seconds)
     for worker in running[:2]:
         twin = Worker(worker.label, pure=worker.label == "Python", only_ours=worker.label == "Python")
         try:
@@ -138,7 +138,7 @@ def _two_processes(running: Sequence[Worker], *, quick: bool, seconds: float) ->
 
 
 def _ceilings(running: Sequence[Worker], *, quick: bool) -> list[dict[str, Any]]:
-    rounds, seconds = (2, 0.1) if quick else (9, 1.0)
+    rounds, seconds = (2, 0.1) if quick else (5, 0.5)
     cases = {
         f"{at} {layout}": (worker, layout)
         for layout, (at, worker) in itertools.product(LAYOUTS, enumerate(running))

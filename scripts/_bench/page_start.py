@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from scripts._bench.tables import Results, markdown, number, spread
+from scripts._bench.tables import AtMost, Results, markdown, number, spread
 
 
 def start(results: Results) -> str:
@@ -25,7 +23,7 @@ def start(results: Results) -> str:
     )
 
 
-def goals(results: Results, at_most: Callable[[str, float, float, str], None]) -> None:
+def goals(results: Results, at_most: AtMost) -> None:
     found = results["start"]
     ms = found["more_ms"]["import snowredis"]
     at_most("`import snowredis` over a bare interpreter: under 15 ms", ms[1], 15, f"{spread(ms)} ms")

@@ -78,6 +78,7 @@ def _django() -> Cases:
     count = itertools.count(1)
     plain = model("Plain", models.BigIntegerField(primary_key=True, default=lambda: next(count)))
     ours = model("Ours", SnowflakeField(primary_key=True))
+    eager = model("Eager", SnowflakeField(primary_key=True, lazy=False))
 
     def objects(kind: Any) -> Callable[[], object]:
         return lambda: [kind() for _ in range(COUNT)]
@@ -85,7 +86,7 @@ def _django() -> Cases:
     def bulk(kind: Any) -> Callable[[], object]:
         return lambda: kind.objects.bulk_create([kind() for _ in range(COUNT)])
 
-    yield "Django: an object, `Order()`", objects(plain), objects(ours)
+    yield "Django: an object, `Order()`, with `lazy=False`", objects(plain), objects(eager)
     yield f"Django: a row of `bulk_create()` with {COUNT}", bulk(plain), bulk(ours)
 
 

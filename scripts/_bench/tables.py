@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+# of the benchmark, in the order of the page
+PARTS = ("first", "ids", "rows", "claims", "workers", "start")
+# part -> what it measured
 Results = Mapping[str, Any]
+# adds a goal: its text, the value, the limit, and the figure as text
+AtMost = Callable[[str, float, float, str], None]
 
 
 class Goal(NamedTuple):
     what: str
     found: str
     met: bool
+    part: str
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
@@ -31,7 +37,8 @@ def markdown(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) 
 
 def number(value: float) -> str:
     """Return *value* with about three digits: 0.24, 38.4, 1,283."""
-    digits = 3 if value < 0.1 else 2 if value < 10 else 1 if value < 100 else 0
+    size = abs(value)
+    digits = 3 if size < 0.1 else 2 if size < 10 else 1 if size < 100 else 0
     return f"{value:,.{digits}f}"
 
 

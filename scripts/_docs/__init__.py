@@ -21,6 +21,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "lua-scripts": lua.all_scripts,
     "pool-metrics": metrics.of_pools,
     "process-metrics": metrics.of_processes,
+    "segment-metrics": metrics.of_segments,
     "service-metrics": metrics.of_the_service,
 }
 _MARKER = re.compile(r"^<!-- generated: ([a-z-]+) -->$", re.MULTILINE)

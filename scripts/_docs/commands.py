@@ -14,6 +14,7 @@ _OTHER_REASONS = {
     ExitCode.ERROR: "an unexpected error, a failed check, or a question without an answer",
     ExitCode.USAGE: "the command line is not valid",
     ExitCode.FOUND_ERRORS: "`snowredis doctor` found errors",
+    ExitCode.FOUND_CLASHES: "`snowredis merge check` found ids that exist twice, or that cannot be right",
     ExitCode.INTERRUPTED: "Ctrl-C, SIGTERM, or a closed terminal",
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from scripts._docs.tables import table
-from snowredis.lease.scripts import PARTS, SCRIPTS, read_lua
+from snowredis.lease.scripts import PARTS, REGISTRY_SCRIPTS, SCRIPTS, read_lua
 
 # place, name, type, meaning
 _ITEM = re.compile(r"^((?:KEYS|ARGV)\[\d+\]) (\w+) +(\w+(?: \| \w+)*)(?:(?:, |: *| {2,})(.*))?$")
@@ -13,7 +13,7 @@ _ITEM = re.compile(r"^((?:KEYS|ARGV)\[\d+\]) (\w+) +(\w+(?: \| \w+)*)(?:(?:, |: 
 
 def all_scripts() -> str:
     """Return a section for each script; first for the parts that every script begins with."""
-    return "\n\n".join(_section(name) for name in (*PARTS, *SCRIPTS))
+    return "\n\n".join(_section(name) for name in (*PARTS, *SCRIPTS, "registry", *REGISTRY_SCRIPTS))
 
 
 def _section(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from scripts._docs.tables import table
-from snowredis.monitor.metrics.catalog import POOL, PROCESS, SERVICE, Metric
+from snowredis.monitor.metrics.catalog import POOL, PROCESS, SEGMENTS, SERVICE, Metric
 
 
 def of_pools() -> str:
@@ -16,6 +16,11 @@ def of_pools() -> str:
 def of_processes() -> str:
     """Return the table of the metrics of a process."""
     return _table(PROCESS)
+
+
+def of_segments() -> str:
+    """Return the table of the metrics of segments."""
+    return _table(SEGMENTS)
 
 
 def of_the_service() -> str:

@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from scripts._bench import page, plots
+from scripts._bench import page, page_goals, plots
 from scripts._bench.contestants import CONTESTANTS
 from snowredis import embedded
 from snowredis.errors import StoreUnavailable
@@ -97,6 +97,29 @@ def test_the_page_has_a_place_for_every_table_and_shows_every_plot() -> None:
     blocks = re.findall(r"<!-- figures: ([\w-]+) -->\n(?:[^<]|<(?!!--))*<!-- /figures -->", PAGE)
     assert sorted(blocks) == sorted([*page.TABLES, "goals", "machine"])
     assert sorted(re.findall(r"\]\(\.\./images/([\w-]+\.svg)\)", PAGE)) == sorted(page.PLOTS)
+
+
+def test_goals_of_parts_that_were_not_measured_stay_as_they_are() -> None:
+    start = {"more_ms": {"import snowredis": [1, 2, 3]}, "first_id": {"ratio": [4, 5, 6]}}
+    before = PAGE.partition("<!-- figures: goals -->\n")[2].partition("<!--")[0]
+    old = before.splitlines()[2:]
+    assert {line.split("|")[-2].strip() for line in old} >= {"first", "ids", "claims", "workers"}
+    new = page_goals.goal_table({"start": start}, before).splitlines()[2:]
+
+    def cells(line: str) -> list[str]:
+        return [cell.strip() for cell in line.split("|")[1:-1]]
+
+    kept = [cells(line) for line in old if cells(line)[-1] != "start"]
+    measured = [
+        ["`import snowredis` over a bare interpreter: under 15 ms", "2.00 (1.00 – 3.00) ms", "yes", "start"],
+        [
+            "`python app.py` with one id: at most 1.2 times `python -c 'import redis'`",
+            "5.00 (4.00 – 6.00)",
+            "**no**",
+            "start",
+        ],
+    ]
+    assert [cells(line) for line in new] == [*kept, *measured]
 
 
 def test_the_same_figures_give_the_same_plots_with_colors_for_dark_pages() -> None:

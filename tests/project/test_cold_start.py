@@ -1,4 +1,4 @@
-"""What a program loads up to its first id: a process that starts often pays for each module."""
+"""Modules that a program loads before its first id: a process that starts often pays for each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from tests.support.servers import RedisServer
 PROGRAM = Path(__file__).parent / "programs" / "first_id.py"
 # packages and modules of snowredis that an id on one server needs; None: all of its modules, but for NOT_NEEDED
 NEEDED: dict[str, set[str] | None] = {
+    "registry": {"open"},
     "core": {"durations", "lanes", "layout", "presets"},
+    # records of leases in case of a crash, and those that dead processes left
+    "reclaim": {"watch", "parent", "record_files", "crash_record", "credentials", "processes", "sweep"},
     **dict.fromkeys(("lease", "runtime", "connection", "errors", "settings"), None),
 }
 NOT_NEEDED = {
@@ -23,9 +26,12 @@ NOT_NEEDED = {
     "snowredis.lease.sharded_store",
 }
 # of the standard library: for the page that forks wipe, host names, Lua files and records, and what redis-py loads
-# when it connects
+# when it connects; "_hmac" and "_sha2" where hashlib takes them from the interpreter, not from OpenSSL
 STANDARD = {
     "_ctypes",
+    "_hmac",
+    "_sha2",
+    "array",
     "ctypes",
     "dataclasses",
     "encodings",

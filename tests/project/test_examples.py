@@ -18,16 +18,18 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 # what comes with snowredis, and with a package that an example needs
 INCLUDED = {"snowredis", "redis", "pydantic", "werkzeug"}
+OF_EXTRAS = {"'snowredis[merge]'": ("duckdb", "sqlalchemy")}
 
 
 def packages_of(line: str) -> set[str]:
     """Return the packages in the line of an example that says what it needs."""
     match = re.fullmatch(
-        r"# Needs:    (?:pip install ([\w ]+); and )?redis-server, or else pip install 'fakeredis\[lua\]'",
+        r"# Needs:    (?:pip install ('snowredis\[merge\]'|[\w ]+); and )?"
+        r"redis-server, or else pip install 'fakeredis\[lua\]'",
         line,
     )
     assert match, line
-    return set((match[1] or "").split())
+    return {name for word in (match[1] or "").split() for name in OF_EXTRAS.get(word, (word,))}
 
 
 def imported_by(example: Path) -> set[str]:

@@ -1,4 +1,4 @@
-"""A stranger finds the answer to each of ten questions with two clicks from the first page at most."""
+"""A stranger finds the answer to each of eleven questions with two clicks from the first page at most."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ ANSWERS = {
     "celery": ("how-to/integrations.md", "celery", ("setup(app", "Prefork")),
     "tests without Redis": ("how-to/develop.md", "unit-tests-no-redis", ("memory_pool", "snowredis_ids")),
     "what does LeaseExpired mean": ("reference/errors.md", "leaseexpired", ("reservation", "Try again")),
+    "two shards are merged": ("how-to/merge.md", "sources", ("#COLUMN",)),
     "is it fast": ("explanation/performance.md", "", ("ns", "ids")),
 }
 

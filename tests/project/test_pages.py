@@ -1,4 +1,4 @@
-"""What pages of docs/ promise to be complete, is."""
+"""Lists that pages of docs/ promise to be complete are complete."""
 
 from __future__ import annotations
 

@@ -25,11 +25,11 @@ GENERATOR = {
     "resume": "()",
 }
 FUNCTIONS = {
-    "connect": "(url, *, pool, layout, datacenter, ttl, max_clock_lead, redis_skew, failover_slack, durability, "
-    "guard_rollbacks, min_replicas, label, clock_policy, clock_tolerance_ms, max_wait_ms, overflow, max_ahead_ms, "
-    "sequence_start, sequence_start_bound, claim_timeout, clock)",
+    "connect": "(url, *, pool, layout, datacenter, registry, registry_url, ttl, max_clock_lead, redis_skew, "
+    "failover_slack, durability, guard_rollbacks, min_replicas, label, clock_policy, clock_tolerance_ms, "
+    "max_wait_ms, overflow, max_ahead_ms, sequence_start, sequence_start_bound, claim_timeout, clock)",
     "aconnect": "(url, **settings)",
-    "configure": "(**settings)",
+    "configure": "(kind, **settings)",
     "next_id": "()",
     "next_ids": "(count)",
     "anext_id": "()",
@@ -37,6 +37,7 @@ FUNCTIONS = {
     "close": "()",
     "close_on_sigterm": "()",
     "encode": "(an_id, form, *, layout)",
+    "generator": "(kind, **settings)",
     "parse": "(text, form, *, layout)",
     "Layout": "(*, timestamp_bits, datacenter_bits, backup_bits, worker_bits, sequence_bits, tick_ms, epoch_ms, "
     "worker_last)",
@@ -67,7 +68,17 @@ EMBEDDED = {
     "stop": "(directory)",
 }
 PARTS = ("timestamp_ms", "time", "datacenter", "backup", "worker", "sequence")
-PLAIN = {"IMPLEMENTATION", "Generator", "Lease", "Parts", "PoolInfo", "WorkerInfo", "__version__", "layouts"}
+PLAIN = {
+    "IMPLEMENTATION",
+    "Generator",
+    "IdGenerator",
+    "Lease",
+    "Parts",
+    "PoolInfo",
+    "WorkerInfo",
+    "__version__",
+    "layouts",
+}
 MODULES = {"embedded", "testing"}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import re
+import typing
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 import snowredis
 from snowredis.cli import build_parser
 from snowredis.connection import AllSettings, Settings
+from snowredis.dated.settings import DATED_SETTINGS
 from snowredis.lease.model import PoolConfig
 from snowredis.settings import POOL_DURATIONS, PREFIX, SETTINGS, Setting, check, from_environment
 from snowredis.web import PREFIX as SERVICE_PREFIX
@@ -56,7 +58,8 @@ def test_aconnect_and_configure_take_what_connect_takes() -> None:
     assert {name: hint.__forward_arg__ for name, hint in AllSettings.__annotations__.items()} == annotations
     assert Settings.__annotations__.keys() == annotations.keys() - {"url"}
     assert inspect.get_annotations(snowredis.aconnect)["settings"] == "Unpack[Settings]"
-    assert inspect.get_annotations(snowredis.configure)["settings"] == "Unpack[AllSettings]"
+    of_connect, _of_other_kinds = typing.get_overloads(snowredis.configure)
+    assert inspect.get_annotations(of_connect)["settings"] == "Unpack[AllSettings]"
 
 
 @pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
@@ -166,7 +169,7 @@ def options_of(*words: str) -> dict[str, argparse.Action]:
 def test_pool_create_has_an_option_for_every_constant_of_a_pool() -> None:
     options = options_of("pool", "create")
     of_pool = {name for name, setting in SETTINGS.items() if setting.of_pool}
-    assert options.keys() - {"url", "pool"} == of_pool
+    assert options.keys() - {"url", "pool", "registry_url"} == of_pool
     for name in of_pool:
         assert options[name].option_strings == [f"--{name.replace('_', '-')}"]
         assert SETTINGS[name].default_text in str(options[name].help)
@@ -176,6 +179,21 @@ def test_the_page_of_settings_describes_each_of_them() -> None:
     assert table_in("docs/reference/settings.md", "| setting |") == rows(IN_TEXT)
 
 
+def test_the_page_of_settings_describes_those_of_dated_numbers() -> None:
+    # what the page says of these two is what is different here
+    elsewhere = ("| `url` |", "| `min_replicas` |")
+    table = table_in("docs/reference/settings.md", "| setting | default | what it is |")
+    defaults = {"format": "`{date:%Y%m%d}-{number:06}`"}
+    expected = [
+        f"| `{name}` | {defaults.get(name, default_of(setting))} | {setting.help} |"
+        for name, setting in DATED_SETTINGS.items()
+    ]
+    assert [row for row in table if not row.startswith(elsewhere)] == [
+        row for row in expected if not row.startswith(elsewhere)
+    ]
+    assert len(table) == len(DATED_SETTINGS)
+
+
 def test_the_page_on_the_service_describes_each_of_its_variables() -> None:
     assert table_in("docs/how-to/service.md", "| variable |") == rows(
         SERVICE_SETTINGS.values(), SERVICE_PREFIX
@@ -183,7 +201,7 @@ def test_the_page_on_the_service_describes_each_of_its_variables() -> None:
 
 
 def test_the_options_of_serve_are_settings_of_the_service() -> None:
-    served = {"pool": "pools", "allow_host": "hosts", "trust_proxy": "trusted_proxies"}
+    served = {"pool": "pools", "allow_host": "hosts", "trust_proxy": "trusted_proxies", "kind": "kinds"}
     others = {"url", "host", "port", "access_log"}
     options = {served.get(name, name) for name in options_of("serve")} - others
     assert options <= SERVICE_SETTINGS.keys()

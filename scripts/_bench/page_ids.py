@@ -1,0 +1,171 @@
+"""Tables, plot and goals of the part `ids`: what an id costs in a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from scripts._bench import plots
+from scripts._bench.contestants import BATCH, BUFFER, BY_LABEL, FLOOR, METHOD_FLOOR, OURS, SNOWFLAKE
+from scripts._bench.tables import AtMost, Results, markdown, number, percent, spread
+from snowredis.timing import BASE
+
+SINGLE, BOUND = "ids.next_id()", "snowredis.next_id()"
+LIST, LARGE_FILL = f"ids.next_ids({BATCH:,}), an id", f"ids.fill() of {BUFFER:,}, an id"
+# ids of nobody: a figure to compare with, not a library that somebody would use for ids
+_BY_HAND = ("secrets.randbits(63)", "random.getrandbits(63)", FLOOR, METHOD_FLOOR)
+
+
+def us_of(row: Mapping[str, Any]) -> str:
+    """Return the statement of a row, and the implementation of snowredis that ran it."""
+    return f"{row['label']} · {row['by']}" if row["by"] else str(row["label"])
+
+
+def _rows(results: Results, threads: int = 1) -> list[dict[str, Any]]:
+    return [row for row in results["ids"]["rows"] if row["threads"] == threads]
+
+
+def _row(results: Results, label: str, of: str, threads: int = 1) -> dict[str, Any] | None:
+    return next((row for row in _rows(results, threads) if (row["label"], row["of"]) == (label, of)), None)
+
+
+def _is_batch(row: Mapping[str, Any]) -> bool:
+    return BY_LABEL[row["label"]].per_call > 1
+
+
+def _first_python(row: Mapping[str, Any]) -> bool:
+    return row["of"] in ("C", "Python")
+
+
+def single(results: Results) -> str:
+    rows = []
+    for row in sorted(_singles(results), key=lambda row: row["ratio"][1]):
+        contestant = BY_LABEL[row["label"]]
+        four = _row(results, row["label"], row["of"], 4)
+        package = "" if contestant.package in ("", OURS) else contestant.package
+        shared = (
+            spread(four["to_one_thread"]) if four else "–" if contestant.thread_safe else "not thread-safe"
+        )
+        what = f"**`{row['label']}`** {row['by']}" if row["by"] else f"`{row['label']}`"
+        rows.append([what, package, contestant.makes, number(row["ns"][1]), spread(row["ratio"]), shared])
+    head = ["one at a time", "package", "makes", "ns", f"to `{BASE}`", "4 threads to one"]
+    return markdown(head, rows, left=3)
+
+
+def _singles(results: Results) -> list[dict[str, Any]]:
+    kept = [row for row in _rows(results) if not _is_batch(row) and _first_python(row)]
+    return [row for row in kept if row["label"] != BASE or row["of"] == results["ids"]["rows"][0]["of"]]
+
+
+def batches(results: Results) -> str:
+    rows = []
+    for row in _rows(results):
+        if _is_batch(row) and _first_python(row):
+            four = _row(results, row["label"], row["of"], 4)
+            last = spread(four["to_one_thread"]) if four else "–"
+            rows.append([f"`{row['label']}` {row['by']}", number(row["ns"][1]), spread(row["ratio"]), last])
+    return markdown(["batches", "ns", f"to `{BASE}`", "4 threads to one"], rows)
+
+
+def pythons(results: Results) -> str:
+    """Return rows of the other Pythons that were requested; none if there were none."""
+    rows = []
+    for row in results["ids"]["rows"]:
+        if _first_python(row) or (row["label"] == BASE and row["of"].startswith("Python")):
+            continue
+        if row["threads"] == 1 or row["label"] == SINGLE:
+            what = f"`{row['label']}`, {row['threads']} thread{'s' if row['threads'] > 1 else ''}"
+            rows.append([what, row["of"], number(row["ns"][1]), spread(row["ratio"])])
+    return markdown(["on other Pythons", "which", "ns", f"to its `{BASE}`"], rows, left=2) if rows else ""
+
+
+def two_processes(results: Results) -> str:
+    rows = [
+        [
+            f"`{row['label']}` {row['by']}".rstrip(),
+            spread(row["alone_ns"]),
+            spread(row["ratio"]),
+            f"{row['per_second'] / 1e6:,.1f}",
+        ]
+        for row in results["ids"]["two"]
+    ]
+    return markdown(["two processes", "ns in one", "in each of two, to one", "both, millions a second"], rows)
+
+
+def ceilings(results: Results) -> str:
+    rows = [
+        [f"{row['layout']}, {row['by']}", percent(row["rate"][1]), percent(row["cpu"][1])]
+        for row in results["ids"]["ceilings"]
+    ]
+    return markdown(["one thread at a layout's ceiling", "of the ceiling", "of a core"], rows)
+
+
+def missing(results: Results) -> str:
+    named = [f"`{label}` ({why.rstrip('.')})" for label, why in sorted(results["ids"]["missing"].items())]
+    return f"Not measured: {'; '.join(named)}." if named else "Everybody could be measured."
+
+
+def plot(results: Results) -> str:
+    rows = []
+    for row in sorted(_singles(results), key=lambda row: row["ratio"][1]):
+        four = _row(results, row["label"], row["of"], 4)
+        package = BY_LABEL[row["label"]].package
+        label = us_of(row) if row["by"] or not package else f"{row['label']} · {package}"
+        rows.append(plots.Dot(label, row["ratio"], four["ratio"] if four else None, ours=package == OURS))
+    return plots.dots(
+        "What one id costs, in readings of the clock",
+        "time.time_ns() = 1; dots: one thread, rings: four threads; lines: quartiles; logarithmic",
+        rows,
+    )
+
+
+def goals(results: Results, at_most: AtMost) -> None:
+    kinds = [kind for kind in ("C", "Python") if _row(results, SINGLE, kind)]
+    one = {kind: _row(results, SINGLE, kind) for kind in kinds}
+    for kind, limit in (("C", 1.0), ("Python", 2.1)):
+        row = one.get(kind)
+        if row:
+            what = f"`{SINGLE}` in {kind}: at most {limit} times `{BASE}`"
+            at_most(what, row["ratio"][1], limit, spread(row["ratio"]))
+    for kind, limit in (("C", 1.1), ("Python", 1.2)):
+        row, bound = one.get(kind), _row(results, BOUND, kind)
+        if row and bound:
+            times = bound["ratio"][1] / row["ratio"][1]
+            what = f"`{BOUND}` in {kind}: at most {limit} times `{SINGLE}`"
+            at_most(what, times, limit, f"{times:.2f}")
+    best: Any = one[kinds[0]]
+    peers = [
+        row
+        for row in _rows(results)
+        if not row["by"] and row["label"] not in (BASE, *_BY_HAND) and row["of"] == best["of"]
+    ]
+    if peers:
+        fastest = min(peers, key=lambda row: row["ratio"][1])
+        ahead = fastest["ratio"][1] / best["ratio"][1]
+        shown = f"{ahead:.2f} times as fast as the next, `{fastest['label']}`"
+        at_most("ahead of every id library", 1 / ahead, 1, shown)
+    flakes = [
+        row
+        for row in peers
+        if BY_LABEL[row["label"]].makes == SNOWFLAKE and BY_LABEL[row["label"]].thread_safe
+    ]
+    if flakes:
+        fastest = min(flakes, key=lambda row: row["ratio"][1])
+        ahead = fastest["ratio"][1] / best["ratio"][1]
+        shown = f"{ahead:.1f} times as fast as `{fastest['label']}`"
+        at_most("10 times ahead of the fastest thread-safe Snowflake", 10 / ahead, 1, shown)
+    for kind, cpu_limit in (("C", 0.4), ("Python", 0.7)):
+        for row in results["ids"]["ceilings"]:
+            if (row["by"], row["layout"]) == (kind, "twitter"):
+                what = f"layout `twitter`, one thread, {kind}: 99% of its ceiling, less than {cpu_limit:.0%} of a core"
+                shown = f"{percent(row['rate'][1])} with {percent(row['cpu'][1])}"
+                at_most(what, 0 if row["rate"][1] >= 0.99 and row["cpu"][1] < cpu_limit else 1, 0, shown)
+    for label, limit in ((LARGE_FILL, 1.0), (LIST, 25.0)):
+        row = _row(results, label, best["of"])
+        if row:
+            at_most(f"`{label}`: under {limit:g} ns", row["ns"][1], limit, f"{spread(row['ns'])} ns")
+    for kind in kinds:
+        row = _row(results, SINGLE, kind, 4)
+        if row:
+            what = f"4 threads, {kind}: an id costs at most 1.1 times what it costs with one"
+            at_most(what, row["to_one_thread"][1], 1.1, spread(row["to_one_thread"]))
