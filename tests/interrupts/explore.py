@@ -25,6 +25,8 @@ LIMIT_S = 30.0
 MOST_POINTS = 100_000
 # a case that hangs takes half a minute; after so many of one kind the rest are skipped
 MOST_DEATHS = 2
+# bytes of stderr that are shown with a failure
+MOST_SAID = 20_000
 
 
 class Explorer:
@@ -82,10 +84,18 @@ class Explorer:
             self._end()
             raise
         if answer:
-            return Outcome(**json.loads(answer))
+            outcome = Outcome(**json.loads(answer))
+            if outcome.failures:
+                # tracebacks of its children, among other things
+                outcome.failures[-1] += "\n" + self._said()
+            return outcome
         self._end()
-        self._errors.seek(0)
-        return Outcome(str(case), -1, [""], ["hangs or dies:\n" + self._errors.read()])
+        return Outcome(str(case), -1, [""], ["hangs or dies:\n" + self._said()])
+
+    def _said(self) -> str:
+        """Return the end of what the player and its children printed. They go on writing at their own position."""
+        size = os.fstat(self._errors.fileno()).st_size
+        return os.pread(self._errors.fileno(), MOST_SAID, max(0, size - MOST_SAID)).decode(errors="replace")
 
     def sweep(
         self,

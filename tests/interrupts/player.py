@@ -7,6 +7,7 @@ The process that started it detects a case that hangs: no line comes.
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import logging
 import sys
@@ -21,6 +22,8 @@ CASE_LIMIT_S = 20.0
 
 
 def main() -> None:
+    # a child that dies in C says where
+    faulthandler.enable()
     register_earlier_hook()
     warnings.simplefilter("ignore", DeprecationWarning)
     logging.getLogger("snowredis").propagate = False

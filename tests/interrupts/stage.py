@@ -242,13 +242,16 @@ class Stage:
             os.close(hold)
             text = b"".join(_read(reader, CHILD_LIMIT_S + 2))
             os.close(reader)
-            with contextlib.suppress(ProcessLookupError):
+            # its report is the last that it does
+            ended, status = os.waitpid(pid, 0 if text else os.WNOHANG)
+            if not ended:
                 os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
+                os.waitpid(pid, 0)
             if text:
                 self.reports.append(json.loads(text))
             else:
-                self.failures.append("a forked child hangs or dies")
+                how = f"dies, wait status {status}" if ended else "hangs"
+                self.failures.append(f"a forked child {how}")
 
     # --- afterwards --------------------------------------------------------------------------------
 
