@@ -126,11 +126,12 @@ class _RecordFile:
             os.utime(self._path)
 
     def take_back(self, page: memoryview) -> None:
-        """Remove the file; its memory stays where it is."""
-        if self.is_writer:
-            with contextlib.suppress(OSError):
+        """Remove the file; its memory stays where it is, and is used again."""
+        # a signal handler may close a generator that is being closed: who removes the file, hands the memory on
+        with contextlib.suppress(OSError):
+            if self.is_writer:
                 os.unlink(self._path)
-            self._files.rest(self._address)
+                self._files.rest(self._address)
 
 
 class Directory:

@@ -163,6 +163,25 @@ def test_memory_is_used_again_after_a_rest(
     assert addresses[0] == addresses[1] == addresses[2] != addresses[3]
 
 
+def test_memory_of_a_record_that_is_given_up_twice_is_used_once(
+    server: RedisServer, pool: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # as when a signal handler closes a generator that is being closed
+    monkeypatch.setattr(record_files, "REST_S", 0.0)
+    store, files = open_store(server.url, PoolConfig(name=pool, layout=ONE)), record_files.RecordFiles()
+    record = files.new_record(store)
+    assert record is not None
+    record.give_up()
+    record.give_up()
+    addresses = set()
+    for _ in range(2):
+        another = files.new_record(store)
+        assert another is not None
+        assert isinstance(another._owner, record_files._RecordFile)
+        addresses.add(another._owner._address)
+    assert len(addresses) == 2
+
+
 def test_a_file_system_without_room_costs_the_record_and_nothing_else(
     server: RedisServer, pool: str, records: Path
 ) -> None:
