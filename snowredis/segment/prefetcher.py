@@ -166,7 +166,8 @@ class Prefetcher:
                 return self._retry_at_s - now_s
             era = self._era
             try:
-                segment = self.fetcher.fetch(self.wanted)
+                # in a tight loop no other thread runs until the caller waits, so that is seen here
+                segment = self.fetcher.fetch(self.wanted, used_up=bool(self._waiters))
             except Exception as error:  # noqa: BLE001 - raised in the callers that wait
                 self.error = error
                 self.failures += 1
