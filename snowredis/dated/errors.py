@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from snowredis.errors import SnowredisError
 
+# reason -> the same for people
+CLOSED_REASONS = {
+    "no-tag": "this Redis does not know the tag: it is new, or Redis lost it",
+    "other-server": "Redis was restarted or replaced, and may have lost the last numbers",
+    "rolled-back": "Redis went back to an older state",
+}
+
 
 class PeriodClosed(SnowredisError):
     """Redis may have forgotten numbers of this period, or the tag is new; no number was made.
@@ -24,11 +31,7 @@ class PeriodClosed(SnowredisError):
         self.wait_ms, self.next_number = wait_ms, next_number
 
     def __str__(self) -> str:
-        what = {
-            "no-tag": "this Redis does not know the tag: it is new, or Redis lost it",
-            "other-server": "Redis was restarted or replaced, and may have lost the last numbers",
-            "rolled-back": "Redis went back to an older state",
-        }.get(self.reason, ascii(self.reason))
+        what = CLOSED_REASONS.get(self.reason, ascii(self.reason))
         new = "If the tag is new, call create() once. " if self.reason == "no-tag" else ""
         return (
             f"the numbers of {self.period} of the tag {self.tag!r} are closed: {what}. No number was made. {new}Find "

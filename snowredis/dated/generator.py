@@ -123,6 +123,7 @@ class DatedGenerator(GeneratorBase[str]):
             skew_ms=round(redis_skew * 1000),
             slack_ms=None if failover_slack is None else round(failover_slack * 1000),
             maximum=self._format.maximum,
+            format=format or DEFAULT_FORMATS[period],
             min_replicas=min_replicas,
         )
         self._wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000

@@ -14,6 +14,14 @@ from snowredis.lease.redis_store import RedisScripts
 from snowredis.lease.scripts import Script, own_texts, read_lua
 from snowredis.settings import MinReplicas
 
+# characters of a format that are stored
+MAX_FORMAT = 100
+
+
+def tag_key(tag: str) -> str:
+    """Return the key of a tag."""
+    return f"snowredis:{{{tag}}}:dated"
+
 
 class DatedStore(RedisScripts):
     """The numbers of one tag on one server.
@@ -26,6 +34,7 @@ class DatedStore(RedisScripts):
         skew_ms: how far two Redis servers' clocks may differ.
         slack_ms: how long a deposed master may go on answering; None: as long as the kind of server needs.
         maximum: the highest number of a period.
+        format: of the texts; for people.
     """
 
     def __init__(
@@ -38,6 +47,7 @@ class DatedStore(RedisScripts):
         skew_ms: int,
         slack_ms: int | None,
         maximum: int,
+        format: str,  # noqa: A002 - it is one
         min_replicas: MinReplicas = 0,
     ) -> None:
         client = open_client(server, reach_ms=1)
@@ -46,7 +56,8 @@ class DatedStore(RedisScripts):
         slack = client.failover_slack_ms if slack_ms is None else slack_ms
         self._constants = (signature, int(assured))
         self._limits = (skew_ms, slack)
-        self._keys = (f"snowredis:{{{tag}}}:dated",)
+        self._format = "".join(filter(str.isprintable, format))[:MAX_FORMAT]
+        self._keys = (tag_key(tag),)
         self._script = load()
         self.fresh = client.fresh
 
@@ -60,7 +71,7 @@ class DatedStore(RedisScripts):
         period = request.period
         times = (period.from_ms, period.until_ms, period.first_ms)
         rest = (request.action, period.label, *times, request.amount, self._maximum, request.seen, SETTLE_MS)
-        arguments = (*self._constants, nonce, *self._limits, *rest)
+        arguments = (*self._constants, nonce, *self._limits, *rest, self._format)
         values = self.run(self._script, self._keys, arguments)
         texts = own_texts(values, nonce, self.where, self._reconnect)
         match texts:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
+from typing import Any
 
 import pytest
 
 import snowredis
+from snowredis.dated import DatedGenerator, PeriodClosed
 from snowredis.segment.errors import TagClosed
 from tests.cli.conftest import Cli
 
@@ -54,6 +57,36 @@ def test_a_tag_that_redis_lost_is_opened_by_a_person(cli: Cli, server_url: str) 
     assert "tag lost was changed; its next number is" in changed.out
     shown = cli("segment", "show", "lost", "--seconds", "0").out
     assert "1 to 1,000,000" in shown
+
+
+def test_dated_numbers_are_shown_with_their_period_and_whether_they_are_closed(
+    cli: Cli, server_url: str
+) -> None:
+    settings: dict[str, Any] = {"period": "year", "zone": "Europe/Berlin", "format": "R{date:%Y}/{number:04}"}
+    with DatedGenerator("receipts", server_url, **settings) as ids:
+        with pytest.raises(PeriodClosed):
+            ids.next_id()
+        closed = " ".join(cli("segment", "show", "receipts").out.split())
+        assert "closed: this Redis does not know the tag" in closed
+        assert "the next period that is open begins at" in closed
+        assert "none yet in this period" in closed
+        ids.create()
+        assert ids.next_ids(1_200)[-1].endswith("/1200")
+        shown = cli("segment", "show", "receipts").out
+        assert re.search(r"state +open", shown)
+        assert re.search(r"period +year of Europe/Berlin; now 20\d\d\n", shown)
+        assert re.search(r"last number +1,200\n", shown)
+        assert "R{date:%Y}/{number:04}" in shown
+        # segments of this name are something else
+        assert "consumption" not in shown
+        state = json.loads(cli("segment", "show", "receipts", "--json").out)
+    assert state["dated"]["last_number"] == "1200"
+    assert (state["dated"]["closed_reason"], state["dated"]["opens_ms"]) == (None, None)
+    assert [server["exists"] for server in state["servers"]] == [False]
+    cli("segment", "create", "receipts")
+    both = cli("segment", "show", "receipts", "--seconds", "0").out
+    assert "consumption" in both
+    assert "dated numbers of receipts" in both
 
 
 def test_a_command_without_a_tag_says_so(cli: Cli) -> None:

@@ -141,7 +141,7 @@ def test_the_rules_of_tags_are_what_their_scripts_use() -> None:
 
 
 def test_a_generator_of_a_tag_makes_numbers_and_can_do_nothing_else(
-    url_of: Callable[[str], str], own_server: RedisServer
+    url_of: Callable[[str], str], own_server: RedisServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     create_tag(own_server.url, "invoices")
     url = url_of("segments")
@@ -152,6 +152,17 @@ def test_a_generator_of_a_tag_makes_numbers_and_can_do_nothing_else(
     assert numbers.create()
     assert numbers.next_id().endswith("-000001")
     numbers.close()
+    assert main(["segment", "show", "invoices", "--url", url]) == 4
+    for rule, seen, unseen in (
+        ("segments", "consumption", "dated"),
+        ("dated", "dated numbers", "consumption"),
+    ):
+        own_server.client().execute_command(*RULES[rule].split(), "+hgetall")
+        capsys.readouterr()
+        assert main(["segment", "show", "invoices", "--url", url if rule == "segments" else dated_url]) == 0
+        shown = capsys.readouterr().out
+        assert (seen in shown, unseen in shown) == (True, False)
+        own_server.client().execute_command(*RULES[rule].split(), "-hgetall")
     for command in HARM:
         assert refused(url, *command), command
         assert refused(dated_url, *command), command

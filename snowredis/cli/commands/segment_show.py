@@ -1,8 +1,12 @@
-"""`segment show`: show a tag: what was handed out, how fast, and for how long it lasts. Only reads."""
+"""`segment show`: show a tag: what was handed out, how fast, and for how long it lasts. Only reads.
+
+Dated numbers of the same name are shown, too: they have no command of their own.
+"""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import time
@@ -21,16 +25,19 @@ from snowredis.cli.output import (
     printable,
     table,
     terminal_width,
+    time_of,
     write,
 )
 from snowredis.cli.segment_access import add_tag, tag_of
 
 if TYPE_CHECKING:
+    from snowredis.dated.administration import DatedInfo
     from snowredis.segment.administration import TagInfo
 
 SUMMARY = "show a tag: what was handed out, how fast, and for how long it lasts"
 ABOUT = """The consumption is that between two looks at Redis, so numbers of segments that were fetched in between. How
-many numbers each process has at hand, its step, prefetches and waits are in its metrics."""
+many numbers each process has at hand, its step, prefetches and waits are in its metrics. Of dated numbers it shows the
+current period, the last number of it, and whether it is closed."""
 EXAMPLES = [
     ("snowredis segment show invoices", "for how long it lasts"),
     ("snowredis segment show invoices --seconds 60", "at the rate of a minute"),
@@ -49,24 +56,74 @@ def run(args: argparse.Namespace) -> int:
     from snowredis.segment.administration import show_tag
 
     url, tag, _ = tag_of(args)
-    infos, rate = show_tag(url, tag), None
-    if not any(info.exists for info in infos):
+    (infos, dated), rate = _read(url, tag), None
+    exists = any(info.exists for info in infos)
+    if not exists and dated is None:
         where = ", ".join(info.where for info in infos)
-        text = f"there is no tag {tag!r} at {where}. If it is new, create it once: snowredis segment create {tag}"
+        text = (
+            f"there is no tag {tag!r} at {where}, neither of segments nor of dated numbers. If it is new, create it "
+            f"once: snowredis segment create {tag}"
+        )
         raise CommandError(ExitCode.POOL_NOT_FOUND, text)
-    if args.seconds > 0:
+    if exists and args.seconds > 0:
         before, began_s = infos, time.monotonic()
         time.sleep(args.seconds)
         infos = show_tag(url, tag)
         handed = sum(info.handed_out for info in infos) - sum(info.handed_out for info in before)
         rate = max(0, handed) / (time.monotonic() - began_s)
     if args.json:
-        print(json.dumps(_as_json(tag, infos, rate)))
+        print(json.dumps(_as_json(tag, infos, rate, dated)))
         return ExitCode.OK
     now_ms = time.time_ns() // 1_000_000
-    head: Line = [("tag ", "dim"), (tag, "strong")]
-    write([head, *pairs(_rows(infos, rate), wrap=True), [], *_table(infos, now_ms)])
+    lines: list[Line] = []
+    if exists:
+        lines += [[("tag ", "dim"), (tag, "strong")], *pairs(_rows(infos, rate), wrap=True), []]
+        lines += [*_table(infos, now_ms), []]
+    if dated is not None:
+        lines += [[("dated numbers of ", "dim"), (tag, "strong")], *pairs(_dated_rows(dated), wrap=True)]
+    write(lines if lines[-1] else lines[:-1])
     return ExitCode.OK
+
+
+def _read(url: str | list[str], tag: str) -> tuple[Sequence[TagInfo], DatedInfo | None]:
+    """Return the segments of *tag* on each server, and its dated numbers on the first server that has some.
+
+    Raises StoreRefused if the user has the right to neither.
+    """
+    from snowredis.dated.administration import show_dated
+    from snowredis.errors import StoreRefused
+    from snowredis.segment.administration import show_tag
+
+    infos: Sequence[TagInfo] = ()
+    refused: StoreRefused | None = None
+    try:
+        infos = show_tag(url, tag)
+    except StoreRefused as error:
+        refused = error
+    dated = None
+    for each in [url] if isinstance(url, str) else url:
+        # a user with rights to segments only
+        with contextlib.suppress(StoreRefused):
+            dated = dated or show_dated(each, tag)
+    if refused is not None and dated is None:
+        raise refused
+    return infos, dated
+
+
+def _dated_rows(info: DatedInfo) -> list[tuple[str, str | Line]]:
+    from snowredis.dated.errors import CLOSED_REASONS
+
+    state: str | Line = "open"
+    if info.closed_reason is not None and info.opens_ms is not None:
+        text = f"closed: {CLOSED_REASONS.get(info.closed_reason, printable(info.closed_reason, 40))}"
+        state = [(f"{text}; the next period that is open begins at {time_of(info.opens_ms)}", "bad")]
+    return [
+        ("state", state),
+        ("period", f"{info.period} of {info.zone}; now {info.label}"),
+        ("last number", f"{info.last_number:,}" if info.last_number else "none yet in this period"),
+        ("format", printable(info.format, 100) or "not known before the first number"),
+        ("server", printable(info.where, 60)),
+    ]
 
 
 def _rows(infos: Sequence[TagInfo], rate: float | None) -> list[tuple[str, str | Line]]:
@@ -115,7 +172,9 @@ def _table(infos: Sequence[TagInfo], now_ms: int) -> list[Line]:
     return table(columns, rows, terminal_width())
 
 
-def _as_json(tag: str, infos: Sequence[TagInfo], rate: float | None) -> dict[str, object]:
+def _as_json(
+    tag: str, infos: Sequence[TagInfo], rate: float | None, dated: DatedInfo | None
+) -> dict[str, object]:
     from snowredis.segment.administration import remaining
 
     left = remaining(infos)
@@ -136,6 +195,9 @@ def _as_json(tag: str, infos: Sequence[TagInfo], rate: float | None) -> dict[str
         "remaining": None if left is None else str(left),
         "used_up_in_s": left / rate if left is not None and rate else None,
         "servers": servers,
+        "dated": None
+        if dated is None
+        else dataclasses.asdict(dated) | {"last_number": str(dated.last_number)},
     }
 
 

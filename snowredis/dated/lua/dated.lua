@@ -15,6 +15,7 @@
 -- ARGV[12] maximum  int, the highest number of a period
 -- ARGV[13] seen     int, the next number after the highest that the caller saw in this period
 -- ARGV[14] settle_ms int, how long after a loss processes may use numbers that they had
+-- ARGV[15] format   string, of the texts; for people
 --
 -- Returns granted, now, first: the numbers from first on are the caller's
 --       | opened, now, next: the period hands out numbers from next on
@@ -66,6 +67,7 @@ local count = int('count', ARGV[11], 1, 1e14)
 local maximum = int('maximum', ARGV[12], 1, 1e14)
 local seen = int('seen', ARGV[13], 1, 2e14)
 local settle = int('settle_ms', ARGV[14], 0, 864e5)
+local format = str('format', ARGV[15], '^[^%c]*$', 400)
 if bad then return redis.error_reply('SNOWREDIS bad argument ' .. bad) end
 
 local time = redis.call('TIME')
@@ -119,6 +121,7 @@ if is_past then return { 'past', fmt(now), nonce } end
 local function keep(value)
   redis.call('HSET', KEYS[1], 'n:' .. label, fmt(value))
   if next_field then return end
+  redis.call('HSET', KEYS[1], 'format', format)
   local labels = {}
   for _, name in ipairs(redis.call('HKEYS', KEYS[1])) do
     if string.sub(name, 1, 2) == 'n:' then labels[#labels + 1] = string.sub(name, 3) end
