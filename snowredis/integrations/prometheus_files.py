@@ -21,8 +21,9 @@ from snowredis.runtime.fork import GUARD, run_in_forked_children
 
 # between two writes
 EVERY_S = 5.0
-# what a gauge without a value is: no other process' value is hidden by it, and no reservation seems to end
-_UNKNOWN = {"livemin": float("inf")}
+# what a gauge without a value is: no other process' value is hidden by it, no reservation seems to end, and nothing
+# stays of a generator that was closed
+_UNKNOWN = {"livemin": float("inf"), "livesum": 0.0, "livemax": 0.0}
 
 
 class MetricFiles:

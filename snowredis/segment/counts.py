@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 
 @dataclass(slots=True)
 class SegmentCounts:
-    """Counters of one generator; they only grow. Not exact where threads count at the same moment.
+    """Counters of one generator; they only grow, but begin again in a forked child. Not exact if threads count at once.
 
     Attributes:
         segments: segments that were fetched.
@@ -33,6 +33,11 @@ class SegmentCounts:
     copied: int = 0
     dropped: int = 0
 
+    def clear(self) -> None:
+        """Begin again at 0, in a forked child."""
+        for field in fields(self):
+            setattr(self, field.name, field.default)
+
 
 @dataclass(frozen=True, slots=True)
 class SegmentStatus:
@@ -40,7 +45,7 @@ class SegmentStatus:
 
     Attributes:
         tag: its tag.
-        made: about how many numbers this generator made.
+        made: about how many numbers this generator made in this process.
         left: about how many numbers it has at hand, prefetched ones included.
         step: how many numbers the newest segment has.
         tag_rate: numbers a second that Redis hands out to all processes; None if that is not known yet.

@@ -85,6 +85,8 @@ class SegmentGenerator(SegmentPath):
         self._wait_s, self._label = wait_s, label
         self._closed = self._suspended = False
         self._counts = SegmentCounts()
+        # numbers that the parent made before this process was forked
+        self._made_before = 0
         drop = weakref.WeakMethod(self._drop)
 
         def drop_if_alive(server: int, from_position: int) -> None:
@@ -143,6 +145,7 @@ class SegmentGenerator(SegmentPath):
     def status(self) -> SegmentStatus:
         """Return what this generator has and knows at the moment. Does not block."""
         published, left, made = self._position
+        made -= self._made_before
         rest = published.segment.rest if published.segment is not None else None
         at_hand = left + (rest.size if rest is not None else 0)
         at_hand += sum(s.until_position - s.from_position for s in list(self._prefetcher.ready))
@@ -223,7 +226,7 @@ class SegmentGenerator(SegmentPath):
         started_s = self._clock.monotonic()
         self._counts.waits += 1
         prefetcher, failures = self._prefetcher, self._prefetcher.failures
-        while not self._advance():
+        while not self._advance(waited=True):
             if prefetcher is not self._prefetcher:
                 # forked: a child begins again
                 prefetcher, failures = self._prefetcher, self._prefetcher.failures
@@ -241,8 +244,12 @@ class SegmentGenerator(SegmentPath):
         waited_s = self._clock.monotonic() - started_s
         self._counts.longest_wait_s = max(self._counts.longest_wait_s, waited_s)
 
-    def _advance(self) -> bool:
-        """Publish the next numbers that are here, if the current ones are used up. Returns False if there are none."""
+    def _advance(self, *, waited: bool = False) -> bool:
+        """Publish the next numbers that are here, if the current ones are used up. Returns False if there are none.
+
+        Args:
+            waited: the caller waited for them.
+        """
         self._guard.check()
         with self._lock:
             if self._closed:
@@ -265,7 +272,7 @@ class SegmentGenerator(SegmentPath):
                 return False
             head = self._head(segment)
             if self._supersede(current, head):
-                self._counts.prefetch_hits += 1
+                self._counts.prefetch_hits += not waited
                 prefetcher.hungry = head.segment.rest is None
                 if prefetcher.hungry:
                     prefetcher.wake()
@@ -366,6 +373,9 @@ class SegmentGenerator(SegmentPath):
         for store in self._stores:
             store.after_fork()
         self._steps.after_fork()
+        # the parent counts what it made, and still has
+        self._counts.clear()
+        self._made_before = self._position[2]
         self._fetcher.begin()
         self._prefetcher = Prefetcher(self._fetcher, self._clock, self._threads())
         self._to_stop[:] = [self._prefetcher]

@@ -17,9 +17,10 @@ import pytest
 import snowredis
 from snowredis.core.durations import BOUNDS_S, Durations
 from snowredis.lease.model import PoolConfig
-from snowredis.monitor.metrics.catalog import CONDITIONS, POOL, PROCESS, SERVICE, TAG_CONDITIONS
+from snowredis.monitor.metrics.catalog import CONDITIONS, POOL, PROCESS, SEGMENTS, SERVICE, TAG_CONDITIONS
 from snowredis.monitor.metrics.process import TotalsTracker, new_durations, readings_of
 from snowredis.monitor.worker_pool import WorkerPool
+from snowredis.segment import create_tag
 from snowredis.testing import memory_pool
 from tests.support.pools import new_pool
 from tests.support.prometheus import check_text
@@ -261,7 +262,7 @@ def test_opentelemetry_observes_the_same_numbers(reader: Any, server: RedisServe
         metric.name: point
         for metric in data.resource_metrics[0].scope_metrics[0].metrics
         for point in metric.data.data_points
-        if point.attributes["pool"] == pool
+        if point.attributes.get("pool") == pool
     }
     assert set(points) == {metric.otel for metric in PROCESS if metric.name != "snowredis_clock_wait_seconds"}
     assert (points["snowredis.ids"].value, points["snowredis.leases"].value) == (7, 1)
@@ -272,7 +273,7 @@ def test_opentelemetry_observes_the_same_numbers(reader: Any, server: RedisServe
         point.count
         for metric in later.resource_metrics[0].scope_metrics[0].metrics
         for point in metric.data.data_points
-        if metric.name == "snowredis.heartbeat" and point.attributes["pool"] == pool
+        if metric.name == "snowredis.heartbeat" and point.attributes.get("pool") == pool
     }
     assert counts == {2}
 
@@ -359,3 +360,85 @@ def test_segments_are_counted_by_tag_also_when_they_are_closed() -> None:
     closed = totals.by_pool()["counted"]
     assert closed.totals["snowredis_segment_numbers_total", ""] == 30
     assert closed.gauges == {}
+
+
+def test_segments_of_several_processes_are_added_up_and_nothing_stays_of_closed_ones(
+    server: RedisServer, pool: str, tmp_path: Path
+) -> None:
+    from prometheus_client import multiprocess
+
+    create_tag(server.url, pool)
+    program = str(ROOT / "tests/monitor/segment_metrics_worker.py")
+    label = f'{{tag="{pool}"}}'
+
+    def metrics() -> dict[str, float]:
+        registry = prometheus_client.CollectorRegistry()
+        multiprocess.MultiProcessCollector(registry, path=str(tmp_path))
+        check_text(prometheus_client.generate_latest(registry).decode())
+        found = shown(registry)
+        return {
+            metric.name: found[f"{metric.name}{label}"]
+            for metric in SEGMENTS
+            if f"{metric.name}{label}" in found
+        }
+
+    environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        [sys.executable, "-W", "ignore", program, server.url, pool],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as worker:
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "open\n"
+        found = metrics()
+        # each number once: a child does not count those that its parent made before
+        assert found["snowredis_segment_numbers_total"] == 500 + 700 + 800 + 1_000
+        assert found["snowredis_segment_waits_total"] >= 3
+        assert found["snowredis_segment_fetches_total"] >= 4
+        # of the parent: the killed child has none any more
+        assert 0 < found["snowredis_segment_left"] <= 2_000
+        assert found["snowredis_segment_step"] == 1_000
+        # what the first child had left when it was closed; the parent goes on with its own
+        assert 300 <= found["snowredis_segment_dropped_total"] <= 2_300
+        assert set(found) <= {metric.name for metric in SEGMENTS}
+        worker.stdin.write("\n")
+        worker.stdin.flush()
+        assert worker.stdout.readline() == "closed\n"
+        closed = metrics()
+        assert closed["snowredis_segment_numbers_total"] == 3_000
+        assert (closed["snowredis_segment_left"], closed["snowredis_segment_step"]) == (0, 0)
+        assert closed["snowredis_segment_used_up_seconds"] == float("inf")
+        worker.stdin.write("\n")
+        worker.stdin.flush()
+
+
+def test_opentelemetry_observes_segments_by_tag(reader: Any) -> None:
+    ids = snowredis.generator("segment", url=memory_pool(), tag="observed", step=10, maximum=1_000_000)
+    ids.next_ids(25)
+
+    def points() -> dict[str, Any]:
+        data = reader.get_metrics_data()
+        return {
+            metric.name: (point.value, metric.unit, dict(point.attributes))
+            for metric in data.resource_metrics[0].scope_metrics[0].metrics
+            for point in metric.data.data_points
+            if point.attributes.get("tag") == "observed"
+        }
+
+    first = points()
+    # rates are not known yet
+    unknown = {"snowredis_segment_tag_rate", "snowredis_segment_used_up_seconds"}
+    names = {metric.otel: metric for metric in SEGMENTS}
+    assert first.keys() >= {name for name, metric in names.items() if metric.name not in unknown}
+    assert first["snowredis.segment_numbers"] == (25, "{number}", {"tag": "observed"})
+    assert first["snowredis.segment_step"][0] >= 10
+    assert first["snowredis.segment_waits"][0] >= 1
+    assert all(unit == names[name].unit for name, (_, unit, _) in first.items())
+    ids.next_ids(5)
+    ids.close()
+    closed = points()
+    assert closed["snowredis.segment_numbers"][0] == 30
+    assert closed.keys() == {metric.otel for metric in SEGMENTS if metric.kind == "counter"}
