@@ -21,6 +21,7 @@ class Rule(NamedTuple):
         classes: faults of the schedules that need it.
         seed: of a schedule that fails without it, and passes with it.
         complaint: what the checker says then.
+        reported: as SegmentSimulation's.
     """
 
     what: str
@@ -29,6 +30,7 @@ class Rule(NamedTuple):
     classes: tuple[str, ...]
     seed: int
     complaint: str = "was made by"
+    reported: bool = False
 
     def edit(self, name: str, source: str) -> str:
         """Return the text of a script without the rule."""
@@ -94,6 +96,30 @@ RULES: Mapping[str, Rule] = {
         5,
         "an alarm without a cause",
     ),
+    "seen-numbers": Rule(
+        "what any process saw handed out is not handed out again",
+        ("if top > tag.next then", "if false then"),
+        None,
+        ("wipe",),
+        0,
+        reported=True,
+    ),
+    "alarm-drops": Rule(
+        "a process drops numbers that others may have",
+        None,
+        lambda patch: patch.setattr(SegmentGenerator, "_drop", _drop_if(lambda position: position == 0)),
+        ("rollback",),
+        6,
+        "which had dropped it",
+    ),
+    "copy-drops": Rule(
+        "a copy of a process drops what both have, as soon as it is told so",
+        None,
+        lambda patch: patch.setattr(SegmentGenerator, "_drop", _drop_if(lambda position: position > 0)),
+        ("clone",),
+        1,
+        "which had dropped it",
+    ),
     "fork-drops": Rule(
         "a forked child has no segment of its parent",
         None,
@@ -116,6 +142,17 @@ RULES: Mapping[str, Rule] = {
         0,
     ),
 }
+
+
+def _drop_if(wanted: Callable[[int], bool]) -> Callable[[SegmentGenerator, int, int], None]:
+    """Return a SegmentGenerator._drop that drops only from *wanted* positions on: 0 means that this is a copy."""
+    drop = SegmentGenerator._drop
+
+    def drop_some(self: SegmentGenerator, server: int, from_position: int) -> None:
+        if wanted(from_position):
+            drop(self, server, from_position)
+
+    return drop_some
 
 
 def _only_first(begin: Callable[[Fetcher], None]) -> Callable[[Fetcher], None]:

@@ -218,6 +218,17 @@ def suspended(sim: SegmentSimulation) -> None:
     sim.world.after(sim.random.randint(0, 3_000_000), snapshot_machine)
 
 
+def clone(sim: SegmentSimulation) -> None:
+    """Clone a process that runs: both have the same segments until one of them asks for more."""
+    process = sim.someone()
+    if process is not None and len(sim.living) < 12:
+        sim.fired["clone"] += 1
+        copy = process.clone()
+        sim.clones |= {process.name, copy.name}
+        sim.say("%s is a clone of %s, which runs", copy.name, process.name)
+        copy.run()
+
+
 def signal(sim: SegmentSimulation) -> None:
     process = sim.someone()
     if process is not None:
@@ -250,6 +261,8 @@ FAULTS: dict[str, Fault] = {
     "fork": _offspring("fork", lambda parent: parent.fork()),
     "bypass": _offspring("bypass", lambda parent: parent.fork(bypass=True)),
     "suspended": suspended,
+    # not drawn by chance: numbers repeat
+    "clone": clone,
     "signal": signal,
     "redis_clock": redis_clock,
 }

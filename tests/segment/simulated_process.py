@@ -126,6 +126,10 @@ class SegmentProcess:
             random_bytes=self.random_bytes,
             threads=lambda: SimThreads(self),
         )
+        # number -> when this process was told to drop it, us
+        self.dropped: dict[int, int] = {}
+        self._drop: Callable[[int, int], None] = self.generator._fetcher._drop
+        self.generator._fetcher._drop = self._drop_and_note
         self.new_locks()
         if like is not None:
             self._copy(like)
@@ -150,6 +154,16 @@ class SegmentProcess:
                 if name not in ("store", "_random_name", "_owner"):
                     setattr(client, name, value)
         mine._suspended = theirs._suspended
+
+    def _drop_and_note(self, server: int, from_position: int) -> None:
+        segments = list(self.generator._prefetcher.ready)
+        published = self.generator._position[0].segment
+        segments += [published.segment] if published is not None else []
+        for segment in segments:
+            if segment.server == server and segment.until_position > from_position:
+                for i in range(segment.until_position - segment.from_position):
+                    self.dropped[segment.first + i * segment.stride] = self.world.now_us
+        self._drop(server, from_position)
 
     @property
     def forgot(self) -> bool:

@@ -27,8 +27,12 @@ from tests.simulation.world import START_US, World
 SKEW_MS, SLACK_MS = 500, 3_000
 PROCESSES = 8
 HEALED_US = 33_000_000
+# after this time every process has reported
+REPORTED_MS = 12_000
 # what lets Redis forget without a sign
 IN_PLACE = "rollback"
+# a number that was taken before a drop is made within this time
+TAKEN_US = 100_000
 NOISE = ("loss", "delay", "duplicate", "reorder")
 LOSSES = ("wipe", "evict", "snapshot", "failover", "split", "moved", "again", IN_PLACE)
 OTHERS = ("pause", "crash", "down", "close", "fork", "bypass", "suspended", "signal", "redis_clock")
@@ -50,12 +54,16 @@ class Checker:
         # (server, from, until) of every segment that was handed out, by any server process; and of every alarm
         self.tops = [0] * len(sim.configs)
         self.alarms: list[tuple[int, int, int]] = []
+        # numbers that a process made though it had dropped them
+        self.kept: list[tuple[int, SegmentProcess]] = []
         self.highest = 0
 
     def emit(self, process: SegmentProcess, number: int) -> None:
         self.count += 1
         first = self.emitted.setdefault(number, process)
         self.highest = max(self.highest, number)
+        if self._sim.world.now_us > process.dropped.get(number, self._sim.world.now_us) + TAKEN_US:
+            self.kept.append((number, process))
         if self._sim.last_made is not None:
             self._sim.last_made[process.name] = self._sim.world.now_us
         if first is not process or self.count != len(self.emitted) + len(self.repeated):
@@ -71,7 +79,12 @@ class Checker:
 
     def check(self) -> None:
         rolled_back = self._sim.fired[IN_PLACE] > 0
+        for number, process in self.kept:
+            raise Violation(f"{number} was made by {process.name}, which had dropped it")
         for number, first, second in self.repeated:
+            if first.name in self._sim.clones and second.name in self._sim.clones:
+                # nobody can prevent it before one of them asks
+                continue
             told = any(
                 self._sim.configs[index].number_at(low)
                 <= number
@@ -91,6 +104,8 @@ class SegmentSimulation:
         seed: decides everything.
         classes: of faults; by default the seed draws some.
         edit: changes a script's text: (name, source) -> source.
+        reported: the person says of a closed tag that no number was handed out but those that processes reported, once
+            all of them have; else where the numbers end.
     """
 
     def __init__(
@@ -101,7 +116,11 @@ class SegmentSimulation:
         edit: Callable[[str, str], str] = lambda name, source: source,
         traced: bool = False,
         quiet: bool = False,
+        reported: bool = False,
     ) -> None:
+        self.reported = reported
+        # names of processes that were cloned while they ran, and of their clones
+        self.clones: set[str] = set()
         self.world = World(seed, traced=traced)
         random = self.random = self.world.random
         if classes is None:
@@ -137,6 +156,8 @@ class SegmentSimulation:
         # the table's highest number; more are out than that, in processes that do not report
         margin = 5_000
         self.bound = None if quiet or random.random() < 0.6 else Bound(lambda: self.checker.highest, margin)
+        if reported:
+            self.bound = None
         self.operator = Operator(self)
 
     def new_name(self) -> str:
@@ -179,8 +200,12 @@ class SegmentSimulation:
             self.world.sleep(self.random.randint(500_000, 4_000_000))
             for index, network in enumerate(self.networks):
                 tag = network.master.data.get("snowredis:segment:{sim}", {})
+                if self.reported:
+                    closed_ms = int(tag.get("closed_at", self.world.now_us // 1000))
+                    if tag.get("reason") and self.world.now_us // 1000 > closed_ms + REPORTED_MS:
+                        self.open(index, "word", 0)
                 # with a bound, a program does it
-                if tag.get("reason", "no-tag") and (self.bound is None or self.random.random() < 0.05):
+                elif tag.get("reason", "no-tag") and (self.bound is None or self.random.random() < 0.05):
                     self.open(index)
 
     # --- the schedule ------------------------------------------------------------------------------
@@ -198,7 +223,7 @@ class SegmentSimulation:
                 self.world.at(time_us, lambda fault=fault: None if self.healed else fault(self))  # type: ignore[misc]
             self.world.run(START_US + FAULTY_US)
             self.heal()
-            self.world.run(START_US + HEALED_US + (45_000_000 if self.bound else 0))
+            self.world.run(START_US + HEALED_US + (45_000_000 if self.bound or self.reported else 0))
             self._check_progress()
             self.checker.check()
         finally:
