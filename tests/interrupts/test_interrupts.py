@@ -79,6 +79,17 @@ def test_a_child_that_is_forked_in_the_middle_makes_ids_of_its_own(
     check(explorer.sweep(operation, "fork", first=60, step=151))
 
 
+@pytest.mark.parametrize("fork", ["fork", "fork:in_c"])
+def test_a_child_that_is_killed_in_its_parents_claim_leaves_nothing_of_its_parents(
+    explorer: Explorer, fork: str
+) -> None:
+    forked_at = range(480, 880, 31)
+    check(
+        explorer.play(Case("claim", ((fork, at), ("child_dies", at + 100 + 37 * turn))))
+        for turn, at in enumerate(forked_at)
+    )
+
+
 def test_a_fork_while_the_heartbeat_thread_is_started_hangs_nobody(explorer: Explorer) -> None:
     check(explorer.sweep("start_heartbeat", "fork", first=60, step=97))
 
