@@ -5,20 +5,34 @@ from __future__ import annotations
 import re
 
 from scripts._docs.tables import table
+from snowredis.dated.store import read_script
 from snowredis.lease.scripts import PARTS, REGISTRY_SCRIPTS, SCRIPTS, read_lua
+from snowredis.segment import scripts as segment_scripts
 
 # place, name, type, meaning
 _ITEM = re.compile(r"^((?:KEYS|ARGV)\[\d+\]) (\w+) +(\w+(?: \| \w+)*)(?:(?:, |: *| {2,})(.*))?$")
 
 
-def all_scripts() -> str:
-    """Return a section for each script; first for the parts that every script begins with."""
-    return "\n\n".join(_section(name) for name in (*PARTS, *SCRIPTS, "registry", *REGISTRY_SCRIPTS))
+def of_leases() -> str:
+    """Return a section for each script of leases and registries; first for the parts that they begin with."""
+    names = (*PARTS, *SCRIPTS, "registry", *REGISTRY_SCRIPTS)
+    return "\n\n".join(_section(read_lua(name)) for name in names)
 
 
-def _section(name: str) -> str:
+def of_segments() -> str:
+    """Return a section for each script of segments; first for the part that they begin with."""
+    names = ("common", *segment_scripts.SCRIPTS)
+    return "\n\n".join(_section(segment_scripts.read_lua(name)) for name in names)
+
+
+def of_dated_numbers() -> str:
+    """Return the section for the script of dated numbers."""
+    return _section(read_script())
+
+
+def _section(source: str) -> str:
     lines = []
-    for line in read_lua(name).splitlines():
+    for line in source.splitlines():
         if not line.startswith("--"):
             break
         lines.append(line.removeprefix("--").removeprefix(" "))
@@ -36,7 +50,7 @@ def _section(name: str) -> str:
             items[-1][3] += f" {line.strip()}"
         else:
             prose.append(line)
-    parts = [f"## `{title}`", f"{summary[0].upper()}{summary[1:]}", "\n".join(prose).strip()]
+    parts = [f"### `{title}`", f"{summary[0].upper()}{summary[1:]}", "\n".join(prose).strip()]
     if items:
         rows = [(f"`{place}`", f"`{argument}`", *others) for place, argument, *others in items]
         parts.append(table(("", "name", "type", "what"), rows))

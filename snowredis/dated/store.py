@@ -75,7 +75,12 @@ class DatedStore(RedisScripts):
         raise StoreUnavailable(self.where, f"it sent a reply that no script sends: {texts!r}")
 
 
+def read_script() -> str:
+    """Return the text of lua/dated.lua."""
+    return read_lua("dated", __file__)
+
+
 @functools.cache
 def load() -> Script:
     """Return the script; reads its files at the first call."""
-    return Script("dated", (read_lua("identity"), read_lua("dated", __file__)))
+    return Script("dated", (read_lua("identity"), read_script()))

@@ -6,6 +6,7 @@ One caller at a time: the prefetcher's thread. Blocks as the stores do.
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -20,6 +21,8 @@ from snowredis.settings import as_int
 
 log = logging.getLogger("snowredis")
 
+# the next segment is fetched when this part of one is used up: a process that needs few numbers fetches one only
+HEAD = 10
 # between two requests of a process, whether it needs segments or not
 REPORT_S = 10.0
 # how long a tag has been closed before a program opens it: every living process has reported twice
@@ -105,15 +108,22 @@ class Fetcher:
         """For each server: its store, what the first reply of its incarnation showed, and what the newest one did."""
         return [(client.store, client.since, client.view) for client in self._clients]
 
-    def fetch(self, wanted: int) -> Segment:
+    def fetch(self, wanted: int, used_up_in_s: float | None = None) -> Segment:
         """Fetch a segment for a caller that needs *wanted* numbers at once; it may have fewer.
+
+        Args:
+            used_up_in_s: in what time the segment before was used up, if a caller waits already; else None.
 
         Raises:
             TagClosed, TagExhausted, TagLimited, StoreUnavailable: no server hands out a segment.
             TagMismatch: a server has the tag with other constants.
             Anything that the bound raises.
         """
-        size = max(self._steps.next_size(self._now_s()), min(wanted, MAX_STEP))
+        began_s = self._now_s()
+        if wanted > self._steps.size / HEAD:
+            # used up by one large batch, which says nothing about the rate
+            used_up_in_s = None
+        size = max(self._steps.next_size(began_s, used_up_in_s), min(wanted, MAX_STEP))
         errors: list[SnowredisError] = []
         clients = self._clients
         for index in self._order():
@@ -126,7 +136,9 @@ class Fetcher:
                 continue
             self._away.discard(index)
             self._next = (index + 1) % len(clients)
-            self._steps.fetched(granted.until_position - granted.from_position, self._now_s())
+            now_s = self._now_s()
+            took_s = now_s - began_s + sys.getswitchinterval()
+            self._steps.fetched(granted.until_position - granted.from_position, now_s, took_s)
             self._counts.segments += 1
             config = self._stores[index].config
             first = config.number_at(granted.from_position)

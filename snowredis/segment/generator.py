@@ -22,15 +22,13 @@ from snowredis.runtime.process import THIS
 from snowredis.segment.client import random_name
 from snowredis.segment.counts import SegmentCounts, SegmentStatus
 from snowredis.segment.description import describe
-from snowredis.segment.fetcher import Bound, Fetcher, Segment
+from snowredis.segment.fetcher import HEAD, Bound, Fetcher, Segment
 from snowredis.segment.model import TagStore
 from snowredis.segment.path import NumberRange, SegmentPath
 from snowredis.segment.prefetcher import Prefetcher, Threads, again
 from snowredis.segment.status import status_of
 from snowredis.segment.step import Steps
 
-# the next segment is fetched when this part of one is used up: a process that needs few numbers fetches one only
-HEAD = 10
 WAIT_S = 10.0
 
 
@@ -267,6 +265,7 @@ class SegmentGenerator(SegmentPath):
                 return False
             head = self._head(segment)
             if self._supersede(current, head):
+                prefetcher.began_s = self._clock.monotonic()
                 self._counts.prefetch_hits += 1
                 prefetcher.hungry = head.segment.rest is None
                 if prefetcher.hungry:

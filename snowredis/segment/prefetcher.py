@@ -83,6 +83,7 @@ class Prefetcher:
         ready: segments that nobody uses yet, the oldest first.
         hungry: whether a segment shall be fetched if none is ready, though nobody waits.
         wanted: how many numbers the callers that wait need at once.
+        began_s: when the current segment began to be used, on the monotonic clock; None: there was none yet.
         failures: how many attempts failed; error: why the newest one did, None if it did not.
     """
 
@@ -91,6 +92,7 @@ class Prefetcher:
         self.ready: deque[Segment] = deque()
         self.hungry = False
         self.wanted = 0
+        self.began_s: float | None = None
         self.failures = 0
         self.error: Exception | None = None
         self._waiters: deque[Any] = deque()
@@ -165,8 +167,10 @@ class Prefetcher:
             if now_s < self._retry_at_s:
                 return self._retry_at_s - now_s
             era = self._era
+            # in a tight loop no other thread runs until a caller waits, so this is seen here
+            used_up_in_s = now_s - self.began_s if self._waiters and self.began_s is not None else None
             try:
-                segment = self.fetcher.fetch(self.wanted)
+                segment = self.fetcher.fetch(self.wanted, used_up_in_s)
             except Exception as error:  # noqa: BLE001 - raised in the callers that wait
                 self.error = error
                 self.failures += 1

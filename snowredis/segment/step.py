@@ -3,6 +3,10 @@
 Leaf doubles the step if a segment lasted for less than 15 minutes, and halves it if it lasted for more than 30. Here it
 follows the consumption at once, at most GROWTH times up and SHRINK times down a fetch.
 
+Where a segment is used up before the next one has come, as in a tight loop, the next one is as large as it has to be to
+last for FETCHES fetches at the rate of that moment: the loop waits once, and not at every segment until the step has
+grown. A process that never waits gets no larger segments by this.
+
 Source:
     Meituan Leaf, SegmentIDGenImpl.updateSegmentFromDb.
 """
@@ -14,6 +18,8 @@ from snowredis.settings import as_int
 
 GROWTH = 10
 SHRINK = 2
+# a fetch begins when a tenth of a segment is used; the rate is measured over a moment, and fetches differ
+FETCHES = 4
 # a larger segment is a mistake
 MAX_STEP = 10**12
 
@@ -44,25 +50,33 @@ class Steps:
         self.step, self.max_step, self.period_s = step, max_step, period_s
         self.size = step
         self._fetched_s: float | None = None
+        # how long the newest fetch took
+        self._took_s = 0.0
 
     @property
     def started(self) -> bool:
         """True after the first segment."""
         return self._fetched_s is not None
 
-    def next_size(self, now_s: float) -> int:
-        """Return how many numbers to ask for at *now_s*, a monotonic clock; the segment before is being used up."""
+    def next_size(self, now_s: float, used_up_in_s: float | None = None) -> int:
+        """Return how many numbers to ask for at *now_s*, a monotonic clock; the segment before is being used up.
+
+        Args:
+            used_up_in_s: in what time the segment before was used up, if somebody waits for this one; else None.
+        """
         if self._fetched_s is None:
             return self.size
         lasted_s = max(now_s - self._fetched_s, 1e-6)
         target = self.size * self.period_s / lasted_s
         wish = min(max(target, self.size / SHRINK), self.size * GROWTH)
+        if used_up_in_s is not None:
+            wish = max(wish, FETCHES * self._took_s * self.size / max(used_up_in_s, 1e-6))
         return int(min(max(wish, self.step), self.max_step))
 
-    def fetched(self, size: int, now_s: float) -> None:
-        """Note that a segment of *size* numbers came at *now_s*."""
+    def fetched(self, size: int, now_s: float, took_s: float = 0.0) -> None:
+        """Note that a segment of *size* numbers came at *now_s*, *took_s* after it was needed."""
         self.size = min(max(size, self.step), self.max_step)
-        self._fetched_s = now_s
+        self._fetched_s, self._took_s = now_s, took_s
 
     def after_fork(self) -> None:
         """Begin again."""

@@ -25,6 +25,8 @@ from snowredis.segment.status import LEAST_MS
 SOON_S = 7 * 86_400
 # a rate of less time is that of the segments that were fetched by chance
 STEADY_S = 60.0
+# as of a pool: an alarm that people had a week to look at does not hide what is new
+ALARM_MS = 7 * 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,7 @@ class TagState:
     """State of a tag on all its servers, for people.
 
     Attributes:
-        state: "open", "partly closed", "closed", "used up", "other settings" or "unknown".
+        state: "open", "alarm", "partly closed", "partly unknown", "closed", "used up", "other settings" or "unknown".
         level: "ok", "warning", "critical" or "unknown", as of a pool's status.
         text: what is the case, and what to do.
         commands: those that open it, with N where a person has to say a number.
@@ -159,8 +161,9 @@ def tag_state(
             level if level == "critical" else "warning",
             f"{text} Not every server replied: {failed}",
         )
-    if alarm := next((info.alarm for info in infos if info.alarm), None):
-        level = "critical"
+    recent = (info.alarm for info in infos if info.alarm and info.last_ms - info.alarm[2] <= ALARM_MS)
+    if alarm := next(recent, None):
+        state, level = "alarm" if state == "open" else state, "critical"
         text += f" Alarm: the numbers {alarm[0]} to {alarm[1]} may have been handed out twice."
     cyclic = configs[0].cyclic
     return TagState(state, level, text, commands, next_number, left, cyclic, rate, used_up_in_s)

@@ -9,13 +9,14 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from snowredis.errors import SnowredisError
 from snowredis.lease.codes import EventKind
 from snowredis.monitor.pool_watch import PoolWatch, Reading
-from snowredis.monitor.status import unknown_status
+from snowredis.monitor.status import TagVerdict, unknown_status, with_tags
 from snowredis.monitor.usage_history import UsageHistory
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.runtime.aio import in_thread
@@ -38,17 +39,23 @@ class LiveFeed:
     Args:
         name: of the pool.
         read: calls its argument with the pool's WorkerPool, the same each time; blocks, so it is called in a thread.
+        tags: returns the tags that are shown with the pool; does not block.
 
     Attributes:
         viewers: how many streams are open.
         history: use of the pool in the last day.
     """
 
-    def __init__(self, name: str, read: Callable[[Callable[[WorkerPool], Any]], Any]) -> None:
+    def __init__(
+        self,
+        name: str,
+        read: Callable[[Callable[[WorkerPool], Any]], Any],
+        tags: Callable[[], Sequence[TagVerdict]] = tuple,
+    ) -> None:
         self.name = name
         self.viewers = 0
         self.history = UsageHistory()
-        self._read = read
+        self._read, self._tags = read, tags
         self._watch: PoolWatch | None = None
         # the verdict of the last reading
         self.status = unknown_status(time.time_ns() // 1_000_000)
@@ -107,6 +114,7 @@ class LiveFeed:
         if self._watch is None:
             self._watch = PoolWatch(monitor)
         reading = self._watch.read()
+        reading = replace(reading, status=with_tags(reading.status, self._tags()))
         events: list[Row] = []
         if reading.error is None and reading.snapshot is not None:
             counts = event_counts(reading.snapshot)

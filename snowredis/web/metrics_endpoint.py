@@ -1,4 +1,4 @@
-"""GET /metrics: request counts, the generators of this process, the pools. Needs prometheus-client."""
+"""GET /metrics: request counts, the generators of this process, the pools, the tags. Needs prometheus-client."""
 
 from __future__ import annotations
 
@@ -47,10 +47,13 @@ class RequestCounts:
 class MetricsEndpoint:
     """Text of /metrics.
 
+    Args:
+        tags: collector of the states of the tags.
+
     Under PROMETHEUS_MULTIPROC_DIR it sums up all processes and leaves out RequestCounts, which is of one process.
     """
 
-    def __init__(self, counts: RequestCounts, url: Any, pools: Sequence[str]) -> None:
+    def __init__(self, counts: RequestCounts, url: Any, pools: Sequence[str], tags: Any) -> None:
         self._registry: Any = None
         try:
             from prometheus_client import REGISTRY, CollectorRegistry, multiprocess
@@ -63,9 +66,9 @@ class MetricsEndpoint:
         if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
             all_processes = CollectorRegistry()
             multiprocess.MultiProcessCollector(all_processes)  # type: ignore[no-untyped-call]
-            self._registry = _Merged(all_processes, pool_collector)
+            self._registry = _Merged(all_processes, pool_collector, tags)
         else:
-            self._registry = _Merged(counts, pool_collector, REGISTRY)
+            self._registry = _Merged(counts, pool_collector, tags, REGISTRY)
 
     media_type = "text/plain; version=0.0.4; charset=utf-8"
 

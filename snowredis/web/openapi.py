@@ -106,7 +106,12 @@ def description(limits: Limits, pools: Sequence[str], others: Sequence[ServedKin
     names = _object(pools={"type": "array", "items": _TEXT})
     status = _object(level=_TEXT, headline=_TEXT)
     ready_pool = _object(ready=_BOOL, status=status)
-    ready = _object(ready=_BOOL, pools={"type": "object", "additionalProperties": ready_pool})
+    ready_tag = _object(state=_TEXT, level=_TEXT)
+    ready = _object(
+        ready=_BOOL,
+        pools={"type": "object", "additionalProperties": ready_pool},
+        tags={"type": "object", "additionalProperties": ready_tag},
+    )
     lookup = ("304", "429")
     paths = {
         "/id": _get("One id.", one, pool, *by_name, more=("406", "429"), ids=True),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -77,7 +78,7 @@ class Routes:
     async def start(self) -> None:
         """Import what /metrics needs, in a thread."""
         self._metrics_endpoint = await in_thread(
-            lambda: MetricsEndpoint(self._counts, self._pools.url, self._pools.names)
+            lambda: MetricsEndpoint(self._counts, self._pools.url, self._pools.names, self._kinds)
         )
 
     # --- lookups -----------------------------------------------------------------------------------
@@ -198,15 +199,19 @@ class Routes:
         return json_response({"ok": True})
 
     async def _readyz(self, request: Request) -> Response:
-        """Return whether the chosen pools, by default all, can make ids here, and why not; with each pool's status."""
+        """Return whether the chosen pools, by default all, can make ids here, and why not; with each pool's status.
+
+        A tag that hands out no numbers is in the body, and in the statuses: pools make ids all the same.
+        """
         pools = self._pools.chosen(_query(request))
+        tags = {tag.name: {"state": tag.state, "level": tag.level} for tag in self._kinds.verdicts}
         if self._drain.draining:
             draining = Problem(503, "Draining", "this process of the service is stopping", 1)
-            return _readiness(pools, draining, {pool.name: draining for pool in pools})
+            return _readiness(pools, tags, draining, {pool.name: draining for pool in pools})
         problems = {pool.name: await pool.reason() for pool in pools if not pool.ready}
         # the longest wait: all of them are needed
         problem = max(problems.values(), key=lambda one: one.retry_after_s) if problems else None
-        return _readiness(pools, problem, problems)
+        return _readiness(pools, tags, problem, problems)
 
     async def _metrics(self, request: Request) -> Response:
         await self._check_lookup_rate()
@@ -221,9 +226,12 @@ class Routes:
 
 
 def _readiness(
-    pools: Iterable[ServedPool], problem: Problem | None, problems: Mapping[str, Problem]
+    pools: Iterable[ServedPool],
+    tags: Mapping[str, Any],
+    problem: Problem | None,
+    problems: Mapping[str, Problem],
 ) -> Response:
-    """Return the response of /readyz: *problem*, if there is one, and the problem and the status of each pool."""
+    """Return the response of /readyz: *problem*, if there is one; problem and status of each pool; the tags."""
     values = {}
     for pool in pools:
         status = pool.feed.status
@@ -233,9 +241,10 @@ def _readiness(
         }
         if (one := problems.get(pool.name)) is not None:
             values[pool.name] |= {"error": one.error, "detail": one.detail}
+    state: dict[str, Any] = {"ready": problem is None, "pools": values, "tags": tags}
     if problem is None:
-        return json_response({"ready": True, "pools": values})
-    fields = problem.fields() | {"ready": False, "pools": values}
+        return json_response(state)
+    fields = problem.fields() | state
     retry = {"retry-after": str(problem.retry_after_s)} if problem.retry_after_s else {}
     return json_response(fields, status=problem.status, more=retry, media_type=PROBLEM_JSON)
 

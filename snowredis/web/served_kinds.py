@@ -7,23 +7,31 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Mapping, Sequence
+import logging
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from snowredis.core.description import IdDescription
 from snowredis.errors import ConfigError, SnowredisError
 from snowredis.generators.opening import KindAndSettings, parse_kind
 from snowredis.generators.protocol import IdGenerator
+from snowredis.monitor.metrics.catalog import TAGS
+from snowredis.monitor.metrics.families import Family
+from snowredis.monitor.status import LEVELS, TagVerdict
 from snowredis.runtime.aio import in_thread
-from snowredis.segment.watch import TagWatch
+from snowredis.segment.watch import TagState, TagWatch
 from snowredis.settings import KIND
 from snowredis.web.json_values import jsonable
 from snowredis.web.problems import Problem
 
 T = TypeVar("T")
 
+log = logging.getLogger("snowredis")
+
 # kinds whose numbers are those of a tag of segments
 _OF_TAGS = ("segment", "ticket")
+# between two looks at the tags; while a page is open, it looks more often
+READ_EVERY_S = 5.0
 
 
 class ServedKind:
@@ -31,6 +39,7 @@ class ServedKind:
 
     Attributes:
         tag: its tag; "" if its kind has none.
+        tag_state: state of its tag when it was read last; None if it was not read yet, or has none.
     """
 
     def __init__(self, declared: KindAndSettings, wait_s: float) -> None:
@@ -40,11 +49,17 @@ class ServedKind:
         self._generator: IdGenerator[Any] | None = None
         self._lock = asyncio.Lock()
         self._watch = TagWatch(declared.settings) if self.kind in _OF_TAGS else None
+        self.tag_state: TagState | None = None
 
     @property
     def name(self) -> str:
         """Name in metrics, which no pool can have."""
         return f"{self.kind}:{self.tag}"
+
+    @property
+    def has_tag_state(self) -> bool:
+        """True if its tag has a state that can be read."""
+        return self._watch is not None
 
     async def make_ids(self, count: int) -> list[Any]:
         """Make *count* ids. Raises Problem, SnowredisError."""
@@ -87,10 +102,18 @@ class ServedKind:
         status = getattr(self._generator, "status", None)
         if status is not None:
             state["status"] = status
-        if self._watch is not None:
-            state["tag_state"] = self._watch.read(status.tag_rate if status is not None else None)
+        tag_state = self.read_tag()
+        if tag_state is not None:
+            state["tag_state"] = tag_state
         values: dict[str, Any] = jsonable(state)
         return values
+
+    def read_tag(self) -> TagState | None:
+        """Read the state of its tag; None if it has none. Blocks for a round trip to each server."""
+        if self._watch is not None:
+            status = getattr(self._generator, "status", None)
+            self.tag_state = self._watch.read(status.tag_rate if status is not None else None)
+        return self.tag_state
 
     async def stop(self) -> None:
         """Close the generator."""
@@ -114,6 +137,7 @@ class ServedKinds:
 
     def __init__(self, url: Any, texts: Sequence[str], wait_s: float) -> None:
         self.served: list[ServedKind] = []
+        self._task: asyncio.Task[None] | None = None
         for text in texts:
             kind, settings = parse_kind(text)
             if kind.name == KIND.default:
@@ -151,6 +175,42 @@ class ServedKinds:
         """Return all of them with their states, for JSON. Blocks as ServedKind.state()."""
         return {"kinds": [one.state() for one in self.served]}
 
+    @property
+    def verdicts(self) -> list[TagVerdict]:
+        """The states of the tags, as they were read last."""
+        known = [(one.tag, one.tag_state) for one in self.served if one.tag_state is not None]
+        return [TagVerdict(tag, state.state, state.level) for tag, state in known]
+
+    def families(self) -> list[Family]:
+        """Return the metrics of the tags, as they were read last."""
+        family = Family(TAGS[0])
+        for each in self.verdicts:
+            family.samples[each.name,] = float(LEVELS.index(each.level))
+        return [family] if family.samples else []
+
+    def collect(self) -> Iterator[Any]:
+        """Yield the metrics: this is a collector of prometheus-client."""
+        from snowredis.integrations.prometheus import as_prometheus
+
+        return map(as_prometheus, self.families())
+
+    def start(self) -> None:
+        """Begin to read the states of the tags."""
+        if any(one.has_tag_state for one in self.served):
+            self._task = asyncio.create_task(self._read_tags())
+
+    async def _read_tags(self) -> None:
+        while True:
+            for one in self.served:
+                try:
+                    await in_thread(one.read_tag)
+                except Exception:
+                    log.exception("%s: its tag cannot be read; trying again", one.name)
+            await asyncio.sleep(READ_EVERY_S)
+
     async def stop(self) -> None:
         """Close all generators."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
         await asyncio.gather(*(one.stop() for one in self.served))

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from snowredis.connection import connect
@@ -24,6 +24,7 @@ from snowredis.errors import (
 )
 from snowredis.lease.open import is_embedded, is_in_memory
 from snowredis.monitor.snapshot import PoolInfo
+from snowredis.monitor.status import TagVerdict
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.runtime.aio import in_thread
 from snowredis.runtime.generator import Generator
@@ -52,6 +53,7 @@ class ServedPool:
         url, options: as connect() takes them; settings that are not given are those of the existing pool.
         wait_s: how long make_id() and make_ids() wait.
         create: whether a pool that does not exist is created; embedded servers and pools in memory always are.
+        tags: returns the tags that are shown with the pool.
 
     Attributes:
         feed: for dashboards.
@@ -59,7 +61,14 @@ class ServedPool:
     """
 
     def __init__(
-        self, url: Any, name: str, options: dict[str, Any], wait_s: float, *, create: bool = False
+        self,
+        url: Any,
+        name: str,
+        options: dict[str, Any],
+        wait_s: float,
+        *,
+        create: bool = False,
+        tags: Callable[[], Sequence[TagVerdict]] = tuple,
     ) -> None:
         self.name = name
         self._url, self._options, self._wait_s = url, options, wait_s
@@ -77,7 +86,7 @@ class ServedPool:
         self._looking: asyncio.Future[PoolInfo] | None = None
         self._expensive = OneByOne(_MAX_WAITING)
         self.answers = SharedAnswers()
-        self.feed = LiveFeed(name, self._read_anew)
+        self.feed = LiveFeed(name, self._read_anew, tags)
 
     # --- start and stop ----------------------------------------------------------------------------
 

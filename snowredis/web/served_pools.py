@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from snowredis.monitor.status import TagVerdict
 from snowredis.web.problems import Problem
 from snowredis.web.served_pool import ServedPool
 
@@ -15,19 +16,27 @@ class ServedPools:
 
     Args:
         names: the first is the default of requests.
+        tags: returns the tags that are shown with each pool.
     """
 
     def __init__(
-        self, url: Any, names: list[str], options: dict[str, Any], wait_s: float, *, create: bool = False
+        self,
+        url: Any,
+        names: list[str],
+        options: dict[str, Any],
+        wait_s: float,
+        *,
+        create: bool = False,
+        tags: Callable[[], Sequence[TagVerdict]] = tuple,
     ) -> None:
         self.url, self.names = url, names
-        self._options, self._wait_s, self._create = options, wait_s, create
+        self._options, self._wait_s, self._create, self._tags = options, wait_s, create, tags
         self._pools: dict[str, ServedPool] = {}
 
     async def start(self) -> None:
         """Start all pools at once. Raises as ServedPool.start()."""
         pools = [
-            ServedPool(self.url, name, self._options, self._wait_s, create=self._create)
+            ServedPool(self.url, name, self._options, self._wait_s, create=self._create, tags=self._tags)
             for name in self.names
         ]
         self._pools = {pool.name: pool for pool in pools}

@@ -83,8 +83,8 @@ def create_app(
     for name in names:
         check("pool", name)
     guard = RequestGuard(check_token(token), hosts, insecure, limits)
-    served = ServedPools(url, names, options, limits.wait_s, create=create)
     others = ServedKinds(url, kinds, limits.wait_s)
+    served = ServedPools(url, names, options, limits.wait_s, create=create, tags=lambda: others.verdicts)
     return Service(served, guard, limits, Proxies(trusted_proxies), others)
 
 
@@ -215,6 +215,7 @@ class Service:
         """
         await self.pools.start()
         await self._routes.start()
+        self.kinds.start()
         self._on_signals.enter_context(self.drain.on_signals())
 
     async def stop(self) -> None:

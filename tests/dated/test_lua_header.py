@@ -1,45 +1,43 @@
-"""The header of the script of dated numbers describes what it does; the tools are those of the lease's scripts."""
+"""The header of the script of dated numbers describes what it does; the check is that of the scripts of leases."""
 
 from __future__ import annotations
 
 from importlib import resources
 
-from snowredis.dated.model import FIELDS
-from snowredis.dated.store import load
-from tests.lease.test_lua_headers import (
-    CHECKED_BY,
-    COMMANDS_WITHOUT_A_KEY,
-    GLOBALS_READ,
-    globals_of,
-    header_of,
-    tokens_of,
-    windows,
-)
+import pytest
 
-LUA = resources.files("snowredis.dated").joinpath("lua")
-SOURCE = LUA.joinpath("dated.lua").read_text("utf-8")
+from snowredis.dated.model import FIELDS
+from snowredis.dated.store import load, read_script
+from tests.lease.test_lua_headers import GLOBALS_READ, Family, globals_of, header_of, problems
+
+DATED = Family("dated", (), {})
 ERRORS = {"signature", "unidentified", "broken"}
 
 
 def test_the_header_says_what_the_script_does() -> None:
-    header, tokens = header_of(SOURCE), tokens_of(SOURCE)
-    assert [entry.name for entry in LUA.iterdir()] == [f"{header.name}.lua"]
-    assert [argument.index for argument in header.arguments] == list(range(1, len(header.arguments) + 1))
-    checked = windows(tokens, "", "(", "", ",", "ARGV", "[", "", "]")
-    found = {(window[6], window[2], window[0]) for window in checked}
-    assert found == {(str(a.index), f"'{a.name}", CHECKED_BY.get(a.kind, a.kind)) for a in header.arguments}
-    assert tokens.count("ARGV") == len(found)
+    source = read_script()
+    assert problems("dated", source, source, DATED) == []
+    assert header_of(source).statuses == {*FIELDS, *ERRORS}
+    files = resources.files("snowredis.dated").joinpath("lua").iterdir()
+    assert [entry.name for entry in files] == ["dated.lua"]
 
-    keys = windows(tokens, "KEYS", "[", "", "]")
-    assert {window[2] for window in keys} == set(map(str, header.keys))
-    assert tokens.count("KEYS") == len(keys)
-    for window in windows(tokens, "redis", ".", "call", "(", "", "", ""):
-        assert window[4][1:] in COMMANDS_WITHOUT_A_KEY or window[5:] == [",", "KEYS"], window
 
-    made = {window[2][1:] for window in windows(tokens, "return", "{", "", ",")}
-    assert made == header.statuses == {*FIELDS, *ERRORS}
-    assert header.cost.startswith("O(")
-    assert windows(tokens, "if", "bad", "then", "return", "redis", ".", "error_reply")
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("-- ARGV[11] count ", "-- ARGV[11] number", "ARGV[11] is read as int 'count"),
+        ("--       | exhausted, now | past", "--       | past", "documented are"),
+        ("-- Cost    O(1)", "-- It costs O(1)", "the cost is not documented"),
+        ("redis.call('HKEYS', KEYS[1])", "redis.call('HKEYS', 'tag')", "HKEYS is not given a key"),
+        ("if bad then return", "if false then return", "what is refused is not answered"),
+    ],
+)
+def test_the_check_sees_what_was_doctored(old: str, new: str, problem: str) -> None:
+    source = read_script()
+    assert old in source
+    doctored = source.replace(old, new)
+    found = problems("dated", doctored, doctored, DATED)
+    assert any(problem in text for text in found), found
 
 
 def test_the_script_writes_no_global_and_reads_only_what_redis_gives() -> None:

@@ -1,5 +1,6 @@
 """The headers of the Lua scripts describe what the scripts do: keys, arguments, replies; and they use no globals.
 
+The scripts of segments and of dated numbers are checked by the same functions, in their own tests.
 Read with a tokenizer, so that comments and strings cannot mislead; which globals a script touches
 is read in its bytecode, for every path and not only for those that a test runs.
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
@@ -95,26 +97,45 @@ def windows(tokens: list[str], *pattern: str) -> list[list[str]]:
     return [window for window in found if all(map(lambda want, is_: want in ("", is_), pattern, window))]
 
 
-def common_of(name: str) -> str:
-    """Return the name of the part that reads the first arguments of the script, or part, *name*."""
-    return "registry" if name in (*REGISTRY_PARTS[-1:], *REGISTRY_SCRIPTS) else "common"
+@dataclass(frozen=True)
+class Family:
+    """Scripts that begin with the same part.
+
+    Attributes:
+        base: name of the part that reads the first arguments, or of the only script.
+        parts: names of all parts; they are no scripts.
+        makers: function that makes a reply -> its arguments before the status.
+    """
+
+    base: str
+    parts: Sequence[str]
+    makers: Mapping[str, tuple[str, ...]]
 
 
-def problems(name: str, source: str, common: str) -> list[str]:
+LEASE = Family("common", PARTS, {"reply_with": ("pool",)})
+REGISTRY = Family("registry", ALL_PARTS, {"reply_with": ("registry",)})
+
+
+def family_of(name: str) -> Family:
+    """Return the family of the script, or part, *name* of leases and registries."""
+    return REGISTRY if name in (*REGISTRY_PARTS[-1:], *REGISTRY_SCRIPTS) else LEASE
+
+
+def problems(name: str, source: str, common: str, family: Family) -> list[str]:
     """Return what is wrong with the script *name*, or with the common part if that is its name."""
-    base = common_of(name)
     header, shared = header_of(source), header_of(common)
     tokens = tokens_of(source)
-    is_common = name == base
+    is_common = name == family.base
+    begins = is_common or name in family.parts
     wrong = []
     if header.name != name:
         wrong.append(f"the header is that of {header.name!r}")
     last = len(shared.arguments)
-    if name not in ALL_PARTS and f"KEYS, ARGV[1..{last}] as in {base}" not in source:
+    if not begins and f"KEYS, ARGV[1..{last}] as in {family.base}" not in source:
         wrong.append("the header does not say that the common arguments come first")
 
     # arguments: contiguous, each read exactly where it is checked, under its own name, as its own type
-    first = 1 if name in ALL_PARTS else last + 1
+    first = 1 if begins else last + 1
     indices = [argument.index for argument in header.arguments]
     if indices != list(range(first, first + len(indices))):
         wrong.append(f"the arguments are numbered {indices}, not from {first} on")
@@ -141,26 +162,32 @@ def problems(name: str, source: str, common: str) -> list[str]:
                 wrong.append(f"the command {window[4]} is computed")
 
     # answers
-    if is_common:
-        statuses = {window[4][1:] for window in windows(tokens, "return", "nil", ",", "{", "")}
-        statuses |= {
-            window[2][1:] for window in windows(tokens, "return", "{", "", ",") if window[2][0] == "'"
-        }
+    if is_common or name not in family.parts:
+        statuses = _statuses(tokens, family, is_common=is_common)
         if statuses != header.statuses:
             wrong.append(f"answers {sorted(statuses)}, documented are {sorted(header.statuses)}")
-    elif name not in ALL_PARTS:
-        replies = windows(tokens, "reply_with", "(", "", ",", "")
-        statuses = {window[4][1:] for window in replies if window[2] in ("pool", "registry")}
-        statuses |= {window[2][1:] for window in windows(tokens, "return", "{", "")}
-        # which registry.lua documents for all of its scripts
-        statuses -= {"missing"}
-        if statuses != header.statuses:
-            wrong.append(f"answers {sorted(statuses)}, documented are {sorted(header.statuses)}")
+    if name not in family.parts:
         if not header.cost.startswith("O("):
             wrong.append("the cost is not documented")
-        if not windows(tokens, "if", "bad", "then", "return", "refuse"):
+        refusals = windows(tokens, "if", "bad", "then", "return", "refuse")
+        if not refusals and not windows(tokens, "if", "bad", "then", "return", "redis", ".", "error_reply"):
             wrong.append("what is refused is not answered")
     return wrong
+
+
+def _statuses(tokens: list[str], family: Family, *, is_common: bool) -> set[str]:
+    """Return the statuses with which the script, or the common part, replies."""
+    made = [window[2] for window in windows(tokens, "return", "{", "", ",")]
+    if is_common:
+        made += [window[4] for window in windows(tokens, "return", "nil", ",", "{", "")]
+        made += [window[2] for window in windows(tokens, "or", "{", "", ",")]
+    else:
+        for maker, before in family.makers.items():
+            pattern = [token for argument in before for token in (argument, ",")]
+            made += [window[-1] for window in windows(tokens, maker, "(", *pattern, "")]
+    statuses = {text[1:] for text in made if text.startswith("'")}
+    # which registry.lua documents for all of its scripts
+    return statuses if is_common else statuses - {"missing"}
 
 
 # --- globals, from the byte code of Lua 5.1 (lundump.c, lopcodes.h) -----------------------------------
@@ -230,7 +257,8 @@ def globals_of(source: str) -> Bytecode:
 
 @pytest.mark.parametrize("name", [*ALL_PARTS, *ALL_SCRIPTS])
 def test_a_header_says_what_the_script_does(name: str) -> None:
-    assert problems(name, read_lua(name), read_lua(common_of(name))) == []
+    family = family_of(name)
+    assert problems(name, read_lua(name), read_lua(family.base), family) == []
 
 
 @pytest.mark.parametrize("name", ALL_SCRIPTS)
@@ -312,14 +340,14 @@ def test_the_check_sees_a_header_or_a_body_that_was_doctored(
     source = read_lua(name)
     assert old in source
     doctored = source.replace(old, new)
-    found = problems(name, doctored, doctored if name == "common" else read_lua("common"))
+    found = problems(name, doctored, doctored if name == "common" else read_lua("common"), LEASE)
     assert any(problem in text for text in found), found
 
 
 def test_the_check_is_not_misled_by_comments_and_strings() -> None:
     source = read_lua("create")
     harmless = source + "\n-- ARGV[13], KEYS[9], redis.call('GET', 'x')\nlocal text = 'ARGV[14] -- KEYS[8]'\n"
-    assert problems("create", harmless, read_lua("common")) == []
+    assert problems("create", harmless, read_lua("common"), LEASE) == []
 
 
 @pytest.mark.parametrize(

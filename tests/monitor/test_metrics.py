@@ -17,7 +17,7 @@ import pytest
 import snowredis
 from snowredis.core.durations import BOUNDS_S, Durations
 from snowredis.lease.model import PoolConfig
-from snowredis.monitor.metrics.catalog import CONDITIONS, POOL, PROCESS, SERVICE
+from snowredis.monitor.metrics.catalog import CONDITIONS, POOL, PROCESS, SERVICE, TAG_CONDITIONS
 from snowredis.monitor.metrics.process import TotalsTracker, new_durations, readings_of
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.testing import memory_pool
@@ -320,7 +320,7 @@ def test_the_catalog_names_what_the_code_counts() -> None:
     assert values["snowredis_clock_backs_total"] == tuple(CLOCK_BACK_STEPS)
     assert values["snowredis_claims_refused_total"] == CLAIM_REFUSALS
     assert {f"snowredis_pool_{name}_total" for name in POOL_COUNTERS} <= set(values)
-    assert tuple(status._HEADLINES) == CONDITIONS
+    assert tuple(status._HEADLINES) == (*CONDITIONS, *TAG_CONDITIONS)
     counted = set(readings_of(memory_pool().connect()).totals)
     assert counted >= {
         (metric.name, value)

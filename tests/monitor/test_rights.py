@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Callable
@@ -13,11 +14,24 @@ import redis
 
 import snowredis
 from snowredis.cli import main
+from snowredis.dated import DatedGenerator
+from snowredis.dated.store import read_script
 from snowredis.errors import StoreRefused
+from snowredis.lease import scripts as lease_scripts
 from snowredis.lease.model import PoolConfig
 from snowredis.lease.stats import WorkerStats
-from snowredis.monitor.health.rights import _ARGUMENTS, needed_commands
+from snowredis.monitor.health.rights import (
+    _ARGUMENTS,
+    _OF_SCRIPTS,
+    calls_in,
+    dated_tag,
+    needed_commands,
+    pool_calls,
+    segment_tag,
+)
 from snowredis.monitor.worker_pool import WorkerPool
+from snowredis.segment import create_tag
+from snowredis.segment.scripts import read_lua, tag_keys
 from tests.support.servers import RedisServer
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "monitoring.md"
@@ -97,8 +111,111 @@ def test_a_generator_makes_a_lost_index_anew(url_of: Callable[[str], str], own_s
 
 
 def test_the_rules_of_a_generator_are_what_its_scripts_use() -> None:
-    allowed = {word[1:] for word in RULES["generator"].split() if word.startswith("+")}
-    assert allowed == set(needed_commands()) == set(_ARGUMENTS)
+    assert allowed_by("generator") == needed_commands(pool_calls())
+    assert keys_of("generator") == set(lease_scripts.pool_keys(POOL))
+    needed = [*pool_calls(), *segment_tag("t").calls, *dated_tag("t").calls]
+    assert needed_commands(needed) == {*_ARGUMENTS, *_OF_SCRIPTS}
+
+
+def allowed_by(rule: str) -> set[str]:
+    return {word[1:] for word in RULES[rule].split() if word.startswith("+")}
+
+
+def keys_of(rule: str) -> set[str]:
+    return {word[1:] for word in RULES[rule].split() if word.startswith("~")}
+
+
+def test_the_rules_of_tags_are_what_their_scripts_use() -> None:
+    identity = lease_scripts.read_lua("identity")
+    segments, dated = segment_tag("invoices"), dated_tag("invoices")
+    called = set[Any]().union(
+        *(calls_in(source) for source in (identity, *map(read_lua, ("common", "take", "open"))))
+    )
+    # those are of a person, with `segment change`
+    assert set(segments.calls) == called - {("del", 1)}
+    assert set(dated.calls) == calls_in(identity) | calls_in(read_script())
+    assert allowed_by("segments") == needed_commands(segments.calls)
+    assert keys_of("segments") == set(segments.keys) == set(tag_keys("invoices"))
+    assert allowed_by("dated") == needed_commands(dated.calls)
+    assert keys_of("dated") == set(dated.keys)
+
+
+def test_a_generator_of_a_tag_makes_numbers_and_can_do_nothing_else(
+    url_of: Callable[[str], str], own_server: RedisServer
+) -> None:
+    create_tag(own_server.url, "invoices")
+    url = url_of("segments")
+    with snowredis.generator("segment", url=url, tag="invoices") as ids:
+        assert ids.next_ids(2_000)[-1] == 2_000
+    dated_url = url_of("dated")
+    numbers = DatedGenerator("invoices", dated_url)
+    assert numbers.create()
+    assert numbers.next_id().endswith("-000001")
+    numbers.close()
+    for command in HARM:
+        assert refused(url, *command), command
+        assert refused(dated_url, *command), command
+
+
+# what is taken from the rule of segments, and what doctor says then
+LACKS = [
+    ((), "rights of tags: ok: user invoices-app may run all commands that generators of tag invoices need"),
+    (("-zadd",), "rights of tags: warning: user invoices-app may not run zadd of tag invoices"),
+    (
+        ("-hmget", "-xadd"),
+        "rights of tags: warning: user invoices-app may not run hmget, xadd of tag invoices",
+    ),
+    (
+        ("~snowredis:segment:{invoices}:clients",),
+        "rights of tags: warning: user invoices-app may not use the key snowredis:segment:{invoices}:clients of tag "
+        "invoices",
+    ),
+    (
+        ("~snowredis:segment:{invoices}", "-evalsha"),
+        "rights of tags: warning: user invoices-app may not run evalsha nor use the key snowredis:segment:{invoices} "
+        "of tag invoices",
+    ),
+]
+
+
+@pytest.mark.parametrize(("lacks", "text"), LACKS)
+def test_doctor_says_which_rights_on_a_tag_are_missing(
+    url_of: Callable[[str], str],
+    own_server: RedisServer,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    lacks: tuple[str, ...],
+    text: str,
+) -> None:
+    monkeypatch.setattr("snowredis.monitor.health.diagnosis.check_host", list)
+    create_tag(own_server.url, "invoices")
+    url = url_of("segments")
+    words = [word for word in RULES["segments"].split() if word not in lacks]
+    words += ["+acl|whoami", "+acl|dryrun", *(word for word in lacks if word.startswith("-"))]
+    own_server.client().execute_command(*words)
+    code = main(["doctor", "--url", url, "--tag", "invoices", "--json"])
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    shown = [f"{one['check']}: {one['severity']}: {one['text']}" for one in findings]
+    assert text in shown
+    # the pool of the same user is none of its business
+    assert not [line for line in shown if line.startswith(("rights: ", "pool"))]
+    assert code == 1
+
+
+def test_doctor_finds_the_rights_on_the_dated_numbers_of_a_tag_too(
+    own_server: RedisServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    numbers = DatedGenerator("receipts", own_server.url)
+    numbers.create()
+    numbers.close()
+    own_server.client().execute_command(
+        *RULES["dated"].replace("{invoices}", "{receipts}").split(), "-hkeys", "+acl|whoami", "+acl|dryrun"
+    )
+    url = f"unix://invoices-dated-app:SECRET@{own_server.socket}"
+    main(["doctor", "--url", url, "--tag", "receipts"])
+    assert "user invoices-dated-app may not run hkeys of tag receipts" in capsys.readouterr().out
+    assert main(["doctor", "--url", own_server.url, "--tag", "no-such-tag"]) == 9
+    assert "there is no tag no-such-tag" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ RULES: Mapping[str, Rule] = {
         ("tag.gaps = table.concat(gaps, ',')", "tag.gaps = ''"),
         None,
         ("failover", "moved"),
-        5,
+        3,
         "an alarm without a cause",
     ),
     "fork-drops": Rule(
@@ -106,7 +106,7 @@ RULES: Mapping[str, Rule] = {
         None,
         lambda patch: patch.setattr(Fetcher, "begin", _only_first(Fetcher.begin)),
         ("fork", "loss"),
-        1,
+        0,
     ),
     "suspend-drops": Rule(
         "a clone of a suspended process has no segment",

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from snowredis.errors import ConfigError, StoreUnavailable
-from snowredis.monitor.health.segment_checks import check_segments
+from snowredis.monitor.health.finding import Finding
+from snowredis.monitor.health.segment_checks import check_tags
 from snowredis.segment import TagMismatch
 from snowredis.segment.administration import change_tag, create_tag, delete_tag, open_tag, show_tag
 from snowredis.segment.opening import open_generator
@@ -52,17 +53,21 @@ def test_a_tag_is_created_once_shown_and_deleted(servers: list[RedisServer]) -> 
 
 def test_doctor_says_which_tags_are_closed_and_what_a_crash_would_lose(servers: list[RedisServer]) -> None:
     url, client = servers[2].url, servers[2].client()
-    assert check_segments(client, "").severity == "ok"
+
+    def check() -> Finding:
+        return next(check_tags(client, None))
+
+    assert check().severity == "ok"
     create_tag(url, "d", max_rate=100, cyclic=True, maximum=1000)
-    found = check_segments(client, "")
+    found = check()
     assert (found.severity, "no append-only file" in found.text) == ("warning", True)
     client.config_set("appendonly", "yes")
-    assert check_segments(client, "").severity == "ok"
+    assert check().severity == "ok"
     client.config_set("appendonly", "no")
     client.hset("snowredis:segment:{d}", "alarm", "1 2 3")
-    assert "handed out twice: d" in check_segments(client, "").text
+    assert "handed out twice: d" in check().text
     client.hset("snowredis:segment:{d}", "reason", "other-server")
-    assert "d (other-server)" in check_segments(client, "").text
+    assert "d (other-server)" in check().text
     assert open_tag(url, "d", 50) == 50
     delete_tag(url, "d")
 

@@ -1,4 +1,4 @@
-"""The headers of the segments' scripts describe what the scripts do; the tools are those of the lease's scripts."""
+"""The headers of the segments' scripts describe what the scripts do; the check is that of the scripts of leases."""
 
 from __future__ import annotations
 
@@ -8,53 +8,37 @@ import pytest
 
 from snowredis.segment.model import OpenRequest, TakeRequest
 from snowredis.segment.scripts import SCRIPTS, load, read_lua
-from tests.lease.test_lua_headers import (
-    CHECKED_BY,
-    COMMANDS_WITHOUT_A_KEY,
-    GLOBALS_READ,
-    globals_of,
-    header_of,
-    tokens_of,
-    windows,
-)
+from tests.lease.test_lua_headers import GLOBALS_READ, Family, globals_of, header_of, problems
 
-# what replies are made with, in each script
-MAKERS = ("reply_with", "done", "keep")
+SEGMENT = Family("common", ("common",), {"reply_with": ("tag",), "done": (), "keep": ()})
 
 
 @pytest.mark.parametrize("name", ["common", *SCRIPTS])
 def test_a_header_says_what_the_script_does(name: str) -> None:
+    assert problems(name, read_lua(name), read_lua("common"), SEGMENT) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "problem"),
+    [
+        ("take", "ARGV[17] wanted ", "ARGV[17] many   ", "ARGV[17] is read as int 'wanted"),
+        ("take", "--       | limited, ", "-- limited: ", "documented are ['closed', 'copied', 'exhausted'"),
+        (
+            "open",
+            "return done('settling'",
+            "return done('waiting'",
+            "answers ['exists', 'opened', 'waiting']",
+        ),
+        ("close", "-- Cost    O(1)", "--", "the cost is not documented"),
+        ("common", "--       | broken, field", "-- broken: field", "answers ['broken', 'signature'"),
+    ],
+)
+def test_the_check_sees_what_was_doctored(name: str, old: str, new: str, problem: str) -> None:
     source = read_lua(name)
-    header, common, tokens = header_of(source), header_of(read_lua("common")), tokens_of(source)
-    assert header.name == name
-    first = 1 if name == "common" else len(common.arguments) + 1
-    assert [argument.index for argument in header.arguments] == list(
-        range(first, first + len(header.arguments))
-    )
-    checked = windows(tokens, "", "(", "", ",", "ARGV", "[", "", "]")
-    found = {(window[6], window[2], window[0]) for window in checked}
-    assert found == {(str(a.index), f"'{a.name}", CHECKED_BY.get(a.kind, a.kind)) for a in header.arguments}
-    assert tokens.count("ARGV") == len(found)
-
-    keys = windows(tokens, "KEYS", "[", "", "]")
-    assert {window[2] for window in keys} <= set(map(str, common.keys))
-    for how in ("call", "pcall"):
-        for window in windows(tokens, "redis", ".", how, "(", "", "", ""):
-            assert window[4][1:] in COMMANDS_WITHOUT_A_KEY or window[5:] == [",", "KEYS"], window
-
-    if name == "common":
-        assert {window[4][1:] for window in windows(tokens, "return", "nil", ",", "{", "")} == {
-            "signature",
-            "unidentified",
-        }
-        assert header.statuses == {"signature", "unidentified", "broken"}
-        return
-    assert f"KEYS, ARGV[1..{len(common.arguments)}] as in common" in source
-    made = {window[4] for window in windows(tokens, "reply_with", "(", "tag", ",", "")}
-    made |= {window[2] for maker in MAKERS for window in windows(tokens, maker, "(", "")}
-    assert {text[1:] for text in made if text.startswith("'")} == header.statuses
-    assert header.cost.startswith("O(")
-    assert windows(tokens, "if", "bad", "then", "return", "refuse")
+    assert old in source
+    doctored = source.replace(old, new)
+    found = problems(name, doctored, doctored if name == "common" else read_lua("common"), SEGMENT)
+    assert any(problem in text for text in found), found
 
 
 @pytest.mark.parametrize("name", SCRIPTS)

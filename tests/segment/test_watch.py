@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from snowredis.errors import SnowredisError, StoreUnavailable
 from snowredis.segment.administration import TagInfo
 from snowredis.segment.model import TagConfig
 from snowredis.segment.replies import ClosedReason
-from snowredis.segment.watch import SOON_S, TagState, TagWatch, tag_state
+from snowredis.segment.watch import ALARM_MS, SOON_S, TagState, TagWatch, tag_state
 from snowredis.testing import memory_pool
 
 ONE = TagConfig(tag="t", maximum=1000)
@@ -78,7 +80,8 @@ def test_of_several_servers_some_may_be_closed_away_or_others() -> None:
 
 def test_numbers_that_came_twice_are_named() -> None:
     alarmed = TagInfo("r", True, ONE, 100, 101, alarms=1, alarm=(5, 9, 0))
-    assert state_of([ONE], [alarmed]).level == "critical"
+    assert (state_of([ONE], [alarmed]).state, state_of([ONE], [alarmed]).level) == ("alarm", "critical")
+    assert state_of([ONE], [replace(alarmed, last_ms=ALARM_MS + 1)]).level == "ok"
     assert "the numbers 5 to 9 may have been handed out twice" in state_of([ONE], [alarmed]).text
 
 

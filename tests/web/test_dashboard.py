@@ -294,6 +294,12 @@ def test_tags_show_their_consumption_and_the_command_that_opens_a_closed_one(
         f"snowredis segment create {pool}-b",
     ]
     assert "uuid7" in page.text("#tags-others")
+    # on top of the page, too
+    page.wait("document.querySelector('#status').dataset.codes.includes('tags-closed')")
+    assert page.evaluate("document.querySelector('#status').dataset.level") == "critical"
+    assert f"no numbers are handed out of 1 tag ({pool}-b: closed)" in page.text("#status-list").replace(
+        "No n", "no n"
+    )
     # a manual edit, and a loss
     client: Any = server.client()
     key = f"snowredis:segment:{{{pool}-b}}"

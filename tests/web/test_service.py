@@ -155,8 +155,8 @@ def test_health_and_readiness_need_no_more_than_a_lease(client: TestClient) -> N
     # unknown until the pools were read
     eventually(statuses, "the status of both pools")
     ready = {"ready": True, "status": {"level": "ok", "headline": "1 worker alive"}}
-    assert client.get("/readyz").json() == {"ready": True, "pools": {"a": ready, "b": ready}}
-    assert client.get("/readyz?pool=b").json() == {"ready": True, "pools": {"b": ready}}
+    assert client.get("/readyz").json() == {"ready": True, "pools": {"a": ready, "b": ready}, "tags": {}}
+    assert client.get("/readyz?pool=b").json() == {"ready": True, "pools": {"b": ready}, "tags": {}}
     assert client.get("/readyz?pool=c").status_code == 404
 
 

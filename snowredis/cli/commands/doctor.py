@@ -1,4 +1,4 @@
-"""`doctor`: check this host, Redis and its pools for known problems, with advice. Only reads."""
+"""`doctor`: check this host, Redis, its pools and tags for known problems, with advice. Only reads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import json
 from collections import Counter
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from snowredis.cli.exit_codes import ExitCode
 from snowredis.cli.options import Parser, add_redis, settings
@@ -18,26 +18,32 @@ if TYPE_CHECKING:
 _STYLES = {"ok": "good", "unknown": "dim", "warning": "warn", "error": "bad"}
 
 SUMMARY = "check for known problems, and show how to fix them"
-ABOUT = """Checks this host, Redis and its pools; changes nothing. Exits with 0 if it finds no problem, with 1 if
+ABOUT = """Checks this host, Redis, its pools and tags; changes nothing. Exits with 0 if it finds no problem, with 1 if
 there are warnings, with 4 if Redis does not answer, and with 9 if there are other errors."""
 EXAMPLES = [
-    ("snowredis doctor", "this host, Redis and all its pools"),
+    ("snowredis doctor", "this host, Redis, all its pools and tags"),
     ("snowredis doctor --pool orders", "this Redis, and only this pool"),
+    ("snowredis doctor --tag invoices", "only this tag, and no pool"),
     ("snowredis doctor --json", "for programs"),
 ]
 
 
 def add_arguments(parser: Parser) -> None:
     add_redis(parser)
+    text = "the tag to check, of segments or of dated numbers (default: all)"
+    parser.add_argument("--tag", metavar="NAME", help=text)
     parser.add_argument("--json", action="store_true", help="one object")
 
 
 def run(args: argparse.Namespace) -> int:
     from snowredis.monitor.health.diagnosis import diagnose
     from snowredis.monitor.health.finding import worst
+    from snowredis.segment.settings import SEGMENT_SETTINGS
 
     url, options = settings(args)
-    findings = [_fast_path(), *diagnose(url, options.get("pool"))]
+    if args.tag is not None:
+        SEGMENT_SETTINGS["tag"].check(args.tag)
+    findings = [_fast_path(), *diagnose(url, _pool(args, options), args.tag)]
     severity = worst(findings)
     if args.json:
         print(json.dumps({"severity": severity, "findings": [asdict(finding) for finding in findings]}))
@@ -46,6 +52,12 @@ def run(args: argparse.Namespace) -> int:
     if any(finding.check == "redis" and finding.severity == "error" for finding in findings):
         return ExitCode.REDIS_UNAVAILABLE
     return {"error": ExitCode.FOUND_ERRORS, "warning": ExitCode.ERROR}.get(severity, ExitCode.OK)
+
+
+def _pool(args: argparse.Namespace, options: dict[str, Any]) -> str | None:
+    """Return the pool to check; None: all, or none with --tag, which leaves SNOWREDIS_POOL out."""
+    pool: str | None = args.pool if args.tag is not None else options.get("pool")
+    return pool
 
 
 def _fast_path() -> Finding:

@@ -17,12 +17,13 @@ from snowredis.monitor.worker_pool import WorkerPool
 MAX_POOLS = 100
 
 
-def diagnose(url: Any, name: str | None = None) -> list[Finding]:
-    """Check this host, its Redis servers and their pools.
+def diagnose(url: Any, name: str | None = None, tag: str | None = None) -> list[Finding]:
+    """Check this host, its Redis servers, their pools and tags.
 
     Args:
         url: as WorkerPool takes it.
-        name: the pool to check; None: all pools.
+        name: the pool to check; None: all pools, or none if *tag* is given.
+        tag: the tag to check; None: all tags.
 
     Blocks:
         for about ten round trips to each server, and a few for each pool.
@@ -34,8 +35,9 @@ def diagnose(url: Any, name: str | None = None) -> list[Finding]:
     findings = check_host()
     try:
         for client in pool._clients:
-            findings += check_server(client, pool.name)
-        if not any(finding.check == "redis" and finding.severity == "error" for finding in findings):
+            findings += check_server(client, name, tag)
+        unreachable = any(one.check == "redis" and one.severity == "error" for one in findings)
+        if not unreachable and (name is not None or tag is None):
             findings += _check_pools(url, pool, name)
     finally:
         pool.close()

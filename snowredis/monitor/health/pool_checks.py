@@ -128,7 +128,9 @@ def _check_durability(pool: WorkerPool, info: PoolInfo) -> Result:
             )
         return ok("durability is assured: the creator of the pool stated that no acknowledged write is lost")
     try:
-        missing = [text for client in pool._clients if (text := missing_identity(client, pool.name))]
+        missing = [
+            text for client in pool._clients if (text := missing_identity(client, pool_keys(pool.name)[0]))
+        ]
     except SnowredisError as failure:
         return not_checked(failure, "durability is detect; whether Redis can be identified")
     if missing:

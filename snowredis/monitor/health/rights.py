@@ -1,9 +1,10 @@
-"""Check which commands the credentials of this process may run on a pool. Only reads."""
+"""Check which commands the credentials of this process may run on the keys of a pool or of tags. Only reads."""
 
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 from snowredis.errors import SnowredisError, StoreRefused, StoreUnavailable
 from snowredis.lease.clients import address
@@ -11,10 +12,10 @@ from snowredis.lease.redis_store import translated
 from snowredis.lease.scripts import SCRIPTS, pool_keys, read_lua, text_of
 from snowredis.monitor.health.finding import Result, ok, unknown, warning
 
+# a command, and the number of the key that it is called on, from 1; 0: none
+Call = tuple[str, int]
 # arguments for ACL DRYRUN, which also checks their number
 _ARGUMENTS: dict[str, tuple[str, ...]] = {
-    "eval": ("return 1", "1", "KEY"),
-    "evalsha": ("0" * 40, "1", "KEY"),
     "time": (),
     "info": ("server",),
     "del": ("KEY",),
@@ -22,6 +23,7 @@ _ARGUMENTS: dict[str, tuple[str, ...]] = {
     "hmget": ("KEY", "f"),
     "hdel": ("KEY", "f"),
     "hexists": ("KEY", "f"),
+    "hkeys": ("KEY",),
     "hset": ("KEY", "f", "v"),
     "hincrby": ("KEY", "f", "1"),
     "hscan": ("KEY", "0"),
@@ -35,38 +37,123 @@ _ARGUMENTS: dict[str, tuple[str, ...]] = {
     "zrem": ("KEY", "m"),
     "xadd": ("KEY", "*", "f", "v"),
 }
+# with all keys
+_OF_SCRIPTS = {"eval": "return 1", "evalsha": "0" * 40}
 _ADVICE = "enough for monitoring; generators need the rules in docs/how-to/monitoring.md"
+# "User app has no permissions to access the 'k' key", of Redis and Valkey
+_KEY_REFUSED = re.compile(r"\bkeys?\b")
+# tags named in a text
+_MAX_NAMED = 5
+
+
+class Tag(NamedTuple):
+    """A tag of segments or of dated numbers, and what its generators need.
+
+    Attributes:
+        name: its name.
+        keys: its keys, in the order in which its scripts take them.
+        calls: what its scripts call.
+    """
+
+    name: str
+    keys: Sequence[str]
+    calls: Sequence[Call]
+
+
+def segment_tag(name: str) -> Tag:
+    """Return what generators of the segments of tag *name* need. A test compares it with their scripts."""
+    on_hash = ("hget", "hmget", "hset", "hdel", "hincrby")
+    on_index = ("zadd", "zrangebyscore", "zrem")
+    calls = [("time", 0), ("info", 0), *((command, 1) for command in on_hash)]
+    calls += [*((command, 2) for command in on_index), ("xadd", 3)]
+    key = f"snowredis:segment:{{{name}}}"
+    return Tag(name, (key, f"{key}:clients", f"{key}:events"), calls)
+
+
+def dated_tag(name: str) -> Tag:
+    """Return what generators of the dated numbers of tag *name* need. A test compares it with their script."""
+    calls = [(command, 1) for command in ("hget", "hmget", "hset", "hdel", "hkeys")]
+    return Tag(name, (f"snowredis:{{{name}}}:dated",), [("time", 0), ("info", 0), *calls])
 
 
 def check_rights(client: Any, name: str) -> Result:
     """Check that the user of *client* may run everything that generators of pool *name* need."""
-    key = pool_keys(name)[0]
     try:
-        with translated(address(client)):
-            user = text_of(client.acl_whoami())
-            missing = [command for command in needed_commands() if not _may_run(client, user, command, key)]
+        user, refused = _refused(client, pool_keys(name), pool_calls())
     except SnowredisError:
         return _try_script(client)
-    if missing:
-        return warning(f"user {user} may not run {', '.join(missing)} on pool {name}", _ADVICE)
+    if refused:
+        return warning(f"user {user} may not {refused} of pool {name}", _ADVICE)
     return ok(f"user {user} may run all commands that generators need")
 
 
-def needed_commands() -> list[str]:
-    """Return every command that a generator sends or that its scripts call, in lower case."""
-    called = {
-        name.lower()
-        for script in ("identity", "common", *SCRIPTS)
-        # those are of administrators
-        if script not in ("delete", "change_layout")
-        for name in re.findall(r"redis\.p?call\('(\w+)'", read_lua(script))
-    }
-    return sorted(called | {"eval", "evalsha"})
+def check_tag_rights(client: Any, tags: Sequence[Tag]) -> Result:
+    """Check that the user of *client* may run everything that generators of *tags* need."""
+    refused, user = [], ""
+    for tag in tags:
+        try:
+            user, what = _refused(client, tag.keys, tag.calls)
+        except SnowredisError:
+            return _try_script(client)
+        if what:
+            refused.append(f"{what} of tag {tag.name}")
+    if refused:
+        more = f"; and so on for {len(refused) - _MAX_NAMED} more" if len(refused) > _MAX_NAMED else ""
+        return warning(f"user {user} may not {'; not '.join(refused[:_MAX_NAMED])}{more}", _ADVICE)
+    which = f"tag {tags[0].name} need" if len(tags) == 1 else f"these {len(tags):,} tags need"
+    return ok(f"user {user} may run all commands that generators of {which}")
 
 
-def _may_run(client: Any, user: str, command: str, key: str) -> bool:
-    arguments = [key if argument == "KEY" else argument for argument in _ARGUMENTS[command]]
-    return text_of(client.execute_command("ACL", "DRYRUN", user, command, *arguments)) == "OK"
+def calls_in(source: str) -> set[Call]:
+    """Return what a Lua script calls."""
+    found = re.findall(r"redis\.p?call\('(\w+)'(?:, KEYS\[(\d+)\])?", source)
+    return {(command.lower(), int(key or 0)) for command, key in found}
+
+
+def pool_calls() -> list[Call]:
+    """Return what the scripts call that generators of pools run."""
+    scripts = ("identity", "common", *SCRIPTS)
+    # those are of administrators
+    run = (script for script in scripts if script not in ("delete", "change_layout"))
+    return sorted(set[Call]().union(*(calls_in(read_lua(script)) for script in run)))
+
+
+def needed_commands(calls: Sequence[Call]) -> set[str]:
+    """Return the commands of *calls*, and those that run scripts."""
+    return {command for command, _ in calls} | set(_OF_SCRIPTS)
+
+
+def _refused(client: Any, keys: Sequence[str], calls: Sequence[Call]) -> tuple[str, str]:
+    """Return the user of *client*, and what of *calls* on *keys* is refused, as a phrase; "" if nothing is."""
+    with translated(address(client)):
+        user = text_of(client.acl_whoami())
+        asked = list(_as_commands(keys, calls))
+        dry_runs = client.pipeline(transaction=False)
+        for _, _, command in asked:
+            dry_runs.execute_command("ACL", "DRYRUN", user, *command)
+        replies: Sequence[Any] = dry_runs.execute()
+    # in order, each once
+    commands: dict[str, None] = {}
+    unusable: dict[str, None] = {}
+    for (name, key, _), reply in zip(asked, map(text_of, replies), strict=True):
+        if reply == "OK":
+            continue
+        if not _KEY_REFUSED.search(reply.rpartition("'")[2]):
+            commands[name] = None
+        elif key:
+            unusable[key] = None
+    phrases = [f"run {', '.join(commands)}"] if commands else []
+    phrases += [f"use the key {', '.join(unusable)}"] if unusable else []
+    return user, " nor ".join(phrases)
+
+
+def _as_commands(keys: Sequence[str], calls: Sequence[Call]) -> Iterator[tuple[str, str, Sequence[str]]]:
+    """Yield name, key and words of each command; the key is empty if it has none or all of them."""
+    for name, script in _OF_SCRIPTS.items():
+        yield name, "", (name, script, str(len(keys)), *keys)
+    for name, number in calls:
+        key = keys[number - 1] if number else ""
+        yield name, key, (name, *(key if word == "KEY" else word for word in _ARGUMENTS[name]))
 
 
 def _try_script(client: Any) -> Result:

@@ -15,8 +15,8 @@ from snowredis.lease.clients import address, is_cluster
 from snowredis.lease.redis_store import translated
 from snowredis.lease.scripts import pool_keys, read_lua, text_of
 from snowredis.monitor.health.finding import Finding, Result, error, not_checked, ok, unknown, warning
-from snowredis.monitor.health.rights import check_rights
-from snowredis.monitor.health.segment_checks import check_segments
+from snowredis.monitor.health.rights import check_rights, segment_tag
+from snowredis.monitor.health.segment_checks import check_tags
 from snowredis.monitor.pool_reader import server_now_ms
 from snowredis.monitor.snapshot import setting_ms
 
@@ -36,9 +36,15 @@ _PROBE = (
 _IDENTITY = "local id, reason = identity() return { id or '', reason or '' }"
 
 
-def check_server(client: Any, name: str) -> Iterator[Finding]:
-    """Run all checks of the server of *client*, with the keys of pool *name*."""
+def check_server(client: Any, pool: str | None, tag: str | None) -> Iterator[Finding]:
+    """Run all checks of the server of *client*.
+
+    Args:
+        pool: the pool whose keys are used; None: the default one, or those of *tag*.
+        tag: the tag to check; None: all tags.
+    """
     where = address(client)
+    key = segment_tag(tag).keys[0] if tag is not None and pool is None else pool_keys(pool or "default")[0]
     try:
         with translated(where):
             client.ping()
@@ -49,7 +55,7 @@ def check_server(client: Any, name: str) -> Iterator[Finding]:
             return
     if is_cluster(client):
         # the checks below need a single server
-        client = client.get_redis_connection(client.get_node_from_key(pool_keys(name)[0]))
+        client = client.get_redis_connection(client.get_node_from_key(key))
     try:
         with translated(where):
             info = {text_of(key): value for key, value in client.info().items()}
@@ -61,9 +67,12 @@ def check_server(client: Any, name: str) -> Iterator[Finding]:
     for check, run in _CHECKS.items():
         try:
             with translated(where):
-                yield Finding(check, *run(client, name))
+                yield Finding(check, *run(client, key))
         except SnowredisError as failure:
             yield Finding(check, *not_checked(failure))
+    if pool is not None or tag is None:
+        yield Finding("rights", *check_rights(client, pool or "default"))
+    yield from check_tags(client, tag)
 
 
 def _version(info: dict[str, Any], client: Any) -> Result:
@@ -145,8 +154,7 @@ def _config(client: Any, name: str) -> str | None:
     return settings.get(name)
 
 
-def _clock(client: Any, name: str) -> Result:
-    key = pool_keys(name)[0]
+def _clock(client: Any, key: str) -> Result:
     # duration of the fastest round, and the offset that it measured
     best = (math.inf, 0.0)
     for _ in range(ROUNDS):
@@ -166,11 +174,10 @@ def _clock(client: Any, name: str) -> Result:
     return ok(text)
 
 
-def _latency(client: Any, name: str) -> Result:
+def _latency(client: Any, key: str) -> Result:
     def median_ms(command: Callable[[], object]) -> float:
         return 1000 * statistics.median(timeit.repeat(command, number=1, repeat=ROUNDS))
 
-    key = pool_keys(name)[0]
     # TIME, which generators may run, not PING
     trip_ms = median_ms(lambda: server_now_ms(client, key))
     try:
@@ -189,19 +196,19 @@ def _latency(client: Any, name: str) -> Result:
     return ok(text)
 
 
-def missing_identity(client: Any, name: str) -> str:
-    """Return why the server of pool *name* is refused by durability="detect"; "" if it is not.
+def missing_identity(client: Any, key: str) -> str:
+    """Return why the server that has *key* is refused by durability="detect"; "" if it is not.
 
     Runs the code that the scripts run. Raises StoreUnavailable and its kinds, also if scripts are not allowed.
     """
     with translated(address(client)):
-        reply = client.eval(f"{read_lua('identity')}\n{_IDENTITY}", 1, pool_keys(name)[0])
+        reply = client.eval(f"{read_lua('identity')}\n{_IDENTITY}", 1, key)
     code = text_of(reply[1])
     return ServerUnidentified(address(client), code).reason if code else ""
 
 
-def _identity(client: Any, name: str) -> Result:
-    missing = missing_identity(client, name)
+def _identity(client: Any, key: str) -> Result:
+    missing = missing_identity(client, key)
     if missing:
         return warning(f"this Redis cannot be identified: {missing}", UNIDENTIFIED)
     return ok("this Redis can be identified, so restarts and failovers are detected")
@@ -214,11 +221,9 @@ _CHECKS_OF_INFO: Mapping[str, Callable[[dict[str, Any], Any], Result]] = {
     "persistence": _persistence,
     "replication": _replication,
 }
-# checks with commands, on the keys of a pool
+# checks with commands, on a key of a pool or a tag
 _CHECKS: Mapping[str, Callable[[Any, str], Result]] = {
     "clock": _clock,
     "latency": _latency,
-    "rights": check_rights,
     "identity": _identity,
-    "segments": check_segments,
 }

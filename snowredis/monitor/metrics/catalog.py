@@ -180,6 +180,8 @@ CONDITIONS = (
     "layout-over",
     "layout-ends",
 )
+# those of tags, in a status that is shown together with tags
+TAG_CONDITIONS = ("tags-closed", "tags")
 # of a pool, read from Redis. Without the pool, or without Redis, all but the first three are absent: they are unknown
 POOL = (
     Metric(
@@ -266,5 +268,15 @@ SERVICE = (
         "{response}",
         ("status",),
         ("400", "401", "403", "404", "405", "406", "413", "414", "429", "500", "501", "503"),
+    ),
+)
+# of the tags of segments that `snowredis serve` makes numbers of, read from Redis
+TAGS = (
+    Metric(
+        "snowredis_tag_level",
+        "gauge",
+        "status of a tag: 0 ok, 2 unknown, 3 warning, 4 critical: it hands out no numbers, or an alarm",
+        "1",
+        _TAG,
     ),
 )

@@ -1,7 +1,8 @@
 -- close: let a tag hand out nothing until it is opened, because a person wants to change it.
 --
 -- KEYS, ARGV[1..10] as in common; the signature may differ
--- Returns opened, common fields, 0: nothing; the tag is closed
+--
+-- Returns opened, common fields, 0; the tag is closed now
 -- Cost    O(1)
 
 if bad then return refuse() end
