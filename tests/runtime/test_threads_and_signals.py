@@ -162,4 +162,4 @@ def test_a_member_that_fails_at_exit_does_not_keep_the_others_from_closing(
     hook._members.update(members)
     hook.close_all()
     assert len(closed) == 2
-    assert caplog.text.count("no such directory") == 2
+    assert caplog.text.count("OSError: no such directory") == 2
