@@ -80,6 +80,9 @@ class LeaseSlot:
         since.
         """
         record = self.record
+        # after the record was read: a child that was forked before has another one, and this lease is void there
+        if held.serial < self.oldest:
+            return False
         if record is not None and (fresh or held.marks is not None):
             marks = record.write_lease(held, stats, fresh=fresh)
             if fresh:

@@ -79,13 +79,16 @@ def test_a_child_that_is_forked_in_the_middle_makes_ids_of_its_own(
     check(explorer.sweep(operation, "fork", first=60, step=151))
 
 
-@pytest.mark.parametrize("fork", ["fork", "fork:in_c"])
-def test_a_child_that_is_killed_in_its_parents_claim_leaves_nothing_of_its_parents(
-    explorer: Explorer, fork: str
+@pytest.mark.parametrize(
+    ("operation", "fork", "first"),
+    [("claim", "fork", 480), ("renew", "fork:id_after", 440)],
+)
+def test_a_child_that_is_killed_in_its_parents_call_leaves_nothing_of_its_parents(
+    explorer: Explorer, operation: str, fork: str, first: int
 ) -> None:
-    forked_at = range(480, 880, 31)
+    forked_at = range(first, first + 400, 31)
     check(
-        explorer.play(Case("claim", ((fork, at), ("child_dies", at + 100 + 37 * turn))))
+        explorer.play(Case(operation, ((fork, at), ("child_dies", at + 100 + 37 * turn))))
         for turn, at in enumerate(forked_at)
     )
 
