@@ -21,6 +21,8 @@ log = logging.getLogger("snowredis")
 
 # between two attempts while Redis does not hand out segments: the first, and the longest
 RETRY_S, MAX_RETRY_S = 0.05, 1.0
+# how long a report may be put off while a caller waits for a segment
+MOST_OVERDUE_S = 2.0
 
 
 class Waiter:
@@ -163,7 +165,11 @@ class Prefetcher:
     def step(self) -> float:
         """Do what is to be done now. Returns the seconds until there is something to do again."""
         now_s = self._clock.monotonic()
-        if not self.ready and (self.hungry or self._waiters):
+        busy = not self.ready and bool(self.hungry or self._waiters)
+        if now_s >= self._report_at_s + (MOST_OVERDUE_S if busy else 0.0):
+            self._report_at_s = now_s + self.fetcher.report()
+            return 0.0
+        if busy:
             if now_s < self._retry_at_s:
                 return self._retry_at_s - now_s
             era = self._era
@@ -179,15 +185,11 @@ class Prefetcher:
                 self._notify()
                 return self._retry_s
             self._retry_s, self.error = 0.0, None
-            self._report_at_s = now_s + REPORT_S
             if era == self._era:
                 self.ready.append(segment)
                 self.wanted = 0
                 self._notify()
             return 0.0
-        if now_s >= self._report_at_s:
-            self._report_at_s = now_s + REPORT_S
-            self.fetcher.report()
         return self._report_at_s - now_s
 
     def _notify(self) -> None:

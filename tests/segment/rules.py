@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from snowredis.segment.fetcher import Fetcher
+from snowredis.segment.fetcher import REPORT_S, Fetcher
 from snowredis.segment.generator import SegmentGenerator
 
 
@@ -62,7 +62,7 @@ RULES: Mapping[str, Rule] = {
         ("local lost = received > 0 and", "local lost = false and"),
         None,
         ("rollback",),
-        0,
+        8,
     ),
     "serial-requests": Rule(
         "a request that is late is not answered with another segment",
@@ -91,8 +91,15 @@ RULES: Mapping[str, Rule] = {
         ("tag.gaps = table.concat(gaps, ',')", "tag.gaps = ''"),
         None,
         ("failover", "moved"),
-        3,
+        7,
         "an alarm without a cause",
+    ),
+    "reports": Rule(
+        "each server is told which segments a process has, also one that hands out none while others do",
+        None,
+        lambda patch: patch.setattr(Fetcher, "report", lambda _: REPORT_S),
+        ("loss", "rollback"),
+        7,
     ),
     "fork-drops": Rule(
         "a forked child has no segment of its parent",
