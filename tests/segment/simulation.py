@@ -212,7 +212,9 @@ class SegmentSimulation:
             network.master.offset_us = 0
         for process in self.living:
             process.paused_until_us = 0
-            process.generator.resume()
+            if process.generator._suspended:
+                # in a task: another one may hold the generator's lock
+                self.world.spawn(process, process.generator.resume)
         if not self.living:
             self.start_one()
         # reports come every 10 s
