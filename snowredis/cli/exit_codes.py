@@ -61,8 +61,9 @@ class CommandError(Exception):
 
 def missing_extra(error: ImportError, extra: str) -> CommandError:
     """Return the error that names the missing package and the extra that installs it."""
+    package = (error.name or "a package").partition(".")[0]
     return CommandError(
-        ExitCode.ERROR, f"{error.name} is not installed. Install it with: pip install 'snowredis[{extra}]'"
+        ExitCode.ERROR, f"{package} is not installed. Install it with: pip install 'snowredis[{extra}]'"
     )
 
 

@@ -7,8 +7,8 @@ In ``gunicorn.conf.py``, either of:
     from snowredis.integrations import gunicorn     # else, below those hooks
     gunicorn.install(globals())                     # hold_reload=60: a reload waits until Redis replies
 
-A worker claims its worker id before its first request and releases it when it stops. When a worker was killed, the
-arbiter starts a process that releases the worker id. No hook raises, and none blocks the arbiter for longer than it
+A worker claims its worker id before its first request and releases it when it stops. When workers were killed, the
+arbiter starts a process that releases their worker ids. No hook raises, and none blocks the arbiter for longer than it
 takes to start that process; only on_exit() waits, for EXIT_TIMEOUT_S at most, and on_reload() while Redis is away.
 
 Source: gunicorn/arbiter.py: an exception in child_exit, post_fork or post_worker_init ends the service, and
@@ -28,8 +28,9 @@ from collections.abc import Callable, MutableMapping
 from typing import Any
 
 from snowredis.integrations.warm_up import warm_up
-from snowredis.reclaim import probe, reclaimer
+from snowredis.reclaim import probe
 from snowredis.reclaim.crash_record import CrashRecords
+from snowredis.reclaim.reclaimer import Reclaimer
 from snowredis.runtime.exit import EXIT
 from snowredis.runtime.generator import renew_foreign_locks
 from snowredis.runtime.process import THIS
@@ -48,8 +49,8 @@ PROBE_TIMEOUT_S = 3.0
 PROBE_AGAIN_S = 1.0
 
 Hook = Callable[..., Any]
-# in the arbiter: processes that release leases of killed workers
-_reclaimers: list[subprocess.Popen[bytes]] = []
+# in the arbiter: processes that release leases of killed workers; the last one may take more of them
+_reclaimers: list[Reclaimer] = []
 # in the arbiter: settings of install(), in s
 _settings = {"hold_reload": 0.0}
 
@@ -82,6 +83,9 @@ def post_fork(server: Any, worker: Any) -> None:
     worker.snowredis_crash_records.adopt()
     THIS.crash_records = worker.snowredis_crash_records
     THIS.label = THIS.label or f"gunicorn {server.proc_name}"
+    for reclaimer in _reclaimers:
+        reclaimer.forget()
+    _reclaimers.clear()
 
 
 @_log_errors
@@ -175,19 +179,22 @@ def on_exit(server: Any) -> None:
     # gunicorn does not wait for workers that it kills at the very end, and its container ends with it
     deadline_s = time.monotonic() + EXIT_TIMEOUT_S
     _release([worker for worker in server.WORKERS.values() if _has_ended(worker.pid, deadline_s)])
+    for reclaimer in _reclaimers:
+        reclaimer.close()
     with contextlib.suppress(subprocess.TimeoutExpired):
-        for process in _reclaimers:
-            process.wait(max(0, deadline_s - time.monotonic()))
+        for reclaimer in _reclaimers:
+            reclaimer.process.wait(max(0, deadline_s - time.monotonic()))
 
 
 def _release(ended: list[Any]) -> None:
-    """Start a process that releases the worker ids of workers that have ended. Does not wait for it."""
+    """Let a process release the worker ids of workers that have ended. Does not wait for it."""
     # a worker that was started before these hooks were configured has no crash records
     records = [getattr(worker, "snowredis_crash_records", None) for worker in ended]
-    process = reclaimer.start([lease for record in records if record is not None for lease in record.read()])
-    _reclaimers[:] = [
-        running for running in (*_reclaimers, process) if running is not None and running.poll() is None
-    ]
+    for leases in [record.read() for record in records if record is not None]:
+        if leases and not (_reclaimers and _reclaimers[-1].take(leases)):
+            _reclaimers.append(Reclaimer())
+            _reclaimers[-1].take(leases)
+    _reclaimers[:] = [running for running in _reclaimers if running.process.poll() is None]
 
 
 def _has_ended(pid: int, deadline_s: float) -> bool:

@@ -74,7 +74,8 @@ def register(
     """Register the generators of this process, also later ones, in *registry*. May be called again.
 
     Under PROMETHEUS_MULTIPROC_DIR nothing is put into *registry*: MultiProcessCollector reads the metrics of all
-    processes. Call it before forking or in each worker.
+    processes. Call it before forking or in each worker. If that directory cannot be used, a warning is logged, and no
+    metrics are written until it can; nothing is raised.
 
     Args:
         every_s: seconds between two writes under PROMETHEUS_MULTIPROC_DIR.

@@ -1,8 +1,13 @@
-"""Metrics of this process, in the files of PROMETHEUS_MULTIPROC_DIR, from which one process exports those of all."""
+"""Metrics of this process, in the files of PROMETHEUS_MULTIPROC_DIR, from which one process exports those of all.
+
+A directory that cannot be used costs the metrics, and a warning in the log; it disturbs no id, and no release of a
+worker id.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import threading
 from collections.abc import Iterable
@@ -19,6 +24,10 @@ from snowredis.monitor.metrics.segments import SegmentTotals
 from snowredis.runtime.exit import EXIT
 from snowredis.runtime.fork import GUARD, run_in_forked_children
 
+log = logging.getLogger("snowredis")
+
+# the directory of the files, of prometheus_client
+VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 # between two writes
 EVERY_S = 5.0
 # what a gauge without a value is: no other process' value is hidden by it, no reservation seems to end, and nothing
@@ -32,8 +41,11 @@ class MetricFiles:
     def __init__(self, every_s: float) -> None:
         self._totals = (TotalsTracker(lambda: EXIT.members), SegmentTotals(lambda: GUARD.members))
         self._every_s = every_s
+        # the last warning, which is not repeated
+        self._warning = ""
         self._metrics = {metric: _made(metric) for metric in (*PROCESS, *SEGMENTS)}
         run_in_forked_children(self._start)
+        self._warn(directory_problem())
         self._start()
 
     def _start(self) -> None:
@@ -47,12 +59,30 @@ class MetricFiles:
             self.update()
 
     def update(self) -> None:
-        """Write the metrics, and remove the gauges of processes that were killed."""
-        forget_dead_processes(Path(os.environ["PROMETHEUS_MULTIPROC_DIR"]))
+        """Write the metrics, and remove the gauges of processes that were killed. Logs errors; never raises."""
+        problem = directory_problem()
+        if not problem:
+            try:
+                self._write_all()
+            except Exception as error:  # noqa: BLE001 - whatever it is, ids go on
+                problem = f"{type(error).__name__}: {error}"
+        self._warn(problem)
+
+    def _write_all(self) -> None:
+        forget_dead_processes(Path(os.environ[VARIABLE]))
         with self._lock:
             for totals in self._totals:
                 for pool, readings in totals.by_pool().items():
                     self._update(pool, readings, totals.metrics)
+
+    def _warn(self, problem: str) -> None:
+        if problem and problem != self._warning:
+            log.warning(
+                "%s: %s. No metrics are written there until that is corrected; ids are made as before.",
+                VARIABLE,
+                problem,
+            )
+        self._warning = problem
 
     def _update(self, pool: str, readings: Readings, metrics: Iterable[Metric]) -> None:
         for metric in metrics:
@@ -77,6 +107,21 @@ class MetricFiles:
     def close(self) -> None:
         """Write the last metrics, at exit."""
         self.update()
+
+
+def directory_problem() -> str:
+    """Return why this process cannot write to PROMETHEUS_MULTIPROC_DIR; "" if it can."""
+    text = os.environ.get(VARIABLE, "")
+    path = Path(text)
+    if not text:
+        return "it is empty. Name a directory"
+    if not path.exists():
+        return f"{text} does not exist. Create it before the processes start"
+    if not path.is_dir():
+        return f"{text} is not a directory"
+    if not os.access(path, os.W_OK | os.X_OK):
+        return f"{text} cannot be written to by this process"
+    return ""
 
 
 def forget_dead_processes(directory: Path) -> None:

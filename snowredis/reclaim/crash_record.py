@@ -117,12 +117,12 @@ class CrashRecord:
             # one store of 8 bytes: either the old text counts or the new one
             if GUARD.alive:
                 self._header[0] = turn << 32 | len(text)
-        except ValueError:
+            self._turn, self._row = turn, row
+            self._owner.touch()
+            return self._rows[row]
+        except (ValueError, IndexError):
             # forget() was called: this is a forked child
             return None
-        self._turn, self._row = turn, row
-        self._owner.touch()
-        return self._rows[row]
 
     def clear(self) -> None:
         """Record that nothing is held any more."""
@@ -135,6 +135,8 @@ class CrashRecord:
         for view in (self._header, *self._texts, *self._rows):
             with contextlib.suppress(BufferError):
                 view.release()
+        # one that a range of ticks still refers to is not released
+        self._rows = []
 
     def give_up(self) -> None:
         """Release this part for another generator, unless it still records a lease."""

@@ -92,7 +92,7 @@ class RecordFiles:
         except (OSError, AttributeError) as error:
             log.debug("no crash record, so a kill leaves the lease until its ttl has passed: %s", error)
             return None
-        file = _RecordFile(self, path, address)
+        file = _RecordFile(self, path, address, own.pid)
         return CrashRecord(file, page, {"lanes": store.config.layout.namespaces})
 
     def rest(self, address: int) -> None:
@@ -110,10 +110,14 @@ class RecordFiles:
 
 
 class _RecordFile:
-    """The file of one crash record: a PageOwner."""
+    """The file of one crash record: a PageOwner.
 
-    def __init__(self, files: RecordFiles, path: str, address: int) -> None:
-        self._files, self._path, self._address, self._pid = files, path, address, os.getpid()
+    Args:
+        pid: of the process in the file's name; a child that was forked since then must not write to it.
+    """
+
+    def __init__(self, files: RecordFiles, path: str, address: int, pid: int) -> None:
+        self._files, self._path, self._address, self._pid = files, path, address, pid
 
     @property
     def is_writer(self) -> bool:

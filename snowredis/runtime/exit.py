@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import sys
 import threading
@@ -12,6 +13,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from snowredis.runtime.fork import run_in_forked_children
+
+log = logging.getLogger("snowredis")
 
 # the longest that an exit is delayed, however many generators there are, also if Redis does not reply
 EXIT_BOUND_S = 3.0
@@ -93,7 +96,11 @@ class ExitHook:
         for member in [*self._members, *held]:
             if time.monotonic() >= deadline_s:
                 break
-            member.close()
+            try:
+                member.close()
+            except Exception:
+                # the others have leases to give back
+                log.exception("could not close %r at exit", member)
 
 
 EXIT = ExitHook()

@@ -102,6 +102,7 @@ class LeaseManager:
                 return Claimed()
             # maybe one that a suspension made void and that could not be given back then
             replaced = self.slot.latest
+            record = self.slot.open_record(serial)
             # R6: made here, so after any fork; R5: kept until it has a reply
             token = self.slot.token or self._fresh_name()
             self.slot.set_token(token, serial)
@@ -109,7 +110,7 @@ class LeaseManager:
             layout = self.config.layout
             fit_ms = max(0, layout.ms_at(layout.tick_at(asked_ms)))
             request = ClaimRequest(token, asked_ms, fit_ms, wait_ms, self._owner())
-            self.slot.record_claim(token, request.owner)
+            self.slot.record_claim(record, token, request.owner)
             self._guard.check()
             if serial < self.slot.oldest:
                 return Claimed()

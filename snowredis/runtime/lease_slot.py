@@ -53,11 +53,22 @@ class LeaseSlot:
         """Store the *token* of the claim with *serial*; by default one that is not void now."""
         self._asked = (self.oldest if serial is None else serial, token)
 
-    def record_claim(self, token: str, owner: str) -> None:
-        """Record that a claim is under way: a process killed before its reply comes may have a worker id."""
-        if self.record is None:
-            self.record = self._new_record()
+    def open_record(self, serial: int) -> CrashRecorder | None:
+        """Return where the claim with *serial* is recorded; None if nowhere.
+
+        Called before the token is made: a child that is forked after that has no record of its own in which the
+        token, which is its parent's, would be given back when the child is killed.
+        """
         record = self.record
+        if record is None:
+            record = self._new_record()
+            # not that of a parent, in a child that was forked meanwhile
+            if serial >= self.oldest:
+                self.record = record
+        return record
+
+    def record_claim(self, record: CrashRecorder | None, token: str, owner: str) -> None:
+        """Record that a claim is under way: a process killed before its reply comes may have a worker id."""
         # the record of a lease that is to be replaced stays
         if record is not None and self.latest is None:
             record.write_claim(token, owner)
@@ -69,6 +80,9 @@ class LeaseSlot:
         since.
         """
         record = self.record
+        # after the record was read: a child that was forked before has another one, and this lease is void there
+        if held.serial < self.oldest:
+            return False
         if record is not None and (fresh or held.marks is not None):
             marks = record.write_lease(held, stats, fresh=fresh)
             if fresh:

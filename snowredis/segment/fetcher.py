@@ -23,7 +23,7 @@ log = logging.getLogger("snowredis")
 
 # the next segment is fetched when this part of one is used up: a process that needs few numbers fetches one only
 HEAD = 10
-# between two requests of a process, whether it needs segments or not
+# between two requests of a process to one server, whether it needs segments of it or not
 REPORT_S = 10.0
 # how long a tag has been closed before a program opens it: every living process has reported twice
 SETTLE_MS = 25_000
@@ -91,6 +91,8 @@ class Fetcher:
         # servers that did not hand out when they were asked last: others are asked before them
         self._away: set[int] = set()
         self._clients: tuple[TagClient, ...] = ()
+        # when each server replied last, or a report was sent to it
+        self._told_at_s = [now_s()] * len(self._stores)
         self._next = 0
         self.begin()
 
@@ -108,11 +110,11 @@ class Fetcher:
         """For each server: its store, what the first reply of its incarnation showed, and what the newest one did."""
         return [(client.store, client.since, client.view) for client in self._clients]
 
-    def fetch(self, wanted: int, *, used_up: bool = False) -> Segment:
+    def fetch(self, wanted: int, used_up_in_s: float | None = None) -> Segment:
         """Fetch a segment for a caller that needs *wanted* numbers at once; it may have fewer.
 
         Args:
-            used_up: a caller waits already, since the segment before is used up.
+            used_up_in_s: in what time the segment before was used up, if a caller waits already; else None.
 
         Raises:
             TagClosed, TagExhausted, TagLimited, StoreUnavailable: no server hands out a segment.
@@ -120,9 +122,10 @@ class Fetcher:
             Anything that the bound raises.
         """
         began_s = self._now_s()
-        # one large batch says nothing about the rate
-        tight = used_up and wanted <= self._steps.size / HEAD
-        size = max(self._steps.next_size(began_s, tight=tight), min(wanted, MAX_STEP))
+        if wanted > self._steps.size / HEAD:
+            # used up by one large batch, which says nothing about the rate
+            used_up_in_s = None
+        size = max(self._steps.next_size(began_s, used_up_in_s), min(wanted, MAX_STEP))
         errors: list[SnowredisError] = []
         clients = self._clients
         for index in self._order():
@@ -145,9 +148,17 @@ class Fetcher:
         rank = (TagLimited, TagClosed, StoreUnavailable, TagExhausted)
         raise min(errors, key=lambda error: next(i for i, kind in enumerate(rank) if isinstance(error, kind)))
 
-    def report(self) -> None:
-        """Tell every server which numbers are used, and open a closed tag if a program may. Does not raise."""
+    def report(self) -> float:
+        """Tell each server that was told nothing for REPORT_S which numbers are used; open a tag if a program may.
+
+        Also a server that hands out nothing, while others do: it may have forgotten what this process has of it. Does
+        not raise. Returns the seconds until a report is due again.
+        """
         for index, client in enumerate(self._clients):
+            now_s = self._now_s()
+            if now_s < self._told_at_s[index] + REPORT_S:
+                continue
+            self._told_at_s[index] = now_s
             self._counts.reports += 1
             try:
                 reply = client.ask(0)
@@ -158,6 +169,7 @@ class Fetcher:
             except Exception as error:  # noqa: BLE001 - of any kind: callers get it when they need a segment
                 self._counts.failures += 1
                 log.debug("the report of tag %s failed: %s", client.store.config.tag, error)
+        return max(0.0, min(self._told_at_s) + REPORT_S - self._now_s())
 
     def close(self) -> None:
         """Close the connections."""
@@ -173,6 +185,7 @@ class Fetcher:
         # once more under a new name if this is a copy, and once more after the tag was opened
         for _ in range(3):
             reply = client.ask(size)
+            self._told_at_s[index] = self._now_s()
             self._notice(index, reply)
             match reply:
                 case Granted():

@@ -272,6 +272,7 @@ class SegmentGenerator(SegmentPath):
                 return False
             head = self._head(segment)
             if self._supersede(current, head):
+                prefetcher.began_s = self._clock.monotonic()
                 self._counts.prefetch_hits += not waited
                 prefetcher.hungry = head.segment.rest is None
                 if prefetcher.hungry:

@@ -21,6 +21,8 @@ log = logging.getLogger("snowredis")
 
 # between two attempts while Redis does not hand out segments: the first, and the longest
 RETRY_S, MAX_RETRY_S = 0.05, 1.0
+# how long a report may be put off while a caller waits for a segment
+MOST_OVERDUE_S = 2.0
 
 
 class Waiter:
@@ -83,6 +85,7 @@ class Prefetcher:
         ready: segments that nobody uses yet, the oldest first.
         hungry: whether a segment shall be fetched if none is ready, though nobody waits.
         wanted: how many numbers the callers that wait need at once.
+        began_s: when the current segment began to be used, on the monotonic clock; None: there was none yet.
         failures: how many attempts failed; error: why the newest one did, None if it did not.
     """
 
@@ -91,6 +94,7 @@ class Prefetcher:
         self.ready: deque[Segment] = deque()
         self.hungry = False
         self.wanted = 0
+        self.began_s: float | None = None
         self.failures = 0
         self.error: Exception | None = None
         self._waiters: deque[Any] = deque()
@@ -161,13 +165,18 @@ class Prefetcher:
     def step(self) -> float:
         """Do what is to be done now. Returns the seconds until there is something to do again."""
         now_s = self._clock.monotonic()
-        if not self.ready and (self.hungry or self._waiters):
+        busy = not self.ready and bool(self.hungry or self._waiters)
+        if now_s >= self._report_at_s + (MOST_OVERDUE_S if busy else 0.0):
+            self._report_at_s = now_s + self.fetcher.report()
+            return 0.0
+        if busy:
             if now_s < self._retry_at_s:
                 return self._retry_at_s - now_s
             era = self._era
+            # in a tight loop no other thread runs until a caller waits, so this is seen here
+            used_up_in_s = now_s - self.began_s if self._waiters and self.began_s is not None else None
             try:
-                # in a tight loop no other thread runs until the caller waits, so that is seen here
-                segment = self.fetcher.fetch(self.wanted, used_up=bool(self._waiters))
+                segment = self.fetcher.fetch(self.wanted, used_up_in_s)
             except Exception as error:  # noqa: BLE001 - raised in the callers that wait
                 self.error = error
                 self.failures += 1
@@ -176,15 +185,11 @@ class Prefetcher:
                 self._notify()
                 return self._retry_s
             self._retry_s, self.error = 0.0, None
-            self._report_at_s = now_s + REPORT_S
             if era == self._era:
                 self.ready.append(segment)
                 self.wanted = 0
                 self._notify()
             return 0.0
-        if now_s >= self._report_at_s:
-            self._report_at_s = now_s + REPORT_S
-            self.fetcher.report()
         return self._report_at_s - now_s
 
     def _notify(self) -> None:

@@ -58,19 +58,19 @@ class Steps:
         """True after the first segment."""
         return self._fetched_s is not None
 
-    def next_size(self, now_s: float, *, tight: bool = False) -> int:
+    def next_size(self, now_s: float, used_up_in_s: float | None = None) -> int:
         """Return how many numbers to ask for at *now_s*, a monotonic clock; the segment before is being used up.
 
         Args:
-            tight: the segment before is used up already, one number after the other, and somebody waits for this one.
+            used_up_in_s: in what time the segment before was used up, if somebody waits for this one; else None.
         """
         if self._fetched_s is None:
             return self.size
         lasted_s = max(now_s - self._fetched_s, 1e-6)
         target = self.size * self.period_s / lasted_s
         wish = min(max(target, self.size / SHRINK), self.size * GROWTH)
-        if tight:
-            wish = max(wish, FETCHES * self._took_s * self.size / lasted_s)
+        if used_up_in_s is not None:
+            wish = max(wish, FETCHES * self._took_s * self.size / max(used_up_in_s, 1e-6))
         return int(min(max(wish, self.step), self.max_step))
 
     def fetched(self, size: int, now_s: float, took_s: float = 0.0) -> None:

@@ -22,6 +22,7 @@ from snowredis import errors
 from snowredis.cli import build_parser, main
 from snowredis.cli.commands import layout
 from snowredis.cli.exit_codes import CommandError, ExitCode, code_of
+from tests.support.programs import ROOT
 
 Cli = Callable[..., Any]
 AN_ID = "249736970576592896"
@@ -263,6 +264,20 @@ def test_130_after_ctrl_c_and_the_worker_id_is_given_back(
             assert process.stderr.read() == b"\nsnowredis: interrupted\n"
         assert process.returncode == 130
         assert "no worker is alive" in cli("workers", "--pool", pool_name).out
+
+
+@pytest.mark.parametrize("name", ["uvicorn", "starlette", "httptools"])
+def test_serve_says_how_to_install_what_it_needs(name: str) -> None:
+    program = (
+        f"import sys; sys.modules[{name!r}] = None; from snowredis.cli import main; sys.exit(main(['serve']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        f"snowredis: error: {name} is not installed. Install it with: pip install 'snowredis[web]'\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import product
@@ -93,6 +94,7 @@ def test_the_proof_decides_as_the_lists_of_all_ids_do(
         "workers": data.draw(part_of(layout.worker_bits)),
     }
 
+    @functools.cache
     def new_from(time_ms: int) -> set[int]:
         return listed(layout, time_ms - error_ms, None, **ranges)
 

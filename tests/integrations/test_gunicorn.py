@@ -22,8 +22,7 @@ pytest.importorskip("gunicorn")
 from gunicorn.config import Config
 
 from snowredis.integrations import gunicorn as hooks
-from snowredis.reclaim import reclaimer
-from tests.integrations.gunicorn_server import WORKERS, Gunicorn, create_pool, eventually, gunicorn
+from tests.integrations.gunicorn_server import HOOKS, WORKERS, Gunicorn, create_pool, eventually, gunicorn
 from tests.support.programs import ROOT
 from tests.support.servers import RedisServer
 
@@ -208,6 +207,23 @@ def test_a_redis_that_hangs_is_no_reason_not_to_serve(own_server: RedisServer, t
         assert running.ask("/ids/1")["ids"]
 
 
+def test_workers_that_are_killed_at_once_are_given_back_at_once_by_one_process(serve: Any) -> None:
+    conf = f"{HOOKS}from snowredis.integrations import gunicorn as hooks\n"
+    conf += "class Counted(hooks.Reclaimer):\n"
+    conf += "    def __init__(self):\n        super().__init__()\n        print('started a reclaimer', flush=True)\n"
+    conf += "hooks.Reclaimer = Counted\n"
+    with serve("--workers=6", conf=conf) as running:
+        first = running.wait_until_ready(6)
+        for pid in first:
+            os.kill(pid, signal.SIGKILL)
+        eventually(lambda: not first & running.holders(), "leases given back")
+        running.wait_until_ready(6)
+        assert {death.pid for death in running.deaths()} == first
+        # a second one, if the machine takes long to kill them
+        assert running.log.read_text().count("started a reclaimer") < 3
+        assert running.end() == 0
+
+
 def test_a_worker_that_is_killed_while_redis_is_away_is_replaced_at_once(
     own_server: RedisServer, tmp_path: Path
 ) -> None:
@@ -355,24 +371,42 @@ def test_no_hook_raises(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.Mo
     assert caplog.records[-1].name == "gunicorn.error"
 
 
+class FakeReclaimer:
+    """A process that ends when it is told to, and counts its leases."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+        self.taken = 0
+
+    def take(self, leases: list[dict[str, Any]]) -> bool:
+        self.taken += len(leases)
+        return True
+
+    def close(self) -> None:
+        self.process.communicate(b"\n")
+
+
 def test_gunicorn_ends_when_what_its_workers_left_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[Any] = []
+    started: list[FakeReclaimer] = []
 
-    def start(rights: list[dict[str, Any]]) -> subprocess.Popen[bytes] | None:
-        if rights:
-            started.append(subprocess.Popen([sys.executable, "-c", ""]))
-        return started[-1] if rights else None
+    def start() -> FakeReclaimer:
+        started.append(FakeReclaimer())
+        return started[-1]
 
-    monkeypatch.setattr(reclaimer, "start", start)
-    killed = SimpleNamespace(pid=0, snowredis_crash_records=SimpleNamespace(read=lambda: [{}]))
+    monkeypatch.setattr(hooks, "Reclaimer", start)
+
+    def worker(pid: int, leases: int) -> SimpleNamespace:
+        return SimpleNamespace(
+            pid=pid, snowredis_crash_records=SimpleNamespace(read=lambda: [{} for _ in range(leases)])
+        )
+
     at_the_end = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    worker = SimpleNamespace(
-        pid=at_the_end.pid, snowredis_crash_records=SimpleNamespace(read=lambda: [{}, {}])
-    )
-    hooks.child_exit(None, killed)
+    for number in range(3):
+        hooks.child_exit(None, worker(0, number))
     at_the_end.kill()
-    hooks.on_exit(SimpleNamespace(WORKERS={worker.pid: worker}))
-    assert [process.returncode for process in started] == [0, 0]
+    hooks.on_exit(SimpleNamespace(WORKERS={at_the_end.pid: worker(at_the_end.pid, 2)}))
+    # one process for all of them
+    assert [(fake.process.returncode, fake.taken) for fake in started] == [(0, 5)]
     at_the_end.communicate()
 
 

@@ -126,6 +126,12 @@ def _fork_then_later(stage: Stage) -> None:
     stage.attempt(_later)
 
 
+def _die_as_a_child(stage: Stage) -> None:
+    """End a child that was forked before, in the middle of its call, as kill -9 does."""
+    if stage.is_child:
+        stage.die()
+
+
 def _fork_with_an_earlier_hook(stage: Stage) -> None:
     """Fork, and make an id in the child in another library's after-fork hook that was registered first."""
     stage.in_hook = True
@@ -147,6 +153,7 @@ ACTIONS: dict[str, Action] = {
     "fork:id_before": Action(_id_then_fork, forks=True),
     "fork:id_after": Action(_fork_then_id, forks=True),
     "fork:id_in_next_tick": Action(_fork_then_later, forks=True),
+    "child_dies": Action(_die_as_a_child),
     "fork:earlier_hook": Action(_fork_with_an_earlier_hook, forks=True),
 }
 

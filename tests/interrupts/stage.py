@@ -307,6 +307,12 @@ class Stage:
         self.failures.append(f"in the child: {type(error).__name__}: {error}")
         self._report()
 
+    def die(self) -> None:
+        """End this process, a forked child, as kill -9 does, but with a report."""
+        with contextlib.suppress(BaseException):
+            self.wait_for_children()
+        self._report()
+
     def finish(self) -> None:
         self.wait_for_children()
         self._keeps_lease_beside_children()
@@ -315,8 +321,10 @@ class Stage:
             rival.close()
 
     def _keeps_lease_beside_children(self) -> None:
-        if self.reports and not self.ids.closed and self.ids.lease is not None:
-            self._keeps_lease()
+        # the first heartbeat gives back what dead children left; the second one would find out that it was this one's
+        for _ in range(2):
+            if self.reports and not self.ids.closed and self.ids.lease is not None:
+                self._keeps_lease()
 
     def take_over(self) -> list[int]:
         """Claim all worker ids anew, make ids at the same clock reading, and return them."""

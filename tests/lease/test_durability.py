@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -245,7 +246,10 @@ def test_what_a_killed_child_left_carries_the_pools_trust(server: RedisServer) -
     holder = open_holder(server, config).claim()
     common = json.loads(json.dumps(credentials.of_store(holder.store)))
     lease = {"worker": holder.worker, "token": holder.token, "renewal_id": holder.renewal_id}
-    reclaimer.give_back({"stats": "", "marks_ms": [0, 0], **common, **lease})
+    backlog = reclaimer.Backlog()
+    backlog.add([{"stats": "", "marks_ms": [0, 0], **common, **lease}], os.getppid())
+    backlog.give_back()
+    backlog.close()
     assert WorkerPool(server.url, config.name).workers() == []
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from snowredis.monitor.metrics.catalog import POOL, PROCESS, SERVICE
+from snowredis.monitor.metrics.catalog import POOL, PROCESS, SERVICE, TAGS
 from tests.support.prometheus import promtool
 
 ROOT = Path(__file__).parents[2]
@@ -60,7 +60,7 @@ def test_the_quiet_day_has_every_metric_that_alerts_look_at() -> None:
 
 
 def test_alerts_dashboard_and_page_name_metrics_that_exist() -> None:
-    known = {metric.name for metric in (*PROCESS, *POOL, *SERVICE)}
+    known = {metric.name for metric in (*PROCESS, *POOL, *SERVICE, *TAGS)}
     page = ROOT / "docs" / "how-to" / "monitoring.md"
     for text in (ALERTS.read_text("utf-8"), "\n".join(expressions()), page.read_text("utf-8")):
         asked = asked_for(text)

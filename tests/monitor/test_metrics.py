@@ -236,6 +236,62 @@ def test_with_several_processes_counters_survive_the_death_of_a_worker(
     assert not [name for name in found if name.startswith(("snowredis_leases{", "snowredis_lease_end"))]
 
 
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("missing", "missing does not exist"),
+        ("file", "file is not a directory"),
+        ("locked", "locked cannot be written to"),
+        ("", "it is empty"),
+    ],
+)
+def test_a_bad_directory_costs_the_metrics_and_neither_ids_nor_worker_ids(
+    server: RedisServer, pool: str, tmp_path: Path, name: str, reason: str
+) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "locked").mkdir(mode=0o555)
+    if name == "locked" and os.access(tmp_path / name, os.W_OK):
+        pytest.skip("root may write everywhere")
+    program = ROOT / "tests/monitor/metrics_worker.py"
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", str(program), server.url, pool, "exit"],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "PROMETHEUS_MULTIPROC_DIR": str(tmp_path / name) if name else "",
+            "PYTHONPATH": str(ROOT),
+            # nobody gives back what it leaves
+            "SNOWREDIS_CRASH_RECORDS": "off",
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0
+    # once, in the parent; its child knows
+    assert done.stderr.count(reason) == 1
+    assert "Traceback" not in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "locked"]
+    assert snowredis.WorkerPool(server.url, pool).workers() == []
+
+
+def test_metrics_are_written_as_soon_as_the_directory_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from snowredis.integrations import prometheus_files
+
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path / "later"))
+    metrics = prometheus_files.MetricFiles(every_s=3600)
+    written: list[int] = []
+    monkeypatch.setattr(metrics, "_write_all", lambda: written.append(1))
+    metrics.update()
+    assert (written, caplog.text.count("later does not exist")) == ([], 1)
+    (tmp_path / "later").mkdir()
+    metrics.update()
+    assert written == [1]
+    metrics._stop.set()
+
+
 @pytest.fixture
 def reader() -> Iterator[Any]:
     pytest.importorskip("opentelemetry.sdk")

@@ -197,7 +197,7 @@ def test_leaf_segments_follow_the_consumption_and_are_fetched_ahead(pool: Memory
 
 def test_tinyid_several_servers_have_their_own_remainder_each() -> None:
     servers = [memory_pool() for _ in range(3)]
-    with snowredis.generator("segment", url=servers, tag="orders", step=10) as ids:
+    with snowredis.generator("segment", url=servers, tag="orders", step=10, max_step=10) as ids:
         made = [ids.next_id() for _ in range(300)]
     assert len(set(made)) == 300
     shares = [{number % 3 for number in made[at : at + 10]} for at in range(0, 300, 10)]

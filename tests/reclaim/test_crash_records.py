@@ -7,6 +7,7 @@ import mmap
 import os
 import random
 import signal
+import socket
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -31,6 +32,14 @@ from tests.support.waiting import eventually
 pytestmark = pytest.mark.filterwarnings(FORKS_WITH_THREADS)
 
 ONE_WORKER = Layout(timestamp_bits=41, backup_bits=2, worker_bits=0, sequence_bits=10)
+
+
+def give_back(lease: dict[str, Any]) -> None:
+    """Release *lease* as a reclaimer does, in one attempt."""
+    with contextlib.closing(reclaimer.Backlog()) as backlog:
+        backlog.add([lease], os.getppid())
+        backlog.give_back()
+        assert not backlog
 
 
 class Child:
@@ -115,7 +124,7 @@ def test_the_only_worker_id_is_of_use_again_at_once_and_repeats_nothing(
             last = dying.numbers[0]
             (lease,) = dying.crash_records.read()
             assert lease["marks_ms"][0] >= ONE_WORKER.decode(last).timestamp_ms + 1
-            reclaimer.give_back(lease)
+            give_back(lease)
     with connect(url) as heir:
         assert heir.next_id() > last
 
@@ -158,7 +167,7 @@ def test_renewals_are_recorded_so_that_the_tip_is_right(url: str) -> None:
         dying.wait_for(0, 1)
         dying.kill()
         for lease in dying.crash_records.read():
-            reclaimer.give_back(lease)
+            give_back(lease)
         assert snowredis.WorkerPool(url, "killed").workers() == []
 
 
@@ -223,26 +232,66 @@ def test_a_will_is_of_no_use_for_a_lease_that_somebody_else_has_by_now(url: str)
         dying.wait_for(1, 1)
         dying.kill()
         (lease,) = dying.crash_records.read()
-        reclaimer.give_back(lease)
+        give_back(lease)
         with connect(url) as heir:
             before = heir.claim()
-            reclaimer.give_back(lease)
+            give_back(lease)
             assert heir._beat() > 0
             assert heir.lease is not None
             assert heir.lease.token_hash == before.token_hash
 
 
-def test_the_reclaimer_runs_as_a_process_of_its_own(url: str) -> None:
+def test_one_reclaimer_gives_back_what_several_processes_left_at_about_the_same_time(url: str) -> None:
     create(url, layout=Layout())
+    process = reclaimer.Reclaimer()
 
-    with child(make_ids(url, layout=Layout())) as dying:
+    for _ in range(3):
+        with child(make_ids(url, layout=Layout())) as dying:
+            dying.wait_for(1, 1)
+            dying.kill()
+            assert process.take(dying.crash_records.read())
+    process.close()
+    assert process.process.wait(20) == 0
+    assert snowredis.WorkerPool(url, "killed").workers() == []
+
+
+def test_a_reclaimer_that_has_ended_takes_no_more() -> None:
+    process = reclaimer.Reclaimer()
+    assert process.process.wait(20) == 0
+    assert not process.take([{}])
+    assert not process.take([{}])
+
+
+def test_a_reclaimer_takes_what_was_sent_before_it_decided_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = socket.socketpair()
+    shutdown, taken = socket.socket.shutdown, []
+
+    def send_then_shut_down(mailbox: socket.socket, how: int) -> None:
+        ours.send(b'{"parent": 1, "leases": ["last"]}\n')
+        shutdown(mailbox, how)
+
+    monkeypatch.setattr(socket.socket, "shutdown", send_then_shut_down)
+    monkeypatch.setattr(reclaimer.Backlog, "add", lambda self, leases, parent: taken.extend(leases))
+    monkeypatch.setattr(reclaimer, "LINGER_S", 0.0)
+    with ours, theirs:
+        reclaimer.serve(theirs)
+        assert taken == ["last"]
+        with pytest.raises(BrokenPipeError):
+            ours.send(b"more")
+
+
+def test_leases_of_a_redis_that_is_away_do_not_delay_those_of_another_one(tmp_path: Path, url: str) -> None:
+    create(url)
+    config = PoolConfig(name="away", ttl_ms=600_000)
+    common = credentials.of_store(open_store([f"unix://{tmp_path}/no.sock"], config))
+    lost = common | credentials.of_claim("5a" * 16, "{}") | {"marks_ms": (0,) * 4}
+    with child(make_ids(url)) as dying, contextlib.closing(reclaimer.Backlog()) as backlog:
         dying.wait_for(1, 1)
         dying.kill()
-        process = reclaimer.start(dying.crash_records.read())
-        assert process is not None
-        assert process.wait(20) == 0
+        backlog.add([lost, *dying.crash_records.read(), lost], os.getppid())
+        backlog.give_back()
         assert snowredis.WorkerPool(url, "killed").workers() == []
-    assert reclaimer.start([]) is None
+        assert backlog
 
 
 def test_a_damaged_page_is_no_reason_to_stop(caplog: pytest.LogCaptureFixture) -> None:
@@ -279,7 +328,7 @@ def test_a_claim_that_was_not_answered_is_given_back_too(url: str, answered: boo
         dying.wait_for(0, 1)
         dying.kill()
         (lease,) = dying.crash_records.read()
-        reclaimer.give_back(lease)
+        give_back(lease)
     with connect(url) as heir:
         assert heir.next_id() > 0
 
@@ -313,10 +362,11 @@ def test_a_reclaimer_whose_parent_has_ended_gives_up_soon(
     if not parent:
         parent = os.getpid()
         if not os.fork():
-            try:
-                reclaimer.give_back(lease, parent)
-            except snowredis.StoreUnavailable:
-                os.write(write_end, b"gave up")
+            backlog = reclaimer.Backlog()
+            backlog.add([lease], parent)
+            while backlog:
+                backlog.give_back()
+            os.write(write_end, b"gave up")
         os._exit(0)
     os.close(write_end)
     os.waitpid(parent, 0)

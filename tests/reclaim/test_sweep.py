@@ -61,6 +61,8 @@ class Holder:
         self.pid = os.fork()
         if not self.pid:
             try:
+                # another test may have set a handler
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
                 if file_bytes >= 0:
                     resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, resource.RLIM_INFINITY))
                 last = snowredis.connect(url, pool=pool, layout=layout, claim_timeout=0).next_ids(3000)[-1]

@@ -49,6 +49,8 @@ def test_other_settings_are_refused_once_ids_are_made_and_the_same_are_not() -> 
 
 
 def test_the_kind_of_ids_of_the_process_is_a_setting_in_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("uuid_utils")
+    pytest.importorskip("ulid_transform")
     made: list[Any] = []
     with testing.use(memory_pool().connect()):
         made.append(snowredis.next_id())

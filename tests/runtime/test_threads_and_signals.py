@@ -15,6 +15,7 @@ import pytest
 import snowredis
 from snowredis.lease.model import PoolConfig
 from snowredis.runtime import fast_path
+from snowredis.runtime.exit import ExitHook
 from snowredis.runtime.generator import Generator
 from snowredis.testing import memory_pool
 from tests.support.programs import run
@@ -143,3 +144,22 @@ def test_close_on_sigterm_leaves_no_lease_whatever_the_process_was_doing(
     pool = snowredis.WorkerPool(server.url, name)
     assert pool.workers() == []
     assert pool.deaths() == []
+
+
+def test_a_member_that_fails_at_exit_does_not_keep_the_others_from_closing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    closed = []
+
+    class Member:
+        def close(self) -> None:
+            closed.append(self)
+            raise OSError("no such directory")
+
+    members = [Member(), Member()]
+    hook = ExitHook()
+    # watch() would register it with the interpreter
+    hook._members.update(members)
+    hook.close_all()
+    assert len(closed) == 2
+    assert caplog.text.count("OSError: no such directory") == 2

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from snowredis.segment.fetcher import Fetcher
+from snowredis.segment.fetcher import REPORT_S, Fetcher
 from snowredis.segment.generator import SegmentGenerator
 
 
@@ -64,7 +64,7 @@ RULES: Mapping[str, Rule] = {
         ("local lost = received > 0 and", "local lost = false and"),
         None,
         ("rollback",),
-        0,
+        8,
     ),
     "serial-requests": Rule(
         "a request that is late is not answered with another segment",
@@ -93,7 +93,7 @@ RULES: Mapping[str, Rule] = {
         ("tag.gaps = table.concat(gaps, ',')", "tag.gaps = ''"),
         None,
         ("failover", "moved"),
-        5,
+        7,
         "an alarm without a cause",
     ),
     "seen-numbers": Rule(
@@ -119,6 +119,13 @@ RULES: Mapping[str, Rule] = {
         ("clone",),
         1,
         "which had dropped it",
+    ),
+    "reports": Rule(
+        "each server is told which segments a process has, also one that hands out none while others do",
+        None,
+        lambda patch: patch.setattr(Fetcher, "report", lambda _: REPORT_S),
+        ("loss", "rollback"),
+        7,
     ),
     "fork-drops": Rule(
         "a forked child has no segment of its parent",

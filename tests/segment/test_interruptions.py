@@ -64,6 +64,15 @@ def at_the_end_of_a_part(url: Any, tag: str, parts: int) -> tuple[SegmentGenerat
     return ids, made
 
 
+@pytest.fixture(autouse=True)
+def traced_before() -> None:
+    """Trace a call once without an action: Python 3.12 misses the bytecodes of the first one."""
+    for parts in (1, 2):
+        ids, _ = at_the_end_of_a_part(memory_pool(), "t", parts)
+        before_bytecode(0, lambda: None, ids.next_id)
+        ids.close()
+
+
 @pytest.mark.parametrize("parts", [1, 2])
 @pytest.mark.parametrize("kind", ["handler", "thread", "drop"])
 def test_a_call_that_is_interrupted_anywhere(kind: str, parts: int) -> None:

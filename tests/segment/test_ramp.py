@@ -159,7 +159,7 @@ def test_a_large_batch_says_nothing_about_the_rate() -> None:
     process.close()
 
 
-def test_a_loop_that_becomes_tight_after_an_hour_waits_twice() -> None:
+def test_a_loop_that_becomes_tight_after_an_hour_waits_once() -> None:
     process = Process(1_000)
     process.loop(150, 1, 20_000_000)
     before = process.generator.counts.waits

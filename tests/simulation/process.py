@@ -73,6 +73,9 @@ class Process:
 
     def new_record(self, store: Store) -> CrashRecord | None:
         """Return a crash record: in a file of its machine, or in a page that its parent sees; or None."""
+        if self.unborn is not None:
+            # what is done now, its parent did
+            return None
         if self.sim.machines is not None:
             return self.sim.machines.new_record(self, store)
         return None if self.crash_records is None else self.crash_records.new_record(store)

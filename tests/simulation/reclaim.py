@@ -34,7 +34,7 @@ class Reclaimer:
         return self.sim.network.call(self, script.name, script.source, keys, args)
 
     def run(self) -> None:
-        """Do what reclaimer.give_back() does, with a store of the simulation."""
+        """Do what reclaimer.serve() does, with a store of the simulation."""
         config = credentials.config_of(self._record)
         store = CheckedStore(self, config)
         until_us = self.world.now_us + config.ttl_ms * 1000

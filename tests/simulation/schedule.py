@@ -6,10 +6,11 @@ to rest; then every living process must make an id, as far as the pool has worke
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -282,7 +283,7 @@ class Simulation:
     # --- the course of things ----------------------------------------------------------------------
 
     def run(self) -> Result:
-        with quiet():
+        with quiet(), nullcontext() if self.bytecodes is None else collected():
             try:
                 self._run()
             except Stuck as stuck:
@@ -391,6 +392,19 @@ def _excludes(name: str, other: str) -> bool:
         if one in CHANGES and two in (*CHANGES, *LOSSES, *IDENTITIES):
             return one != two
     return name in IDENTITIES and other in IDENTITIES and name != other
+
+
+@contextmanager
+def collected() -> Iterator[None]:
+    """Collect garbage now and not later: a finalizer's bytecodes would come between others each time."""
+    gc.collect()
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 @contextmanager

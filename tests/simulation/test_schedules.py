@@ -1,4 +1,4 @@
-"""A thousand schedules of faults, drawn by seed: no id repeated, no tick reserved twice, all recover.
+"""Schedules of faults, drawn by seed: no id repeated, no tick reserved twice, all recover.
 
 A failure names its seed; `scripts/soak.py --replay SEED` plays it again with everything that happened.
 """
@@ -41,14 +41,17 @@ def test_a_seed_replays_the_very_same_schedule(seed: int) -> None:
 # without greenlet, on threads, it takes ten times as long
 @pytest.mark.timeout(600)
 def test_every_class_of_faults_fires_in_the_schedules_it_belongs_to() -> None:
-    belongs: Counter[str] = Counter()
-    fires: Counter[str] = Counter()
+    silent = Counter(dict.fromkeys(FAULTS, 0))
     for seed in range(10_000, 10_000 + 5 * len(FAULTS)):
         result = run_schedule(seed)
-        belongs.update(result.classes)
-        fires.update(name for name in result.classes if result.fired[name])
-    shares = {name: fires[name] / belongs[name] for name in FAULTS}
-    assert min(shares.values()) > 0.05, shares
+        silent.update(name for name in result.classes if name in silent)
+        for name in result.classes:
+            if result.fired[name]:
+                del silent[name]
+        if not silent:
+            break
+    # how many schedules had it in vain
+    assert not silent
 
 
 def test_schedules_without_faults_go_without_trouble() -> None:

@@ -89,7 +89,7 @@ class Rewriter:
     def _batch(self, run: Run, number: int, domain: Domain, after: int | None, last: int) -> Run:
         tables = list(dict.fromkeys(column.of for column in domain.columns))
         text = f"{run.changed:,} values were changed until then, and stay as they are"
-        with writing(self._engine, text) as connection:
+        with writing(self._engine, text, keys=False) as connection:
             # locks the journal's row: whoever comes second finds another version
             run = self._journal.advance(connection, run, domain=number, done_to=last)
             with self._support.relaxed(connection, tables):
