@@ -199,4 +199,6 @@ def main() -> None:
     """Give back the leases whose credentials arrive on stdin."""
     logging.basicConfig(format="snowredis: %(message)s")
     with socket.socket(fileno=os.dup(0)) as mailbox:
+        # gevent may have made it non-blocking
+        mailbox.setblocking(True)
         serve(mailbox)

@@ -329,13 +329,12 @@ def test_objects_forms_and_pages_of_the_admin_need_no_redis_until_a_row_is_inser
 
 
 def test_it_is_the_primary_key_of_models_and_link_tables_that_declare_none(project: Project) -> None:
-    settings = (
-        "DEFAULT_AUTO_FIELD = 'snowredis.integrations.django.SnowflakeAutoField'; "
-        "SNOWREDIS = {'TESTING': True, 'pool': 'auto'}"
-    )
+    settings = "SNOWREDIS = {'TESTING': True, 'pool': 'auto'}"
+    field = "snowredis.integrations.django.SnowflakeAutoField"
     # startapp names a field of its own for the app
     apps = project.directory / "shop" / "apps.py"
-    apps.write_text(re.sub(r"(?m)^ +default_auto_field = .*$", "", apps.read_text()))
+    text = re.sub(r"(?m)^ +default_auto_field = .*$", "", apps.read_text())
+    apps.write_text(f"{text}    default_auto_field = {field!r}\n")
     project.program(
         """
         from django.db import connection, models
@@ -374,9 +373,15 @@ def test_it_is_the_primary_key_of_models_and_link_tables_that_declare_none(proje
         settings=settings,
     )
     said = project.manage("makemigrations", "--dry-run", "-v", "3", settings=settings)
-    assert (
-        "field=snowredis.integrations.django.SnowflakeAutoField(auto_created=True, primary_key=True" in said
-    )
+    assert f"field={field}(auto_created=True, primary_key=True" in said
+    # what a migration makes of link tables follows the setting, and not the app
+    narrow = "DEFAULT_AUTO_FIELD = 'django.db.models.AutoField'"
+    checked = project.manage("check", "--fail-level", "WARNING", settings=narrow, fails=True)
+    assert "(snowredis.W006) DEFAULT_AUTO_FIELD has 32 bits" in checked
+    assert "shop.Order_tags" in checked
+    checked = project.manage("check", settings=f"DEFAULT_AUTO_FIELD = {field!r}", fails=True)
+    assert "(snowredis.E012) DEFAULT_AUTO_FIELD is SnowflakeAutoField, but not for auth.Group_perm" in checked
+    assert "shop.Order_tags" not in checked
 
 
 def test_a_primary_key_that_is_not_lazy_is_there_before_the_row_and_takes_one_insert(

@@ -243,13 +243,14 @@ def test_a_will_is_of_no_use_for_a_lease_that_somebody_else_has_by_now(url: str)
 
 def test_one_reclaimer_gives_back_what_several_processes_left_at_about_the_same_time(url: str) -> None:
     create(url, layout=Layout())
-    process = reclaimer.Reclaimer()
-
+    left = []
     for _ in range(3):
         with child(make_ids(url, layout=Layout())) as dying:
             dying.wait_for(1, 1)
             dying.kill()
-            assert process.take(dying.crash_records.read())
+            left.append(dying.crash_records.read())
+    process = reclaimer.Reclaimer()
+    assert all(map(process.take, left))
     process.close()
     assert process.process.wait(20) == 0
     assert snowredis.WorkerPool(url, "killed").workers() == []

@@ -27,9 +27,15 @@ class SnowredisConfig(AppConfig):
 
     def ready(self) -> None:
         """Register the checks and configure the generator. Raises ImproperlyConfigured for an unknown setting."""
-        from snowredis.integrations.django.checks import check_deployment, check_redis, check_settings
+        from snowredis.integrations.django.checks import (
+            check_deployment,
+            check_link_tables,
+            check_redis,
+            check_settings,
+        )
 
         checks.register(check_settings, "snowredis")
+        checks.register(check_link_tables, "snowredis")
         checks.register(check_deployment, "snowredis", deploy=True)
         checks.register(check_redis, "snowredis", deploy=True)
         setting_changed.connect(_on_setting_changed, dispatch_uid="snowredis")

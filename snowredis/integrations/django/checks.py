@@ -5,7 +5,8 @@ E002 a pool in memory outside of DEBUG     W002 embedded:// outside of DEBUG
 E003 a pool with other settings            W003 a Redis on this machine only
 E004 Redis does not answer                 W004 cache.clear() would empty the pool's database
 E010 the generator of a field              W005 the pool does not exist yet
-E011 the kind of a field
+E011 the kind of a field                   W006 link tables may have keys of 32 bits
+E012 link tables of DEFAULT_AUTO_FIELD
 """
 
 from __future__ import annotations
@@ -15,8 +16,11 @@ import time
 from dataclasses import replace
 from typing import Any
 
+from django.apps import apps
 from django.conf import settings
 from django.core import checks, mail
+from django.db import models
+from django.utils.module_loading import import_string
 
 from snowredis.connection import END_WARNING_MS, connect
 from snowredis.errors import ConfigError, LayoutMismatch, PoolNotFound, SnowredisError
@@ -51,6 +55,37 @@ def check_settings(**_: Any) -> list[Any]:
             text = f"SNOWREDIS['url'] is {url}: two machines with a Redis each of their own repeat ids"
             messages.append(_warning(2, text, "Name a Redis that all machines share: redis://host:6379/0."))
     return messages
+
+
+def check_link_tables(**_: Any) -> list[Any]:
+    """Return messages about tables of ManyToManyFields whose key Django makes otherwise than it fills it.
+
+    A migration makes them with DEFAULT_AUTO_FIELD, whatever the app says; a program uses the app's default_auto_field.
+    """
+    from snowredis.integrations.django.fields import SnowflakeAutoField
+
+    default = import_string(settings.DEFAULT_AUTO_FIELD)
+    links = [model for model in apps.get_models(include_auto_created=True) if model._meta.auto_created]
+    filled = [link._meta.label for link in links if isinstance(link._meta.pk, SnowflakeAutoField)]
+    others = [link._meta.label for link in links if link._meta.label not in filled]
+    hint = (
+        "Set DEFAULT_AUTO_FIELD to 'django.db.models.BigAutoField', and default_auto_field to SnowflakeAutoField in "
+        "the AppConfig of each app that is to have such ids."
+    )
+    if issubclass(default, SnowflakeAutoField) and others:
+        text = (
+            f"DEFAULT_AUTO_FIELD is SnowflakeAutoField, but not for {', '.join(others)}: their apps name another "
+            "field. A migration makes these link tables without a sequence, and Django inserts into them without ids: "
+            "each insert fails, or on SQLite is ignored"
+        )
+        return [_error(12, text, hint)]
+    if filled and issubclass(default, models.AutoField) and not issubclass(default, models.BigAutoField):
+        text = (
+            f"DEFAULT_AUTO_FIELD has 32 bits, and a migration makes the link tables {', '.join(filled)} with it; ids "
+            "have 64"
+        )
+        return [_warning(6, text, f"{hint} Widen the keys of link tables that exist.")]
+    return []
 
 
 def check_deployment(**_: Any) -> list[Any]:

@@ -64,10 +64,11 @@ class SnowflakeField(FilledField, models.BigIntegerField):
 
 
 class SnowflakeAutoField(SnowflakeField, models.BigAutoField):
-    """SnowflakeField for DEFAULT_AUTO_FIELD, which Django allows for subclasses of its AutoFields only.
+    """SnowflakeField for the default_auto_field of an app; Django allows only subclasses of its AutoFields there.
 
     The primary key of every model that declares none, and of the tables of ManyToManyFields. Its column is a plain
-    BIGINT, without a sequence.
+    BIGINT, without a sequence. As DEFAULT_AUTO_FIELD of a project it breaks link tables of apps that name another
+    field, such as django.contrib.auth: the check snowredis.E012.
     """
 
     # the database makes no id that an INSERT would have to return
