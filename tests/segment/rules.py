@@ -109,7 +109,7 @@ RULES: Mapping[str, Rule] = {
         None,
         lambda patch: patch.setattr(SegmentGenerator, "_drop", _drop_if(lambda position: position == 0)),
         ("rollback",),
-        6,
+        8,
         "which had dropped it",
     ),
     "copy-drops": Rule(
