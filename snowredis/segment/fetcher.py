@@ -97,13 +97,33 @@ class Fetcher:
         self.begin()
 
     def begin(self) -> None:
-        """Take new names: in a forked child, or when a clone may have the old ones. What was seen stays known."""
+        """Take new names, since a clone may have the old ones. What was seen stays known."""
         seen = [client.seen for client in self._clients] or [0] * len(self._stores)
         self._clients = tuple(
             TagClient(store, self._random_name, self._owner, known)
             for store, known in zip(self._stores, seen, strict=True)
         )
         self._next = self._choose(len(self._stores))
+
+    def successor(self) -> Fetcher:
+        """Return a fetcher with names of its own, which knows what this one saw: for a forked child.
+
+        A thread of the child may be using this one already, if two threads find at once that it is a child.
+        """
+        successor = Fetcher(
+            self._stores,
+            self._steps,
+            self._counts,
+            now_s=self._now_s,
+            random_name=self._random_name,
+            owner=self._owner,
+            drop=self._drop,
+            bound=self._bound,
+            choose=self._choose,
+        )
+        successor._clients = self._clients
+        successor.begin()
+        return successor
 
     @property
     def views(self) -> Sequence[tuple[TagStore, TagView | None, TagView | None]]:

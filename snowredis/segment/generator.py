@@ -377,7 +377,7 @@ class SegmentGenerator(SegmentPath):
         # the parent counts what it made, and still has
         self._counts.clear()
         self._made_before = self._position[2]
-        self._fetcher.begin()
+        self._fetcher = self._fetcher.successor()
         self._prefetcher = Prefetcher(self._fetcher, self._clock, self._threads())
         self._to_stop[:] = [self._prefetcher]
 
