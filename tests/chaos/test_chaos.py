@@ -62,7 +62,8 @@ def test_leases_that_trust_their_ttl_are_caught_repeating_ids(short_path: Path) 
     # two worker ids for two processes
     layout = "41/0/0/1/16"
     kinds = [Fault("freeze and replace", "redis", freeze_and_replace)]
-    for seed in range(6):
+    # on a busy machine the heartbeat comes first more often
+    for seed in range(25):
         directory = short_path / str(seed)
         directory.mkdir()
         plan = Plan(seed, processes=2, faults=1, seconds=3.0, ttl_s=1.2, layout=layout, plain_ttl=True)
