@@ -9,7 +9,7 @@ from itertools import product
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from snowredis.core.collisions import IdSet, common_ids, counter_ids, layout_ids, prove
@@ -82,6 +82,8 @@ def old_ids(draw: st.DrawFn) -> tuple[IdSet, set[int]]:
     return layout_ids(layout, **options), listed(layout, **options)
 
 
+# an example lists all ids for up to thousands of moments
+@settings(max_examples=50)
 @given(old_ids(), small_layout(), st.data())
 def test_the_proof_decides_as_the_lists_of_all_ids_do(
     old: tuple[IdSet, set[int]], layout: Layout, data: st.DataObject
