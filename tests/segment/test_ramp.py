@@ -1,4 +1,4 @@
-"""How the step grows at the first start: on a simulated clock, with loops of every speed and Redis at every distance.
+"""The growth of the step at the first start, on a simulated clock: loops of every speed, Redis at every distance.
 
 The prefetcher's thread gets its turn, as in CPython, when the loop waits, or after a switch interval.
 """
