@@ -5,6 +5,7 @@ One caller at a time: the prefetcher's thread. Blocks as the stores do.
 
 from __future__ import annotations
 
+import copy
 import logging
 import sys
 from collections.abc import Callable, Sequence
@@ -110,18 +111,8 @@ class Fetcher:
 
         A thread of the child may be using this one already, if two threads find at once that it is a child.
         """
-        successor = Fetcher(
-            self._stores,
-            self._steps,
-            self._counts,
-            now_s=self._now_s,
-            random_name=self._random_name,
-            owner=self._owner,
-            drop=self._drop,
-            bound=self._bound,
-            choose=self._choose,
-        )
-        successor._clients = self._clients
+        successor = copy.copy(self)
+        successor._away, successor._told_at_s = set(), [self._now_s()] * len(self._stores)
         successor.begin()
         return successor
 
