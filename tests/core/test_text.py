@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from snowredis.core.layout import MAX_ID, YEAR_10000_MS, Layout
 from snowredis.core.presets import layouts
-from snowredis.core.text import FORMS, encode, parse, parse_any
+from snowredis.core.text import FORMS, encode, parse, parse_any, parse_user_id
 from snowredis.errors import ConfigError, InvalidId, LayoutError
 
 WIDTHS = {"base62": 11, "base58": 11, "base36": 13, "base32": 13, "hex": 16}
@@ -328,3 +328,31 @@ def test_a_text_that_no_form_reads_is_refused_with_the_forms(text: str) -> None:
 def test_parse_any_refuses_what_is_no_text() -> None:
     with pytest.raises(InvalidId, match="the text of an id must be a str, not int 17"):
         parse_any(17)  # type: ignore[arg-type]
+
+
+NOW_MS = layouts["default"].decode(AN_ID).timestamp_ms
+
+
+@pytest.mark.parametrize("text", [FRIENDLY, f" {AN_ID}\n", hex(AN_ID)])
+def test_what_a_user_pasted_is_read(text: str) -> None:
+    assert parse_user_id(text, layouts["default"], now_ms=NOW_MS)[0][1] == AN_ID
+
+
+def test_a_reading_in_the_future_comes_last() -> None:
+    layout, text = layouts["default"], encode(AN_ID, "base58")
+    # most people write base62, but that would be an id of the year 2035
+    assert [form for form, _ in parse_any(text)][:2] == ["base62", "base58"]
+    readings = [form for form, _ in parse_user_id(text, layout, now_ms=NOW_MS)]
+    assert (readings[0], readings[-1]) == ("base58", "base62")
+
+
+def test_a_form_that_is_named_is_the_only_one() -> None:
+    layout = layouts["default"]
+    assert parse_user_id(f" {encode(AN_ID, 'hex')} ", layout, form="hex", now_ms=NOW_MS) == [("hex", AN_ID)]
+    with pytest.raises(InvalidId):
+        parse_user_id(encode(AN_ID, "base62"), layout, form="hex", now_ms=NOW_MS)
+
+
+def test_an_id_with_more_bits_than_the_layout_is_refused_with_both_numbers() -> None:
+    with pytest.raises(InvalidId, match="53"):
+        parse_user_id(str(AN_ID), layouts["js-safe"], now_ms=NOW_MS)

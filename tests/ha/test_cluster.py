@@ -49,12 +49,22 @@ def test_a_pool_works_on_whichever_node_its_slot_is(
     seen.close()
 
 
-def test_a_slot_that_moves_takes_its_pool_with_it(slots: Cluster, new_pool: Callable[..., str]) -> None:
-    name = new_pool(slots.url, name=name_on(1, "moving"), ttl_ms=6_100)
+class OwnRedisCluster(RedisCluster):
+    """A client of a class of the application's own, which is used as it is."""
+
+
+@pytest.mark.parametrize("kind", [None, OwnRedisCluster])
+def test_a_slot_that_moves_takes_its_pool_with_it(
+    slots: Cluster, new_pool: Callable[..., str], kind: type[RedisCluster] | None
+) -> None:
+    name = new_pool(slots.url, name=name_on(1, "moving" if kind is None else "own"), ttl_ms=6_100)
+    client = (
+        slots.url if kind is None else kind(startup_nodes=[ClusterNode("127.0.0.1", slots.nodes[0].port)])
+    )
     slot = key_slot(pool_keys(name)[0].encode())
     source, target = slots.nodes[1], slots.nodes[2]
     ids = {node.port: node.ask("CLUSTER", "MYID") for node in (source, target)}
-    with Maker(snowredis.connect(slots.url, pool=name, ttl=6.1, failover_slack=0)) as holder:
+    with Maker(snowredis.connect(client, pool=name, ttl=6.1, failover_slack=0)) as holder:
         target.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", ids[source.port])
         source.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", ids[target.port])
         keys = source.ask("CLUSTER", "GETKEYSINSLOT", slot, 100)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import importlib.util
 import json
 import os
@@ -29,8 +30,19 @@ EVERYTHING = (
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """Directory of the databases of one run, and its output."""
-    directory = tmp_path_factory.mktemp("g") / "kept"
+    """Directory of the databases of one run, and its output; the processes that run the tests share it."""
+    base = tmp_path_factory.getbasetemp()
+    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "game_shards"
+    shared.mkdir(exist_ok=True)
+    kept, output = shared / "kept", shared / "output"
+    with (shared / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not output.exists():
+            output.write_text(play(kept))
+    return kept, output.read_text()
+
+
+def play(directory: Path) -> str:
     done = subprocess.run(
         [sys.executable, EXAMPLE, "--keep", directory],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -42,7 +54,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     # the one whose clock is set back says so
     [warning] = done.stderr.splitlines()
     assert re.fullmatch(r"pool shard-us: the clock went back by \d+ ms: using another namespace", warning)
-    return directory, done.stdout
+    return done.stdout
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from snowredis.errors import ConfigError, StoreUnavailable
 from snowredis.lease.clients import (
     FAILOVER_SLACK_MS,
     address,
+    fresh_copy,
     own_client,
     without_retries,
 )
@@ -113,6 +114,36 @@ def test_a_sentinel_client_with_tls_keeps_it() -> None:
     assert settings(ours)["ssl_ca_certs"] == "/ca"
     (sentinel,) = ours.connection_pool.sentinel_manager.sentinels
     assert issubclass(sentinel.connection_pool.connection_class, redis.SSLConnection)
+
+
+@pytest.mark.parametrize("url", ["redis://:s3cret@a/4", "unix:///a.sock", SENTINEL_URL, "cluster://a,b:7001"])
+def test_a_forked_child_gets_a_client_of_the_same_server_that_shares_nothing(url: str) -> None:
+    inherited = client_of_url(url)
+    child = fresh_copy(inherited)
+    assert child is not inherited
+    assert address(child) == address(inherited)
+    if not isinstance(inherited, ClusterClient):
+        assert child.connection_pool is not inherited.connection_pool
+        assert settings(child).get("password") == settings(inherited).get("password")
+        assert_gives_up_soon(child) if "unix" not in url else None
+        # its finalizer closes no connection of the parent
+        assert inherited.auto_close_connection_pool is False
+
+
+def test_a_forked_child_leaves_the_connections_to_the_sentinels_alone() -> None:
+    inherited = client_of_url(SENTINEL_URL)
+    fresh_copy(inherited)
+    sentinels = inherited.connection_pool.sentinel_manager.sentinels
+    assert [sentinel.auto_close_connection_pool for sentinel in sentinels] == [False] * 3
+
+
+def test_a_forked_child_uses_a_client_of_a_class_of_its_own_as_it_is() -> None:
+    class Theirs(redis.Redis):
+        pass
+
+    inherited = Theirs()
+    assert fresh_copy(inherited) is inherited
+    assert inherited.auto_close_connection_pool is True
 
 
 def test_a_cluster_url_connects_to_nothing_yet() -> None:

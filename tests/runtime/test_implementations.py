@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import os
+import statistics
 import subprocess
 import sys
 import threading
@@ -239,11 +241,11 @@ def test_many_ids_leave_no_memory_behind() -> None:
             ids.fill(buffer)
             next(ids)
 
-    work()
     tracemalloc.start()
-    before = tracemalloc.get_traced_memory()[0]
-    for _ in range(5):
+    used = []
+    for _ in range(8):
         work()
-    grown = tracemalloc.get_traced_memory()[0] - before
+        used.append(tracemalloc.get_traced_memory()[0])
     tracemalloc.stop()
-    assert grown < 20_000
+    # a leak grows each time; what another thread remembers does not
+    assert statistics.median(after - before for before, after in itertools.pairwise(used)) < 2_000

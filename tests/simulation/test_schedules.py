@@ -13,8 +13,8 @@ from tests.simulation.faults import FAULTS
 from tests.simulation.plain_ttl import plain_schedule
 from tests.simulation.schedule import run_schedule
 
-SCHEDULES = 300
-CHUNK = 50
+SCHEDULES = 150
+CHUNK = 25
 
 
 @pytest.mark.parametrize("first", range(0, SCHEDULES, CHUNK))

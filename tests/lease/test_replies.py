@@ -1,0 +1,52 @@
+"""Replies of the scripts as values, and texts that no script replies."""
+
+from __future__ import annotations
+
+import pytest
+
+from snowredis.lease.codes import AlarmReason
+from snowredis.lease.replies import Alarm, Granted, Seen, parse_reply
+
+GRANTED = ["granted", "1000", "Fv2", "3", "900", "", "17", "61000", "1000,2000", "17:1"]
+
+
+def test_replies_with_the_same_values_are_equal() -> None:
+    reply, again = parse_reply(GRANTED), parse_reply(GRANTED)
+    assert reply == again
+    assert hash(reply) == hash(again)
+    assert reply != parse_reply([*GRANTED[:-1], "17:2"])
+    # of another class, with the same values
+    assert parse_reply(["exists", *GRANTED[1:6]]) != parse_reply(["absent", *GRANTED[1:6]])
+
+
+def test_a_reply_is_shown_with_its_values_and_copied_with_others() -> None:
+    reply = parse_reply(GRANTED)
+    assert isinstance(reply, Granted)
+    assert repr(reply).startswith(
+        "Granted(redis_ms=1000, incarnation='Fv2', version=3, floor_ms=900, alarm=None"
+    )
+    moved = reply.replaced(worker=35)
+    assert (moved.worker, moved.until_ms, reply.worker) == (35, 61_000, 17)
+    assert reply.seen == Seen("Fv2", 3)
+
+
+def test_an_alarm_comes_with_the_reply_that_raised_it() -> None:
+    code = next(iter(AlarmReason))
+    reply = parse_reply(["exists", "1000", "Fv2", "3", "900", f"{code} 17 42"])
+    assert reply.alarm == Alarm(code, 17, 42)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["granted?", *GRANTED[1:]],
+        [*GRANTED[:1], "soon", *GRANTED[2:]],
+        # a field less, a field more, and no field at all
+        GRANTED[:-1],
+        [*GRANTED, "1"],
+        [],
+    ],
+)
+def test_what_no_script_replies_is_refused(texts: list[str]) -> None:
+    with pytest.raises(ValueError, match=r"granted\?|soon|zip\(\)|not enough values"):
+        parse_reply(texts)
