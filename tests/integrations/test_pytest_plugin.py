@@ -12,12 +12,14 @@ from tests.support.programs import ROOT
 pytest_plugins = ["pytester"]
 
 # by name, and not by the entry point of an installed snowredis
-PLUGIN = ("-p", "no:snowredis", "-p", "snowredis.integrations.pytest", "-p", "no:cacheprovider")
+PLUGIN = ("-p", "snowredis.integrations.pytest", "-p", "no:cacheprovider")
 
 
 @pytest.fixture
 def inner(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    # those of other packages take longer to load than the tests take
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     for name in list(os.environ):
         if name.startswith("SNOWREDIS_"):
             monkeypatch.delenv(name)

@@ -13,7 +13,7 @@ import snowredis
 from snowredis.segment.administration import create_tag, delete_tag
 from snowredis.testing import memory_pool
 from snowredis.web.service import create_app
-from tests.support.servers import RedisServer
+from tests.support.servers import RedisServer, redis_server
 from tests.support.waiting import eventually
 from tests.web.conftest import client_of
 
@@ -27,10 +27,16 @@ KINDS = [
 
 
 @pytest.fixture(scope="module")
-def kinds_client(server: RedisServer) -> Iterator[TestClient]:
-    create_tag(server.url, "web-invoices")
-    app = create_app(server.url, pools=["kinds"], create=True, ttl=0.5, kinds=KINDS)
-    with snowredis.generator("dated", url=server.url, tag="web-orders", period="year") as numbers:
+def kinds_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    with redis_server(tmp_path_factory.mktemp("r")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def kinds_client(kinds_server: RedisServer) -> Iterator[TestClient]:
+    create_tag(kinds_server.url, "web-invoices")
+    app = create_app(kinds_server.url, pools=["kinds"], create=True, ttl=0.5, kinds=KINDS)
+    with snowredis.generator("dated", url=kinds_server.url, tag="web-orders", period="year") as numbers:
         numbers.create()  # type: ignore[attr-defined]
     with client_of(app) as client:
         yield client
@@ -114,7 +120,7 @@ def test_ids_of_kinds_are_counted_and_described(kinds_client: TestClient) -> Non
 
 
 def test_a_closed_tag_is_in_the_verdict_of_the_page_in_readyz_and_in_the_metrics(
-    kinds_client: TestClient, server: RedisServer
+    kinds_client: TestClient, kinds_server: RedisServer
 ) -> None:
     def ready() -> Any:
         return kinds_client.get("/readyz").json()
@@ -131,13 +137,13 @@ def test_a_closed_tag_is_in_the_verdict_of_the_page_in_readyz_and_in_the_metrics
     metrics = kinds_client.get("/metrics").text
     assert 'snowredis_tag_level{tag="web-invoices"} 0.0' in metrics
     assert 'snowredis_tag_level{tag="web-unknown"} 4.0' in metrics
-    create_tag(server.url, "web-unknown")
+    create_tag(kinds_server.url, "web-unknown")
     # a page asks for them more often
     eventually(
         lambda: kinds_client.get("/kinds").is_success and ready()["tags"]["web-unknown"]["level"] == "ok"
     )
     eventually(lambda: "tag" not in ready()["pools"]["kinds"]["status"]["headline"])
-    delete_tag(server.url, "web-unknown")
+    delete_tag(kinds_server.url, "web-unknown")
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
-"""Append ids to a file as fast as possible, until SIGTERM: writer URL POOL FILE TTL LAYOUT."""
+"""Append some ids of nearly every ms to a file, until SIGTERM: writer URL POOL FILE TTL LAYOUT."""
 
 import array
 import signal
 import sys
+import time
 
 import snowredis
 
@@ -17,4 +18,6 @@ with open(path, "ab", buffering=0) as file:
         except snowredis.LeaseExpired:
             continue
         file.write(array.array("q", batch).tobytes())
+        # all ids of a ms would be millions a second, which the test has to compare
+        time.sleep(0.0005)
 ids.close()
