@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from snowredis.cli.exit_codes import CommandError, ExitCode, code_of
 from tests.support.programs import ROOT
 
 Cli = Callable[..., Any]
+PROGRAMS = Path(__file__).parent / "programs"
 AN_ID = "249736970576592896"
 
 
@@ -92,14 +94,9 @@ def test_version(offline: Cli) -> None:
     ],
 )
 def test_what_needs_no_redis_imports_none(argv: list[str]) -> None:
-    script = (
-        "import sys; from snowredis.cli import main; code = main(sys.argv[1:]); "
-        "heavy = {'redis', 'rich', 'textual', 'shtab', 'asyncio'} & set(sys.modules); "
-        "sys.exit(f'imported {heavy}' if heavy else code)"
-    )
     packages = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
     done = subprocess.run(
-        [sys.executable, "-c", script, *argv],
+        [sys.executable, PROGRAMS / "light_command.py", *argv],
         env=os.environ | {"PYTHONPATH": packages},
         capture_output=True,
         text=True,
@@ -268,11 +265,12 @@ def test_130_after_ctrl_c_and_the_worker_id_is_given_back(
 
 @pytest.mark.parametrize("name", ["uvicorn", "starlette", "httptools"])
 def test_serve_says_how_to_install_what_it_needs(name: str) -> None:
-    program = (
-        f"import sys; sys.modules[{name!r}] = None; from snowredis.cli import main; sys.exit(main(['serve']))"
-    )
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "tests.cli.programs.without_a_module", name, "serve"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (

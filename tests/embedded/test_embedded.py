@@ -24,7 +24,9 @@ from snowredis.errors import ConfigError, StoreUnavailable
 from snowredis.lease.model import PoolConfig
 from tests.support.waiting import becomes_true
 
-USER = Path(__file__).parent / "programs" / "user.py"
+PROGRAMS = Path(__file__).parent / "programs"
+USER = PROGRAMS / "user.py"
+SLOW_SERVER = PROGRAMS / "slow_redis_server.sh"
 
 
 class User:
@@ -200,21 +202,15 @@ def test_who_comes_while_the_server_is_ending_waits_and_gets_the_next_one(
     home: Path, spawn: Callable[..., User], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     need("redis-server", monkeypatch)
-    slow_to_end = tmp_path / "bin" / "redis-server"
-    slow_to_end.parent.mkdir()
-    slow_to_end.write_text(
-        f"""#!/bin/sh
-[ "$1" = --version ] && exec {shutil.which("redis-server")} --version
-{shutil.which("redis-server")} "$@" &
-trap 'touch {tmp_path}/ending; sleep 0.5; kill $!' TERM
-wait
-wait
-"""
-    )
-    slow_to_end.chmod(0o700)
-    monkeypatch.setenv("PATH", f"{slow_to_end.parent}:{os.environ['PATH']}")
+    real = shutil.which("redis-server")
+    assert real is not None
+    directory = tmp_path / "bin"
+    directory.mkdir()
+    (directory / "real-redis-server").symlink_to(real)
+    shutil.copy(SLOW_SERVER, directory / "redis-server")
+    monkeypatch.setenv("PATH", f"{directory}:{os.environ['PATH']}")
     spawn().started().end()
-    assert becomes_true((tmp_path / "ending").exists)
+    assert becomes_true((directory / "ending").exists)
     late = spawn().started()
     assert not becomes_true(lambda: not late.redis.ping(), 1.0)
 

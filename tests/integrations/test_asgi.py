@@ -138,28 +138,15 @@ def test_the_middleware_tells_the_server_why_it_cannot_start() -> None:
     assert "127.0.0.1:1" in said[0]["message"]
 
 
-APP = """
-from starlette.applications import Starlette
-from starlette.responses import PlainTextResponse
-from starlette.routing import Route
-from snowredis.integrations.asgi import lifespan
-
-async def an_id(request):
-    return PlainTextResponse(str(await request.state.ids.anext_id()))
-
-app = Starlette(routes=[Route("/id", an_id)], lifespan=lifespan({url!r}, pool="uvicorn", label="web"))
-"""
-
-
 def test_a_real_uvicorn_gives_its_worker_id_back_when_it_is_told_to_end(
     server: RedisServer, tmp_path: Path
 ) -> None:
     new_pool(server.url, "uvicorn")
-    (tmp_path / "service.py").write_text(APP.format(url=server.url))
+    app = "tests.integrations.programs.uvicorn_service:app"
     process = subprocess.Popen(
-        [sys.executable, "-m", "uvicorn", "--uds", "web.sock", "--loop", "uvloop", "service:app"],
+        [sys.executable, "-m", "uvicorn", "--uds", "web.sock", "--loop", "uvloop", app],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "POOL_URL": server.url},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

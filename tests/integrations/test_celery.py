@@ -143,11 +143,8 @@ def test_spawned_children_are_labelled_and_give_their_worker_ids_back(fleet: Any
 
 def test_the_broker_takes_tasks_whose_ids_are_snowflakes(fleet: Any, own_server: RedisServer) -> None:
     with fleet("--pool=solo") as running:
-        program = (
-            "from tests.integrations.celery_app import answer; r = answer.delay(); print(r.id, *r.get(30))"
-        )
         done = subprocess.run(
-            [sys.executable, "-c", program],
+            [sys.executable, "-m", "tests.integrations.programs.send_celery_task"],
             cwd=ROOT,
             env=environment(own_server, TASK_IDS="1"),
             capture_output=True,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import importlib.util
 import json
 import os
@@ -19,6 +18,7 @@ from typing import Any
 import pytest
 
 import snowredis
+from tests.support.shared import made_once
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "game_shards.py"
@@ -31,15 +31,12 @@ EVERYTHING = (
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """Directory of the databases of one run, and its output; the processes that run the tests share it."""
-    base = tmp_path_factory.getbasetemp()
-    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "game_shards"
-    shared.mkdir(exist_ok=True)
-    kept, output = shared / "kept", shared / "output"
-    with (shared / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not output.exists():
-            output.write_text(play(kept))
-    return kept, output.read_text()
+
+    def make(directory: Path) -> None:
+        (directory / "output").write_text(play(directory / "kept"))
+
+    made = made_once(tmp_path_factory, "game_shards", make)
+    return made / "kept", (made / "output").read_text()
 
 
 def play(directory: Path) -> str:

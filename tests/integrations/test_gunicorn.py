@@ -291,26 +291,8 @@ def test_a_full_pool_is_no_reason_not_to_serve(serve: Any, server: RedisServer) 
 
 def test_hooks_of_ones_own_run_too_whatever_becomes_of_them(serve: Any, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
-    conf = f"""
-from snowredis.integrations import gunicorn
-
-def note(text):
-    with open({str(notes)!r}, "a") as file:
-        print(text, file=file)
-
-def post_fork(server, worker):
-    note("post_fork")
-
-def worker_exit(server, worker):
-    note("worker_exit")
-    raise ValueError("mine")
-
-def child_exit(server, worker):
-    note("child_exit")
-
-gunicorn.install(globals())
-"""
-    with serve(conf=conf) as running:
+    conf = (ROOT / "tests/integrations/programs/gunicorn_hooks_of_ones_own.py").read_text()
+    with serve(conf=conf, HOOK_NOTES=str(notes)) as running:
         (killed,) = running.wait_until_ready(1)
         os.kill(killed, signal.SIGKILL)
         eventually(lambda: killed not in running.holders(), "a lease given back")

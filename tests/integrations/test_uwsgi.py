@@ -27,18 +27,7 @@ from tests.support.servers import RedisServer
 PROGRAM = shutil.which("uwsgi") or shutil.which("uwsgi", path=str(Path(sys.executable).parent))
 LIMIT_S = 20.0
 POOL = "uwsgi"
-APPLICATION = f"""
-import os
-import snowredis
-
-# in the master, before its workers are forked; unless --lazy-apps
-ids = snowredis.connect(os.environ["SNOWREDIS_URL"], pool={POOL!r}, ttl=float(os.environ["SNOWREDIS_TTL"]))
-
-def application(environment, start_response):
-    made = " ".join(map(str, [os.getpid(), *ids.next_ids(5), snowredis.next_id()]))
-    start_response("200 OK", [("Content-Length", str(len(made)))])
-    return [made.encode()]
-"""
+APPLICATION = Path(__file__).parent / "programs" / "uwsgi_application.py"
 
 
 def python_of(program: str) -> str:
@@ -64,14 +53,12 @@ class Site:
         self._socket = directory / "http.sock"
         self.log = directory / "uwsgi.log"
         self.made: list[str] = []
-        application = directory / "application.py"
-        application.write_text(APPLICATION)
         config = PoolConfig(name=POOL, ttl_ms=ttl_s * 1000)
         snowredis.WorkerPool(server.url, POOL).create(config)
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 [PROGRAM, "--master", "--processes", "2", "--die-on-term", "--need-app", "--http-socket"]
-                + [str(self._socket), "--wsgi-file", str(application), *options],
+                + [str(self._socket), "--wsgi-file", str(APPLICATION), *options],
                 cwd=directory,
                 env={
                     **os.environ,

@@ -145,15 +145,8 @@ def test_the_installed_package_makes_ids(python: Path, tmp_path: Path) -> None:
         embedded.find_server()
     except StoreUnavailable as error:
         pytest.skip(str(error))
-    script = """
-import sys, snowredis
-with snowredis.connect(f"embedded://{sys.argv[1]}", pool="wheel") as ids:
-    made = [ids.next_id(), *ids.next_ids(1000), ids.next_id()]
-assert made == sorted(set(made)), made
-print(len(made))
-snowredis.embedded.stop(sys.argv[1])
-"""
-    assert run(python, "-c", script, tmp_path / "h", cwd=tmp_path) == "1002\n"
+    program = Path(__file__).parent / "programs" / "embedded_ids.py"
+    assert run(python, program, tmp_path / "h", cwd=tmp_path) == "1002\n"
 
 
 def test_the_command_line_starts_from_the_wheel(python: Path, tmp_path: Path) -> None:

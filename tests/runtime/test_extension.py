@@ -24,60 +24,10 @@ from snowredis.testing import ManualClock, memory_pool
 
 ROOT = Path(__file__).parents[2]
 
-INTERPRETERS = """
-import sys
-try:
-    import _interpreters as interpreters
-    create = interpreters.create
-except ImportError:
-    import _xxsubinterpreters as interpreters
-    create = lambda: interpreters.create(isolated=True)
 
-WORK = '''
-import sys, threading, time
-sys.path[:] = {path!r}
-from snowredis.runtime import fast_path
-
-class Counted(fast_path.FastPath):
-    __slots__ = ("_lock",)
-    def _next_slow(self):
-        return 0
-
-ids = Counted()
-ids._lock = threading.RLock()
-class System:
-    time, time_ns = time.time, time.time_ns
-
-# one tick of three years
-ticks = fast_path.TickRange(1, 0, 0, 1735689600000, 10**11, 0, 4095, 12, 0, None, 0, b"\\1", System, None)
-ids._supersede(None, fast_path.SEALED, ticks)
-assert [ids.next_id() for _ in range(4095)] == [*range(2, 4096), 0]
-
-# hashlib and datetime of Python 3.12.1 crash when such an interpreter ends
-if sys.version_info >= (3, 13):
-    from snowredis.lease.model import PoolConfig
-    from snowredis.runtime.generator import Generator
-    from snowredis.testing import ManualClock, memory_pool
-    clock = ManualClock()
-    ids = Generator(memory_pool(clock=clock).memory_store(PoolConfig(name="own")), clock=clock)
-    many = [ids.next_id() for _ in range(3000)]
-    assert sorted(set(many)) == many
-    ids.close()
-print(fast_path.IMPLEMENTATION, id(fast_path.FastPath), flush=True)
-'''
-from snowredis.runtime import fast_path
-print(fast_path.IMPLEMENTATION, id(fast_path.FastPath), flush=True)
-for _ in range(2):
-    one = create()
-    failure = interpreters.run_string(one, WORK.format(path=sys.path))
-    assert failure is None, failure
-    interpreters.destroy(one)
-"""
-
-
-def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(program: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-m", f"tests.runtime.programs.{program}", *arguments],
         cwd=ROOT,
         env=os.environ | environment,
         capture_output=True,
@@ -201,7 +151,7 @@ def test_nothing_is_left_of_generators_that_are_gone(
     reason="before Python 3.12, interpreters of a process share one GIL and their types",
 )
 def test_each_interpreter_has_a_fast_path_of_its_own() -> None:
-    done = run(INTERPRETERS)
+    done = run("interpreters")
     assert done.returncode == 0, done.stderr
     found = [line.split() for line in done.stdout.splitlines()]
     assert [implementation for implementation, _ in found] == [snowredis.IMPLEMENTATION] * 3
@@ -210,18 +160,11 @@ def test_each_interpreter_has_a_fast_path_of_its_own() -> None:
         assert main not in others
 
 
-BROKEN = """
-import snowredis.runtime
-snowredis.runtime.__path__.insert(0, DIRECTORY)
-print(snowredis.IMPLEMENTATION, snowredis.connect(snowredis.testing.memory_pool()).next_id() > 0)
-"""
-
-
 @pytest.mark.parametrize("pure", ["", "1"])
 def test_a_build_that_does_not_load_is_reported_and_ids_are_made_in_python(tmp_path: Path, pure: str) -> None:
     broken = tmp_path / f"_fastpath{importlib.machinery.EXTENSION_SUFFIXES[0]}"
     broken.write_bytes(b"not a shared object")
-    done = run(BROKEN.replace("DIRECTORY", repr(str(tmp_path))), SNOWREDIS_PURE=pure)
+    done = run("extension_of_a_directory", str(tmp_path), SNOWREDIS_PURE=pure)
     assert (done.returncode, done.stdout) == (0, "python True\n"), done.stderr
     if pure:
         assert done.stderr == ""
@@ -230,16 +173,6 @@ def test_a_build_that_does_not_load_is_reported_and_ids_are_made_in_python(tmp_p
         assert str(broken) in done.stderr
 
 
-def test_a_build_that_is_missing_is_no_news(tmp_path: Path) -> None:
-    code = """
-import sys
-class Missing:
-    def find_spec(self, name, path=None, target=None):
-        if name == "snowredis.runtime._fastpath":
-            raise ModuleNotFoundError(name, name=name)
-sys.meta_path.insert(0, Missing())
-import snowredis
-print(snowredis.IMPLEMENTATION)
-"""
-    done = run(code)
+def test_a_build_that_is_missing_is_no_news() -> None:
+    done = run("missing_extension")
     assert (done.returncode, done.stdout, done.stderr) == (0, "python\n", "")

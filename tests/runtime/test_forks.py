@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import pytest
 
 from snowredis.monitor.worker_pool import WorkerPool
-from tests.support.programs import run
+from tests.support.programs import run, start
 from tests.support.servers import RedisServer
 
 
@@ -61,32 +62,11 @@ def test_a_fork_inside_next_id_gives_parent_and_child_different_ids(
 def test_multiprocessing_needs_nothing(
     server: RedisServer, new_pool: Callable[..., str], method: str
 ) -> None:
-    program = server.directory / "pooled.py"
-    program.write_text(
-        """
-import multiprocessing, os, sys
-import snowredis
-
-def make(_):
-    return os.getpid(), snowredis.next_ids(500)
-
-if __name__ == "__main__":
-    here = snowredis.next_ids(500)
-    with multiprocessing.get_context(sys.argv[1]).Pool(3) as pool:
-        results = pool.map(make, range(30), chunksize=1)
-    made = here + [i for _, ids in results for i in ids]
-    assert len(set(made)) == len(made) == 31 * 500
-    snowredis.close()
-"""
-    )
     name = new_pool()
-    import os
-    import subprocess
-    import sys
-
-    environment = {**os.environ, "SNOWREDIS_URL": server.url, "SNOWREDIS_POOL": name, "PYTHONPATH": "."}
-    done = subprocess.run([sys.executable, str(program), method], env=environment, timeout=60)
-    assert done.returncode == 0
+    environment = {**os.environ, "SNOWREDIS_URL": server.url, "SNOWREDIS_POOL": name}
+    process = start("tests.runtime.programs.multiprocessing_pool", method, env=environment)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
     assert len(WorkerPool(server.url, name).workers()) <= 3
 
 

@@ -20,16 +20,8 @@ PROGRAM = next(
 )
 # a busy machine starts a browser in a few seconds
 LIMIT_S = 30.0
-
-
 # the browser wants its pipes at 3 and 4
-_LAUNCH = """
-import fcntl, os, sys
-ends = [fcntl.fcntl(int(text), fcntl.F_DUPFD, 10) for text in sys.argv[1:3]]
-for at, end in zip((3, 4), ends):
-    os.dup2(end, at)
-os.execv(sys.argv[3], sys.argv[3:])
-"""
+_LAUNCH = Path(__file__).parent / "programs" / "pipes_at_3_and_4.py"
 
 
 class Page:
@@ -170,7 +162,7 @@ def chromium(directory: Path) -> Iterator[Page]:
     )
     with (directory / "chromium.log").open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-c", _LAUNCH, str(to_read), str(back_write), PROGRAM, *options],
+            [sys.executable, _LAUNCH, str(to_read), str(back_write), PROGRAM, *options],
             pass_fds=[to_read, back_write],
             stdin=subprocess.DEVNULL,
             stdout=log,

@@ -1,0 +1,80 @@
+"""Run the checks with many settings and compare the ids of their messages."""
+
+import django
+
+django.setup()
+
+import time
+
+from django.test import override_settings
+from django.test.utils import setup_test_environment
+
+from snowredis import Layout
+from snowredis.integrations.django import checks as ours
+from snowredis.testing import memory_pool
+
+
+def found(deploy=False, debug=True, caches=None, **given):
+    with override_settings(DEBUG=debug, SNOWREDIS=given, CACHES=caches or {}):
+        messages = ours.check_settings()
+        messages += ours.check_deployment() if deploy else []
+    assert all(message.hint for message in messages)
+    return [message.id.removeprefix("snowredis.") for message in messages]
+
+
+redis = "redis://db.example:6379/0"
+assert found(url=redis, debug=False, deploy=True) == []
+assert found(url=["redis://a", "redis://b"], debug=False, deploy=True) == []
+assert found() == []
+for bad in (
+    {"layout": "no"},
+    {"layout": "60/0/2/10/10"},
+    {"ttl": 0.01},
+    {"ttl": "30"},
+    {"pool": "a b"},
+    {"url": "nonsense"},
+    {"url": None},
+    {"url": 5},
+    {"url": []},
+    {"url": [redis, None]},
+    {"url": [redis, redis]},
+    {"clock_policy": "x"},
+    {"label": 5},
+    {"datacenter": 3},
+    {"layout": "uid-generator"},
+    {"url": "redis://h:x"},
+    {"url": memory_pool(), "min_replicas": 1},
+    {"url": "embedded://", "min_replicas": 1},
+):
+    assert found(**bad, deploy=True, debug=True)[:1] == ["E001"], bad
+
+# ends in a month
+month_ms = 30 * 86400_000
+ending = Layout(timestamp_bits=32, epoch_ms=int(time.time() * 1000) - 2**32 + month_ms)
+assert found(url=redis, layout=ending) == ["W001"]
+
+pool = memory_pool()
+assert found(url=pool) == []
+assert found(url="embedded://") == []
+assert found(url=pool, debug=False) == ["E002"]
+assert found(url="embedded://", debug=False) == ["W002"]
+
+assert found(debug=False) == []
+assert found(debug=False, deploy=True) == ["W003"]
+for local in ("redis://127.0.0.1/0", "unix:///run/redis.sock", "rediss://[::1]:7000/2"):
+    assert found(url=local, debug=False, deploy=True) == ["W003"], local
+
+
+def cache(where, backend="django.core.cache.backends.redis.RedisCache"):
+    return {"default": {"BACKEND": backend, "LOCATION": where}}
+
+
+for where in (redis, "redis://:secret@db.example", ["redis://x", redis], f"redis://x,{redis}"):
+    assert found(url=redis, deploy=True, caches=cache(where)) == ["W004"], where
+for where in ("redis://db.example:6379/1", "redis://other:6379/0", "127.0.0.1:11211"):
+    assert found(url=redis, deploy=True, caches=cache(where)) == [], where
+assert found(url=redis, deploy=True, caches={"default": {"BACKEND": "x.LocMemCache"}}) == []
+
+# a test runner sets DEBUG to False
+setup_test_environment()
+assert found(url=pool, debug=False) == []

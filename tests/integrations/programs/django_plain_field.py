@@ -1,0 +1,26 @@
+"""A field that is no primary key is filled when its row is inserted, and stays as it is."""
+
+import django
+
+django.setup()
+
+from shop.models import Order, Reference
+
+order = Order()
+assert order.number is None
+order.full_clean()
+order.save()
+number = order.number
+assert 0 < number < 2**63
+assert number != order.pk
+order.save()
+order.refresh_from_db()
+assert order.number == number
+several = Order.objects.bulk_create([Order(), Order(number=5)])
+assert several[0].number > 0
+assert several[1].number == 5
+assert Order.objects.get(pk=several[0].pk).number == several[0].number
+assert Order.objects.update_or_create(name="new")[0].number > 0
+reference = Reference.objects.create()
+assert reference.foreign is None
+assert reference.typed > 0

@@ -1,0 +1,26 @@
+"""Configuration of gunicorn with hooks of one's own, which note in the file HOOK_NOTES that they ran; one fails."""
+
+import os
+
+from snowredis.integrations import gunicorn
+
+
+def note(text):
+    with open(os.environ["HOOK_NOTES"], "a") as file:
+        print(text, file=file)
+
+
+def post_fork(server, worker):
+    note("post_fork")
+
+
+def worker_exit(server, worker):
+    note("worker_exit")
+    raise ValueError("mine")
+
+
+def child_exit(server, worker):
+    note("child_exit")
+
+
+gunicorn.install(globals())
