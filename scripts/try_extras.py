@@ -20,7 +20,7 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-LIMIT_S = 180
+LIMIT_S = 600
 INSTALL = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
 BASE = "import snowredis, snowredis.testing; print(snowredis.testing.memory_pool().connect().next_id() > 0)"
 # what each extra is for
