@@ -18,6 +18,7 @@ from collections.abc import Callable
 
 from snowredis.errors import SnowredisError, StoreUnavailable
 from snowredis.lease.model import Store
+from snowredis.reclaim.interruption import raise_soon
 from snowredis.reclaim.record_files import pool_name
 from snowredis.reclaim.sweep import has_others, left_by_the_dead, sweep
 from snowredis.runtime.exit import EXIT
@@ -72,6 +73,8 @@ class ParentWatch:
         # held by the thread, except while it waits
         self._busy = threading.RLock()
         self._importing = False
+        # raised by a signal handler while a fork waited
+        self._interruption: BaseException | None = None
         self._delay_s = SHORTEST_S
         self._retry_s = RETRY_S
 
@@ -93,6 +96,12 @@ class ParentWatch:
 
     def _before_fork(self) -> None:
         """Wait until the thread is idle, or has ended."""
+        try:
+            self._wait()
+        except BaseException as error:  # noqa: BLE001 - whatever a signal handler raises; the fork is as after a time-out
+            self._interruption = error
+
+    def _wait(self) -> None:
         thread = self._running()
         if thread is None:
             return
@@ -106,7 +115,16 @@ class ParentWatch:
             self._busy.acquire(timeout=timeout_s)
 
     def _after_in_parent(self) -> None:
-        """Let the thread go on, or start it."""
+        """Let the thread go on, or start it; raise what a signal handler raised meanwhile."""
+        try:
+            self._go_on()
+        except BaseException as error:  # noqa: BLE001 - whatever a signal handler raises
+            self._interruption = error
+        interruption, self._interruption = self._interruption, None
+        if interruption is not None:
+            raise_soon(interruption)
+
+    def _go_on(self) -> None:
         # not acquired
         with contextlib.suppress(RuntimeError):
             self._busy.release()
@@ -124,6 +142,7 @@ class ParentWatch:
     def _after_in_child(self) -> None:
         """Forget the parent's thread and its connections, in a forked child."""
         self._thread, self._importing, self._busy = None, False, threading.RLock()
+        self._interruption = None
         stores, self._stores = self._stores, {}
         for store in stores.values():
             store.after_fork()

@@ -56,3 +56,13 @@ def test_a_redis_that_does_not_reply_delays_no_fork_and_the_end_of_the_parent_by
     assert pool.info().reclaimed == 3
     output, errors = process.communicate("\n", timeout=20)
     assert (output, errors, process.returncode) == ("away again\nended\n", "", 0)
+
+
+@pytest.mark.parametrize("ends", ["", "1"], ids=["the thread waits", "the thread ends before each fork"])
+@pytest.mark.parametrize(("raised", "seen"), [("ctrl-c", "KeyboardInterrupt()"), ("3", "SystemExit(3)")])
+def test_what_a_signal_handler_raises_while_a_fork_waits_is_not_lost(
+    server: RedisServer, new_pool: Callable[..., str], ends: str, raised: str, seen: str
+) -> None:
+    process = start("tests.reclaim.programs.interrupted_fork", server.url, new_pool(), ends, raised)
+    output, errors = process.communicate(timeout=20)
+    assert (errors, output.splitlines()) == ("", ["in the fork", seen])
