@@ -73,8 +73,10 @@ def open_place(request: pytest.FixtureRequest, config: PoolConfig) -> Iterator[P
         from snowredis.embedded.fake_info import install_info
 
         install_info()
-        client = fakeredis.FakeRedis()
-        yield Place(RedisStore(client, config), wall_ms, really_wait, client.flushall, config)
+        client, clock = fakeredis.FakeRedis(), ManualClock()
+        # what the command TIME reads
+        request.getfixturevalue("monkeypatch").setattr("fakeredis.commands_mixins.server_mixin.time", clock)
+        yield Place(RedisStore(client, config), clock.server_time_ms, clock.advance, client.flushall, config)
         return
     running: RedisServer = request.getfixturevalue("server")
     store = RedisStore(running.url, config)
