@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import _thread
 import contextlib
+import ctypes
+import signal
 import threading
 import time
 
@@ -25,11 +27,9 @@ def raise_soon(error: BaseException) -> None:
 
 
 def _raise_in(thread: int, error: BaseException) -> None:
-    import ctypes
-    import signal
-
     time.sleep(SOON_S)
-    if type(error) is KeyboardInterrupt and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    of_python = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if type(error) is KeyboardInterrupt and of_python and thread == threading.main_thread().ident:
         signal.pthread_kill(thread, signal.SIGINT)
         return
     # only a class can be raised in another thread, which is instantiated there
