@@ -11,23 +11,32 @@ import ctypes
 import signal
 import threading
 import time
+from types import FrameType
 
-# by then the hooks have ended
-SOON_S = 0.01
+# between two looks whether the fork has ended, and how many there are
+WAIT_S, MOST_WAITS = 0.005, 200
 
 
-def raise_soon(error: BaseException) -> None:
-    """Raise *error* in this thread once more, in about 10 ms. Does not block.
+def raise_after_fork(error: BaseException, forking: FrameType | None) -> None:
+    """Raise *error* in this thread once more when *forking*, the frame that called os.fork(), goes on. Does not block.
 
     A call that blocks is ended by that only if *error* is the KeyboardInterrupt of Python's own handler.
     """
     # no more threads, or the interpreter is about to end
     with contextlib.suppress(RuntimeError):
-        _thread.start_new_thread(_raise_in, (threading.get_ident(), error))
+        _thread.start_new_thread(_raise_in, (threading.get_ident(), error, forking, _place(forking)))
 
 
-def _raise_in(thread: int, error: BaseException) -> None:
-    time.sleep(SOON_S)
+def _place(frame: FrameType | None) -> int:
+    return -1 if frame is None else frame.f_lasti
+
+
+def _raise_in(thread: int, error: BaseException, forking: FrameType | None, fork_at: int) -> None:
+    for _ in range(MOST_WAITS):
+        time.sleep(WAIT_S)
+        # there are more hooks, of others, too
+        if forking is None or _place(forking) != fork_at:
+            break
     of_python = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if type(error) is KeyboardInterrupt and of_python and thread == threading.main_thread().ident:
         signal.pthread_kill(thread, signal.SIGINT)

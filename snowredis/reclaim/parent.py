@@ -18,7 +18,6 @@ from collections.abc import Callable
 
 from snowredis.errors import SnowredisError, StoreUnavailable
 from snowredis.lease.model import Store
-from snowredis.reclaim.interruption import raise_soon
 from snowredis.reclaim.record_files import pool_name
 from snowredis.reclaim.sweep import has_others, left_by_the_dead, sweep
 from snowredis.runtime.exit import EXIT
@@ -122,7 +121,9 @@ class ParentWatch:
             self._interruption = error
         interruption, self._interruption = self._interruption, None
         if interruption is not None:
-            raise_soon(interruption)
+            from snowredis.reclaim.interruption import raise_after_fork
+
+            raise_after_fork(interruption, sys._getframe().f_back)
 
     def _go_on(self) -> None:
         # not acquired
