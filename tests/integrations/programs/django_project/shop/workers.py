@@ -1,4 +1,4 @@
-"""What manage.py shell runs, since it takes one line."""
+"""Functions for manage.py shell, which takes one line."""
 
 from django.core.management import call_command
 

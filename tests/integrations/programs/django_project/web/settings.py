@@ -1,4 +1,4 @@
-"""What startproject writes, the two apps, and the settings that a test gives in MORE_SETTINGS."""
+"""Settings as startproject writes them, with the two apps and what a test gives in MORE_SETTINGS."""
 
 import ast
 import os
