@@ -96,7 +96,8 @@ def test_whoever_says_what_stands_in_is_served_by_a_server_without_info(
 def test_after_a_restart_from_a_snapshot_newcomers_start_where_durability_says(
     own_server: RedisServer, durability: str
 ) -> None:
-    config = replace(SHORT, durability=durability)
+    # longer than a restart on a busy machine
+    config = replace(SHORT, durability=durability, ttl_ms=5_000)
     create(own_server, config)
     holder = open_holder(own_server, config).claim()
     own_server.save()
