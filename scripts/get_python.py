@@ -19,7 +19,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
 
@@ -70,10 +69,9 @@ def unpack(version: str, target: Path, debian: Debian) -> Path:
 
 def build(version: str, target: Path, debian: Debian, scratch: Path) -> Path:
     """Build *version* without the GIL, and install it into *target*."""
-    fetched, unpacked, log = scratch / "source", scratch / "tree", target.with_suffix(".log")
+    fetched, unpacked, log = scratch / "source", scratch / "tree", target.with_name(f"{target.name}.log")
     fetched.mkdir()
-    with tarfile.open(debian.source(f"python{version}", fetched)) as archive:
-        archive.extractall(unpacked, filter="data")
+    shutil.unpack_archive(debian.source(f"python{version}", fetched), unpacked)
     (tree,) = unpacked.iterdir()
     say(f"build {tree.name} without the GIL; the output is in {log}")
     with log.open("wb") as output:
