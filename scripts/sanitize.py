@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Build the C fast path with the address and undefined behavior sanitizers, and run its tests on that build.
+"""Build the C fast paths with the address and undefined behavior sanitizers, and run their tests on that build.
 
-    scripts/sanitize.py            # tests/runtime/test_implementations.py and test_extension.py
+    scripts/sanitize.py            # tests of ids and of segments in tests/runtime and tests/segment
     scripts/sanitize.py -k leak    # further arguments are pytest's
 
 Works on a copy of the package in build/sanitize, so the installed build stays as it is. Needs gcc with libasan and
@@ -19,7 +19,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "sanitize"
-TESTS = ["tests/runtime/test_implementations.py", "tests/runtime/test_extension.py"]
+TESTS = [
+    "tests/runtime/test_implementations.py",
+    "tests/runtime/test_extension.py",
+    "tests/segment/test_path.py",
+]
+EXTENSIONS = ("runtime/_fastpath", "segment/_segment")
 COMPILER = os.environ.get("CC", "gcc")
 FLAGS = [
     "-g", "-O1", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-fno-omit-frame-pointer",
@@ -28,18 +33,19 @@ FLAGS = [
 
 
 def build() -> None:
-    """Copy what the tests need to BUILD, and compile the extension there."""
+    """Copy what the tests need to BUILD, and compile the extensions there."""
     shutil.rmtree(BUILD, ignore_errors=True)
     for name in ("snowredis", "tests"):
         ignored = shutil.ignore_patterns("__pycache__", "*.so")
         shutil.copytree(ROOT / name, BUILD / name, ignore=ignored)
     shutil.copy(ROOT / "pyproject.toml", BUILD)
-    runtime = BUILD / "snowredis" / "runtime"
+    package = BUILD / "snowredis"
     stable_abi = [] if sysconfig.get_config_var("Py_GIL_DISABLED") else ["-DPy_LIMITED_API=0x030B0000"]
     include = f"-I{sysconfig.get_path('include')}"
-    output = runtime / f"_fastpath{sysconfig.get_config_var('EXT_SUFFIX')}"
-    command = [COMPILER, *FLAGS, *stable_abi, include, str(runtime / "_fastpath.c"), "-o", str(output)]
-    subprocess.run(command, check=True)
+    for name in EXTENSIONS:
+        output = f"{package / name}{sysconfig.get_config_var('EXT_SUFFIX')}"
+        command = [COMPILER, *FLAGS, *stable_abi, include, f"{package / name}.c", "-o", output]
+        subprocess.run(command, check=True)
 
 
 def environment() -> dict[str, str]:
@@ -62,7 +68,7 @@ def main() -> int:
         build()
         variables = environment()
     except (OSError, subprocess.CalledProcessError) as error:
-        print(f"sanitize: the extension could not be built: {error}", file=sys.stderr)
+        print(f"sanitize: an extension could not be built: {error}", file=sys.stderr)
         return 2
     arguments = ["-p", "no:cacheprovider", "-q", *(sys.argv[1:] or []), *TESTS]
     shown = "import snowredis; print(snowredis.__file__, snowredis.IMPLEMENTATION)"

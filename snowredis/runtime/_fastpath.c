@@ -11,30 +11,12 @@
  * Each interpreter has a module of its own with types of its own; only constants are shared.
  */
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "_word.h"
+
 #include <structmember.h>
 
 #include <limits.h>
-#include <string.h>
 #include <time.h>
-
-#ifdef Py_GIL_DISABLED
-#define LOAD(place) __atomic_load_n(&(place), __ATOMIC_ACQUIRE)
-#define STORE(place, value) __atomic_store_n(&(place), (value), __ATOMIC_RELEASE)
-/* a field of a range: it may be changing, and then the word has changed before */
-#define FIELD(place) __atomic_load_n(&(place), __ATOMIC_RELAXED)
-#define SET_FIELD(place, value) __atomic_store_n(&(place), (value), __ATOMIC_RELAXED)
-#else
-#ifndef Py_BEGIN_CRITICAL_SECTION
-#define Py_BEGIN_CRITICAL_SECTION(object) {
-#define Py_END_CRITICAL_SECTION() }
-#endif
-#define LOAD(place) (place)
-#define STORE(place, value) ((place) = (value))
-#define FIELD(place) (place)
-#define SET_FIELD(place, value) ((place) = (value))
-#endif
 
 /* The state of one interpreter's module. */
 typedef struct {
@@ -46,9 +28,6 @@ typedef struct {
     /* time.time_ns */
     PyObject *system_time_ns;
 } State;
-
-/* the word, where no ids are left to take */
-#define SEALED (-1LL)
 
 typedef struct {
     PyObject_HEAD
@@ -75,23 +54,6 @@ typedef struct {
 } FastPath;
 
 static struct PyModuleDef module_def;
-static const unsigned char NO = 0;
-
-/* Replace the word if it is still last. */
-static inline int
-exchange(FastPath *path, long long last, long long next)
-{
-#ifdef Py_GIL_DISABLED
-    /* the fields were read before */
-    __atomic_thread_fence(__ATOMIC_ACQUIRE);
-    return __atomic_compare_exchange_n(&path->last, &last, next, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
-#else
-    if (path->last != last)
-        return 0;
-    path->last = next;
-    return 1;
-#endif
-}
 
 /* Return about how many ids of its tick are made when last is the last one. */
 static long long
@@ -194,7 +156,7 @@ compare_and_set(FastPath *path, PyObject *old, long long tick, PyObject *ticks, 
             return -1;
         if (new->first_id != SEALED)
             raise_mark(mark, new->epoch_ms, new->tick_ms, new->first_id >> new->timestamp_shift);
-    } while (!exchange(path, last, SEALED));
+    } while (!exchange(&path->last, last, SEALED));
 #ifdef Py_GIL_DISABLED
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 #endif
@@ -300,7 +262,7 @@ open_tick(FastPath *path, long long last, long long now_ns, Py_ssize_t count, lo
             long long low = tick << path->timestamp_shift | path->low, used = count_of_tick(path, last);
             taken = count - 1 <= size ? count : (Py_ssize_t)size + 1;
             raise_mark(path->mark, path->epoch_ms, path->tick_ms, tick);
-            if (exchange(path, last, low + ((long long)(taken - 1) << path->sequence_shift))) {
+            if (exchange(&path->last, last, low + ((long long)(taken - 1) << path->sequence_shift))) {
                 path->made += used;
                 path->first = *first = low;
             }
@@ -346,7 +308,7 @@ take(FastPath *path, Py_ssize_t count, long long *first)
             /* unless a test clock did something meanwhile */
             return 0;
         taken = count <= left ? count : (Py_ssize_t)left;
-        if (exchange(path, last, last + ((long long)taken << FIELD(path->sequence_shift)))) {
+        if (exchange(&path->last, last, last + ((long long)taken << FIELD(path->sequence_shift)))) {
             *first = last + (1LL << FIELD(path->sequence_shift));
             return taken;
         }
@@ -393,41 +355,25 @@ static PyObject *
 path_take_now(PyObject *self, PyObject *argument)
 {
     long long first = 0, step = 0;
-    Py_ssize_t i, taken, count = PyLong_AsSsize_t(argument);
-    PyObject *list;
+    Py_ssize_t taken, count = PyLong_AsSsize_t(argument);
     if (count == -1 && PyErr_Occurred())
         return NULL;
     taken = take_many((FastPath *)self, count, &first, &step);
     if (taken < 0)
         return NULL;
-    list = PyList_New(taken);
-    if (list == NULL)
-        return NULL;
-    for (i = 0; i < taken; i++) {
-        PyObject *id = PyLong_FromLongLong(first + i * step);
-        if (id == NULL || PyList_SetItem(list, i, id) < 0) {
-            Py_DECREF(list);
-            return NULL;
-        }
-    }
-    return list;
+    return as_list((unsigned long long)first, (unsigned long long)step, taken);
 }
 
 static PyObject *
 path_fill_now(PyObject *self, PyObject *argument)
 {
     long long first = 0, step = 0;
-    Py_ssize_t i, taken;
+    Py_ssize_t taken;
     Py_buffer view;
-    char *place;
     if (PyObject_GetBuffer(argument, &view, PyBUF_CONTIG) < 0)
         return NULL;
     taken = take_many((FastPath *)self, view.len / 8, &first, &step);
-    place = view.buf;
-    for (i = 0; i < taken; i++) {
-        long long id = first + i * step;
-        memcpy(place + i * 8, &id, 8);
-    }
+    write_to(view.buf, (unsigned long long)first, (unsigned long long)step, taken);
     PyBuffer_Release(&view);
     return taken < 0 ? NULL : PyLong_FromSsize_t(taken);
 }
@@ -707,19 +653,7 @@ module_free(void *module)
     module_clear(module);
 }
 
-/* Built for the ABI of 3.11, whose headers do not have these names; Python knows them since 3.12. */
-#define SLOT_MULTIPLE_INTERPRETERS 3
-#define PER_INTERPRETER_GIL ((void *)2)
-
-static PyModuleDef_Slot module_slots[] = {
-    /* from 3.12 on, see PyInit__fastpath() */
-    {SLOT_MULTIPLE_INTERPRETERS, PER_INTERPRETER_GIL},
-#ifdef Py_GIL_DISABLED
-    {Py_mod_gil, Py_MOD_GIL_NOT_USED},
-#endif
-    {Py_mod_exec, module_exec},
-    {0, NULL},
-};
+static PyModuleDef_Slot module_slots[] = MODULE_SLOTS(module_exec);
 
 static struct PyModuleDef module_def = {
     PyModuleDef_HEAD_INIT,
@@ -727,7 +661,6 @@ static struct PyModuleDef module_def = {
     .m_doc = "The fast path of next_id(), in C. See fast_path.py.",
     .m_size = sizeof(State),
     .m_methods = module_methods,
-    .m_slots = module_slots,
     .m_traverse = module_traverse,
     .m_clear = module_clear,
     .m_free = module_free,
@@ -736,7 +669,5 @@ static struct PyModuleDef module_def = {
 PyMODINIT_FUNC
 PyInit__fastpath(void)
 {
-    if (Py_Version < 0x030C0000)
-        module_def.m_slots = module_slots + 1;
-    return PyModuleDef_Init(&module_def);
+    return init_module(&module_def, module_slots);
 }

@@ -9,31 +9,9 @@
  * free-threaded builds numbers are taken by compare-exchange; segments change in a critical section.
  */
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "../runtime/_word.h"
+
 #include <structmember.h>
-
-#include <string.h>
-
-#ifdef Py_GIL_DISABLED
-#define LOAD(place) __atomic_load_n(&(place), __ATOMIC_ACQUIRE)
-#define STORE(place, value) __atomic_store_n(&(place), (value), __ATOMIC_RELEASE)
-/* a field of a segment: it may be changing, and then the word has changed before */
-#define FIELD(place) __atomic_load_n(&(place), __ATOMIC_RELAXED)
-#define SET_FIELD(place, value) __atomic_store_n(&(place), (value), __ATOMIC_RELAXED)
-#else
-#ifndef Py_BEGIN_CRITICAL_SECTION
-#define Py_BEGIN_CRITICAL_SECTION(object) {
-#define Py_END_CRITICAL_SECTION() }
-#endif
-#define LOAD(place) (place)
-#define STORE(place, value) ((place) = (value))
-#define FIELD(place) (place)
-#define SET_FIELD(place, value) ((place) = (value))
-#endif
-
-/* the word while a segment is replaced: no numbers are left to take */
-#define SEALED (-1LL)
 
 typedef struct {
     PyObject_HEAD
@@ -50,8 +28,6 @@ typedef struct {
     PyObject *next_slow_name;
 } SegmentPath;
 
-static const unsigned char NO = 0;
-
 /* Take up to count numbers. Return how many. */
 static inline Py_ALWAYS_INLINE Py_ssize_t
 take(SegmentPath *path, Py_ssize_t count, unsigned long long *first)
@@ -63,15 +39,8 @@ take(SegmentPath *path, Py_ssize_t count, unsigned long long *first)
         if (left > count)
             left = count;
         *first = FIELD(path->base) + (unsigned long long)word * FIELD(path->stride);
-#ifdef Py_GIL_DISABLED
-        /* the fields were read before */
-        __atomic_thread_fence(__ATOMIC_ACQUIRE);
-        if (!__atomic_compare_exchange_n(&path->word, &word, word + left, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-            continue;
-#else
-        path->word = word + left;
-#endif
-        return (Py_ssize_t)left;
+        if (exchange(&path->word, word, word + left))
+            return (Py_ssize_t)left;
     }
 }
 
@@ -97,24 +66,13 @@ path_take_now(PyObject *self, PyObject *argument)
 {
     SegmentPath *path = (SegmentPath *)self;
     unsigned long long first = 0, stride;
-    Py_ssize_t i, taken, count = PyLong_AsSsize_t(argument);
-    PyObject *list;
+    Py_ssize_t taken, count = PyLong_AsSsize_t(argument);
     if (count == -1 && PyErr_Occurred())
         return NULL;
     taken = take(path, count, &first);
     /* the same in all segments of one generator */
     stride = FIELD(path->stride);
-    list = PyList_New(taken);
-    if (list == NULL)
-        return NULL;
-    for (i = 0; i < taken; i++) {
-        PyObject *number = PyLong_FromLongLong((long long)(first + (unsigned long long)i * stride));
-        if (number == NULL || PyList_SetItem(list, i, number) < 0) {
-            Py_DECREF(list);
-            return NULL;
-        }
-    }
-    return list;
+    return as_list(first, stride, taken);
 }
 
 static PyObject *
@@ -122,16 +80,13 @@ path_fill_now(PyObject *self, PyObject *argument)
 {
     SegmentPath *path = (SegmentPath *)self;
     unsigned long long number = 0, stride;
-    Py_ssize_t i, taken;
+    Py_ssize_t taken;
     Py_buffer view;
-    char *place;
     if (PyObject_GetBuffer(argument, &view, PyBUF_CONTIG) < 0)
         return NULL;
     taken = take(path, view.len / 8, &number);
     stride = FIELD(path->stride);
-    place = view.buf;
-    for (i = 0; i < taken; i++, number += stride)
-        memcpy(place + i * 8, &number, 8);
+    write_to(view.buf, number, stride, taken);
     PyBuffer_Release(&view);
     return PyLong_FromSsize_t(taken);
 }
@@ -332,32 +287,17 @@ module_exec(PyObject *module)
     return failed;
 }
 
-/* Built for the ABI of 3.11, whose headers do not have these names; Python knows them since 3.12. */
-#define SLOT_MULTIPLE_INTERPRETERS 3
-#define PER_INTERPRETER_GIL ((void *)2)
-
-static PyModuleDef_Slot module_slots[] = {
-    /* from 3.12 on, see PyInit__segment() */
-    {SLOT_MULTIPLE_INTERPRETERS, PER_INTERPRETER_GIL},
-#ifdef Py_GIL_DISABLED
-    {Py_mod_gil, Py_MOD_GIL_NOT_USED},
-#endif
-    {Py_mod_exec, module_exec},
-    {0, NULL},
-};
+static PyModuleDef_Slot module_slots[] = MODULE_SLOTS(module_exec);
 
 static struct PyModuleDef module_def = {
     PyModuleDef_HEAD_INIT,
     .m_name = "snowredis.segment._segment",
     .m_doc = "The numbers of the current segment, in C. See path.py.",
     .m_size = 0,
-    .m_slots = module_slots,
 };
 
 PyMODINIT_FUNC
 PyInit__segment(void)
 {
-    if (Py_Version < 0x030C0000)
-        module_def.m_slots = module_slots + 1;
-    return PyModuleDef_Init(&module_def);
+    return init_module(&module_def, module_slots);
 }

@@ -108,7 +108,7 @@ def test_the_wheel_holds_nothing_but_the_package(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.partition("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"snowredis"}
-    assert [name for name in names if name.endswith((".c", "_build.py"))] == []
+    assert [name for name in names if name.endswith((".c", ".h", "_build.py"))] == []
 
 
 def test_the_source_archive_holds_what_is_needed_to_test_it_and_to_read_about_it(
@@ -124,7 +124,7 @@ def test_the_source_archive_holds_what_is_needed_to_test_it_and_to_read_about_it
         "tests/conftest.py",
     ):
         assert wanted in names
-    assert "snowredis/runtime/_fastpath.c" in names
+    assert {"snowredis/runtime/_fastpath.c", "snowredis/runtime/_word.h"} <= names
     assert [name for name in names if name.endswith((".pyc", ".so"))] == []
 
 
