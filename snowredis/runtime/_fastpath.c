@@ -281,7 +281,7 @@ take(FastPath *path, Py_ssize_t count, long long *first)
 {
     struct timespec time;
     for (;;) {
-        long long last = LOAD(path->last), now_ns, since_ns, left;
+        long long last, now_ns, since_ns, left;
         Py_ssize_t taken;
         if (path->now_ns != NULL) {
             if (read_test_clock(path, &now_ns) < 0)
@@ -292,6 +292,8 @@ take(FastPath *path, Py_ssize_t count, long long *first)
             /* after 2262 it wraps around, to a wrong time like any other */
             now_ns = (long long)(time.tv_sec * 1000000000ULL + time.tv_nsec);
         }
+        /* after the clock: the less there is between this and exchange(), the less often another thread comes in between */
+        last = LOAD(path->last);
         if (last == SEALED || count < 1)
             return 0;
         /* unsigned, for a clock that shows any time */
@@ -305,7 +307,7 @@ take(FastPath *path, Py_ssize_t count, long long *first)
         }
         left = (~last & FIELD(path->sequence_mask)) >> FIELD(path->sequence_shift);
         if (since_ns < -FIELD(path->early_ns) || left == 0 || !*path->alive)
-            /* unless a test clock did something meanwhile */
+            /* also if another thread opened a later tick since the clock was read */
             return 0;
         taken = count <= left ? count : (Py_ssize_t)left;
         if (exchange(&path->last, last, last + ((long long)taken << FIELD(path->sequence_shift)))) {
