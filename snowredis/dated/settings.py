@@ -38,7 +38,7 @@ DATED_SETTINGS: Mapping[str, Setting] = {setting.name: setting for setting in (
             "numbers start again each `hour`, `day`, `month` or `year`"),
     Setting("zone", TEXT, "UTC", "UTC",
             "name of the time zone of the period, such as `Europe/Berlin`"),
-    Setting("format", TEXT, None, "{date:%Y%m%d}-{number:06}",
+    Setting("format", TEXT, None, "by period; of a day, `{date:%Y%m%d}-{number:06}`",
             "text of a number, as for Python's `str.format()`, with the fields `date` (the beginning of the period), "
             "`number` and `tag`; it has to show the whole period"),
     Setting("block", _at_most(MAX_BLOCK), 1, "1",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,16 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError, St
 
 from snowredis.errors import MergeError, shown
 
-__all__ = ["database_errors", "open_database", "reading", "stream", "url_of"]
+__all__ = ["database_errors", "open_database", "reading", "stream", "url_of", "with_driver"]
 
 SUPPORTED = {"sqlite": "SQLite", "postgresql": "PostgreSQL", "mysql": "MySQL", "mariadb": "MariaDB"}
+# backend -> drivers in the order in which they are looked for: the module, and what it is called in URLs
+_MYSQL = {"pymysql": "pymysql", "MySQLdb": "mysqldb"}
+DRIVERS = {
+    "postgresql": {"psycopg": "psycopg", "psycopg2": "psycopg2"},
+    "mysql": _MYSQL,
+    "mariadb": _MYSQL,
+}
 # how long a statement waits for somebody else's lock before it gives up
 LOCK_WAIT_S = 15
 # rows that are fetched at once
@@ -29,6 +37,16 @@ def url_of(engine: sa.Engine, *, hide: bool = True) -> str:
     return engine.url._replace(password=None).render_as_string(hide_password=False)
 
 
+def with_driver(url: sa.URL) -> sa.URL:
+    """Return *url* with a driver that is installed, if it names none and one of DRIVERS is."""
+    backend = url.get_backend_name()
+    if url.drivername != backend or backend not in DRIVERS:
+        return url
+    names = DRIVERS[backend]
+    module = next((name for name in names if importlib.util.find_spec(name)), next(iter(names)))
+    return url.set(drivername=f"{backend}+{names[module]}")
+
+
 def open_database(text: str) -> sa.Engine:
     """Return an engine for a URL; connect once, to see that it works.
 
@@ -38,7 +56,7 @@ def open_database(text: str) -> sa.Engine:
         MergeError: not a URL, a database that is not supported, no driver, or no connection.
     """
     try:
-        url = sa.make_url(text)
+        url = with_driver(sa.make_url(text))
         if url.get_backend_name() not in SUPPORTED:
             raise MergeError(
                 f"{url.get_backend_name()} is not supported. Nothing was read; merge and apply work on "

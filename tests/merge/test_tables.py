@@ -16,6 +16,7 @@ from snowredis.errors import SourceError
 from snowredis.merge.check import Check, tables
 from snowredis.merge.check.progress import Progress
 from snowredis.merge.check.result import CheckResult, ProblemKind
+from snowredis.merge.databases import with_driver
 from snowredis.merge.dialects import DIALECTS, Dialect, check_as_sql, queries
 from snowredis.merge.sources import Source, parse_sources
 from tests.support.databases import SERVERS, MissingDatabase
@@ -248,3 +249,22 @@ def test_the_sql_of_every_dialect_is_four_queries_that_its_parser_takes(dialect:
     functions = {"trino": "BITWISE_RIGHT_SHIFT", "spark": "SHIFTRIGHT", "clickhouse": "bitShiftRight"}
     assert functions.get(dialect, ">>") in script
     assert (">>" in script) is (dialect not in functions)
+
+
+@pytest.mark.parametrize(
+    ("url", "installed", "driver"),
+    [
+        ("postgresql://db/game", {"psycopg", "psycopg2"}, "postgresql+psycopg"),
+        ("postgresql://db/game", {"psycopg2"}, "postgresql+psycopg2"),
+        ("postgresql://db/game", set(), "postgresql+psycopg"),
+        ("postgresql+pg8000://db/game", {"psycopg"}, "postgresql+pg8000"),
+        ("mysql://db/game", {"pymysql"}, "mysql+pymysql"),
+        ("mariadb://db/game", {"MySQLdb"}, "mariadb+mysqldb"),
+        ("sqlite:///game.db", set(), "sqlite"),
+    ],
+)
+def test_a_url_without_a_driver_gets_one_that_is_installed(
+    monkeypatch: pytest.MonkeyPatch, url: str, installed: set[str], driver: str
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name in installed)
+    assert with_driver(sa.make_url(url)).drivername == driver

@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import sys
+import types
 
 import redis  # noqa: F401 - before the forks, since it takes long
 
@@ -37,4 +38,6 @@ def start_next(snippets: list[list[str]]) -> tuple[str, str]:
 
 snowredis.connect  # noqa: B018 - loads its module
 name_of_this, source_of_this = start_next(json.load(sys.stdin))
-exec(compile(source_of_this, name_of_this, "exec"))
+# without the names of this module, which a snippet has to import itself
+sys.modules["__main__"] = main = types.ModuleType("__main__")
+exec(compile(source_of_this, name_of_this, "exec"), vars(main))

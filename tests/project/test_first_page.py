@@ -1,4 +1,4 @@
-"""A stranger finds the answer to each of eleven questions with two clicks from the first page at most."""
+"""A stranger finds the answer to each of the questions asked most with two clicks from the first page at most."""
 
 from __future__ import annotations
 

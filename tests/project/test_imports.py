@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -192,6 +193,39 @@ def test_the_check_sees_an_import_that_points_back(source: str, module: str) -> 
 )
 def test_the_check_lets_an_import_that_points_down_pass(source: str, module: str) -> None:
     assert wrong_imports(source, module) == []
+
+
+def arrows_of_the_diagram() -> dict[str, set[str]]:
+    """Of docs/explanation/architecture.md: package -> the packages that it imports, directly or by others."""
+    text = (ROOT / "docs" / "explanation" / "architecture.md").read_text("utf-8")
+    lines = text.partition("flowchart TD\n")[2].partition("```")[0].splitlines()
+    chains = [[side.split("&") for side in line.split("-->")] for line in lines]
+    arrows: dict[str, set[str]] = {}
+    for chain in chains:
+        for tails, heads in itertools.pairwise(chain):
+            for tail in tails:
+                arrows.setdefault(tail.strip(), set()).update(head.strip() for head in heads)
+    for name in TopologicalSorter(arrows).static_order():
+        below = arrows.setdefault(name, set())
+        below.update(*(arrows[other] for other in below))
+    return arrows
+
+
+def test_the_diagram_shows_every_import() -> None:
+    arrows = arrows_of_the_diagram()
+    assert {
+        path.name for path in (ROOT / "snowredis").iterdir() if (path / "__init__.py").exists()
+    } <= arrows.keys()
+    on_top = {"cli", "web", "integrations"}
+    missing = set()
+    for path in MODULES:
+        name = module_name(path)
+        layer = layer_of(name)
+        for found in imports_of(path.read_text(), name, path.name == "__init__.py"):
+            other = layer_of(found.module)
+            if found.module.startswith("snowredis.") and other != layer and {layer, other} <= arrows.keys():
+                missing |= {(layer, other)} if other not in arrows[layer] | on_top else set()
+    assert missing == set()
 
 
 def test_a_relative_import_in_a_package_starts_at_the_package() -> None:

@@ -7,7 +7,6 @@ other column is read by one long query, which starts anew if it was stopped. Onl
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import sqlite3
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -22,19 +21,13 @@ import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, NoSuchTableError, SQLAlchemyError
 
 from snowredis.errors import SourceError, shown
+from snowredis.merge.databases import with_driver
 from snowredis.merge.sources import Source, without_password
 
 __all__ = ["Page", "TableReader"]
 
 # rows of one page: some 10 MB as Python integers
 PAGE_ROWS = 100_000
-# tried in this order where a URL names no driver
-_DRIVERS = {
-    "postgresql": ("psycopg", "psycopg2"),
-    "mysql": ("pymysql", "MySQLdb"),
-    "mariadb": ("pymysql", "MySQLdb"),
-}
-_URL_NAMES = {"MySQLdb": "mysqldb"}
 _MIN_INT64, _MAX_INT64 = -(1 << 63), (1 << 63) - 1
 _MAX_REJECTED_CHARS = 200
 
@@ -241,12 +234,8 @@ def _whole(value: object) -> int | None:
 def _engine(source: Source) -> sa.Engine:
     """Return an engine for the URL of *source*; connects to nothing."""
     try:
-        url = sa.make_url(source.location)
+        url = with_driver(sa.make_url(source.location))
         backend = url.get_backend_name()
-        if url.drivername == backend and backend in _DRIVERS:
-            names = _DRIVERS[backend]
-            driver = next((name for name in names if importlib.util.find_spec(name)), names[0])
-            url = url.set(drivername=f"{backend}+{_URL_NAMES.get(driver, driver)}")
         if backend == "sqlite":
             return _sqlite_engine(source, url)
         return sa.create_engine(url, poolclass=sa.NullPool)
