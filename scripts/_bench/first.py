@@ -15,7 +15,7 @@ from typing import Any
 
 from scripts._bench.contestants import BY_LABEL, BY_NAME, FLOOR, METHOD_FLOOR, OURS
 from scripts._bench.ids import workers
-from scripts._bench.pauses import ONE, OWN, PAUSES, SHARED, TWO, typical
+from scripts._bench.pauses import BOUND, ONE, OWN, PAUSES, SHARED, TWO, typical
 from scripts._bench.server import now_ms, private_server
 from scripts._bench.worker import Worker
 from snowredis.lease.model import PoolConfig
@@ -123,8 +123,11 @@ def _rows(running: Sequence[Worker], *, quick: bool) -> list[dict[str, Any]]:
 
 
 def _scaling(worker: Worker, *, quick: bool) -> list[dict[str, Any]]:
-    """Measure 1 thread, 2 on one generator and 2 with a generator each, with a layout whose ceiling is not reached."""
-    cases = [(BASE, ONE), (BASE, TWO), (IDS, ONE), (IDS, SHARED), (IDS, OWN)]
+    """Measure one thread, and two: on one generator, the same with bound methods, and with a generator each.
+
+    With a layout whose ceiling is not reached.
+    """
+    cases = [(BASE, ONE), (BASE, TWO), (IDS, ONE), (IDS, SHARED), (IDS, BOUND), (IDS, OWN)]
     found: dict[int, list[float]] = {at: [] for at in range(len(cases))}
     calls = 2_000 if quick else 100_000
     for number in in_turns([str(at) for at in found], 3 if quick else 31):

@@ -36,6 +36,8 @@ PAUSES: Mapping[str, Pause] = {
 # kinds of threads on free-threaded Pythons
 ONE, TWO = "1 thread", "2 threads"
 SHARED, OWN = "2 threads, one generator", "2 threads, a generator each"
+# each thread looked the method up once
+BOUND = f"{SHARED}, `next_id = ids.next_id`"
 
 
 def typical(figures: Sequence[float]) -> float:

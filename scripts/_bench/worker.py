@@ -18,7 +18,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from scripts._bench.contestants import BY_LABEL, CONTESTANTS, Field
-from scripts._bench.pauses import ONE, OWN, samples, scaled_ns
+from scripts._bench.pauses import BOUND, ONE, OWN, samples, scaled_ns
 from snowredis.runtime.fast_path import FREE_THREADED, IMPLEMENTATION
 from snowredis.testing import memory_pool
 from snowredis.timing import BASE, UNCAPPED, calls_in, ceiling, this_machine
@@ -113,6 +113,8 @@ def _threads(field: Field, kind: str, *, base: bool) -> list[tuple[str, Mapping[
         return [(BASE, field.names[BASE])] * count
     if not _scaled:
         _scaled.extend(memory_pool().connect(layout=UNCAPPED) for _ in range(2))
+    if kind == BOUND:
+        return [("next_id()", {"next_id": _scaled[0].next_id}) for _ in range(count)]
     return [("ids.next_id()", {"ids": _scaled[at if kind == OWN else 0]}) for at in range(count)]
 
 
