@@ -4,6 +4,9 @@ There are two kinds of fork. Python's own (os.fork, multiprocessing, uWSGI) run 
 bypasses Python is detected by a page of memory that the kernel gives to children as zeros (MADV_WIPEONFORK, Linux
 4.14); ``alive`` reads it for the price of a truth test. Where there is no such page, the pid is compared whenever a
 tick begins.
+
+Each child gets another page: what was not reset there, such as a generator that only a finalizer still reached, never
+makes an id of its parent's lease.
 """
 
 from __future__ import annotations
@@ -45,6 +48,8 @@ class ForkGuard:
         self.alive: Any = b"\1"
         self._page: Any = None
         self._pid = 0
+        # generation of the last process that forked by os.fork(): this one, or its parent
+        self._forked: int | None = None
         self._members: weakref.WeakSet[Forkable] = weakref.WeakSet()
         # a signal handler may make a generator while its thread is making one
         self._lock = threading.RLock()
@@ -68,31 +73,49 @@ class ForkGuard:
 
     def _start(self) -> None:
         self._pid = os.getpid()
-        run_in_forked_children(self._after_fork)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(before=self._before_fork, after_in_child=self._after_fork)
+        self._page, self.alive = self._new_page()
+
+    def _new_page(self) -> tuple[Any, Any]:
+        """Return a page that forked children get as zeros, and its first byte, which is true; else None and b"\\1"."""
         try:
             import ctypes
             import mmap
 
             page = mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
             page.madvise(MADV_WIPEONFORK)
+            # Linux refuses the advice for shared memory: what accepts that, such as an emulator, may follow no advice
+            with mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_SHARED | mmap.MAP_ANONYMOUS) as shared:
+                try:
+                    shared.madvise(MADV_WIPEONFORK)
+                except OSError:
+                    page[0] = 1
+                    # a ctypes object is true while its memory is not zero: a check without a call
+                    return page, ctypes.c_ubyte.from_buffer(page)
         except (ImportError, AttributeError, OSError, ValueError):
-            return
-        page[0] = 1
-        # a ctypes object is true while its memory is not zero: a check without a call
-        self._page, self.alive = page, ctypes.c_ubyte.from_buffer(page)
+            pass
+        return None, b"\1"
 
     def check(self) -> None:
         """Reset the generators if this is a child where that was not done. Called before each tick and request."""
-        if not self.alive or (self._page is None and os.getpid() != self._pid):
-            self.recover()
-
-    def _after_fork(self) -> None:
-        # a hook that ran before this one may have made an id: then this was done, and there is a lease already
         if not self.alive or os.getpid() != self._pid:
             self.recover()
 
+    def _before_fork(self) -> None:
+        self._forked = self.generation
+
+    def _after_fork(self) -> None:
+        # a hook that ran before this one may have made an id: then this was done, and there is a lease already. Not by
+        # the pid alone: in a pid namespace of its own, a child can have that of its parent
+        if self._forked == self.generation:
+            self.recover()
+        self.check()
+
     def recover(self) -> None:
         """Reset the generators of this process, a forked child, in its only thread. Does not block."""
+        # first: in a child that a signal handler forks in C below, it is wiped
+        page, alive = self._new_page()
         self._lock = threading.RLock()
         self.generation += 1
         generation = self.generation
@@ -103,8 +126,8 @@ class ForkGuard:
             member._after_fork()
         self._pid = os.getpid()
         # last: until then, a signal handler that makes an id detects that this is a child
-        if self._page is not None and self.generation == generation:
-            self._page[0] = 1
+        if self.generation == generation and not self.alive:
+            self._page, self.alive = page, alive
 
 
 GUARD = ForkGuard()

@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from snowredis.errors import SnowredisError
 from snowredis.lease.model import PoolConfig
@@ -91,12 +91,14 @@ class SimGuard(ForkGuard):
         return True
 
     def _start(self) -> None:
-        # no hook in this very interpreter, and no page
+        # no hook in this very interpreter
         self._pid = os.getpid()
+
+    def _new_page(self) -> tuple[Any, Any]:
+        return None, ctypes.c_ubyte(1)
 
     def recover(self) -> None:
         super().recover()
-        self.alive.value = True
         self._process.new_locks()
 
 
