@@ -5,11 +5,16 @@ import sys
 
 import snowredis
 
-made, refused = [], 0
+made, refused, handlers = [], 0, 0
+# a slow machine is still in one when the next signal comes
+MOST_HANDLERS = 5
 
 
 def handle(number, frame):
-    global refused
+    global refused, handlers
+    if handlers == MOST_HANDLERS:
+        return
+    handlers += 1
     try:
         made.append(ids.next_id())
     except snowredis.StoreUnavailable as error:
@@ -17,6 +22,8 @@ def handle(number, frame):
         refused += 1
     except snowredis.GeneratorClosed:
         refused += 1
+    finally:
+        handlers -= 1
 
 
 ids = snowredis.connect(sys.argv[1], pool=sys.argv[2], layout="shardingsphere")
