@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import resource
 import signal
@@ -143,6 +144,35 @@ def test_nothing_is_kept_open_and_a_closed_generator_leaves_no_file(
         assert ids.next_id() < ids.next_id()
         ids._beat()
     assert list(records.iterdir()) == []
+
+
+def test_a_generator_that_got_no_lease_leaves_no_file_when_it_is_dropped(
+    server: RedisServer, pool: str, records: Path
+) -> None:
+    with connect(server.url, pool) as holding:
+        holding.claim()
+        for _ in range(3):
+            dropped = connect(server.url, pool)
+            with pytest.raises(snowredis.PoolExhausted):
+                dropped.claim()
+            del dropped
+        gc.collect()
+        assert len(list(records.iterdir())) == 1
+
+
+def test_an_outage_leaves_few_files_of_closed_generators(
+    records: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record_files, "MOST_KEPT", 2)
+    left: list[set[str]] = []
+    for _ in range(4):
+        with connect(f"unix://{tmp_path}/no.sock", "away") as ids, pytest.raises(StoreUnavailable):
+            ids.claim()
+        left.append({file.name for file in records.iterdir()})
+    # those of the last two
+    assert [len(names) for names in left] == [1, 2, 2, 2]
+    assert not left[0] & left[2]
+    assert not left[1] & left[3]
 
 
 def test_memory_is_used_again_after_a_rest(
