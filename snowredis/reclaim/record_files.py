@@ -42,7 +42,10 @@ _PYBUF_WRITE = 0x200
 
 
 class FileName(NamedTuple):
-    """Name of a file, as text: POOL.NAMESPACE.PID.STARTED.NUMBER, and .PID.STARTED of a process that gives it back."""
+    """Name of a file, as text: POOL.NAMESPACE.PID.STARTED.NUMBER-IMAGE, without -IMAGE if that is unknown.
+
+    While a process gives the lease back, .PID.STARTED of that process follows.
+    """
 
     pool: str
     process: ProcessName
@@ -55,13 +58,16 @@ class FileName(NamedTuple):
         try:
             pool, namespace, pid, started, number, *rest = text.split(".")
             taker = ProcessName(namespace, int(rest[0]), rest[1]) if rest else None
-            return cls(pool, ProcessName(namespace, int(pid), started), number, taker)
+            number, _, image = number.partition("-")
+            return cls(pool, ProcessName(namespace, int(pid), started, image), number, taker)
         except (ValueError, IndexError):
             return None
 
     def __str__(self) -> str:
         taker = f".{self.taker.pid}.{self.taker.started}" if self.taker else ""
-        return f"{self.pool}.{self.process.namespace}.{self.process.pid}.{self.process.started}.{self.number}{taker}"
+        namespace, pid, started, image = self.process
+        number = f"{self.number}-{image}" if image else self.number
+        return f"{self.pool}.{namespace}.{pid}.{started}.{number}{taker}"
 
 
 def pool_name(store: Store) -> str:

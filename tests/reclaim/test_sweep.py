@@ -23,11 +23,14 @@ from snowredis.reclaim import record_files, sweep
 from snowredis.reclaim.parent import PARENT
 from snowredis.reclaim.processes import own_name
 from snowredis.reclaim.record_files import FileName
-from tests.support.programs import FORKS_WITH_THREADS
+from tests.support.programs import FORKS_WITH_THREADS, run
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.filterwarnings(FORKS_WITH_THREADS)
+
+RANDOMIZE = Path("/proc/sys/kernel/randomize_va_space")
+STACKS_ARE_RANDOM = RANDOMIZE.exists() and RANDOMIZE.read_text() != "0\n"
 
 ONE = Layout(timestamp_bits=41, backup_bits=2, worker_bits=0, sequence_bits=10)
 
@@ -108,6 +111,25 @@ def test_the_only_worker_id_goes_from_one_killed_process_to_the_next(
     info = snowredis.WorkerPool(server.url, pool).info()
     assert (info.reclaimed, info.expired, info.used) == (3, 0, 0)
     assert list(records.iterdir()) == []
+
+
+@pytest.mark.skipif(not STACKS_ARE_RANDOM, reason="an exec is not seen")
+def test_a_program_that_starts_again_by_exec_gives_back_what_it_had_before(
+    server: RedisServer, pool: str, records: Path
+) -> None:
+    made = [int(line) for line in run("tests.reclaim.programs.execs_itself", server.url, pool, "3").split()]
+    assert len(made) == 3
+    assert made == sorted(set(made))
+    assert list(records.iterdir()) == []
+
+
+def test_a_name_of_a_file_from_before_images_were_named_is_understood() -> None:
+    text = f"{'0' * 16}.{'1' * 16}.2.3.4"
+    name = FileName.parse(text)
+    assert name is not None
+    assert (str(name), name.process.image) == (text, "")
+    other = name._replace(process=name.process._replace(image="5"), taker=name.process)
+    assert FileName.parse(str(other)) == other
 
 
 def test_a_heartbeat_gives_back_what_others_left(server: RedisServer, new_pool: Callable[..., str]) -> None:
