@@ -17,6 +17,8 @@ import json
 import logging
 import mmap
 import os
+import sys
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from snowredis.lease.model import Store
@@ -49,8 +51,13 @@ class PageOwner(Protocol):
     def touch(self) -> None:
         """Show that the page is still in use; called at each claim and heartbeat."""
 
-    def take_back(self, page: memoryview) -> None:
-        """Take the page back: it records nothing any more."""
+    def take_back(self, page: memoryview, *, records_lease: bool) -> None:
+        """Take the page back: its generator makes no more ids.
+
+        Args:
+            records_lease: a lease could not be released, or a claim has no reply. To be kept for those who give it back
+                after the death of this process, unless room is needed.
+        """
 
 
 def read_page(page: bytes) -> dict[str, Any] | None:
@@ -94,8 +101,9 @@ class CrashRecord:
         return self._write(credentials.of_lease(held, stats), fresh=fresh)
 
     def _write(self, own: dict[str, Any], *, fresh: bool) -> memoryview | None:
-        if self._owner is None or not self._owner.is_writer:
-            # forked while this record was being made, so forget() was not called
+        owner = self._owner
+        if owner is None or not owner.is_writer:
+            # given up; or forked while this record was being made, so forget() was not called
             return None
         # a fresh lease never gets the row of the lease that is recorded now
         row = self._row ^ fresh
@@ -118,7 +126,7 @@ class CrashRecord:
             if GUARD.alive:
                 self._header[0] = turn << 32 | len(text)
             self._turn, self._row = turn, row
-            self._owner.touch()
+            owner.touch()
             return self._rows[row]
         except (ValueError, IndexError):
             # forget() was called: this is a forked child
@@ -132,6 +140,7 @@ class CrashRecord:
 
     def forget(self) -> None:
         """Release the page, in a forked child: it is the parent's, and no call that goes on here may write to it."""
+        self._owner = None
         for view in (self._header, *self._texts, *self._rows):
             with contextlib.suppress(BufferError):
                 view.release()
@@ -139,10 +148,17 @@ class CrashRecord:
         self._rows = []
 
     def give_up(self) -> None:
-        """Release this part for another generator, unless it still records a lease."""
+        """Release this part for another generator. Later calls do nothing."""
+        owner, self._owner = self._owner, None
         with contextlib.suppress(ValueError):
-            if self._owner is not None and not self._header[0]:
-                self._owner.take_back(self._page)
+            if owner is not None and owner.is_writer and GUARD.alive:
+                owner.take_back(self._page, records_lease=self._header[0] != 0)
+
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        # a generator that got no lease may be dropped without close(). At exit, modules may be gone, and others will
+        # see that the process has ended
+        if not is_finalizing():
+            self.give_up()
 
     def read(self) -> dict[str, Any] | None:
         """Return the credentials that were written last, with ``marks_ms``; None if nothing is held."""
@@ -180,16 +196,23 @@ class CrashRecords:
         if not self.is_writer or not store.urls:
             return None
         try:
-            return CrashRecord(self, self.free.pop(), credentials.of_store(store))
+            page = self.free.pop()
         except IndexError:
             return None
+        record = CrashRecord(self, page, credentials.of_store(store))
+        # maybe a lease that was not released: its marks must not be read while those of the next one are written
+        record.clear()
+        return record
 
     def touch(self) -> None:
         """Do nothing: the page lasts as long as its process."""
 
-    def take_back(self, page: memoryview) -> None:
-        """Keep *page* for another generator."""
-        self.free.append(page)
+    def take_back(self, page: memoryview, *, records_lease: bool) -> None:
+        """Keep *page* for another generator; one that records a lease is used after all others, the oldest first."""
+        if records_lease:
+            self.free.insert(0, page)
+        else:
+            self.free.append(page)
 
     def stores(self) -> list[dict[str, Any]]:
         """Return where a living child has its leases, as of some moment. Called in the parent; never raises."""

@@ -22,11 +22,13 @@ class ProcessName(NamedTuple):
         namespace: where the other two hold.
         pid: its process id.
         started: when it started, in ticks of the kernel; "0" where that is unknown.
+        image: address of its stack, another one after each exec; "" where that is unknown.
     """
 
     namespace: str
     pid: int
     started: str
+    image: str = ""
 
 
 def own_name() -> ProcessName | None:
@@ -36,7 +38,9 @@ def own_name() -> ProcessName | None:
         # no namespaces of pids
         return ProcessName(platform, pid, "0")
     status, namespace = _status(pid), _namespace(pid)
-    return None if status is None or not namespace else ProcessName(namespace, pid, status.started)
+    if status is None or not namespace:
+        return None
+    return ProcessName(namespace, pid, status.started, status.image)
 
 
 class Status(NamedTuple):
@@ -45,10 +49,12 @@ class Status(NamedTuple):
     Attributes:
         started: as in ProcessName.
         is_zombie: whether all of its threads have ended.
+        image: as in ProcessName; shown to the process itself, and to few others.
     """
 
     started: str
     is_zombie: bool
+    image: str = ""
 
 
 GONE = Status("", True)
@@ -68,7 +74,9 @@ def has_ended(
     if name.namespace != own.namespace:
         return False
     if name.pid == own.pid:
-        return name.started != own.started
+        # an exec keeps pid and start; only the process itself is sure to see its image
+        both_known = bool(name.image and own.image)
+        return name.started != own.started or (both_known and name.image != own.image)
     status = (look or _look)(name.pid)
     return status is not None and (status.started != name.started or status.is_zombie)
 
@@ -100,7 +108,10 @@ def _status(pid: int) -> Status | None:
     except (IndexError, ValueError):
         return None
     # the first thread of a process may end before the others
-    return Status(started, state in (b"Z", b"X") and threads <= 1)
+    is_zombie = state in (b"Z", b"X") and threads <= 1
+    # the start of the stack; 0 for those who may not see it, and once the first thread has ended
+    stack = b"".join(fields[25:26]).decode()
+    return Status(started, is_zombie, stack if stack != "0" else "")
 
 
 def _namespace(pid: int) -> str:

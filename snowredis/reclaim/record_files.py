@@ -33,6 +33,8 @@ VARIABLE = "SNOWREDIS_CRASH_RECORDS"
 OFF = "off"
 # memory of a closed generator is used for another one after this time: a thread may be about to raise a mark in it
 REST_S = 60.0
+# files of closed generators that still record a lease or a claim: enough for an exit during an outage, and no more
+MOST_KEPT = 8
 # <sys/mman.h>, on Linux and macOS; Python's mmap has no name for it
 MAP_FIXED = 0x10
 # how PyMemoryView_FromMemory is told that it may be written to
@@ -40,7 +42,10 @@ _PYBUF_WRITE = 0x200
 
 
 class FileName(NamedTuple):
-    """Name of a file, as text: POOL.NAMESPACE.PID.STARTED.NUMBER, and .PID.STARTED of a process that gives it back."""
+    """Name of a file, as text: POOL.NAMESPACE.PID.STARTED.NUMBER-IMAGE, without -IMAGE if that is unknown.
+
+    While a process gives the lease back, .PID.STARTED of that process follows.
+    """
 
     pool: str
     process: ProcessName
@@ -53,13 +58,16 @@ class FileName(NamedTuple):
         try:
             pool, namespace, pid, started, number, *rest = text.split(".")
             taker = ProcessName(namespace, int(rest[0]), rest[1]) if rest else None
-            return cls(pool, ProcessName(namespace, int(pid), started), number, taker)
+            number, _, image = number.partition("-")
+            return cls(pool, ProcessName(namespace, int(pid), started, image), number, taker)
         except (ValueError, IndexError):
             return None
 
     def __str__(self) -> str:
         taker = f".{self.taker.pid}.{self.taker.started}" if self.taker else ""
-        return f"{self.pool}.{self.process.namespace}.{self.process.pid}.{self.process.started}.{self.number}{taker}"
+        namespace, pid, started, image = self.process
+        number = f"{self.number}-{image}" if image else self.number
+        return f"{self.pool}.{namespace}.{pid}.{started}.{number}{taker}"
 
 
 def pool_name(store: Store) -> str:
@@ -74,6 +82,8 @@ class RecordFiles:
     def __init__(self) -> None:
         # addresses of memory of closed generators of this process, and since when it has been unused
         self._resting: deque[tuple[float, int]] = deque()
+        # files of closed generators of this process that still record a lease
+        self._kept: deque[_RecordFile] = deque()
         self._pid = 0
 
     def new_record(self, store: Store) -> CrashRecord | None:
@@ -83,7 +93,7 @@ class RecordFiles:
             return None
         if self._pid != own.pid:
             # those of the parent
-            self._pid, self._resting = own.pid, deque()
+            self._pid, self._resting, self._kept = own.pid, deque(), deque()
         # not a count: another interpreter of this process, or the program that it was before an exec, counts, too
         path = directory.path_of(str(FileName(pool_name(store), own, os.urandom(6).hex())))
         try:
@@ -98,6 +108,12 @@ class RecordFiles:
     def rest(self, address: int) -> None:
         """Keep memory whose file was removed."""
         self._resting.append((time.monotonic(), address))
+
+    def keep(self, file: _RecordFile) -> None:
+        """Keep the file of a lease that was not released; remove the oldest one if there are too many."""
+        self._kept.append(file)
+        if len(self._kept) > MOST_KEPT:
+            self._kept.popleft().remove()
 
     def _rested(self) -> int:
         """Return the address of memory that can be used again; 0 if there is none."""
@@ -129,13 +145,19 @@ class _RecordFile:
         with contextlib.suppress(OSError):
             os.utime(self._path)
 
-    def take_back(self, page: memoryview) -> None:
+    def take_back(self, page: memoryview, *, records_lease: bool) -> None:
+        """Remove the file; for now, keep one that records a lease."""
+        if records_lease:
+            self._files.keep(self)
+        else:
+            self.remove()
+
+    def remove(self) -> None:
         """Remove the file; its memory stays where it is, and is used again."""
         # a signal handler may close a generator that is being closed: who removes the file, hands the memory on
         with contextlib.suppress(OSError):
-            if self.is_writer:
-                os.unlink(self._path)
-                self._files.rest(self._address)
+            os.unlink(self._path)
+            self._files.rest(self._address)
 
 
 class Directory:

@@ -119,7 +119,7 @@ class LeaseSlot:
         self.latest = None
 
     def close(self) -> None:
-        """Release the crash record's memory, unless a lease is still recorded."""
+        """Release the crash record's memory; a lease that is still recorded stays so as long as there is room."""
         record, self.record = self.record, None
         if record is not None:
             record.give_up()

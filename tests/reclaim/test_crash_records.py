@@ -204,6 +204,28 @@ def test_more_generators_than_there_is_room_for_go_without(url: str) -> None:
         assert len(dying.crash_records.read()) == GENERATORS
 
 
+def test_room_is_used_again_of_generators_that_were_dropped_or_could_not_release(url: str) -> None:
+    records, store = CrashRecords(), open_store(url, PoolConfig(name="killed", layout=ONE_WORKER))
+    records.adopt()
+    kept = records.new_record(store)
+    assert kept is not None
+    kept.write_claim("1a" * 16, "{}")
+    for _ in range(GENERATORS):
+        dropped = records.new_record(store)
+        assert dropped is not None
+        del dropped
+    for number in range(GENERATORS):
+        unanswered = records.new_record(store)
+        assert unanswered is not None
+        assert unanswered.read() is None
+        unanswered.write_claim(f"{number:032x}", "{}")
+        unanswered.give_up()
+    assert {lease["token"] for lease in records.read()} == {
+        "1a" * 16,
+        *(f"{number:032x}" for number in range(1, GENERATORS)),
+    }
+
+
 def test_a_childs_own_child_writes_nothing_down(url: str) -> None:
     create(url, layout=Layout())
 

@@ -63,6 +63,17 @@ def test_a_pid_that_is_used_again_belongs_to_another_process() -> None:
     assert has_ended(own()._replace(started="1"), own())
 
 
+def test_only_the_process_itself_takes_an_image_before_an_exec_for_gone() -> None:
+    assert own().image.isdigit()
+    assert own() == own()
+    earlier = own()._replace(image="1")
+    assert has_ended(earlier, own())
+    assert not has_ended(own()._replace(image=""), own())
+    assert not has_ended(earlier, own()._replace(image=""))
+    with sleeping() as process:
+        assert not has_ended(name_of(process.pid)._replace(image="1"), own())
+
+
 def test_what_another_container_has_is_never_taken_for_dead() -> None:
     gone = ProcessName("another", 2**22, "1")
     assert not has_ended(gone, own())

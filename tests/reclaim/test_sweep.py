@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import resource
 import signal
@@ -22,11 +23,14 @@ from snowredis.reclaim import record_files, sweep
 from snowredis.reclaim.parent import PARENT
 from snowredis.reclaim.processes import own_name
 from snowredis.reclaim.record_files import FileName
-from tests.support.programs import FORKS_WITH_THREADS
+from tests.support.programs import FORKS_WITH_THREADS, run
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.filterwarnings(FORKS_WITH_THREADS)
+
+RANDOMIZE = Path("/proc/sys/kernel/randomize_va_space")
+STACKS_ARE_RANDOM = RANDOMIZE.exists() and RANDOMIZE.read_text() != "0\n"
 
 ONE = Layout(timestamp_bits=41, backup_bits=2, worker_bits=0, sequence_bits=10)
 
@@ -109,6 +113,25 @@ def test_the_only_worker_id_goes_from_one_killed_process_to_the_next(
     assert list(records.iterdir()) == []
 
 
+@pytest.mark.skipif(not STACKS_ARE_RANDOM, reason="an exec is not seen")
+def test_a_program_that_starts_again_by_exec_gives_back_what_it_had_before(
+    server: RedisServer, pool: str, records: Path
+) -> None:
+    made = [int(line) for line in run("tests.reclaim.programs.execs_itself", server.url, pool, "3").split()]
+    assert len(made) == 3
+    assert made == sorted(set(made))
+    assert list(records.iterdir()) == []
+
+
+def test_a_name_of_a_file_from_before_images_were_named_is_understood() -> None:
+    text = f"{'0' * 16}.{'1' * 16}.2.3.4"
+    name = FileName.parse(text)
+    assert name is not None
+    assert (str(name), name.process.image) == (text, "")
+    other = name._replace(process=name.process._replace(image="5"), taker=name.process)
+    assert FileName.parse(str(other)) == other
+
+
 def test_a_heartbeat_gives_back_what_others_left(server: RedisServer, new_pool: Callable[..., str]) -> None:
     pool = new_pool()
     with snowredis.connect(server.url, pool=pool) as ids:
@@ -143,6 +166,35 @@ def test_nothing_is_kept_open_and_a_closed_generator_leaves_no_file(
         assert ids.next_id() < ids.next_id()
         ids._beat()
     assert list(records.iterdir()) == []
+
+
+def test_a_generator_that_got_no_lease_leaves_no_file_when_it_is_dropped(
+    server: RedisServer, pool: str, records: Path
+) -> None:
+    with connect(server.url, pool) as holding:
+        holding.claim()
+        for _ in range(3):
+            dropped = connect(server.url, pool)
+            with pytest.raises(snowredis.PoolExhausted):
+                dropped.claim()
+            del dropped
+        gc.collect()
+        assert len(list(records.iterdir())) == 1
+
+
+def test_an_outage_leaves_few_files_of_closed_generators(
+    records: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record_files, "MOST_KEPT", 2)
+    left: list[set[str]] = []
+    for _ in range(4):
+        with connect(f"unix://{tmp_path}/no.sock", "away") as ids, pytest.raises(StoreUnavailable):
+            ids.claim()
+        left.append({file.name for file in records.iterdir()})
+    # those of the last two
+    assert [len(names) for names in left] == [1, 2, 2, 2]
+    assert not left[0] & left[2]
+    assert not left[1] & left[3]
 
 
 def test_memory_is_used_again_after_a_rest(

@@ -72,6 +72,8 @@ class Machines:
     def __init__(self, sim: Simulation) -> None:
         self._sim, self._numbers = sim, itertools.count(1)
         self._pages: dict[str, bytearray] = {}
+        # else a record would be given up when the garbage collector finds its process, which is dead
+        self._records: list[CrashRecord] = []
         # of each machine: pid -> when it started, who
         self._tables: dict[str, dict[int, tuple[str, Process | Parent]]] = {}
         # how often whoever gives a lease back is starved in the middle of that
@@ -132,7 +134,9 @@ class Machines:
         name = FileName(pool_name(store), self.name_of(process), str(next(self._numbers)))
         page = self._pages[str(name)] = bytearray(RECORD_BYTES)
         owner = _PageOwner(self._pages, str(name))
-        return process.record_class(owner, memoryview(page), {"lanes": store.config.layout.namespaces})
+        record = process.record_class(owner, memoryview(page), {"lanes": store.config.layout.namespaces})
+        self._records.append(record)
+        return record
 
     def sweep(self, process: Process | Parent, most: int) -> int:
         """Do what sweep.py does, for one process."""
@@ -196,5 +200,6 @@ class _PageOwner:
     def touch(self) -> None:
         """Nothing gets old here."""
 
-    def take_back(self, page: memoryview) -> None:
-        self._pages.pop(self._name, None)
+    def take_back(self, page: memoryview, *, records_lease: bool) -> None:
+        if not records_lease:
+            self._pages.pop(self._name, None)
