@@ -44,6 +44,7 @@ ANY = ""
 
 Namer = Callable[[], str]
 Opener = Callable[[], Store]
+_Watched = tuple[Namer, Opener]
 
 
 class _Thread:
@@ -65,8 +66,9 @@ class ParentWatch:
     """
 
     def __init__(self) -> None:
-        self.pools: dict[str, tuple[Namer, Opener]] = {}
-        self._stores: dict[str, Store] = {}
+        self.pools: dict[str, _Watched] = {}
+        # used and closed by the thread only; each with what it was opened for
+        self._stores: dict[str, tuple[_Watched, Store]] = {}
         self._registered = False
         self._thread: _Thread | None = None
         # held by the thread, except while it waits
@@ -78,7 +80,7 @@ class ParentWatch:
         self._retry_s = RETRY_S
 
     def add(self, key: str, name_of: Namer, open_store: Opener) -> None:
-        """Give back leases of one more pool. Starts nothing yet; connects to nothing."""
+        """Give back leases of one more pool, or of another one under the same key. Starts and connects nothing yet."""
         if key not in self.pools and len(self.pools) >= MOST_POOLS:
             self.pools.pop(next(iter(self.pools)))
         self.pools[key] = name_of, open_store
@@ -145,7 +147,7 @@ class ParentWatch:
         self._thread, self._importing, self._busy = None, False, threading.RLock()
         self._interruption = None
         stores, self._stores = self._stores, {}
-        for store in stores.values():
+        for _, store in stores.values():
             store.after_fork()
 
     def close(self) -> None:
@@ -186,6 +188,7 @@ class ParentWatch:
     def _look(self) -> bool:
         """Give back what can be given back; return whether there will be more to do."""
         given_back = 0
+        self._close_unused()
         try:
             if pools := left_by_the_dead():
                 given_back = self._give_back(pools)
@@ -203,11 +206,11 @@ class ParentWatch:
 
     def _give_back(self, pools: set[str]) -> int:
         given_back, errors = 0, []
-        for key, (name_of, open_store) in list(self.pools.items()):
-            if name_of() not in {*pools, ANY}:
+        for key, watched in list(self.pools.items()):
+            if watched[0]() not in {*pools, ANY}:
                 continue
             try:
-                store = self._store(key, open_store)
+                store = self._store(key, watched)
                 if store.config.registry:
                     # its number, without which it has another name
                     store.prepare()
@@ -222,15 +225,23 @@ class ParentWatch:
             raise errors[0]
         return given_back
 
-    def _store(self, key: str, open_store: Opener) -> Store:
-        store = self._stores.get(key)
-        if store is None:
+    def _store(self, key: str, watched: _Watched) -> Store:
+        if key not in self._stores:
             self._importing = True
             try:
-                store = self._stores[key] = open_store()
+                self._stores[key] = watched, watched[1]()
             finally:
                 self._importing = False
-        return store
+        return self._stores[key][1]
+
+    def _close_unused(self) -> None:
+        """Close the stores of pools that are not watched any more, or whose settings may have changed."""
+        for key, (watched, store) in list(self._stores.items()):
+            # each add() counts, also one with the same functions
+            if self.pools.get(key) is not watched:
+                store.close()
+                # last: a child that is forked meanwhile has to call its after_fork()
+                del self._stores[key]
 
 
 def has_children() -> bool:

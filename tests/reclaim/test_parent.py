@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import snowredis
+from snowredis.reclaim import parent
 from tests.support.programs import start
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
@@ -66,3 +69,38 @@ def test_what_a_signal_handler_raises_while_a_fork_waits_is_not_lost(
     process = start("tests.reclaim.programs.interrupted_fork", server.url, new_pool(), ends, raised)
     output, errors = process.communicate(timeout=20)
     assert (errors, output.splitlines()) == ("", ["in the fork", seen])
+
+
+def test_settings_that_are_set_again_are_used_and_no_store_of_an_old_pool_stays_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened: list[Any] = []
+    swept: list[Any] = []
+
+    def open_store() -> Any:
+        store = SimpleNamespace(config=SimpleNamespace(registry=""), open=True)
+        store.close = lambda: setattr(store, "open", False)
+        opened.append(store)
+        return store
+
+    def sweep(store: Any, most: int) -> int:
+        swept.append(store)
+        return 0
+
+    monkeypatch.setattr(parent, "left_by_the_dead", lambda: {"pool"})
+    monkeypatch.setattr(parent, "has_others", lambda: True)
+    monkeypatch.setattr(parent, "pool_name", lambda _: "pool")
+    monkeypatch.setattr(parent, "sweep", sweep)
+    watch = parent.ParentWatch()
+    # no hooks of forks
+    watch._registered = True
+    for _ in range(2):
+        # the same function, which reads other settings than before
+        watch.add("settings", lambda: parent.ANY, open_store)
+        watch._look()
+        watch._look()
+    assert swept == [opened[0], opened[0], opened[1], opened[1]]
+    for number in range(3 * parent.MOST_POOLS):
+        watch.add(str(number), lambda: "pool", open_store)
+        watch._look()
+    assert sum(store.open for store in opened) == parent.MOST_POOLS == len(watch.pools)
