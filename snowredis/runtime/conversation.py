@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import threading
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from snowredis.errors import StoreUnavailable
 from snowredis.runtime.exit import EXIT
+from snowredis.runtime.locked import NotAcquired, locked
+
+T = TypeVar("T")
 
 # longer than any conversation: a claim is sent at most twice, and connects within a second and reads within another
 LOCK_LIMIT_S = 5.0
@@ -36,9 +39,8 @@ class Conversation:
         """Return whether this very thread talks to the store."""
         return self.busy is self.lock and self._thread == threading.get_ident()
 
-    @contextlib.contextmanager
-    def begin(self) -> Iterator[None]:
-        """Hold the lock for the length of a with block.
+    def run(self, talk: Callable[[], T]) -> T:
+        """Call *talk*, which talks to the store, while the lock is held; return its result.
 
         A signal handler or finalizer that interrupts a conversation of its own thread is refused: it could wait
         forever, and a second request could get the reply to the first. The wait for another thread is bounded: a
@@ -48,31 +50,32 @@ class Conversation:
         Raises:
             StoreUnavailable: refused, or another thread held the lock for LOCK_LIMIT_S.
         """
-        lock = self.lock
-        while not lock.acquire(timeout=LOCK_LIMIT_S):
-            if lock is self.lock:
-                raise StoreUnavailable(
-                    self._where, f"another thread has been talking to Redis for over {LOCK_LIMIT_S:.0f} s"
-                )
-            # forked since the lock was read: the thread that held it does not exist in this child
+        while True:
             lock = self.lock
-        try:
-            if self.busy is lock:
-                raise StoreUnavailable(
-                    self._where,
-                    "a signal handler or finalizer asked for an id while its own thread was talking to Redis",
-                )
-            self._thread = threading.get_ident()
-            self.busy = lock
             try:
-                yield
-            finally:
-                # a child that was forked in between has another lock, which may be in use already
-                if self.busy is lock:
-                    self.busy = None
-                    EXIT.run_postponed()
+                return locked(lock, functools.partial(self._run, lock, talk), LOCK_LIMIT_S)
+            except NotAcquired:
+                if lock is self.lock:
+                    raise StoreUnavailable(
+                        self._where, f"another thread has been talking to Redis for over {LOCK_LIMIT_S:.0f} s"
+                    ) from None
+                # forked since the lock was read: the thread that held it does not exist in this child
+
+    def _run(self, lock: Any, talk: Callable[[], T]) -> T:
+        if self.busy is lock:
+            raise StoreUnavailable(
+                self._where,
+                "a signal handler or finalizer asked for an id while its own thread was talking to Redis",
+            )
+        self._thread = threading.get_ident()
+        try:
+            self.busy = lock
+            return talk()
         finally:
-            lock.release()
+            # a child that was forked in between has another lock, which may be in use already
+            if self.busy is lock:
+                self.busy = None
+                EXIT.run_postponed()
 
     def after_fork(self) -> None:
         """Replace the lock, in a forked child: the thread that holds it may not exist here."""

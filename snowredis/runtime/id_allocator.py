@@ -9,6 +9,7 @@ also exhausts the ids before, which reaches a thread, or a frame below a signal 
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 from snowredis.core.lanes import Decision, Lanes, UseTick, Wait, decide
@@ -17,6 +18,7 @@ from snowredis.runtime.context import Context
 from snowredis.runtime.fast_path import SEALED, Position, TickRange
 from snowredis.runtime.lease import HeldLease
 from snowredis.runtime.lease_manager import LeaseManager
+from snowredis.runtime.locked import NotAcquired, locked
 from snowredis.settings import check
 
 # what the fast path can compute with, ns since 1970: the year 2262
@@ -46,6 +48,13 @@ NO_STATE = State(0, Lanes((), ()))
 
 class NoLease(NamedTuple):
     """Decision: claim a worker id first."""
+
+
+class LaneChange(NamedTuple):
+    """The clock went back by *behind_ms*, so an id was made on another lane; *lanes*: as they are now used."""
+
+    behind_ms: float
+    lanes: Lanes
 
 
 # an id and None; or 0, and what has to be done first (None: nothing, since only a lease was asked for)
@@ -118,11 +127,12 @@ class IdAllocator:
         tick = self._tick(position)
         return state.lanes if tick == SEALED else state.lanes.using(state.lane, tick)
 
-    def advance(self, *, only_claim: bool) -> Step:
+    def advance(self, *, only_claim: bool, blocking: bool = True) -> Step:
         """Take an id of the current tick or of a later one, or return what has to be done first.
 
         Args:
             only_claim: take no id; only make sure that there is a lease whose lanes are open.
+            blocking: if false, return ``NoLease()`` if another thread holds the generator's lock.
 
         Blocks:
             for the generator's lock, which nobody holds while waiting, except to detach a lease.
@@ -130,39 +140,55 @@ class IdAllocator:
         Raises:
             LayoutError: the clock is before the layout's epoch or after its end.
         """
-        with self._path._lock:
-            # read before the lease: whoever detaches that seals next, and then this is not current any more
-            position = self._path._position
-            state: State = position[0].state
-            held = self._leases.held
-            if held is None:
-                self.seal()
-                return 0, NoLease()
-            if state.serial == held.serial and not only_claim and (an_id := self._path._id_now()):
-                # another thread published meanwhile, or a wait is over
-                return an_id, None
-            lanes = self._lanes(position) if state.serial == held.serial else Lanes.fresh(held.lease.opens)
-            layout = self._layout
-            now_ns = self._clock.time_ns()
-            # whole microseconds: a float of the time in ns may be rounded up into the next tick
-            now_ms = (now_ns - layout.epoch_ms * 1_000_000) // 1000 / 1000
-            if now_ms < 0 or now_ns > LAST_NS - layout.tick_ms * 1_000_000:
-                raise LayoutError(
-                    f"the clock of this host shows a time {-now_ms:.0f} ms before the layout's epoch; no id was made. "
-                    "Set the clock, or choose a layout with an earlier epoch."
-                    if now_ms < 0
-                    else "the clock of this host shows a time after the year 2261; no id was made. Set the clock."
-                )
-            decision = decide(lanes, now_ms, held.lease.until, layout.tick_ms, self._context.rules)
-            if isinstance(decision, UseTick) and not only_claim:
-                an_id = self._publish(position, held, lanes, decision, now_ns)
-                if an_id:
-                    return an_id, None
+        timeout_s = -1 if blocking else 0
+        try:
+            an_id, decision = locked(
+                self._path._lock, functools.partial(self._advance, only_claim=only_claim), timeout_s
+            )
+        except NotAcquired:
+            return 0, NoLease()
+        if isinstance(decision, LaneChange):
+            # not while the lock is held: a logging handler may be busy in a thread that waits for this lock
+            self._context.clock_backs.note(decision.behind_ms, "namespace", decision.lanes)
+            return an_id, None
+        return an_id, decision
+
+    def _advance(self, *, only_claim: bool) -> tuple[int, Decision | NoLease | LaneChange | None]:
+        # read before the lease: whoever detaches that seals next, and then this is not current any more
+        position = self._path._position
+        state: State = position[0].state
+        held = self._leases.held
+        if held is None:
+            self.seal()
+            return 0, NoLease()
+        if state.serial == held.serial and not only_claim and (an_id := self._path._id_now()):
+            # another thread published meanwhile, or a wait is over
+            return an_id, None
+        lanes = self._lanes(position) if state.serial == held.serial else Lanes.fresh(held.lease.opens)
+        layout = self._layout
+        now_ns = self._clock.time_ns()
+        # whole microseconds: a float of the time in ns may be rounded up into the next tick
+        now_ms = (now_ns - layout.epoch_ms * 1_000_000) // 1000 / 1000
+        if now_ms < 0 or now_ns > LAST_NS - layout.tick_ms * 1_000_000:
+            raise LayoutError(
+                f"the clock of this host shows a time {-now_ms:.0f} ms before the layout's epoch; no id was made. "
+                "Set the clock, or choose a layout with an earlier epoch."
+                if now_ms < 0
+                else "the clock of this host shows a time after the year 2261; no id was made. Set the clock."
+            )
+        decision = decide(lanes, now_ms, held.lease.until, layout.tick_ms, self._context.rules)
+        if isinstance(decision, UseTick) and not only_claim:
+            an_id = self._publish(position, held, lanes, decision, now_ns)
+            if not an_id:
                 # another thread or a signal handler published meanwhile: decide again
                 return 0, Wait(0, clock_back=False)
-            if only_claim and isinstance(decision, UseTick | Wait):
-                return 0, None
-            return 0, decision
+            if state.serial != held.serial or lanes.current == decision.lane:
+                return an_id, None
+            behind_ms = layout.ms_at(lanes.opens[lanes.current] - 1) - now_ns // 1_000_000
+            return an_id, LaneChange(behind_ms, lanes.using(*decision))
+        if only_claim and isinstance(decision, UseTick | Wait):
+            return 0, None
+        return 0, decision
 
     def _publish(
         self, position: Position, held: HeldLease, lanes: Lanes, use_tick: UseTick, now_ns: int
@@ -199,12 +225,7 @@ class IdAllocator:
             alive=self._context.guard.alive,
             state=State(held.serial, lanes, lane, first, made),
         )
-        if not self._path._supersede(old, self._tick(position), ticks):
-            return 0
-        if state.serial == held.serial and lanes.current != lane:
-            behind_ms = layout.ms_at(lanes.opens[lanes.current] - 1) - now_ns // 1_000_000
-            self._context.clock_backs.note(behind_ms, "namespace", lanes.using(lane, tick))
-        return an_id
+        return an_id if self._path._supersede(old, self._tick(position), ticks) else 0
 
     def _limit(self, tick: int, held: HeldLease, early_ms: int) -> int:
         """Return the first tick that the fast path must not open by itself, later than *tick*."""

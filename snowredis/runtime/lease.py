@@ -116,7 +116,10 @@ class Claimed(NamedTuple):
     Attributes:
         settling_ms: 0 if a lease is held, else how long the pool asks to wait before the next attempt.
         replaced: the lease that was held before and is to be released; no ids are made of it any more.
+        granted: the new lease, if one was granted; *void*: whether no ids may be made of it.
     """
 
     settling_ms: int = 0
     replaced: HeldLease | None = None
+    granted: HeldLease | None = None
+    void: bool = False

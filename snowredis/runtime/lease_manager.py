@@ -93,72 +93,76 @@ class LeaseManager:
             PoolExhausted, LayoutMismatch, StoreUnavailable: no worker id was claimed.
             ClockMovedBack: every available worker id was used at times later than this host's clock shows.
         """
-        with self._conversation.begin():
-            self._prepare()
-            # first: a fork from here on makes this claim void
-            serial, generation = self.slot.next_serial(), self._guard.generation
-            current = self.held
-            if self.closed or self.suspended or (current is not None and current.serial != instead_of):
-                return Claimed()
-            # maybe one that a suspension made void and that could not be given back then
-            replaced = self.slot.latest
-            record = self.slot.open_record(serial)
-            # R6: made here, so after any fork; R5: kept until it has a reply
-            token = self.slot.token or self._fresh_name()
-            self.slot.set_token(token, serial)
-            asked_ms, sent_s = self._context.now_ms(), self._clock.monotonic()
-            layout = self.config.layout
-            fit_ms = max(0, layout.ms_at(layout.tick_at(asked_ms)))
-            request = ClaimRequest(token, asked_ms, fit_ms, wait_ms, self._owner())
-            self.slot.record_claim(record, token, request.owner)
-            self._guard.check()
-            if serial < self.slot.oldest:
-                return Claimed()
-            try:
-                reply: ClaimReply | LayoutMismatch = self._ask_twice(request, serial)
-            except LayoutMismatch as error:
-                reply = error
-            except StoreUnavailable:
-                self.counts.claims_refused["unavailable"] += 1
-                raise
-            self._guard.check()
-            if self._guard.generation != generation:
-                # forked meanwhile: this is the child, and the reply was its parent's
-                return Claimed()
-            # the token has a reply, so it is never sent again: a copy of this process may have it, too
-            self.slot.set_token("")
-            if not isinstance(reply, Granted):
-                self.slot.clear_record()
-            if isinstance(reply, LayoutMismatch):
-                # R9, as in renew()
-                if replaced is not None:
-                    self._lose(replaced, str(reply))
-                self.counts.claims_refused["mismatch"] += 1
-                try:
-                    raise reply
-                finally:
-                    # else the error, its traceback and this frame would keep each other, and the generator, alive
-                    del reply
-            self.view.learn(reply, sent_s)
-            if isinstance(reply, Settling):
-                return Claimed(settling_ms=max(1, reply.wait_ms))
-            if isinstance(reply, PoolFull):
-                self.counts.claims_refused["full"] += 1
-                raise PoolExhausted(self.config.name, self.config.capacity, reply.wait_ms)
-            if not isinstance(reply, Granted):
-                self.counts.claims_refused["clock"] += 1
-                raise ClockMovedBack(reply.wait_ms, "backup")
-            fresh = HeldLease.granted(reply, self.config, token, serial, generation)
-            self._renewed_at_s = self._clock.monotonic()
-            self.lost_worker = None
-            kept = self.slot.hold(fresh, NO_STATS, fresh=True)
-            self.counts.claims += 1
-        if kept:
-            log.info("pool %s: claimed worker id %d", self.config.name, fresh.lease.worker)
-        else:
+        claimed = self._conversation.run(lambda: self._claim(wait_ms, instead_of))
+        fresh = claimed.granted
+        if fresh is not None and claimed.void:
             # suspended meanwhile, so no id was made; in a forked child this does nothing
             self.release(fresh, (0,) * len(fresh.lanes_ms))
-        return Claimed(replaced=replaced)
+        elif fresh is not None:
+            log.info("pool %s: claimed worker id %d", self.config.name, fresh.lease.worker)
+        return claimed
+
+    def _claim(self, wait_ms: int, instead_of: int) -> Claimed:
+        self._prepare()
+        # first: a fork from here on makes this claim void
+        serial, generation = self.slot.next_serial(), self._guard.generation
+        current = self.held
+        if self.closed or self.suspended or (current is not None and current.serial != instead_of):
+            return Claimed()
+        # maybe one that a suspension made void and that could not be given back then
+        replaced = self.slot.latest
+        record = self.slot.open_record(serial)
+        # R6: made here, so after any fork; R5: kept until it has a reply
+        token = self.slot.token or self._fresh_name()
+        self.slot.set_token(token, serial)
+        asked_ms, sent_s = self._context.now_ms(), self._clock.monotonic()
+        layout = self.config.layout
+        fit_ms = max(0, layout.ms_at(layout.tick_at(asked_ms)))
+        request = ClaimRequest(token, asked_ms, fit_ms, wait_ms, self._owner())
+        self.slot.record_claim(record, token, request.owner)
+        self._guard.check()
+        if serial < self.slot.oldest:
+            return Claimed()
+        try:
+            reply: ClaimReply | LayoutMismatch = self._ask_twice(request, serial)
+        except LayoutMismatch as error:
+            reply = error
+        except StoreUnavailable:
+            self.counts.claims_refused["unavailable"] += 1
+            raise
+        self._guard.check()
+        if self._guard.generation != generation:
+            # forked meanwhile: this is the child, and the reply was its parent's
+            return Claimed()
+        # the token has a reply, so it is never sent again: a copy of this process may have it, too
+        self.slot.set_token("")
+        if not isinstance(reply, Granted):
+            self.slot.clear_record()
+        if isinstance(reply, LayoutMismatch):
+            # R9, as in renew()
+            if replaced is not None:
+                self._lose(replaced, str(reply))
+            self.counts.claims_refused["mismatch"] += 1
+            try:
+                raise reply
+            finally:
+                # else the error, its traceback and this frame would keep each other, and the generator, alive
+                del reply
+        self.view.learn(reply, sent_s)
+        if isinstance(reply, Settling):
+            return Claimed(settling_ms=max(1, reply.wait_ms))
+        if isinstance(reply, PoolFull):
+            self.counts.claims_refused["full"] += 1
+            raise PoolExhausted(self.config.name, self.config.capacity, reply.wait_ms)
+        if not isinstance(reply, Granted):
+            self.counts.claims_refused["clock"] += 1
+            raise ClockMovedBack(reply.wait_ms, "backup")
+        fresh = HeldLease.granted(reply, self.config, token, serial, generation)
+        self._renewed_at_s = self._clock.monotonic()
+        self.lost_worker = None
+        kept = self.slot.hold(fresh, NO_STATS, fresh=True)
+        self.counts.claims += 1
+        return Claimed(replaced=replaced, granted=fresh, void=not kept)
 
     def _prepare(self) -> None:
         """Let the store learn what a claim needs. Raises LayoutMismatch, StoreUnavailable."""
@@ -206,46 +210,46 @@ class LeaseManager:
             StoreUnavailable: nothing changed; call again, and the same renewal is repeated.
             LayoutMismatch: the pool was made anew with other settings; the lease is lost.
         """
-        with self._conversation.begin():
-            held = self.held
-            if held is None:
-                return False
-            if not held.pending_renewal_id:
-                held = held._replace(pending_renewal_id=self._fresh_name())
-                self.slot.hold(held, stats)
-            sent_s = self._clock.monotonic()
-            request = held.renew_request(self._context.now_ms(), stats, self._owner())
+        return self._conversation.run(lambda: self._renew(stats))
+
+    def _renew(self, stats: WorkerStats) -> bool:
+        held = self.held
+        if held is None:
+            return False
+        if not held.pending_renewal_id:
+            held = held._replace(pending_renewal_id=self._fresh_name())
+            self.slot.hold(held, stats)
+        sent_s = self._clock.monotonic()
+        request = held.renew_request(self._context.now_ms(), stats, self._owner())
+        self._guard.check()
+        if held.serial < self.slot.oldest:
+            # under a renewal id of this child's own it would end the lease of its parent
+            return False
+        try:
+            reply = self.store.renew(request, self.view.seen)
             self._guard.check()
             if held.serial < self.slot.oldest:
-                # under a renewal id of this child's own it would end the lease of its parent
+                # forked meanwhile, and this is the child; or the generator was suspended
                 return False
-            try:
-                reply = self.store.renew(request, self.view.seen)
-                self._guard.check()
-                if held.serial < self.slot.oldest:
-                    # forked meanwhile, and this is the child; or the generator was suspended
-                    return False
-                self.view.learn(reply, sent_s)
-            except LayoutMismatch as error:
-                # R9: whoever made the pool anew did not know of what this lease has reserved
-                self._lose(held, str(error))
-                raise
-            except SnowredisError:
-                self.counts.renewals_failed += 1
-                raise
-            if isinstance(reply, LeaseGone):
-                self._lose(held, f"{reply.reason.text}; claiming another")
-                return False
-            self._renewed_at_s = self._clock.monotonic()
-            self.counts.renewals += 1
-            self.counts.heartbeats.add(self._renewed_at_s - sent_s)
-            self.slot.hold(held.renewed(reply, self.config.layout), stats)
-            if reply.adopted:
-                worker = held.lease.worker
-                log.warning(
-                    "pool %s: Redis lost its state; worker id %d stays leased", self.config.name, worker
-                )
-            return True
+            self.view.learn(reply, sent_s)
+        except LayoutMismatch as error:
+            # R9: whoever made the pool anew did not know of what this lease has reserved
+            self._lose(held, str(error))
+            raise
+        except SnowredisError:
+            self.counts.renewals_failed += 1
+            raise
+        if isinstance(reply, LeaseGone):
+            self._lose(held, f"{reply.reason.text}; claiming another")
+            return False
+        self._renewed_at_s = self._clock.monotonic()
+        self.counts.renewals += 1
+        self.counts.heartbeats.add(self._renewed_at_s - sent_s)
+        self.slot.hold(held.renewed(reply, self.config.layout), stats)
+        if reply.adopted:
+            worker = held.lease.worker
+            log.warning("pool %s: Redis lost its state; worker id %d stays leased", self.config.name, worker)
+        return True
 
     def _lose(self, held: HeldLease, reason: str) -> None:
         """Remove *held*, which the store does not have any more, for the *reason* that the log shows."""
@@ -270,8 +274,7 @@ class LeaseManager:
         if sweep is None or not self.store.shared:
             return 0
         try:
-            with self._conversation.begin():
-                return sweep(self.store, most)
+            return self._conversation.run(lambda: sweep(self.store, most))
         except SnowredisError:
             return 0
         except Exception:
@@ -289,13 +292,15 @@ class LeaseManager:
             LOCK_LIMIT_S at most, while another thread talks to the store.
         """
         try:
-            with self._conversation.begin():
-                held = self.slot.latest
-                if self.slot.latest is held:
-                    self.slot.latest = None
-                return held
+            return self._conversation.run(self._detach)
         except StoreUnavailable:
             return None
+
+    def _detach(self) -> HeldLease | None:
+        held = self.slot.latest
+        if self.slot.latest is held:
+            self.slot.latest = None
+        return held
 
     def release(
         self, held: HeldLease, marks_ms: tuple[int, ...] | None, stats: WorkerStats = NO_STATS
@@ -310,22 +315,26 @@ class LeaseManager:
         """
         pool, worker = self.config.name, held.lease.worker
         try:
-            with self._conversation.begin():
-                self._guard.check()
-                if held.generation != self._guard.generation:
-                    # forked since it was detached: it is the parent's, and the marks may be this child's
-                    return
-                if marks_ms is None:
-                    # not what the record says: a deposed master's may end before what another one granted
-                    marks_ms = (held.lease.until_ms,) * len(held.lanes_ms)
-                sent_s = self._clock.monotonic()
-                request = held.release_request(self._context.now_ms(), marks_ms, stats)
-                self.view.learn(self.store.release(request, self.view.seen), sent_s)
-                self.slot.clear_record()
-            log.info("pool %s: released worker id %d", pool, worker)
+            if self._conversation.run(lambda: self._release(held, marks_ms, stats)):
+                log.info("pool %s: released worker id %d", pool, worker)
         except Exception as error:  # noqa: BLE001 - it must not stop whoever is closing
             text = "pool %s: could not release worker id %d; it is available again when its lease ends: %s"
             log.warning(text, pool, worker, error)
+
+    def _release(self, held: HeldLease, marks_ms: tuple[int, ...] | None, stats: WorkerStats) -> bool:
+        """Give *held* back; return False if it is that of the parent of this forked child."""
+        self._guard.check()
+        if held.generation != self._guard.generation:
+            # forked since it was detached: it is the parent's, and the marks may be this child's
+            return False
+        if marks_ms is None:
+            # not what the record says: a deposed master's may end before what another one granted
+            marks_ms = (held.lease.until_ms,) * len(held.lanes_ms)
+        sent_s = self._clock.monotonic()
+        request = held.release_request(self._context.now_ms(), marks_ms, stats)
+        self.view.learn(self.store.release(request, self.view.seen), sent_s)
+        self.slot.clear_record()
+        return True
 
     def close(self) -> None:
         """Close the store: nothing is claimed any more. A lease that is still recorded stays recorded."""

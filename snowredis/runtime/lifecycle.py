@@ -6,6 +6,7 @@ given back before its block is sealed and its marks are read.
 
 from __future__ import annotations
 
+import functools
 import logging
 import weakref
 
@@ -24,8 +25,9 @@ from snowredis.runtime.exit import EXIT
 from snowredis.runtime.fast_path import SEALED
 from snowredis.runtime.heartbeat import HasBeat, Heartbeat
 from snowredis.runtime.id_allocator import IdAllocator
-from snowredis.runtime.lease import Claimed
+from snowredis.runtime.lease import Claimed, HeldLease
 from snowredis.runtime.lease_manager import LeaseManager
+from snowredis.runtime.locked import locked
 
 log = logging.getLogger("snowredis")
 
@@ -87,14 +89,16 @@ class LeaseLifecycle:
             raise
         old = claimed.replaced
         if old is not None:
-            with self._path._lock:
-                self._allocator.seal_through(old.serial)
-                marks = self._allocator.marks(old)
+            marks = locked(self._path._lock, functools.partial(self._seal_through, old))
             self._leases.release(old, marks, self.stats())
         if self._leases.held is not None:
             # Redis replies; those who come next find the worker ids
             self._leases.give_back_of_dead(MOST_AT_ONCE)
         return claimed
+
+    def _seal_through(self, old: HeldLease) -> tuple[int, ...] | None:
+        self._allocator.seal_through(old.serial)
+        return self._allocator.marks(old)
 
     def renew_in_need(self) -> None:
         """Renew for a call that needs more time, once each RETRY_S; move to another server if that fails.
@@ -204,13 +208,16 @@ class LeaseLifecycle:
 
     def start_heartbeat(self) -> None:
         """Start a thread that calls beat() through the generator, unless one runs or the clock is a test clock."""
-        with self._path._lock:
-            if self._heartbeat is not None or self.closed or not self._clock.background:
-                return
-            heartbeat = self._heartbeat = Heartbeat(self._owner, self._leases.abandon)
-        if self._heartbeat is heartbeat:
+        heartbeat = locked(self._path._lock, self._new_heartbeat)
+        if heartbeat is not None and self._heartbeat is heartbeat:
             heartbeat.start(self.beat_after_s(), f"snowredis-{self._pool}")
             EXIT.arm()
+
+    def _new_heartbeat(self) -> Heartbeat | None:
+        if self._heartbeat is not None or self.closed or not self._clock.background:
+            return None
+        self._heartbeat = heartbeat = Heartbeat(self._owner, self._leases.abandon)
+        return heartbeat
 
     def beat_after_s(self) -> float:
         """Return the seconds until the next beat: a little random, so that not all workers beat together."""
@@ -260,8 +267,7 @@ class LeaseLifecycle:
     def _seal_if_lost(self) -> None:
         """Seal at once if there is no lease any more, not when the tick ends."""
         if self._leases.held is None:
-            with self._path._lock:
-                self._allocator.seal()
+            locked(self._path._lock, self._allocator.seal)
 
     # --- give back --------------------------------------------------------------------------------
 
@@ -271,14 +277,17 @@ class LeaseLifecycle:
         Blocks:
             one round trip to Redis; LOCK_LIMIT_S for another thread.
         """
-        # R7, in this order: from here on nothing is published for this lease; its block is sealed; the marks are
-        # read; they are sent
-        with self._path._lock:
-            held = self._leases.detach()
-            self._allocator.seal()
-            marks = self._allocator.marks(held) if held is not None else None
+        held, marks = locked(self._path._lock, self._detach)
         if held is not None:
             self._leases.release(held, marks, self.stats())
+
+    def _detach(self) -> tuple[HeldLease | None, tuple[int, ...] | None]:
+        """Detach and seal; return the lease, if there was one, and its marks."""
+        # R7, in this order: from here on nothing is published for this lease; its block is sealed; the marks are
+        # read; they are sent
+        held = self._leases.detach()
+        self._allocator.seal()
+        return held, self._allocator.marks(held) if held is not None else None
 
     def _give_back_if_ended(self) -> None:
         # close() or suspend() was called during a claim, and found nothing to give back

@@ -31,7 +31,7 @@ class SlowPath:
         lifecycle: LeaseLifecycle,
         claim_timeout_s: float,
     ) -> None:
-        self._context, self._path, self._guard = context, context.path, context.guard
+        self._context, self._guard = context, context.guard
         self._leases, self._allocator, self._lifecycle = leases, allocator, lifecycle
         self.clock, self._pool, self._claim_timeout_s = context.clock, context.config.name, claim_timeout_s
         self._skew = ClockSkewMemory(context.clock)
@@ -92,20 +92,13 @@ class SlowPath:
         ``NoLease()`` is also returned where only next_id() can tell what to do: another thread holds the lock, or the
         generator is closed.
         """
-        # release what was acquired: a child that is forked in between has another lock
-        lock = self._path._lock
-        if not lock.acquire(blocking=False):
+        self._guard.check()
+        generation = self._guard.generation
+        if self._lifecycle.closed or self._lifecycle.suspended:
             return 0, NoLease()
-        try:
-            self._guard.check()
-            generation = self._guard.generation
-            if self._lifecycle.closed or self._lifecycle.suspended:
-                return 0, NoLease()
-            an_id, decision = self._allocator.advance(only_claim=False)
-            if isinstance(decision, Wait):
-                self._context.clock_backs.note_wait(decision, self._allocator.lanes)
-        finally:
-            lock.release()
+        an_id, decision = self._allocator.advance(only_claim=False, blocking=False)
+        if isinstance(decision, Wait):
+            self._context.clock_backs.note_wait(decision, self._allocator.lanes)
         # last: in a child that a signal handler forked just now, this id is its parent's
         if self._guard.generation != generation or not self._guard.alive:
             return 0, NoLease()

@@ -34,6 +34,7 @@ class Points:
     Attributes:
         count: how many bytecodes were executed so far.
         fired: where each action was called, as text.
+        signal: whether the last action was called where CPython runs signal handlers.
         calls_left: whether, after the last action, there was still a point at which CPython looks for signals.
     """
 
@@ -45,6 +46,7 @@ class Points:
         self._before: tuple[FrameType | None, int] = (None, -1)
         self.count = 0
         self.fired: list[str] = []
+        self.signal = False
         self.calls_left = False
 
     def __enter__(self) -> Self:
@@ -96,6 +98,7 @@ class Points:
         action = self._actions.get(here)
         if action is not None:
             self.calls_left = self._name(frame.f_code, frame.f_lasti).startswith(_BREAKERS)
+            self.signal = self._runs_handlers(frame)
             self.fired.append(self._describe(frame))
             action()
         self._before = (frame, frame.f_lasti)
@@ -106,14 +109,22 @@ class Points:
             codes = self._codes[code] = code.co_code
         return dis.opname[codes[offset]]
 
+    def _runs_handlers(self, frame: FrameType) -> bool:
+        before, offset = self._before
+        here = self._name(frame.f_code, frame.f_lasti)
+        if before is not frame:
+            # the first bytecode is not traced by Python 3.11
+            return frame.f_lasti >= 2 and self._name(frame.f_code, frame.f_lasti - 2) == "RESUME"
+        name = self._name(frame.f_code, offset)
+        # before CALL, Python 3.11 has not called anything yet
+        return name.startswith(_BREAKERS) and (name, here) != ("PRECALL", "CALL")
+
     def _describe(self, frame: FrameType) -> str:
         code, line = frame.f_code, frame.f_lineno or 0
         path = Path(code.co_filename)
         place = path.relative_to(ROOT) if path.is_relative_to(ROOT) else Path(path.name)
-        before, offset = self._before
-        signal = before is frame and self._name(code, offset).startswith(_BREAKERS)
         source = linecache.getline(code.co_filename, line).strip()
-        kind = "signal" if signal else "tracer"
+        kind = "signal" if self.signal else "tracer"
         name = getattr(code, "co_qualname", code.co_name)
         return f"{place}:{line} {name} {self._name(code, frame.f_lasti)} [{kind}]: {source}"
 

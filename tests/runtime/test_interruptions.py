@@ -5,8 +5,8 @@ tests/interrupts looks at every moment; here each way that once went wrong has a
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -189,13 +189,16 @@ def test_no_ids_are_left_of_a_lease_that_could_not_be_detached(
         assert ids._allocator.advance(only_claim=False)[0] > 0
 
     monkeypatch.setattr(lifecycle, "give_back", then_the_third_thread)
-    with ids._lease_manager._conversation.begin():
+
+    def in_a_conversation() -> None:
         getattr(ids, ends)()
         monkeypatch.setattr(lifecycle, "give_back", give_back)
         # a clone of this machine would make the same ids
         assert ids._id_now() == 0
         with pytest.raises((GeneratorSuspended, GeneratorClosed)):
             ids.next_id()
+
+    ids._lease_manager._conversation.run(in_a_conversation)
     if ends == "suspend":
         ids.resume()
         assert ids.next_id() > 0
@@ -227,22 +230,21 @@ def test_a_lease_that_was_used_is_never_given_back_as_unused(monkeypatch: pytest
     ids = generator_on(store, clock)
     lease_manager, release = ids._lease_manager, store.release
     conversation = lease_manager._conversation
-    begin = conversation.begin
+    run_conversation = conversation.run
 
     def away(request: Any, seen: Any) -> Any:
         raise StoreUnavailable(store.where, "away")
 
-    @contextlib.contextmanager
-    def then_the_other_thread() -> Iterator[None]:
-        with begin():
-            yield
-        monkeypatch.setattr(conversation, "begin", begin)
+    def then_the_other_thread(talk: Callable[[], Any]) -> Any:
+        result = run_conversation(talk)
+        monkeypatch.setattr(conversation, "run", run_conversation)
         ids.next_id()
         monkeypatch.setattr(store, "release", away)
         ids.suspend()
         monkeypatch.setattr(store, "release", release)
+        return result
 
-    monkeypatch.setattr(conversation, "begin", then_the_other_thread)
+    monkeypatch.setattr(conversation, "run", then_the_other_thread)
     lease_manager.claim(wait_ms=0)
     assert store.releases == []
 
@@ -363,3 +365,78 @@ def test_a_host_whose_clock_is_far_behind_asks_redis_now_and_then_only(clock: Ma
 def test_a_pool_guarded_against_rollbacks_gives_worker_ids_with_a_short_ttl(server: RedisServer) -> None:
     with snowredis.connect(server.url, pool="short", ttl=0.4, guard_rollbacks=True) as ids:
         assert ids.next_id() > 0
+
+
+class Limit(BaseException):
+    """What a signal handler raises: Ctrl-C, or the time limit of a job."""
+
+
+# more than any operation has
+MOST_POINTS = 10_000
+
+
+def slow_path_next(*, claimed: bool) -> Generator:
+    """Return a generator whose next id the slow path makes."""
+    clock = ManualClock()
+    ids = generator_on(MemoryStore(PoolConfig(name="limit"), clock.server_time_ms), clock)
+    if claimed:
+        ids.next_id()
+        ids._allocator.seal()
+        clock.advance(1)
+    return ids
+
+
+@pytest.mark.parametrize(
+    ("run_operation", "claimed"),
+    [
+        (Generator.claim, False),
+        (Generator.next_id, True),
+        (lambda ids: ids._slow_path.try_step(), True),
+        (Generator._beat, True),
+        (Generator.suspend, True),
+        (Generator.close, True),
+    ],
+    ids=["claim", "next_id", "try_step", "beat", "suspend", "close"],
+)
+def test_an_error_that_a_signal_handler_raises_leaves_no_lock_held(
+    run_operation: Callable[[Generator], object], claimed: bool
+) -> None:
+    at = raised = 0
+    kept: Limit | None = None
+
+    def limit() -> None:
+        if points.signal:
+            raise Limit
+
+    while at == 0 or kept is not None:
+        ids, kept = slow_path_next(claimed=claimed), None
+        # at the first moment from there on
+        points = Points(dict.fromkeys(range(at, MOST_POINTS), limit))
+        try:
+            with points:
+                run_operation(ids)
+        except Limit as error:
+            # a job's result keeps it, and so its frames
+            kept = error
+            raised += 1
+            assert free_for_others(ids), points.fired[-1]
+        ids.close()
+        at = points.count
+    assert raised > 10
+
+
+def free_for_others(ids: Generator) -> bool:
+    """Return whether another thread can make an id, and nobody is in a conversation with the store."""
+    made: list[int] = []
+
+    def work() -> None:
+        ids.resume()
+        # needs both locks
+        ids._lifecycle.give_back()
+        made.append(0 if ids.closed else ids.next_id())
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    # give_back() waits for the lock of a conversation for 5 s
+    thread.join(3)
+    return bool(made) and ids._lease_manager._conversation.busy is None

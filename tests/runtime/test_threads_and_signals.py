@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import logging
 import signal
 import sys
 import threading
@@ -17,7 +19,7 @@ from snowredis.lease.model import PoolConfig
 from snowredis.runtime import fast_path
 from snowredis.runtime.exit import ExitHook
 from snowredis.runtime.generator import Generator
-from snowredis.testing import memory_pool
+from snowredis.testing import ManualClock, memory_pool
 from tests.support.programs import run
 from tests.support.servers import RedisServer
 
@@ -163,3 +165,36 @@ def test_a_member_that_fails_at_exit_does_not_keep_the_others_from_closing(
     hook.close_all()
     assert len(closed) == 2
     assert caplog.text.count("OSError: no such directory") == 2
+
+
+@pytest.mark.parametrize("caller", ["thread", "coroutine"])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"sequence_start": "random"}, {"clock_policy": "wait"}],
+    ids=["fast", "each tick", "wait"],
+)
+def test_no_thread_waits_for_a_log_line_of_another(settings: dict[str, Any], caller: str) -> None:
+    """The thread that logs would wait, too, for one that makes an id while it holds the handler's lock."""
+    clock = ManualClock()
+    ids = memory_pool(clock=clock).connect(**settings)
+    ids.next_id()
+    claimed: list[bool] = []
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            # needs the generator's lock
+            thread = threading.Thread(target=ids.claim, daemon=True)
+            thread.start()
+            thread.join(5)
+            claimed.append(not thread.is_alive())
+
+    log, handler = logging.getLogger("snowredis"), Handler()
+    log.addHandler(handler)
+    try:
+        clock.step(-2_000)
+        assert (ids.next_id() if caller == "thread" else asyncio.run(ids.anext_id())) > 0
+    finally:
+        log.removeHandler(handler)
+    assert claimed
+    assert all(claimed)
+    ids.close()

@@ -134,8 +134,9 @@ class SimKeeper(LeaseManager):
         process = self.process
         if process is None or process.sim.machines is None:
             return 0
-        with contextlib.suppress(SnowredisError), self._conversation.begin():
-            return process.sim.machines.sweep(process, most)
+        machines = process.sim.machines
+        with contextlib.suppress(SnowredisError):
+            return self._conversation.run(lambda: machines.sweep(process, most))
         return 0
 
     def _owner(self) -> str:
