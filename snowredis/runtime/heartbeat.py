@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import weakref
 from collections.abc import Callable
 from typing import Protocol
 
@@ -24,7 +23,7 @@ class HasBeat(Protocol):
 class Heartbeat:
     """Calls ``_beat()`` of *owner* until it is stopped; calls *abandon* if the owner was dropped without close()."""
 
-    def __init__(self, owner: weakref.ref[HasBeat], abandon: Callable[[], None]) -> None:
+    def __init__(self, owner: Callable[[], HasBeat | None], abandon: Callable[[], None]) -> None:
         self._stopped = threading.Event()
         self._owner, self._abandon = owner, abandon
 
@@ -42,7 +41,6 @@ class Heartbeat:
     def stop(self) -> None:
         """Ask the thread to end; does not wait for it."""
         self._stopped.set()
-        EXIT.drop(self)
 
     def close(self) -> None:
         """Give the lease back, at exit, if the owner was dropped since the last beat: nobody else would."""

@@ -7,7 +7,6 @@ given back before its block is sealed and its marks are read.
 from __future__ import annotations
 
 import logging
-import weakref
 
 from snowredis.errors import (
     ClockMovedBack,
@@ -22,7 +21,7 @@ from snowredis.lease.stats import WorkerStats
 from snowredis.runtime.context import Context
 from snowredis.runtime.exit import EXIT
 from snowredis.runtime.fast_path import SEALED
-from snowredis.runtime.heartbeat import HasBeat, Heartbeat
+from snowredis.runtime.heartbeat import Heartbeat
 from snowredis.runtime.id_allocator import IdAllocator
 from snowredis.runtime.lease import Claimed
 from snowredis.runtime.lease_manager import LeaseManager
@@ -38,17 +37,11 @@ MOVE_WAIT_MS = 1_000
 
 
 class LeaseLifecycle:
-    """Starts, renews, replaces and ends the leases of one generator.
+    """Starts, renews, replaces and ends the leases of one generator."""
 
-    Args:
-        owner: the generator; the heartbeat thread calls it as long as it exists.
-    """
-
-    def __init__(
-        self, context: Context, owner: weakref.ref[HasBeat], leases: LeaseManager, allocator: IdAllocator
-    ) -> None:
+    def __init__(self, context: Context, leases: LeaseManager, allocator: IdAllocator) -> None:
         self._context, self._path, self._clock = context, context.path, context.clock
-        self._owner, self._leases, self._allocator = owner, leases, allocator
+        self._leases, self._allocator = leases, allocator
         self._pool = context.config.name
         self._heartbeat: Heartbeat | None = None
         # whether an outage was logged
@@ -207,7 +200,7 @@ class LeaseLifecycle:
         with self._path._lock:
             if self._heartbeat is not None or self.closed or not self._clock.background:
                 return
-            heartbeat = self._heartbeat = Heartbeat(self._owner, self._leases.abandon)
+            heartbeat = self._heartbeat = Heartbeat(self._context.reference, self._leases.abandon)
         if self._heartbeat is heartbeat:
             heartbeat.start(self.beat_after_s(), f"snowredis-{self._pool}")
             EXIT.arm()
@@ -321,6 +314,9 @@ class LeaseLifecycle:
         self.give_back()
         self._make_void()
         self._leases.close()
+        if heartbeat is not None:
+            # last: if this was interrupted, the lease is given back at exit
+            EXIT.drop(heartbeat)
 
     def after_fork(self) -> None:
         """Forget the parent's heartbeat thread, in a forked child: it does not exist there."""

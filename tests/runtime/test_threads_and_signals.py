@@ -15,9 +15,10 @@ import pytest
 import snowredis
 from snowredis.lease.model import PoolConfig
 from snowredis.runtime import fast_path
-from snowredis.runtime.exit import ExitHook
+from snowredis.runtime.exit import EXIT, ExitHook
+from snowredis.runtime.fork import ForkGuard
 from snowredis.runtime.generator import Generator
-from snowredis.testing import memory_pool
+from snowredis.testing import ManualClock, memory_pool
 from tests.support.programs import run
 from tests.support.servers import RedisServer
 
@@ -101,6 +102,54 @@ def test_a_finalizer_that_makes_ids_never_repeats_one(ids: Any) -> None:
     everything = made + in_finalizer
     assert len(in_finalizer) == 20_000
     assert len(set(everything)) == len(everything)
+
+
+class Service:
+    """Owns a generator, in a cycle of references: the garbage collector finds both, and calls the finalizer."""
+
+    def __init__(self, ids: Generator, finalize: Callable[[Generator], None]) -> None:
+        self.me, self.ids, self.finalize = self, ids, finalize
+        ids.next_id()
+
+    def __del__(self) -> None:
+        self.finalize(self.ids)
+
+
+@pytest.mark.parametrize("leave", [Generator.close, Generator.suspend])
+def test_the_finalizer_of_a_cycle_can_make_ids_and_give_the_worker_id_back(
+    leave: Callable[[Generator], None],
+) -> None:
+    clock = ManualClock()
+    store = memory_pool(clock=clock).memory_store(PoolConfig(name="cycle"))
+    made: list[int] = []
+
+    def finalize(ids: Generator) -> None:
+        # past the reservation
+        clock.advance(20_000)
+        ids.suspend()
+        ids.resume()
+        made.extend([ids.next_id(), ids.ids_made])
+        leave(ids)
+
+    Service(Generator(store, clock=clock), finalize)
+    gc.collect()
+    assert len(made) == 2
+    assert [kind for kind, _ in store.events] == ["claimed", "released"] * 2
+    assert not [member for member in EXIT.members if getattr(member, "pool", "") == "cycle"]
+
+
+def test_a_generator_that_a_finalizer_keeps_claims_its_own_worker_id_in_a_child() -> None:
+    guard, clock = ForkGuard(), ManualClock()
+    store = memory_pool(clock=clock).memory_store(PoolConfig(name="kept"))
+    kept: list[Generator] = []
+    Service(Generator(store, clock=clock, guard=guard), kept.append)
+    gc.collect()
+    (ids,) = kept
+    # what a child does when it was forked
+    guard.recover()
+    assert ids.claim().worker == 1
+    assert ids in guard.members
+    assert ids in EXIT.members
 
 
 def test_a_handler_that_comes_in_while_its_thread_claims_gets_an_id_or_a_clear_error(
