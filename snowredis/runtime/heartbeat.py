@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from typing import Protocol
 
 from snowredis.runtime.exit import EXIT
 from snowredis.runtime.thread import start_thread
-
-log = logging.getLogger("snowredis")
 
 
 class HasBeat(Protocol):
@@ -30,13 +27,11 @@ class Heartbeat:
     def start(self, first_s: float, name: str) -> None:
         """Start a thread called *name*, whose first call comes after *first_s*.
 
-        Where the system refuses a thread, leases are renewed inside next_id() only; a warning says so.
+        Raises:
+            RuntimeError: the system refuses a thread.
         """
-        try:
-            start_thread(lambda: self._run(first_s), name)
-            EXIT.hold(self)
-        except RuntimeError as error:
-            log.warning("no heartbeat thread (%s): leases are renewed only while ids are made", error)
+        start_thread(lambda: self._run(first_s), name)
+        EXIT.hold(self)
 
     def stop(self) -> None:
         """Ask the thread to end; does not wait for it."""

@@ -44,8 +44,8 @@ class LeaseLifecycle:
         self._leases, self._allocator = leases, allocator
         self._pool = context.config.name
         self._heartbeat: Heartbeat | None = None
-        # whether an outage was logged
-        self._failing = False
+        # whether an outage was logged, and a refused thread
+        self._failing = self._refused = False
         # the reason and the time of the last failed renewal; empty if none failed since. The text only: an error refers
         # to frames, which refer to the generator
         self._failure, self._failed_at_s = "", -1e9
@@ -105,6 +105,7 @@ class LeaseLifecycle:
         if not reason or self._clock.monotonic() - self._failed_at_s >= RETRY_S:
             try:
                 self._renew()
+                self.start_heartbeat()
                 return
             except StoreUnavailable as error:
                 reason, cause = str(error), as_cause(error)
@@ -196,14 +197,25 @@ class LeaseLifecycle:
     # --- heartbeat ---------------------------------------------------------------------------------
 
     def start_heartbeat(self) -> None:
-        """Start a thread that calls beat() through the generator, unless one runs or the clock is a test clock."""
+        """Start a thread that calls beat() through the generator, unless one runs or the clock is a test clock.
+
+        Called after each claim and each renewal that a call needs: where the system refuses a thread, leases are
+        renewed inside next_id() only, until it allows one. A warning says so, once.
+        """
         with self._path._lock:
             if self._heartbeat is not None or self.closed or not self._clock.background:
                 return
             heartbeat = self._heartbeat = Heartbeat(self._context.reference, self._leases.abandon)
         if self._heartbeat is heartbeat:
-            heartbeat.start(self.beat_after_s(), f"snowredis-{self._pool}")
             EXIT.arm()
+            try:
+                heartbeat.start(self.beat_after_s(), f"snowredis-{self._pool}")
+            except RuntimeError as error:
+                if self._heartbeat is heartbeat:
+                    self._heartbeat = None
+                text = "no heartbeat thread (%s): leases are renewed only while ids are made"
+                log.log(logging.DEBUG if self._refused else logging.WARNING, text, error)
+                self._refused = True
 
     def beat_after_s(self) -> float:
         """Return the seconds until the next beat: a little random, so that not all workers beat together."""
