@@ -7,7 +7,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -212,3 +213,26 @@ def test_a_member_that_fails_at_exit_does_not_keep_the_others_from_closing(
     hook.close_all()
     assert len(closed) == 2
     assert caplog.text.count("OSError: no such directory") == 2
+
+
+def test_members_that_another_thread_adds_meanwhile_are_closed_with_the_others() -> None:
+    closed: list[object] = []
+
+    class Member:
+        def close(self) -> None:
+            closed.append(self)
+
+    kept = [Member(), Member()]
+
+    class Growing(weakref.WeakSet[Any]):
+        def __iter__(self) -> Iterator[Any]:
+            for member in super().__iter__():
+                yield member
+                if len(kept) < 5:
+                    kept.append(Member())
+                    self.add(kept[-1])
+
+    hook = ExitHook()
+    hook._members = Growing(kept)
+    hook.close_all()
+    assert len(closed) == len(kept) == 5
