@@ -328,7 +328,7 @@ class LeaseLifecycle:
         self._leases.close()
         if heartbeat is not None:
             # last: if this was interrupted, the lease is given back at exit
-            EXIT.drop(heartbeat)
+            heartbeat.join()
 
     def after_fork(self) -> None:
         """Forget the parent's heartbeat thread, in a forked child: it does not exist there."""

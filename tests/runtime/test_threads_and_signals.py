@@ -236,3 +236,16 @@ def test_members_that_another_thread_adds_meanwhile_are_closed_with_the_others()
     hook._members = Growing(kept)
     hook.close_all()
     assert len(closed) == len(kept) == 5
+
+
+def test_no_heartbeat_thread_is_left_after_close_and_at_exit() -> None:
+    assert run("tests.runtime.programs.ends_of_heartbeats").splitlines() == [
+        "close 1 0",
+        "exit 1 0",
+        "drop 1 0",
+    ]
+
+
+def test_a_handler_in_the_hub_of_gevent_can_close_a_generator() -> None:
+    pytest.importorskip("gevent")
+    assert run("tests.runtime.programs.closed_in_the_hub_of_gevent") == "True True\n"
