@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from typing import NamedTuple
+import weakref
+from typing import Any, NamedTuple, cast
 
 from snowredis.core.lanes import ClockRules
 from snowredis.lease.model import PoolConfig
@@ -13,16 +14,40 @@ from snowredis.runtime.fast_path import FastPath
 from snowredis.runtime.fork import ForkGuard
 
 
+class Reference:
+    """A weak reference to a generator, whose attributes it has.
+
+    Weak: in a cycle of references, a generator that nobody uses any more would go on renewing its lease until the
+    garbage collector runs. That clears weak references before it calls finalizers, which may still use the generator:
+    so it can be renewed.
+    """
+
+    __slots__ = ("_ref",)
+
+    def __init__(self, generator: FastPath) -> None:
+        self.renew(generator)
+
+    def renew(self, generator: FastPath) -> None:
+        """Refer to *generator*, the same as before."""
+        self._ref = weakref.ref(generator)
+
+    def __call__(self) -> Any:
+        """Return the generator; None if it was dropped."""
+        return self._ref()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ref(), name)
+
+
 class Context(NamedTuple):
     """The surroundings of one generator's members.
 
     Attributes:
-        path: the generator, as a weak proxy: in a cycle of references, a generator that nobody uses any more would
-            go on renewing its lease until the garbage collector runs.
+        reference: to the generator.
         random: seeded again in a forked child.
     """
 
-    path: FastPath
+    reference: Reference
     config: PoolConfig
     clock: Clock
     guard: ForkGuard
@@ -30,6 +55,11 @@ class Context(NamedTuple):
     random: random.Random
     counts: Counts
     clock_backs: ClockBackLog
+
+    @property
+    def path(self) -> FastPath:
+        """The generator, for members, which must not refer to it strongly."""
+        return cast(FastPath, self.reference)
 
     @property
     def longest_wait_ms(self) -> int:

@@ -87,13 +87,18 @@ class ExitHook:
     @property
     def members(self) -> list[Closable]:
         """The members of watch() that still exist."""
-        return list(self._members)
+        while True:
+            try:
+                return list(self._members)
+            except RuntimeError:
+                # another thread made a generator meanwhile. No lock: a signal handler would wait for that thread
+                continue
 
     def close_all(self) -> None:
         """Close all members. Blocks for EXIT_BOUND_S, and for one close() more."""
         deadline_s = time.monotonic() + EXIT_BOUND_S
         held = [member for member, pid in list(self._held.items()) if pid == os.getpid()]
-        for member in [*self._members, *held]:
+        for member in [*self.members, *held]:
             if time.monotonic() >= deadline_s:
                 break
             try:

@@ -1,7 +1,7 @@
 """The generator, the object that users have: one level over FastPath; everything else is a member of it.
 
-Members refer to the generator weakly. In a cycle of references, a generator that nobody uses any more would go on
-renewing its lease until the garbage collector runs.
+Members refer to the generator weakly (context.py). So every method that calls them and that users call begins with
+_check().
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import random
 import threading
-import weakref
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
@@ -21,7 +20,7 @@ from snowredis.lease.model import Store
 from snowredis.runtime import async_ids, batches
 from snowredis.runtime.aio import in_thread
 from snowredis.runtime.clock import SYSTEM, Clock, ClockReading
-from snowredis.runtime.context import Context
+from snowredis.runtime.context import Context, Reference
 from snowredis.runtime.counts import ClockBackLog, Counts
 from snowredis.runtime.exit import EXIT
 from snowredis.runtime.fast_path import FastPath
@@ -49,6 +48,7 @@ class Generator(FastPath):
         "_clock",
         "_config",
         "_context",
+        "_generation",
         "_lease_manager",
         "_lifecycle",
         "_lock",
@@ -71,9 +71,10 @@ class Generator(FastPath):
     ) -> None:
         self._config, self._clock, self._random_bytes = store.config, clock, random_bytes
         self._lock = threading.RLock()
+        self._generation = guard.generation
         counts = Counts()
         self._context = context = Context(
-            path=weakref.proxy(self),
+            reference=Reference(self),
             config=store.config,
             clock=clock,
             guard=guard,
@@ -84,7 +85,7 @@ class Generator(FastPath):
         )
         self._lease_manager = leases = LeaseManager(store, context, label, random_bytes)
         self._allocator = IdAllocator(context, leases, sequence_start, sequence_start_bound)
-        self._lifecycle = LeaseLifecycle(context, weakref.ref(self), leases, self._allocator)
+        self._lifecycle = LeaseLifecycle(context, leases, self._allocator)
         self._slow_path = SlowPath(context, leases, self._allocator, self._lifecycle, claim_timeout)
         guard.watch(self)
         EXIT.watch(self)
@@ -126,6 +127,7 @@ class Generator(FastPath):
     @property
     def ids_made(self) -> int:
         """About how many ids this generator made so far: unused ids of a sealed tick may count."""
+        self._check()
         return self._allocator.ids_made
 
     @property
@@ -183,13 +185,17 @@ class Generator(FastPath):
 
     async def anext_id(self) -> int:
         """Make one id. Async version of next_id(): does not block the event loop."""
-        return self._id_now() or await async_ids.next_slow(self._slow_path, self._make_ready)
+        if an_id := self._id_now():
+            return an_id
+        self._check()
+        return await async_ids.next_slow(self._slow_path, self._make_ready)
 
     async def anext_ids(self, count: int) -> list[int]:
         """Make *count* ids at once. Async version of next_ids(): does not block the event loop.
 
         Other coroutines run after each tick, and after 10,000 ids at the latest.
         """
+        self._check()
         return await async_ids.next_ids(self, self._slow_path, self._context.guard, self._make_ready, count)
 
     # --- lease -------------------------------------------------------------------------------------
@@ -205,7 +211,6 @@ class Generator(FastPath):
         Raises:
             As next_id().
         """
-        self._context.guard.check()
         self._make_ready()
         held = self._lease_manager.held
         if held is None:
@@ -225,11 +230,12 @@ class Generator(FastPath):
         Blocks:
             as close().
         """
-        self._context.guard.check()
+        self._check()
         self._lifecycle.suspend()
 
     def resume(self) -> None:
         """Allow ids again after suspend(): the next one claims a worker id. Does nothing if it was not suspended."""
+        self._check()
         self._lifecycle.resume()
 
     def close(self) -> None:
@@ -239,7 +245,7 @@ class Generator(FastPath):
             one round trip to Redis; if there is no reply, about 2 s, and the worker id is available again when its
             lease ends.
         """
-        self._context.guard.check()
+        self._check()
         self._lifecycle.close()
 
     async def aclose(self) -> None:
@@ -265,11 +271,28 @@ class Generator(FastPath):
 
     # --- called by members and by the fast path ----------------------------------------------------
 
+    def _check(self) -> None:
+        """Reset this generator in a forked child; let its members, fork guard and exit hook refer to it.
+
+        The garbage collector undoes the latter before it calls a finalizer, which may use or keep this generator.
+        """
+        context = self._context
+        if context.reference() is None:
+            context.reference.renew(self)
+            context.guard.watch(self)
+            EXIT.watch(self)
+            # forked when the guard did not know of this generator
+            if self._generation != context.guard.generation:
+                self._after_fork()
+        context.guard.check()
+
     def _next_slow(self) -> int:
+        self._check()
         return self._slow_path.next_id()
 
     def _make_ready(self) -> None:
         """Claim, renew, or wait for the pool, so that the next id needs no Redis."""
+        self._check()
         self._slow_path.next_id(only_claim=True)
 
     def _beat(self) -> float:
@@ -283,6 +306,7 @@ class Generator(FastPath):
 
     def _after_fork(self) -> None:
         """In a forked child: forget the parent's lease; the first next_id() claims another worker id."""
+        self._generation = self._context.guard.generation
         # in this order: a call that goes on here finds no lease, and then no block that it could replace
         self._lease_manager.after_fork()
         self._lock = threading.RLock()

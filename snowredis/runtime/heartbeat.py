@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import logging
+import contextlib
 import threading
-import weakref
 from collections.abc import Callable
 from typing import Protocol
 
 from snowredis.runtime.exit import EXIT
 from snowredis.runtime.thread import start_thread
 
-log = logging.getLogger("snowredis")
+# a thread that waits ends within a millisecond; one that talks to Redis may need seconds
+_LONGEST_WAIT_S = 0.2
 
 
 class HasBeat(Protocol):
@@ -24,32 +24,57 @@ class HasBeat(Protocol):
 class Heartbeat:
     """Calls ``_beat()`` of *owner* until it is stopped; calls *abandon* if the owner was dropped without close()."""
 
-    def __init__(self, owner: weakref.ref[HasBeat], abandon: Callable[[], None]) -> None:
+    def __init__(self, owner: Callable[[], HasBeat | None], abandon: Callable[[], None]) -> None:
         self._stopped = threading.Event()
+        # held until the thread ends
+        self._running = threading.Lock()
+        self._thread = 0
         self._owner, self._abandon = owner, abandon
 
     def start(self, first_s: float, name: str) -> None:
         """Start a thread called *name*, whose first call comes after *first_s*.
 
-        Where the system refuses a thread, leases are renewed inside next_id() only; a warning says so.
+        Raises:
+            RuntimeError: the system refuses a thread.
         """
-        try:
-            start_thread(lambda: self._run(first_s), name)
-            EXIT.hold(self)
-        except RuntimeError as error:
-            log.warning("no heartbeat thread (%s): leases are renewed only while ids are made", error)
+        self._running.acquire()
+        start_thread(lambda: self._run(first_s), name)
+        EXIT.hold(self)
 
     def stop(self) -> None:
         """Ask the thread to end; does not wait for it."""
         self._stopped.set()
+
+    def join(self) -> None:
+        """Wait for the thread to end, after stop(): Python aborts if an interpreter ends that has another thread.
+
+        Blocks for 0.2 s at most: a finalizer or a signal handler may have interrupted what the thread waits for, and
+        in a child that was forked just now there is no thread.
+        """
         EXIT.drop(self)
+        if self._thread == threading.get_ident():
+            return
+        # gevent raises it in its hub, which cannot wait
+        with contextlib.suppress(AssertionError):
+            if self._running.acquire(timeout=_LONGEST_WAIT_S):
+                self._running.release()
 
     def close(self) -> None:
-        """Give the lease back, at exit, if the owner was dropped since the last beat: nobody else would."""
+        """End, at exit. Give the lease back if the owner was dropped since the last beat: nobody else would."""
+        self.stop()
         if self._owner() is None:
             self._abandon()
+        self.join()
 
     def _run(self, delay_s: float) -> None:
+        self._thread = threading.get_ident()
+        try:
+            self._beat(delay_s)
+        finally:
+            # last, so that the thread has ended when another one can run
+            self._running.release()
+
+    def _beat(self, delay_s: float) -> None:
         while not self._stopped.wait(delay_s):
             owner = self._owner()
             if owner is None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import weakref
 
 from snowredis.errors import (
     ClockMovedBack,
@@ -23,7 +22,7 @@ from snowredis.lease.stats import WorkerStats
 from snowredis.runtime.context import Context
 from snowredis.runtime.exit import EXIT
 from snowredis.runtime.fast_path import SEALED
-from snowredis.runtime.heartbeat import HasBeat, Heartbeat
+from snowredis.runtime.heartbeat import Heartbeat
 from snowredis.runtime.id_allocator import IdAllocator
 from snowredis.runtime.lease import Claimed, HeldLease
 from snowredis.runtime.lease_manager import LeaseManager
@@ -40,21 +39,15 @@ MOVE_WAIT_MS = 1_000
 
 
 class LeaseLifecycle:
-    """Starts, renews, replaces and ends the leases of one generator.
+    """Starts, renews, replaces and ends the leases of one generator."""
 
-    Args:
-        owner: the generator; the heartbeat thread calls it as long as it exists.
-    """
-
-    def __init__(
-        self, context: Context, owner: weakref.ref[HasBeat], leases: LeaseManager, allocator: IdAllocator
-    ) -> None:
+    def __init__(self, context: Context, leases: LeaseManager, allocator: IdAllocator) -> None:
         self._context, self._path, self._clock = context, context.path, context.clock
-        self._owner, self._leases, self._allocator = owner, leases, allocator
+        self._leases, self._allocator = leases, allocator
         self._pool = context.config.name
         self._heartbeat: Heartbeat | None = None
-        # whether an outage was logged
-        self._failing = False
+        # whether an outage was logged, and a refused thread
+        self._failing = self._refused = False
         # the reason and the time of the last failed renewal; empty if none failed since. The text only: an error refers
         # to frames, which refer to the generator
         self._failure, self._failed_at_s = "", -1e9
@@ -116,6 +109,7 @@ class LeaseLifecycle:
         if not reason or self._clock.monotonic() - self._failed_at_s >= RETRY_S:
             try:
                 self._renew()
+                self.start_heartbeat()
                 return
             except StoreUnavailable as error:
                 reason, cause = str(error), as_cause(error)
@@ -207,16 +201,27 @@ class LeaseLifecycle:
     # --- heartbeat ---------------------------------------------------------------------------------
 
     def start_heartbeat(self) -> None:
-        """Start a thread that calls beat() through the generator, unless one runs or the clock is a test clock."""
+        """Start a thread that calls beat() through the generator, unless one runs or the clock is a test clock.
+
+        Called after each claim and each renewal that a call needs: where the system refuses a thread, leases are
+        renewed inside next_id() only, until it allows one. A warning says so, once.
+        """
         heartbeat = locked(self._path._lock, self._new_heartbeat)
         if heartbeat is not None and self._heartbeat is heartbeat:
-            heartbeat.start(self.beat_after_s(), f"snowredis-{self._pool}")
             EXIT.arm()
+            try:
+                heartbeat.start(self.beat_after_s(), f"snowredis-{self._pool}")
+            except RuntimeError as error:
+                if self._heartbeat is heartbeat:
+                    self._heartbeat = None
+                text = "no heartbeat thread (%s): leases are renewed only while ids are made"
+                log.log(logging.DEBUG if self._refused else logging.WARNING, text, error)
+                self._refused = True
 
     def _new_heartbeat(self) -> Heartbeat | None:
         if self._heartbeat is not None or self.closed or not self._clock.background:
             return None
-        self._heartbeat = heartbeat = Heartbeat(self._owner, self._leases.abandon)
+        self._heartbeat = heartbeat = Heartbeat(self._context.reference, self._leases.abandon)
         return heartbeat
 
     def beat_after_s(self) -> float:
@@ -330,6 +335,9 @@ class LeaseLifecycle:
         self.give_back()
         self._make_void()
         self._leases.close()
+        if heartbeat is not None:
+            # last: if this was interrupted, the lease is given back at exit
+            heartbeat.join()
 
     def after_fork(self) -> None:
         """Forget the parent's heartbeat thread, in a forked child: it does not exist there."""

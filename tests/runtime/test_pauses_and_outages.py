@@ -15,6 +15,8 @@ import pytest
 
 import snowredis
 from snowredis.core.layout import Layout
+from snowredis.runtime import heartbeat
+from snowredis.testing import ManualClock, memory_pool
 from tests.runtime.conftest import make_pool
 from tests.support.programs import run, start
 from tests.support.servers import RedisServer
@@ -254,6 +256,31 @@ def test_a_generator_that_was_dropped_gives_its_worker_id_back_at_the_next_heart
     assert len(pool.workers()) == 1
     del ids
     eventually(lambda: not pool.workers())
+
+
+def test_a_heartbeat_thread_that_was_refused_is_tried_again_at_the_next_renewal(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Background(ManualClock):
+        background = True
+
+    attempts: list[str] = []
+
+    def refuse_twice(run: Callable[[], object], name: str) -> None:
+        attempts.append(name)
+        if len(attempts) <= 2:
+            raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(heartbeat, "start_thread", refuse_twice)
+    clock = Background()
+    with memory_pool(clock=clock).connect(clock=clock, ttl=3.0) as ids:
+        for _ in range(4):
+            ids.next_id()
+            # past the reservation
+            clock.advance(4_000)
+        assert ids.counts.renewals >= 3
+    assert attempts == ["snowredis-test"] * 3
+    assert caplog.text.count("no heartbeat thread (can't start new thread)") == 1
 
 
 def test_the_heartbeat_keeps_an_idle_lease_alive(own_server: RedisServer) -> None:

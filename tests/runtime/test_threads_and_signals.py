@@ -9,7 +9,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -17,7 +18,8 @@ import pytest
 import snowredis
 from snowredis.lease.model import PoolConfig
 from snowredis.runtime import fast_path
-from snowredis.runtime.exit import ExitHook
+from snowredis.runtime.exit import EXIT, ExitHook
+from snowredis.runtime.fork import ForkGuard
 from snowredis.runtime.generator import Generator
 from snowredis.testing import ManualClock, memory_pool
 from tests.support.programs import run
@@ -103,6 +105,54 @@ def test_a_finalizer_that_makes_ids_never_repeats_one(ids: Any) -> None:
     everything = made + in_finalizer
     assert len(in_finalizer) == 20_000
     assert len(set(everything)) == len(everything)
+
+
+class Service:
+    """Owns a generator, in a cycle of references: the garbage collector finds both, and calls the finalizer."""
+
+    def __init__(self, ids: Generator, finalize: Callable[[Generator], None]) -> None:
+        self.me, self.ids, self.finalize = self, ids, finalize
+        ids.next_id()
+
+    def __del__(self) -> None:
+        self.finalize(self.ids)
+
+
+@pytest.mark.parametrize("leave", [Generator.close, Generator.suspend])
+def test_the_finalizer_of_a_cycle_can_make_ids_and_give_the_worker_id_back(
+    leave: Callable[[Generator], None],
+) -> None:
+    clock = ManualClock()
+    store = memory_pool(clock=clock).memory_store(PoolConfig(name="cycle"))
+    made: list[int] = []
+
+    def finalize(ids: Generator) -> None:
+        # past the reservation
+        clock.advance(20_000)
+        ids.suspend()
+        ids.resume()
+        made.extend([ids.next_id(), ids.ids_made])
+        leave(ids)
+
+    Service(Generator(store, clock=clock), finalize)
+    gc.collect()
+    assert len(made) == 2
+    assert [kind for kind, _ in store.events] == ["claimed", "released"] * 2
+    assert not [member for member in EXIT.members if getattr(member, "pool", "") == "cycle"]
+
+
+def test_a_generator_that_a_finalizer_keeps_claims_its_own_worker_id_in_a_child() -> None:
+    guard, clock = ForkGuard(), ManualClock()
+    store = memory_pool(clock=clock).memory_store(PoolConfig(name="kept"))
+    kept: list[Generator] = []
+    Service(Generator(store, clock=clock, guard=guard), kept.append)
+    gc.collect()
+    (ids,) = kept
+    # what a child does when it was forked
+    guard.recover()
+    assert ids.claim().worker == 1
+    assert ids in guard.members
+    assert ids in EXIT.members
 
 
 def test_a_handler_that_comes_in_while_its_thread_claims_gets_an_id_or_a_clear_error(
@@ -198,3 +248,39 @@ def test_no_thread_waits_for_a_log_line_of_another(settings: dict[str, Any], cal
     assert claimed
     assert all(claimed)
     ids.close()
+
+
+def test_members_that_another_thread_adds_meanwhile_are_closed_with_the_others() -> None:
+    closed: list[object] = []
+
+    class Member:
+        def close(self) -> None:
+            closed.append(self)
+
+    kept = [Member(), Member()]
+
+    class Growing(weakref.WeakSet[Any]):
+        def __iter__(self) -> Iterator[Any]:
+            for member in super().__iter__():
+                yield member
+                if len(kept) < 5:
+                    kept.append(Member())
+                    self.add(kept[-1])
+
+    hook = ExitHook()
+    hook._members = Growing(kept)
+    hook.close_all()
+    assert len(closed) == len(kept) == 5
+
+
+def test_no_heartbeat_thread_is_left_after_close_and_at_exit() -> None:
+    assert run("tests.runtime.programs.ends_of_heartbeats").splitlines() == [
+        "close 1 0",
+        "exit 1 0",
+        "drop 1 0",
+    ]
+
+
+def test_a_handler_in_the_hub_of_gevent_can_close_a_generator() -> None:
+    pytest.importorskip("gevent")
+    assert run("tests.runtime.programs.closed_in_the_hub_of_gevent") == "True True\n"
