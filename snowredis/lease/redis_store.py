@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ from snowredis.errors import (
     as_cause,
 )
 from snowredis.lease.clients import OwnClient, close_client, fresh_copy, is_cluster, own_client
+from snowredis.lease.interruption import raised_by_handler
 from snowredis.lease.model import DEFAULT_MAX_EVENTS, PoolConfig, StoredField
 from snowredis.lease.replicas import Acknowledged
 from snowredis.lease.scripts import Script, ScriptStore, text_of
@@ -68,11 +70,20 @@ _ADVICE: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
 def translated(where: str) -> Iterator[None]:
     """Raise redis-py's errors in the with block as ConfigError, StoreUnavailable or one of its subclasses.
 
-    *where* is the server's address, for messages.
+    An error that a signal handler raised meanwhile is raised as it is. *where* is the server's address, for messages.
     """
+    handled = sys.exc_info()[1]
     try:
         yield
     except (exceptions.RedisError, exceptions.RedisClusterException, OSError) as error:
+        # redis-py takes a TimeoutError of a handler for one of the socket
+        of_handler = raised_by_handler(error, handled)
+        if of_handler is not None:
+            try:
+                raise of_handler from None
+            finally:
+                # else the error, its traceback and this frame would keep each other alive
+                del of_handler
         raise _translation(where, error) from as_cause(error)
 
 

@@ -14,6 +14,7 @@ import socket
 from collections.abc import Callable
 
 from snowredis.errors import ClockMovedBack, LayoutMismatch, PoolExhausted, SnowredisError, StoreUnavailable
+from snowredis.lease.interruption import is_interruption
 from snowredis.lease.model import ClaimRequest, PoolConfig, Store, owner_text
 from snowredis.lease.replies import ClaimReply, Granted, LeaseGone, PoolFull, Settling
 from snowredis.lease.stats import NO_STATS, WorkerStats
@@ -262,7 +263,9 @@ class LeaseManager:
     # --- give back ---------------------------------------------------------------------------------
 
     def give_back_of_dead(self, most: int) -> int:
-        """Give leases back that dead processes of this machine left, *most* at most. Never raises.
+        """Give leases back that dead processes of this machine left, *most* at most.
+
+        Never raises, except for what interrupts this thread.
 
         Returns:
             how many worker ids are available again.
@@ -277,7 +280,9 @@ class LeaseManager:
             return self._conversation.run(lambda: sweep(self.store, most))
         except SnowredisError:
             return 0
-        except Exception:
+        except Exception as error:
+            if is_interruption(error):
+                raise
             log.exception("pool %s: could not look for leases of dead processes", self.config.name)
             return 0
 
@@ -305,7 +310,9 @@ class LeaseManager:
     def release(
         self, held: HeldLease, marks_ms: tuple[int, ...] | None, stats: WorkerStats = NO_STATS
     ) -> None:
-        """Give *held* back, which was detached or replaced before. Never raises.
+        """Give *held* back, which was detached or replaced before.
+
+        Never raises, except for what interrupts this thread.
 
         Args:
             marks_ms: each lane's first unused ms, 0 for a lane never used; None if unknown.
@@ -317,9 +324,12 @@ class LeaseManager:
         try:
             if self._conversation.run(lambda: self._release(held, marks_ms, stats)):
                 log.info("pool %s: released worker id %d", pool, worker)
-        except Exception as error:  # noqa: BLE001 - it must not stop whoever is closing
+        except Exception as error:
+            # it must not stop whoever is closing
             text = "pool %s: could not release worker id %d; it is available again when its lease ends: %s"
             log.warning(text, pool, worker, error)
+            if is_interruption(error):
+                raise
 
     def _release(self, held: HeldLease, marks_ms: tuple[int, ...] | None, stats: WorkerStats) -> bool:
         """Give *held* back; return False if it is that of the parent of this forked child."""

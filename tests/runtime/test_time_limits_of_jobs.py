@@ -1,0 +1,126 @@
+"""Errors that a signal handler raises in the middle of a call, as the time limits of rq and celery do."""
+
+from __future__ import annotations
+
+import functools
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import snowredis
+from snowredis.errors import StoreUnavailable
+from snowredis.lease.interruption import is_interruption
+from snowredis.lease.model import PoolConfig
+from snowredis.runtime.generator import Generator
+from snowredis.runtime.process import THIS
+from snowredis.testing import ManualClock, MemoryPool
+
+
+class JobTimeout(Exception):
+    """As rq's JobTimeoutException and celery's SoftTimeLimitExceeded: no class of Python's, but an Exception."""
+
+
+class JobOSError(OSError):
+    """An error that redis-py takes for one of the network."""
+
+
+def named(kind: type[Exception], _number: int, _frame: Any) -> None:
+    raise kind("the job took too long")
+
+
+def starred(kind: type[Exception], *_: Any) -> None:
+    raise kind("the job took too long")
+
+
+@pytest.fixture(params=[TimeoutError, JobOSError, JobTimeout])
+def kind(request: pytest.FixtureRequest) -> type[Exception]:
+    kind: type[Exception] = request.param
+    return kind
+
+
+@pytest.fixture(params=[named, starred])
+def handler(request: pytest.FixtureRequest, kind: type[Exception]) -> Iterator[None]:
+    """The handler of SIGALRM."""
+    before = signal.signal(signal.SIGALRM, functools.partial(request.param, kind))
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def interrupt(*_: object) -> Any:
+    signal.raise_signal(signal.SIGALRM)
+
+
+@pytest.fixture
+def silent_url() -> Iterator[str]:
+    """The URL of a server that accepts connections and never replies."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"redis://127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.mark.usefixtures("handler")
+def test_a_time_limit_ends_a_wait_for_redis_with_its_own_error(
+    silent_url: str, kind: type[Exception]
+) -> None:
+    ids = snowredis.connect(silent_url, durability="none")
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    with pytest.raises(kind, match="the job took too long") as caught:
+        ids.next_id()
+    assert caught.type is kind
+    ids.close()
+
+
+@pytest.mark.usefixtures("handler")
+def test_redis_is_unavailable_while_the_error_of_a_time_limit_is_being_handled(kind: type[Exception]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    ids = snowredis.connect(f"redis://127.0.0.1:{port}", durability="none")
+    try:
+        interrupt()
+    except kind:
+        with pytest.raises(StoreUnavailable):
+            ids.next_id()
+
+
+@pytest.mark.usefixtures("handler")
+@pytest.mark.parametrize("call", [Generator.next_id, Generator.close])
+def test_a_time_limit_is_not_lost_where_errors_are_logged(
+    pool: MemoryPool,
+    clock: ManualClock,
+    kind: type[Exception],
+    call: Callable[[Generator], object],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store: Any = pool.memory_store(PoolConfig(name="jobs"))
+    ids = Generator(store, clock=clock)
+    if call is Generator.close:
+        ids.next_id()
+    monkeypatch.setattr(store, "shared", True, raising=False)
+    monkeypatch.setattr(store, "release", interrupt)
+    monkeypatch.setattr(THIS, "sweep", interrupt)
+    with pytest.raises(kind, match="the job took too long"):
+        call(ids)
+    monkeypatch.undo()
+    ids.close()
+
+
+@pytest.mark.parametrize(
+    ("module", "kind", "outside"),
+    [
+        ("snowredis.runtime.exit", JobTimeout, True),
+        ("redis.connection", JobTimeout, True),
+        ("client_of_the_application", JobTimeout, False),
+        ("redis.connection", OSError, False),
+    ],
+)
+def test_an_error_whose_class_is_unknown_where_it_is_raised_comes_from_another_thread(
+    module: str, kind: type[Exception], outside: bool
+) -> None:
+    functions: dict[str, Any] = {"__name__": module}
+    exec("def run(kind): raise kind", functions)
+    with pytest.raises(kind) as caught:
+        functions["run"](kind)
+    assert is_interruption(caught.value) is outside
