@@ -153,10 +153,12 @@ class _RecordFile:
             self.remove()
 
     def remove(self) -> None:
-        """Remove the file; its memory stays where it is, and is used again."""
+        """Remove the file; its addresses stay mapped, and are used again for another one."""
         # a signal handler may close a generator that is being closed: who removes the file, hands the memory on
         with contextlib.suppress(OSError):
             os.unlink(self._path)
+            # the file system has its room back now, not when the address is used again
+            _map(-1, self._address)
             self._files.rest(self._address)
 
 
@@ -242,7 +244,10 @@ def _create(path: str, address: int) -> int:
 
 
 def _map(descriptor: int, address: int) -> int:
-    """Map a file into memory and return the address. Python's own mmap would keep a descriptor of it."""
+    """Map a file into memory, or no file if *descriptor* is -1, and return the address.
+
+    Python's own mmap would keep a descriptor of it.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     libc.mmap.restype = ctypes.c_void_p
     libc.mmap.argtypes = (
@@ -253,7 +258,8 @@ def _map(descriptor: int, address: int) -> int:
         ctypes.c_int,
         ctypes.c_longlong,
     )
-    flags = mmap.MAP_SHARED | (MAP_FIXED if address else 0)
+    flags = mmap.MAP_SHARED if descriptor >= 0 else mmap.MAP_PRIVATE | mmap.MAP_ANON
+    flags |= MAP_FIXED if address else 0
     mapped = libc.mmap(address, RECORD_BYTES, mmap.PROT_READ | mmap.PROT_WRITE, flags, descriptor, 0)
     if mapped in (None, ctypes.c_void_p(-1).value):
         number = ctypes.get_errno()

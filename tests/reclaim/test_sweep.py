@@ -7,6 +7,7 @@ import gc
 import os
 import resource
 import signal
+import sys
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -166,6 +167,18 @@ def test_nothing_is_kept_open_and_a_closed_generator_leaves_no_file(
         assert ids.next_id() < ids.next_id()
         ids._beat()
     assert list(records.iterdir()) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_closed_generator_needs_no_room_in_the_file_system(
+    server: RedisServer, pool: str, records: Path
+) -> None:
+    maps = Path("/proc/self/maps")
+    with connect(server.url, pool) as ids:
+        ids.claim()
+        assert str(records) in maps.read_text()
+    # not a removed file either
+    assert str(records) not in maps.read_text()
 
 
 def test_a_generator_that_got_no_lease_leaves_no_file_when_it_is_dropped(
