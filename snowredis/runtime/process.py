@@ -34,7 +34,7 @@ class CrashRecorder(Protocol):
         """Never write again, in a forked child, whatever call goes on there."""
 
     def give_up(self) -> None:
-        """Release the recorder's memory for another generator, unless it still records a lease."""
+        """Release the memory for another generator. A lease that is still recorded stays so if there is room."""
 
 
 class CrashRecorders(Protocol):

@@ -10,7 +10,6 @@ import contextlib
 import copy
 import hashlib
 import itertools
-import weakref
 from collections.abc import Callable, Sequence
 from math import ceil
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from snowredis.errors import SnowredisError, StoreUnavailable
 from snowredis.lease.model import PoolConfig, Store
 from snowredis.lease.scripts import Script
 from snowredis.reclaim.crash_record import CrashRecord, CrashRecords
+from snowredis.runtime.context import Reference
 from snowredis.runtime.exit import EXIT
 from snowredis.runtime.fast_path import SEALED
 from snowredis.runtime.generator import Generator
@@ -298,8 +298,7 @@ class Process:
             (self.guard, child.guard),
             (self.config, child.config),
             (self.generator, twin),
-            (weakref.proxy(self.generator), weakref.proxy(twin)),
-            (weakref.ref(self.generator), weakref.ref(twin)),
+            (self.generator._context.reference, Reference(twin)),
             # that of a parent, after a fork in the middle of a conversation; else one of those below
             (old._conversation.busy, old._conversation.busy),
             (self.generator._lock, self.generator._lock.copy(parent, me, child.interrupted)),  # type: ignore[attr-defined]
