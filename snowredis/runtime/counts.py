@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass, field, fields
 
 from snowredis.core.durations import Durations
-from snowredis.core.lanes import Lanes, Wait
+from snowredis.core.lanes import Wait
 
 log = logging.getLogger("snowredis")
 
@@ -82,17 +82,17 @@ class ClockBackLog:
 
     def __init__(self, pool: str, counts: Counts) -> None:
         self._pool, self._counts = pool, counts
-        self._noted: Lanes | None = None
+        self._noted = -1
 
-    def note(self, behind_ms: float, step: str, lanes: Lanes) -> None:
+    def note(self, behind_ms: float, step: str, ids_made: int) -> None:
         """Count and log the reaction *step*, one of CLOCK_BACK_STEPS.
 
-        A wait or a refusal counts once for the same *lanes* object: as long as no id was made since.
+        A wait or a refusal counts once for the same number of *ids_made*: as long as no id was made since.
         """
         if step in ("wait", "refusal"):
-            if self._noted is lanes:
+            if self._noted == ids_made:
                 return
-            self._noted = lanes
+            self._noted = ids_made
         if step == "wait":
             self._counts.clock_waits.add(behind_ms / 1000)
         self._counts.clock_back(step)
@@ -100,10 +100,10 @@ class ClockBackLog:
             "pool %s: the clock went back by %d ms: %s", self._pool, behind_ms, CLOCK_BACK_STEPS[step]
         )
 
-    def note_wait(self, wait: Wait, lanes: Lanes) -> None:
+    def note_wait(self, wait: Wait, ids_made: int) -> None:
         """Count a wait that is about to begin: for the clock, or for the next tick."""
         if wait.clock_back:
-            self.note(wait.ms, "wait", lanes)
+            self.note(wait.ms, "wait", ids_made)
         elif wait.ms:
             self._counts.ceiling_waits += 1
             self._counts.ceiling_wait_s += wait.ms / 1000

@@ -51,10 +51,9 @@ class NoLease(NamedTuple):
 
 
 class LaneChange(NamedTuple):
-    """The clock went back by *behind_ms*, so an id was made on another lane; *lanes*: as they are now used."""
+    """The clock went back by *behind_ms*, so an id was made on another lane."""
 
     behind_ms: float
-    lanes: Lanes
 
 
 # an id and None; or 0, and what has to be done first (None: nothing, since only a lease was asked for)
@@ -149,7 +148,7 @@ class IdAllocator:
             return 0, NoLease()
         if isinstance(decision, LaneChange):
             # not while the lock is held: a logging handler may be busy in a thread that waits for this lock
-            self._context.clock_backs.note(decision.behind_ms, "namespace", decision.lanes)
+            self._context.clock_backs.note(decision.behind_ms, "namespace", self.ids_made)
             return an_id, None
         return an_id, decision
 
@@ -185,7 +184,7 @@ class IdAllocator:
             if state.serial != held.serial or lanes.current == decision.lane:
                 return an_id, None
             behind_ms = layout.ms_at(lanes.opens[lanes.current] - 1) - now_ns // 1_000_000
-            return an_id, LaneChange(behind_ms, lanes.using(*decision))
+            return an_id, LaneChange(behind_ms)
         if only_claim and isinstance(decision, UseTick | Wait):
             return 0, None
         return 0, decision

@@ -178,11 +178,11 @@ class LeaseLifecycle:
         except (PoolExhausted, ClockMovedBack, StoreUnavailable) as error:
             cause = as_cause(error)
         if claimed.settling_ms or cause is not None:
-            self._context.clock_backs.note(behind_ms, "refusal", self._allocator.lanes)
+            self._context.clock_backs.note(behind_ms, "refusal", self._allocator.ids_made)
             self._replace_again_s = now_s + RETRY_S
             raise ClockMovedBack(behind_ms, self._context.rules.policy) from cause
         if claimed.replaced is not None:
-            self._context.clock_backs.note(behind_ms, "worker", self._allocator.lanes)
+            self._context.clock_backs.note(behind_ms, "worker", self._allocator.ids_made)
 
     def stats(self) -> WorkerStats:
         """Return the statistics of the next heartbeat; ids per second are counted since the last call."""

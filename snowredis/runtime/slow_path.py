@@ -70,7 +70,7 @@ class SlowPath:
             elif isinstance(decision, ClaimAnother):
                 self._lifecycle.replace(decision.behind_ms)
             elif isinstance(decision, RaiseClockBack):
-                self._context.clock_backs.note(decision.behind_ms, "refusal", self._allocator.lanes)
+                self._context.clock_backs.note(decision.behind_ms, "refusal", self._allocator.ids_made)
                 raise ClockMovedBack(decision.behind_ms, self._context.rules.policy)
             else:
                 claim_wait = claim_wait or ClaimWait(
@@ -98,7 +98,7 @@ class SlowPath:
             return 0, NoLease()
         an_id, decision = self._allocator.advance(only_claim=False, blocking=False)
         if isinstance(decision, Wait):
-            self._context.clock_backs.note_wait(decision, self._allocator.lanes)
+            self._context.clock_backs.note_wait(decision, self._allocator.ids_made)
         # last: in a child that a signal handler forked just now, this id is its parent's
         if self._guard.generation != generation or not self._guard.alive:
             return 0, NoLease()
@@ -112,7 +112,7 @@ class SlowPath:
         self._notice = WaitNotice(self._pool, self.clock.monotonic)
 
     def _wait(self, wait: Wait) -> None:
-        self._context.clock_backs.note_wait(wait, self._allocator.lanes)
+        self._context.clock_backs.note_wait(wait, self._allocator.ids_made)
         nap(self.clock, wait.seconds)
 
     def _renew(self) -> None:

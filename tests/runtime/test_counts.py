@@ -38,6 +38,16 @@ def test_every_step_of_the_ladder_is_counted_apart(pool: MemoryPool, clock: Manu
     assert ids.counts.claims == 2
 
 
+def test_a_wait_of_many_naps_is_counted_once(pool: MemoryPool, clock: ManualClock) -> None:
+    ids = pool.connect(clock_policy="wait", max_wait_ms=5_000)
+    for times in (1, 2):
+        ids.next_id()
+        clock.step(-2_000)
+        ids.next_id()
+        assert ids.counts.clock_back_waits == times
+        assert sum(ids.counts.clock_waits.sums_s) == pytest.approx(2 * times, abs=0.01)
+
+
 def test_a_clock_that_is_refused_is_counted(pool: MemoryPool, clock: ManualClock) -> None:
     ids = pool.connect(clock_policy="raise")
     ids.next_id()
