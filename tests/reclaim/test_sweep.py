@@ -24,6 +24,7 @@ from snowredis.reclaim import record_files, sweep
 from snowredis.reclaim.parent import PARENT
 from snowredis.reclaim.processes import own_name
 from snowredis.reclaim.record_files import FileName
+from snowredis.runtime.process import THIS
 from tests.support.programs import FORKS_WITH_THREADS, run
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
@@ -199,6 +200,8 @@ def test_an_outage_leaves_few_files_of_closed_generators(
     records: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(record_files, "MOST_KEPT", 2)
+    # without those that other tests left
+    monkeypatch.setattr(THIS, "crash_records", record_files.RecordFiles())
     left: list[set[str]] = []
     for _ in range(4):
         with connect(f"unix://{tmp_path}/no.sock", "away") as ids, pytest.raises(StoreUnavailable):
