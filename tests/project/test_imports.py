@@ -196,7 +196,7 @@ def test_the_check_lets_an_import_that_points_down_pass(source: str, module: str
 
 
 def arrows_of_the_diagram() -> dict[str, set[str]]:
-    """Of docs/explanation/architecture.md: package -> the packages that it imports, directly or by others."""
+    """Return for each package of the diagram in the architecture page what it imports, directly or by others."""
     text = (ROOT / "docs" / "explanation" / "architecture.md").read_text("utf-8")
     lines = text.partition("flowchart TD\n")[2].partition("```")[0].splitlines()
     chains = [[side.split("&") for side in line.split("-->")] for line in lines]

@@ -39,7 +39,7 @@ def in_child(run: Callable[[], int]) -> int:
 def test_a_child_with_the_pid_of_its_parent_is_reset_without_a_wiped_page(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As process 1 of a pid namespace that is forked by process 1 of another one."""
+    """The child is process 1 of a pid namespace, and its parent is process 1 of another one."""
     monkeypatch.setattr(os, "getpid", lambda: 1)
     guard, member = ForkGuard(), Member()
     monkeypatch.setattr(guard, "_new_page", lambda: (None, b"\1"))

@@ -368,7 +368,7 @@ def test_a_pool_guarded_against_rollbacks_gives_worker_ids_with_a_short_ttl(serv
 
 
 class Limit(BaseException):
-    """What a signal handler raises: Ctrl-C, or the time limit of a job."""
+    """Raised by a signal handler, as for Ctrl-C or the time limit of a job."""
 
 
 # more than any operation has

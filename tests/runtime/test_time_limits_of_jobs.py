@@ -20,7 +20,7 @@ from snowredis.testing import ManualClock, MemoryPool
 
 
 class JobTimeout(Exception):
-    """As rq's JobTimeoutException and celery's SoftTimeLimitExceeded: no class of Python's, but an Exception."""
+    """An Exception of no class of Python's, as rq's JobTimeoutException and celery's SoftTimeLimitExceeded."""
 
 
 class JobOSError(OSError):
