@@ -5,6 +5,7 @@ tests/interrupts looks at every moment; here each way that once went wrong has a
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -386,6 +387,9 @@ def slow_path_next(*, claimed: bool) -> Generator:
     return ids
 
 
+@pytest.mark.skipif(
+    sys.version_info >= (3, 12), reason="its tracing raises at moments, too, at which no signal handler runs"
+)
 @pytest.mark.parametrize(
     ("run_operation", "claimed"),
     [
