@@ -1,4 +1,8 @@
-"""Part `start`: what imports add to a bare interpreter, a program up to its first id, and memory of a generator."""
+"""Part `start`: what imports add to a bare interpreter, a program up to its first id, and memory of a generator.
+
+Each program writes a line when it has done its work, so there are two times: until then, and until it has ended, when
+Python has freed everything.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +32,7 @@ _APP = """\
 import snowredis
 
 snowredis.configure(url="{url}")
-snowredis.next_id()
+print(snowredis.next_id(), flush=True)
 """
 IMPORTS = {
     BARE: "",
@@ -76,16 +80,17 @@ def measure(*, quick: bool) -> dict[str, Any]:
         app = Path(directory) / "app.py"
         app.write_text(_APP.format(url=server.url))
         RedisStore(server.url, PoolConfig(name=SETTINGS["pool"].default)).create(time.time_ns() // 1_000_000)
-        programs = {name: ["-c", source] for name, source in IMPORTS.items()} | {FIRST_ID: [str(app)]}
+        programs = {name: ["-c", f"{source}\nprint(flush=True)"] for name, source in IMPORTS.items()}
+        programs[FIRST_ID] = [str(app)]
         for arguments in programs.values():
             # writes the byte code
             _run_ms(python, arguments, environment)
-        wall: dict[str, list[float]] = {name: [] for name in programs}
-        cpu: dict[str, list[float]] = {name: [] for name in programs}
+        ready, wall, cpu = ({name: list[float]() for name in programs} for _ in range(3))
         for name in in_turns(list(programs), rounds):
-            wall_ms, cpu_ms = _run_ms(python, programs[name], environment)
-            wall[name].append(wall_ms)
-            cpu[name].append(cpu_ms)
+            for kind, ms in zip(
+                (ready, wall, cpu), _run_ms(python, programs[name], environment), strict=True
+            ):
+                kind[name].append(ms)
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     with private_server() as server:
         RedisStore(server.url, PoolConfig(name="footprint", layout=resolve_layout("41/0/0/12/10"))).create(
@@ -114,6 +119,10 @@ def measure(*, quick: bool) -> dict[str, Any]:
         },
         "first_id": {
             "ms": quartiles(wall[FIRST_ID]),
+            "ready_ms": quartiles(ready[FIRST_ID]),
+            # the first id, before the program ends, to a whole `python -c 'import redis'`; then like to like
+            "ready_ratio": ratios(ready[FIRST_ID], wall[REDIS]),
+            "ready_to_ready": ratios(ready[FIRST_ID], ready[REDIS]),
             "ratio": ratios(wall[FIRST_ID], wall[REDIS]),
             "cpu_ms": quartiles(cpu[FIRST_ID]),
             "cpu_ratio": ratios(cpu[FIRST_ID], cpu[REDIS]),
@@ -141,10 +150,15 @@ def _bare_environment(directory: Path) -> str:
     return str(directory / "venv" / "bin" / "python")
 
 
-def _run_ms(python: str, arguments: list[str], environment: dict[str, str]) -> tuple[float, float]:
-    """Run Python to its end; return the wall time and the CPU time in ms."""
+def _run_ms(python: str, arguments: list[str], environment: dict[str, str]) -> tuple[float, float, float]:
+    """Run Python; return the wall time until its first line, that until its end, and its CPU time, in ms."""
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    subprocess.run([python, "-P", *arguments], check=True, env=environment)
+    with subprocess.Popen([python, "-P", *arguments], env=environment, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        wrote = process.stdout.readline()
+        ready_s = time.perf_counter() - began
     wall_s, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    if not wrote or process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, process.args)
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return wall_s * 1000, cpu_s * 1000
+    return ready_s * 1000, wall_s * 1000, cpu_s * 1000
