@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable
 from typing import Protocol
 
-from snowredis.runtime.fork import run_in_forked_children
+from snowredis.runtime.fork import listed, run_in_forked_children
 
 log = logging.getLogger("snowredis")
 
@@ -87,25 +87,24 @@ class ExitHook:
     @property
     def members(self) -> list[Closable]:
         """The members of watch() that still exist."""
-        while True:
-            try:
-                return list(self._members)
-            except RuntimeError:
-                # another thread made a generator meanwhile. No lock: a signal handler would wait for that thread
-                continue
+        return listed(self._members)
 
     def close_all(self) -> None:
         """Close all members. Blocks for EXIT_BOUND_S, and for one close() more."""
         deadline_s = time.monotonic() + EXIT_BOUND_S
         held = [member for member, pid in list(self._held.items()) if pid == os.getpid()]
-        for member in [*self.members, *held]:
-            if time.monotonic() >= deadline_s:
-                break
-            try:
-                member.close()
-            except Exception:
-                # the others have leases to give back
-                log.exception("could not close %r at exit", member)
+        closed: set[Closable] = set()
+        # again: another thread may make a generator meanwhile
+        while left := [member for member in [*self.members, *held] if member not in closed]:
+            for member in left:
+                if time.monotonic() >= deadline_s:
+                    return
+                closed.add(member)
+                try:
+                    member.close()
+                except Exception:
+                    # the others have leases to give back
+                    log.exception("could not close %r at exit", member)
 
 
 EXIT = ExitHook()

@@ -349,12 +349,14 @@ if FREE_THREADED:
     _pure_next_id = _pure_next_id_locked
 
 
-def _load_c() -> Any:
-    """Return the C module; None if it was not built, or does not load."""
-    name = "snowredis.runtime._fastpath"
+def load_c(name: str) -> Any:
+    """Return the module *name*, written in C; None if it was not built, does not load, or is not wanted."""
+    if os.environ.get("SNOWREDIS_PURE"):
+        return None
     try:
         return importlib.import_module(name)
-    except ImportError as error:
+    except (ImportError, SystemError) as error:
+        # SystemError: built with the GIL, and this Python has none
         if not isinstance(error, ModuleNotFoundError) or error.name != name:
             warnings.warn(
                 f"{name} was built but does not load, so ids are made in pure Python, which is slower: {error}. "
@@ -374,7 +376,7 @@ if TYPE_CHECKING:
     IMPLEMENTATION = ""
     next_id, bind = _pure_next_id, _pure_bind
 else:
-    _c = None if os.environ.get("SNOWREDIS_PURE") else _load_c()
+    _c = load_c("snowredis.runtime._fastpath")
     if _c is None:
         FastPath, IMPLEMENTATION, next_id, bind = PureFastPath, "python", _pure_next_id, _pure_bind
     else:

@@ -15,7 +15,9 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
 
 # <bits/mman-linux.h>; Python's mmap has the name since 3.13
 MADV_WIPEONFORK = 18
@@ -25,6 +27,16 @@ def run_in_forked_children(hook: Callable[[], None]) -> None:
     """Call *hook* in every child that is forked by Python. Does nothing on systems without fork."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=hook)
+
+
+def listed(members: weakref.WeakSet[T]) -> list[T]:
+    """Return the members of a set that another thread, or a signal handler, may add to meanwhile."""
+    while True:
+        try:
+            return list(members)
+        except RuntimeError:
+            # its size changed. No lock: a signal handler would wait for the thread that it interrupted
+            continue
 
 
 class Forkable(Protocol):
@@ -62,7 +74,7 @@ class ForkGuard:
     @property
     def members(self) -> list[Forkable]:
         """All generators of this process that still exist."""
-        return list(self._members)
+        return listed(self._members)
 
     def watch(self, member: Forkable) -> None:
         """Reset *member* in every forked child, as long as it exists."""
@@ -119,7 +131,7 @@ class ForkGuard:
         self._lock = threading.RLock()
         self.generation += 1
         generation = self.generation
-        for member in list(self._members):
+        for member in listed(self._members):
             # a signal handler that made an id meanwhile has done all of this, and has a lease already
             if self.generation != generation:
                 return

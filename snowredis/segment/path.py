@@ -10,16 +10,14 @@ This module chooses the implementation: C if it was built, unless SNOWREDIS_PURE
 from __future__ import annotations
 
 import contextlib
-import importlib
 import itertools
 import operator
-import os
 import threading
 from array import array
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from snowredis.runtime.fast_path import FREE_THREADED, NO_IDS, exhaust
+from snowredis.runtime.fast_path import FREE_THREADED, NO_IDS, exhaust, load_c
 
 
 class NumberRange(NamedTuple):
@@ -151,20 +149,9 @@ class PureSegmentPath:
         return len(taken)
 
 
-def _load_c() -> Any:
-    """Return the C module; None if it was not built."""
-    name = "snowredis.segment._segment"
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        if not isinstance(error, ModuleNotFoundError) or error.name != name:
-            raise
-        return None
-
-
 if TYPE_CHECKING:
     SegmentPath = PureSegmentPath
     IMPLEMENTATION = ""
 else:
-    _c = None if os.environ.get("SNOWREDIS_PURE") else _load_c()
+    _c = load_c("snowredis.segment._segment")
     SegmentPath, IMPLEMENTATION = (PureSegmentPath, "python") if _c is None else (_c.SegmentPath, "c")

@@ -48,15 +48,15 @@ def played(first: int, last: int, *, pure: bool) -> list[str]:
 
 
 @only_c
-@pytest.mark.parametrize("first", [0])
+@pytest.mark.parametrize("first", [0, 60])
 def test_both_give_the_same_ids_and_errors(first: int) -> None:
-    in_c, in_python = (played(first, first + 120, pure=pure) for pure in (False, True))
+    in_c, in_python = (played(first, first + 60, pure=pure) for pure in (False, True))
     assert (in_c[0], in_python[0]) == ("c", "python")
-    assert len(in_c) == 121
+    assert len(in_c) == 61
     for one, other in zip(in_c[1:], in_python[1:], strict=True):
         assert one == other
     # ids, waits, other namespaces and errors did occur
-    assert sum("ClockMovedBack" in line for line in in_c) > 10
+    assert sum("ClockMovedBack" in line for line in in_c) > 5
 
 
 @only_c

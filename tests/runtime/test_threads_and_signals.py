@@ -256,27 +256,39 @@ def test_no_thread_waits_for_a_log_line_of_another(settings: dict[str, Any], cal
     ids.close()
 
 
+class Member:
+    closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Growing(weakref.WeakSet[Any]):
+    """Gets a member, up to five in all, whenever one of them is listed, as if another thread added it."""
+
+    def __init__(self) -> None:
+        self.kept = [Member(), Member()]
+        super().__init__(self.kept)
+
+    def __iter__(self) -> Iterator[Any]:
+        for member in super().__iter__():
+            yield member
+            if len(self.kept) < 5:
+                self.kept.append(Member())
+                self.add(self.kept[-1])
+
+
 def test_members_that_another_thread_adds_meanwhile_are_closed_with_the_others() -> None:
-    closed: list[object] = []
-
-    class Member:
-        def close(self) -> None:
-            closed.append(self)
-
-    kept = [Member(), Member()]
-
-    class Growing(weakref.WeakSet[Any]):
-        def __iter__(self) -> Iterator[Any]:
-            for member in super().__iter__():
-                yield member
-                if len(kept) < 5:
-                    kept.append(Member())
-                    self.add(kept[-1])
-
-    hook = ExitHook()
-    hook._members = Growing(kept)
+    hook, growing = ExitHook(), Growing()
+    hook._members = growing
     hook.close_all()
-    assert len(closed) == len(kept) == 5
+    assert [member.closed for member in growing.kept] == [True] * 5
+
+
+def test_members_are_listed_while_another_thread_adds_some() -> None:
+    guard, growing = ForkGuard(), Growing()
+    guard._members = growing
+    assert {*growing.kept[:2]} <= {*guard.members} <= {*growing.kept}
 
 
 def test_no_heartbeat_thread_is_left_after_close_and_at_exit() -> None:

@@ -1,12 +1,13 @@
 """Fork while a signal handler raises an exception: print what comes out of the program, and when.
 
 URL POOL ENDS RAISED. ENDS: the thread that watches ends before forks. RAISED: "ctrl-c", or what the handler raises.
-The thread is made to look for 0.3 s, for which the fork waits, and the signal comes after 0.1 s.
+The thread is made to look until the handler was called. It sends the signal itself, when the fork waits for it.
 """
 
 import os
 import signal
 import sys
+import threading
 import time
 
 import snowredis
@@ -14,13 +15,28 @@ from snowredis.reclaim import parent
 
 url, pool, ends, raised = sys.argv[1:]
 parent.ENDS_BEFORE_FORKS = bool(ends)
-parent.TALK_TIMEOUT_S = 1.0
+parent.TALK_TIMEOUT_S = 10.0
 looking = []
+handled = []
+
+
+def waits():
+    frame = sys._current_frames()[threading.main_thread().ident]
+    while frame and frame.f_code is not parent.ParentWatch._wait.__code__:
+        frame = frame.f_back
+    return frame is not None
 
 
 def look(watch):
     looking.append(1)
-    time.sleep(0.3)
+    deadline = time.monotonic() + 10
+    while not waits() and time.monotonic() < deadline:
+        time.sleep(0.001)
+    # from being called to waiting
+    time.sleep(0.05)
+    os.kill(os.getpid(), signal.SIGALRM)
+    while not handled and time.monotonic() < deadline:
+        time.sleep(0.001)
     looking.pop()
     return True
 
@@ -30,6 +46,7 @@ def handler(number, frame):
     while forking and forking.f_code.co_name != "_before_fork":
         forking = forking.f_back
     print("in the fork" if forking else "elsewhere")
+    handled.append(1)
     if raised == "ctrl-c":
         os.kill(os.getpid(), signal.SIGINT)
     else:
@@ -50,7 +67,6 @@ parent.ParentWatch._look = look
 fork()
 while not looking:
     time.sleep(0.001)
-signal.setitimer(signal.ITIMER_REAL, 0.1)
 try:
     fork()
     for _ in range(1000):

@@ -1,8 +1,22 @@
-"""Look for the C extension in a directory first, and make an id: extension_of_a_directory DIRECTORY."""
+"""Look for the C extensions in a directory only, and make an id and a number: extension_of_a_directory DIRECTORY."""
 
+import importlib.machinery
 import sys
 
-import snowredis.runtime
 
-snowredis.runtime.__path__.insert(0, sys.argv[1])
-print(snowredis.IMPLEMENTATION, snowredis.connect(snowredis.testing.memory_pool()).next_id() > 0)
+class Directory:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name in ("snowredis.runtime._fastpath", "snowredis.segment._segment"):
+            return importlib.machinery.PathFinder.find_spec(name, [sys.argv[1]])
+        return None
+
+
+sys.meta_path.insert(0, Directory)
+
+import snowredis
+import snowredis.segment.path
+from snowredis.testing import memory_pool
+
+made = memory_pool().connect().next_id() > 0
+print(snowredis.IMPLEMENTATION, snowredis.segment.path.IMPLEMENTATION, made)
