@@ -18,6 +18,7 @@ from snowredis.errors import ConfigError, GeneratorClosed, StoreUnavailable
 from snowredis.generators.base import GeneratorBase
 from snowredis.runtime.batches import check_count
 from snowredis.runtime.fork import GUARD
+from snowredis.runtime.locked import with_lock
 from snowredis.settings import DEFAULT_URL, Durability
 
 # replies that say "it is another period now" before this gives up: at a boundary there is one, after the first call two
@@ -169,24 +170,20 @@ class DatedGenerator(GeneratorBase[str]):
         while True:
             generation = GUARD.generation
             GUARD.check()
-            made: list[str] = []
-            with self._lock:
-                while len(made) < count:
-                    block = self._current(count - len(made))
-                    for _, number in zip(range(count - len(made)), block.numbers, strict=False):
-                        made.append(self._format.write(block.period.date, number))
+            made = self._made(count)
             # else forked in between: some of the numbers are the parent's
             if GUARD.generation == generation and GUARD.alive:
                 return made
 
+    @with_lock
     def create(self) -> bool:
         """Say that the tag is new, as the person who introduces it. Returns False if it is known already.
 
         Blocks for a round trip. Raises StoreUnavailable, TagDiffers.
         """
-        with self._lock:
-            return self._ask("create").status == "created"
+        return self._ask("create").status == "created"
 
+    @with_lock
     def open(self, next_number: int) -> int:
         """Let the current period go on from *next_number*: somebody knows that no number from there on was used.
 
@@ -196,24 +193,35 @@ class DatedGenerator(GeneratorBase[str]):
         Blocks until 6 s after the loss was noticed, or failover_slack. Raises StoreUnavailable, TagDiffers.
         """
         deadline = time.monotonic() + _MAX_SETTLE_S
-        with self._lock:
-            while True:
-                reply = self._ask("open", next_number)
-                if reply.status == "opened":
-                    return int(reply.values[0])
-                if reply.status != "settling" or time.monotonic() > deadline:
-                    raise StoreUnavailable(
-                        self._store.where, "a deposed master may still hand out numbers. Try again"
-                    )
-                time.sleep(min(0.5, int(reply.values[0]) / 1000))
+        while True:
+            reply = self._ask("open", next_number)
+            if reply.status == "opened":
+                return int(reply.values[0])
+            if reply.status != "settling" or time.monotonic() > deadline:
+                raise StoreUnavailable(
+                    self._store.where, "a deposed master may still hand out numbers. Try again"
+                )
+            time.sleep(min(0.5, int(reply.values[0]) / 1000))
 
     def close(self) -> None:
         """Stop making numbers; those that are left of the block are never used. Idempotent, never raises."""
         GUARD.check()
-        with self._lock:
-            if not self._closed:
-                self._closed, self._block = True, None
-                self._store.close()
+        self._close()
+
+    @with_lock
+    def _close(self) -> None:
+        if not self._closed:
+            self._closed, self._block = True, None
+            self._store.close()
+
+    @with_lock
+    def _made(self, count: int) -> list[str]:
+        made: list[str] = []
+        while len(made) < count:
+            block = self._current(count - len(made))
+            for _, number in zip(range(count - len(made)), block.numbers, strict=False):
+                made.append(self._format.write(block.period.date, number))
+        return made
 
     def _current(self, wanted: int) -> _Block:
         """Return a block of the current period that has a number."""

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from snowredis.runtime.fork import listed, run_in_forked_children
+from snowredis.runtime.locked import with_lock
 
 log = logging.getLogger("snowredis")
 
@@ -43,14 +44,14 @@ class ExitHook:
         # what to do, and in which thread, when that has finished its conversation with the store
         self._postponed: tuple[int, Callable[[], None]] | None = None
 
+    @with_lock
     def watch(self, member: Closable) -> None:
         """Close *member* at exit if it still exists then."""
-        with self._lock:
-            if not self._registered:
-                self._registered = True
-                atexit.register(self.close_all)
-                run_in_forked_children(self._after_fork)
-            self._members.add(member)
+        if not self._registered:
+            self._registered = True
+            atexit.register(self.close_all)
+            run_in_forked_children(self._after_fork)
+        self._members.add(member)
 
     def _after_fork(self) -> None:
         self._lock = threading.RLock()

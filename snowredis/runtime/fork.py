@@ -17,6 +17,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
+from snowredis.runtime.locked import with_lock
+
 T = TypeVar("T")
 
 # <bits/mman-linux.h>; Python's mmap has the name since 3.13
@@ -76,12 +78,12 @@ class ForkGuard:
         """All generators of this process that still exist."""
         return listed(self._members)
 
+    @with_lock
     def watch(self, member: Forkable) -> None:
         """Reset *member* in every forked child, as long as it exists."""
-        with self._lock:
-            if not self._pid:
-                self._start()
-            self._members.add(member)
+        if not self._pid:
+            self._start()
+        self._members.add(member)
 
     def _start(self) -> None:
         self._pid = os.getpid()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
+P = ParamSpec("P")
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -36,3 +39,13 @@ def locked(lock: Any, function: Callable[[], T], timeout_s: float = -1) -> T:
     finally:
         if acquired:
             lock.release()
+
+
+def with_lock(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
+    """Let a method hold its object's ``_lock`` while it runs, as locked() does."""
+
+    @functools.wraps(method)
+    def call(self: Any, /, *args: P.args, **named: P.kwargs) -> T:
+        return locked(self._lock, functools.partial(method, self, *args, **named))
+
+    return call

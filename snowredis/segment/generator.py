@@ -18,6 +18,7 @@ from snowredis.runtime.aio import in_thread
 from snowredis.runtime.batches import MAX_BATCH, as_int64, check_count
 from snowredis.runtime.clock import SYSTEM, Clock
 from snowredis.runtime.fork import GUARD, ForkGuard
+from snowredis.runtime.locked import with_lock
 from snowredis.runtime.process import THIS
 from snowredis.segment.client import random_name
 from snowredis.segment.counts import SegmentCounts, SegmentStatus
@@ -251,35 +252,38 @@ class SegmentGenerator(SegmentPath):
             waited: the caller waited for them.
         """
         self._guard.check()
-        with self._lock:
-            if self._closed:
-                raise GeneratorClosed(self.tag, "segment")
-            if self._suspended:
-                raise GeneratorSuspended(self.tag)
-            # read before anything is taken: a call that goes on in a forked child finds another range then
-            current, left, _ = self._position
-            prefetcher = self._prefetcher
-            if left:
-                return True
-            if current.segment is not None and current.segment.rest is not None:
-                if self._supersede(current, current.segment.rest):
-                    prefetcher.hungry = True
-                    prefetcher.wake()
-                return True
-            try:
-                segment = prefetcher.ready.popleft()
-            except IndexError:
-                return False
-            head = self._head(segment)
-            if self._supersede(current, head):
-                prefetcher.began_s = self._clock.monotonic()
-                self._counts.prefetch_hits += not waited
-                prefetcher.hungry = head.segment.rest is None
-                if prefetcher.hungry:
-                    prefetcher.wake()
-            else:
-                prefetcher.ready.appendleft(segment)
+        return self._publish_next(waited)
+
+    @with_lock
+    def _publish_next(self, waited: bool) -> bool:
+        if self._closed:
+            raise GeneratorClosed(self.tag, "segment")
+        if self._suspended:
+            raise GeneratorSuspended(self.tag)
+        # read before anything is taken: a call that goes on in a forked child finds another range then
+        current, left, _ = self._position
+        prefetcher = self._prefetcher
+        if left:
             return True
+        if current.segment is not None and current.segment.rest is not None:
+            if self._supersede(current, current.segment.rest):
+                prefetcher.hungry = True
+                prefetcher.wake()
+            return True
+        try:
+            segment = prefetcher.ready.popleft()
+        except IndexError:
+            return False
+        head = self._head(segment)
+        if self._supersede(current, head):
+            prefetcher.began_s = self._clock.monotonic()
+            self._counts.prefetch_hits += not waited
+            prefetcher.hungry = head.segment.rest is None
+            if prefetcher.hungry:
+                prefetcher.wake()
+        else:
+            prefetcher.ready.appendleft(segment)
+        return True
 
     def _head(self, segment: Segment) -> NumberRange:
         """Return the first part of *segment*, with the rest."""
@@ -293,19 +297,19 @@ class SegmentGenerator(SegmentPath):
             )
         return NumberRange(segment.first, stride, first, alive, Published(segment, rest))
 
+    @with_lock
     def _drop(self, server: int, from_position: int) -> None:
         """Use no number of *server* from that position on, of all segments that are here."""
-        with self._lock:
-            ready = self._prefetcher.ready
-            for segment in list(ready):
-                if segment.server == server and segment.until_position > from_position:
-                    ready.remove(segment)
-                    self._counts.dropped += segment.until_position - segment.from_position
-            current = self._position[0]
-            if current.segment is not None:
-                segment = current.segment.segment
-                if segment.server == server and segment.until_position > from_position:
-                    self._seal()
+        ready = self._prefetcher.ready
+        for segment in list(ready):
+            if segment.server == server and segment.until_position > from_position:
+                ready.remove(segment)
+                self._counts.dropped += segment.until_position - segment.from_position
+        current = self._position[0]
+        if current.segment is not None:
+            segment = current.segment.segment
+            if segment.server == server and segment.until_position > from_position:
+                self._seal()
 
     def _seal(self) -> None:
         """Let nobody take what is left of the current range and its rest."""
@@ -318,33 +322,33 @@ class SegmentGenerator(SegmentPath):
 
     # --- life --------------------------------------------------------------------------------------
 
+    @with_lock
     def suspend(self) -> None:
         """Drop the numbers at hand before the machine is snapshotted; no numbers until resume().
 
         A clone of a running process has the same segments and makes the same numbers; a clone of one whose generators
         are suspended has none.
         """
-        with self._lock:
-            self._suspended = True
-            self._seal()
-            self._prefetcher.renew()
-            self._steps.after_fork()
+        self._suspended = True
+        self._seal()
+        self._prefetcher.renew()
+        self._steps.after_fork()
 
+    @with_lock
     def resume(self) -> None:
         """Allow numbers again after suspend(). Does nothing if it was not suspended."""
-        with self._lock:
-            if self._suspended:
-                self._prefetcher.renew()
-                self._suspended = False
+        if self._suspended:
+            self._prefetcher.renew()
+            self._suspended = False
 
+    @with_lock
     def close(self) -> None:
         """Stop making numbers; those at hand are not used by anybody. Idempotent, never raises, does not block."""
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-            self._seal()
-            self._prefetcher.stop()
+        if self._closed:
+            return
+        self._closed = True
+        self._seal()
+        self._prefetcher.stop()
 
     async def aclose(self) -> None:
         """Stop making numbers. Async version of close()."""

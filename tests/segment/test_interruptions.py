@@ -17,6 +17,7 @@ from snowredis.segment import SegmentGenerator
 from snowredis.segment.administration import create_tag
 from snowredis.segment.opening import open_generator
 from snowredis.testing import memory_pool
+from tests.support.programs import run
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
 
@@ -140,3 +141,7 @@ def test_a_fork_in_the_middle_of_a_call(server: RedisServer) -> None:
             break
     assert len(everything) > 100
     assert len(set(everything)) == len(everything)
+
+
+def test_no_lock_stays_held_when_a_signal_handler_raises() -> None:
+    assert run("tests.segment.programs.signals_that_raise") == "True [False]\n"
