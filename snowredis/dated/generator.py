@@ -134,8 +134,6 @@ class DatedGenerator(GeneratorBase[str]):
         self._closed = False
         self._lock = threading.RLock()
         GUARD.watch(self)
-        if self._store.fresh:
-            self.create()
 
     @property
     def description(self) -> IdDescription:
