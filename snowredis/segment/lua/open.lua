@@ -27,8 +27,8 @@ end
 if how == 'create' and not (tag.reason == 'no-tag' and tag.next == 0) then return done('exists') end
 -- S9: other servers may hand out the numbers now, of which a program with the old ones does not know
 if how == 'bound' and redis.call('HGET', KEYS[1], 'moved') then return done('exists') end
--- S8: until then, a deposed master may hand out segments, and clients report theirs
-local wait = math.max(settle, how == 'create' and 0 or slack)
+-- S8: until then, a deposed master may hand out segments, and then clients report theirs
+local wait = settle + (how == 'create' and 0 or slack)
 if tag.reason ~= '' and now < tag.closed_at + wait then
   return done('settling', fmt(tag.closed_at + wait - now))
 end
