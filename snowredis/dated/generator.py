@@ -135,8 +135,6 @@ class DatedGenerator(GeneratorBase[str]):
         self._closed = False
         self._lock = threading.RLock()
         GUARD.watch(self)
-        if self._store.fresh:
-            self.create()
 
     @property
     def description(self) -> IdDescription:
@@ -190,7 +188,7 @@ class DatedGenerator(GeneratorBase[str]):
         Returns:
             The next number: higher than *next_number* if higher ones were handed out.
 
-        Blocks until 6 s after the loss was noticed, or failover_slack. Raises StoreUnavailable, TagDiffers.
+        Blocks until 6 s + failover_slack after the loss was noticed. Raises StoreUnavailable, TagDiffers.
         """
         deadline = time.monotonic() + _MAX_SETTLE_S
         while True:
@@ -237,7 +235,8 @@ class DatedGenerator(GeneratorBase[str]):
         return block
 
     def _take(self, amount: int) -> tuple[DatedReply, Period]:
-        for _ in range(2):
+        deadline = time.monotonic() + _MAX_SETTLE_S
+        while True:
             reply, period = self._ask_here("take", amount)
             match reply.status:
                 case "granted":
@@ -248,15 +247,19 @@ class DatedGenerator(GeneratorBase[str]):
                     raise StoreUnavailable(
                         self._store.where, f"its clock went back to {period.label}, which it has forgotten"
                     )
-            reason, closed_until, next_number = reply.values
-            if self._bound is None:
-                break
+            reason, closed_until, next_number, settle_ms = reply.values
+            if self._bound is None or time.monotonic() > deadline:
+                wait_ms = self._next_open_ms(period, int(closed_until)) - reply.now_ms
+                raise PeriodClosed(self.tag, period.label, reason, wait_ms, int(next_number))
+            if int(settle_ms) > 0:
+                # before the bound is read: processes still use numbers that they had
+                time.sleep(min(0.5, int(settle_ms) / 1000))
+                continue
             used = self._bound(period.date)
             if isinstance(used, bool) or not isinstance(used, int) or used < 0:
                 raise ConfigError(f"bound must return the highest number in use, 0 for none, not {used!r}")
-            self.open(max(used + 1, int(next_number)))
-        wait_ms = self._next_open_ms(period, int(closed_until)) - reply.now_ms
-        raise PeriodClosed(self.tag, period.label, reason, wait_ms, int(next_number))
+            # not repeated: after another loss, the bound is read again
+            self._ask("open", max(used + 1, int(next_number)))
 
     def _next_open_ms(self, period: Period, closed_until_ms: int) -> int:
         """Return when the first period begins that is open by itself."""

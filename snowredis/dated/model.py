@@ -49,7 +49,7 @@ FIELDS = {
     "created": 0,
     "exists": 0,
     "elsewhen": 0,
-    "closed": 3,
+    "closed": 4,
     "settling": 1,
     "exhausted": 0,
     "past": 0,

@@ -50,7 +50,7 @@ class DatedStore(RedisScripts):
         format: str,  # noqa: A002 - it is one
         min_replicas: MinReplicas = 0,
     ) -> None:
-        client = open_client(server, reach_ms=1)
+        client = open_client(server)
         super().__init__(client, min_replicas)
         self.tag, self._signature, self._maximum = tag, signature, maximum
         slack = client.failover_slack_ms if slack_ms is None else slack_ms
@@ -59,7 +59,6 @@ class DatedStore(RedisScripts):
         self._format = "".join(filter(str.isprintable, format))[:MAX_FORMAT]
         self._keys = (tag_key(tag),)
         self._script = load()
-        self.fresh = client.fresh
 
     def ask(self, request: Request) -> DatedReply:
         """Run the script once.

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from snowredis.core.layout import Layout
-from snowredis.errors import LayoutMismatch, PoolBroken, ServerUnidentified, StoreUnavailable
+from snowredis.errors import LayoutMismatch, PoolBroken, ServerUnidentified, StoreReadOnly, StoreUnavailable
 from snowredis.lease import replies
 from snowredis.lease.model import DEFAULT_MAX_EVENTS, ClaimRequest, PoolConfig, ReleaseRequest, RenewRequest
 from snowredis.lease.replies import Reply, Seen, parse_reply
@@ -77,13 +77,16 @@ def own_texts(
 ) -> list[str]:
     """Return the values of a reply without its last one, the nonce of the request.
 
-    Raises StoreUnavailable, after reconnect(), if it is the reply to another request.
+    Raises StoreUnavailable, after reconnect(), if it is the reply to another request; StoreReadOnly if it is that of a
+    replica.
     """
     *texts, echo = list(map(text_of, values)) or [""]
     if echo != nonce:
         # a connection whose replies are one behind: of a fork in the middle of a call, or by a proxy
         reconnect()
         raise StoreUnavailable(where, "it sent the reply to another request; the connection was dropped")
+    if texts == ["unidentified", "replica"]:
+        raise StoreReadOnly(where, "it is a replica")
     return texts
 
 

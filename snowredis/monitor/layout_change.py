@@ -77,7 +77,8 @@ def check_change(info: PoolInfo, layout: Layout, at_ms: int) -> bool:
     # refuses a datacenter that does not fit
     floor_ms = at_ms + replace(config, layout=layout).floor_ms
     in_order = True
-    past = [period for period in info.layouts if period.until_ms is not None and not info.changes_ms]
+    # the present layout is the last one, or the last but one if a change is planned, which this one replaces
+    past = info.layouts[: -2 if info.changes_ms else -1]
     spans = [(period.layout, period.from_ms, period.until_ms or floor_ms) for period in past]
     for old, from_ms, until_ms in [*spans, (info.layout, spans[-1][2] if spans else 0, floor_ms)]:
         try:

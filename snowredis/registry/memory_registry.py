@@ -20,6 +20,7 @@ class _State:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
+        self.lives = 0
         self.clear()
 
     def clear(self) -> None:
@@ -70,7 +71,8 @@ class MemoryRegistry:
         state = self._state
         if state.place is None:
             state.place, state.closed, state.closed_ms = self.place, "no-registry", self._server_time_ms()
-            state.incarnation = f"{state.closed_ms}-0"
+            state.lives += 1
+            state.incarnation = f"{state.closed_ms}-{state.lives:x}"
 
     def _reply(self, status: Status, *fields: object) -> RegistryReply:
         state = self._state
@@ -157,11 +159,13 @@ class MemoryRegistry:
             state.records[number] = Record(registration, taken_ms, now_ms, 0, pool, owner)
             return self._reply(Status.CONFIRMED)
 
-    def open(self, above: int = NO_NUMBER) -> RegistryReply:
+    def open(self, above: int = NO_NUMBER, *, read: str = "") -> RegistryReply:
         with self._state.lock:
             state = self._state
             if state.place is None:
                 return RegistryReply(Status.MISSING)
+            if read not in ("", state.incarnation):
+                return self._reply(Status.CLOSED)
             state.next, state.closed = max(state.next, above + 1), ""
             return self._reply(Status.OPENED)
 
@@ -197,6 +201,7 @@ class MemoryRegistry:
                 now_ms=self._server_time_ms(),
                 place=state.place,
                 durability=state.durability,
+                incarnation=state.incarnation,
                 closed=state.closed,
                 closed_ms=state.closed_ms,
                 created_ms=state.created_ms,

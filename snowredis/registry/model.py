@@ -133,6 +133,7 @@ class RegistryState:
     """State of a registry, as read without a script.
 
     Attributes:
+        incarnation: changes whenever the registry is closed.
         closed: reason of the last script; one that runs next may find another.
         records: by number, in order.
     """
@@ -141,6 +142,7 @@ class RegistryState:
     now_ms: int
     place: Place
     durability: str
+    incarnation: str
     closed: str
     closed_ms: int
     created_ms: int
@@ -182,8 +184,11 @@ class Registry(Protocol):
     ) -> RegistryReply:
         """Confirm that the pool has its number, and take it up again if it was forgotten."""
 
-    def open(self, above: int = NO_NUMBER) -> RegistryReply:
-        """Give new numbers again, above *above* and all that are known, as a person confirms."""
+    def open(self, above: int = NO_NUMBER, *, read: str = "") -> RegistryReply:
+        """Give new numbers again, above *above* and all that are known, as a person confirms.
+
+        *read*: incarnation of the state that the person looked at; nothing changes if it is not the present one.
+        """
 
     def retire(self, number: int, registration: str = "") -> RegistryReply:
         """Note that the pool of this registration was deleted; without a registration free the number."""
@@ -225,6 +230,7 @@ def state_of(name: str, now_ms: int, fields: Mapping[str, str]) -> RegistryState
         now_ms=now_ms,
         place=Place.parse(fields["place"]),
         durability=fields.get("durability", ""),
+        incarnation=fields.get("incarnation", ""),
         closed=fields.get("closed", ""),
         closed_ms=int(fields.get("closed_at", "0")),
         created_ms=int(fields.get("created", "0")),

@@ -101,8 +101,8 @@ class ScriptRegistry(ABC):
     ) -> RegistryReply:
         return self._call("registry_confirm", pool, registration, number, highest, int(first), owner)
 
-    def open(self, above: int = NO_NUMBER) -> RegistryReply:
-        return self._call("registry_open", above)
+    def open(self, above: int = NO_NUMBER, *, read: str = "") -> RegistryReply:
+        return self._call("registry_open", above, read)
 
     def retire(self, number: int, registration: str = "") -> RegistryReply:
         return self._call("registry_retire", number, registration)

@@ -16,7 +16,16 @@ from snowredis.segment.client import TagClient, TagView
 from snowredis.segment.counts import SegmentCounts
 from snowredis.segment.errors import TagClosed, TagExhausted, TagLimited
 from snowredis.segment.model import MAX_NUMBER, OpenRequest, TagStore
-from snowredis.segment.replies import Closed, Copied, Exhausted, Granted, Limited, Opened, TakeReply
+from snowredis.segment.replies import (
+    Closed,
+    ClosedReason,
+    Copied,
+    Exhausted,
+    Granted,
+    Limited,
+    Opened,
+    TakeReply,
+)
 from snowredis.segment.step import MAX_STEP, Steps
 from snowredis.settings import as_int
 
@@ -236,7 +245,10 @@ class Fetcher:
 
     def _open(self, index: int, closed: Closed) -> bool:
         """Open the tag if there is a bound, and the tag has been closed for long enough."""
-        if self._bound is None or closed.redis_ms < closed.closed_ms + SETTLE_MS:
+        # what a person closed, only a person opens
+        if self._bound is None or closed.reason is ClosedReason.MOVED:
+            return False
+        if closed.redis_ms < closed.closed_ms + SETTLE_MS:
             return False
         store = self._stores[index]
         highest = self._bound.highest()

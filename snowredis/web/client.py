@@ -11,15 +11,18 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
-import os
 import sys
 import threading
 import time
 from array import array
-from typing import Self
+from collections.abc import Callable
+from typing import Self, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 from snowredis.errors import ConfigError, SnowredisError
+from snowredis.runtime.fork import GUARD
+
+T = TypeVar("T")
 
 # a first pause after a failed connection; it doubles
 _FIRST_PAUSE_S = 0.05
@@ -87,37 +90,46 @@ class Client:
         self._headers = {"Accept": "application/octet-stream"}
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
-        self._reset()
+        self._after_fork()
+        GUARD.watch(self)
 
-    def _reset(self) -> None:
+    def _after_fork(self) -> None:
         self._lock = threading.Lock()
-        self._pid = os.getpid()
         # connects at the first request, and again after close()
         self._connection = self._connection_type(self._host, self._port, timeout=self._timeout_s)
         # fetched ids, the next one last
         self._ids: list[int] = []
 
-    def _lock_of_process(self) -> threading.Lock:
-        """Return the lock, after a fork a new one: a thread of the parent may hold the old one."""
-        if self._pid != os.getpid():
-            self._reset()
-        return self._lock
-
     def next_id(self) -> int:
         """Return the next id, increasing within a thread. Blocks for a fetch every *batch* ids. Raises ServiceError."""
-        with self._lock_of_process():
-            if not self._ids:
-                self._ids = self._fetch(self._batch)[::-1]
-            return self._ids.pop()
+        return self._in_one_process(self._take)
 
     def next_ids(self, count: int) -> list[int]:
         """Fetch *count* ids, strictly increasing, in one request. Blocks for it. Raises ServiceError."""
-        with self._lock_of_process():
-            return self._fetch(count)
+        return self._in_one_process(lambda: self._fetch(count))
+
+    def _in_one_process(self, take: Callable[[], T]) -> T:
+        """Return what *take* returns, while the lock is held; again in a child that is forked meanwhile."""
+        while True:
+            GUARD.check()
+            generation = GUARD.generation
+            with self._lock:
+                taken = take()
+            # else forked in between: they are the parent's
+            if GUARD.generation == generation and GUARD.alive:
+                return taken
+
+    def _take(self) -> int:
+        # read once: a child that is forked in here has another list, which gets nothing of this one
+        ids = self._ids
+        if not ids:
+            ids += reversed(self._fetch(self._batch))
+        return ids.pop()
 
     def close(self) -> None:
         """Close the connection and drop the fetched ids, which are never used."""
-        with self._lock_of_process():
+        GUARD.check()
+        with self._lock:
             self._ids = []
             self._connection.close()
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -228,24 +229,68 @@ def test_an_older_state_is_noticed_by_whoever_saw_a_newer_one(stage: Stage) -> N
         ids.next_id()
 
 
-def test_a_bound_from_the_table_opens_the_period_by_itself(stage: Stage) -> None:
+def sleeps(monkeypatch: pytest.MonkeyPatch, sleep: Callable[[float], object]) -> None:
+    """Let generators call *sleep* instead of waiting."""
+    clock = SimpleNamespace(sleep=sleep, monotonic=time.monotonic, time_ns=time.time_ns)
+    monkeypatch.setattr("snowredis.dated.generator.time", clock)
+
+
+def test_a_bound_from_the_table_opens_the_period_by_itself(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = []
 
     def bound(date: datetime) -> int:
         asked.append(date.isoformat())
-        stage.set("2026-11-22T12:01")
         return 17
 
     ids = stage.generator(bound=bound, zone="Europe/Berlin")
     ids.next_ids(2)
     stage.server.client().flushall()
+    sleeps(monkeypatch, lambda _: stage.set("2026-11-22T12:01"))
     assert ids.next_id() == "20261122-000018"
     assert asked == ["2026-11-22T00:00:00+01:00"]
     ids = stage.generator("wrong", bound=lambda _: None)
     ids.next_id()
     stage.server.client().flushall()
+    sleeps(monkeypatch, lambda _: stage.set("2026-11-22T12:02"))
     with pytest.raises(snowredis.ConfigError, match="bound must return the highest number in use"):
         ids.next_id()
+
+
+def test_a_bound_is_read_when_no_process_has_numbers_of_before_the_loss(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table: list[str] = []
+    ids = stage.generator(bound=lambda _: int(max(table).rpartition("-")[2]))
+    other = stage.generator(block=10)
+    stage.server.save()
+    table.append(other.next_id())
+    stage.restart()
+
+    def use_another(_: float) -> None:
+        if len(table) < 5:
+            table.append(other.next_id())
+        else:
+            stage.set("2026-11-22T12:01")
+
+    sleeps(monkeypatch, use_another)
+    assert ids.next_id() == "20261122-000006"
+    assert len(table) == 5
+
+
+def test_a_period_is_opened_when_numbers_of_a_deposed_master_are_not_usable_any_more(stage: Stage) -> None:
+    ids = stage.generator(failover_slack=15.0)
+    ids.next_id()
+    stage.restart()
+    with pytest.raises(PeriodClosed):
+        ids.next_id()
+    stage.set("2026-11-22T12:00:16")
+    reply = ids._ask("open", 50)
+    assert reply.status == "settling"
+    assert 4_000 < int(reply.values[0]) < 6_000
+    stage.set("2026-11-22T12:00:22")
+    assert ids.open(50) == 50
 
 
 def test_assured_writes_survive_a_restart(stage: Stage) -> None:

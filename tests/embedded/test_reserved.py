@@ -18,6 +18,7 @@ import redis
 import snowredis
 from snowredis import embedded
 from snowredis.core.layout import Layout
+from snowredis.dated import DatedGenerator, PeriodClosed
 from snowredis.embedded import reserved
 from snowredis.embedded.reserved import DEFAULT_REACH_MS, NOTE_EVERY_MS, Reserved
 from snowredis.errors import StoreUnavailable
@@ -88,6 +89,18 @@ def test_a_process_that_closed_its_descriptors_is_waited_for(home: Path) -> None
     assert len(daemon.ids) > 1
     assert not set(made) & set(daemon.ids)
     assert ids.decode(made[0]).timestamp_ms >= daemon.until_ms
+
+
+def test_dated_numbers_that_ended_with_their_server_are_not_made_again(home: Path) -> None:
+    numbers = DatedGenerator("invoices", f"embedded://{home}", period="year")
+    with pytest.raises(PeriodClosed, match="call create"):
+        numbers.next_id()
+    assert numbers.create()
+    assert numbers.next_id().endswith("-000001")
+    embedded.stop(home)
+    with pytest.raises(PeriodClosed):
+        DatedGenerator("invoices", f"embedded://{home}", period="year").next_id()
+    numbers.close()
 
 
 @pytest.fixture(params=["redis-server", "fakeredis"])

@@ -71,6 +71,8 @@ def test_a_server_that_takes_one_section_a_call_is_asked_twice() -> None:
         (REPLICATION + f"run_id:{'0' * 40}\r\n", "no-run-id"),
         (REPLICATION + "run_id:unknown-to-the-proxy-in-front\r\n", "no-run-id"),
         (SERVER, "no-replication-id"),
+        (SERVER + REPLICATION.replace("master\r", "slave\r"), "replica"),
+        (SERVER + REPLICATION.replace("master\r", "active-replica\r"), "replica"),
         (SERVER + f"master_replid:{'0' * 40}\r\n", "no-replication-id"),
         # another field of nearly that name
         (SERVER + f"master_replid2:{REPLICATION_ID}\r\n", "no-replication-id"),

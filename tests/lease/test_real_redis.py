@@ -645,7 +645,9 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def test_a_replica_is_said_to_be_one_and_can_be_looked_at(tmp_path: Path) -> None:
+# one that accepts writes would lease worker ids that its master leases to others
+@pytest.mark.parametrize("read_only", ["yes", "no"])
+def test_a_replica_is_said_to_be_one_and_can_be_looked_at(tmp_path: Path, read_only: str) -> None:
     for name in ("master", "replica"):
         (tmp_path / name).mkdir()
     port = free_port()
@@ -653,7 +655,9 @@ def test_a_replica_is_said_to_be_one_and_can_be_looked_at(tmp_path: Path) -> Non
     listening = ["--port", str(port), "--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0"]
     with (
         redis_server(tmp_path / "master", *listening) as master,
-        redis_server(tmp_path / "replica", "--replicaof", "127.0.0.1", str(port)) as replica,
+        redis_server(
+            tmp_path / "replica", "--replicaof", "127.0.0.1", str(port), "--replica-read-only", read_only
+        ) as replica,
     ):
         living = holder(new_pool(master, LONG)).claim()
         name = living.store.config.name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from snowredis.core.layout import Layout
 from snowredis.errors import ConfigError, LayoutMismatch
 from snowredis.lease.model import PoolConfig
 from snowredis.monitor.layout_change import LayoutChange, change_layout, check_change, undo_change
+from snowredis.monitor.snapshot import LayoutPeriod
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
 
@@ -132,3 +134,37 @@ def test_a_layout_that_a_pool_had_is_compared_too(pool: snowredis.WorkerPool, se
         (NEW, first.floor_ms, second.floor_ms),
         (OLD, second.floor_ms, None),
     ]
+
+
+def test_a_layout_that_a_pool_had_is_compared_while_another_change_is_planned(
+    pool: snowredis.WorkerPool,
+) -> None:
+    day_ms = 86_400_000
+    info = pool.info()
+    start_ms = info.now_ms - 100 * day_ms
+    first = replace(OLD, epoch_ms=start_ms)
+    second = Layout(timestamp_bits=39, backup_bits=2, worker_bits=12, sequence_bits=10, epoch_ms=start_ms)
+    # its ids are those of the first layout 30 days before; it ends before they reach those of the second one
+    third = Layout(
+        timestamp_bits=35, backup_bits=2, worker_bits=10, sequence_bits=10, epoch_ms=start_ms + 30 * day_ms
+    )
+    had = LayoutPeriod(first, 0, info.now_ms - day_ms)
+    changed = replace(
+        info,
+        layout=second,
+        signature=PoolConfig(name=pool.name, layout=second).signature,
+        layouts=(had, LayoutPeriod(second, had.until_ms or 0, None)),
+    )
+    planned_ms = info.now_ms + 3_600_000
+    planned = replace(
+        changed,
+        layouts=(
+            had,
+            LayoutPeriod(second, had.until_ms or 0, planned_ms),
+            LayoutPeriod(NEW, planned_ms, None),
+        ),
+        changes_ms=planned_ms,
+    )
+    for each in (changed, planned):
+        with pytest.raises(ConfigError, match=f"ids of the layout {first}, .* can be equal"):
+            check_change(each, third, info.now_ms)

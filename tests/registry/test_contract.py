@@ -92,6 +92,22 @@ def test_after_a_wipe_holders_take_up_their_numbers_and_nobody_gets_a_new_one(
     assert made.take("e").fields == ("6",)
 
 
+def test_a_registry_that_forgot_more_since_a_person_looked_stays_closed(made: RegistryUnderTest) -> None:
+    state = made.registry.read()
+    assert state is not None
+    for number, pool in enumerate(("a", "b"), 1):
+        made.take(pool)
+        made.confirm(pool, number)
+    made.wipe()
+    made.confirm("a", 1, first=False)
+    assert made.registry.open(read=state.incarnation).closed == "no-registry"
+    assert made.take("c").status is Status.CLOSED
+    state = made.registry.read()
+    assert state is not None
+    assert made.registry.open(2, read=state.incarnation).status is Status.OPENED
+    assert made.take("c").fields == ("3",)
+
+
 def test_a_number_that_was_given_twice_belongs_to_whoever_confirmed_it(made: RegistryUnderTest) -> None:
     made.take("slow", "aa")
     made.wipe()

@@ -83,7 +83,7 @@ RULES: Mapping[str, Rule] = {
     ),
     "deposed-master": Rule(
         "a tag is opened only when no deposed master answers any more",
-        ("local wait = math.max(settle, how == 'create' and 0 or slack)", "local wait = settle"),
+        ("local wait = settle + (how == 'create' and 0 or slack)", "local wait = settle"),
         None,
         ("split",),
         2,

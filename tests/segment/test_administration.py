@@ -12,7 +12,11 @@ from snowredis.monitor.health.finding import Finding
 from snowredis.monitor.health.segment_checks import check_tags
 from snowredis.segment import TagMismatch
 from snowredis.segment.administration import change_tag, create_tag, delete_tag, open_tag, show_tag
+from snowredis.segment.client import TagClient
+from snowredis.segment.model import OpenRequest, TagConfig
 from snowredis.segment.opening import open_generator
+from snowredis.segment.redis_store import RedisTagStore
+from snowredis.segment.replies import Closed, ClosedReason, NotNew, Opened
 from tests.support.servers import RedisServer, redis_server
 
 
@@ -90,6 +94,29 @@ def test_a_server_is_added_and_no_number_comes_twice(servers: list[RedisServer])
     assert change_tag(urls, urls, "grow") > max(new)
     with pytest.raises(TagMismatch, match=r"share is ./3 in the tag, ./2 here"):
         numbers(urls[:2], "grow", 1)
+
+
+@pytest.mark.parametrize("closed_before", [False, True], ids=["open", "closed"])
+def test_no_program_opens_a_tag_that_was_moved_to_another_server(
+    servers: list[RedisServer], closed_before: bool
+) -> None:
+    tag = f"move-{closed_before}"
+    create_tag(servers[0].url, tag)
+    used = numbers(servers[0].url, tag, 7)
+    old = RedisTagStore(servers[0].url, TagConfig(tag=tag))
+    client = TagClient(old, lambda: "ab", lambda: '{"host":"h"}', 50)
+    if closed_before:
+        reply = client.ask(1)
+        assert isinstance(reply, Closed)
+        assert reply.reason is ClosedReason.ROLLED_BACK
+    assert change_tag(servers[0].url, servers[1].url, tag) > max(used)
+    by_program = OpenRequest("bound", 100, 0, 0)
+    assert isinstance(old.open(by_program), NotNew)
+    assert isinstance(client.ask(1), Closed)
+    # a person moves it back
+    assert change_tag(servers[1].url, servers[0].url, tag) > max(used)
+    assert isinstance(old.open(by_program), Opened)
+    old.close()
 
 
 def test_a_range_that_is_used_up_is_made_longer_and_no_number_comes_twice(

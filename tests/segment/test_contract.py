@@ -170,6 +170,17 @@ def test_a_bound_opens_only_after_processes_had_time_to_report(place: Place) -> 
     assert positions(place.client().ask(1)) == (500, 501)
 
 
+def test_a_bound_waits_for_reports_of_what_a_deposed_master_handed_out(
+    request: pytest.FixtureRequest,
+) -> None:
+    place = place_of("redis", request, failover_slack_ms=15_000)
+    assert isinstance(place.client().ask(1), replies.Closed)
+    reply = place.store.open(OpenRequest("bound", 500, 25_000, 0))
+    assert isinstance(reply, replies.Settling)
+    assert 35_000 < reply.wait_ms <= 40_000
+    place.store.close()
+
+
 @pytest.mark.parametrize("kind", ["memory", "redis"])
 def test_a_range_ends_or_begins_again(kind: str, request: pytest.FixtureRequest) -> None:
     place = place_of(kind, request, start=5, maximum=14).create()

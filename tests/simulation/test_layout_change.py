@@ -15,7 +15,7 @@ import pytest
 from snowredis.core.layout import Layout
 from snowredis.errors import LayoutMismatch
 from snowredis.lease.model import PoolConfig
-from snowredis.lease.replies import Granted, LayoutChanging, Renewed
+from snowredis.lease.replies import Granted, LayoutChanging, Renewed, Settling
 from snowredis.lease.scripts import Script, ScriptStore
 from tests.simulation.redis_model import RedisModel
 from tests.simulation.world import World
@@ -136,3 +136,29 @@ def test_no_reservation_of_the_old_layout_reaches_one_of_the_new_layout() -> Non
 @pytest.mark.parametrize("rule", RULES)
 def test_each_rule_is_needed(rule: str) -> None:
     assert any(run(seed, without=rule).wrong for seed in range(10))
+
+
+def test_a_pool_that_is_rolled_back_to_before_its_change_waits_and_raises_an_alarm() -> None:
+    world = World(0)
+    server = RedisModel(world, "redis")
+    old_config = PoolConfig(name="p", layout=OLD, ttl_ms=3_000)
+    old, new = (Store(server, replace(old_config, layout=layout), ()) for layout in (OLD, NEW))
+
+    def now_ms() -> int:
+        return world.now_us // 1000
+
+    old.create(now_ms())
+    planned = old.change_layout(NEW, now_ms() + 1_000, now_ms())
+    assert isinstance(planned, LayoutChanging)
+    before = server.copy_data()
+    world.run(planned.new_floor_ms * 1000)
+    first, second = (Holder(new, now_ms).claim() for _ in range(2))
+    server.data = before
+    reply = first.ask_renew()
+    assert isinstance(reply, Renewed)
+    assert reply.alarm is not None
+    # the worker id of the second one is not known any more
+    assert reply.floor_ms >= second.until_ms
+    assert isinstance(Holder(new, now_ms).ask_claim(), Settling)
+    assert isinstance(second.ask_renew(), Renewed)
+    world.close()

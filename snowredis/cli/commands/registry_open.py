@@ -73,6 +73,13 @@ def run(args: argparse.Namespace) -> int:
             if not agreed:
                 print("it was not opened")
                 return ExitCode.ERROR
-        reply = registry.open(above)
+        reply = registry.open(above, read=state.incarnation)
+        if reply.closed:
+            print(
+                f"it was not opened: Redis may have forgotten more meanwhile ({closed_text(reply.closed)}). Run it "
+                f"again: snowredis registry open {registry.name}",
+                file=sys.stderr,
+            )
+            return ExitCode.ERROR
         print(f"registry {registry.name} gives new numbers again, from {reply.highest + 1}")
     return ExitCode.OK

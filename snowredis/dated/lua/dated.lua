@@ -21,7 +21,7 @@
 --       | opened, now, next: the period hands out numbers from next on
 --       | created, now | exists, now: what create did
 --       | elsewhen, now: it is another period now
---       | closed, now, reason, since, next: since this time, ms, later periods are open
+--       | closed, now, reason, since, next, wait: since this time, ms, later periods are open; this one can be opened in wait ms
 --       | settling, now, ms to wait: a deposed master may hand out numbers, and processes use those that they had
 --       | exhausted, now | past, now: the period is over so long that its numbers are forgotten
 --       | signature, stored signature | unidentified, reason | broken, field, its value
@@ -133,16 +133,20 @@ local function keep(value)
 end
 
 local is_open = first_ms >= closed_until or v[7] == fmt(closed_until)
+-- until then, a deposed master may hand out numbers, and then whoever got them uses them
+local wait = 0
+if not is_open then
+  wait = math.max(0, (number_of(redis.call('HGET', KEYS[1], 'closed_at')) or 0) + slack + settle - now)
+end
 if action == 'open' then
-  local wait = (number_of(redis.call('HGET', KEYS[1], 'closed_at')) or 0) + math.max(slack, settle) - now
-  if not is_open and wait > 0 then return { 'settling', fmt(now), fmt(wait), nonce } end
+  if wait > 0 then return { 'settling', fmt(now), fmt(wait), nonce } end
   next_number = math.max(next_number, count)
   keep(next_number)
   redis.call('HSET', KEYS[1], 'o:' .. label, fmt(closed_until))
   return { 'opened', fmt(now), fmt(next_number), nonce }
 end
 if not is_open then
-  return { 'closed', fmt(now), reason, fmt(closed_until), fmt(next_number), nonce }
+  return { 'closed', fmt(now), reason, fmt(closed_until), fmt(next_number), fmt(wait), nonce }
 end
 if next_number > maximum then return { 'exhausted', fmt(now), nonce } end
 -- D1

@@ -137,11 +137,6 @@ local function open_pool()
   local reason
   if not v[1] then
     reason = 'no-pool'
-  elseif due then
-    -- R9: the marks of the old layout end before this floor, which was fixed when the change was planned
-    reason = 'layout-changed'
-    pool.floor = math.max(pool.floor, number_of(change[3]) or horizon())
-    leave_layout(pool, v[1], pool.floor)
   elseif durability == 'detect' and v[4] ~= pool.run_id then
     reason = 'other-server'
   elseif seen_raised > pool_raised or (seen_incarnation == pool.incarnation and seen_version > pool.version) then
@@ -151,11 +146,16 @@ local function open_pool()
   elseif guard and now - last > ttl then
     reason = 'silence'
   end
+  local lossy = reason ~= nil
+  if due then
+    -- R9: the marks of the old layout end before this floor, which was fixed when the change was planned
+    reason = 'layout-changed'
+    pool.floor = math.max(pool.floor, number_of(change[3]) or horizon())
+    leave_layout(pool, v[1], pool.floor)
+  end
   if reason then
     -- from now, not from the start of this server: clients may have been sent here only now
-    if reason ~= 'layout-changed' or durability ~= 'assured' and v[4] ~= pool.run_id then
-      pool.floor = math.max(pool.floor, horizon())
-    end
+    if lossy then pool.floor = math.max(pool.floor, horizon()) end
     pool.incarnation = math.max(now, (pool_raised or 0) + 1, seen_raised + 1) .. '-' .. string.sub(nonce, 1, 16)
     pool.raised = reason
     if not v[1] then pool.created = now end

@@ -197,14 +197,14 @@ def _latency(client: Any, key: str) -> Result:
 
 
 def missing_identity(client: Any, key: str) -> str:
-    """Return why the server that has *key* is refused by durability="detect"; "" if it is not.
+    """Return why the server that has *key* is refused by durability="detect"; "" if it is not, or is a replica.
 
     Runs the code that the scripts run. Raises StoreUnavailable and its kinds, also if scripts are not allowed.
     """
     with translated(address(client)):
         reply = client.eval(f"{read_lua('identity')}\n{_IDENTITY}", 1, key)
     code = text_of(reply[1])
-    return ServerUnidentified(address(client), code).reason if code else ""
+    return ServerUnidentified(address(client), code).reason if code not in ("", "replica") else ""
 
 
 def _identity(client: Any, key: str) -> Result:

@@ -1,4 +1,4 @@
--- close: let a tag hand out nothing until it is opened, because a person wants to change it.
+-- close: let a tag hand out nothing until a person opens it, who wants to change it.
 --
 -- KEYS, ARGV[1..10] as in common; the signature may differ
 --
@@ -10,5 +10,6 @@ if bad then return refuse() end
 local tag, refused = read_tag(true)
 if not tag then return refused end
 close(tag, 'moved')
-commit(tag)
+-- also if it was closed before: a program could open it now, with the old constants
+commit(tag, 'moved', '1')
 return reply_with(tag, 'opened', '0')

@@ -8,7 +8,7 @@
 --
 -- Returns opened, common fields, 1 if something changed
 --       | settling, common fields, ms to wait
---       | exists, common fields: it is not new
+--       | exists, common fields: it is not new; or a program wants to open it, and a person has closed it
 -- Cost    O(1), with replace O(clients)
 
 local how = str('how', ARGV[11], '^%l+$', 10)
@@ -25,8 +25,10 @@ local function done(status, ...)
   return reply_with(tag, status, ...)
 end
 if how == 'create' and not (tag.reason == 'no-tag' and tag.next == 0) then return done('exists') end
--- S8: until then, a deposed master may hand out segments, and clients report theirs
-local wait = math.max(settle, how == 'create' and 0 or slack)
+-- S9: other servers may hand out the numbers now, of which a program with the old ones does not know
+if how == 'bound' and redis.call('HGET', KEYS[1], 'moved') then return done('exists') end
+-- S8: until then, a deposed master may hand out segments, and then clients report theirs
+local wait = settle + (how == 'create' and 0 or slack)
 if tag.reason ~= '' and now < tag.closed_at + wait then
   return done('settling', fmt(tag.closed_at + wait - now))
 end
@@ -43,5 +45,6 @@ if cyclic then
   if from < tag.next then from = from + size end
 end
 open(tag, from, how)
+redis.call('HDEL', KEYS[1], 'moved')
 tag.tokens, tag.tokens_at = burst, now
 return done('opened', '1')
