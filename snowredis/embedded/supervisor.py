@@ -150,7 +150,9 @@ def _wait_for_disuse(
             # a process is about to use it
             used_s = time.monotonic()
             continue
-        home.reserved.note_time()
+        # a file system that is full for a while must not end the server
+        with contextlib.suppress(OSError):
+            home.reserved.note_time()
         if home.has_users():
             used_s = time.monotonic()
         elif time.monotonic() - used_s >= linger_s:
