@@ -15,6 +15,10 @@ from typing import TYPE_CHECKING, Any
 from snowredis import errors
 from snowredis.errors import *  # noqa: F403 - a list of their names is in errors.__all__
 
+# takes the system's functions of time before a test replaces them, as freezegun does: loaded at the first id, it would
+# keep those of the test for ever
+from snowredis.runtime import clock as _clock  # noqa: F401
+
 if TYPE_CHECKING:
     from snowredis import embedded, testing
     from snowredis.connection import aconnect, connect

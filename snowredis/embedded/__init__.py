@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,8 +75,9 @@ def start(directory: str | Path | None = None, *, linger_s: float = LINGER_S, re
     Raises:
         ConfigError: the directory is a symbolic link, belongs to another user or can be written by others, or its path
             is too long for a socket; or SNOWREDIS_EMBEDDED is unknown.
-        StoreUnavailable: no server program was found, or it did not start or reply in time; or ids of an earlier server
-            may have times that this machine's clock reaches in over a minute.
+        StoreUnavailable: no server program was found, or it did not start or reply in time; or the file system of the
+            directory is full or read-only; or ids of an earlier server may have times that this machine's clock reaches
+            in over a minute.
 
     Blocks:
         about 0.1 s to start, 1 ms to join; half a minute if users of an earlier server were killed, until the time that
@@ -84,7 +86,7 @@ def start(directory: str | Path | None = None, *, linger_s: float = LINGER_S, re
     home = Home.make(directory)
     warned = False
     while True:
-        with home.start_lock():
+        with home.own_errors(), home.start_lock():
             state = _running_state(home)
             wait_s = 0.0 if state else _wait_s(home)
             if not wait_s:
@@ -122,8 +124,9 @@ def _start(home: Home, linger_s: float) -> dict[str, Any]:
     """Start the server of *home* and return its state. Makes this process a user, unless that fails."""
     kind = find_server()
     was_user = home.is_held()
-    alone = home.hold_users()
+    # first: where it cannot be written, nothing was done
     home.reserved.begin()
+    alone = home.hold_users()
     try:
         state = _spawn(home, kind, linger_s)
         if alone:
@@ -164,7 +167,7 @@ def stop(directory: str | Path | None = None) -> None:
         until it has ended, some 10 ms; a minute or so if it hangs.
     """
     home = Home.make(directory)
-    with home.start_lock():
+    with home.own_errors(), home.start_lock():
         for number in (signal.SIGTERM, signal.SIGKILL):
             wait_until(lambda: (state := home.supervisor()) is None or "pid" in state, 5.0)
             if not (state := home.supervisor()):
@@ -190,11 +193,18 @@ def _running_state(home: Home) -> dict[str, Any] | None:
     return home.supervisor()
 
 
+def _absolute(entries: Iterable[str]) -> Iterator[str]:
+    for entry in entries:
+        # relative to a current directory that was removed, as "" is
+        with contextlib.suppress(FileNotFoundError):
+            yield os.path.abspath(entry)
+
+
 def _spawn(home: Home, kind: ServerKind, linger_s: float) -> dict[str, Any]:
     """Start a supervisor, which starts the server, and return its state once the server replies."""
     home.clear()
     # the same packages as in this process, and none of the current directory
-    path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
+    path = os.pathsep.join(_absolute(sys.path))
     try:
         with home.log.open("wb") as log:
             output = subprocess.check_output(

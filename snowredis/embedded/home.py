@@ -90,6 +90,14 @@ class Home:
         return home
 
     @contextlib.contextmanager
+    def own_errors(self) -> Iterator[None]:
+        """Raise StoreUnavailable for an OSError of the with block: a full or read-only file system, too many files."""
+        try:
+            yield
+        except OSError as error:
+            raise StoreUnavailable(str(self), f"its files cannot be used: {error}") from as_cause(error)
+
+    @contextlib.contextmanager
     def start_lock(self, limit_s: float = _START_LOCK_LIMIT_S) -> Iterator[None]:
         """Hold the lock ``start`` in the with block. Blocks for *limit_s* at most, then raises StoreUnavailable."""
         with self._opened("start") as fd:

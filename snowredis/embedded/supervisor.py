@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 from urllib.parse import quote
 
 from snowredis.embedded.home import Home, wait_until
@@ -36,11 +36,9 @@ class _Program:
     """redis-server or valkey-server: a child process on a unix socket."""
 
     def __init__(self, home: Home, program: str) -> None:
-        import ctypes
-
         supervisor = os.getpid()
         # loaded now: nothing may be loaded between fork and exec
-        prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
+        prctl = _prctl()
 
         def end_with_supervisor() -> None:
             # the kernel sends the signal when the thread that forked ends: here, the main thread
@@ -66,6 +64,15 @@ class _Program:
         except subprocess.TimeoutExpired:
             self._child.kill()
             self._child.wait()
+
+
+def _prctl() -> Any:
+    """Return prctl() of Linux; None on other systems, and in a Python that was built without libffi."""
+    try:
+        import ctypes
+    except ImportError:
+        return None
+    return ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 
 
 class _Fake:
@@ -143,7 +150,9 @@ def _wait_for_disuse(
             # a process is about to use it
             used_s = time.monotonic()
             continue
-        home.reserved.note_time()
+        # a file system that is full for a while must not end the server
+        with contextlib.suppress(OSError):
+            home.reserved.note_time()
         if home.has_users():
             used_s = time.monotonic()
         elif time.monotonic() - used_s >= linger_s:

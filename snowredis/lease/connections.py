@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
+import os
 from typing import Any
 
 import redis
@@ -90,11 +91,32 @@ def _limited(connection_class: type[Any]) -> type[Any]:
 
 
 class _Limited:
-    """Mixin for redis-py's connection classes: connects, writes and reads end at the time_limit() of the call."""
+    """Mixin for redis-py's connection classes: connects, writes and reads end at the time_limit() of the call.
+
+    A program that becomes a daemon closes all of its descriptors, and its next files and sockets get their numbers. So
+    before each use, the socket's number must still belong to what was connected: else it is forgotten, not closed.
+    """
 
     _sock: Any
+    _file: tuple[int, int] | None = None
     socket_timeout: float | None
     socket_connect_timeout: float | None
+
+    def connect(self) -> None:
+        # called before each command
+        self._forget_what_is_not_ours()
+        super().connect()  # type: ignore[misc]
+
+    def disconnect(self, *args: Any, **kwargs: Any) -> None:
+        self._forget_what_is_not_ours()
+        super().disconnect(*args, **kwargs)  # type: ignore[misc]
+
+    def _forget_what_is_not_ours(self) -> None:
+        own = self._sock
+        if own is not None and _file_of(own) != self._file:
+            own.detach()
+            # without a number, it closes nothing
+            super().disconnect()  # type: ignore[misc]
 
     def _connect(self) -> Any:
         names = [name for name in ("socket_timeout", "socket_connect_timeout") if hasattr(self, name)]
@@ -103,7 +125,9 @@ class _Limited:
         try:
             for name, seconds in configured.items():
                 setattr(self, name, _shorter(seconds, left_s))
-            return super()._connect()  # type: ignore[misc]
+            connected = super()._connect()  # type: ignore[misc]
+            self._file = _file_of(connected)
+            return connected
         finally:
             for name, seconds in configured.items():
                 setattr(self, name, seconds)
@@ -114,6 +138,15 @@ class _Limited:
             # reads, too: each follows a write
             self._sock.settimeout(_shorter(self.socket_timeout, left_s))
         return super().send_packed_command(*args, **kwargs)  # type: ignore[misc]
+
+
+def _file_of(connected: Any) -> tuple[int, int] | None:
+    """Return what the number of a socket refers to: a device and a file of it; None if it is closed."""
+    try:
+        status = os.fstat(connected.fileno())
+    except (OSError, ValueError):
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _remaining_s() -> float:

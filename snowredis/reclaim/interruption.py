@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import _thread
 import contextlib
-import ctypes
 import signal
 import threading
 import time
@@ -41,6 +40,9 @@ def _raise_in(thread: int, error: BaseException, forking: FrameType | None, fork
     if type(error) is KeyboardInterrupt and of_python and thread == threading.main_thread().ident:
         signal.pthread_kill(thread, signal.SIGINT)
         return
+    # not at the top: a Python that was built without libffi has none, and this is a hook of each fork
+    import ctypes
+
     # only a class can be raised in another thread, which is instantiated there
     once_more = type("Again", (type(error),), {"__new__": lambda _: error})
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(once_more))

@@ -11,7 +11,6 @@ descriptors. It has all of its memory before anything is written: a full /dev/sh
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import hashlib
 import logging
 import mmap
@@ -25,6 +24,12 @@ from typing import NamedTuple
 from snowredis.lease.model import Store
 from snowredis.reclaim.crash_record import RECORD_BYTES, CrashRecord
 from snowredis.reclaim.processes import ProcessName, own_name
+
+try:
+    import ctypes
+except ImportError:
+    # a Python that was built without libffi: new_record() returns None
+    ctypes = None  # type: ignore[assignment]
 
 log = logging.getLogger("snowredis")
 

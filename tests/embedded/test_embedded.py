@@ -13,6 +13,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import redis
@@ -20,8 +22,11 @@ import redis
 import snowredis
 from snowredis import embedded
 from snowredis.embedded import home as home_module
+from snowredis.embedded import reserved, supervisor
+from snowredis.embedded.home import Home
 from snowredis.errors import ConfigError, StoreUnavailable
 from snowredis.lease.model import PoolConfig
+from tests.support.programs import ROOT
 from tests.support.waiting import becomes_true
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -286,6 +291,48 @@ def test_a_failed_start_leaves_no_user_behind(
     with pytest.raises(StoreUnavailable, match="did not start"):
         embedded.start(home)
     assert spawn().started().fresh
+
+
+def test_files_that_cannot_be_written_are_said_and_leave_no_user_behind(
+    home: Path, spawn: Callable[..., User]
+) -> None:
+    home.mkdir(mode=0o700)
+    # in the way of a new state, as a full or read-only file system is
+    (home / "reserved.new").mkdir()
+    with pytest.raises(StoreUnavailable, match=r"its files cannot be used: .*reserved\.new"):
+        embedded.start(home)
+    (home / "reserved.new").rmdir()
+    assert spawn().started().fresh
+
+
+def test_a_server_goes_on_while_its_supervisor_cannot_write(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = iter([True, True, False])
+    server = SimpleNamespace(is_alive=lambda: next(looks))
+    place = Home.make(home)
+    place.reserved.begin()
+    (home / "reserved.new").mkdir()
+    monkeypatch.setattr(reserved, "NOTE_EVERY_MS", 0)
+    monkeypatch.setattr(supervisor, "_POLL_S", 0.0)
+    with contextlib.ExitStack() as start_lock:
+        supervisor._wait_for_disuse(place, cast("Any", server), 60.0, start_lock)
+    assert list(looks) == []
+
+
+def test_it_starts_where_the_current_directory_was_removed(home: Path, tmp_path: Path) -> None:
+    removed = tmp_path / "removed"
+    removed.mkdir()
+    program = "import os, sys; os.rmdir(sys.argv[1]); from snowredis import embedded; embedded.start(sys.argv[2], linger_s=0)"
+    done = subprocess.run(
+        [sys.executable, "-c", program, removed, home],
+        cwd=removed,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_stop_ends_the_server_at_once_whoever_uses_it(home: Path, spawn: Callable[..., User]) -> None:

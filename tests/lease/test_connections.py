@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import socket
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -79,3 +84,47 @@ def test_what_cannot_be_a_redis_is_refused_at_once(server: Any, text: str) -> No
     for connect in (snowredis.connect, snowredis.WorkerPool, lambda url: snowredis.connect([url, url])):
         with pytest.raises(snowredis.ConfigError, match=text):
             connect(server)
+
+
+def numbers_of_sockets() -> set[int]:
+    numbers = set()
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            if os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
+                numbers.add(int(name))
+    return numbers
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc shows the descriptors of Linux")
+def test_a_socket_whose_number_was_closed_and_is_used_by_another_file_is_left_alone(
+    own_server: RedisServer, tmp_path: Path
+) -> None:
+    new_pool(own_server.url, "p")
+    before = numbers_of_sockets()
+    with snowredis.connect(own_server.url, pool="p") as ids:
+        worker = ids.claim().worker
+        (number,) = numbers_of_sockets() - before
+        # as a program does that becomes a daemon, and then opens a log, or a connection of its own
+        with (tmp_path / "log").open("w+b") as file:
+            os.dup2(file.fileno(), number)
+        ids.suspend()
+        ids.resume()
+        assert ids.claim().worker == worker
+        with os.fdopen(number, "r+b") as file:
+            file.write(b"x")
+            file.flush()
+            assert (tmp_path / "log").read_bytes() == b"x"
+
+        (number,) = numbers_of_sockets() - before
+        ours, theirs = socket.socketpair()
+        with theirs:
+            os.dup2(ours.detach(), number)
+            theirs.setblocking(False)
+            theirs.send(b"a request to the application")
+            ids.suspend()
+            ids.resume()
+            ids.claim()
+            with pytest.raises(BlockingIOError):
+                theirs.recv(1)
+            with socket.socket(fileno=number) as ours:
+                assert ours.recv(100) == b"a request to the application"

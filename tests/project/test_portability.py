@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 from tests.support.pools import new_pool
-from tests.support.servers import redis_server
+from tests.support.programs import FORKS_WITH_THREADS
+from tests.support.servers import RedisServer, redis_server
 
 PROGRAM = Path(__file__).parent / "programs" / "without_posix.py"
 
@@ -25,3 +26,15 @@ def test_without_fork_fcntl_and_unix_sockets_ids_are_made_over_tcp(tmp_path: Pat
         )
     assert done.returncode == 0, done.stderr
     assert "embedded:// does not work on this system" in done.stderr
+
+
+def test_without_libffi_ids_are_made_and_only_a_kill_costs_more(server: RedisServer) -> None:
+    new_pool(server.url, "without-libffi")
+    program = PROGRAM.with_name("without_ctypes.py")
+    done = subprocess.run(
+        [sys.executable, "-W", FORKS_WITH_THREADS, program, server.url, "without-libffi"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -332,3 +332,10 @@ def test_a_read_only_replica_is_said(own_server: RedisServer, tmp_path: Path) ->
         replica.client().execute_command("REPLICAOF", "127.0.0.1", str(port))
         with pytest.raises(snowredis.StoreUnavailable, match=r"to the master|LOADING|MASTERDOWN"):
             snowredis.connect(replica.url, pool="p").next_id()
+
+
+def test_a_test_that_freezes_time_and_makes_the_first_id_leaves_a_generator_that_works(
+    server: RedisServer, new_pool: Callable[..., str]
+) -> None:
+    program = "tests.runtime.programs.first_id_of_a_test_that_freezes_time"
+    run(program, server.url, new_pool(), timeout_s=20)

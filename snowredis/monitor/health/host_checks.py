@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import platform
 import re
@@ -46,10 +45,13 @@ def kernel_clock() -> tuple[int, int] | None:
     """Return status bits and maximum error in µs from adjtimex(2), which only reads here; None if unavailable."""
     if not sys.platform.startswith("linux"):
         return None
-    buffer = ctypes.create_string_buffer(_TIMEX_BYTES)
     try:
+        # not at the top: a Python that was built without libffi has none
+        import ctypes
+
+        buffer = ctypes.create_string_buffer(_TIMEX_BYTES)
         result = ctypes.CDLL(None, use_errno=True).adjtimex(buffer)
-    except (OSError, AttributeError):
+    except (ImportError, OSError, AttributeError):
         return None
     _, _, _, error_us, _, status = struct.unpack_from(_TIMEX, buffer)
     return (status, error_us) if result >= 0 else None
