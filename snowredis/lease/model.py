@@ -193,6 +193,7 @@ class RenewRequest(NamedTuple):
         caller_ms: the caller's wall clock.
         held_until_ms, held_lanes_ms: the reservation that the caller has: its end, and the beginning in each lane.
         owner: result of owner_text().
+        held_incarnation: of the pool when the lease was granted or renewed last; "": unknown.
     """
 
     worker: int
@@ -204,6 +205,7 @@ class RenewRequest(NamedTuple):
     held_lanes_ms: tuple[int, ...]
     stats: WorkerStats
     owner: str
+    held_incarnation: str = ""
 
 
 class ReleaseRequest(NamedTuple):

@@ -96,6 +96,7 @@ class HeldLease(NamedTuple):
             held_lanes_ms=self.lanes_ms,
             stats=stats,
             owner=owner,
+            held_incarnation=self.lease.incarnation,
         )
 
     def release_request(

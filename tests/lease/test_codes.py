@@ -17,7 +17,7 @@ LUA = "\n".join(map(read_lua, (*PARTS, *SCRIPTS)))
     ("codes", "written"),
     [
         (EventKind, r"\bevent(?:_at)?\((?:r\.lease_end, )?'([^']*)'"),
-        (FloorReason, r"^ +reason = '([^']*)'(?=(?:(?!\n\n)[\s\S])*\bpool\.raised = reason)"),
+        (FloorReason, r"^ +reason = '([^']*)'(?=(?:(?!\n\n)[\s\S])*\bbegin_incarnation\(pool, reason)"),
         (AlarmReason, r"pool\.alarm, [\w., ]+ = '([^']*)'"),
     ],
 )

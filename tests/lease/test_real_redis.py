@@ -282,6 +282,32 @@ def test_newcomers_do_not_notice_a_rollback_before_a_client_that_saw_more_has_co
     assert early.ask_renew().adopted
 
 
+@pytest.mark.parametrize("forgotten", ["renewal", "claim"])
+def test_a_holder_whose_record_was_rolled_back_raises_the_floor_whatever_others_did_since(
+    server: RedisServer, forgotten: str
+) -> None:
+    store = new_pool(server, LONG)
+    name = store.config.name
+    witness, busy = holder(store), holder(store).claim()
+    if forgotten == "renewal":
+        witness.claim()
+    with rolled_back(server, name):
+        if forgotten == "claim":
+            witness.claim()
+        really_wait(2)
+        witness.ask_renew()
+    for _ in range(5):
+        assert busy.ask_renew().alarm is None
+    assert busy.seen.version > witness.seen.version
+    reply = witness.ask_renew()
+    assert isinstance(reply, Renewed)
+    assert reply.adopted
+    assert reply.alarm is not None
+    assert reply.alarm.from_ms <= witness.until_ms - LONG.ttl_ms
+    assert isinstance(holder(store).ask_claim(), Settling)
+    assert busy.ask_renew().adopted
+
+
 @pytest.mark.parametrize("guard", [True, False])
 def test_a_silence_of_over_one_ttl_raises_the_floor_only_under_guard_rollbacks(
     server: RedisServer, guard: bool
@@ -507,6 +533,7 @@ LEGAL: dict[str, set[str]] = {
     "next_signature": {"-1", "0x10", "1e3", "nan", "9" * 18, "1" + "0" * 14},
     # a client that saw nothing yet
     "incarnation": {""},
+    "held_incarnation": {""},
     "nonce": HEX,
     "token": HEX,
     # not renewed yet, nothing sent

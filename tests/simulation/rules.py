@@ -194,6 +194,7 @@ RULES: dict[str, Rule] = {
         (("common", "return nil, { 'signature', current .. hint, nonce }", ""),)
     ),
     "R10 version": Rule((("common", _ROLLED_BACK, "elseif false then"),)),
+    "R10 record": Rule((("renew", "if is_rolled_back() then", "if false then"),)),
     "R10 silence": Rule((("common", "elseif guard and now - last > ttl then", "elseif false then"),)),
     "none: newcomers wait": Rule((("claim", _NEWCOMERS, "local least = pool.floor"),)),
     "none: no adoption": Rule((("renew", "elseif durability == 'none' then", "elseif false then"),)),

@@ -221,7 +221,7 @@ def a_stranger_with_a_longer_ttl(off: str | None) -> Stage:
     return stage
 
 
-def _back_in_time(stage: Stage, witness: Process | None) -> Stage:
+def _back_in_time(stage: Stage, witness: Process | None, busy: Process | None = None) -> Stage:
     holder, heir = stage.process(), stage.process()
     saved = stage.master.copy_data()
     now_ms = stage.redis_now_ms
@@ -233,6 +233,8 @@ def _back_in_time(stage: Stage, witness: Process | None) -> Stage:
         stage.wait(7_000)
     stage.went_back()
     stage.master.data = saved
+    if busy is not None:
+        stage.beat(*[busy] * 5)
     if witness is not None:
         stage.beat(witness)
     # what went before is where ids may have been repeated; the promise holds from here on
@@ -248,7 +250,17 @@ def a_redis_that_went_back_and_a_client_that_saw_more(off: str | None) -> Stage:
     stage = Stage(off=off).with_pool()
     witness = stage.process()
     stage.make(witness)
+    # its reservation does not grow
+    stage.set_clock(witness, stage.redis_now_ms - 2000)
     return _back_in_time(stage, witness)
+
+
+@shows("R10 record")
+def a_redis_that_went_back_and_went_on_before_a_client_that_saw_more_came(off: str | None) -> Stage:
+    stage = Stage(off=off, worker_bits=2).with_pool()
+    witness, busy = stage.process(), stage.process()
+    stage.make(witness, busy)
+    return _back_in_time(stage, witness, busy)
 
 
 @shows("R10 silence")

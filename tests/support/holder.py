@@ -31,6 +31,7 @@ class Holder:
     worker: int = -1
     until_ms: int = 0
     lanes_ms: tuple[int, ...] = ()
+    incarnation: str = ""
     seen: Seen = field(default_factory=Seen)
 
     def ask_claim(self, *, ahead_ms: int = 0, wait_ms: int = 10**9) -> ClaimReply:
@@ -43,6 +44,7 @@ class Holder:
         assert isinstance(answer, Granted), answer
         self.worker, self.until_ms = answer.worker, answer.until_ms
         self.lanes_ms, self.renewal_id = answer.lanes_ms, answer.renewal_id
+        self.incarnation = answer.seen.incarnation
         return self
 
     def ask_renew(self, pending: str = "", *, ahead_ms: int = 0) -> RenewReply:
@@ -57,10 +59,12 @@ class Holder:
             held_lanes_ms=self.lanes_ms,
             stats=WorkerStats(7, 3, -2, 0, 0),
             owner='{"host":"h"}',
+            held_incarnation=self.incarnation,
         )
         answer = self._learn(self.store.renew(request, self.seen))
         if isinstance(answer, Renewed):
             self.renewal_id, self.until_ms = pending, answer.until_ms
+            self.incarnation = answer.seen.incarnation
         return answer
 
     def release(

@@ -97,6 +97,20 @@ local function leave_layout(pool, old_signature, from)
   pool.next, pool.records, pool.stored_swept, pool.swept = 0, 0, now, now
 end
 
+local function raised_at(incarnation) return number_of(string.match(incarnation, '^(%d+)%-%x+$')) end
+-- Begins a new incarnation; with *lossy*, no new reservation begins before all that may have been lost have ended: from
+-- now, not from the start of this server, since clients may have been sent here only now.
+local function begin_incarnation(pool, reason, lossy)
+  if lossy then pool.floor = math.max(pool.floor, horizon()) end
+  pool.incarnation = math.max(now, (raised_at(pool.incarnation) or 0) + 1, (raised_at(seen_incarnation) or 0) + 1)
+    .. '-' .. string.sub(nonce, 1, 16)
+  pool.raised = reason
+end
+-- R10: processes with leases that were granted before this moment, or lost, may use times up to the horizon.
+local function note_rollback(pool, from)
+  pool.alarm, pool.alarm_from, pool.alarm_until = 'ids-may-repeat', from, horizon()
+end
+
 -- R3, R9, R10. Reads the pool, prepares a new one if it does not exist, and raises the floor if Redis may have lost
 -- something. Returns the pool, or nil and the reply of the script. Writes nothing: commit() does.
 local function open_pool()
@@ -118,13 +132,13 @@ local function open_pool()
     if not n then wrong = wrong or broken(name, text) end
     return n or 0
   end
-  local function raised_at(incarnation) return number_of(string.match(incarnation, '^(%d+)%-%x+$')) end
   local pool = { floor = stored('floor', v[2]), incarnation = v[3] or '', version = stored('version', v[5]),
     records = stored('records', v[7]), next = stored('next', v[8]), run_id = '' }
   -- the end of the leases that sweep() looked at last; the Redis clock may have gone back
   pool.stored_swept = number_of(v[9]) or 0
   pool.swept = math.min(pool.stored_swept, now)
   local last = stored('last', v[6])
+  pool.last = last
   local pool_raised, seen_raised = raised_at(pool.incarnation), raised_at(seen_incarnation) or 0
   if not pool_raised and (v[1] or v[3]) then wrong = wrong or broken('incarnation', v[3]) end
   if wrong then return nil, wrong end
@@ -141,8 +155,7 @@ local function open_pool()
     reason = 'other-server'
   elseif seen_raised > pool_raised or (seen_incarnation == pool.incarnation and seen_version > pool.version) then
     reason = 'rolled-back'
-    -- processes with leases that were granted before this moment, or lost, may use times up to the horizon
-    pool.alarm, pool.alarm_from, pool.alarm_until = 'ids-may-repeat', last, horizon()
+    note_rollback(pool, last)
   elseif guard and now - last > ttl then
     reason = 'silence'
   end
@@ -154,10 +167,7 @@ local function open_pool()
     leave_layout(pool, v[1], pool.floor)
   end
   if reason then
-    -- from now, not from the start of this server: clients may have been sent here only now
-    if lossy then pool.floor = math.max(pool.floor, horizon()) end
-    pool.incarnation = math.max(now, (pool_raised or 0) + 1, seen_raised + 1) .. '-' .. string.sub(nonce, 1, 16)
-    pool.raised = reason
+    begin_incarnation(pool, reason, lossy)
     if not v[1] then pool.created = now end
   end
   return pool

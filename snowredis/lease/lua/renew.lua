@@ -9,6 +9,7 @@
 -- ARGV[18] held_lanes_ms       ints, comma separated: the beginning of each of its lanes
 -- ARGV[19] stats               ints, comma separated: WorkerStats of lease/stats.py
 -- ARGV[20] owner               string, JSON: the process that holds the lease
+-- ARGV[21] held_incarnation    string, of the pool when the lease was granted or renewed last; empty: unknown
 --
 -- Returns renewed, common fields, until, adopted 0 | 1
 --       | lost, common fields, reason
@@ -25,6 +26,8 @@ for item in string.gmatch(str('held_lanes_ms', ARGV[18], '^%d[%d,]*$', 1100), '[
 end
 local stats = str('stats', ARGV[19], '^[%d,-]+$', 120)
 local owner = str('owner', ARGV[20], '^{[^%c]*}$', 1000)
+local held_incarnation = str('held_incarnation', ARGV[21], '^[%x-]*$', 64)
+if held_incarnation ~= '' then int('held_incarnation', string.match(held_incarnation, '^(%d+)%-%x+$'), 0, 9e13) end
 if bad then return refuse() end
 
 -- R4: in every lane, an older record begins at or below this lease, and that of a lease that was claimed later at or
@@ -40,6 +43,21 @@ local pool, refused = open_pool()
 if not pool then return refused end
 local r, unreadable = record_of(worker)
 if unreadable then return unreadable end
+-- R10: returns true if the pool lacks what it granted to this holder in the same incarnation
+local function is_rolled_back()
+  if durability == 'none' or held_incarnation ~= pool.incarnation then return false end
+  if not r then return true end
+  if r.token == token_hash then return r['until'] < held_until end
+  for i = 1, #held_lanes do
+    if (r.lanes[i] or 0) ~= held_lanes[i] then return (r.lanes[i] or 0) < held_lanes[i] end
+  end
+  return false
+end
+if is_rolled_back() then
+  -- this holder did not renew since
+  note_rollback(pool, math.max(0, math.min(pool.last, held_until - ttl - lead)))
+  begin_incarnation(pool, 'rolled-back', true)
+end
 local adopted, reason, stale = 0, nil, nil
 local ended = r and r.token ~= '' and r.lease_end <= now and r.lease_end
 
