@@ -157,10 +157,13 @@ class RedisScripts:
         if self._owned:
             self._client = fresh_copy(self._client)
 
-    def _reconnect(self) -> None:
-        with contextlib.suppress(exceptions.RedisError, OSError, AttributeError):
+    def _reconnect(self, *, also_in_use: bool = True) -> None:
+        # TypeError: redis-py 5's BlockingConnectionPool, which has no choice
+        with contextlib.suppress(exceptions.RedisError, OSError, AttributeError, TypeError):
             if not is_cluster(self._client):
-                self._client.connection_pool.disconnect()
+                self._client.connection_pool.disconnect(
+                    **({} if also_in_use else {"inuse_connections": False})
+                )
             elif self._owned:
                 self._client.close()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -145,6 +146,8 @@ class ScriptStore(ABC):
             int(config.guard_rollbacks),
         )
         self._max_events = max_events
+        # time of the last call, on the caller's clock; there is no connection before the first one
+        self._called_ms = sys.maxsize
         # read now: a process that is forked while another thread reads a file or imports a module may wait for ever
         self._scripts = {name: load(name) for name in SCRIPTS}
         self._keys = pool_keys(config.name)
@@ -153,8 +156,8 @@ class ScriptStore(ABC):
     def run(self, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> Sequence[bytes | str]:
         """Run *script* once, atomically. Raises StoreUnavailable and its subclasses."""
 
-    def _reconnect(self) -> None:  # noqa: B027 - without connections nothing is to be done
-        """Drop all connections."""
+    def _reconnect(self, *, also_in_use: bool = True) -> None:  # noqa: B027 - without connections nothing is to be done
+        """Drop the idle connections; also those that other threads of the application use, if that is wanted."""
 
     def _call(
         self,
@@ -164,6 +167,10 @@ class ScriptStore(ABC):
         caller_ms: int,
         *args: str | int,
     ) -> _Done | _Refused:
+        if caller_ms - self._called_ms > self.config.ttl_ms:
+            # this host stood still, maybe with a master of before; what leads to the present one is asked again
+            self._reconnect(also_in_use=False)
+        self._called_ms = caller_ms
         nonce = self._random_bytes(16).hex()
         newest = (seen.incarnation, seen.version, nonce, caller_ms, self._max_events)
         common = (*self._constants, *newest, self.config.durability)

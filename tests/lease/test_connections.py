@@ -7,6 +7,7 @@ import contextlib
 import os
 import socket
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ import redis.asyncio
 from redis.sentinel import Sentinel
 
 import snowredis
+from snowredis.lease.model import PoolConfig
+from snowredis.lease.redis_store import RedisStore
 from tests.support.pools import new_pool
 from tests.support.servers import RedisServer
 
@@ -128,3 +131,25 @@ def test_a_socket_whose_number_was_closed_and_is_used_by_another_file_is_left_al
                 theirs.recv(1)
             with socket.socket(fileno=number) as ours:
                 assert ours.recv(100) == b"a request to the application"
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["own client", "the application's client"])
+def test_after_a_silence_of_a_ttl_a_new_connection_is_used_that_may_lead_to_another_master(
+    own_server: RedisServer, shared: bool
+) -> None:
+    observer, application = own_server.client(), own_server.client()
+    ignored = {int(client["id"]) for client in observer.client_list()}
+    store = RedisStore(application if shared else own_server.url, PoolConfig(name="p", ttl_ms=3000))
+
+    def connection_at(now_ms: int) -> int:
+        store.create(now_ms)
+        (used,) = {int(client["id"]) for client in observer.client_list()} - ignored
+        return used
+
+    now_ms = time.time_ns() // 1_000_000
+    first = connection_at(now_ms)
+    assert connection_at(now_ms + 3000) == first
+    later = connection_at(now_ms + 6001)
+    assert later != first
+    assert connection_at(now_ms + 6002) == later
+    store.close()
