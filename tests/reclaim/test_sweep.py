@@ -342,7 +342,7 @@ def test_files_that_nobody_asks_for_any_more_are_removed_in_time(
     own = own_name()
     assert own is not None
     records.mkdir(0o700)
-    dead, foreign = own._replace(started="1"), own._replace(namespace="another")
+    dead, foreign = own._replace(started="1", image="1"), own._replace(namespace="another")
     for process in (own, dead, foreign):
         (records / str(FileName("0" * 16, process, "1"))).touch()
     place, left = sweep.Place(record_files.Directory(str(records)), own), []
