@@ -97,6 +97,8 @@ def test_a_signal_handler_that_makes_ids_never_repeats_one_and_never_blocks(ids:
 
 def test_a_finalizer_that_makes_ids_never_repeats_one(ids: Any) -> None:
     in_finalizer: list[int] = []
+    # a finalizer in the middle of a claim would be refused
+    ids.claim()
 
     class Row:
         def __init__(self) -> None:
