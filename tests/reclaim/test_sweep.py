@@ -259,6 +259,20 @@ def test_a_file_system_without_room_costs_the_record_and_nothing_else(
         assert list(records.iterdir()) == []
 
 
+def test_a_umask_that_takes_all_rights_leaves_records_that_can_be_read(
+    server: RedisServer, pool: str, records: Path
+) -> None:
+    before = os.umask(0o777)
+    try:
+        with connect(server.url, pool) as ids:
+            ids.claim()
+            (file,) = records.iterdir()
+            assert records.stat().st_mode & 0o777 == 0o700
+            assert file.stat().st_mode & 0o777 == 0o600
+    finally:
+        os.umask(before)
+
+
 @pytest.mark.parametrize("made", ["shared", "symlink", "file"])
 def test_a_directory_that_others_can_use_is_not_used(
     server: RedisServer, pool: str, records: Path, tmp_path: Path, made: str
