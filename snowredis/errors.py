@@ -11,6 +11,7 @@ SnowredisError
 ├── LeaseExpired                    the reserved time ran out and could not be extended
 │   └── LeaseLost                   the lease was lost, and no other worker id could be claimed
 ├── ClockMovedBack                  the wall clock went back to a time that was already used
+│   └── ClockStopped                the wall clock stands still, as one that a test has frozen
 ├── ClockSkewed                     the wall clock is too far from the clock of Redis
 ├── StoreUnavailable                Redis does not answer
 │   ├── StoreReadOnly               … it is a replica
@@ -34,6 +35,7 @@ from typing import ClassVar
 __all__ = [
     "ClockMovedBack",
     "ClockSkewed",
+    "ClockStopped",
     "ConfigError",
     "GeneratorClosed",
     "GeneratorSuspended",
@@ -282,6 +284,17 @@ class ClockMovedBack(SnowredisError):
             f"the clock of this host went back: it is {self.behind_ms} ms behind the newest id, more than "
             f"clock_policy={self.policy!r} tolerates. No id was made. Slew the clock instead of stepping it, raise the "
             f"tolerance, or wait {self.behind_ms} ms."
+        )
+
+
+class ClockStopped(ClockMovedBack):
+    """The wall clock stands still, so the next tick never begins; no id was made."""
+
+    def __str__(self) -> str:
+        return (
+            f"the clock of this host has stood still for {self.behind_ms} ms, and all ids of this time are used up; "
+            f"clock_policy={self.policy!r} waits for later ones. No id was made. If a test has frozen the time, "
+            "use a snowredis.testing.ManualClock, or let the time tick."
         )
 
 

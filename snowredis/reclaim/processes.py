@@ -76,9 +76,13 @@ def has_ended(
     if name.pid == own.pid:
         # an exec keeps pid and start; only the process itself is sure to see its image
         both_known = bool(name.image and own.image)
-        return name.started != own.started or (both_known and name.image != own.image)
+        return name.image != own.image if both_known else name.started != own.started
     status = (look or _look)(name.pid)
-    return status is not None and (status.started != name.started or status.is_zombie)
+    if status is None or status.is_zombie:
+        return status is not None
+    # a process that was restored from a checkpoint (CRIU) has another start, and its pid, its stack and its lease
+    is_restored = bool(name.image) and status.image == name.image
+    return status.started != name.started and not is_restored
 
 
 def _look(pid: int) -> Status | None:

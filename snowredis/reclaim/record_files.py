@@ -211,6 +211,8 @@ def open_directory(*, make: bool = False) -> Directory | None:
         if make:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(path, 0o700)
+                # whatever the umask: other programs of this user need it, too
+                os.chmod(path, 0o700)
         status = os.lstat(path)
     except OSError:
         return None
@@ -235,6 +237,9 @@ def _create(path: str, address: int) -> int:
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
+        if hasattr(os, "fchmod"):
+            # whatever the umask: another process is to read it
+            os.fchmod(descriptor, 0o600)
         # else the first write to a full file system would end this process by SIGBUS
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(descriptor, 0, RECORD_BYTES)

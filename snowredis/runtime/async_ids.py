@@ -12,7 +12,7 @@ from collections.abc import Callable
 from snowredis.core.lanes import Wait
 from snowredis.runtime.aio import in_background, result_of, sleep
 from snowredis.runtime.batches import check_count
-from snowredis.runtime.clock import MAX_SLEEP_S
+from snowredis.runtime.clock import MAX_SLEEP_S, FrozenClockCheck
 from snowredis.runtime.fast_path import FastPath
 from snowredis.runtime.fork import ForkGuard
 from snowredis.runtime.slow_path import SlowPath
@@ -30,6 +30,7 @@ async def next_slow(slow: SlowPath, make_ready: Callable[[], None]) -> int:
     Raises:
         As Generator.next_id().
     """
+    frozen_check: FrozenClockCheck | None = None
     while True:
         an_id, decision = slow.try_step()
         if an_id:
@@ -41,7 +42,9 @@ async def next_slow(slow: SlowPath, make_ready: Callable[[], None]) -> int:
                 preparing = slow.preparing = in_background(make_ready)
             await result_of(preparing)
         elif slow.clock.background:
+            frozen_check = frozen_check or FrozenClockCheck(slow.clock)
             await sleep(min(decision.seconds, MAX_SLEEP_S))
+            slow.check_clock(frozen_check, decision)
         else:
             # a test clock, which sleeping moves
             slow.clock.sleep(decision.seconds)

@@ -7,6 +7,10 @@ from typing import NamedTuple, Protocol
 
 # the longest single wait: between two, close(), a signal and a fork are noticed
 MAX_SLEEP_S = 0.1
+# no clock that runs shows the same time for so long
+LONGEST_STOP_S = 1.0
+# what each wait counts as, at least: sleeping takes longer than it should
+_SHORTEST_WAIT_S = 0.001
 
 
 class Clock(Protocol):
@@ -75,6 +79,22 @@ class StepClock(SystemClock):
 
 
 SYSTEM = SystemClock()
+
+
+class FrozenClockCheck:
+    """Detects, during the waits of one call, a wall clock that stands still: one that a test has frozen."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock, self._seen_ns, self._waited_s = clock, clock.time_ns(), 0.0
+
+    def still_ms(self, waited_s: float) -> int:
+        """Return how long the clock has stood still, after a wait of *waited_s*; 0 if less than LONGEST_STOP_S."""
+        now_ns = self._clock.time_ns()
+        if now_ns != self._seen_ns:
+            self._seen_ns, self._waited_s = now_ns, 0.0
+        elif waited_s > 0:
+            self._waited_s += max(waited_s, _SHORTEST_WAIT_S)
+        return int(self._waited_s * 1000) if self._waited_s >= LONGEST_STOP_S else 0
 
 
 def nap(clock: Clock, seconds: float) -> None:

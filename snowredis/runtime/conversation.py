@@ -43,9 +43,10 @@ class Conversation:
         """Call *talk*, which talks to the store, while the lock is held; return its result.
 
         A signal handler or finalizer that interrupts a conversation of its own thread is refused: it could wait
-        forever, and a second request could get the reply to the first. The wait for another thread is bounded: a
-        handler may have interrupted a thread that holds the generator's lock, and a finalizer in the other thread
-        may wait for that lock.
+        forever, and a second request could get the reply to the first. So is another greenlet of the thread, where the
+        lock was made before gevent replaced the locks of threads. The wait for another thread is bounded: a handler
+        may have interrupted a thread that holds the generator's lock, and a finalizer in the other thread may wait for
+        that lock.
 
         Raises:
             StoreUnavailable: refused, or another thread held the lock for LOCK_LIMIT_S.
@@ -65,7 +66,8 @@ class Conversation:
         if self.busy is lock:
             raise StoreUnavailable(
                 self._where,
-                "a signal handler or finalizer asked for an id while its own thread was talking to Redis",
+                "a signal handler or finalizer asked for an id while its own thread was talking to Redis; or another "
+                "greenlet did: gevent and eventlet have to patch the process before snowredis is imported",
             )
         self._thread = threading.get_ident()
         try:

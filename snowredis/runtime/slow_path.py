@@ -5,9 +5,9 @@ from __future__ import annotations
 from concurrent.futures import Future
 
 from snowredis.core.lanes import ClaimAnother, NotOpen, RaiseClockBack, RenewLease, Wait
-from snowredis.errors import ClockMovedBack, ClockSkewed, GeneratorClosed, GeneratorSuspended
+from snowredis.errors import ClockMovedBack, ClockSkewed, ClockStopped, GeneratorClosed, GeneratorSuspended
 from snowredis.runtime.claim_wait import ClaimWait, ClockSkewMemory, FullPoolMemory
-from snowredis.runtime.clock import nap
+from snowredis.runtime.clock import MAX_SLEEP_S, FrozenClockCheck, nap
 from snowredis.runtime.context import Context
 from snowredis.runtime.id_allocator import IdAllocator, NoLease, Step
 from snowredis.runtime.lease_manager import LeaseManager
@@ -49,6 +49,7 @@ class SlowPath:
             As Generator.next_id().
         """
         claim_wait: ClaimWait | None = None
+        frozen_check: FrozenClockCheck | None = None
         while True:
             self._guard.check()
             generation = self._guard.generation
@@ -64,7 +65,9 @@ class SlowPath:
                 if self._guard.generation == generation and self._guard.alive:
                     return an_id
             elif isinstance(decision, Wait):
+                frozen_check = frozen_check or FrozenClockCheck(self.clock)
                 self._wait(decision)
+                self.check_clock(frozen_check, decision)
             elif isinstance(decision, RenewLease):
                 self._renew()
             elif isinstance(decision, ClaimAnother):
@@ -103,6 +106,11 @@ class SlowPath:
         if self._guard.generation != generation or not self._guard.alive:
             return 0, NoLease()
         return an_id, decision
+
+    def check_clock(self, frozen_check: FrozenClockCheck, wait: Wait) -> None:
+        """Raise ClockStopped if the wall clock stands still, after *wait*."""
+        if still_ms := frozen_check.still_ms(min(wait.seconds, MAX_SLEEP_S)):
+            raise ClockStopped(still_ms, self._context.rules.policy)
 
     def after_fork(self) -> None:
         """Forget, in a forked child, which errors the parent had and what its threads were doing."""

@@ -497,6 +497,7 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
     "LeaseLost": ("orders", 18, "the pool is full"),
     "ClockMovedBack": (4711, "backup"),
     "ClockSkewed": (4712, 32_500),
+    "ClockStopped": (1_001, "backup"),
     "StoreUnavailable": ("host:6379/0", "Connection refused", "Start it"),
     "StoreReadOnly": ("host:6379/0", "a replica"),
     "StoreRefused": ("host:6379/0", "not this command", "wrong-password"),

@@ -60,7 +60,18 @@ def test_a_process_has_ended_when_it_is_a_zombie_and_when_it_is_gone_and_not_bef
 def test_a_pid_that_is_used_again_belongs_to_another_process() -> None:
     with sleeping() as process:
         assert has_ended(name_of(process.pid)._replace(started="1"), own())
-    assert has_ended(own()._replace(started="1"), own())
+    assert has_ended(own()._replace(started="1", image="1"), own())
+
+
+def test_a_process_that_was_restored_from_a_checkpoint_at_another_time_has_not_ended() -> None:
+    assert not has_ended(own()._replace(started="1"), own())
+    with sleeping() as process:
+        # none in the middle of the exec
+        image = eventually(lambda: processes._status(process.pid).image, "a stack")
+        name = name_of(process.pid)._replace(started="1", image=image)
+        assert not has_ended(name, own())
+        process.kill()
+        eventually(lambda: has_ended(name, own()), "a zombie")
 
 
 def test_only_the_process_itself_takes_an_image_before_an_exec_for_gone() -> None:

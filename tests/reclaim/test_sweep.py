@@ -259,6 +259,20 @@ def test_a_file_system_without_room_costs_the_record_and_nothing_else(
         assert list(records.iterdir()) == []
 
 
+def test_a_umask_that_takes_all_rights_leaves_records_that_can_be_read(
+    server: RedisServer, pool: str, records: Path
+) -> None:
+    before = os.umask(0o777)
+    try:
+        with connect(server.url, pool) as ids:
+            ids.claim()
+            (file,) = records.iterdir()
+            assert records.stat().st_mode & 0o777 == 0o700
+            assert file.stat().st_mode & 0o777 == 0o600
+    finally:
+        os.umask(before)
+
+
 @pytest.mark.parametrize("made", ["shared", "symlink", "file"])
 def test_a_directory_that_others_can_use_is_not_used(
     server: RedisServer, pool: str, records: Path, tmp_path: Path, made: str
@@ -342,7 +356,7 @@ def test_files_that_nobody_asks_for_any_more_are_removed_in_time(
     own = own_name()
     assert own is not None
     records.mkdir(0o700)
-    dead, foreign = own._replace(started="1"), own._replace(namespace="another")
+    dead, foreign = own._replace(started="1", image="1"), own._replace(namespace="another")
     for process in (own, dead, foreign):
         (records / str(FileName("0" * 16, process, "1"))).touch()
     place, left = sweep.Place(record_files.Directory(str(records)), own), []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import pickle
+import time
 from array import array
 from collections.abc import Callable
 from typing import Any
@@ -15,9 +16,13 @@ from hypothesis import strategies as st
 
 import snowredis
 from snowredis.core.layout import Layout
+from snowredis.errors import ClockStopped
 from snowredis.lease.model import PoolConfig
+from snowredis.runtime.clock import SystemClock
 from snowredis.settings import SequenceStart
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
+from tests.runtime.conftest import make_pool
+from tests.support.servers import RedisServer
 
 TWO_WORKERS = Layout(worker_bits=1)
 
@@ -646,3 +651,29 @@ def test_three_processes_never_make_one_id_whatever_happens(
             except snowredis.SnowredisError:
                 continue
     assert len(set(made)) == len(made)
+
+
+class FrozenClock(SystemClock):
+    """The time of a test that has frozen it, as time-machine does."""
+
+    def __init__(self) -> None:
+        self.frozen_ns = time.time_ns() // 1_000_000 * 1_000_000
+
+    def time(self) -> float:
+        return self.frozen_ns / 1e9
+
+    def time_ns(self) -> int:
+        return self.frozen_ns
+
+
+def test_a_clock_that_stands_still_is_said_when_its_ids_are_used_up(server: RedisServer) -> None:
+    clock, name = FrozenClock(), make_pool(server)
+    with snowredis.connect(server.url, pool=name, clock=clock) as ids:
+        made = [ids.next_id() for _ in range(1024)]
+        with pytest.raises(ClockStopped, match="has stood still for 10"):
+            ids.next_id()
+        with pytest.raises(ClockStopped):
+            asyncio.run(ids.anext_id())
+        clock.frozen_ns += 1_000_000
+        made.append(ids.next_id())
+        assert len(set(made)) == 1025

@@ -16,8 +16,10 @@ from typing import Any
 import pytest
 
 import snowredis
+from snowredis.errors import StoreUnavailable
 from snowredis.lease.model import PoolConfig
 from snowredis.runtime import fast_path
+from snowredis.runtime.conversation import Conversation
 from snowredis.runtime.exit import EXIT, ExitHook
 from snowredis.runtime.fork import ForkGuard
 from snowredis.runtime.generator import Generator
@@ -95,6 +97,8 @@ def test_a_signal_handler_that_makes_ids_never_repeats_one_and_never_blocks(ids:
 
 def test_a_finalizer_that_makes_ids_never_repeats_one(ids: Any) -> None:
     in_finalizer: list[int] = []
+    # a finalizer in the middle of a claim would be refused
+    ids.claim()
 
     class Row:
         def __init__(self) -> None:
@@ -302,3 +306,9 @@ def test_no_heartbeat_thread_is_left_after_close_and_at_exit() -> None:
 def test_a_handler_in_the_hub_of_gevent_can_close_a_generator() -> None:
     pytest.importorskip("gevent")
     assert run("tests.runtime.programs.closed_in_the_hub_of_gevent") == "True True\n"
+
+
+def test_a_greenlet_beside_one_that_talks_to_redis_hears_when_to_patch() -> None:
+    conversation = Conversation("here")
+    with pytest.raises(StoreUnavailable, match="patch the process before snowredis is imported"):
+        conversation.run(lambda: conversation.run(lambda: 0))
