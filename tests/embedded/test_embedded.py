@@ -323,7 +323,10 @@ def test_a_server_goes_on_while_its_supervisor_cannot_write(
 def test_it_starts_where_the_current_directory_was_removed(home: Path, tmp_path: Path) -> None:
     removed = tmp_path / "removed"
     removed.mkdir()
-    program = "import os, sys; os.rmdir(sys.argv[1]); from snowredis import embedded; embedded.start(sys.argv[2], linger_s=0)"
+    program = (
+        "import os, sys; os.rmdir(sys.argv[1])\n"
+        "from snowredis import embedded; embedded.start(sys.argv[2], linger_s=0)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", program, removed, home],
         cwd=removed,
