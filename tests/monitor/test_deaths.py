@@ -27,6 +27,7 @@ from snowredis.testing import ManualClock, MemoryPool, memory_pool
 from tests.support.holder import Holder
 from tests.support.programs import FORKS_WITH_THREADS, ROOT
 from tests.support.servers import RedisServer
+from tests.support.waiting import eventually
 
 TTL_MS = 30_000
 
@@ -204,7 +205,8 @@ def test_thirteen_killed_workers_are_thirteen_deaths_for_every_viewer(own_server
         assert fleet.stdout is not None
         pids = [int(fleet.stdout.readline()) for _ in range(count)]
         watch = PoolWatch(seen)
-        assert watch.read().status.level == "ok"
+        # on a busy machine, a heartbeat may be late
+        eventually(lambda: watch.read().status.level == "ok", "a fleet that is well")
         followed = seen.follow(block_ms=100)
         assert next_deaths(followed) == []
         for pid in pids:
