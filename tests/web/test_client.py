@@ -34,7 +34,7 @@ def in_child(check: Callable[[], bool]) -> bool:
 
 
 def test_a_child_with_the_pid_of_its_parent_has_none_of_its_ids(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As process 1 of another pid namespace, or with a pid that was used again."""
+    # as process 1 of another pid namespace has, or a process whose pid is used again
     pid = os.getpid()
     client = client_with([3, 2, 1])
     monkeypatch.setattr(os, "getpid", lambda: pid)
