@@ -165,13 +165,7 @@ class DatedGenerator(GeneratorBase[str]):
         They are of one period, or of two if it ends meanwhile. Raises and blocks as next_id(); it returns nothing then.
         """
         count = check_count(count)
-        while True:
-            generation = GUARD.generation
-            GUARD.check()
-            made = self._made(count)
-            # else forked in between: some of the numbers are the parent's
-            if GUARD.generation == generation and GUARD.alive:
-                return made
+        return GUARD.in_one_process(lambda: self._made(count))
 
     @with_lock
     def create(self) -> bool:

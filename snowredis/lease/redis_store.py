@@ -160,12 +160,13 @@ class RedisScripts:
     def _reconnect(self, *, also_in_use: bool = True) -> None:
         # TypeError: redis-py 5's BlockingConnectionPool, which has no choice
         with contextlib.suppress(exceptions.RedisError, OSError, AttributeError, TypeError):
-            if not is_cluster(self._client):
-                self._client.connection_pool.disconnect(
-                    **({} if also_in_use else {"inuse_connections": False})
-                )
-            elif self._owned:
-                self._client.close()
+            if is_cluster(self._client):
+                if self._owned:
+                    self._client.close()
+            elif also_in_use:
+                self._client.connection_pool.disconnect()
+            else:
+                self._client.connection_pool.disconnect(inuse_connections=False)
 
     def close(self) -> None:
         """Close the connections, unless they are the application's."""

@@ -116,6 +116,15 @@ class ForkGuard:
         if not self.alive or os.getpid() != self._pid:
             self.recover()
 
+    def in_one_process(self, take: Callable[[], T]) -> T:
+        """Return what *take* returns; call it again in a child that is forked meanwhile: that is its parent's."""
+        while True:
+            self.check()
+            generation = self.generation
+            taken = take()
+            if self.generation == generation and self.alive:
+                return taken
+
     def _before_fork(self) -> None:
         self._forked = self.generation
 

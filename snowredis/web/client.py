@@ -15,14 +15,12 @@ import sys
 import threading
 import time
 from array import array
-from collections.abc import Callable
-from typing import Self, TypeVar
+from typing import Self
 from urllib.parse import urlencode, urlsplit
 
 from snowredis.errors import ConfigError, SnowredisError
 from snowredis.runtime.fork import GUARD
-
-T = TypeVar("T")
+from snowredis.runtime.locked import with_lock
 
 # a first pause after a failed connection; it doubles
 _FIRST_PAUSE_S = 0.05
@@ -102,23 +100,17 @@ class Client:
 
     def next_id(self) -> int:
         """Return the next id, increasing within a thread. Blocks for a fetch every *batch* ids. Raises ServiceError."""
-        return self._in_one_process(self._take)
+        return GUARD.in_one_process(self._take)
 
     def next_ids(self, count: int) -> list[int]:
         """Fetch *count* ids, strictly increasing, in one request. Blocks for it. Raises ServiceError."""
-        return self._in_one_process(lambda: self._fetch(count))
+        return GUARD.in_one_process(lambda: self._take_many(count))
 
-    def _in_one_process(self, take: Callable[[], T]) -> T:
-        """Return what *take* returns, while the lock is held; again in a child that is forked meanwhile."""
-        while True:
-            GUARD.check()
-            generation = GUARD.generation
-            with self._lock:
-                taken = take()
-            # else forked in between: they are the parent's
-            if GUARD.generation == generation and GUARD.alive:
-                return taken
+    @with_lock
+    def _take_many(self, count: int) -> list[int]:
+        return self._fetch(count)
 
+    @with_lock
     def _take(self) -> int:
         # read once: a child that is forked in here has another list, which gets nothing of this one
         ids = self._ids
