@@ -52,8 +52,8 @@ def main() -> None:
 
 def _ping(url: str) -> str:
     from snowredis.servers.clients import close_client
+    from snowredis.servers.runner import translated
     from snowredis.snowflake.open import open_client
-    from snowredis.snowflake.redis_store import translated
 
     own = open_client(url)
     try:

@@ -96,11 +96,11 @@ def test_the_wheel_holds_every_module_every_script_and_the_type_marker(wheel: Pa
     source = ROOT / "snowredis"
     wanted = {
         *source.rglob("*.py"),
-        *source.glob("lease/lua/*.lua"),
+        *source.glob("snowflake/lua/*.lua"),
         *source.glob("web/static/*"),
         source / "py.typed",
     }
-    assert len(list(source.glob("lease/lua/*.lua"))) > 0
+    assert len(list(source.glob("snowflake/lua/*.lua"))) > 0
     assert {path.relative_to(ROOT).as_posix() for path in wanted} - names == set()
 
 
