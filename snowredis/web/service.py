@@ -3,7 +3,7 @@
 Ids are served here, before any routing, since a framework's routing costs more than an id. All other requests go to
 routes.py and pages.py. Nothing connects before the server starts the application, so it may be created before a fork.
 
-    gunicorn -k snowredis.web.server.gunicorn_worker.ServiceWorker 'snowredis.web.service:from_environment()'
+    gunicorn -k snowredis.web.gunicorn_worker.ServiceWorker 'snowredis.web.service:from_environment()'
     uvicorn --factory snowredis.web.service:from_environment
 """
 
@@ -21,24 +21,31 @@ from starlette.routing import Router
 
 from snowredis.errors import ConfigError, SnowredisError
 from snowredis.settings import check
-from snowredis.web.access import check_token
+from snowredis.web.access import ID_PATHS, PROBES, Proxies, RequestGuard, Scope
 from snowredis.web.drain import Drain
-from snowredis.web.id_formats import encode_any, encode_id, encode_ids
-from snowredis.web.limits import Limits
+from snowredis.web.messages import (
+    PROBLEM_JSON,
+    Message,
+    Problem,
+    Send,
+    encode_any,
+    encode_id,
+    encode_ids,
+    parse_count,
+    parse_media_type,
+    parse_query,
+    problem_of,
+    send_body,
+)
 from snowredis.web.metrics_endpoint import RequestCounts
-from snowredis.web.pages import page_routes
-from snowredis.web.parameters import parse_count, parse_media_type, parse_query
-from snowredis.web.problems import PROBLEM_JSON, Problem, problem_of
-from snowredis.web.proxies import Proxies
-from snowredis.web.request_guard import ID_PATHS, PROBES, RequestGuard, Scope
-from snowredis.web.responses import Message, Send, send_body
+from snowredis.web.pages import EndedSessions, page_routes
 from snowredis.web.routes import Routes
 from snowredis.web.served_kinds import ServedKind, ServedKinds
 from snowredis.web.served_pools import ServedPools
-from snowredis.web.sessions import EndedSessions
-from snowredis.web.settings import settings_from_environment
+from snowredis.web.settings import Limits, check_token, settings_from_environment
 
 log = logging.getLogger("snowredis")
+
 
 Receive = Callable[[], Awaitable[Message]]
 _HTTP_DETAILS = {

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from snowredis.web.limits import Limits
-from snowredis.web.server.connections import PROBE_RESERVE, Connections
+from snowredis.web.connections import PROBE_RESERVE, Connections
+from snowredis.web.settings import Limits
 
 
 class FakeConnection:

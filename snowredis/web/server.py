@@ -15,12 +15,12 @@ import uvicorn
 from uvicorn.config import LOGGING_CONFIG
 
 from snowredis.errors import ConfigError
-from snowredis.web.limits import Limits
-from snowredis.web.server.connections import PROBE_RESERVE
-from snowredis.web.server.http_protocol import protocol_class
+from snowredis.web.connections import PROBE_RESERVE, protocol_class
+from snowredis.web.settings import Limits
 
 if TYPE_CHECKING:
     from snowredis.web.service import Service
+
 
 log = logging.getLogger("snowredis")
 
