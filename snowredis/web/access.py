@@ -12,11 +12,11 @@ import ipaddress
 import re
 import secrets
 import time
-from collections.abc import Iterable, MutableMapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from snowredis.errors import ConfigError
-from snowredis.web.messages import Problem, too_many_requests
+from snowredis.web.messages import Problem, Scope, too_many_requests
 from snowredis.web.settings import Limits
 
 
@@ -156,7 +156,6 @@ def _sha256(text: bytes) -> bytes:
     return hashlib.sha256(text).digest()
 
 
-Scope = MutableMapping[str, Any]
 ID_PATHS = frozenset({"/id", "/ids"})
 # for load balancers, which know neither a host name nor a token; the response is only yes or no
 PROBES = frozenset({"/healthz", "/readyz"})

@@ -1,37 +1,42 @@
-"""Connections of one process: how many there may be, and which one is closed to make room for another.
+"""Connections of one process: how many there may be, and how long a client may take.
 
-Pure: no socket, no clock; the caller passes the time. http_protocol.py reports what happens on each connection.
+uvicorn has no time limit for a client that sends a request slowly or does not read its response, and no limit for the
+head of a request. GuardedProtocol adds them. It stands between the socket and uvicorn's own protocol, passes complete
+requests on, one at a time, and learns from the application when a response is complete. Only the documented interfaces
+of asyncio and ASGI are used, so any protocol of uvicorn will do.
 
 A connection that waits for a request may be closed, so waiting connections never keep others out: a new connection
 replaces the one that has waited longest, first among those that owe a request that they began.
-
-uvicorn's HTTP protocol with time limits and limits of connections, which uvicorn does not have.
-
-A request has to be complete within a time, a response has to be read within a time, and a client that waits makes room
-for others (see connections.py). Uses httptools, as uvicorn does if it is installed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
-import logging
+import re
 import socket
 import struct
-import termios
-from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-
-from snowredis.web.access import PROBES, Scope
-from snowredis.web.messages import Problem, Send, send_body
+from snowredis.web.access import PROBES
+from snowredis.web.messages import CONNECTION, Problem, Receive, Scope, Send, send_body
 from snowredis.web.settings import Limits
 
 # connections above the limit, for probes only
 PROBE_RESERVE = 100
+# limit for request line and headers, and for requests that a client sends before it gets a response
+MAX_HEAD_BYTES = 32_768
+_SWEEP_S = 1.0
+# how long a request may be on its way on a connection that is about to be closed
+_LINGER_S = 0.3
+# SO_LINGER of 0 s
+_RESET = struct.pack("ii", 1, 0)
+_BODY = re.compile(rb"\r\n(content-length|transfer-encoding)[ \t]*:[ \t]*([^\r\n]*)", re.IGNORECASE)
+_END = b"content-length: 0\r\nconnection: close\r\n\r\n"
+_REFUSED = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n" + _END
+_TIMED_OUT = b"HTTP/1.1 408 Request Timeout\r\n" + _END
+_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\n" + _END
 
 
 class Connection(Protocol):
@@ -113,11 +118,11 @@ class Connections:
         self.unfinished.pop(connection, None)
         self.idle.pop(connection, None)
 
-    def response_complete(self, connection: Connection, now_s: float, *, began: bool) -> None:
-        """Note that a connection waits for its next request, or for the rest of one that *began* already."""
+    def response_complete(self, connection: Connection, now_s: float) -> None:
+        """Note that a connection waits for its next request."""
         if connection in self.everyone and connection not in self.unfinished:
             connection.since_s = now_s
-            (self.unfinished if began else self.idle)[connection] = None
+            self.idle[connection] = None
 
     def overdue(self, now_s: float) -> list[Any]:
         """Return the connections that have waited for longer than the time limits."""
@@ -147,37 +152,20 @@ def _until(waiting: Iterable[Any], latest_s: float) -> list[Any]:
     return found
 
 
-log = logging.getLogger("snowredis")
-
-# limit for request line and headers; uvicorn has none with httptools
-MAX_HEAD_BYTES = 32_768
-# requests that a client may send before it gets a response; browsers send one
-MAX_PIPELINED = 64
-_SWEEP_S = 1.0
-# SO_LINGER of 0 s
-_RESET = struct.pack("ii", 1, 0)
-# at the end: how long a request may be on its way on a connection that waits for one
-_LINGER_S = 0.3
-_REFUSED = (
-    b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 1\r\nconnection: close\r\n\r\n"
-)
-_TIMED_OUT = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
-
-
 def protocol_class(
-    limits: Limits, is_limited: Callable[[str], bool] = lambda _: True
-) -> type[HttpToolsProtocol]:
-    """Return a protocol class for uvicorn, for one process.
+    limits: Limits, inner: Callable[..., Any], is_limited: Callable[[str], bool] = lambda _: True
+) -> type[asyncio.Protocol]:
+    """Return a protocol class for uvicorn's option *http*, for one process.
 
     Args:
+        inner: the protocol class that understands HTTP, one of uvicorn's own.
         is_limited: false for an address with any number of connections: a trusted proxy.
     """
     guard = ConnectionGuard(limits, is_limited)
 
     class LimitedProtocol(GuardedProtocol):
-        def __init__(self, *args: Any, **options: Any) -> None:
-            super().__init__(*args, **options)
-            self.guard = guard
+        def __init__(self, *, app_state: dict[str, Any], **options: Any) -> None:
+            super().__init__(guard, lambda: inner(app_state={**app_state, CONNECTION: self}, **options))
 
     return LimitedProtocol
 
@@ -186,16 +174,18 @@ class ConnectionGuard:
     """The connections of a process, and the timer that looks for those over a time limit."""
 
     def __init__(self, limits: Limits, is_limited: Callable[[str], bool]) -> None:
-        self.connections = Connections(limits)
+        self.limits, self.connections = limits, Connections(limits)
         self._is_limited = is_limited
-        self._response_timeout_s = limits.response_timeout_s
         # connection -> since when a response waits for its client
         self._unread: dict[GuardedProtocol, float] = {}
         self._sweeping = False
 
-    def limited_address(self, client: tuple[str, int] | None) -> str | None:
+    def limited_address(self, transport: asyncio.BaseTransport) -> str | None:
         """Return the address that counts for the limit per address, if any."""
-        return client[0] if client and self._is_limited(client[0]) else None
+        peer = transport.get_extra_info("peername")
+        # a unix socket has a path
+        address = str(peer[0]) if isinstance(peer, tuple) and peer else None
+        return address if address and self._is_limited(address) else None
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start the timer; it ends with the last connection."""
@@ -211,7 +201,7 @@ class ConnectionGuard:
         for connection in list(self.connections.everyone):
             if connection.transport.get_write_buffer_size():
                 since_s = self._unread.get(connection, now_s)
-                if now_s - since_s >= self._response_timeout_s:
+                if now_s - since_s >= self.limits.response_timeout_s:
                     connection.drop()
                 else:
                     unread[connection] = since_s
@@ -221,48 +211,60 @@ class ConnectionGuard:
             loop.call_later(_SWEEP_S, self._sweep, loop)
 
 
-class GuardedProtocol(HttpToolsProtocol):
-    """One connection."""
+class GuardedProtocol(asyncio.Protocol):
+    """One connection: it passes complete requests to uvicorn's protocol, the next one after the response.
 
-    guard: ConnectionGuard
+    Args:
+        make_inner: makes uvicorn's protocol for this connection.
+    """
+
+    transport: asyncio.Transport
     address: str | None = None
     since_s = 0.0
-    # between the first byte and the end of a request, and of its head
-    _in_message = False
-    _in_head = False
-    _head_bytes = 0
-    # no further request is read
-    _last = False
+    # from the moment when a request is passed on until its response is complete
+    _serving = False
+    _probes_only = False
+    # the client sends no more
+    _at_end = False
+    # uvicorn's protocol; none for a connection that was refused
+    _inner: Any = None
+    # what was received and not passed on
+    _received = b""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        # requests in progress and in the pipeline, the oldest first
-        self._cycles: deque[Any] = deque()
+    def __init__(self, guard: ConnectionGuard, make_inner: Callable[[], Any]) -> None:
+        self._guard, self._connections, self._make_inner = guard, guard.connections, make_inner
+        self._loop = asyncio.get_running_loop()
 
     # --- the connection ----------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self.address = self.guard.limited_address(self.client)
-        outcome = self.guard.connections.add(self, self.loop.time())
+        self.transport = transport
+        self.address = self._guard.limited_address(transport)
+        outcome = self._connections.add(self, self._loop.time())
         if outcome == "refused":
-            transport.write(_REFUSED)
-            transport.close()
-        elif outcome == "probes":
-            self.app = _probes_only(self.app)
-        self.guard.start(self.loop)
+            self._refuse(_REFUSED)
+            return
+        self._probes_only = outcome == "probes"
+        self._inner = self._make_inner()
+        self._inner.connection_made(_Transport(transport, self._close))
+        self._guard.start(self._loop)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.guard.connections.remove(self)
-        # uvicorn tells only the newest, so that all others fail to write
-        for cycle in self._cycles:
-            cycle.disconnected = True
-            cycle.message_event.set()
-        self.pipeline.clear()
-        super().connection_lost(exc)
+        self._connections.remove(self)
+        inner, self._inner = self._inner, None
+        if inner is not None:
+            inner.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        if self._inner is not None:
+            self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        if self._inner is not None:
+            self._inner.resume_writing()
 
     def drop(self) -> None:
-        """Close it at once, also if a response waits for its client, which the system would go on sending."""
+        """Close it at once, even if a response waits for its client: the system would go on sending it."""
         sock = self.transport.get_extra_info("socket")
         if sock is not None:
             with contextlib.suppress(OSError):
@@ -271,109 +273,115 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def time_out(self) -> None:
         """Close it after a time limit; respond if some of a request arrived."""
-        if self._has_unread_bytes():
-            return
-        self.guard.connections.remove(self)
-        if self._in_message and (self.cycle is None or not self.cycle.response_started or self._in_head):
-            self.transport.write(_TIMED_OUT)
+        if not _has_unread_bytes(self.transport):
+            self._connections.remove(self)
+            self._refuse(_TIMED_OUT if self._received or self._serving else b"")
+
+    def _refuse(self, response: bytes) -> None:
+        self._received = b""
+        self.transport.write(response)
         self.transport.close()
 
-    def eof_received(self) -> bool:  # type: ignore[override]
-        """Return true while requests are in progress: a client may close its half and still wait for responses."""
-        if self.cycle is None or self.cycle.response_complete or self._in_head:
-            return False
-        self._close_after_responses()
-        return True
-
-    def shutdown(self) -> None:
-        """Close it after the responses in progress, and after a request that is on its way."""
-        self._last = True
-        if self.cycle is not None and not self.cycle.response_complete:
-            self._close_after_responses()
+    def _close(self) -> None:
+        """Close it as uvicorn says: between two requests only if none is on its way."""
+        if self._serving:
+            self.transport.close()
         else:
-            self.loop.call_later(_LINGER_S, self._close_unless_busy)
+            self._loop.call_later(_LINGER_S, self._close_unless_busy)
 
     def _close_unless_busy(self) -> None:
-        waits = self.cycle is None or self.cycle.response_complete
-        if waits and not self._in_head and not self._has_unread_bytes() and not self.transport.is_closing():
+        if not (self.transport.is_closing() or self._serving or _has_unread_bytes(self.transport)):
             self.transport.close()
-
-    def timeout_keep_alive_handler(self) -> None:
-        """Close an idle connection, unless a request has just arrived."""
-        if not self._has_unread_bytes():
-            super().timeout_keep_alive_handler()
-
-    def _close_after_responses(self) -> None:
-        # the newest request is first in the pipeline
-        newest = self.pipeline[0][0] if self.pipeline else self.cycle
-        newest.keep_alive = False
-
-    def _has_unread_bytes(self) -> bool:
-        """Return true if the system has bytes of the client that were not read yet."""
-        sock = self.transport.get_extra_info("socket")
-        if sock is None or sock.fileno() < 0:
-            return False
-        waiting: int = struct.unpack("i", fcntl.ioctl(sock.fileno(), termios.FIONREAD, b"\0" * 4))[0]
-        return waiting > 0
 
     # --- requests ----------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
             return
-        super().data_received(data)
-        if self._in_message:
-            self.guard.connections.request_began(self, self.loop.time())
-        if self._in_head:
-            self._head_bytes += len(data)
-            if self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
-                self.send_400_response("The head of the request is too large.")
-        else:
-            self._head_bytes = 0
+        self._received += data
+        if not self._serving:
+            self._pass_request()
+        if len(self._received) > MAX_HEAD_BYTES:
+            if self._serving:
+                self.drop()
+            else:
+                self._refuse(_TOO_LARGE)
 
-    def on_message_begin(self) -> None:
-        self._in_message = self._in_head = True
-        super().on_message_begin()
+    def eof_received(self) -> bool:
+        """Return true while requests are in progress: a client may close its half and still wait for responses."""
+        self._at_end = True
+        return self._serving
 
-    def on_headers_complete(self) -> None:
-        self._in_head = False
-        if len(self.pipeline) >= MAX_PIPELINED:
-            self.drop()
-        if self.transport.is_closing():
+    def _pass_request(self) -> None:
+        """Pass the next request on if it is complete."""
+        # empty lines before a request are allowed (RFC 9112, 2.2)
+        received = self._received = self._received.lstrip(b"\r\n")
+        if not received:
             return
-        super().on_headers_complete()
-        self._cycles.append(self.cycle)
-        if self._last:
-            self.cycle.keep_alive = False
+        self._connections.request_began(self, self._loop.time())
+        length = _length(received, self._guard.limits.max_body_bytes)
+        if length <= len(received):
+            self._serving = True
+            self._received = received[length:]
+            self._inner.data_received(received[:length])
 
-    def on_body(self, body: bytes) -> None:
+    async def serve(self, app: Any, scope: Scope, receive: Receive, send: Send) -> None:
+        """Call *app* for a request of this connection."""
+        self._connections.request_complete(self)
+        try:
+            if self._probes_only and scope["path"] not in PROBES:
+                problem = Problem(503, "Busy", "all connections of this process are busy. Try again.", 1)
+                more = [*problem.headers(), (b"connection", b"close")]
+                await send_body(send, problem.body(), status=503, more=more)
+            else:
+                await app(scope, receive, send)
+        finally:
+            self._response_complete()
+
+    def _response_complete(self) -> None:
+        self._serving = False
         if not self.transport.is_closing():
-            super().on_body(body)
-
-    def on_message_complete(self) -> None:
-        self._in_message = False
-        if not self.transport.is_closing():
-            super().on_message_complete()
-            self.guard.connections.request_complete(self)
-
-    def on_response_complete(self) -> None:
-        self._cycles.popleft()
-        super().on_response_complete()
-        # the next request of the pipeline is in progress otherwise
-        if self.cycle.response_complete:
-            self.guard.connections.response_complete(self, self.loop.time(), began=self._in_message)
+            self._connections.response_complete(self, self._loop.time())
+            self._pass_request()
+            if self._at_end and not self._serving:
+                self.transport.close()
 
 
-def _probes_only(app: Any) -> Any:
-    """Return an application that passes only probes on to *app*."""
+class _Transport:
+    """The transport for uvicorn, with another close()."""
 
-    async def respond(scope: Scope, receive: Any, send: Send) -> None:
-        if scope["path"] in PROBES:
-            await app(scope, receive, send)
-            return
-        problem = Problem(503, "Busy", "all connections of this process are busy. Try again.", 1)
-        await send_body(
-            send, problem.body(), status=503, more=[*problem.headers(), (b"connection", b"close")]
-        )
+    def __init__(self, transport: asyncio.Transport, close: Callable[[], None]) -> None:
+        self._transport, self.write, self.close = transport, transport.write, close
 
-    return respond
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
+def _length(received: bytes, max_body_bytes: int) -> int:
+    """Return the length of the first request, as far as it can be told; more than there is if it is not complete.
+
+    A body that the service refuses counts as complete: the response says why.
+    """
+    head_end = received.find(b"\r\n\r\n")
+    if head_end < 0:
+        return len(received) + 1
+    bodies = _BODY.findall(received, 0, head_end)
+    if not bodies:
+        return head_end + 4
+    _, value = bodies[0]
+    if len(bodies) == 1 and value.strip().isdigit() and len(value) < 10 and int(value) <= max_body_bytes:
+        return head_end + 4 + int(value)
+    return len(received)
+
+
+def _has_unread_bytes(transport: asyncio.BaseTransport) -> bool:
+    """Return true if the system has bytes of the client that were not read yet."""
+    # there is none on Windows
+    import fcntl
+    import termios
+
+    sock = transport.get_extra_info("socket")
+    if sock is None or sock.fileno() < 0:
+        return False
+    waiting: int = struct.unpack("i", fcntl.ioctl(sock.fileno(), termios.FIONREAD, b"\0" * 4))[0]
+    return waiting > 0

@@ -263,7 +263,11 @@ def parse_event_filter(query: Mapping[str, str]) -> tuple[EventKind | None, int 
 
 
 Message = MutableMapping[str, Any]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
+# key in the state of a request: its connection under `snowredis serve`, see connections.py
+CONNECTION = "snowredis.connection"
 
 _COMMON_HEADERS = {
     "cache-control": "no-store",

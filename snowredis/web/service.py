@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -21,12 +21,15 @@ from starlette.routing import Router
 
 from snowredis.errors import ConfigError, SnowredisError
 from snowredis.settings import check
-from snowredis.web.access import ID_PATHS, PROBES, Proxies, RequestGuard, Scope
+from snowredis.web.access import ID_PATHS, PROBES, Proxies, RequestGuard
 from snowredis.web.drain import Drain
 from snowredis.web.messages import (
+    CONNECTION,
     PROBLEM_JSON,
     Message,
     Problem,
+    Receive,
+    Scope,
     Send,
     encode_any,
     encode_id,
@@ -47,7 +50,6 @@ from snowredis.web.settings import Limits, check_token, settings_from_environmen
 log = logging.getLogger("snowredis")
 
 
-Receive = Callable[[], Awaitable[Message]]
 _HTTP_DETAILS = {
     404: "there is nothing at this path; see /openapi.json",
     405: "this path does not support the method; see the Allow header",
@@ -130,7 +132,11 @@ class Service:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            await self._entry(scope, receive, send)
+            connection = scope.get("state", {}).get(CONNECTION)
+            if connection is None:
+                await self._entry(scope, receive, send)
+            else:
+                await connection.serve(self._entry, scope, receive, send)
         elif scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         else:

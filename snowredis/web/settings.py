@@ -1,4 +1,4 @@
-"""Settings and limits of the HTTP service: SNOWREDIS_SERVE_* variables, beside the SNOWREDIS_* variables of connect()."""
+"""Settings and limits of the service: SNOWREDIS_SERVE_* variables, beside the SNOWREDIS_* variables of connect()."""
 
 from __future__ import annotations
 
