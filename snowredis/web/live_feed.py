@@ -14,8 +14,9 @@ from dataclasses import replace
 from typing import Any
 
 from snowredis.errors import SnowredisError
-from snowredis.monitor.polling import PoolWatch, Reading, UsageHistory
+from snowredis.monitor.polling import PoolWatch, Reading
 from snowredis.monitor.status import TagVerdict, unknown_status, with_tags
+from snowredis.monitor.usage import UsageHistory
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.process.threads import in_thread
 from snowredis.snowflake.codes import EventKind
