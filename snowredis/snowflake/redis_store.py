@@ -30,7 +30,7 @@ from snowredis.errors import (
 )
 from snowredis.servers.clients import OwnClient, close_client, fresh_copy, is_cluster, own_client
 from snowredis.servers.cluster import on_one_connection
-from snowredis.servers.connections import CALL_LIMIT_S, raised_by_handler, time_limit
+from snowredis.servers.connections import CALL_LIMIT_S, is_unsent, raised_by_handler, time_limit
 from snowredis.settings import MinReplicas, check
 from snowredis.snowflake.protocol import DEFAULT_MAX_EVENTS, PoolConfig, StoredField
 from snowredis.snowflake.scripts import REFUSALS, Script, ScriptStore, text_of
@@ -144,7 +144,10 @@ def translated(where: str) -> Iterator[None]:
             finally:
                 # else the error, its traceback and this frame would keep each other alive
                 del of_handler
-        raise _translation(where, error) from as_cause(error)
+        translation = _translation(where, error)
+        if isinstance(translation, StoreUnavailable):
+            translation.is_unsent = is_unsent(error, handled)
+        raise translation from as_cause(error)
 
 
 def _translation(where: str, error: Exception) -> SnowredisError:
