@@ -20,9 +20,9 @@ from starlette.routing import Route
 
 from snowredis.errors import SnowredisError
 from snowredis.process.threads import in_thread
+from snowredis.servers.runner import translated
+from snowredis.servers.scripts import text_of
 from snowredis.snowflake.open import is_in_memory, open_client
-from snowredis.snowflake.redis_store import translated
-from snowredis.snowflake.scripts import text_of
 from snowredis.web.access import COOKIE, COOKIE_LIFE_S, RequestGuard, no_token
 from snowredis.web.messages import PAGE_HEADERS, Problem
 

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from snowredis.errors import SnowredisError, StoreUnavailable
 from snowredis.process.exit import EXIT
+from snowredis.servers.scripts import Script
 from snowredis.snowflake.context import Reference
 from snowredis.snowflake.crash_record import CrashRecord
 from snowredis.snowflake.fast_path import SEALED
 from snowredis.snowflake.generator import Generator
 from snowredis.snowflake.protocol import PoolConfig, Store
-from snowredis.snowflake.scripts import Script
 from tests.simulation.checker import Claim
 from tests.simulation.stand_ins import Host, SimClock, SimGuard, SimKeeper, SimStore
 from tests.simulation.world import SimLock, TaskKilled

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from snowredis.errors import SnowredisError
 from snowredis.process.fork import ForkGuard
+from snowredis.servers.scripts import Script
 from snowredis.snowflake.crash_record import CrashRecord
 from snowredis.snowflake.lease import HeldLease, LeaseSlot
 from snowredis.snowflake.lease_manager import LeaseManager
 from snowredis.snowflake.protocol import NO_STATS, PoolConfig, WorkerStats
-from snowredis.snowflake.scripts import Script, ScriptStore
+from snowredis.snowflake.redis_store import ScriptStore
 from tests.simulation.world import START_US
 
 if TYPE_CHECKING:
