@@ -17,10 +17,10 @@ from snowredis.core.as_json import Shown, TimeMs, in_json
 from snowredis.errors import ConfigError
 from snowredis.monitor.snapshot import WorkerInfo, parse_owner
 from snowredis.servers.clients import address
+from snowredis.servers.runner import translated
+from snowredis.servers.scripts import text_of
 from snowredis.snowflake.codes import REASONS, EventKind
-from snowredis.snowflake.protocol import WorkerStats
-from snowredis.snowflake.redis_store import translated
-from snowredis.snowflake.scripts import pool_keys, text_of
+from snowredis.snowflake.protocol import WorkerStats, pool_keys
 
 # events read in one command, which takes Redis about 1 ms
 PAGE = 1_000

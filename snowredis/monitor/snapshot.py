@@ -332,7 +332,7 @@ def state_of(
     return "late" if heartbeat_age_ms * 2 < ttl_ms else "suspect"
 
 
-# --- records as record.lua writes them --------------------------------------------------------------
+# --- records as pool.lua writes them --------------------------------------------------------------
 
 _RECORD = re.compile(
     r"(?P<token>[\da-fA-F]*)\|(?P<incarnation>[\da-fA-F-]*)\|(?P<renewal_id>[\da-fA-F]*)\|(?P<until>\d{1,14})\|"
@@ -345,7 +345,7 @@ _RECORD = re.compile(
 def parse_record(
     worker: int, text: str, now_ms: int, ttl_ms: int = 0, *, settling: str = ""
 ) -> WorkerInfo | None:
-    """Parse a record that pack_record() of record.lua wrote; None if it is not valid.
+    """Parse a record that pack_record() of pool.lua wrote; None if it is not valid.
 
     Args:
         settling: the pool's incarnation, if its floor has not passed: a lease of an earlier one may be adopted.
