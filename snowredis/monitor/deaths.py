@@ -18,9 +18,10 @@ from snowredis.core.as_json import TimeMs
 from snowredis.monitor.events import Event
 from snowredis.monitor.snapshot import DEATH_SHOWN_MS, Death
 from snowredis.servers.clients import address
+from snowredis.servers.runner import translated
+from snowredis.servers.scripts import text_of
 from snowredis.snowflake.codes import EventKind
-from snowredis.snowflake.redis_store import translated
-from snowredis.snowflake.scripts import pool_keys, text_of
+from snowredis.snowflake.protocol import pool_keys
 
 # events without which deaths_in() would return another result
 KINDS = frozenset({EventKind.EXPIRED, EventKind.RECLAIMED, EventKind.RETURNED, EventKind.LOST})
