@@ -25,7 +25,7 @@ from snowredis.snowflake.protocol import WorkerStats, pool_keys
 # events read in one command, which takes Redis about 1 ms
 PAGE = 1_000
 # of a longer stream, whois() reads only what is around the time of an id: about 25 ms for each 1,000 events
-MOST_READ = 30 * PAGE
+MOST_READ = 22 * PAGE
 _STREAM_ID = re.compile(r"\d{1,19}(?:-\d{1,19})?", re.ASCII)
 _LANES = re.compile(r"\d{1,15}(,\d{1,15}){0,63}", re.ASCII)
 _NUMBER = re.compile(r"-?\d{1,15}", re.ASCII)

@@ -61,7 +61,7 @@ def find_makers(clients: Sequence[Any], info: PoolInfo, ids: Sequence[int]) -> l
         info: of the pool.
 
     Blocks:
-        at most 1 s for each server, and for each id if the stream was made longer than 30,000 events.
+        at most 1 s for each server, and for each id if the stream was made longer than 22,000 events.
 
     Raises:
         PoolNotFound, StoreUnavailable; InvalidId: not a valid id.

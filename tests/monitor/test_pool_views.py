@@ -250,7 +250,7 @@ def test_of_a_stream_with_many_events_whois_reads_those_around_the_time_of_the_i
         found = pool.whois(an_id)
         stats = client.info("commandstats")
         assert (
-            sum(stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("xrange", "xrevrange")) <= 31
+            sum(stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("xrange", "xrevrange")) <= 23
         )
         return found.certainty, found.holder.pid if found.holder else None
 
