@@ -18,7 +18,7 @@ from snowredis.numbers import replies
 from snowredis.numbers.errors import TagMismatch
 from snowredis.numbers.model import BURST_S, OpenRequest, TagConfig, TakeRequest
 from snowredis.numbers.replies import parse_reply
-from snowredis.servers.connections import CALL_LIMIT_S, time_limit
+from snowredis.servers.time_limit import CALL_LIMIT_S, time_limit
 from snowredis.settings import MinReplicas
 from snowredis.snowflake import scripts as lease_scripts
 from snowredis.snowflake.redis_store import RedisScripts, translated

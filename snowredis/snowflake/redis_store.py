@@ -28,9 +28,10 @@ from snowredis.errors import (
     StoreUnavailable,
     as_cause,
 )
+from snowredis.process.interruption import raised_by_handler
 from snowredis.servers.clients import OwnClient, close_client, fresh_copy, is_cluster, own_client
 from snowredis.servers.cluster import on_one_connection
-from snowredis.servers.connections import CALL_LIMIT_S, raised_by_handler, time_limit
+from snowredis.servers.time_limit import CALL_LIMIT_S, time_limit
 from snowredis.settings import MinReplicas, check
 from snowredis.snowflake.protocol import DEFAULT_MAX_EVENTS, PoolConfig, StoredField
 from snowredis.snowflake.scripts import REFUSALS, Script, ScriptStore, text_of

@@ -22,7 +22,7 @@ from typing import Any
 
 from snowredis.errors import PoolBroken, ServerUnidentified, ShardNumberRefused, StoreUnavailable
 from snowredis.servers.clients import OwnClient, close_client, fresh_copy, own_client
-from snowredis.servers.connections import CALL_LIMIT_S, time_limit
+from snowredis.servers.time_limit import CALL_LIMIT_S, time_limit
 from snowredis.snowflake.redis_store import run_script, translated
 from snowredis.snowflake.registry import (
     NO_NUMBER,
