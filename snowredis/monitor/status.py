@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from snowredis.core.as_json import Hidden, NowMs, TimeMs, in_json
 from snowredis.core.layout import utc_text
 from snowredis.errors import PoolNotFound, SnowredisError
 from snowredis.monitor.snapshot import Death, PoolInfo, Snapshot, WorkerInfo
@@ -44,13 +45,14 @@ class Condition:
 
     code: str
     level: str
-    template: str
+    template: Hidden
     advice: str = ""
-    since_ms: int | None = None
-    until_ms: int | None = None
+    since_ms: TimeMs | None = None
+    until_ms: TimeMs | None = None
     count: int = 0
 
     @property
+    @in_json
     def text(self) -> str:
         """Return the sentence that describes it, with times in UTC."""
         return self.render(lambda time_ms: utc_text(time_ms) or f"{time_ms} ms")
@@ -83,8 +85,8 @@ class Status:
     level: str
     headline: str
     conditions: tuple[Condition, ...]
-    now_ms: int
-    stale_since_ms: int | None = None
+    now_ms: NowMs
+    stale_since_ms: TimeMs | None = None
 
 
 @dataclass(frozen=True, slots=True)
