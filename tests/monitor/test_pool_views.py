@@ -218,11 +218,11 @@ def test_a_forecast_says_what_it_does_not_know() -> None:
     assert full.used_up_ms == now
 
 
-# adds pairs of claims and releases of the worker ids ARGV[3] … ARGV[4] with the times of their claims
+# adds ARGV[2] pairs of a claim and a release, one a ms from ARGV[1] on, the pairs with the numbers from ARGV[3] on
 _HISTORY = """
-local from, count, low, high = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-for i = 0, count - 1 do
-  local at, worker = from + i, low + i % (high - low)
+local from, count, first = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+for i = first, first + count - 1 do
+  local at, worker = from + i, 5 + i % 995
   local owner = '{"host":"web","pid":' .. i .. ',"label":""}'
   redis.call('XADD', KEYS[1], at .. '-0', 'event', 'claimed', 'worker', worker, 'owner', owner, 'from', at,
     'until', at + 30000, 'at', at, 'lanes', table.concat({at, at, at, at}, ','))
@@ -242,7 +242,8 @@ def test_of_a_stream_with_many_events_whois_reads_those_around_the_time_of_the_i
     client.delete(key)
     # older than the pool can be, since ids before its creation are never certain
     client.hset("snowredis:{long}", "created", now_ms - 10 * count)
-    client.eval(_HISTORY, 1, key, now_ms - 5 * count, count, 5, 1000)
+    for first in range(0, count, 5_000):
+        client.eval(_HISTORY, 1, key, now_ms - 5 * count, 5_000, first)
     assert client.xlen(key) == 2 * count
 
     def ask(an_id: int) -> tuple[str, int | None]:
