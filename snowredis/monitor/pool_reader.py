@@ -10,13 +10,13 @@ from typing import Any
 from snowredis.core.layout import Layout
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import ConfigError, PoolNotFound, StoreUnavailable
-from snowredis.monitor.record import parse_record
 from snowredis.monitor.snapshot import (
     POOL_COUNTERS,
     LayoutPeriod,
     PoolInfo,
     ServerState,
     WorkerInfo,
+    parse_record,
     setting_ms,
 )
 from snowredis.servers.clients import address, is_cluster
