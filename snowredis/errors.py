@@ -374,9 +374,14 @@ class ClockSkewed(SnowredisError):
 
 
 class StoreUnavailable(SnowredisError):
-    """Redis cannot be reached, or its reply cannot be used."""
+    """Redis cannot be reached, or its reply cannot be used.
+
+    Attributes:
+        is_unsent: True if no connection was made, so that Redis has certainly not seen the request.
+    """
 
     retry = True
+    is_unsent = False
 
     _ADVICE = "Check that the server is running and that the URL is correct"
 

@@ -25,10 +25,12 @@ from snowredis.errors import (
     StoreUnavailable,
     as_cause,
 )
+from snowredis.process.interruption import raised_by_handler
 from snowredis.servers.clients import OwnClient, close_client, fresh_copy, is_cluster, own_client
 from snowredis.servers.cluster import on_one_connection
-from snowredis.servers.connections import CALL_LIMIT_S, raised_by_handler, time_limit
+from snowredis.servers.connections import is_unsent
 from snowredis.servers.scripts import REFUSALS, Script, text_of
+from snowredis.servers.time_limit import CALL_LIMIT_S, time_limit
 from snowredis.settings import MinReplicas, check
 
 # the server may take twice as long, since it checks only now and then; the socket's timeout is 1 s
@@ -140,7 +142,10 @@ def translated(where: str) -> Iterator[None]:
             finally:
                 # else the error, its traceback and this frame would keep each other alive
                 del of_handler
-        raise _translation(where, error) from as_cause(error)
+        translation = _translation(where, error)
+        if isinstance(translation, StoreUnavailable):
+            translation.is_unsent = is_unsent(error, handled)
+        raise translation from as_cause(error)
 
 
 def _translation(where: str, error: Exception) -> SnowredisError:

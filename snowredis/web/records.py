@@ -14,9 +14,9 @@ from snowredis.core.layout import Layout
 from snowredis.core.text import FORMS, encode
 from snowredis.errors import LayoutError
 from snowredis.monitor.events import Event
-from snowredis.monitor.polling import UsagePoint
 from snowredis.monitor.snapshot import PoolInfo
 from snowredis.monitor.status import Status
+from snowredis.monitor.usage import UsagePoint
 from snowredis.monitor.whois import Whois
 from snowredis.numbers.watch import TagState
 

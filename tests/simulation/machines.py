@@ -35,7 +35,7 @@ class CheckedStore(SimStore):
     """Store that tells the checker what is given back on behalf of the dead."""
 
     def claim(self, request: ClaimRequest, seen: Seen) -> ClaimReply:
-        # credentials.py reads the wall clock itself
+        # crash_record.py reads the wall clock itself
         now_ms = self.process.world.now_us // 1000
         reply = super().claim(request._replace(caller_ms=now_ms, fit_ms=now_ms), seen)
         if isinstance(reply, Granted):
@@ -124,7 +124,7 @@ class Machines:
 
     def _tear(self, page: bytearray) -> None:
         """Write noise where the next write would have begun."""
-        turn, size = divmod(int.from_bytes(page[:HEADER_BYTES], "little"), 1 << 32)
+        turn, size = divmod(int.from_bytes(page[:8], "little"), 1 << 32)
         at = HEADER_BYTES + (turn ^ 1 if size else 0) * TEXT_BYTES
         page[at : at + 200] = self._sim.random.randbytes(200)
 

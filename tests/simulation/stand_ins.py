@@ -23,7 +23,6 @@ from tests.simulation.world import START_US
 if TYPE_CHECKING:
     from tests.simulation.machines import Parent
     from tests.simulation.process import Process
-    from tests.simulation.reclaim import Reclaimer
 
 
 @dataclass
@@ -66,7 +65,7 @@ class SimClock:
 class SimStore(ScriptStore):
     where = "simulated"
 
-    def __init__(self, process: Process | Reclaimer | Parent, config: PoolConfig) -> None:
+    def __init__(self, process: Process | Parent, config: PoolConfig) -> None:
         super().__init__(config, random_bytes=process.random_bytes)
         self.urls = ("simulated",)
         self.process = process
