@@ -34,7 +34,7 @@ import snowredis  # noqa: E402
 from scripts._deaths import forks, queues  # noqa: E402
 from scripts._deaths.forks import Death  # noqa: E402
 from snowredis.core.layout import Layout  # noqa: E402
-from snowredis.lease.model import PoolConfig  # noqa: E402
+from snowredis.snowflake.protocol import PoolConfig  # noqa: E402
 from tests.support.servers import redis_server  # noqa: E402
 from tests.support.waiting import eventually  # noqa: E402
 

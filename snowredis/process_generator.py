@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from snowredis.connection import AllSettings, connect
 from snowredis.errors import ConfigError, GeneratorClosed
-from snowredis.lease.model import Store
-from snowredis.reclaim.watch import watch_settings
-from snowredis.registry.open import open_pool
-from snowredis.runtime.aio import in_thread
-from snowredis.runtime.fast_path import bind
-from snowredis.runtime.fast_path import next_id as next_id  # noqa: PLC0414 - one of this module's functions
-from snowredis.runtime.generator import Generator
+from snowredis.process.threads import in_thread
 from snowredis.settings import DEFAULT_URL, KIND, check_names, from_environment
+from snowredis.snowflake.fast_path import bind
+from snowredis.snowflake.fast_path import next_id as next_id  # noqa: PLC0414 - one of this module's functions
+from snowredis.snowflake.generator import Generator
+from snowredis.snowflake.parent import watch_settings
+from snowredis.snowflake.protocol import Store
+from snowredis.snowflake.registered_store import open_pool
 
 if TYPE_CHECKING:
-    from snowredis.generators.opening import KindAndSettings
-    from snowredis.generators.protocol import IdGenerator
+    from snowredis.kinds.opening import KindAndSettings
+    from snowredis.kinds.protocol import IdGenerator
 
 
 class _Source:
@@ -157,7 +157,7 @@ def _kind() -> str | None:
 
 
 def _resolve(kind: str | None, settings: dict[str, Any] | None = None) -> KindAndSettings:
-    from snowredis.generators.opening import resolve
+    from snowredis.kinds.opening import resolve
 
     return resolve(kind, settings or {}, {} if settings is None else os.environ)
 

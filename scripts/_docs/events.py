@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from scripts._docs.tables import table
-from snowredis.lease.codes import REASONS, EventKind
-from snowredis.lease.stats import WorkerStats
 from snowredis.monitor.as_json import event_as_json
-from snowredis.monitor.history.events import Event
+from snowredis.monitor.events import Event
+from snowredis.snowflake.codes import REASONS, EventKind
+from snowredis.snowflake.protocol import WorkerStats
 
 _EXAMPLE = Event(
     at_ms=1795230981059,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from scripts._docs.tables import table
-from snowredis.dated.store import read_script
-from snowredis.lease.scripts import PARTS, REGISTRY_SCRIPTS, SCRIPTS, read_lua
-from snowredis.segment import scripts as segment_scripts
+from snowredis.numbers import scripts as segment_scripts
+from snowredis.numbers.dated_store import read_script
+from snowredis.snowflake.scripts import PARTS, REGISTRY_SCRIPTS, SCRIPTS, read_lua
 
 # place, name, type, meaning
 _ITEM = re.compile(r"^((?:KEYS|ARGV)\[\d+\]) (\w+) +(\w+(?: \| \w+)*)(?:(?:, |: *| {2,})(.*))?$")

@@ -17,9 +17,9 @@ from typing import Any, Unpack
 from celery import signals
 
 from snowredis.connection import AllSettings
+from snowredis.process.exit import EXIT
 from snowredis.process_generator import configure, next_id, watch_children
-from snowredis.runtime.exit import EXIT
-from snowredis.runtime.process import THIS
+from snowredis.snowflake.lease import THIS
 
 
 def setup(app: Any, *, task_ids: bool = False, **settings: Unpack[AllSettings]) -> None:

@@ -28,12 +28,12 @@ from collections.abc import Callable, MutableMapping
 from typing import Any
 
 from snowredis.integrations.warm_up import warm_up
-from snowredis.reclaim import probe
-from snowredis.reclaim.crash_record import CrashRecords
-from snowredis.reclaim.reclaimer import Reclaimer
-from snowredis.runtime.exit import EXIT
-from snowredis.runtime.generator import renew_foreign_locks
-from snowredis.runtime.process import THIS
+from snowredis.process.exit import EXIT
+from snowredis.snowflake import probe
+from snowredis.snowflake.crash_record import CrashRecords
+from snowredis.snowflake.generator import renew_foreign_locks
+from snowredis.snowflake.lease import THIS
+from snowredis.snowflake.reclaimer import Reclaimer
 
 __all__ = ["child_exit", "on_exit", "on_reload", "post_fork", "post_worker_init", "pre_fork", "worker_exit"]
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import rq
 
-from snowredis.runtime.exit import EXIT
-from snowredis.runtime.process import THIS
+from snowredis.process.exit import EXIT
+from snowredis.snowflake.lease import THIS
 
 
 class ReleasingMixin:

@@ -6,9 +6,9 @@ import logging
 import threading
 
 from snowredis.errors import SnowredisError
+from snowredis.process.exit import EXIT
 from snowredis.process_generator import effective_settings, process_generator
-from snowredis.runtime.exit import EXIT
-from snowredis.runtime.generator import Generator
+from snowredis.snowflake.generator import Generator
 
 log = logging.getLogger("snowredis")
 

@@ -13,14 +13,14 @@ from typing import Any
 
 from snowredis.core.layout import utc_text
 from snowredis.core.presets import layout_spec
-from snowredis.lease.codes import EventKind
-from snowredis.lease.stats import WorkerStats
-from snowredis.monitor.history.events import Event
-from snowredis.monitor.history.ownership import Holder
-from snowredis.monitor.history.whois import Whois
+from snowredis.monitor.events import Event
+from snowredis.monitor.ownership import Holder
+from snowredis.monitor.polling import UsagePoint
 from snowredis.monitor.snapshot import POOL_COUNTERS, Death, PoolInfo, Snapshot, WorkerInfo
 from snowredis.monitor.status import Status
-from snowredis.monitor.usage_history import UsagePoint
+from snowredis.monitor.whois import Whois
+from snowredis.snowflake.codes import EventKind
+from snowredis.snowflake.protocol import WorkerStats
 
 # the end of the range of an owner that has no end yet
 _FOREVER_MS = 10**15

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from statistics import correlation, linear_regression
 
-from snowredis.monitor.history.events import Event
+from snowredis.monitor.events import Event
 from snowredis.monitor.snapshot import PoolInfo, WorkerInfo
 
 # a shorter past does not allow an estimate for days

@@ -9,11 +9,11 @@ from hashlib import sha1
 from typing import Any
 
 from snowredis.errors import PoolNotFound
-from snowredis.lease.codes import FloorReason
-from snowredis.lease.memory_store import MemoryStore, Record
-from snowredis.monitor.history.events import Event, parse_event
+from snowredis.monitor.events import Event, parse_event
 from snowredis.monitor.record import parse_record
 from snowredis.monitor.snapshot import POOL_COUNTERS, LayoutPeriod, PoolInfo, ServerState, WorkerInfo
+from snowredis.snowflake.codes import FloorReason
+from snowredis.snowflake.memory_store import MemoryStore, Record
 
 
 def read_workers(pool: Any, name: str, *, alive_only: bool = True) -> list[WorkerInfo]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import re
 
-from snowredis.lease.stats import WorkerStats
 from snowredis.monitor.snapshot import WorkerInfo, state_of
+from snowredis.snowflake.protocol import WorkerStats
 
 _RECORD = re.compile(
     r"(?P<token>[\da-fA-F]*)\|(?P<incarnation>[\da-fA-F-]*)\|(?P<renewal_id>[\da-fA-F]*)\|(?P<until>\d{1,14})\|"

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from snowredis.core.layout import Layout
-from snowredis.lease.model import HEARTBEATS_PER_TTL, parse_share, settings_of
 from snowredis.settings import POOL_DURATIONS
+from snowredis.snowflake.protocol import HEARTBEATS_PER_TTL, parse_share, settings_of
 
 # from best to worst; see state_of()
 STATES = ("healthy", "late", "suspect", "unknown", "expired", "free")

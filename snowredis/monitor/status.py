@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 from snowredis.core.layout import utc_text
 from snowredis.errors import PoolNotFound, SnowredisError
-from snowredis.lease.codes import FloorReason
 from snowredis.monitor.snapshot import Death, PoolInfo, Snapshot, WorkerInfo
+from snowredis.snowflake.codes import FloorReason
 
 # from best to worst; what is unknown is not ok, but may be nothing
 LEVELS = ("ok", "notice", "unknown", "warning", "critical")
@@ -93,7 +93,7 @@ class TagVerdict:
 
     Attributes:
         name: its name.
-        state: "open", "closed" or another word of snowredis.segment.watch.
+        state: "open", "closed" or another word of snowredis.numbers.watch.
         level: one of LEVELS.
     """
 

@@ -10,8 +10,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from snowredis.monitor.history.events import Event
-from snowredis.monitor.pool_watch import Reading
+from snowredis.monitor.events import Event
+from snowredis.monitor.polling import Reading
 from snowredis.monitor.snapshot import POOL_COUNTERS, Death, Snapshot
 from snowredis.monitor.status import Status
 from snowredis.web.json_values import jsonable, pool_state

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from snowredis.errors import ConfigError
-from snowredis.runtime.batches import MAX_BATCH
+from snowredis.snowflake.batches import MAX_BATCH
 
 
 def _limit(default: float, text: str) -> Any:

@@ -14,12 +14,11 @@ from dataclasses import replace
 from typing import Any
 
 from snowredis.errors import SnowredisError
-from snowredis.lease.codes import EventKind
-from snowredis.monitor.pool_watch import PoolWatch, Reading
+from snowredis.monitor.polling import PoolWatch, Reading, UsageHistory
 from snowredis.monitor.status import TagVerdict, unknown_status, with_tags
-from snowredis.monitor.usage_history import UsageHistory
 from snowredis.monitor.worker_pool import WorkerPool
-from snowredis.runtime.aio import in_thread
+from snowredis.process.threads import in_thread
+from snowredis.snowflake.codes import EventKind
 from snowredis.web.feed_state import MAX_EVENTS, FeedState, Row, Update, event_counts, keyed_row
 from snowredis.web.json_values import jsonable
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from snowredis import __version__
 from snowredis.core.text import FORMS
-from snowredis.lease.codes import EventKind
 from snowredis.monitor.snapshot import PoolInfo, WorkerInfo
+from snowredis.snowflake.codes import EventKind
 from snowredis.web.id_formats import BINARY, JSON, TEXT
 from snowredis.web.json_values import is_public
 from snowredis.web.limits import Limits

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs
 from snowredis.core.layout import Layout
 from snowredis.core.text import parse_user_id
 from snowredis.errors import InvalidId
-from snowredis.lease.codes import EventKind
+from snowredis.snowflake.codes import EventKind
 from snowredis.web.id_formats import BINARY, JSON, TEXT, choose_media_type
 from snowredis.web.problems import Headers, Problem
 

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from snowredis.runtime.aio import in_thread
+from snowredis.process.threads import in_thread
 from snowredis.web.drain import Drain
 from snowredis.web.json_values import decoded_id, jsonable, pool_state, to_json
 from snowredis.web.limits import Limits

@@ -22,13 +22,13 @@ from snowredis.errors import (
     SnowredisError,
     StoreUnavailable,
 )
-from snowredis.lease.open import is_embedded, is_in_memory
 from snowredis.monitor.snapshot import PoolInfo
 from snowredis.monitor.status import TagVerdict
 from snowredis.monitor.worker_pool import WorkerPool
-from snowredis.runtime.aio import in_thread
-from snowredis.runtime.generator import Generator
-from snowredis.runtime.lease import Lease
+from snowredis.process.threads import in_thread
+from snowredis.snowflake.generator import Generator
+from snowredis.snowflake.lease import Lease
+from snowredis.snowflake.open import is_embedded, is_in_memory
 from snowredis.web.json_values import to_json
 from snowredis.web.live_feed import LiveFeed
 from snowredis.web.problems import Problem, problem_of, seconds

@@ -11,10 +11,10 @@ import time
 from typing import Any
 
 from snowredis.errors import SnowredisError
-from snowredis.lease.open import is_in_memory, open_client
-from snowredis.lease.redis_store import translated
-from snowredis.lease.scripts import text_of
-from snowredis.runtime.aio import in_thread
+from snowredis.process.threads import in_thread
+from snowredis.snowflake.open import is_in_memory, open_client
+from snowredis.snowflake.redis_store import translated
+from snowredis.snowflake.scripts import text_of
 from snowredis.web.access import COOKIE_LIFE_S
 from snowredis.web.request_guard import no_token
 

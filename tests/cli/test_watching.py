@@ -12,9 +12,9 @@ import pytest
 import redis
 
 import snowredis
-from snowredis.lease.model import ClaimRequest, PoolConfig, owner_text
-from snowredis.lease.redis_store import RedisStore
-from snowredis.lease.replies import Granted, Seen
+from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, owner_text
+from snowredis.snowflake.redis_store import RedisStore
+from snowredis.snowflake.replies import Granted, Seen
 
 Cli = Callable[..., Any]
 # host and label of each worker id

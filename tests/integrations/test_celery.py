@@ -24,7 +24,7 @@ from celery import Celery, chain, group
 
 from snowredis.integrations import celery as integration
 from snowredis.process_generator import effective_settings
-from snowredis.runtime.process import THIS
+from snowredis.snowflake.lease import THIS
 from tests.integrations.celery_worker import (
     IDS_PER_TASK,
     LIMIT_S,

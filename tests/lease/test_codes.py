@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from snowredis.lease.codes import AlarmReason, EventKind, FloorReason, LossReason, Reason
-from snowredis.lease.replies import Alarm
-from snowredis.lease.scripts import PARTS, SCRIPTS, read_lua
+from snowredis.snowflake.codes import AlarmReason, EventKind, FloorReason, LossReason, Reason
+from snowredis.snowflake.replies import Alarm
+from snowredis.snowflake.scripts import PARTS, SCRIPTS, read_lua
 
 LUA = "\n".join(map(read_lua, (*PARTS, *SCRIPTS)))
 

@@ -16,11 +16,11 @@ import snowredis
 from snowredis import WorkerPool
 from snowredis.core.layout import Layout
 from snowredis.errors import LayoutMismatch, PoolBroken, ServerUnidentified
-from snowredis.lease.model import PoolConfig
-from snowredis.lease.redis_store import RedisStore
-from snowredis.lease.replies import Created, Granted, Renewed, Settling
-from snowredis.lease.scripts import pool_keys
 from snowredis.settings import from_environment
+from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.redis_store import RedisStore
+from snowredis.snowflake.replies import Created, Granted, Renewed, Settling
+from snowredis.snowflake.scripts import pool_keys
 from tests.lease.conftest import really_wait, wall_ms
 from tests.support.holder import Holder, fresh_hex
 from tests.support.servers import RedisServer, redis_server
@@ -240,7 +240,8 @@ def test_a_client_that_trusts_redis_otherwise_is_refused(server: RedisServer, ot
 
 def test_what_a_killed_child_left_carries_the_pools_trust(server: RedisServer) -> None:
     """A crash record goes through JSON to the process that releases the lease."""
-    from snowredis.reclaim import credentials, reclaimer
+    from snowredis.snowflake import crash_record as credentials
+    from snowredis.snowflake import reclaimer
 
     config = replace(SHORT, name=f"trust{fresh_hex()[-6:]}", durability="assured", guard_rollbacks=True)
     create(server, config)

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from snowredis.lease.model import ClaimRequest, ReleaseRequest, RenewRequest
-from snowredis.lease.scripts import PARTS, REGISTRY_PARTS, REGISTRY_SCRIPTS, SCRIPTS, load, read_lua
+from snowredis.snowflake.protocol import ClaimRequest, ReleaseRequest, RenewRequest
+from snowredis.snowflake.scripts import PARTS, REGISTRY_PARTS, REGISTRY_SCRIPTS, SCRIPTS, load, read_lua
 
 ALL_PARTS = [*PARTS, "registry"]
 ALL_SCRIPTS = [*SCRIPTS, *REGISTRY_SCRIPTS]
@@ -272,7 +272,7 @@ def test_a_script_writes_no_global_and_reads_only_what_redis_gives(name: str) ->
 def test_every_lua_file_is_a_script_and_every_script_a_file() -> None:
     files = {
         entry.name.removesuffix(".lua")
-        for entry in resources.files("snowredis.lease").joinpath("lua").iterdir()
+        for entry in resources.files("snowredis.snowflake").joinpath("lua").iterdir()
         if entry.name.endswith(".lua")
     }
     assert files == {*ALL_PARTS, *ALL_SCRIPTS}

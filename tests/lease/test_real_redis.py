@@ -32,12 +32,11 @@ from snowredis.errors import (
     StoreRefused,
     StoreUnavailable,
 )
-from snowredis.lease.codes import AlarmReason, FloorReason, LossReason
-from snowredis.lease.model import PoolConfig, RenewRequest
-from snowredis.lease.redis_store import RedisStore
-from snowredis.lease.replies import Alarm, Created, Granted, LeaseGone, Renewed, Seen, Settling
-from snowredis.lease.scripts import SCRIPTS, Script, load, pool_keys, read_lua
-from snowredis.lease.stats import WorkerStats
+from snowredis.snowflake.codes import AlarmReason, FloorReason, LossReason
+from snowredis.snowflake.protocol import PoolConfig, RenewRequest, WorkerStats
+from snowredis.snowflake.redis_store import RedisStore
+from snowredis.snowflake.replies import Alarm, Created, Granted, LeaseGone, Renewed, Seen, Settling
+from snowredis.snowflake.scripts import SCRIPTS, Script, load, pool_keys, read_lua
 from tests.lease.conftest import really_wait, wall_ms
 from tests.support.holder import Holder, fresh_hex
 from tests.support.servers import RedisServer, redis_server

@@ -124,7 +124,7 @@ def test_the_source_archive_holds_what_is_needed_to_test_it_and_to_read_about_it
         "tests/conftest.py",
     ):
         assert wanted in names
-    assert {"snowredis/runtime/_fastpath.c", "snowredis/runtime/_word.h"} <= names
+    assert {"snowredis/snowflake/_fastpath.c", "snowredis/snowflake/_word.h"} <= names
     assert [name for name in names if name.endswith((".pyc", ".so"))] == []
 
 

@@ -18,12 +18,13 @@ import pytest
 
 import snowredis
 from snowredis.core.layout import Layout
-from snowredis.lease.model import PoolConfig
-from snowredis.lease.open import open_store
-from snowredis.reclaim import credentials, reclaimer
-from snowredis.reclaim.crash_record import GENERATORS, CrashRecords
-from snowredis.runtime.clock import StepClock
-from snowredis.runtime.process import THIS
+from snowredis.process.clock import StepClock
+from snowredis.snowflake import crash_record as credentials
+from snowredis.snowflake import reclaimer
+from snowredis.snowflake.crash_record import GENERATORS, CrashRecords
+from snowredis.snowflake.lease import THIS
+from snowredis.snowflake.open import open_store
+from snowredis.snowflake.protocol import PoolConfig
 from tests.support.pools import new_pool
 from tests.support.programs import FORKS_WITH_THREADS
 from tests.support.servers import RedisServer

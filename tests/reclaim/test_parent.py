@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import snowredis
-from snowredis.reclaim import parent
+from snowredis.snowflake import parent
 from tests.support.programs import start
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually

@@ -18,13 +18,13 @@ import pytest
 import snowredis
 from snowredis.core.layout import Layout
 from snowredis.errors import StoreUnavailable
-from snowredis.lease.model import PoolConfig
-from snowredis.lease.open import open_store
-from snowredis.reclaim import record_files, sweep
-from snowredis.reclaim.parent import PARENT
-from snowredis.reclaim.processes import own_name
-from snowredis.reclaim.record_files import FileName
-from snowredis.runtime.process import THIS
+from snowredis.process.liveness import own_name
+from snowredis.snowflake import record_files, sweep
+from snowredis.snowflake.lease import THIS
+from snowredis.snowflake.open import open_store
+from snowredis.snowflake.parent import PARENT
+from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.record_files import FileName
 from tests.support.programs import FORKS_WITH_THREADS, run
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from snowredis.errors import SnowredisError
-from snowredis.lease.model import ClaimRequest, PoolConfig, ReleaseRequest, Store
-from snowredis.lease.replies import ClaimReply, Granted, ReleaseReply, Seen
-from snowredis.lease.scripts import Script
-from snowredis.reclaim import sweep
-from snowredis.reclaim.crash_record import HEADER_BYTES, RECORD_BYTES, TEXT_BYTES, CrashRecord
-from snowredis.reclaim.processes import GONE, ProcessName, Status
-from snowredis.reclaim.record_files import FileName, pool_name
+from snowredis.process.liveness import GONE, ProcessName, Status
+from snowredis.snowflake import sweep
+from snowredis.snowflake.crash_record import HEADER_BYTES, RECORD_BYTES, TEXT_BYTES, CrashRecord
+from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, ReleaseRequest, Store
+from snowredis.snowflake.record_files import FileName, pool_name
+from snowredis.snowflake.replies import ClaimReply, Granted, ReleaseReply, Seen
+from snowredis.snowflake.scripts import Script
 from tests.simulation.stand_ins import Host, SimStore
 
 if TYPE_CHECKING:

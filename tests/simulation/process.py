@@ -15,13 +15,13 @@ from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from snowredis.errors import SnowredisError, StoreUnavailable
-from snowredis.lease.model import PoolConfig, Store
-from snowredis.lease.scripts import Script
-from snowredis.reclaim.crash_record import CrashRecord, CrashRecords
-from snowredis.runtime.context import Reference
-from snowredis.runtime.exit import EXIT
-from snowredis.runtime.fast_path import SEALED
-from snowredis.runtime.generator import Generator
+from snowredis.process.exit import EXIT
+from snowredis.snowflake.context import Reference
+from snowredis.snowflake.crash_record import CrashRecord, CrashRecords
+from snowredis.snowflake.fast_path import SEALED
+from snowredis.snowflake.generator import Generator
+from snowredis.snowflake.protocol import PoolConfig, Store
+from snowredis.snowflake.scripts import Script
 from tests.simulation.checker import Claim
 from tests.simulation.stand_ins import Host, SimClock, SimGuard, SimKeeper, SimStore
 from tests.simulation.world import SimLock, TaskKilled

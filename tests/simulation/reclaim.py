@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from snowredis.errors import SnowredisError, StoreUnavailable
-from snowredis.lease.scripts import Script
-from snowredis.reclaim import credentials, reclaimer
+from snowredis.snowflake import crash_record as credentials
+from snowredis.snowflake import reclaimer
+from snowredis.snowflake.scripts import Script
 from tests.simulation.machines import CheckedStore
 from tests.simulation.stand_ins import Host
 

@@ -15,12 +15,12 @@ from typing import Any
 
 from snowredis.core.layout import Layout
 from snowredis.errors import LayoutMismatch, ShardNumberRefused, StoreUnavailable
-from snowredis.lease.model import PoolConfig, settings_of
-from snowredis.lease.scripts import Script, ScriptStore, pool_keys
-from snowredis.registry.model import NO_NUMBER, Place, parse_registration, registry_key
-from snowredis.registry.registered_store import RegisteredStore
-from snowredis.registry.registration import register
-from snowredis.registry.script_registry import ScriptRegistry
+from snowredis.snowflake.protocol import PoolConfig, settings_of
+from snowredis.snowflake.registered_store import RegisteredStore
+from snowredis.snowflake.registration import register
+from snowredis.snowflake.registry import NO_NUMBER, Place, parse_registration, registry_key
+from snowredis.snowflake.registry_stores import ScriptRegistry
+from snowredis.snowflake.scripts import Script, ScriptStore, pool_keys
 from tests.simulation.redis_model import RedisModel
 from tests.simulation.world import World
 

@@ -17,8 +17,8 @@ from typing import Any
 from snowredis.core.lanes import ClockRules
 from snowredis.core.layout import Layout
 from snowredis.errors import SnowredisError
-from snowredis.lease.model import PoolConfig
-from snowredis.reclaim.processes import ProcessName
+from snowredis.process.liveness import ProcessName
+from snowredis.snowflake.protocol import PoolConfig
 from tests.simulation.bytecodes import Bytecodes
 from tests.simulation.checker import Checker
 from tests.simulation.faults import FAULTS

@@ -11,14 +11,12 @@ from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from snowredis.errors import SnowredisError
-from snowredis.lease.model import PoolConfig
-from snowredis.lease.scripts import Script, ScriptStore
-from snowredis.lease.stats import NO_STATS, WorkerStats
-from snowredis.reclaim.crash_record import CrashRecord
-from snowredis.runtime.fork import ForkGuard
-from snowredis.runtime.lease import HeldLease
-from snowredis.runtime.lease_manager import LeaseManager
-from snowredis.runtime.lease_slot import LeaseSlot
+from snowredis.process.fork import ForkGuard
+from snowredis.snowflake.crash_record import CrashRecord
+from snowredis.snowflake.lease import HeldLease, LeaseSlot
+from snowredis.snowflake.lease_manager import LeaseManager
+from snowredis.snowflake.protocol import NO_STATS, PoolConfig, WorkerStats
+from snowredis.snowflake.scripts import Script, ScriptStore
 from tests.simulation.world import START_US
 
 if TYPE_CHECKING:

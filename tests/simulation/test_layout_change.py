@@ -14,9 +14,9 @@ import pytest
 
 from snowredis.core.layout import Layout
 from snowredis.errors import LayoutMismatch
-from snowredis.lease.model import PoolConfig
-from snowredis.lease.replies import Granted, LayoutChanging, Renewed, Settling
-from snowredis.lease.scripts import Script, ScriptStore
+from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.replies import Granted, LayoutChanging, Renewed, Settling
+from snowredis.snowflake.scripts import Script, ScriptStore
 from tests.simulation.redis_model import RedisModel
 from tests.simulation.world import World
 from tests.support.holder import Holder

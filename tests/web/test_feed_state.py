@@ -10,7 +10,7 @@ import pytest
 
 from snowredis.core.layout import Layout
 from snowredis.errors import StoreUnavailable
-from snowredis.monitor.pool_watch import Reading
+from snowredis.monitor.polling import Reading
 from snowredis.monitor.snapshot import Death, PoolInfo, Snapshot, WorkerInfo
 from snowredis.monitor.status import status_of, status_without
 from snowredis.web.feed_state import FeedState, event_counts, rate_of

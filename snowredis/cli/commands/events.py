@@ -16,7 +16,7 @@ from snowredis.cli.times import add_times
 from snowredis.errors import StoreUnavailable
 
 if TYPE_CHECKING:
-    from snowredis.monitor.history.events import Event
+    from snowredis.monitor.events import Event
     from snowredis.monitor.worker_pool import WorkerPool
 
 # as in lease.codes, which is not imported for --help

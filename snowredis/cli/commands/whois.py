@@ -13,9 +13,9 @@ from snowredis.cli.output import MAX_FOREIGN, Line, Pair, ago, pairs, printable,
 from snowredis.cli.times import add_times
 
 if TYPE_CHECKING:
-    from snowredis.monitor.history.ownership import Holder
-    from snowredis.monitor.history.whois import Whois
+    from snowredis.monitor.ownership import Holder
     from snowredis.monitor.snapshot import WorkerInfo
+    from snowredis.monitor.whois import Whois
 
 _STYLES = {"certain": "good", "probable": "warn", "unknown": "bad"}
 

@@ -21,7 +21,7 @@ from snowredis.cli.worker_filter import WorkerFilter, add_filter, group_table
 from snowredis.cli.worker_table import pool_lines, worker_table
 
 if TYPE_CHECKING:
-    from snowredis.monitor.pool_watch import Reading
+    from snowredis.monitor.polling import Reading
     from snowredis.monitor.snapshot import Death, PoolInfo
     from snowredis.monitor.worker_pool import WorkerPool
 
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _open(pool: WorkerPool, args: argparse.Namespace) -> Callable[[], Reading]:
     """Return a function that reads *pool*; it blocks for a few round trips to Redis."""
-    from snowredis.monitor.pool_watch import PoolWatch
+    from snowredis.monitor.polling import PoolWatch
 
     watch, idle = PoolWatch(pool), args.all or WorkerFilter.of(args).wants_idle
     return lambda: watch.read(idle=idle)

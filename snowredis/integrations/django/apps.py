@@ -14,7 +14,7 @@ from django.core.signals import setting_changed
 import snowredis
 from snowredis.errors import ConfigError
 from snowredis.integrations.django.settings import django_settings
-from snowredis.runtime.process import THIS
+from snowredis.snowflake.lease import THIS
 
 # integrations that set a more precise label, a moment later
 _LABELING = {"snowredis.integrations.celery", "snowredis.integrations.gunicorn"}

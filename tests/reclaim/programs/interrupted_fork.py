@@ -11,7 +11,7 @@ import threading
 import time
 
 import snowredis
-from snowredis.reclaim import parent
+from snowredis.snowflake import parent
 
 url, pool, ends, raised = sys.argv[1:]
 parent.ENDS_BEFORE_FORKS = bool(ends)
