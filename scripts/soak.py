@@ -7,7 +7,7 @@
     scripts/soak.py --replay 4711                     # one schedule, with everything that happens in it
     scripts/soak.py --schedules 1000 --trace runs.log # log them, for scripts/model --trace runs.log
 
-Needs the dev extra: pip install -e '.[dev]'. Exit code 1 if an id was repeated or a process starved.
+Needs the group dev: pip install -e . --group dev. Exit code 1 if an id was repeated or a process starved.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Read the events of a pool, which its scripts write to a stream. The stream is trimmed, so old events are missing.
+"""Events of a pool: parse them, read them from its stream, follow it. The stream is trimmed, so old events are missing.
 
 A script writes the end of a lease when it runs; until then, expiry_of() derives the same event from the record. Uses
 plain commands. The protocol does not depend on these events, and hosts and labels in them are untrusted text.
@@ -7,18 +7,20 @@ plain commands. The protocol does not depend on these events, and hosts and labe
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
+from snowredis.core.as_json import Shown, TimeMs, in_json
 from snowredis.errors import ConfigError
-from snowredis.monitor.record import parse_owner
-from snowredis.monitor.snapshot import WorkerInfo
+from snowredis.monitor.snapshot import WorkerInfo, parse_owner
 from snowredis.servers.clients import address
+from snowredis.servers.runner import translated
+from snowredis.servers.scripts import text_of
 from snowredis.snowflake.codes import REASONS, EventKind
-from snowredis.snowflake.protocol import WorkerStats
-from snowredis.snowflake.redis_store import translated
-from snowredis.snowflake.scripts import pool_keys, text_of
+from snowredis.snowflake.protocol import WorkerStats, pool_keys
 
 # events read in one command, which takes Redis about 1 ms
 PAGE = 1_000
@@ -56,25 +58,26 @@ class Event:
         ended_ms: if a process returned, when its lease had ended; else None.
     """
 
-    at_ms: int
+    at_ms: TimeMs
     kind: EventKind
-    worker: int
+    worker: Annotated[int, Shown(null=-1)]
     host: str
     pid: int
     label: str
-    from_ms: int
-    until_ms: int
-    id: str
+    from_ms: TimeMs
+    until_ms: TimeMs
+    id: Annotated[str, Shown(null="")]
     reason: str = ""
     text: str = ""
-    lanes_ms: tuple[int, ...] = ()
+    lanes_ms: Annotated[tuple[TimeMs, ...], Shown(name="lanes_from")] = ()
     stats: WorkerStats | None = None
     server: int = 0
-    claimed_ms: int | None = None
-    heartbeat_ms: int | None = None
-    ended_ms: int | None = None
+    claimed_ms: TimeMs | None = None
+    heartbeat_ms: TimeMs | None = None
+    ended_ms: TimeMs | None = None
 
     @property
+    @in_json
     def key(self) -> str:
         """Identity of the event: of an expiry, the same before and after a script wrote it."""
         if self.kind == EventKind.EXPIRED:
@@ -249,3 +252,85 @@ def follow_events(client: Any, name: str, after: str = "$", *, block_ms: int = 5
             yield from _parse_all([entry])
         if not entries:
             yield None
+
+
+class RecentEvents:
+    """Newest events of one server, for a reader that comes again: only what is new is read from Redis. Thread-safe.
+
+    Args:
+        read: returns all events of one server after an id or a time, the oldest first.
+        kinds: which events are kept.
+        keep_ms: how long.
+    """
+
+    def __init__(
+        self, read: Callable[[str], list[Event]], kinds: Collection[EventKind], keep_ms: int
+    ) -> None:
+        self._read, self._kinds, self._keep_ms = read, kinds, keep_ms
+        self._lock = threading.Lock()
+        self._events: list[Event] = []
+        # only their times: there may be thousands
+        self._claimed_ms: list[int] = []
+        self._last_id = ""
+
+    def read(self, now_ms: int) -> tuple[list[Event], int]:
+        """Return the events up to now in the order of the stream, and how many worker ids were claimed meanwhile.
+
+        Blocks:
+            for a round trip; the first call for all events that are kept.
+
+        Raises:
+            StoreUnavailable.
+        """
+        first_ms = max(0, now_ms - self._keep_ms)
+        with self._lock:
+            if self._last_id and int(self._last_id.partition("-")[0]) > now_ms + self._keep_ms:
+                # another stream, of a server whose clock is far behind
+                self._events, self._claimed_ms, self._last_id = [], [], ""
+            new = self._read(self._last_id or str(first_ms))
+            if new:
+                self._last_id = new[-1].id
+            self._events += [event for event in new if event.kind in self._kinds]
+            self._events = [event for event in self._events if event.order[0] >= first_ms]
+            claimed_ms = (event.at_ms for event in new if event.kind == EventKind.CLAIMED)
+            self._claimed_ms = [at_ms for at_ms in (*self._claimed_ms, *claimed_ms) if at_ms >= first_ms]
+            return list(self._events), len(self._claimed_ms)
+
+
+# between two looks at the leases; each takes four short commands
+FOLLOW_EVERY_S = 1.0
+
+
+def follow(
+    written: Iterator[Event | None], read_ended: Callable[[], list[Event]], after: str
+) -> Iterator[Event | None]:
+    """Yield the events of *written*, and those of *read_ended* once, as soon as they are there.
+
+    Args:
+        written: events from the stream, and None when there was none for a while.
+        read_ended: returns the expiries that no script has written yet.
+        after: "$": only leases that end from now on; else a place in the stream: that end after its time.
+    """
+    # expiries that were yielded, or are older than *after*, until they are written, too
+    known: set[str] = set()
+    if after == "$":
+        known.update(event.key for event in read_ended())
+    after_ms = 0 if after == "$" else int(after.partition("-")[0])
+    looked_at_s = -FOLLOW_EVERY_S
+    while True:
+        for event in written:
+            if event is None:
+                break
+            if event.kind == EventKind.EXPIRED and event.key in known:
+                known.discard(event.key)
+                continue
+            yield event
+            if time.monotonic() - looked_at_s >= FOLLOW_EVERY_S:
+                break
+        if time.monotonic() - looked_at_s >= FOLLOW_EVERY_S:
+            looked_at_s = time.monotonic()
+            for event in read_ended():
+                if event.key not in known and event.at_ms > after_ms:
+                    known.add(event.key)
+                    yield event
+        yield None

@@ -12,10 +12,10 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from snowredis.errors import PoolBroken, ServerUnidentified, StoreUnavailable
 from snowredis.numbers.dated_formats import Period
 from snowredis.numbers.errors import TagDiffers
+from snowredis.servers.runner import RedisScripts
+from snowredis.servers.scripts import Script, own_texts, read_lua
 from snowredis.settings import MinReplicas
 from snowredis.snowflake.open import open_client
-from snowredis.snowflake.redis_store import RedisScripts
-from snowredis.snowflake.scripts import Script, own_texts, read_lua
 
 # a process uses no number that Redis handed out to it this long ago
 BLOCK_LIFE_MS = 5_000
@@ -125,7 +125,7 @@ class DatedStore(RedisScripts):
         rest = (request.action, period.label, *times, request.amount, self._maximum, request.seen, SETTLE_MS)
         arguments = (*self._constants, nonce, *self._limits, *rest, self._format)
         values = self.run(self._script, self._keys, arguments)
-        texts = own_texts(values, nonce, self.where, self._reconnect)
+        texts = own_texts(values, nonce, self.where, self.reconnect)
         match texts:
             case ["signature", stored]:
                 raise TagDiffers(self.tag, stored, self._signature)

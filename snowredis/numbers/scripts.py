@@ -18,11 +18,11 @@ from snowredis.numbers import replies
 from snowredis.numbers.errors import TagMismatch
 from snowredis.numbers.model import BURST_S, OpenRequest, TagConfig, TakeRequest
 from snowredis.numbers.replies import parse_reply
-from snowredis.servers.connections import CALL_LIMIT_S, time_limit
+from snowredis.servers import scripts as lease_scripts
+from snowredis.servers.runner import RedisScripts, translated
+from snowredis.servers.scripts import Script, own_texts, text_of
+from snowredis.servers.time_limit import CALL_LIMIT_S, time_limit
 from snowredis.settings import MinReplicas
-from snowredis.snowflake import scripts as lease_scripts
-from snowredis.snowflake.redis_store import RedisScripts, translated
-from snowredis.snowflake.scripts import Script, own_texts, text_of
 
 _Done = TypeVar("_Done", bound=replies.TagState)
 
@@ -107,7 +107,7 @@ class ScriptTagStore(ABC):
     def run(self, script: Any, keys: Sequence[str], args: Sequence[str | int]) -> Sequence[bytes | str]:
         """Run *script* once, atomically. Raises StoreUnavailable and its subclasses."""
 
-    def _reconnect(self) -> None:  # noqa: B027 - without connections nothing is to be done
+    def reconnect(self) -> None:  # noqa: B027 - without connections nothing is to be done
         """Drop all connections."""
 
     def _call(self, name: str, expected: tuple[type[_Done], ...], *args: str | int) -> _Done:
@@ -118,7 +118,7 @@ class ScriptTagStore(ABC):
             self._max_events,
         )
         values = self.run(self._scripts[name], self._keys, (*common, *args))
-        texts = own_texts(values, nonce, self.where, self._reconnect)
+        texts = own_texts(values, nonce, self.where, self.reconnect)
         match texts:
             case ["signature", stored]:
                 raise TagMismatch(config.tag, stored, config.signature)

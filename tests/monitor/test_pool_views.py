@@ -10,8 +10,8 @@ import pytest
 import snowredis
 from snowredis.errors import ConfigError, PoolNotFound
 from snowredis.monitor.events import Event, parse_event
-from snowredis.monitor.forecast import forecast_of
 from snowredis.monitor.snapshot import PoolInfo, WorkerInfo, state_of
+from snowredis.monitor.usage import forecast_of
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.snowflake.codes import EventKind
 from snowredis.snowflake.open import pool_config

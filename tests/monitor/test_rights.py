@@ -28,8 +28,8 @@ from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.numbers import DatedGenerator, create_tag
 from snowredis.numbers.dated_store import read_script
 from snowredis.numbers.scripts import read_lua, tag_keys
-from snowredis.snowflake import scripts as lease_scripts
-from snowredis.snowflake.protocol import PoolConfig, WorkerStats
+from snowredis.servers import scripts as lease_scripts
+from snowredis.snowflake.protocol import PoolConfig, WorkerStats, pool_keys
 from tests.support.servers import RedisServer
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "monitoring.md"
@@ -110,7 +110,7 @@ def test_a_generator_makes_a_lost_index_anew(url_of: Callable[[str], str], own_s
 
 def test_the_rules_of_a_generator_are_what_its_scripts_use() -> None:
     assert allowed_by("generator") == needed_commands(pool_calls())
-    assert keys_of("generator") == set(lease_scripts.pool_keys(POOL))
+    assert keys_of("generator") == set(pool_keys(POOL))
     needed = [*pool_calls(), *segment_tag("t").calls, *dated_tag("t").calls]
     assert needed_commands(needed) == {*_ARGUMENTS, *_OF_SCRIPTS}
 

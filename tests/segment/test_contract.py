@@ -254,7 +254,7 @@ def test_a_restart_closes_the_tag_unless_a_rate_or_a_word_says_how_to_go_on(own_
     own_server.save()
     own_server.restart()
     for place in made.values():
-        place.store._reconnect()
+        place.store.reconnect()
     closed = clients["plain"].ask(10)
     assert isinstance(closed, replies.Closed)
     assert closed.reason is ClosedReason.OTHER_SERVER
