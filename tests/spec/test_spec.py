@@ -31,8 +31,8 @@ pytestmark = [
     pytest.mark.skipif(
         bool(missing()), reason=f"missing: {', '.join(missing())}; scripts/model installs them"
     ),
-    # one process of Java at a time
-    pytest.mark.xdist_group("tlc"),
+    # a machine with many busy processes starts Java slowly
+    pytest.mark.timeout(600),
 ]
 
 SMALL = (Run("fork", "pass"), Run("fork", "violation", ("void-fork",)), Run("plain", "violation", ("mark",)))
@@ -84,12 +84,12 @@ def test_a_run_without_a_rule_is_not_allowed_and_with_it_is(tmp_path: Path) -> N
 def test_schedules_of_faults_are_allowed(tmp_path: Path) -> None:
     log = io.StringIO()
     tracers: list[Tracer] = []
-    for seed in range(0, len(FAULTS), 6):
+    for seed in range(0, len(FAULTS), 11):
         run_schedule(seed, prepare=lambda sim: tracers.append(attach_to_schedule(sim, log)))
         tracers.pop().end()
     verdicts = verdicts_on(log, tmp_path, explain=True)
     assert [verdict.text for verdict in verdicts if not verdict.accepted] == []
-    assert sum(verdict.steps for verdict in verdicts) > 2_000
+    assert sum(verdict.steps for verdict in verdicts) > 1_000
 
 
 def test_the_first_step_that_is_not_allowed_is_shown_with_both_states(tmp_path: Path) -> None:
