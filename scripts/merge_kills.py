@@ -31,13 +31,14 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from snowredis.errors import MergeError  # noqa: E402
 from snowredis.merge.apply.copy_rows import copy_rows  # noqa: E402
-from snowredis.merge.apply.run import Outcome, apply_plan, open_databases  # noqa: E402
+
+from snowredis.errors import MergeError  # noqa: E402
+from snowredis.merge.apply import Outcome, apply_plan, open_databases  # noqa: E402
 from snowredis.merge.databases import open_database  # noqa: E402
 from snowredis.merge.journal import Copies, Journal  # noqa: E402
-from snowredis.merge.plan.make import Request, make_plan  # noqa: E402
-from snowredis.merge.plan.plan_file import Plan, PlanFile  # noqa: E402
+from snowredis.merge.plan_file import Plan, PlanFile  # noqa: E402
+from snowredis.merge.planning import Request, make_plan  # noqa: E402
 from tests.merge import game  # noqa: E402
 from tests.support.databases import SERVERS, MissingDatabase  # noqa: E402
 

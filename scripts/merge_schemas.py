@@ -29,14 +29,19 @@ import sqlalchemy as sa
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from snowredis.errors import MergeError  # noqa: E402
 from snowredis.merge.apply.copy_rows import copy_rows  # noqa: E402
-from snowredis.merge.apply.run import apply_plan, open_databases  # noqa: E402
+
+from snowredis.errors import MergeError  # noqa: E402
+from snowredis.merge.apply import apply_plan, open_databases  # noqa: E402
 from snowredis.merge.databases import open_database  # noqa: E402
-from snowredis.merge.foreign_keys import read_schema  # noqa: E402
-from snowredis.merge.id_domains import ColumnName, ForeignKey, Schema  # noqa: E402
-from snowredis.merge.plan.make import Request, make_plan  # noqa: E402
-from snowredis.merge.plan.plan_file import PlanFile  # noqa: E402
+from snowredis.merge.plan_file import PlanFile  # noqa: E402
+from snowredis.merge.planning import Request, make_plan  # noqa: E402
+from snowredis.merge.schema import (  # noqa: E402
+    ColumnName,
+    ForeignKey,
+    Schema,
+    read_schema,
+)
 from snowredis.merge.support import support_of  # noqa: E402
 from tests.support.databases import SERVERS  # noqa: E402
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-
-from snowredis.errors import MergeError
 from snowredis.merge.apply.copy_rows import copy_rows
-from snowredis.merge.apply.run import Outcome, apply_plan, open_databases
+
+from snowredis.merge import MergeError
+from snowredis.merge.apply import Outcome, apply_plan, open_databases
 from snowredis.merge.journal import Journal
-from snowredis.merge.plan.make import Request, make_plan
-from snowredis.merge.plan.plan_file import Plan, PlanFile
+from snowredis.merge.plan_file import Plan, PlanFile
+from snowredis.merge.planning import Request, make_plan
 from tests.merge import game
 from tests.support.databases import DatabaseServer
 

@@ -17,13 +17,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from snowredis.core.presets import layouts
-from snowredis.errors import ConfigError, SourceError
+from snowredis.errors import ConfigError
+from snowredis.merge import SourceError
 from snowredis.merge.check import Check
-from snowredis.merge.check.compare import _ranges, find_duplicates
-from snowredis.merge.check.progress import Progress
-from snowredis.merge.check.result import CheckResult, ProblemKind
-from snowredis.merge.check.workspace import MIB, MemoryBudget, Workspace
+from snowredis.merge.findings import CheckResult, ProblemKind
+from snowredis.merge.places import _ranges, find_duplicates
+from snowredis.merge.progress import Progress
 from snowredis.merge.sources import parse_sources
+from snowredis.merge.workspace import MIB, MemoryBudget, Workspace
 
 LAYOUT = layouts["twitter"]
 # 2026-01-01

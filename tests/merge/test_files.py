@@ -10,11 +10,11 @@ import duckdb
 import pytest
 import zstandard
 
-from snowredis.errors import SourceError
-from snowredis.merge.check.files import insert_statement, parts_of
-from snowredis.merge.check.ingest import ingest
-from snowredis.merge.check.workspace import Workspace
+from snowredis.merge import SourceError
+from snowredis.merge.files import insert_statement, parts_of
+from snowredis.merge.ingest import ingest
 from snowredis.merge.sources import parse_sources
+from snowredis.merge.workspace import Workspace
 
 IDS = [250017180000000000 + at for at in range(500)]
 LINES = "".join(f"{an_id}\n" for an_id in IDS).encode()

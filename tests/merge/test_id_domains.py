@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 import sqlalchemy as sa
 
-from snowredis.errors import MergeError
-from snowredis.merge.foreign_keys import read_schema
-from snowredis.merge.id_domains import ColumnName, ForeignKey, Schema, TableName
+from snowredis.merge import MergeError
+from snowredis.merge.schema import ColumnName, ForeignKey, Schema, TableName, read_schema
 
 
 def column(text: str) -> ColumnName:

@@ -7,11 +7,11 @@ from itertools import islice
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from snowredis.merge.plan.scan import find_clashes, prove
 
 from snowredis.core.layout import Layout
-from snowredis.errors import MergeError
-from snowredis.merge.plan.new_ids import counter_offset, lane_mask, lanes_needed, new_ids, unused_lanes
-from snowredis.merge.plan.scan import find_clashes, prove
+from snowredis.merge import MergeError
+from snowredis.merge.new_ids import counter_offset, lane_mask, lanes_needed, new_ids, unused_lanes
 
 # small, so that ticks are full and lanes are few
 LAYOUTS = [

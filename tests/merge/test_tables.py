@@ -12,12 +12,12 @@ import pytest
 import sqlalchemy as sa
 
 from snowredis.core.presets import layouts
-from snowredis.errors import SourceError
+from snowredis.merge import SourceError
 from snowredis.merge.check import Check, tables
-from snowredis.merge.check.progress import Progress
-from snowredis.merge.check.result import CheckResult, ProblemKind
 from snowredis.merge.databases import with_driver
-from snowredis.merge.dialects import DIALECTS, Dialect, check_as_sql, queries
+from snowredis.merge.findings import CheckResult, ProblemKind
+from snowredis.merge.id_sql import DIALECTS, Dialect, check_as_sql, queries
+from snowredis.merge.progress import Progress
 from snowredis.merge.sources import Source, parse_sources
 from tests.support.databases import SERVERS, MissingDatabase
 
