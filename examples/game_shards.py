@@ -26,7 +26,7 @@ from typing import Any
 import redis
 
 import snowredis
-from snowredis.runtime.clock import StepClock
+from snowredis.process.clock import StepClock
 
 LAYOUT = snowredis.layouts["game-shards"]
 SHARDS = ("eu", "us")

@@ -29,8 +29,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import snowredis
 from snowredis import WorkerPool, embedded
 from snowredis.core.presets import resolve_layout
-from snowredis.lease.model import PoolConfig
-from snowredis.runtime.clock import StepClock
+from snowredis.process.clock import StepClock
+from snowredis.snowflake.protocol import PoolConfig
 
 EVERY_S = 0.001
 

@@ -26,7 +26,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import snowredis
-from snowredis.lease.open import open_store_from_settings
+from snowredis.snowflake.open import open_store_from_settings
 from tests.support.ha import Sentinels, running
 from tests.support.servers import RedisServer
 

@@ -25,7 +25,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from scripts._moments.simulated_fleet import SimulatedFleet
-from snowredis.lease.model import PoolConfig
+from snowredis.snowflake.protocol import PoolConfig
 from tests.support.ha import free_port
 from tests.support.pools import new_pool
 from tests.support.servers import RedisServer, redis_server

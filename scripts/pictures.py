@@ -6,8 +6,8 @@
     scripts/pictures.py dashboard       # docs/images/dashboard.png: `snowredis serve` with a fleet of 16 processes
     scripts/pictures.py diagrams        # a picture of each new diagram in mermaid, drawn by mermaid
 
-Needs the dev extra (pip install -e '.[dev]') and a redis-server; dashboard and diagrams need Chromium, and diagrams npm
-and the network.
+Needs the group dev (pip install -e . --group dev) and a redis-server; dashboard and diagrams need Chromium, diagrams
+also npm and the network.
 """
 
 from __future__ import annotations
@@ -109,8 +109,8 @@ def _in_terminal(command: list[str]) -> str:
 
 def dashboard() -> None:
     """Run `snowredis serve` and a fleet, and take a screenshot of the page."""
-    from snowredis.lease.model import PoolConfig
     from snowredis.monitor.worker_pool import WorkerPool
+    from snowredis.snowflake.protocol import PoolConfig
 
     spawn = multiprocessing.get_context("spawn")
     with contextlib.ExitStack() as stack:

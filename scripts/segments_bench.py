@@ -23,9 +23,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from snowredis.segment import SegmentGenerator, path
-from snowredis.segment.administration import create_tag
-from snowredis.segment.opening import open_generator
+from snowredis.numbers import SegmentGenerator, path
+from snowredis.numbers.administration import create_tag
+from snowredis.numbers.opening import open_generator
 from tests.support.servers import RedisServer
 
 ROUNDS, CALLS = 41, 20_000

@@ -29,7 +29,7 @@ import redis
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from snowredis.errors import SnowredisError
-from snowredis.segment.administration import create_tag, open_tag, show_tag
+from snowredis.numbers.administration import create_tag, open_tag, show_tag
 from tests.support.servers import RedisServer
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -31,7 +31,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from snowredis import WorkerPool, embedded
-from snowredis.lease.model import PoolConfig
+from snowredis.snowflake.protocol import PoolConfig
 from tests.support.waiting import eventually
 from tests.web.keepalive_load import load
 
@@ -39,7 +39,7 @@ ROOT = Path(__file__).resolve().parents[1]
 POOL = "stops"
 SERVE = ["-m", "snowredis", "serve", "--port", "{port}"]
 GUNICORN = ["-m", "gunicorn", "-w", "2", "--bind", "127.0.0.1:{port}", "--no-control-socket"]
-GUNICORN += ["-k", "snowredis.web.server.gunicorn_worker.ServiceWorker"]
+GUNICORN += ["-k", "snowredis.web.gunicorn_worker.ServiceWorker"]
 GUNICORN += ["snowredis.web.service:from_environment()"]
 
 

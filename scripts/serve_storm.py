@@ -38,7 +38,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import snowredis
 from snowredis import WorkerPool, embedded
 from snowredis.core.presets import resolve_layout
-from snowredis.lease.model import PoolConfig
+from snowredis.snowflake.protocol import PoolConfig
 from tests.support.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[1]

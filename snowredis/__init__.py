@@ -17,7 +17,7 @@ from snowredis.errors import *  # noqa: F403 - a list of their names is in error
 
 # takes the system's functions of time before a test replaces them, as freezegun does: loaded at the first id, it would
 # keep those of the test for ever
-from snowredis.runtime import clock as _clock  # noqa: F401
+from snowredis.process import clock as _clock  # noqa: F401
 
 if TYPE_CHECKING:
     from snowredis import embedded, testing
@@ -25,25 +25,25 @@ if TYPE_CHECKING:
     from snowredis.core.layout import Layout, Parts
     from snowredis.core.presets import layouts
     from snowredis.core.text import encode, parse
-    from snowredis.generators.opening import generator
-    from snowredis.generators.protocol import IdGenerator
+    from snowredis.kinds.opening import generator
+    from snowredis.kinds.protocol import IdGenerator
     from snowredis.monitor.snapshot import PoolInfo, WorkerInfo
     from snowredis.monitor.worker_pool import WorkerPool
     from snowredis.process_generator import anext_id, anext_ids, close, configure, next_id, next_ids
-    from snowredis.runtime.fast_path import IMPLEMENTATION
-    from snowredis.runtime.generator import Generator
-    from snowredis.runtime.lease import Lease
-    from snowredis.runtime.sigterm import close_on_sigterm
+    from snowredis.snowflake.fast_path import IMPLEMENTATION
+    from snowredis.snowflake.generator import Generator
+    from snowredis.snowflake.lease import Lease
+    from snowredis.snowflake.sigterm import close_on_sigterm
 
 __version__ = "0.1.0"
 
 # public name -> its module, which is loaded at the first use
 _MODULE_OF = {
-    "IMPLEMENTATION": "snowredis.runtime.fast_path",
-    "Generator": "snowredis.runtime.generator",
-    "IdGenerator": "snowredis.generators.protocol",
+    "IMPLEMENTATION": "snowredis.snowflake.fast_path",
+    "Generator": "snowredis.snowflake.generator",
+    "IdGenerator": "snowredis.kinds.protocol",
     "Layout": "snowredis.core.layout",
-    "Lease": "snowredis.runtime.lease",
+    "Lease": "snowredis.snowflake.lease",
     "Parts": "snowredis.core.layout",
     "PoolInfo": "snowredis.monitor.snapshot",
     "WorkerInfo": "snowredis.monitor.snapshot",
@@ -52,11 +52,11 @@ _MODULE_OF = {
     "anext_id": "snowredis.process_generator",
     "anext_ids": "snowredis.process_generator",
     "close": "snowredis.process_generator",
-    "close_on_sigterm": "snowredis.runtime.sigterm",
+    "close_on_sigterm": "snowredis.snowflake.sigterm",
     "configure": "snowredis.process_generator",
     "connect": "snowredis.connection",
     "encode": "snowredis.core.text",
-    "generator": "snowredis.generators.opening",
+    "generator": "snowredis.kinds.opening",
     "layouts": "snowredis.core.presets",
     "next_id": "snowredis.process_generator",
     "next_ids": "snowredis.process_generator",

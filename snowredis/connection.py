@@ -9,12 +9,7 @@ from snowredis.core.lanes import ClockRules
 from snowredis.core.layout import Layout
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import LayoutError
-from snowredis.lease.open import Servers
-from snowredis.reclaim.watch import watch
-from snowredis.registry.open import open_pool
-from snowredis.runtime.async_connect import Connecting
-from snowredis.runtime.clock import SYSTEM, Clock
-from snowredis.runtime.generator import Generator
+from snowredis.process.clock import SYSTEM, Clock
 from snowredis.settings import (
     DEFAULT_URL,
     ClockPolicy,
@@ -25,6 +20,10 @@ from snowredis.settings import (
     SequenceStart,
     check,
 )
+from snowredis.snowflake.async_connect import Connecting
+from snowredis.snowflake.generator import Generator
+from snowredis.snowflake.open import Servers
+from snowredis.snowflake.registered_store import open_pool
 
 log = logging.getLogger("snowredis")
 
@@ -151,7 +150,6 @@ def connect(
         overflow=overflow,
     )
     store = open_pool(url, given)
-    watch(store)
     return Generator(
         store,
         clock=used_clock,

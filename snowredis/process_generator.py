@@ -14,18 +14,15 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from snowredis.connection import AllSettings, connect
 from snowredis.errors import ConfigError, GeneratorClosed
-from snowredis.lease.model import Store
-from snowredis.reclaim.watch import watch_settings
-from snowredis.registry.open import open_pool
-from snowredis.runtime.aio import in_thread
-from snowredis.runtime.fast_path import bind
-from snowredis.runtime.fast_path import next_id as next_id  # noqa: PLC0414 - one of this module's functions
-from snowredis.runtime.generator import Generator
-from snowredis.settings import DEFAULT_URL, KIND, check_names, from_environment
+from snowredis.process.threads import in_thread
+from snowredis.settings import KIND, check_names, from_environment
+from snowredis.snowflake.fast_path import bind
+from snowredis.snowflake.fast_path import next_id as next_id  # noqa: PLC0414 - one of this module's functions
+from snowredis.snowflake.generator import Generator
 
 if TYPE_CHECKING:
-    from snowredis.generators.opening import KindAndSettings
-    from snowredis.generators.protocol import IdGenerator
+    from snowredis.kinds.opening import KindAndSettings
+    from snowredis.kinds.protocol import IdGenerator
 
 
 class _Source:
@@ -106,21 +103,6 @@ def configure(kind: str | None = None, /, **settings: Any) -> None:
             "snowredis.close() before configure()."
         )
     source.configured = configured
-    if _kind() is None:
-        watch_children()
-
-
-def watch_children() -> None:
-    """Give the leases of children back that die, as far as they are those of their process' generators.
-
-    After a fork by Python from here on, whatever the settings are then. Starts nothing yet.
-    """
-    watch_settings(_open_store)
-
-
-def _open_store() -> Store:
-    settings = effective_settings()
-    return open_pool(settings.pop("url", DEFAULT_URL), settings)
 
 
 def effective_settings() -> dict[str, Any]:
@@ -157,7 +139,7 @@ def _kind() -> str | None:
 
 
 def _resolve(kind: str | None, settings: dict[str, Any] | None = None) -> KindAndSettings:
-    from snowredis.generators.opening import resolve
+    from snowredis.kinds.opening import resolve
 
     return resolve(kind, settings or {}, {} if settings is None else os.environ)
 

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Unpack
 
 from snowredis.connection import Settings, connect
 from snowredis.errors import LayoutMismatch
-from snowredis.lease.memory_store import MemoryStore
-from snowredis.lease.model import PoolConfig, StoredField
+from snowredis.process.clock import Clock
 from snowredis.process_generator import use
-from snowredis.registry.memory_registry import MemoryRegistry
-from snowredis.registry.model import Place
-from snowredis.runtime.clock import Clock
-from snowredis.runtime.generator import Generator
+from snowredis.snowflake.generator import Generator
+from snowredis.snowflake.memory_store import MemoryStore
+from snowredis.snowflake.protocol import PoolConfig, StoredField
+from snowredis.snowflake.registry import Place
+from snowredis.snowflake.registry_stores import MemoryRegistry
 
 if TYPE_CHECKING:
-    from snowredis.segment.memory_store import MemoryTagStore
-    from snowredis.segment.model import TagConfig
+    from snowredis.numbers.memory_store import MemoryTagStore
+    from snowredis.numbers.model import TagConfig
 
 __all__ = ["ManualClock", "MemoryPool", "memory_pool", "use"]
 
@@ -107,8 +107,8 @@ class MemoryPool:
 
     def tag_store(self, config: TagConfig) -> MemoryTagStore:
         """Return the store of the tag *config.tag*. Raises TagMismatch if it was opened with other settings."""
-        from snowredis.segment.errors import TagMismatch
-        from snowredis.segment.memory_store import MemoryTagStore
+        from snowredis.numbers.errors import TagMismatch
+        from snowredis.numbers.memory_store import MemoryTagStore
 
         store = self._tags.get(config.tag)
         if store is None:

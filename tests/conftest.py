@@ -20,7 +20,7 @@ from tests.support import databases
 from tests.support.servers import RedisServer, redis_server
 
 TESTS = Path(__file__).parent
-# their tests cover snowredis/core and snowredis/lease; to measure others, too, makes those twice as slow
+# their tests cover snowredis/core and snowredis/snowflake; to measure others, too, makes those twice as slow
 MEASURED = {"core", "generators", "ha", "lease", "registry"}
 
 # how long an example takes says how busy the machine is: the first one may import numpy

@@ -18,9 +18,9 @@ from scripts._bench.ids import workers
 from scripts._bench.pauses import BOUND, ONE, OWN, PAUSES, SHARED, TWO, typical
 from scripts._bench.server import now_ms, private_server
 from scripts._bench.worker import Worker
-from snowredis.lease.model import PoolConfig
-from snowredis.lease.redis_store import RedisStore
 from snowredis.settings import SETTINGS
+from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.redis_store import RedisStore
 from snowredis.timing import BASE, in_turns, quartiles, ratios
 
 # what is measured, if it is there: of ours with both implementations, and the clock beside each

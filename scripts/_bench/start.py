@@ -20,9 +20,9 @@ import redis
 
 from scripts._bench.server import private_server
 from snowredis.core.presets import resolve_layout
-from snowredis.lease.model import PoolConfig
-from snowredis.lease.redis_store import RedisStore
 from snowredis.settings import SETTINGS
+from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.redis_store import RedisStore
 from snowredis.timing import in_turns, quartiles, ratios
 
 ROOT = Path(__file__).resolve().parents[2]

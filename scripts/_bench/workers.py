@@ -22,10 +22,10 @@ from redis.connection import UnixDomainSocketConnection
 import snowredis
 from scripts._bench.server import OWNER, STATS, Server, now_ms, private_server
 from snowredis.core.layout import Layout
-from snowredis.lease.model import ClaimRequest, PoolConfig, ReleaseRequest, RenewRequest
-from snowredis.lease.redis_store import RedisStore
-from snowredis.lease.replies import Granted, Renewed, Seen
-from snowredis.lease.scripts import Script, ScriptStore, load, pool_keys
+from snowredis.servers.scripts import Script
+from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, ReleaseRequest, RenewRequest, pool_keys
+from snowredis.snowflake.redis_store import RedisStore, ScriptStore, load
+from snowredis.snowflake.replies import Granted, Renewed, Seen
 from snowredis.timing import in_turns, quartiles
 
 # leases of the unit costs outlive the run, so that living workers stay living

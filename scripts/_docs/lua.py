@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 
 from scripts._docs.tables import table
-from snowredis.dated.store import read_script
-from snowredis.lease.scripts import PARTS, REGISTRY_SCRIPTS, SCRIPTS, read_lua
-from snowredis.segment import scripts as segment_scripts
+from snowredis.numbers import scripts as segment_scripts
+from snowredis.numbers.dated_store import read_script
+from snowredis.servers.scripts import PROLOGUE
+from snowredis.snowflake.redis_store import SCRIPTS, lua_of
+from snowredis.snowflake.registry_stores import REGISTRY_SCRIPTS
 
 # place, name, type, meaning
 _ITEM = re.compile(r"^((?:KEYS|ARGV)\[\d+\]) (\w+) +(\w+(?: \| \w+)*)(?:(?:, |: *| {2,})(.*))?$")
@@ -15,8 +17,8 @@ _ITEM = re.compile(r"^((?:KEYS|ARGV)\[\d+\]) (\w+) +(\w+(?: \| \w+)*)(?:(?:, |: 
 
 def of_leases() -> str:
     """Return a section for each script of leases and registries; first for the parts that they begin with."""
-    names = (*PARTS, *SCRIPTS, "registry", *REGISTRY_SCRIPTS)
-    return "\n\n".join(_section(read_lua(name)) for name in names)
+    names = (*PROLOGUE, "pool", *SCRIPTS, "registry", *REGISTRY_SCRIPTS)
+    return "\n\n".join(_section(lua_of(name)) for name in names)
 
 
 def of_segments() -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from scripts._docs.tables import table
-from snowredis.monitor.metrics.catalog import POOL, PROCESS, SEGMENTS, SERVICE, TAGS, Metric
+from snowredis.monitor.metrics import POOL, PROCESS, SEGMENTS, SERVICE, TAGS, Metric
 
 
 def of_pools() -> str:

@@ -7,10 +7,9 @@ import random
 import threading
 import time
 
-from snowredis.lease.model import ClaimRequest, PoolConfig, RenewRequest, Store
-from snowredis.lease.open import open_store
-from snowredis.lease.replies import Granted, Renewed, Seen
-from snowredis.lease.stats import WorkerStats
+from snowredis.snowflake.open import open_store
+from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, RenewRequest, Store, WorkerStats
+from snowredis.snowflake.replies import Granted, Renewed, Seen
 
 RENEWALS_PER_TTL = 6
 LABELS = ("web", "celery", "import", "mail")

@@ -14,7 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import snowredis
-from snowredis.runtime.clock import StepClock
+from snowredis.process.clock import StepClock
 
 # between two ids: 50 a second
 PAUSE_S = 0.02

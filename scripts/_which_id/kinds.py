@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import snowredis
 from snowredis.core.description import IdDescription
 from snowredis.core.presets import resolve_layout
-from snowredis.dated import DatedGenerator
-from snowredis.generators.registry import find_kind
-from snowredis.lease.model import PoolConfig
-from snowredis.segment.model import OpenRequest
+from snowredis.kinds.opening import find_kind
+from snowredis.numbers import DatedGenerator
+from snowredis.numbers.model import OpenRequest
+from snowredis.snowflake.protocol import PoolConfig
 
 # kind -> settings, without the url
 SETTINGS: dict[str, dict[str, Any]] = {

@@ -132,8 +132,8 @@ def _versions() -> str:
     import platform
     from importlib import metadata
 
-    from snowredis.runtime.fast_path import IMPLEMENTATION
     from snowredis.settings import SETTINGS
+    from snowredis.snowflake.fast_path import IMPLEMENTATION
 
     durability = SETTINGS["durability"]
     return (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from snowredis.cli.output import MAX_FOREIGN, Line, ago, duration, printable, time_of
 
 if TYPE_CHECKING:
-    from snowredis.monitor.history.events import Event
+    from snowredis.monitor.events import Event
 
 # kinds of events that are no reason for alarm; the others are "bad"
 _STYLES = {"claimed": "good", "released": "dim", "clock-back": "warn", "adopted": "note", "returned": "note"}

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from snowredis.cli.exit_codes import CommandError, ExitCode
 from snowredis.cli.options import Parser, settings
-from snowredis.lease.open import DEFAULT_REGISTRY
+from snowredis.snowflake.open import DEFAULT_REGISTRY
 
 if TYPE_CHECKING:
-    from snowredis.registry.model import Place, Registry
+    from snowredis.snowflake.registry import Place, Registry
 
 
 def add_registry(parser: Parser, *, positional: bool = True) -> None:
@@ -29,7 +29,7 @@ def open_named(
     args: argparse.Namespace, place: Place | None = None, name: str | None = None
 ) -> contextlib.closing[Registry]:
     """Open the registry that the command line or the environment names, or *name*."""
-    from snowredis.registry.open import open_registry
+    from snowredis.snowflake.registered_store import open_registry
 
     url, options = settings(args)
     server = options.get("registry_url") or (url[0] if isinstance(url, list) else url)

@@ -23,7 +23,7 @@ def add_tag(parser: Parser) -> None:
 
 def add_constants(parser: Parser) -> None:
     """Add the constants of a tag, which all its processes have in common."""
-    from snowredis.segment.settings import SEGMENT_SETTINGS
+    from snowredis.numbers.settings import SEGMENT_SETTINGS
 
     for name, setting in SEGMENT_SETTINGS.items():
         if not setting.of_pool:
@@ -40,7 +40,7 @@ def add_constants(parser: Parser) -> None:
 
 def tag_of(args: argparse.Namespace) -> tuple[str | list[str], str, dict[str, Any]]:
     """Return the URL, the tag and its constants: from the command line, else from SNOWREDIS_* variables."""
-    from snowredis.segment.settings import SEGMENT_SETTINGS
+    from snowredis.numbers.settings import SEGMENT_SETTINGS
 
     given = settings_in_environment(os.environ, SEGMENT_SETTINGS.values())
     given |= {

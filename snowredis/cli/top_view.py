@@ -31,7 +31,7 @@ from snowredis.cli.output import (
 from snowredis.cli.status_lines import headline
 from snowredis.cli.top_screens import STYLES, Deaths, Details, as_text
 from snowredis.cli.worker_table import COMPACT_GAP, GAP, SORT_KEYS, WIDE, pool_lines, worker_rows
-from snowredis.monitor.pool_watch import Reading
+from snowredis.monitor.polling import Reading
 
 if TYPE_CHECKING:
     from snowredis.monitor.snapshot import WorkerInfo

@@ -9,7 +9,7 @@ from snowredis.cli.event_lines import event_line
 from snowredis.cli.output import MAX_FOREIGN, Line, Pair, ago, duration, offset, pairs, printable
 
 if TYPE_CHECKING:
-    from snowredis.monitor.history.events import Event
+    from snowredis.monitor.events import Event
     from snowredis.monitor.snapshot import PoolInfo, WorkerInfo
 
 

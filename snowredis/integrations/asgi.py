@@ -20,10 +20,10 @@ from typing import Any, Unpack
 from snowredis import process_generator
 from snowredis.connection import Settings, aconnect
 from snowredis.errors import ConfigError, SnowredisError
-from snowredis.generators.protocol import IdGenerator
-from snowredis.lease.open import Servers
-from snowredis.runtime.aio import in_thread
-from snowredis.runtime.generator import Generator
+from snowredis.kinds.protocol import IdGenerator
+from snowredis.process.threads import in_thread
+from snowredis.snowflake.generator import Generator
+from snowredis.snowflake.open import Servers
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]

@@ -8,8 +8,8 @@ from typing import Any
 from snowredis import process_generator
 from snowredis.core.description import IdDescription
 from snowredis.errors import ConfigError
-from snowredis.generators.opening import resolve
-from snowredis.generators.protocol import IdGenerator
+from snowredis.kinds.opening import resolve
+from snowredis.kinds.protocol import IdGenerator
 
 
 class IdSource:

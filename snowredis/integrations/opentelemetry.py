@@ -14,12 +14,11 @@ from typing import Any
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation, get_meter
 
 from snowredis import __version__
-from snowredis.core.durations import BOUNDS_S, Durations
-from snowredis.monitor.metrics.catalog import PROCESS, Metric
-from snowredis.monitor.metrics.process import TotalsTracker, new_durations
-from snowredis.monitor.metrics.segments import SegmentTotals
-from snowredis.runtime.exit import EXIT
-from snowredis.runtime.fork import GUARD
+from snowredis.monitor.metric_values import SegmentTotals, TotalsTracker, new_durations
+from snowredis.monitor.metrics import PROCESS, Metric
+from snowredis.process.exit import EXIT
+from snowredis.process.fork import GUARD
+from snowredis.snowflake.counts import BOUNDS_S, Durations
 
 _Callback = Callable[[CallbackOptions], Iterable[Observation]]
 

@@ -23,16 +23,13 @@ from prometheus_client.core import (
     Metric,
 )
 
-from snowredis.core.durations import Durations
 from snowredis.integrations.prometheus_files import EVERY_S, MetricFiles
-from snowredis.monitor.metrics.catalog import POOL, PROCESS, SEGMENTS
-from snowredis.monitor.metrics.families import Family, cumulative
-from snowredis.monitor.metrics.pools import PoolsReader
-from snowredis.monitor.metrics.process import TotalsTracker
-from snowredis.monitor.metrics.segments import SegmentTotals
+from snowredis.monitor.metric_values import PoolsReader, SegmentTotals, TotalsTracker
+from snowredis.monitor.metrics import POOL, PROCESS, SEGMENTS, Family, cumulative
 from snowredis.monitor.worker_pool import WorkerPool
-from snowredis.runtime.exit import EXIT
-from snowredis.runtime.fork import GUARD
+from snowredis.process.exit import EXIT
+from snowredis.process.fork import GUARD
+from snowredis.snowflake.counts import Durations
 
 
 def as_prometheus(family: Family) -> Metric:

@@ -17,12 +17,11 @@ from typing import Any
 from prometheus_client import Counter, Gauge, Histogram
 from prometheus_client.multiprocess import mark_process_dead
 
-from snowredis.core.durations import BOUNDS_S, Durations
-from snowredis.monitor.metrics.catalog import PROCESS, SEGMENTS, Metric
-from snowredis.monitor.metrics.process import Readings, TotalsTracker, new_durations
-from snowredis.monitor.metrics.segments import SegmentTotals
-from snowredis.runtime.exit import EXIT
-from snowredis.runtime.fork import GUARD, run_in_forked_children
+from snowredis.monitor.metric_values import Readings, SegmentTotals, TotalsTracker, new_durations
+from snowredis.monitor.metrics import PROCESS, SEGMENTS, Metric
+from snowredis.process.exit import EXIT
+from snowredis.process.fork import GUARD, run_in_forked_children
+from snowredis.snowflake.counts import BOUNDS_S, Durations
 
 log = logging.getLogger("snowredis")
 

@@ -25,7 +25,7 @@ import pytest
 if TYPE_CHECKING:
     from snowredis.connection import Settings
     from snowredis.embedded import Server
-    from snowredis.runtime.generator import Generator
+    from snowredis.snowflake.generator import Generator
     from snowredis.testing import ManualClock
 
     class FixedIds(Generator):

@@ -38,8 +38,8 @@ from snowredis import process_generator
 from snowredis.core.description import IdDescription
 from snowredis.core.layout import check_id
 from snowredis.errors import InvalidId, shown
-from snowredis.generators.protocol import IdGenerator
 from snowredis.integrations.id_source import IdSource
+from snowredis.kinds.protocol import IdGenerator
 
 # the most ids that one call of next_ids() makes
 MAX_BATCH = 1_000_000

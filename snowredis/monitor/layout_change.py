@@ -8,10 +8,10 @@ from typing import Any
 from snowredis.core.collisions import layout_ids, prove
 from snowredis.core.layout import Layout
 from snowredis.errors import ConfigError
-from snowredis.lease.model import PoolConfig, parse_share, settings_of
-from snowredis.lease.redis_store import RedisStore
-from snowredis.lease.replies import ChangeLate, LayoutChanging
 from snowredis.monitor.snapshot import PoolInfo
+from snowredis.snowflake.protocol import PoolConfig, parse_share, settings_of
+from snowredis.snowflake.redis_store import RedisStore
+from snowredis.snowflake.replies import ChangeLate, LayoutChanging
 
 
 @dataclass(frozen=True, slots=True)

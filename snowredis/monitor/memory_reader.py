@@ -9,11 +9,11 @@ from hashlib import sha1
 from typing import Any
 
 from snowredis.errors import PoolNotFound
-from snowredis.lease.codes import FloorReason
-from snowredis.lease.memory_store import MemoryStore, Record
-from snowredis.monitor.history.events import Event, parse_event
+from snowredis.monitor.events import Event, parse_event
 from snowredis.monitor.record import parse_record
 from snowredis.monitor.snapshot import POOL_COUNTERS, LayoutPeriod, PoolInfo, ServerState, WorkerInfo
+from snowredis.snowflake.codes import FloorReason
+from snowredis.snowflake.memory_store import MemoryStore, Record
 
 
 def read_workers(pool: Any, name: str, *, alive_only: bool = True) -> list[WorkerInfo]:
@@ -127,7 +127,7 @@ def _store_of(pool: Any, name: str) -> MemoryStore:
 
 
 def _record_text(record: Record) -> str:
-    """Return *record* as pack_record() of record.lua stores one in Redis, as far as parse_record() reads it."""
+    """Return *record* as pack_record() of pool.lua stores one in Redis, as far as parse_record() reads it."""
     token_hash = sha1(record.token.encode(), usedforsecurity=False).hexdigest() if record.token else ""
     incarnation = record.incarnation if re.fullmatch(r"[\da-f-]*", record.incarnation) else ""
     lanes = ",".join(map(str, record.lanes_ms))

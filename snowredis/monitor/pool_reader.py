@@ -10,11 +10,6 @@ from typing import Any
 from snowredis.core.layout import Layout
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import ConfigError, PoolNotFound, StoreUnavailable
-from snowredis.lease.clients import address, is_cluster
-from snowredis.lease.model import parse_share, settings_of, share_of
-from snowredis.lease.redis_store import translated
-from snowredis.lease.replies import Alarm
-from snowredis.lease.scripts import pool_keys, text_of
 from snowredis.monitor.record import parse_record
 from snowredis.monitor.snapshot import (
     POOL_COUNTERS,
@@ -24,6 +19,11 @@ from snowredis.monitor.snapshot import (
     WorkerInfo,
     setting_ms,
 )
+from snowredis.servers.clients import address, is_cluster
+from snowredis.servers.runner import translated
+from snowredis.servers.scripts import text_of
+from snowredis.snowflake.protocol import parse_share, pool_keys, settings_of, share_of
+from snowredis.snowflake.replies import Alarm
 
 _NUMBER = re.compile(r"\d{1,15}", re.ASCII)
 # records in one command, which takes Redis less than 1 ms

@@ -1,4 +1,4 @@
-"""The record of a worker id, as record.lua writes it. Pure.
+"""The record of a worker id, as pool.lua writes it. Pure.
 
 Hosts and labels are untrusted text: any process can write them.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import re
 
-from snowredis.lease.stats import WorkerStats
 from snowredis.monitor.snapshot import WorkerInfo, state_of
+from snowredis.snowflake.protocol import WorkerStats
 
 _RECORD = re.compile(
     r"(?P<token>[\da-fA-F]*)\|(?P<incarnation>[\da-fA-F-]*)\|(?P<renewal_id>[\da-fA-F]*)\|(?P<until>\d{1,14})\|"
@@ -22,7 +22,7 @@ _RECORD = re.compile(
 def parse_record(
     worker: int, text: str, now_ms: int, ttl_ms: int = 0, *, settling: str = ""
 ) -> WorkerInfo | None:
-    """Parse a record that pack_record() of record.lua wrote; None if it is not valid.
+    """Parse a record that pack_record() of pool.lua wrote; None if it is not valid.
 
     Args:
         settling: the pool's incarnation, if its floor has not passed: a lease of an earlier one may be adopted.

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from snowredis.core.as_json import Hidden, NowMs, TimeMs, in_json
 from snowredis.core.layout import utc_text
 from snowredis.errors import PoolNotFound, SnowredisError
-from snowredis.lease.codes import FloorReason
 from snowredis.monitor.snapshot import Death, PoolInfo, Snapshot, WorkerInfo
+from snowredis.snowflake.codes import FloorReason
 
 # from best to worst; what is unknown is not ok, but may be nothing
 LEVELS = ("ok", "notice", "unknown", "warning", "critical")
@@ -44,13 +45,14 @@ class Condition:
 
     code: str
     level: str
-    template: str
+    template: Hidden
     advice: str = ""
-    since_ms: int | None = None
-    until_ms: int | None = None
+    since_ms: TimeMs | None = None
+    until_ms: TimeMs | None = None
     count: int = 0
 
     @property
+    @in_json
     def text(self) -> str:
         """Return the sentence that describes it, with times in UTC."""
         return self.render(lambda time_ms: utc_text(time_ms) or f"{time_ms} ms")
@@ -83,8 +85,8 @@ class Status:
     level: str
     headline: str
     conditions: tuple[Condition, ...]
-    now_ms: int
-    stale_since_ms: int | None = None
+    now_ms: NowMs
+    stale_since_ms: TimeMs | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ class TagVerdict:
 
     Attributes:
         name: its name.
-        state: "open", "closed" or another word of snowredis.segment.watch.
+        state: "open", "closed" or another word of snowredis.numbers.watch.
         level: one of LEVELS.
     """
 

@@ -10,18 +10,11 @@ from typing import Any
 
 from snowredis.embedded import FRESH_KEY
 from snowredis.errors import ConfigError, PoolNotFound
-from snowredis.lease.clients import address, close_client
-from snowredis.lease.model import PoolConfig
-from snowredis.lease.open import is_in_memory, open_client, open_store
-from snowredis.lease.redis_store import RedisStore, translated
-from snowredis.lease.replies import Created, Deleted
-from snowredis.monitor import memory_reader, pool_reader
+from snowredis.monitor import events, memory_reader, pool_reader
+from snowredis.monitor import recent_events as deaths
+from snowredis.monitor.events import PAGE, Event, check_stream_id
 from snowredis.monitor.forecast import Forecast, forecast_of
-from snowredis.monitor.history import deaths, events
-from snowredis.monitor.history.events import PAGE, Event, check_stream_id
-from snowredis.monitor.history.follow import follow
-from snowredis.monitor.history.recent_events import RecentEvents
-from snowredis.monitor.history.whois import Whois, find_makers
+from snowredis.monitor.recent_events import RecentEvents, follow
 from snowredis.monitor.snapshot import (
     DEATH_SHOWN_MS,
     POOL_COUNTERS,
@@ -31,7 +24,14 @@ from snowredis.monitor.snapshot import (
     Snapshot,
     WorkerInfo,
 )
+from snowredis.monitor.whois import Whois, find_makers
+from snowredis.servers.clients import address, close_client
+from snowredis.servers.runner import translated
 from snowredis.settings import check
+from snowredis.snowflake.open import is_in_memory, open_client, open_store
+from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.redis_store import RedisStore
+from snowredis.snowflake.replies import Created, Deleted
 
 # fields of PoolInfo that are sums over all servers
 _SUMMED = ("capacity", "used", "free", "peak", *POOL_COUNTERS)

@@ -19,8 +19,8 @@ from typing import Self
 from urllib.parse import urlencode, urlsplit
 
 from snowredis.errors import ConfigError, SnowredisError
-from snowredis.runtime.fork import GUARD
-from snowredis.runtime.locked import with_lock
+from snowredis.process.fork import GUARD
+from snowredis.process.threads import with_lock
 
 # a first pause after a failed connection; it doubles
 _FIRST_PAUSE_S = 0.05

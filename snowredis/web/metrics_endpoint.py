@@ -7,9 +7,8 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from snowredis.monitor.metrics.catalog import SERVICE
-from snowredis.monitor.metrics.families import Family
-from snowredis.web.problems import Problem
+from snowredis.monitor.metrics import SERVICE, Family
+from snowredis.web.messages import Problem
 
 
 class RequestCounts:

@@ -13,16 +13,15 @@ from typing import Any, TypeVar
 
 from snowredis.core.description import IdDescription
 from snowredis.errors import ConfigError, SnowredisError
-from snowredis.generators.opening import KindAndSettings, parse_kind
-from snowredis.generators.protocol import IdGenerator
-from snowredis.monitor.metrics.catalog import TAGS
-from snowredis.monitor.metrics.families import Family
+from snowredis.kinds.opening import KindAndSettings, parse_kind
+from snowredis.kinds.protocol import IdGenerator
+from snowredis.monitor.metrics import TAGS, Family
 from snowredis.monitor.status import LEVELS, TagVerdict
-from snowredis.runtime.aio import in_thread
-from snowredis.segment.watch import TagState, TagWatch
+from snowredis.numbers.watch import TagState, TagWatch
+from snowredis.process.threads import in_thread
 from snowredis.settings import KIND
 from snowredis.web.json_values import jsonable
-from snowredis.web.problems import Problem
+from snowredis.web.messages import Problem
 
 T = TypeVar("T")
 

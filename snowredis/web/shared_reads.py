@@ -15,10 +15,10 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from snowredis.errors import PoolNotFound, StoreUnavailable
-from snowredis.monitor.history.events import PAGE, Event
+from snowredis.monitor.events import PAGE, Event
 from snowredis.monitor.snapshot import POOL_COUNTERS, PoolInfo, Snapshot, WorkerInfo
 from snowredis.monitor.worker_pool import WorkerPool
-from snowredis.runtime.aio import in_thread
+from snowredis.process.threads import in_thread
 
 T = TypeVar("T")
 

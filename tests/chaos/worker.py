@@ -23,10 +23,10 @@ from types import FrameType
 from typing import Any, NoReturn
 
 import snowredis
-from snowredis.lease.stats import WorkerStats
-from snowredis.runtime import id_allocator
-from snowredis.runtime.fork import GUARD
-from snowredis.runtime.lease_manager import LeaseManager
+from snowredis.process.fork import GUARD
+from snowredis.snowflake import allocator as id_allocator
+from snowredis.snowflake.lease_manager import LeaseManager
+from snowredis.snowflake.protocol import WorkerStats
 from tests.chaos.runs import KINDS, Recorder, Run, runs_of
 
 # a fork that is to happen inside next_ids() tries this often, this far apart

@@ -22,7 +22,7 @@ from snowredis.cli.demo.view import frame, status, verdict_lines
 from snowredis.cli.output import plain
 from snowredis.core.layout import Layout
 from snowredis.monitor.snapshot import PoolInfo, WorkerInfo
-from snowredis.runtime.clock import Clock, StepClock
+from snowredis.process.clock import Clock, StepClock
 
 LAYOUT = Layout()
 

@@ -12,13 +12,13 @@ import pytest
 
 import snowredis
 from snowredis.cli.commands import doctor
-from snowredis.lease.model import PoolConfig
+from snowredis.monitor import doctor as diagnosis
+from snowredis.monitor import host_checks as host
 from snowredis.monitor import pool_reader
-from snowredis.monitor.health import diagnosis
-from snowredis.monitor.health import host_checks as host
-from snowredis.monitor.health import server_checks as checks
-from snowredis.monitor.health.finding import worst
+from snowredis.monitor import server_checks as checks
+from snowredis.monitor.host_checks import worst
 from snowredis.monitor.worker_pool import WorkerPool
+from snowredis.snowflake.protocol import PoolConfig
 from tests.support.servers import RedisServer, redis_server
 
 Cli = Callable[..., Any]

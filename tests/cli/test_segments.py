@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import snowredis
-from snowredis.dated import DatedGenerator, PeriodClosed
-from snowredis.segment.errors import TagClosed
+from snowredis.numbers import DatedGenerator, PeriodClosed
+from snowredis.numbers.errors import TagClosed
 from tests.cli.conftest import Cli
 
 

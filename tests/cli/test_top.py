@@ -24,12 +24,11 @@ import redis
 
 from snowredis.core.layout import Layout
 from snowredis.errors import StoreUnavailable
-from snowredis.lease.model import ClaimRequest, PoolConfig
-from snowredis.lease.redis_store import RedisStore
-from snowredis.lease.replies import Granted, Seen
-from snowredis.lease.scripts import pool_keys
-from snowredis.monitor.pool_watch import PoolWatch, Reading
+from snowredis.monitor.polling import PoolWatch, Reading
 from snowredis.monitor.snapshot import Death, PoolInfo, Snapshot, WorkerInfo
+from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, pool_keys
+from snowredis.snowflake.redis_store import RedisStore
+from snowredis.snowflake.replies import Granted, Seen
 
 pytest.importorskip("textual")
 

@@ -10,7 +10,7 @@ import pytest
 import redis
 
 import snowredis
-from snowredis.lease.codes import LossReason
+from snowredis.snowflake.codes import LossReason
 
 Cli = Callable[..., Any]
 

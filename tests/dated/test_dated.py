@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 import snowredis
-from snowredis.dated import DatedGenerator, PeriodClosed, PeriodExhausted, TagDiffers
-from snowredis.dated.generator import describe
+from snowredis.numbers import DatedGenerator, PeriodClosed, PeriodExhausted, TagDiffers
+from snowredis.numbers.dated import describe
 from tests.chaos import shim
 from tests.support.servers import PROGRAM, RedisServer
 
@@ -232,7 +232,7 @@ def test_an_older_state_is_noticed_by_whoever_saw_a_newer_one(stage: Stage) -> N
 def sleeps(monkeypatch: pytest.MonkeyPatch, sleep: Callable[[float], object]) -> None:
     """Let generators call *sleep* instead of waiting."""
     clock = SimpleNamespace(sleep=sleep, monotonic=time.monotonic, time_ns=time.time_ns)
-    monkeypatch.setattr("snowredis.dated.generator.time", clock)
+    monkeypatch.setattr("snowredis.numbers.dated.time", clock)
 
 
 def test_a_bound_from_the_table_opens_the_period_by_itself(

@@ -6,9 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from snowredis.dated.number_format import DEFAULT_FORMATS, NumberFormat
-from snowredis.dated.periods import PeriodName
 from snowredis.errors import ConfigError
+from snowredis.numbers.dated_formats import DEFAULT_FORMATS, NumberFormat, PeriodName
 
 DATE = datetime(2026, 11, 22, 7, tzinfo=UTC)
 

@@ -6,8 +6,7 @@ from importlib import resources
 
 import pytest
 
-from snowredis.dated.model import FIELDS
-from snowredis.dated.store import load, read_script
+from snowredis.numbers.dated_store import FIELDS, load, read_script
 from tests.lease.test_lua_headers import GLOBALS_READ, Family, globals_of, header_of, problems
 
 DATED = Family("dated", (), {})
@@ -18,7 +17,7 @@ def test_the_header_says_what_the_script_does() -> None:
     source = read_script()
     assert problems("dated", source, source, DATED) == []
     assert header_of(source).statuses == {*FIELDS, *ERRORS}
-    files = resources.files("snowredis.dated").joinpath("lua").iterdir()
+    files = resources.files("snowredis.numbers").joinpath("lua").iterdir()
     assert [entry.name for entry in files] == ["dated.lua"]
 
 

@@ -10,8 +10,8 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-from snowredis.dated import PeriodExhausted, TransactionNumbers
 from snowredis.errors import ConfigError
+from snowredis.numbers import PeriodExhausted, TransactionNumbers
 from tests.support.databases import DatabaseServer
 
 NOON_MS = round(datetime(2026, 11, 22, 12, tzinfo=UTC).timestamp() * 1000)

@@ -25,7 +25,7 @@ from snowredis.embedded import home as home_module
 from snowredis.embedded import reserved, supervisor
 from snowredis.embedded.home import Home
 from snowredis.errors import ConfigError, StoreUnavailable
-from snowredis.lease.model import PoolConfig
+from snowredis.snowflake.protocol import PoolConfig
 from tests.support.programs import ROOT
 from tests.support.waiting import becomes_true
 

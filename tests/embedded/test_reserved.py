@@ -18,12 +18,12 @@ import redis
 import snowredis
 from snowredis import embedded
 from snowredis.core.layout import Layout
-from snowredis.dated import DatedGenerator, PeriodClosed
 from snowredis.embedded import reserved
 from snowredis.embedded.reserved import DEFAULT_REACH_MS, NOTE_EVERY_MS, Reserved
 from snowredis.errors import StoreUnavailable
-from snowredis.lease.model import PoolConfig
-from snowredis.lease.redis_store import RedisStore
+from snowredis.numbers import DatedGenerator, PeriodClosed
+from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.redis_store import RedisStore
 from tests.support.holder import Holder
 from tests.support.waiting import eventually
 

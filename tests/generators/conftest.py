@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from snowredis import testing
-from snowredis.dated import DatedGenerator
+from snowredis.numbers import DatedGenerator
 from tests.support.servers import RedisServer
 
 # kind -> settings that a generator needs here

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 import snowredis
-from snowredis.generators.protocol import NumberGenerator
-from snowredis.generators.registry import GROUP, OUR_KINDS, find_kind
+from snowredis.kinds.opening import GROUP, OUR_KINDS, find_kind
+from snowredis.kinds.protocol import NumberGenerator
 
 ROOT = Path(__file__).parents[2]
 # kinds whose ids are made by another one

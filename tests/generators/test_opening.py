@@ -9,15 +9,14 @@ from typing import Any
 import pytest
 
 import snowredis
-from snowredis.generators.opening import parse_kind, resolve
-from snowredis.generators.registry import kind_names
+from snowredis.kinds.opening import kind_names, parse_kind, resolve
 
 # a package that declares a kind, as installed packages do
 OTHER_PACKAGE = {
     "other_ids.py": """
 from snowredis.core.description import IdDescription
-from snowredis.generators.kind import IdKind
-from snowredis.generators.local import LocalGenerator
+from snowredis.kinds.protocol import IdKind
+from snowredis.kinds.libraries import LocalGenerator
 
 described = IdDescription("coin", str, None, 5, sortable=False, guessable=True)
 COIN = IdKind("coin", "heads", {}, lambda _: described, lambda _: LocalGenerator(lambda: "heads", described))
@@ -25,7 +24,7 @@ NO_KIND = 7
 """,
     "other_ids-1.dist-info/METADATA": "Metadata-Version: 2.1\nName: other-ids\nVersion: 1\n",
     "other_ids-1.dist-info/entry_points.txt": (
-        "[snowredis.generators]\ncoin = other_ids:COIN\nbad = other_ids:NO_KIND\ngone = other_ids_gone:X\n"
+        "[snowredis.kinds]\ncoin = other_ids:COIN\nbad = other_ids:NO_KIND\ngone = other_ids_gone:X\n"
     ),
 }
 
@@ -45,7 +44,7 @@ def test_another_package_adds_its_kind_by_an_entry_point() -> None:
     assert {"coin", "uuid7"} <= set(kind_names())
     with pytest.raises(snowredis.ConfigError, match=r"unknown setting 'form' of coin generators.*: none"):
         snowredis.generator("coin", form="text")
-    with pytest.raises(snowredis.ConfigError, match=r"is no snowredis.generators.kind.IdKind but a int"):
+    with pytest.raises(snowredis.ConfigError, match=r"is no snowredis.kinds.protocol.IdKind but a int"):
         snowredis.generator("bad")
     with pytest.raises(snowredis.ConfigError, match=r"cannot be loaded: .*other_ids_gone"):
         snowredis.generator("gone")

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 import snowredis
-from snowredis.lease.model import PoolConfig
-from snowredis.lease.redis_store import RedisStore
-from snowredis.lease.urls import client_of_url
+from snowredis.servers.clients import client_of_url
+from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.redis_store import RedisStore
 from tests.support.ha import MASTER, Cluster, Node, free_port, running
 from tests.support.waiting import eventually
 
@@ -156,7 +156,7 @@ def test_a_child_needs_no_lock_and_closes_no_socket_of_its_parents_client(
             store.after_fork()
             assert store.stored("signature") == ""
             # as the end of the interpreter does
-            from snowredis.lease import clients
+            from snowredis.servers import clients
 
             clients._inherited.clear()
             del old

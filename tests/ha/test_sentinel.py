@@ -14,8 +14,8 @@ import pytest
 from redis.sentinel import Sentinel
 
 import snowredis
-from snowredis.lease.model import PoolConfig
-from snowredis.lease.redis_store import RedisStore
+from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.redis_store import RedisStore
 from tests.support.ha import (
     FEW,
     MASTER,

@@ -13,12 +13,11 @@ import pytest
 
 import snowredis
 from snowredis.errors import LayoutMismatch, StoreUnavailable
-from snowredis.lease.model import ClaimRequest, PoolConfig, StoredField
-from snowredis.lease.redis_store import RedisStore
-from snowredis.lease.replies import ClaimReply, Renewed, Seen
-from snowredis.lease.scripts import pool_keys
-from snowredis.lease.sharded_store import ShardedStore
-from snowredis.monitor.health.diagnosis import diagnose
+from snowredis.monitor.doctor import diagnose
+from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, StoredField, pool_keys
+from snowredis.snowflake.redis_store import RedisStore
+from snowredis.snowflake.replies import ClaimReply, Renewed, Seen
+from snowredis.snowflake.sharded_store import ShardedStore
 from tests.ha.test_sharded_store import CONFIG, Stage, stage
 from tests.support.ha import Node, eventually
 from tests.support.holder import Holder

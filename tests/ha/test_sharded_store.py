@@ -13,15 +13,9 @@ import pytest
 import snowredis
 from snowredis.core.layout import Layout
 from snowredis.errors import ConfigError, LayoutMismatch, PoolExhausted, StoreUnavailable
-from snowredis.lease.memory_store import MemoryStore
-from snowredis.lease.model import (
-    ClaimRequest,
-    PoolConfig,
-    ReleaseRequest,
-    RenewRequest,
-    StoredField,
-)
-from snowredis.lease.replies import (
+from snowredis.snowflake.memory_store import MemoryStore
+from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, ReleaseRequest, RenewRequest, StoredField
+from snowredis.snowflake.replies import (
     AlreadyExists,
     ClaimReply,
     Created,
@@ -32,7 +26,7 @@ from snowredis.lease.replies import (
     Seen,
     Settling,
 )
-from snowredis.lease.sharded_store import ASK_AGAIN_MS, ShardedStore
+from snowredis.snowflake.sharded_store import ASK_AGAIN_MS, ShardedStore
 from snowredis.testing import ManualClock
 from tests.support.ha import FEW, Maker, Node, assert_no_id_twice, eventually, first_id
 from tests.support.holder import Holder

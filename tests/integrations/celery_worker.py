@@ -14,8 +14,8 @@ from pathlib import Path
 from celery import Celery
 
 import snowredis
-from snowredis.lease.model import PoolConfig
 from snowredis.monitor.snapshot import WorkerInfo
+from snowredis.snowflake.protocol import PoolConfig
 from tests.support import waiting
 from tests.support.programs import ROOT
 from tests.support.servers import RedisServer

@@ -19,8 +19,8 @@ from gunicorn.config import Config
 
 import snowredis
 from snowredis.core.layout import Layout
-from snowredis.lease.model import PoolConfig
 from snowredis.monitor.snapshot import Death, PoolInfo, WorkerInfo
+from snowredis.snowflake.protocol import PoolConfig
 from tests.support import waiting
 from tests.support.programs import ROOT
 from tests.support.servers import RedisServer

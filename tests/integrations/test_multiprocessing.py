@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import snowredis
-from snowredis.lease.model import PoolConfig
+from snowredis.snowflake.protocol import PoolConfig
 from tests.support.programs import FORKS_WITH_THREADS, ROOT
 from tests.support.servers import RedisServer
 

@@ -25,8 +25,8 @@ from sqlalchemy.schema import CreateTable
 
 import snowredis
 from snowredis.integrations.sqlalchemy import SnowflakeId, render_item
-from snowredis.lease.model import PoolConfig
-from snowredis.runtime.generator import Generator
+from snowredis.snowflake.generator import Generator
+from snowredis.snowflake.protocol import PoolConfig
 from snowredis.testing import memory_pool
 from tests.support import programs
 from tests.support.databases import DatabaseServer

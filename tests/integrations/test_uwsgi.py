@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 import snowredis
-from snowredis.lease.model import PoolConfig
+from snowredis.snowflake.protocol import PoolConfig
 from tests.support import waiting
 from tests.support.programs import ROOT
 from tests.support.servers import RedisServer

@@ -21,7 +21,7 @@ import snowredis
 from snowredis.core.layout import Layout
 from snowredis.errors import SnowredisError
 from snowredis.monitor.worker_pool import WorkerPool
-from snowredis.runtime.generator import Generator
+from snowredis.snowflake.generator import Generator
 from snowredis.testing import ManualClock, memory_pool
 from tests.interrupts.points import Points, stopped_in_product
 

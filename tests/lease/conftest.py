@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 import pytest
 
 from snowredis.core.layout import Layout
-from snowredis.lease.memory_store import MemoryStore
-from snowredis.lease.model import PoolConfig, Store
-from snowredis.lease.replies import Created
+from snowredis.snowflake.memory_store import MemoryStore
+from snowredis.snowflake.protocol import PoolConfig, Store
+from snowredis.snowflake.replies import Created
 from snowredis.testing import ManualClock
 from tests.support.holder import Holder
 from tests.support.servers import RedisServer
@@ -65,7 +65,7 @@ def open_place(request: pytest.FixtureRequest, config: PoolConfig) -> Iterator[P
         memory = MemoryStore(config, clock.server_time_ms, new=False)
         yield Place(memory, clock.server_time_ms, clock.advance, memory.wipe, config)
         return
-    from snowredis.lease.redis_store import RedisStore
+    from snowredis.snowflake.redis_store import RedisStore
 
     config = replace(config, name=f"p{wall_ms()}")
     if request.param == "fakeredis":

@@ -12,18 +12,20 @@ from redis.retry import Retry
 from redis.sentinel import MasterNotFoundError, Sentinel, SentinelManagedSSLConnection
 
 from snowredis.errors import ConfigError, StoreUnavailable
-from snowredis.lease.clients import (
+from snowredis.servers.clients import (
     FAILOVER_SLACK_MS,
     address,
+    client_of_url,
     fresh_copy,
     own_client,
+    redacted,
     without_retries,
 )
-from snowredis.lease.cluster import ClusterClient
-from snowredis.lease.connections import SENTINEL_TIMEOUT_S, SOCKET_TIMEOUT_S
-from snowredis.lease.model import PoolConfig
-from snowredis.lease.redis_store import RedisStore, translated
-from snowredis.lease.urls import client_of_url, redacted
+from snowredis.servers.cluster import ClusterClient
+from snowredis.servers.connections import SENTINEL_TIMEOUT_S, SOCKET_TIMEOUT_S
+from snowredis.servers.runner import translated
+from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.redis_store import RedisStore
 
 SENTINEL_URL = (
     "sentinel://app:s3cret@b:26380,a,[::1]:26381/orders-master/3?sentinel_password=hush&client_name=web"

@@ -18,8 +18,8 @@ import redis.asyncio
 from redis.sentinel import Sentinel
 
 import snowredis
-from snowredis.lease.model import PoolConfig
-from snowredis.lease.redis_store import RedisStore
+from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.redis_store import RedisStore
 from tests.support.pools import new_pool
 from tests.support.servers import RedisServer
 

@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from snowredis.errors import LayoutMismatch
-from snowredis.lease.codes import LossReason
-from snowredis.lease.replies import AlreadyExists, Behind, Created, LeaseGone, PoolFull, Renewed, Settling
+from snowredis.snowflake.codes import LossReason
+from snowredis.snowflake.replies import AlreadyExists, Behind, Created, LeaseGone, PoolFull, Renewed, Settling
 from tests.lease.conftest import TTL_MS, Place
 from tests.support.holder import Holder, fresh_hex
 
@@ -291,8 +291,8 @@ def test_the_version_only_grows(pool: Place) -> None:
 def test_another_layout_or_ttl_is_refused_and_both_are_named(pool: Place) -> None:
     from dataclasses import replace
 
-    from snowredis.lease.memory_store import MemoryStore
-    from snowredis.lease.redis_store import RedisStore
+    from snowredis.snowflake.memory_store import MemoryStore
+    from snowredis.snowflake.redis_store import RedisStore
 
     if isinstance(pool.store, MemoryStore):
         pytest.skip("snowredis.testing checks this when it hands the store out")

@@ -29,14 +29,14 @@ from snowredis.errors import (
     StoreRefused,
     StoreUnavailable,
 )
-from snowredis.lease.clients import address, without_retries
-from snowredis.lease.connections import SOCKET_TIMEOUT_S
-from snowredis.lease.model import MAX_TTL_MS, PoolConfig, owner_text, settings_of
-from snowredis.lease.redis_store import RedisStore, translated
-from snowredis.lease.replies import Created
-from snowredis.lease.scripts import Script, pool_keys
-from snowredis.lease.urls import client_of_url, redacted
 from snowredis.monitor.record import parse_owner
+from snowredis.servers.clients import address, client_of_url, redacted, without_retries
+from snowredis.servers.connections import SOCKET_TIMEOUT_S
+from snowredis.servers.runner import translated
+from snowredis.servers.scripts import Script
+from snowredis.snowflake.protocol import MAX_TTL_MS, PoolConfig, owner_text, pool_keys, settings_of
+from snowredis.snowflake.redis_store import RedisStore
+from snowredis.snowflake.replies import Created
 from tests.support.servers import RedisServer
 
 # --- the constants of a pool -----------------------------------------------------------------------

@@ -14,9 +14,9 @@ import pytest
 
 from snowredis.core.layout import Layout
 from snowredis.errors import ServerUnidentified, StoreReadOnly
-from snowredis.lease.model import PoolConfig
-from snowredis.lease.redis_store import RedisStore
-from snowredis.lease.replies import Created, LeaseGone, PoolFull, Renewed, Settling
+from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.redis_store import RedisStore
+from snowredis.snowflake.replies import Created, LeaseGone, PoolFull, Renewed, Settling
 from tests.lease.conftest import wall_ms
 from tests.support.holder import Holder, fresh_hex
 from tests.support.other_servers import other_servers

@@ -8,8 +8,8 @@ import pytest
 
 import snowredis
 from snowredis.core.layout import Layout
-from snowredis.lease.model import PoolConfig
-from snowredis.lease.redis_store import RedisStore
+from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.redis_store import RedisStore
 from tests.chaos import shim
 from tests.lease.conftest import wall_ms
 from tests.support.servers import PROGRAM, RedisServer

@@ -3,7 +3,7 @@
  * processes pause, crash, fork and are cloned, and Redis forgets.
  *
  * Checked by scripts/model, which holds the table of configurations. What is decided here line by line is what
- * snowredis/lease/lua/ decides: open_pool, claim, renew and release have the names and the order of the scripts.
+ * snowredis/snowflake/lua/ decides: open_pool, claim, renew and release have the names and the order of the scripts.
  *
  * The property: no tick of the lane is stamped under two claims, or by two processes under one claim. It is an
  * assertion in stamp(), for one watched tick, which is chosen freely at the start: it holds for every tick if it

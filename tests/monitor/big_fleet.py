@@ -18,11 +18,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from snowredis.lease.model import ClaimRequest, PoolConfig, RenewRequest
-from snowredis.lease.redis_store import RedisStore
-from snowredis.lease.replies import Granted, Renewed, Seen
-from snowredis.lease.stats import WorkerStats
 from snowredis.monitor.worker_pool import WorkerPool
+from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, RenewRequest, WorkerStats
+from snowredis.snowflake.redis_store import RedisStore
+from snowredis.snowflake.replies import Granted, Renewed, Seen
 from tests.support.servers import RedisServer, redis_server
 
 POOL = "big"

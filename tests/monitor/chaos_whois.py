@@ -19,8 +19,8 @@ from pathlib import Path
 
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import SnowredisError
-from snowredis.monitor.history.ownership import History
-from snowredis.monitor.history.whois import find_maker, read_history
+from snowredis.monitor.ownership import History
+from snowredis.monitor.whois import find_maker, read_history
 from snowredis.monitor.worker_pool import WorkerPool
 from tests.chaos.driver import POOL, Fleet
 from tests.chaos.faults import FAULTS, Fault

@@ -13,7 +13,7 @@ import sys
 import redis  # noqa: F401
 
 import snowredis
-from snowredis.runtime import generator  # noqa: F401
+from snowredis.snowflake import generator  # noqa: F401
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from snowredis.monitor.metrics.catalog import POOL, PROCESS, SERVICE, TAGS
+from snowredis.monitor.metrics import POOL, PROCESS, SERVICE, TAGS
 from tests.support.prometheus import promtool
 
 ROOT = Path(__file__).parents[2]

@@ -14,15 +14,14 @@ import pytest
 
 import snowredis
 from snowredis.errors import StoreUnavailable
-from snowredis.lease.codes import EventKind
-from snowredis.lease.model import PoolConfig
-from snowredis.lease.redis_store import RedisStore
-from snowredis.lease.replies import Renewed
-from snowredis.lease.scripts import pool_keys
-from snowredis.monitor.history.events import Event
-from snowredis.monitor.pool_watch import PoolWatch
+from snowredis.monitor.events import Event
+from snowredis.monitor.polling import PoolWatch
 from snowredis.monitor.status import status_of
 from snowredis.monitor.worker_pool import WorkerPool
+from snowredis.snowflake.codes import EventKind
+from snowredis.snowflake.protocol import PoolConfig, pool_keys
+from snowredis.snowflake.redis_store import RedisStore
+from snowredis.snowflake.replies import Renewed
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
 from tests.support.holder import Holder
 from tests.support.programs import FORKS_WITH_THREADS, ROOT
@@ -61,7 +60,7 @@ def test_a_death_is_one_event_before_and_after_a_script_writes_it(
     clock: ManualClock, memory: MemoryPool, seen: WorkerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # follow() looks at the leases in every round
-    monkeypatch.setattr("snowredis.monitor.history.follow.FOLLOW_EVERY_S", 0.0)
+    monkeypatch.setattr("snowredis.monitor.recent_events.FOLLOW_EVERY_S", 0.0)
     dying = [memory.connect(label=f"w{number}") for number in range(3)]
     for ids in dying:
         ids.next_id()

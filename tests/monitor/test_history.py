@@ -9,14 +9,13 @@ import pytest
 
 from snowredis.core.layout import Layout
 from snowredis.errors import InvalidId
-from snowredis.lease.codes import AlarmReason, EventKind, FloorReason, LossReason
-from snowredis.lease.stats import WorkerStats
-from snowredis.monitor.history.duplicate_causes import duplicate_causes
-from snowredis.monitor.history.events import Event, StreamState
-from snowredis.monitor.history.ownership import History, Past
-from snowredis.monitor.history.verdict import judge
-from snowredis.monitor.history.whois import find_maker
+from snowredis.monitor.events import Event, StreamState
+from snowredis.monitor.ownership import History, Past
 from snowredis.monitor.snapshot import WorkerInfo
+from snowredis.monitor.verdict import duplicate_causes, judge
+from snowredis.monitor.whois import find_maker
+from snowredis.snowflake.codes import AlarmReason, EventKind, FloorReason, LossReason
+from snowredis.snowflake.protocol import WorkerStats
 
 TTL, LEAD = 30_000, 2_500
 PAST = Past(TTL, LEAD, now_ms=10_000_000)

@@ -13,9 +13,9 @@ import pytest
 import snowredis
 from snowredis.core.layout import Layout
 from snowredis.errors import ConfigError, LayoutMismatch
-from snowredis.lease.model import PoolConfig
 from snowredis.monitor.layout_change import LayoutChange, change_layout, check_change, undo_change
 from snowredis.monitor.snapshot import LayoutPeriod
+from snowredis.snowflake.protocol import PoolConfig
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
 

@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 import snowredis
-from snowredis.core.durations import BOUNDS_S, Durations
-from snowredis.lease.model import PoolConfig
-from snowredis.monitor.metrics.catalog import CONDITIONS, POOL, PROCESS, SEGMENTS, SERVICE, TAG_CONDITIONS
-from snowredis.monitor.metrics.process import TotalsTracker, new_durations, readings_of
+from snowredis.monitor.metric_values import TotalsTracker, new_durations, readings_of
+from snowredis.monitor.metrics import CONDITIONS, POOL, PROCESS, SEGMENTS, SERVICE, TAG_CONDITIONS
 from snowredis.monitor.worker_pool import WorkerPool
-from snowredis.segment import create_tag
+from snowredis.numbers import create_tag
+from snowredis.snowflake.counts import BOUNDS_S, Durations
+from snowredis.snowflake.protocol import PoolConfig
 from snowredis.testing import memory_pool
 from tests.support.pools import new_pool
 from tests.support.prometheus import check_text
@@ -180,7 +180,7 @@ def test_a_process_prints_what_prometheus_client_does(server: RedisServer, pool:
     from prometheus_client.parser import text_string_to_metric_families
 
     from snowredis.integrations.prometheus import as_prometheus
-    from snowredis.monitor.metrics.families import as_text
+    from snowredis.monitor.metrics import as_text
 
     with snowredis.connect(server.url, pool=pool) as ids:
         ids.next_id()
@@ -371,7 +371,7 @@ def test_durations_that_were_added_are_told_one_by_one() -> None:
 def test_the_catalog_names_what_the_code_counts() -> None:
     from snowredis.monitor import status
     from snowredis.monitor.snapshot import POOL_COUNTERS
-    from snowredis.runtime.counts import CLAIM_REFUSALS, CLOCK_BACK_STEPS
+    from snowredis.snowflake.counts import CLAIM_REFUSALS, CLOCK_BACK_STEPS
 
     values = {metric.name: metric.values for metric in (*PROCESS, *POOL, *SERVICE)}
     assert values["snowredis_clock_backs_total"] == tuple(CLOCK_BACK_STEPS)
@@ -394,7 +394,7 @@ def test_segments_are_counted_by_tag_also_when_they_are_closed() -> None:
     from prometheus_client import CollectorRegistry, generate_latest
 
     from snowredis.integrations.prometheus import ProcessMetrics
-    from snowredis.monitor.metrics.segments import SegmentTotals
+    from snowredis.monitor.metric_values import SegmentTotals
 
     memory = memory_pool()
     one = snowredis.generator("segment", url=memory, tag="counted", step=10)

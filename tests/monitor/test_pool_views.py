@@ -9,13 +9,13 @@ import pytest
 
 import snowredis
 from snowredis.errors import ConfigError, PoolNotFound
-from snowredis.lease.codes import EventKind
-from snowredis.lease.model import PoolConfig
-from snowredis.lease.open import pool_config
+from snowredis.monitor.events import Event, parse_event
 from snowredis.monitor.forecast import forecast_of
-from snowredis.monitor.history.events import Event, parse_event
 from snowredis.monitor.snapshot import PoolInfo, WorkerInfo, state_of
 from snowredis.monitor.worker_pool import WorkerPool
+from snowredis.snowflake.codes import EventKind
+from snowredis.snowflake.open import pool_config
+from snowredis.snowflake.protocol import PoolConfig
 from snowredis.testing import ManualClock, memory_pool
 from tests.support.servers import RedisServer
 

@@ -14,13 +14,8 @@ import redis
 
 import snowredis
 from snowredis.cli import main
-from snowredis.dated import DatedGenerator
-from snowredis.dated.store import read_script
 from snowredis.errors import StoreRefused
-from snowredis.lease import scripts as lease_scripts
-from snowredis.lease.model import PoolConfig
-from snowredis.lease.stats import WorkerStats
-from snowredis.monitor.health.rights import (
+from snowredis.monitor.number_checks import (
     _ARGUMENTS,
     _OF_SCRIPTS,
     calls_in,
@@ -30,8 +25,11 @@ from snowredis.monitor.health.rights import (
     segment_tag,
 )
 from snowredis.monitor.worker_pool import WorkerPool
-from snowredis.segment import create_tag
-from snowredis.segment.scripts import read_lua, tag_keys
+from snowredis.numbers import DatedGenerator, create_tag
+from snowredis.numbers.dated_store import read_script
+from snowredis.numbers.scripts import read_lua, tag_keys
+from snowredis.servers import scripts as lease_scripts
+from snowredis.snowflake.protocol import PoolConfig, WorkerStats, pool_keys
 from tests.support.servers import RedisServer
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "monitoring.md"
@@ -112,7 +110,7 @@ def test_a_generator_makes_a_lost_index_anew(url_of: Callable[[str], str], own_s
 
 def test_the_rules_of_a_generator_are_what_its_scripts_use() -> None:
     assert allowed_by("generator") == needed_commands(pool_calls())
-    assert keys_of("generator") == set(lease_scripts.pool_keys(POOL))
+    assert keys_of("generator") == set(pool_keys(POOL))
     needed = [*pool_calls(), *segment_tag("t").calls, *dated_tag("t").calls]
     assert needed_commands(needed) == {*_ARGUMENTS, *_OF_SCRIPTS}
 
@@ -198,7 +196,7 @@ def test_doctor_says_which_rights_on_a_tag_are_missing(
     lacks: tuple[str, ...],
     text: str,
 ) -> None:
-    monkeypatch.setattr("snowredis.monitor.health.diagnosis.check_host", list)
+    monkeypatch.setattr("snowredis.monitor.doctor.check_host", list)
     create_tag(own_server.url, "invoices")
     url = url_of("segments")
     words = [word for word in RULES["segments"].split() if word not in lacks]
@@ -244,7 +242,7 @@ def test_doctor_names_what_these_users_keep_it_from_checking_and_finds_no_proble
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     # not the host that the tests run on
-    monkeypatch.setattr("snowredis.monitor.health.diagnosis.check_host", list)
+    monkeypatch.setattr("snowredis.monitor.doctor.check_host", list)
     url = url_of(rule)
     code = main(["doctor", "--url", url, "--pool", POOL])
     shown = " ".join(capsys.readouterr().out.replace("other rights are", "rights").split())

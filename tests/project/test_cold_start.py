@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from snowredis.core.layout import Layout
-from snowredis.lease.model import PoolConfig
 from snowredis.monitor.worker_pool import WorkerPool
+from snowredis.snowflake.protocol import PoolConfig
 from tests.support.servers import RedisServer
 
 PROGRAM = Path(__file__).parent / "programs" / "first_id.py"
@@ -18,12 +18,11 @@ NEEDED: dict[str, set[str] | None] = {
     "core": {"durations", "lanes", "layout", "presets"},
     # records of leases in case of a crash, and those that dead processes left
     "reclaim": {"watch", "parent", "record_files", "crash_record", "credentials", "processes", "sweep"},
-    **dict.fromkeys(("lease", "runtime", "connection", "errors", "settings"), None),
+    **dict.fromkeys(("process", "servers", "snowflake", "connection", "errors", "settings"), None),
 }
 NOT_NEEDED = {
-    "snowredis.lease.list_check",
-    "snowredis.lease.memory_store",
-    "snowredis.lease.sharded_store",
+    "snowredis.snowflake.sharded_store",
+    "snowredis.snowflake.memory_store",
 }
 # of the standard library: for the page that forks wipe, host names, Lua files and records, and what redis-py loads
 # when it connects; "_hmac" and "_sha2" where hashlib takes them from the interpreter, not from OpenSSL
@@ -54,7 +53,7 @@ def test_the_first_id_loads_no_module_that_it_does_not_need(server: RedisServer)
         check=True,
     )
     loaded = done.stdout.split()
-    assert "snowredis.lease.redis_store" in loaded
+    assert "snowredis.snowflake.redis_store" in loaded
     assert [name for name in loaded if name.startswith("snowredis.") and not is_needed(name)] == []
     roots = {name.partition(".")[0] for name in loaded}
     assert roots & sys.stdlib_module_names <= STANDARD

@@ -20,8 +20,8 @@ import yaml
 
 import snowredis
 from snowredis.cli import build_parser
-from snowredis.lease.model import PoolConfig
 from snowredis.settings import from_environment
+from snowredis.snowflake.protocol import PoolConfig
 from tests.support.servers import redis_server
 
 ROOT = Path(__file__).parents[2]

@@ -1,4 +1,4 @@
-"""Imports point one way only, layer by layer and file by file: core, lease, runtime, and what people use on top."""
+"""Imports point one way only, layer by layer and file by file."""
 
 from __future__ import annotations
 
@@ -22,38 +22,21 @@ MAY_IMPORT = {
     "settings": {"errors"},
     "core": {"errors", "settings"},
     "embedded": {"errors"},
-    "lease": {"errors", "settings", "core", "embedded"},
-    "registry": {"errors", "settings", "core", "lease"},
-    "runtime": {"errors", "settings", "core", "lease"},
-    "reclaim": {"errors", "settings", "core", "lease", "runtime"},
-    "monitor": {"errors", "settings", "core", "lease", "embedded"},
-    "merge": {"errors", "settings", "core", "lease", "monitor"},
-    "connection": {"errors", "settings", "core", "lease", "registry", "runtime", "reclaim"},
-    "generators": {"errors", "settings", "core", "lease", "runtime", "connection"},
-    "segment": {"errors", "settings", "core", "lease", "runtime", "generators"},
-    "dated": {"errors", "settings", "core", "lease", "runtime", "generators"},
-    "process_generator": {
-        "errors",
-        "settings",
-        "lease",
-        "registry",
-        "runtime",
-        "reclaim",
-        "connection",
-        "generators",
-    },
-    "testing": {
-        "errors",
-        "core",
-        "lease",
-        "registry",
-        "runtime",
-        "connection",
-        "process_generator",
-        "segment",
-    },
-    "timing": {"core", "testing"},
+    "process": {"errors"},
+    "servers": {"errors", "settings", "embedded", "process"},
+    "snowflake": {"errors", "settings", "core", "embedded", "process", "servers"},
 }
+MAY_IMPORT |= {"monitor": {*MAY_IMPORT, "snowflake"}}
+MAY_IMPORT |= {
+    "merge": {"errors", "settings", "core", "snowflake", "monitor"},
+    "connection": {*MAY_IMPORT} - {"monitor"},
+}
+MAY_IMPORT |= {"kinds": {*MAY_IMPORT} - {"monitor", "merge"}}
+MAY_IMPORT |= {
+    "numbers": {*MAY_IMPORT} - {"monitor", "merge"},
+    "process_generator": {*MAY_IMPORT} - {"monitor", "merge"},
+}
+MAY_IMPORT |= {"testing": {*MAY_IMPORT} - {"monitor", "merge"}, "timing": {"core", "testing"}}
 EVERYTHING = {*MAY_IMPORT, "snowredis"}
 MAY_IMPORT |= {
     "snowredis": {*MAY_IMPORT},
@@ -68,9 +51,11 @@ NOT_IN_CORE = {"socket", "threading", "asyncio", "logging", "time", "redis"}
 # a Layout looks at the wall clock once, to refuse an epoch that has not begun
 EXEMPT = {("snowredis.core.layout", "time")}
 # every other module imports it where it is used: that takes 0.15 s
-IMPORTS_REDIS = tuple(
-    f"snowredis.lease.{name}"
-    for name in ("redis_store", "clients", "cluster", "connections", "replicas", "urls")
+IMPORTS_REDIS = (
+    "snowredis.servers.clients",
+    "snowredis.servers.cluster",
+    "snowredis.servers.connections",
+    "snowredis.servers.runner",
 )
 
 
@@ -154,24 +139,24 @@ def test_no_import_points_back(path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "module"),
     [
-        ("import snowredis.lease", "snowredis.core.layout"),
-        ("from snowredis.lease.model import Store", "snowredis.core.layout"),
-        ("from ..lease import model", "snowredis.core.layout"),
-        ("from .. import lease", "snowredis.core.layout"),
+        ("import snowredis.snowflake", "snowredis.core.layout"),
+        ("from snowredis.snowflake.protocol import Store", "snowredis.core.layout"),
+        ("from ..snowflake import protocol", "snowredis.core.layout"),
+        ("from .. import snowflake", "snowredis.core.layout"),
         ("from snowredis import connect", "snowredis.core.layout"),
         ("def f():\n    import time", "snowredis.core.lanes"),
         ("class C:\n    import redis.client", "snowredis.core.layout"),
         ("if TYPE_CHECKING:\n    pass\nelse:\n    import socket", "snowredis.core.layout"),
         ("from snowredis.core import layout", "snowredis.errors"),
-        ("from snowredis.runtime.generator import Generator", "snowredis.lease.model"),
+        ("from snowredis.snowflake.generator import Generator", "snowredis.process.fork"),
         ("from snowredis import settings", "snowredis.errors"),
-        ("from snowredis.connection import connect", "snowredis.lease.open"),
-        ("try:\n    from snowredis.cli import main\nexcept ImportError: pass", "snowredis.runtime.clock"),
-        ("async def f():\n    from snowredis import monitor", "snowredis.runtime.clock"),
-        ("from snowredis.runtime import clock", "snowredis.monitor.worker_pool"),
+        ("from snowredis.connection import connect", "snowredis.snowflake.open"),
+        ("try:\n    from snowredis.cli import main\nexcept ImportError: pass", "snowredis.process.clock"),
+        ("async def f():\n    from snowredis import monitor", "snowredis.process.clock"),
+        ("from snowredis.monitor.worker_pool import WorkerPool", "snowredis.snowflake.open"),
         ("from snowredis.cli import main", "snowredis.web.app"),
-        ("from snowredis.lease import model", "snowredis.embedded.home"),
-        ("import redis", "snowredis.runtime.clock"),
+        ("from snowredis.snowflake import protocol", "snowredis.embedded.home"),
+        ("import redis", "snowredis.process.clock"),
         ("try:\n    from redis.client import Redis\nexcept ImportError: pass", "snowredis.cli.main"),
     ],
 )
@@ -186,9 +171,9 @@ def test_the_check_sees_an_import_that_points_back(source: str, module: str) -> 
         ("from .layout import Layout\nfrom ..errors import LayoutError", "snowredis.core.presets"),
         ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import redis", "snowredis.core.layout"),
         ("if typing.TYPE_CHECKING:\n    from snowredis.cli import main", "snowredis.core.layout"),
-        ("import redis", IMPORTS_REDIS[0]),
+        ("import redis", "snowredis.servers.clients"),
         ("def f():\n    import redis", "snowredis.cli.main"),
-        ("from snowredis import embedded", "snowredis.lease.open"),
+        ("from snowredis import embedded", "snowredis.snowflake.open"),
     ],
 )
 def test_the_check_lets_an_import_that_points_down_pass(source: str, module: str) -> None:

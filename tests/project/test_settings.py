@@ -16,9 +16,9 @@ import pytest
 import snowredis
 from snowredis.cli import build_parser
 from snowredis.connection import AllSettings, Settings
-from snowredis.dated.settings import DATED_SETTINGS
-from snowredis.lease.model import PoolConfig
+from snowredis.numbers.settings import DATED_SETTINGS
 from snowredis.settings import POOL_DURATIONS, PREFIX, SETTINGS, Setting, check, from_environment
+from snowredis.snowflake.protocol import PoolConfig
 from snowredis.web import PREFIX as SERVICE_PREFIX
 from snowredis.web.settings import SERVICE_SETTINGS, settings_from_environment
 

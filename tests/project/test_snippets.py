@@ -15,8 +15,8 @@ import pytest
 
 from scripts._docs.commands import commands_of as children_of
 from snowredis.cli import build_parser
-from snowredis.lease.model import PoolConfig
 from snowredis.monitor.worker_pool import WorkerPool
+from snowredis.snowflake.protocol import PoolConfig
 from tests.support.pages import PAGES, ROOT, TRANSLATED, blocks_of, commands_of
 from tests.support.servers import redis_server
 

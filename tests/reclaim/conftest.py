@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from snowredis.reclaim.record_files import VARIABLE
+from snowredis.snowflake.record_files import VARIABLE
 from tests.support.pools import new_pool as make
 from tests.support.servers import RedisServer
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from snowredis.core.layout import Layout
-from snowredis.registry.memory_registry import MemoryRegistry
-from snowredis.registry.model import Place, Registry, RegistryReply
+from snowredis.snowflake.registry import Place, Registry, RegistryReply
+from snowredis.snowflake.registry_stores import MemoryRegistry
 from snowredis.testing import ManualClock
 from tests.support.servers import RedisServer
 
@@ -49,7 +49,7 @@ def place(request: pytest.FixtureRequest) -> Iterator[RegistryUnderTest]:
             memory, memory.wipe, lambda other: MemoryRegistry(name, other, clock.server_time_ms, memory)
         )
         return
-    from snowredis.registry.redis_registry import RedisRegistry
+    from snowredis.snowflake.registry_stores import RedisRegistry
 
     server: Any
     if request.param == "fakeredis":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from snowredis.errors import ShardNumberRefused
-from snowredis.registry.model import Place, Status
+from snowredis.snowflake.registry import Place, Status
 from tests.registry.conftest import RegistryUnderTest
 
 

@@ -12,10 +12,10 @@ import pytest
 
 import snowredis
 from snowredis.errors import ConfigError, LayoutMismatch, ShardNumberRefused, StoreUnavailable
-from snowredis.registry import registered_store
-from snowredis.registry.model import ALIVE_MS, Registry, Status
-from snowredis.registry.open import open_registered, open_registry, owner_of
-from snowredis.registry.registration import Registered, register
+from snowredis.snowflake import registered_store
+from snowredis.snowflake.registered_store import open_registered, open_registry, owner_of
+from snowredis.snowflake.registration import Registered, register
+from snowredis.snowflake.registry import ALIVE_MS, Registry, Status
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
 from tests.registry.conftest import LAYOUT, PLACE
 from tests.support.servers import RedisServer
@@ -111,7 +111,7 @@ def test_a_number_is_not_used_before_it_was_confirmed(
         raise StoreUnavailable("registry", "it is away")
 
     with monkeypatch.context() as broken:
-        broken.setattr("snowredis.registry.memory_registry.MemoryRegistry.confirm", silent)
+        broken.setattr("snowredis.snowflake.registry_stores.MemoryRegistry.confirm", silent)
         with pytest.raises(StoreUnavailable):
             shards.create("a")
         with shards.connect("a") as ids, pytest.raises(StoreUnavailable, match="it is away"):
@@ -119,7 +119,7 @@ def test_a_number_is_not_used_before_it_was_confirmed(
     # whoever can confirm it may use it
     shards.connect("a").claim()
     with monkeypatch.context() as broken:
-        broken.setattr("snowredis.registry.memory_registry.MemoryRegistry.confirm", silent)
+        broken.setattr("snowredis.snowflake.registry_stores.MemoryRegistry.confirm", silent)
         with shards.connect("a") as ids:
             assert ids.decode(ids.next_id()).datacenter == 1
 

@@ -10,8 +10,8 @@ import pytest
 
 from snowredis.core.layout import Layout
 from snowredis.core.presets import resolve_layout
-from snowredis.lease.model import PoolConfig
 from snowredis.monitor.worker_pool import WorkerPool
+from snowredis.snowflake.protocol import PoolConfig
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
 from tests.interrupts.points import stop_watching
 from tests.support.servers import RedisServer

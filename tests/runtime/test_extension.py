@@ -18,8 +18,8 @@ import pytest
 
 import snowredis
 from snowredis.errors import ClockMovedBack
-from snowredis.runtime import fast_path
-from snowredis.runtime.fork import GUARD
+from snowredis.process.fork import GUARD
+from snowredis.snowflake import fast_path
 from snowredis.testing import ManualClock, memory_pool
 
 ROOT = Path(__file__).parents[2]
@@ -172,7 +172,7 @@ def test_each_interpreter_has_a_fast_path_of_its_own() -> None:
 def test_a_build_that_does_not_load_is_reported_and_ids_are_made_in_python(
     tmp_path: Path, suffix: str, content: str, pure: str
 ) -> None:
-    names = ("snowredis.runtime._fastpath", "snowredis.segment._segment")
+    names = ("snowredis.snowflake._fastpath", "snowredis.numbers._segment")
     for name in names:
         (tmp_path / f"{name.rpartition('.')[2]}{suffix}").write_text(content)
     done = run("extension_of_a_directory", str(tmp_path), SNOWREDIS_PURE=pure)

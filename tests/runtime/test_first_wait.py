@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from snowredis.runtime.wait_notice import WaitNotice
+from snowredis.snowflake.slow_path import WaitNotice
 from tests.support.servers import RedisServer
 
 PROGRAM = Path(__file__).with_name("first_id.py")

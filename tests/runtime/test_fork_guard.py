@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from snowredis.runtime.fork import ForkGuard
-from snowredis.runtime.generator import Generator
+from snowredis.process.fork import ForkGuard
+from snowredis.snowflake.generator import Generator
 from snowredis.testing import memory_pool
 
 

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 import snowredis
 from snowredis.core.layout import Layout
 from snowredis.errors import ClockStopped
-from snowredis.lease.model import PoolConfig
-from snowredis.runtime.clock import SystemClock
+from snowredis.process.clock import SystemClock
 from snowredis.settings import SequenceStart
+from snowredis.snowflake.protocol import PoolConfig
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
 from tests.runtime.conftest import make_pool
 from tests.support.servers import RedisServer

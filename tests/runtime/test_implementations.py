@@ -20,7 +20,7 @@ import pytest
 import snowredis
 from snowredis.core.layout import Layout
 from snowredis.errors import LayoutError
-from snowredis.runtime import fast_path
+from snowredis.snowflake import fast_path
 from snowredis.testing import ManualClock, memory_pool
 from tests.interrupts.points import Points
 

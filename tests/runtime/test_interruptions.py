@@ -17,13 +17,13 @@ import snowredis
 from snowredis.core.lanes import ClockRules
 from snowredis.core.layout import Layout
 from snowredis.errors import ClockSkewed, GeneratorClosed, GeneratorSuspended, StoreUnavailable
-from snowredis.lease.memory_store import MemoryStore
-from snowredis.lease.model import PoolConfig
 from snowredis.monitor.worker_pool import WorkerPool
-from snowredis.runtime import fast_path
-from snowredis.runtime.clock import StepClock
-from snowredis.runtime.fork import ForkGuard
-from snowredis.runtime.generator import Generator
+from snowredis.process.clock import StepClock
+from snowredis.process.fork import ForkGuard
+from snowredis.snowflake import fast_path
+from snowredis.snowflake.generator import Generator
+from snowredis.snowflake.memory_store import MemoryStore
+from snowredis.snowflake.protocol import PoolConfig
 from snowredis.testing import ManualClock, MemoryPool
 from tests.interrupts.points import Points
 from tests.support.programs import run

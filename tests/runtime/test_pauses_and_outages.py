@@ -15,7 +15,7 @@ import pytest
 
 import snowredis
 from snowredis.core.layout import Layout
-from snowredis.runtime import heartbeat
+from snowredis.snowflake import lifecycle as heartbeat
 from snowredis.testing import ManualClock, memory_pool
 from tests.runtime.conftest import make_pool
 from tests.support.programs import run, start

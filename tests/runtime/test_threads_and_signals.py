@@ -17,12 +17,12 @@ import pytest
 
 import snowredis
 from snowredis.errors import StoreUnavailable
-from snowredis.lease.model import PoolConfig
-from snowredis.runtime import fast_path
-from snowredis.runtime.conversation import Conversation
-from snowredis.runtime.exit import EXIT, ExitHook
-from snowredis.runtime.fork import ForkGuard
-from snowredis.runtime.generator import Generator
+from snowredis.process.exit import EXIT, ExitHook
+from snowredis.process.fork import ForkGuard
+from snowredis.snowflake import fast_path
+from snowredis.snowflake.context import Conversation
+from snowredis.snowflake.generator import Generator
+from snowredis.snowflake.protocol import PoolConfig
 from snowredis.testing import ManualClock, memory_pool
 from tests.support.programs import run
 from tests.support.servers import RedisServer

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import pytest
 
-from snowredis.segment.fetcher import REPORT_S, Fetcher
-from snowredis.segment.generator import SegmentGenerator
+from snowredis.numbers.fetcher import REPORT_S, Fetcher
+from snowredis.numbers.segments import SegmentGenerator
 
 
 class Rule(NamedTuple):

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from snowredis.errors import SnowredisError
-from snowredis.segment.client import TagClient
-from snowredis.segment.generator import Published, SegmentGenerator
-from snowredis.segment.model import TagConfig
-from snowredis.segment.path import NumberRange
-from snowredis.segment.prefetcher import Threads
-from snowredis.segment.scripts import ScriptTagStore
-from snowredis.segment.step import Steps
+from snowredis.numbers.counts import Steps
+from snowredis.numbers.fetcher import TagClient
+from snowredis.numbers.model import TagConfig
+from snowredis.numbers.path import NumberRange
+from snowredis.numbers.prefetcher import Threads
+from snowredis.numbers.scripts import ScriptTagStore
+from snowredis.numbers.segments import Published, SegmentGenerator
 from tests.simulation.stand_ins import Host, SimGuard
 from tests.simulation.world import START_US, SimLock, Task
 

@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from snowredis.errors import SnowredisError
-from snowredis.segment.fetcher import Bound
-from snowredis.segment.model import OpenRequest, TagConfig
-from snowredis.segment.replies import NotNew
+from snowredis.numbers.fetcher import Bound
+from snowredis.numbers.model import OpenRequest, TagConfig
+from snowredis.numbers.replies import NotNew
 from tests.segment.simulated_faults import FAULTS, FAULTY_US
 from tests.segment.simulated_process import Operator, SegmentProcess, SimTagStore
 from tests.simulation.network import Network

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from snowredis.errors import ConfigError, StoreUnavailable
-from snowredis.monitor.health.finding import Finding
-from snowredis.monitor.health.segment_checks import check_tags
-from snowredis.segment import TagMismatch
-from snowredis.segment.administration import change_tag, create_tag, delete_tag, open_tag, show_tag
-from snowredis.segment.client import TagClient
-from snowredis.segment.model import OpenRequest, TagConfig
-from snowredis.segment.opening import open_generator
-from snowredis.segment.redis_store import RedisTagStore
-from snowredis.segment.replies import Closed, ClosedReason, NotNew, Opened
+from snowredis.monitor.host_checks import Finding
+from snowredis.monitor.number_checks import check_tags
+from snowredis.numbers import TagMismatch
+from snowredis.numbers.administration import change_tag, create_tag, delete_tag, open_tag, show_tag
+from snowredis.numbers.fetcher import TagClient
+from snowredis.numbers.model import OpenRequest, TagConfig
+from snowredis.numbers.opening import open_generator
+from snowredis.numbers.replies import Closed, ClosedReason, NotNew, Opened
+from snowredis.numbers.scripts import RedisTagStore
 from tests.support.servers import RedisServer, redis_server
 
 

@@ -11,14 +11,13 @@ from uuid import uuid4
 import pytest
 
 from snowredis.errors import ConfigError
-from snowredis.segment import replies
-from snowredis.segment.client import TagClient
-from snowredis.segment.errors import TagMismatch
-from snowredis.segment.memory_store import MemoryTagStore
-from snowredis.segment.model import OpenRequest, TagConfig, TakeRequest, parse_signature
-from snowredis.segment.redis_store import RedisTagStore
-from snowredis.segment.replies import ClosedReason
-from snowredis.segment.scripts import TagBroken, tag_keys
+from snowredis.numbers import replies
+from snowredis.numbers.errors import TagMismatch
+from snowredis.numbers.fetcher import TagClient
+from snowredis.numbers.memory_store import MemoryTagStore
+from snowredis.numbers.model import OpenRequest, TagConfig, TakeRequest, parse_signature
+from snowredis.numbers.replies import ClosedReason
+from snowredis.numbers.scripts import RedisTagStore, TagBroken, tag_keys
 from tests.support.servers import RedisServer
 
 _tags = (f"tag-{number}" for number in itertools.count())
@@ -255,7 +254,7 @@ def test_a_restart_closes_the_tag_unless_a_rate_or_a_word_says_how_to_go_on(own_
     own_server.save()
     own_server.restart()
     for place in made.values():
-        place.store._reconnect()
+        place.store.reconnect()
     closed = clients["plain"].ask(10)
     assert isinstance(closed, replies.Closed)
     assert closed.reason is ClosedReason.OTHER_SERVER

@@ -15,9 +15,9 @@ import pytest
 
 import snowredis
 from snowredis.errors import ConfigError, GeneratorClosed, GeneratorSuspended, StoreUnavailable
-from snowredis.segment import SegmentGenerator, TagClosed, TagExhausted, fetcher
-from snowredis.segment.opening import open_generator
-from snowredis.segment.step import Steps
+from snowredis.numbers import SegmentGenerator, TagClosed, TagExhausted, fetcher
+from snowredis.numbers.counts import Steps
+from snowredis.numbers.opening import open_generator
 from snowredis.testing import memory_pool
 from tests.support.programs import run
 from tests.support.servers import RedisServer
@@ -27,7 +27,7 @@ _tags = (f"generator-{number}" for number in itertools.count())
 
 
 def created(url: Any, **settings: Any) -> SegmentGenerator:
-    from snowredis.segment.administration import create_tag
+    from snowredis.numbers.administration import create_tag
 
     tag = next(_tags)
     create_tag(url, tag)
@@ -208,7 +208,7 @@ def test_numbers_go_on_while_redis_is_away_to_the_end_of_the_segments(own_server
     own_server.start()
     with pytest.raises(TagClosed, match="restarted, failed over or replaced"):
         eventually(ids.next_id, ignored=(StoreUnavailable,))
-    from snowredis.segment.administration import open_tag
+    from snowredis.numbers.administration import open_tag
 
     open_tag(own_server.url, ids.tag, None)
     assert eventually(ids.next_id, ignored=(TagClosed,)) == 201
@@ -246,7 +246,7 @@ def test_independent_servers_have_numbers_of_their_own_and_any_may_be_away(
 
 
 def test_the_kind_is_one_of_generator(server: RedisServer) -> None:
-    from snowredis.segment.administration import create_tag
+    from snowredis.numbers.administration import create_tag
 
     tag = next(_tags)
     create_tag(server.url, tag, start=100)

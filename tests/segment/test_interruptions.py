@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from snowredis.segment import SegmentGenerator
-from snowredis.segment.administration import create_tag
-from snowredis.segment.opening import open_generator
+from snowredis.numbers import SegmentGenerator
+from snowredis.numbers.administration import create_tag
+from snowredis.numbers.opening import open_generator
 from snowredis.testing import memory_pool
 from tests.support.programs import run
 from tests.support.servers import RedisServer

@@ -6,8 +6,8 @@ from importlib import resources
 
 import pytest
 
-from snowredis.segment.model import OpenRequest, TakeRequest
-from snowredis.segment.scripts import SCRIPTS, load, read_lua
+from snowredis.numbers.model import OpenRequest, TakeRequest
+from snowredis.numbers.scripts import SCRIPTS, load, read_lua
 from tests.lease.test_lua_headers import GLOBALS_READ, Family, globals_of, header_of, problems
 
 SEGMENT = Family("common", ("common",), {"reply_with": ("tag",), "done": (), "keep": ()})
@@ -49,7 +49,7 @@ def test_a_script_writes_no_global_and_reads_only_what_redis_gives(name: str) ->
 
 
 def test_every_lua_file_is_a_script_and_the_requests_are_their_arguments() -> None:
-    files = {entry.name for entry in resources.files("snowredis.segment").joinpath("lua").iterdir()}
+    files = {entry.name for entry in resources.files("snowredis.numbers").joinpath("lua").iterdir()}
     assert files == {f"{name}.lua" for name in ("common", *SCRIPTS)}
     for name, request in (("take", TakeRequest), ("open", OpenRequest)):
         arguments = [argument.name for argument in header_of(read_lua(name)).arguments]

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from snowredis.segment import path as segment_path
-from snowredis.segment.path import NumberRange, PureSegmentPath
+from snowredis.numbers import path as segment_path
+from snowredis.numbers.path import NumberRange, PureSegmentPath
 
 try:
-    from snowredis.segment import _segment
+    from snowredis.numbers import _segment
 except ImportError:
     _segment = None  # type: ignore[assignment]
 

@@ -9,11 +9,11 @@ import itertools
 
 import pytest
 
-from snowredis.segment.generator import SegmentGenerator
-from snowredis.segment.model import TagConfig, TakeRequest
-from snowredis.segment.replies import TakeReply
-from snowredis.segment.settings import DEFAULT_MAX_STEP, DEFAULT_PERIOD_S, DEFAULT_STEP
-from snowredis.segment.step import FETCHES, Steps
+from snowredis.numbers.counts import FETCHES, Steps
+from snowredis.numbers.model import TagConfig, TakeRequest
+from snowredis.numbers.replies import TakeReply
+from snowredis.numbers.segments import SegmentGenerator
+from snowredis.numbers.settings import DEFAULT_MAX_STEP, DEFAULT_PERIOD_S, DEFAULT_STEP
 from snowredis.testing import memory_pool
 from tests.segment.simulated_process import SimClock, SimThreads, SimWaiter
 from tests.simulation.stand_ins import SimGuard

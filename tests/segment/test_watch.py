@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from snowredis.errors import SnowredisError, StoreUnavailable
-from snowredis.segment.administration import TagInfo
-from snowredis.segment.model import TagConfig
-from snowredis.segment.replies import ClosedReason
-from snowredis.segment.watch import ALARM_MS, SOON_S, TagState, TagWatch, tag_state
+from snowredis.numbers.administration import TagInfo
+from snowredis.numbers.model import TagConfig
+from snowredis.numbers.replies import ClosedReason
+from snowredis.numbers.watch import ALARM_MS, SOON_S, TagState, TagWatch, tag_state
 from snowredis.testing import memory_pool
 
 ONE = TagConfig(tag="t", maximum=1000)

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from snowredis.core.layout import Layout
-from snowredis.lease.model import ReleaseRequest
-from snowredis.lease.replies import Granted
-from snowredis.runtime.lease import HeldLease
+from snowredis.snowflake.lease import HeldLease
+from snowredis.snowflake.protocol import ReleaseRequest
+from snowredis.snowflake.replies import Granted
 from tests.simulation.world import START_US, World
 
 if TYPE_CHECKING:

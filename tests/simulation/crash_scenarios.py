@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from unittest import mock
 
-from snowredis.reclaim import crash_record
-from snowredis.reclaim.record_files import FileName
+from snowredis.snowflake import crash_record
+from snowredis.snowflake.record_files import FileName
 from tests.simulation.process import Process
 from tests.simulation.scenarios import shows
 from tests.simulation.stage import Stage

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.simulation.process import Process
     from tests.simulation.stand_ins import Host
 
-# snowredis.lease.redis_store.SOCKET_TIMEOUT_S
+# snowredis.snowflake.redis_store.SOCKET_TIMEOUT_S
 TIMEOUT_US = 1_000_000
 # a round trip in a data centre, one way
 LATENCY_US = (50, 800)

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from snowredis.lease.stats import WorkerStats
-from snowredis.reclaim.crash_record import MARKS_BYTES, CrashRecord
-from snowredis.reclaim.processes import ProcessName
-from snowredis.reclaim.record_files import FileName
-from snowredis.runtime.lease import Claimed, HeldLease
-from snowredis.runtime.lifecycle import LeaseLifecycle
+from snowredis.process.liveness import ProcessName
+from snowredis.snowflake.crash_record import MARKS_BYTES, CrashRecord
+from snowredis.snowflake.lease import Claimed, HeldLease
+from snowredis.snowflake.lifecycle import LeaseLifecycle
+from snowredis.snowflake.protocol import WorkerStats
+from snowredis.snowflake.record_files import FileName
 from tests.simulation.machines import Machines
 from tests.simulation.process import Process
 from tests.simulation.stand_ins import SimGuard, SimKeeper, SimSlot

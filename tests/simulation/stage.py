@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from snowredis.core.lanes import ClockRules
-from snowredis.lease.model import PoolConfig
+from snowredis.snowflake.protocol import PoolConfig
 from tests.simulation.machines import Machines
 from tests.simulation.process import Process
 from tests.simulation.redis_model import RedisModel

@@ -18,8 +18,8 @@ import redis
 import snowredis
 from snowredis.core.duplicates import Runs, find_duplicates
 from snowredis.core.layout import Layout
-from snowredis.runtime.generator import Generator
-from snowredis.runtime.lease import Lease
+from snowredis.snowflake.generator import Generator
+from snowredis.snowflake.lease import Lease
 from tests.support import waiting
 from tests.support.servers import PROGRAM
 

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from snowredis.lease.model import ClaimRequest, ReleaseRequest, RenewRequest, Store
-from snowredis.lease.replies import ClaimReply, Granted, Released, Renewed, RenewReply, Reply, Seen
-from snowredis.lease.stats import WorkerStats
+from snowredis.snowflake.protocol import ClaimRequest, ReleaseRequest, RenewRequest, Store, WorkerStats
+from snowredis.snowflake.replies import ClaimReply, Granted, Released, Renewed, RenewReply, Reply, Seen
 
 _R = TypeVar("_R", bound=Reply)
 

@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 import snowredis
-from snowredis.lease.model import ClaimRequest
-from snowredis.lease.open import open_store, pool_config
-from snowredis.lease.replies import Granted, Seen
-from snowredis.segment.administration import create_tag, delete_tag
+from snowredis.numbers.administration import create_tag, delete_tag
+from snowredis.snowflake.open import open_store, pool_config
+from snowredis.snowflake.protocol import ClaimRequest
+from snowredis.snowflake.replies import Granted, Seen
 from tests.support.pools import new_pool
 from tests.support.servers import RedisServer
 from tests.web.chromium import PROGRAM, Page, chromium

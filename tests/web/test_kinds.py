@@ -10,7 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import snowredis
-from snowredis.segment.administration import create_tag, delete_tag
+from snowredis.numbers.administration import create_tag, delete_tag
 from snowredis.testing import memory_pool
 from snowredis.web.service import create_app
 from tests.support.servers import RedisServer, redis_server

@@ -27,7 +27,7 @@ from snowredis.timing import (
 )
 
 if TYPE_CHECKING:
-    from snowredis.runtime.generator import Generator
+    from snowredis.snowflake.generator import Generator
 
 # length of one measurement: long compared with a thread's start, short compared with other load of the machine
 ROUND_S = 0.005
@@ -65,7 +65,7 @@ def subjects(ids: Generator) -> dict[str, Subject]:
 
 
 def run(args: argparse.Namespace) -> int:
-    from snowredis.runtime.fast_path import IMPLEMENTATION
+    from snowredis.snowflake.fast_path import IMPLEMENTATION
     from snowredis.testing import memory_pool
 
     rounds, round_s, ceiling_s = (5, ROUND_S / 5, 0.2) if args.quick else (41, ROUND_S, 2.0)

@@ -13,7 +13,7 @@ from snowredis.cli.options import Parser, add_redis, settings
 from snowredis.cli.output import MAX_FOREIGN, Line, printable, wrapped, write
 
 if TYPE_CHECKING:
-    from snowredis.monitor.health.finding import Finding
+    from snowredis.monitor.host_checks import Finding
 
 _STYLES = {"ok": "good", "unknown": "dim", "warning": "warn", "error": "bad"}
 
@@ -36,9 +36,9 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from snowredis.monitor.health.diagnosis import diagnose
-    from snowredis.monitor.health.finding import worst
-    from snowredis.segment.settings import SEGMENT_SETTINGS
+    from snowredis.monitor.doctor import diagnose
+    from snowredis.monitor.host_checks import worst
+    from snowredis.numbers.settings import SEGMENT_SETTINGS
 
     url, options = settings(args)
     if args.tag is not None:
@@ -62,8 +62,8 @@ def _pool(args: argparse.Namespace, options: dict[str, Any]) -> str | None:
 
 def _fast_path() -> Finding:
     """Return which implementation makes ids; both are complete, so neither is a problem."""
-    from snowredis.monitor.health.finding import Finding, ok
-    from snowredis.runtime.fast_path import IMPLEMENTATION
+    from snowredis.monitor.host_checks import Finding, ok
+    from snowredis.snowflake.fast_path import IMPLEMENTATION
 
     if IMPLEMENTATION == "c":
         return Finding("fast path", *ok("ids are made in C"))

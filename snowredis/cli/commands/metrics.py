@@ -21,8 +21,8 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from snowredis.monitor.metrics.families import as_text
-    from snowredis.monitor.metrics.pools import PoolsReader, families_of
+    from snowredis.monitor.metric_values import PoolsReader, families_of
+    from snowredis.monitor.metrics import as_text
 
     with open_pool(args) as pool:
         readings = PoolsReader([pool]).read()

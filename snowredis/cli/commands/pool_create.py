@@ -22,7 +22,7 @@ from snowredis.cli.output import duration, pairs, wrapped, write
 from snowredis.settings import SETTINGS
 
 if TYPE_CHECKING:
-    from snowredis.lease.replies import CreateReply
+    from snowredis.snowflake.replies import CreateReply
 
 SUMMARY = "create a pool that is really new, so that its first worker does not wait"
 ABOUT = """Without it the first worker waits for ttl + max-clock-lead + redis-skew, since Redis may have lost a pool
@@ -46,7 +46,7 @@ def add_arguments(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> int:
     from snowredis.connection import check_end
     from snowredis.core.presets import resolve_layout
-    from snowredis.lease.replies import Created
+    from snowredis.snowflake.replies import Created
 
     needed_pool_name(args)
     url, options = settings(args)
@@ -76,7 +76,7 @@ def _now_ms() -> int:
 
 
 def _create(url: Any, options: dict[str, Any]) -> CreateReply:
-    from snowredis.lease.open import open_store_from_settings
+    from snowredis.snowflake.open import open_store_from_settings
 
     with contextlib.closing(open_store_from_settings(url, options)) as store:
         return store.create(_now_ms())
@@ -84,8 +84,8 @@ def _create(url: Any, options: dict[str, Any]) -> CreateReply:
 
 def _register(url: Any, options: dict[str, Any]) -> CreateReply | None:
     """Create the pool with a number of its registry; return None if it existed and the number was confirmed."""
-    from snowredis.registry.open import open_registered, owner_of
-    from snowredis.registry.registration import register
+    from snowredis.snowflake.registered_store import open_registered, owner_of
+    from snowredis.snowflake.registration import register
 
     config, servers, registry = open_registered(url, options)
     wanted = options.get("datacenter", "auto")

@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _number_of(pool: WorkerPool) -> tuple[str, str, int] | None:
     """Return registry, registration and shard number of the pool; None if it has none, or is broken."""
-    from snowredis.registry.model import parse_registration
+    from snowredis.snowflake.registry import parse_registration
 
     try:
         stored = pool.info().settings

@@ -39,7 +39,7 @@ def add_arguments(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> int:
     from snowredis.core.presets import resolve_layout
     from snowredis.errors import ConfigError
-    from snowredis.registry.model import Place, Status
+    from snowredis.snowflake.registry import Place, Status
 
     place = Place.of(resolve_layout(settings(args)[1].get("layout")))
     if args.first >= place.capacity:

@@ -24,7 +24,7 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from snowredis.registry.model import Status
+    from snowredis.snowflake.registry import Status
 
     with open_named(args) as registry:
         reply = registry.retire(args.number)

@@ -40,8 +40,8 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from snowredis.registry.model import NO_NUMBER
-    from snowredis.registry.recovery import confirm_pools
+    from snowredis.snowflake.registration import confirm_pools
+    from snowredis.snowflake.registry import NO_NUMBER
 
     with open_named(args) as registry:
         for server in args.servers:

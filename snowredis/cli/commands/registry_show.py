@@ -24,7 +24,7 @@ from snowredis.cli.registry_access import add_registry, not_found, open_named
 from snowredis.cli.times import add_times
 
 if TYPE_CHECKING:
-    from snowredis.registry.model import Record, RegistryState
+    from snowredis.snowflake.registry import Record, RegistryState
 
 SUMMARY = "show a registry: which pool has which number"
 ABOUT = ""
@@ -72,7 +72,7 @@ def _rows(state: RegistryState, args: argparse.Namespace) -> list[tuple[str, str
 
 def closed_text(code: str) -> str:
     """Return the reason why a registry is closed."""
-    from snowredis.registry.codes import CLOSED_TEXTS
+    from snowredis.snowflake.registry import CLOSED_TEXTS
 
     return CLOSED_TEXTS.get(code, printable(code, 40))
 

@@ -29,7 +29,7 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from snowredis.segment.administration import change_tag
+    from snowredis.numbers.administration import change_tag
 
     url, tag, constants = tag_of(args)
     if not confirm(args, f"Close {tag}, and open it with other settings?"):

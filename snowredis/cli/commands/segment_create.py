@@ -23,7 +23,7 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from snowredis.segment.administration import create_tag
+    from snowredis.numbers.administration import create_tag
 
     url, tag, constants = tag_of(args)
     create_tag(url, tag, **constants)

@@ -19,7 +19,7 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from snowredis.segment.administration import delete_tag
+    from snowredis.numbers.administration import delete_tag
 
     url, tag, _ = tag_of(args)
     if not confirm(

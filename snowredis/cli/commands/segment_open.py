@@ -34,7 +34,7 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from snowredis.segment.administration import open_tag
+    from snowredis.numbers.administration import open_tag
 
     url, tag, constants = tag_of(args)
     what = "beyond those that processes reported" if args.first is None else f"from {args.first:,} on"

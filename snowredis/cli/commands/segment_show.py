@@ -31,8 +31,8 @@ from snowredis.cli.output import (
 from snowredis.cli.segment_access import add_tag, tag_of
 
 if TYPE_CHECKING:
-    from snowredis.dated.administration import DatedInfo
-    from snowredis.segment.administration import TagInfo
+    from snowredis.numbers.administration import TagInfo
+    from snowredis.numbers.dated_administration import DatedInfo
 
 SUMMARY = "show a tag: what was handed out, how fast, and for how long it lasts"
 ABOUT = """The consumption is that between two looks at Redis, so numbers of segments that were fetched in between. How
@@ -53,7 +53,7 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from snowredis.segment.administration import show_tag
+    from snowredis.numbers.administration import show_tag
 
     url, tag, _ = tag_of(args)
     (infos, dated), rate = _read(url, tag), None
@@ -90,9 +90,9 @@ def _read(url: str | list[str], tag: str) -> tuple[Sequence[TagInfo], DatedInfo 
 
     Raises StoreRefused if the user has the right to neither.
     """
-    from snowredis.dated.administration import show_dated
     from snowredis.errors import StoreRefused
-    from snowredis.segment.administration import show_tag
+    from snowredis.numbers.administration import show_tag
+    from snowredis.numbers.dated_administration import show_dated
 
     infos: Sequence[TagInfo] = ()
     refused: StoreRefused | None = None
@@ -111,7 +111,7 @@ def _read(url: str | list[str], tag: str) -> tuple[Sequence[TagInfo], DatedInfo 
 
 
 def _dated_rows(info: DatedInfo) -> list[tuple[str, str | Line]]:
-    from snowredis.dated.errors import CLOSED_REASONS
+    from snowredis.numbers.errors import CLOSED_REASONS
 
     state: str | Line = "open"
     if info.closed_reason is not None and info.opens_ms is not None:
@@ -127,7 +127,7 @@ def _dated_rows(info: DatedInfo) -> list[tuple[str, str | Line]]:
 
 
 def _rows(infos: Sequence[TagInfo], rate: float | None) -> list[tuple[str, str | Line]]:
-    from snowredis.segment.administration import remaining
+    from snowredis.numbers.administration import remaining
 
     config = next(info.config for info in infos if info.config is not None)
     closed = [info for info in infos if info.reason is not None or not info.exists]
@@ -175,7 +175,7 @@ def _table(infos: Sequence[TagInfo], now_ms: int) -> list[Line]:
 def _as_json(
     tag: str, infos: Sequence[TagInfo], rate: float | None, dated: DatedInfo | None
 ) -> dict[str, object]:
-    from snowredis.segment.administration import remaining
+    from snowredis.numbers.administration import remaining
 
     left = remaining(infos)
     servers = [

@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
         raise CommandError(
             ExitCode.USAGE, "top needs a terminal. For a pipe or a file use: snowredis workers --watch"
         )
-    from snowredis.monitor.pool_watch import PoolWatch
+    from snowredis.monitor.polling import PoolWatch
 
     try:
         from snowredis.cli.top_view import TopView

@@ -19,8 +19,8 @@ from snowredis.cli.demo.view import frame, log_lines, status, verdict_lines
 from snowredis.cli.exit_codes import ExitCode, interrupted_by_signals, uninterrupted
 from snowredis.cli.output import alternate_screen, is_terminal, plain, write
 from snowredis.core.layout import Layout
-from snowredis.lease.model import PoolConfig
 from snowredis.monitor.worker_pool import WorkerPool
+from snowredis.snowflake.protocol import PoolConfig
 
 if TYPE_CHECKING:
     from snowredis.embedded import Server

@@ -26,7 +26,7 @@ from pathlib import Path
 
 import snowredis
 from snowredis.errors import SnowredisError
-from snowredis.runtime.clock import StepClock
+from snowredis.process.clock import StepClock
 
 # often enough for a number that moves smoothly on the screen, at little CPU
 _BATCHES_PER_S = 50

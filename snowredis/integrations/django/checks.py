@@ -25,8 +25,8 @@ from django.utils.module_loading import import_string
 from snowredis.connection import END_WARNING_MS, connect
 from snowredis.errors import ConfigError, LayoutMismatch, PoolNotFound, SnowredisError
 from snowredis.integrations.django.settings import effective_settings, makes_snowflakes, server_urls
-from snowredis.lease.model import PoolConfig
-from snowredis.lease.open import is_embedded, is_in_memory
+from snowredis.snowflake.open import is_embedded, is_in_memory
+from snowredis.snowflake.protocol import PoolConfig
 
 _LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 

@@ -5,8 +5,8 @@ import sys
 import time
 
 from snowredis.core.layout import Layout
-from snowredis.lease.model import PoolConfig
-from snowredis.lease.redis_store import RedisStore
+from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.redis_store import RedisStore
 from tests.support.holder import Holder
 
 url, name, count = sys.argv[1:]

@@ -7,8 +7,8 @@ sys.modules["_ctypes"] = None
 
 import snowredis
 from snowredis.embedded import supervisor
-from snowredis.monitor.health.host_checks import check_host
-from snowredis.reclaim import interruption
+from snowredis.monitor.host_checks import check_host
+from snowredis.snowflake import parent as interruption
 
 with snowredis.connect(sys.argv[1], pool=sys.argv[2]) as ids:
     first = ids.next_id()

@@ -6,8 +6,8 @@ import time
 
 import snowredis
 from snowredis.errors import ShardNumberRefused, StoreUnavailable
-from snowredis.registry.open import open_registered, owner_of
-from snowredis.registry.registration import register
+from snowredis.snowflake.registered_store import open_registered, owner_of
+from snowredis.snowflake.registration import register
 
 registry_url, first, step, count, *pool_urls = sys.argv[1:]
 SETTINGS = {"layout": "game-shards", "registry": "world", "registry_url": registry_url, "ttl": 5.0}

@@ -2,7 +2,7 @@
 
 import _thread
 
-from snowredis.runtime.exit import EXIT
+from snowredis.process.exit import EXIT
 from snowredis.testing import memory_pool
 
 for leave in ("close", "exit", "drop"):

@@ -7,7 +7,7 @@ import sys
 class Directory:
     @staticmethod
     def find_spec(name, path=None, target=None):
-        if name in ("snowredis.runtime._fastpath", "snowredis.segment._segment"):
+        if name in ("snowredis.snowflake._fastpath", "snowredis.numbers._segment"):
             return importlib.machinery.PathFinder.find_spec(name, [sys.argv[1]])
         return None
 
@@ -15,8 +15,8 @@ class Directory:
 sys.meta_path.insert(0, Directory)
 
 import snowredis
-import snowredis.segment.path
+import snowredis.numbers.path
 from snowredis.testing import memory_pool
 
 made = memory_pool().connect().next_id() > 0
-print(snowredis.IMPLEMENTATION, snowredis.segment.path.IMPLEMENTATION, made)
+print(snowredis.IMPLEMENTATION, snowredis.numbers.path.IMPLEMENTATION, made)

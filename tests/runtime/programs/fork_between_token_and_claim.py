@@ -4,7 +4,7 @@ import os
 import sys
 
 import snowredis
-from snowredis.runtime.lease_manager import LeaseManager
+from snowredis.snowflake.lease_manager import LeaseManager
 
 ids = snowredis.connect(sys.argv[1], pool=sys.argv[2], layout="game")
 make, pids = LeaseManager._fresh_name, []

@@ -5,7 +5,7 @@ import sys
 import time
 
 import snowredis
-from snowredis.runtime.clock import SystemClock
+from snowredis.process.clock import SystemClock
 
 
 class ForkingClock(SystemClock):

@@ -1,7 +1,7 @@
 """Make a generator while locks are held that a handler's thread holds."""
 
-from snowredis.runtime.exit import EXIT
-from snowredis.runtime.fork import GUARD
+from snowredis.process.exit import EXIT
+from snowredis.process.fork import GUARD
 from snowredis.testing import memory_pool
 
 memory_pool().connect()

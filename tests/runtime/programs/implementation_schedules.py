@@ -8,9 +8,9 @@ from array import array
 import snowredis
 from snowredis.core.lanes import ClockRules
 from snowredis.core.layout import Layout
-from snowredis.lease.model import PoolConfig
-from snowredis.runtime.fork import ForkGuard
-from snowredis.runtime.generator import Generator
+from snowredis.process.fork import ForkGuard
+from snowredis.snowflake.generator import Generator
+from snowredis.snowflake.protocol import PoolConfig
 from snowredis.testing import DEFAULT_START_MS, ManualClock, memory_pool
 
 LAYOUTS = [

@@ -14,7 +14,7 @@ except ImportError:
         return interpreters.create(isolated=True)
 
 
-from snowredis.runtime import fast_path
+from snowredis.snowflake import fast_path
 
 WORK = Path(__file__).with_name("work_of_an_interpreter.py").read_text()
 

@@ -5,7 +5,7 @@ import sys
 
 class Missing:
     def find_spec(self, name, path=None, target=None):
-        if name == "snowredis.runtime._fastpath":
+        if name == "snowredis.snowflake._fastpath":
             raise ModuleNotFoundError(name, name=name)
 
 

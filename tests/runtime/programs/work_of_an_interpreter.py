@@ -4,7 +4,7 @@ import sys
 import threading
 import time
 
-from snowredis.runtime import fast_path
+from snowredis.snowflake import fast_path
 
 
 class Counted(fast_path.FastPath):
@@ -29,8 +29,8 @@ assert [ids.next_id() for _ in range(4095)] == [*range(2, 4096), 0]
 
 # hashlib and datetime of Python 3.12.1 crash when such an interpreter ends
 if sys.version_info >= (3, 13):
-    from snowredis.lease.model import PoolConfig
-    from snowredis.runtime.generator import Generator
+    from snowredis.snowflake.generator import Generator
+    from snowredis.snowflake.protocol import PoolConfig
     from snowredis.testing import ManualClock, memory_pool
 
     clock = ManualClock()

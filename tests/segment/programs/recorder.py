@@ -13,7 +13,7 @@ from array import array
 from pathlib import Path
 
 from snowredis.errors import SnowredisError
-from snowredis.segment.opening import open_generator
+from snowredis.numbers.opening import open_generator
 
 url, path, max_rate = sys.argv[1:]
 settings = {"step": 500, "max_step": 2000, "failover_slack": 0}

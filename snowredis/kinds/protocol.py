@@ -1,0 +1,197 @@
+"""Protocol that every generator of ids has, whatever its ids look like.
+
+Declaration of a kind of ids, so that snowredis.generator() can make its generators.
+
+Base class for generators: the parts of IdGenerator that follow from next_id(), next_ids() and close().
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
+
+from snowredis.core.description import IdDescription
+from snowredis.errors import ConfigError
+from snowredis.process.threads import in_thread
+from snowredis.settings import Setting, check_names
+
+Id = TypeVar("Id")
+
+
+@runtime_checkable
+class IdGenerator(Protocol[Id]):
+    """A generator of ids of any kind. Made by snowredis.generator(); snowredis.Generator is one, too.
+
+    May be shared by threads. In a forked child it can be used further, and never makes an id of its parent again.
+    """
+
+    @property
+    def description(self) -> IdDescription:
+        """Return the description of its ids: type, bits, text length, sortable, guessable, what they leak and need."""
+
+    @property
+    def closed(self) -> bool:
+        """True after close()."""
+
+    def next_id(self) -> Id:
+        """Make one id. Thread-safe. Raises SnowredisError; GeneratorClosed after close()."""
+
+    def next_ids(self, count: int) -> list[Id]:
+        """Make *count* ids at once, 0 to 1,000,000, in the order in which next_id() would make them."""
+
+    async def anext_id(self) -> Id:
+        """Make one id. Async version of next_id(): does not block the event loop."""
+
+    async def anext_ids(self, count: int) -> list[Id]:
+        """Make *count* ids at once. Async version of next_ids(): does not block the event loop."""
+
+    def close(self) -> None:
+        """Stop making ids, and give back what the generator holds. Idempotent, never raises."""
+
+    async def aclose(self) -> None:
+        """Async version of close(): does not block the event loop."""
+
+    def __iter__(self) -> Iterator[Id]: ...
+
+    def __next__(self) -> Id: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+@runtime_checkable
+class NumberGenerator(IdGenerator[int], Protocol):
+    """A generator of 64-bit numbers, which can also be written to a buffer."""
+
+    def fill(self, buffer: Any) -> None:
+        """Fill a writable buffer of int64 with ids. Raises ConfigError if ids cannot be written to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class IdKind:
+    """Declaration of a kind of ids. Another package adds its own under the entry point group of registry.py.
+
+    Attributes:
+        name: for snowredis.generator().
+        summary: one line for people.
+        settings: the settings of the kind by name, each declared once; others are refused.
+        describe: returns the description of the ids from settings that check() returned. Connects to nothing.
+        open: returns a generator from settings that check() returned. May raise ImportError if a library that *extra*
+            installs is missing.
+        extra: what to install for it, as in ``pip install 'snowredis[EXTRA]'``; None: nothing.
+        package: the package that has the extra.
+    """
+
+    name: str
+    summary: str
+    settings: Mapping[str, Setting]
+    describe: Callable[[Mapping[str, Any]], IdDescription]
+    open: Callable[[Mapping[str, Any]], IdGenerator[Any]]
+    extra: str | None = None
+    package: str = "snowredis"
+
+    def check(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return *given* with checked values, numbers as int or float.
+
+        Raises ConfigError for an unknown setting and for a value that is not valid.
+        """
+        check_names(given, self.settings, f" of {self.name} generators")
+        return {name: self.settings[name].check(value) for name, value in given.items()}
+
+    def generator(self, given: Mapping[str, Any]) -> IdGenerator[Any]:
+        """Return a generator with the settings *given*.
+
+        Raises ConfigError for settings that cannot work and for a missing library; and what the kind raises.
+        """
+        settings = self.check(given)
+        try:
+            return self.open(settings)
+        except ImportError as error:
+            if self.extra is None:
+                raise
+            raise ConfigError(
+                f"{self.name} generators need a package that is not installed ({error}). Install it with: "
+                f"pip install '{self.package}[{self.extra}]'"
+            ) from error
+
+
+class GeneratorBase(ABC, Generic[Id]):
+    """Implements IdGenerator for a subclass with a description, ``closed``, next_id(), next_ids() and close().
+
+    Ids that may wait for a server are made in a thread for coroutines; a subclass that can tell that an id is ready
+    overrides anext_id().
+    """
+
+    __slots__ = ("__weakref__",)
+
+    @property
+    @abstractmethod
+    def description(self) -> IdDescription:
+        """Return the description of its ids."""
+
+    @property
+    @abstractmethod
+    def closed(self) -> bool:
+        """True after close()."""
+
+    @abstractmethod
+    def next_id(self) -> Id:
+        """Make one id. Thread-safe."""
+
+    @abstractmethod
+    def next_ids(self, count: int) -> list[Id]:
+        """Make *count* ids at once."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Stop making ids. Idempotent, never raises."""
+
+    async def anext_id(self) -> Id:
+        """Make one id. Async version of next_id(): does not block the event loop."""
+        return await in_thread(self.next_id) if self.description.may_block else self.next_id()
+
+    async def anext_ids(self, count: int) -> list[Id]:
+        """Make *count* ids at once. Async version of next_ids(): does not block the event loop."""
+        # a million ids of any kind take longer than an event loop should wait
+        return await in_thread(lambda: self.next_ids(count))
+
+    async def aclose(self) -> None:
+        """Async version of close(): does not block the event loop."""
+        await in_thread(self.close)
+
+    def __iter__(self) -> Iterator[Id]:
+        return self
+
+    def __next__(self) -> Id:
+        return self.next_id()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        return f"<snowredis {self.description.kind} generator{' closed' if self.closed else ''}>"

@@ -1,0 +1,265 @@
+"""Check one pool: its layout, its use, its workers, its durability, its place on each server.
+
+Run all checks: of this host, of each Redis server, of each pool.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from snowredis.errors import PoolNotFound, SnowredisError, StoreRefused
+from snowredis.monitor.host_checks import (
+    Finding,
+    Result,
+    check_host,
+    error,
+    not_checked,
+    ok,
+    unknown,
+    warning,
+)
+from snowredis.monitor.server_checks import UNIDENTIFIED, check_server, missing_identity
+from snowredis.monitor.snapshot import PoolInfo, Snapshot, setting_ms
+from snowredis.monitor.status import HALF_FULL, NEARLY_FULL, Condition, status_of
+from snowredis.monitor.worker_pool import WorkerPool
+from snowredis.servers.clients import address, is_cluster
+from snowredis.servers.runner import translated
+from snowredis.servers.scripts import text_of
+from snowredis.snowflake.protocol import pool_keys
+
+DAY_MS = 86_400_000
+# a pool without workers for this long is forgotten rather than idle
+STALE_MS = 7 * DAY_MS
+# how far ahead of the Redis clock a new floor lies is the sum of these settings
+_FLOOR_PARTS = ("ttl_ms", "max_clock_lead_ms", "redis_skew_ms", "failover_slack_ms")
+# level of a condition -> severity of a finding
+_SEVERITIES = {"notice": "warning", "unknown": "unknown", "warning": "warning", "critical": "error"}
+
+
+def check_pool(pool: WorkerPool, info: PoolInfo) -> Iterator[Result]:
+    """Run all checks of one pool. Blocks for a few round trips. Raises StoreUnavailable."""
+    snapshot = functools.cache(pool.snapshot)
+    checks: dict[str, Callable[[], Iterable[Result]]] = {
+        "the order of the servers": lambda: _check_server_list(pool),
+        "the status": lambda: map(_result_of, status_of(snapshot()).conditions),
+        "the layout": lambda: _check_lifetime(info),
+        "the use": lambda: _check_use(snapshot()),
+        "the time until the pool is full": lambda: _check_forecast(pool, info),
+        "the workers": lambda: _check_workers(pool, info),
+        "the durability": lambda: [_check_durability(pool, info)],
+        "failover_slack": lambda: _check_replicas(pool, info),
+    }
+    for what, check in checks.items():
+        try:
+            yield from check()
+        except StoreRefused as refused:
+            yield not_checked(refused, what)
+
+
+def _result_of(condition: Condition) -> Result:
+    return Result(_SEVERITIES[condition.level], condition.text, condition.advice)
+
+
+def _check_server_list(pool: WorkerPool) -> Iterator[Result]:
+    """Find pools on several servers that no process can use together."""
+    count = len(pool._clients)
+    stored = [_read_field(client, pool.name, "signature") for client in pool._clients]
+    signatures = {index: signature for index, signature in enumerate(stored) if signature}
+    if count < 2 or not signatures:
+        return
+    common = re.sub(r" share=\d+/\d+$", "", next(iter(signatures.values())))
+    if all(signature == f"{common} share={index}/{count}" for index, signature in signatures.items()):
+        return
+    listed = "; ".join(f"{address(pool._clients[index])} has {text}" for index, text in signatures.items())
+    yield error(
+        f"the pools of the {count} servers do not belong together, so that new workers can be refused: {listed}",
+        "list the servers in the order of their shares, if each share is there once and the rest is equal. Otherwise "
+        f"stop all workers, wait for a ttl, run `snowredis pool delete {pool.name}` on each wrong server alone, and "
+        "`snowredis pool create` on the whole list",
+    )
+
+
+def _check_lifetime(info: PoolInfo) -> Iterator[Result]:
+    left_ms = info.layout_end_ms - info.now_ms
+    # a shorter life is a condition of the status
+    if left_ms >= 365 * DAY_MS:
+        yield ok(f"the layout lasts for {left_ms / DAY_MS / 365.25:,.0f} more years")
+
+
+def _check_use(snapshot: Snapshot) -> Iterator[Result]:
+    info, dead = snapshot.info, snapshot.dead_leases
+    # more than half is a condition of the status
+    if info.used <= HALF_FULL * info.capacity:
+        by_dead = f", about {dead:,} of them by processes that are dead" if dead else ""
+        yield ok(
+            f"{info.used:,} of {info.capacity:,} worker ids are leased{by_dead}, {info.peak:,} at the most so far"
+        )
+
+
+def _check_forecast(pool: WorkerPool, info: PoolInfo) -> Iterator[Result]:
+    if info.used >= NEARLY_FULL * info.capacity:
+        return
+    advice = "stop idle processes, or move to a layout with more worker bits"
+    forecast = pool.forecast(info)
+    if forecast.used_up_ms is not None and forecast.used_up_ms - info.now_ms < 30 * DAY_MS:
+        days = (forecast.used_up_ms - info.now_ms) / DAY_MS
+        yield warning(f"it will be used up in {days:.1f} days, {forecast.reason}", advice)
+
+
+def _check_workers(pool: WorkerPool, info: PoolInfo) -> Iterator[Result]:
+    workers = pool.workers()
+    if not workers:
+        yield from _check_last_write(pool, info)
+    names = Counter((worker.host, worker.pid, worker.label) for worker in workers)
+    shared = sorted(name for name, count in names.items() if count > 1)
+    if shared:
+        yield warning(
+            f"{len(shared)} names are used by several workers, such as {shared[0][0]}:{shared[0][1]}",
+            "containers with one host name and pid, or several generators in a process: ids stay unique, but `whois` "
+            "cannot tell them apart: give each a label",
+        )
+
+
+def _check_durability(pool: WorkerPool, info: PoolInfo) -> Result:
+    """Check that the servers are fit for the durability of the pool."""
+    stored = info.settings.get("durability", "detect")
+    if stored == "none":
+        wait_ms = sum(setting_ms(info.signature, name) for name in _FLOOR_PARTS)
+        return ok(
+            f"durability is none: data loss is not detected, so every new worker waits {wait_ms / 1000:.1f} s"
+        )
+    if stored == "assured":
+        if any(not int(_info(client, "persistence").get("aof_enabled", 1)) for client in pool._clients):
+            return warning(
+                "durability is assured, but Redis has no append-only file: a restart loses acknowledged writes, and "
+                "ids may be repeated",
+                "set appendonly yes and appendfsync always, or create the pool again with another durability",
+            )
+        return ok("durability is assured: the creator of the pool stated that no acknowledged write is lost")
+    try:
+        missing = [
+            text for client in pool._clients if (text := missing_identity(client, pool_keys(pool.name)[0]))
+        ]
+    except SnowredisError as failure:
+        return not_checked(failure, "durability is detect; whether Redis can be identified")
+    if missing:
+        return error(f"durability is detect, but no worker id is leased: {missing[0]}", UNIDENTIFIED)
+    return ok("durability is detect, and Redis can be identified")
+
+
+def _check_replicas(pool: WorkerPool, info: PoolInfo) -> Iterator[Result]:
+    replicas = sum(int(_info(client, "replication").get("connected_slaves", 0)) for client in pool._clients)
+    if replicas and not setting_ms(info.signature, "failover_slack_ms"):
+        yield warning(
+            f"failover_slack is 0, and Redis has {replicas} replicas: a deposed master that still answers may repeat "
+            "ids",
+            "if replicas can become masters, create the pool again with --failover-slack 15 (under another name, or "
+            "after a ttl without workers)",
+        )
+
+
+def _check_last_write(pool: WorkerPool, info: PoolInfo) -> Iterator[Result]:
+    """Warn of a pool without workers in which no script ran for long; nothing if that time is not known."""
+    texts = [_read_field(client, pool.name, "last") for client in pool._clients]
+    last_ms = max((int(text) for text in texts if re.fullmatch(r"\d{1,15}", text, re.ASCII)), default=0)
+    idle_ms = info.now_ms - last_ms
+    if last_ms and idle_ms > STALE_MS:
+        advice = f"if it is not needed: snowredis pool delete {info.name}"
+        yield warning(f"no worker was alive for {idle_ms // DAY_MS} days", advice)
+
+
+def _read_field(client: Any, name: str, field: str) -> str:
+    """Return a field of the pool *name*; "" if it is absent. Raises StoreUnavailable."""
+    with translated(address(client)):
+        return text_of(client.hget(pool_keys(name)[0], field) or b"")
+
+
+def _info(client: Any, section: str) -> dict[str, Any]:
+    """Return a section of INFO; empty for a Cluster, and if INFO is refused."""
+    try:
+        with translated(address(client)):
+            return {} if is_cluster(client) else dict(client.info(section))
+    except SnowredisError:
+        return {}
+
+
+# pools after these are not checked
+MAX_POOLS = 100
+
+
+def diagnose(url: Any, name: str | None = None, tag: str | None = None) -> list[Finding]:
+    """Check this host, its Redis servers, their pools and tags.
+
+    Args:
+        url: as WorkerPool takes it.
+        name: the pool to check; None: all pools, or none if *tag* is given.
+        tag: the tag to check; None: all tags.
+
+    Blocks:
+        for about ten round trips to each server, and a few for each pool.
+
+    Raises:
+        ConfigError: *url* is not valid.
+    """
+    pool = WorkerPool(url, name or "default")
+    findings = check_host()
+    try:
+        for client in pool._clients:
+            findings += check_server(client, name, tag)
+        unreachable = any(one.check == "redis" and one.severity == "error" for one in findings)
+        if not unreachable and (name is not None or tag is None):
+            findings += _check_pools(url, pool, name)
+    finally:
+        pool.close()
+    return findings
+
+
+def _check_pools(url: Any, any_pool: WorkerPool, name: str | None) -> Iterator[Finding]:
+    """Check the pool *name*, or all pools; *any_pool* gives access to the servers."""
+    try:
+        names = any_pool.pools()
+    except SnowredisError as failure:
+        if name is None:
+            yield Finding("pools", *not_checked(failure)._replace(advice="name the pool with --pool"))
+            return
+        names = [name]
+    if name is not None and name not in names:
+        yield Finding("pools", *error(str(PoolNotFound(name)), "see: snowredis pool show"))
+        return
+    if not names:
+        yield Finding("pools", *ok("there is none yet"))
+    infos: list[PoolInfo] = []
+    for each in names[:MAX_POOLS]:
+        pool = WorkerPool(url, each)
+        try:
+            infos.append(pool.info())
+            if name in (None, each):
+                yield from (Finding(f"pool {each}", *result) for result in check_pool(pool, infos[-1]))
+        except StoreRefused as refused:
+            yield Finding(f"pool {each}", *not_checked(refused))
+        except SnowredisError as failure:
+            advice = "if another program wrote this key, rename it there"
+            yield Finding(f"pool {each}", *warning(str(failure), advice))
+        finally:
+            pool.close()
+    yield from (Finding("pools", *result) for result in _check_equal_ids(infos, name))
+
+
+def _check_equal_ids(infos: list[PoolInfo], name: str | None) -> Iterator[Result]:
+    """List pools that make the same ids; with *name*, only those with this pool.
+
+    No warning: that is no problem unless two of them fill one table, which cannot be seen from here.
+    """
+    groups = {tuple(other.name for other in infos if info.makes_same_ids_as(other)): None for info in infos}
+    for group in groups:
+        if len(group) > 1 and name in (None, *group):
+            yield unknown(
+                f"{', '.join(group[:5])}{' …' if len(group) > 5 else ''} make the same ids, which is fine "
+                "for different tables",
+                "if two of them fill one table, ids repeat: use one pool for both, or give them different datacenter "
+                "bits",
+            )

@@ -1,0 +1,253 @@
+"""Read the events of a pool, which its scripts write to a stream. The stream is trimmed, so old events are missing.
+
+A script writes the end of a lease when it runs; until then, expiry_of() derives the same event from the record. Uses
+plain commands. The protocol does not depend on these events, and hosts and labels in them are untrusted text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeAlias
+
+from snowredis.core.as_json import Shown, TimeMs, in_json
+from snowredis.errors import ConfigError
+from snowredis.monitor.record import parse_owner
+from snowredis.monitor.snapshot import WorkerInfo
+from snowredis.servers.clients import address
+from snowredis.servers.runner import translated
+from snowredis.servers.scripts import text_of
+from snowredis.snowflake.codes import REASONS, EventKind
+from snowredis.snowflake.protocol import WorkerStats, pool_keys
+
+# events read in one command, which takes Redis about 1 ms
+PAGE = 1_000
+_STREAM_ID = re.compile(r"\d{1,19}(?:-\d{1,19})?", re.ASCII)
+_LANES = re.compile(r"\d{1,15}(,\d{1,15}){0,63}", re.ASCII)
+_NUMBER = re.compile(r"-?\d{1,15}", re.ASCII)
+_KINDS = {kind.value: kind for kind in EventKind}
+# comes before every id in a stream; as the id of a deleted entry: none was deleted
+NO_ID = "0-0"
+# id and fields of an entry of a stream
+_Entry: TypeAlias = tuple[bytes | str, dict[Any, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event of a pool. Times are ms since 1970.
+
+    Attributes:
+        at_ms: when it happened, on the Redis clock. Of an expiry, the end of the lease, which may be earlier than other
+            events that were written before it.
+        kind: what happened.
+        worker: the worker id; -1 if the event concerns the whole pool.
+        host, pid, label: the process that it concerns; untrusted text.
+        from_ms, until_ms: the reservation of the lease's first lane [from, until). If it was released or reclaimed, its
+            used part; of a floor, the floor and 0; of a lost lease, 0 and the end of its reservation; of an alarm, the
+            times between which ids may have been repeated.
+        reason: a code of lease.codes; empty for events without one. Untrusted text.
+        text: the reason for people; the code itself if it is unknown.
+        lanes_ms: where the reservation of each lane begins, if the event is a claim; else empty.
+        stats: of a release, a death or a clock-back; else None.
+        id: its id in the stream, such as "1763700000000-0"; empty for an expiry that no script has written yet.
+        server: index of its server among several independent ones.
+        claimed_ms, heartbeat_ms: of a release or a death, when the process had claimed the worker id, and its last
+            heartbeat; else None.
+        ended_ms: if a process returned, when its lease had ended; else None.
+    """
+
+    at_ms: TimeMs
+    kind: EventKind
+    worker: Annotated[int, Shown(null=-1)]
+    host: str
+    pid: int
+    label: str
+    from_ms: TimeMs
+    until_ms: TimeMs
+    id: Annotated[str, Shown(null="")]
+    reason: str = ""
+    text: str = ""
+    lanes_ms: Annotated[tuple[TimeMs, ...], Shown(name="lanes_from")] = ()
+    stats: WorkerStats | None = None
+    server: int = 0
+    claimed_ms: TimeMs | None = None
+    heartbeat_ms: TimeMs | None = None
+    ended_ms: TimeMs | None = None
+
+    @property
+    @in_json
+    def key(self) -> str:
+        """Identity of the event: of an expiry, the same before and after a script wrote it."""
+        if self.kind == EventKind.EXPIRED:
+            return f"{self.server}/{self.kind}-{self.worker}-{self.at_ms}"
+        return f"{self.server}/{self.id}"
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Sort key: the time, then the place in the stream. Only of expiries it is not the order of the stream."""
+        time_ms, _, number = self.id.partition("-")
+        if self.kind == EventKind.EXPIRED:
+            return self.at_ms, -1, self.server, self.worker
+        return int(time_ms), int(number or 0), self.server, self.worker
+
+
+@dataclass(frozen=True, slots=True)
+class StreamState:
+    """State of an event stream: how much of the past it still holds.
+
+    Attributes:
+        length: number of entries.
+        trimmed: whether older entries were removed; None if unknown, with Redis 6.2.
+        deleted_id: the newest entry that was deleted by hand; NO_ID if none.
+    """
+
+    length: int = 0
+    trimmed: bool | None = False
+    deleted_id: str = NO_ID
+
+
+def parse_event(event_id: bytes | str, fields: dict[Any, Any]) -> Event | None:
+    """Return the event in an entry of the stream; None if it is not valid."""
+    values = {text_of(name): text_of(value) for name, value in fields.items()}
+    at_ms, worker, from_ms, until_ms = (
+        _number(values.get(name, "")) for name in ("at", "worker", "from", "until")
+    )
+    kind = _KINDS.get(values.get("event", ""))
+    if kind is None or at_ms is None or worker is None:
+        return None
+    host, pid, label = parse_owner(values.get("owner", ""))
+    reason = values.get("reason", "").encode("utf-8", "replace").decode()
+    lanes, stats = values.get("lanes", ""), values.get("stats")
+    return Event(
+        at_ms=at_ms,
+        kind=kind,
+        worker=worker,
+        host=host,
+        pid=pid,
+        label=label,
+        from_ms=from_ms or 0,
+        until_ms=until_ms or 0,
+        id=text_of(event_id),
+        reason=reason,
+        text=_reason_text(kind, reason),
+        lanes_ms=tuple(map(int, lanes.split(","))) if _LANES.fullmatch(lanes) else (),
+        stats=None if stats is None else WorkerStats.from_text(stats),
+        claimed_ms=_number(values.get("claimed", "")),
+        heartbeat_ms=_number(values.get("renewed", "")),
+        ended_ms=_number(values.get("ended", "")),
+    )
+
+
+def expiry_of(ended: WorkerInfo) -> Event:
+    """Return the event of a lease that ended without a release, before a script writes it."""
+    counts = (ended.ids_made, ended.ids_per_second, ended.clock_offset_ms, ended.namespace, ended.clock_backs)
+    return Event(
+        at_ms=ended.lease_end_ms,
+        kind=EventKind.EXPIRED,
+        worker=ended.worker,
+        host=ended.host,
+        pid=ended.pid,
+        label=ended.label,
+        from_ms=ended.reserved_from_ms,
+        until_ms=ended.reserved_until_ms,
+        id="",
+        stats=WorkerStats(*counts),
+        claimed_ms=ended.claimed_ms,
+        heartbeat_ms=ended.renewed_ms,
+    )
+
+
+def _reason_text(kind: EventKind, reason: str) -> str:
+    try:
+        return REASONS[kind](reason).text
+    except (KeyError, ValueError):
+        return reason
+
+
+def _number(text: str) -> int | None:
+    return int(text) if _NUMBER.fullmatch(text) else None
+
+
+def check_stream_id(text: str) -> str:
+    """Return *text* if it is the id of an event, or ms since 1970. Raises ConfigError."""
+    if not isinstance(text, str) or not _STREAM_ID.fullmatch(text):
+        raise ConfigError(f"{text!r} is not a place in the events. Use the id of an event, or ms since 1970.")
+    return text
+
+
+def read_events(
+    client: Any, name: str, *, newest: int | None = None, since: str | None = None, count: int = PAGE
+) -> list[Event]:
+    """Return events of one server, the oldest first. Raises StoreUnavailable.
+
+    Args:
+        newest: at most this many, the newest ones; None: all.
+        since: only events after this one; see check_stream_id().
+        count: how many are read in one command.
+    """
+    key = pool_keys(name)[2]
+    low = "-" if since is None else f"({since}"
+    entries: list[_Entry] = []
+    with translated(address(client)):
+        if newest is not None:
+            entries = list(client.xrevrange(key, "+", low, count=newest))[::-1] if newest > 0 else []
+        else:
+            while True:
+                page = client.xrange(key, low, "+", count=count)
+                entries += page
+                if len(page) < count:
+                    break
+                low = f"({text_of(page[-1][0])}"
+    return list(_parse_all(entries))
+
+
+def _parse_all(entries: Iterable[_Entry]) -> Iterator[Event]:
+    """Yield the events in entries of the stream, without those that are not valid."""
+    for event_id, fields in entries:
+        event = parse_event(event_id, fields or {})
+        if event is not None:
+            yield event
+
+
+def read_stream_state(client: Any, name: str) -> StreamState:
+    """Return how much of the past the stream still holds. Raises StoreUnavailable."""
+    key = pool_keys(name)[2]
+    with translated(address(client)):
+        if not client.exists(key):
+            return StreamState()
+        stream = {text_of(k): v for k, v in client.xinfo_stream(key).items()}
+    length, added = int(stream["length"]), stream.get("entries-added")
+    trimmed = None if added is None else int(added) > length
+    return StreamState(length, trimmed, text_of(stream.get("max-deleted-entry-id", NO_ID)))
+
+
+def follow_events(client: Any, name: str, after: str = "$", *, block_ms: int = 500) -> Iterator[Event | None]:
+    """Yield events as they happen, and None after each *block_ms* without one.
+
+    Args:
+        after: the id of an event, or "$": only new events.
+        block_ms: must be shorter than the client's own time-out, 1000 ms.
+
+    Raises:
+        StoreUnavailable: call it again with the last event's id.
+    """
+    key, where = pool_keys(name)[2], address(client)
+    if after == "$":
+        with translated(where):
+            newest = client.xrevrange(key, count=1)
+        # every event in a stream that is empty now is new
+        after = text_of(newest[0][0]) if newest else NO_ID
+    while True:
+        with translated(where):
+            reply = client.xread({key: after}, count=PAGE, block=block_ms)
+        pages = list(reply.values()) if isinstance(reply, dict) else [page for _, page in reply or ()]
+        # redis-py puts the entries of a stream into one more list under RESP3
+        entries = [
+            entry for page in pages for entry in (page[0] if page and isinstance(page[0], list) else page)
+        ]
+        for entry in entries:
+            after = text_of(entry[0])
+            yield from _parse_all([entry])
+        if not entries:
+            yield None

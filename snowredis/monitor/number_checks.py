@@ -1,0 +1,274 @@
+"""Check which commands the credentials of this process may run on the keys of a pool or of tags. Only reads.
+
+Check the tags on one Redis: whether those of segments are open, what a restart costs them, and the rights on all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+from snowredis.errors import SnowredisError, StoreRefused, StoreUnavailable
+from snowredis.monitor.host_checks import Finding, Result, error, not_checked, ok, unknown, warning
+from snowredis.servers.clients import address
+from snowredis.servers.runner import translated
+from snowredis.servers.scripts import text_of
+from snowredis.snowflake.protocol import pool_keys
+from snowredis.snowflake.redis_store import SCRIPTS, load
+
+# a command, and the number of the key that it is called on, from 1; 0: none
+Call = tuple[str, int]
+# arguments for ACL DRYRUN, which also checks their number
+_ARGUMENTS: dict[str, tuple[str, ...]] = {
+    "time": (),
+    "info": ("server",),
+    "del": ("KEY",),
+    "hget": ("KEY", "f"),
+    "hmget": ("KEY", "f"),
+    "hdel": ("KEY", "f"),
+    "hexists": ("KEY", "f"),
+    "hkeys": ("KEY",),
+    "hset": ("KEY", "f", "v"),
+    "hincrby": ("KEY", "f", "1"),
+    "hscan": ("KEY", "0"),
+    "persist": ("KEY",),
+    "unlink": ("KEY",),
+    "zadd": ("KEY", "1", "m"),
+    "zcard": ("KEY",),
+    "zcount": ("KEY", "0", "1"),
+    "zrange": ("KEY", "0", "0"),
+    "zrangebyscore": ("KEY", "0", "1"),
+    "zrem": ("KEY", "m"),
+    "xadd": ("KEY", "*", "f", "v"),
+}
+# with all keys
+_OF_SCRIPTS = {"eval": "return 1", "evalsha": "0" * 40}
+_ADVICE = "enough for monitoring; generators need the rules in docs/how-to/monitoring.md"
+# "User app has no permissions to access the 'k' key", of Redis and Valkey
+_KEY_REFUSED = re.compile(r"\bkeys?\b")
+# tags named in a text
+_MAX_NAMED = 5
+
+
+class Tag(NamedTuple):
+    """A tag of segments or of dated numbers, and what its generators need.
+
+    Attributes:
+        name: its name.
+        keys: its keys, in the order in which its scripts take them.
+        calls: what its scripts call.
+    """
+
+    name: str
+    keys: Sequence[str]
+    calls: Sequence[Call]
+
+
+def segment_tag(name: str) -> Tag:
+    """Return what generators of the segments of tag *name* need. A test compares it with their scripts."""
+    on_hash = ("hget", "hmget", "hset", "hdel", "hincrby")
+    on_index = ("zadd", "zrangebyscore", "zrem")
+    calls = [("time", 0), ("info", 0), *((command, 1) for command in on_hash)]
+    calls += [*((command, 2) for command in on_index), ("xadd", 3)]
+    key = f"snowredis:segment:{{{name}}}"
+    return Tag(name, (key, f"{key}:clients", f"{key}:events"), calls)
+
+
+def dated_tag(name: str) -> Tag:
+    """Return what generators of the dated numbers of tag *name* need. A test compares it with their script."""
+    calls = [(command, 1) for command in ("hget", "hmget", "hset", "hdel", "hkeys")]
+    return Tag(name, (f"snowredis:{{{name}}}:dated",), [("time", 0), ("info", 0), *calls])
+
+
+def check_rights(client: Any, name: str) -> Result:
+    """Check that the user of *client* may run everything that generators of pool *name* need."""
+    try:
+        user, refused = _refused(client, pool_keys(name), pool_calls())
+    except SnowredisError:
+        return _try_script(client)
+    if refused:
+        return warning(f"user {user} may not {refused} of pool {name}", _ADVICE)
+    return ok(f"user {user} may run all commands that generators need")
+
+
+def check_tag_rights(client: Any, tags: Sequence[Tag]) -> Result:
+    """Check that the user of *client* may run everything that generators of *tags* need."""
+    refused, user = [], ""
+    for tag in tags:
+        try:
+            user, what = _refused(client, tag.keys, tag.calls)
+        except SnowredisError:
+            return _try_script(client)
+        if what:
+            refused.append(f"{what} of tag {tag.name}")
+    if refused:
+        more = f"; and so on for {len(refused) - _MAX_NAMED} more" if len(refused) > _MAX_NAMED else ""
+        return warning(f"user {user} may not {'; not '.join(refused[:_MAX_NAMED])}{more}", _ADVICE)
+    which = f"tag {tags[0].name} need" if len(tags) == 1 else f"these {len(tags):,} tags need"
+    return ok(f"user {user} may run all commands that generators of {which}")
+
+
+def calls_in(source: str) -> set[Call]:
+    """Return what a Lua script calls."""
+    found = re.findall(r"redis\.p?call\('(\w+)'(?:, KEYS\[(\d+)\])?", source)
+    return {(command.lower(), int(key or 0)) for command, key in found}
+
+
+def pool_calls() -> list[Call]:
+    """Return what the scripts call that generators of pools run."""
+    # those are of administrators
+    run = (script for script in SCRIPTS if script not in ("delete", "change_layout"))
+    return sorted(set[Call]().union(*(calls_in(load(script).source) for script in run)))
+
+
+def needed_commands(calls: Sequence[Call]) -> set[str]:
+    """Return the commands of *calls*, and those that run scripts."""
+    return {command for command, _ in calls} | set(_OF_SCRIPTS)
+
+
+def _refused(client: Any, keys: Sequence[str], calls: Sequence[Call]) -> tuple[str, str]:
+    """Return the user of *client*, and what of *calls* on *keys* is refused, as a phrase; "" if nothing is."""
+    with translated(address(client)):
+        user = text_of(client.acl_whoami())
+        asked = list(_as_commands(keys, calls))
+        dry_runs = client.pipeline(transaction=False)
+        for _, _, command in asked:
+            dry_runs.execute_command("ACL", "DRYRUN", user, *command)
+        replies: Sequence[Any] = dry_runs.execute()
+    # in order, each once
+    commands: dict[str, None] = {}
+    unusable: dict[str, None] = {}
+    for (name, key, _), reply in zip(asked, map(text_of, replies), strict=True):
+        if reply == "OK":
+            continue
+        if not _KEY_REFUSED.search(reply.rpartition("'")[2]):
+            commands[name] = None
+        elif key:
+            unusable[key] = None
+    phrases = [f"run {', '.join(commands)}"] if commands else []
+    phrases += [f"use the key {', '.join(unusable)}"] if unusable else []
+    return user, " nor ".join(phrases)
+
+
+def _as_commands(keys: Sequence[str], calls: Sequence[Call]) -> Iterator[tuple[str, str, Sequence[str]]]:
+    """Yield name, key and words of each command; the key is empty if it has none or all of them."""
+    for name, script in _OF_SCRIPTS.items():
+        yield name, "", (name, script, str(len(keys)), *keys)
+    for name, number in calls:
+        key = keys[number - 1] if number else ""
+        yield name, key, (name, *(key if word == "KEY" else word for word in _ARGUMENTS[name]))
+
+
+def _try_script(client: Any) -> Result:
+    """Call a script that does not exist: Redis checks the permission first."""
+    try:
+        with translated(address(client)):
+            client.evalsha("0" * 40, 0)
+    except StoreRefused:
+        return unknown("this user may not run scripts, so generators cannot use it", _ADVICE)
+    except StoreUnavailable:
+        return unknown("scripts are allowed; ACL DRYRUN is not, so other rights are not known")
+    return unknown("EVALSHA of a script that does not exist succeeded")
+
+
+# tags after these are not checked
+MAX_TAGS = 100
+
+
+class Tags(NamedTuple):
+    """Tags on one Redis.
+
+    Attributes:
+        segments, dated: tags of segments, and of dated numbers.
+        refused: why they could not be read; None if they could.
+    """
+
+    segments: Sequence[Tag]
+    dated: Sequence[Tag]
+    refused: StoreRefused | None = None
+
+
+def find_tags(client: Any, name: str | None) -> Tags:
+    """Return the tag *name*, of both kinds, or all tags. One that may not be read may exist or not."""
+    if name is None:
+        return Tags(list(_scan(client, segment_tag)), list(_scan(client, dated_tag)))
+    refused: StoreRefused | None = None
+    found: dict[Callable[[str], Tag], list[Tag]] = {segment_tag: [], dated_tag: []}
+    for kind, tags in found.items():
+        tag = kind(name)
+        try:
+            with translated(address(client)):
+                if client.hget(tag.keys[0], "signature") is not None:
+                    tags.append(tag)
+        except StoreRefused as error:
+            refused = error
+    segments, dated = found.values()
+    if refused is not None and not segments and not dated:
+        return Tags([segment_tag(name)], [], refused)
+    return Tags(segments, dated)
+
+
+def check_tags(client: Any, name: str | None) -> Iterator[Finding]:
+    """Check the tag *name*, or all tags."""
+    try:
+        with translated(address(client)):
+            tags = find_tags(client, name)
+    except SnowredisError as failure:
+        advice = "name the tag with --tag" if isinstance(failure, StoreRefused) else ""
+        yield Finding("segments", *not_checked(failure)._replace(advice=advice))
+        return
+    if tags.refused is not None:
+        yield Finding("segments", *not_checked(tags.refused))
+    elif name is not None and not tags.segments and not tags.dated:
+        yield Finding("segments", *error(f"there is no tag {name}", f"once: snowredis segment create {name}"))
+        return
+    else:
+        try:
+            with translated(address(client)):
+                yield Finding("segments", *check_segments(client, tags.segments))
+        except SnowredisError as failure:
+            yield Finding("segments", *not_checked(failure))
+    everything = (*tags.segments, *tags.dated)
+    if everything:
+        yield Finding("rights of tags", *check_tag_rights(client, everything))
+
+
+def check_segments(client: Any, tags: Sequence[Tag]) -> Result:
+    """Check that *tags* of segments are open, and that a restart of this Redis loses none of their segments."""
+    if not tags:
+        return ok("no tags of segments here")
+    closed, alarmed = [], []
+    for tag in tags:
+        reason, alarm = client.hmget(tag.keys[0], "reason", "alarm")
+        if reason:
+            closed.append(f"{tag.name} ({text_of(reason)})")
+        if alarm:
+            alarmed.append(tag.name)
+    if closed:
+        return error(
+            f"closed tags, which hand out no numbers: {', '.join(closed)}",
+            "find the highest number in use, then: snowredis segment open TAG --from N",
+        )
+    if alarmed:
+        return error(
+            f"numbers of these tags may have been handed out twice: {', '.join(alarmed)}",
+            "see: snowredis segment show TAG; compare the numbers in use",
+        )
+    info = client.info("persistence")
+    if not int(info.get("aof_enabled", 1)):
+        return warning(
+            f"{len(tags)} tags of segments, and no append-only file: a crash of Redis loses what was handed out since "
+            "the last snapshot, and closes them",
+            "set appendonly yes; with appendfsync always and assured=True, no restart closes a tag",
+        )
+    return ok(f"{len(tags)} tags of segments, all open; append-only file")
+
+
+def _scan(client: Any, kind: Callable[[str], Tag]) -> Iterator[Tag]:
+    """Yield the tags of one kind, MAX_TAGS at most."""
+    # what is before and after the name in its key
+    before, _, after = kind("*").keys[0].partition("*")
+    for key in islice(client.scan_iter(match=f"{before}*{after}", count=1000), MAX_TAGS):
+        yield kind(text_of(key).removeprefix(before).removesuffix(after))

@@ -1,0 +1,306 @@
+"""Ownerships of worker ids, reconstructed from a pool's events. Pure: no Redis, no clock.
+
+Reservations of one lane never overlap, and the next owner of a worker id starts where the previous one stopped. So an
+ownership of a lane is a half-open range of ticks, and only ticks decide who owned it: a claim may begin with ticks that
+lie before or after the time of the claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, NamedTuple
+
+from snowredis.core.as_json import Shown
+from snowredis.core.layout import utc_text
+from snowredis.monitor.events import NO_ID, Event, StreamState
+from snowredis.monitor.snapshot import WorkerInfo
+from snowredis.snowflake.codes import EventKind, FloorReason
+
+FOREVER_MS = 10**15
+# events that end an ownership
+_ENDS = (EventKind.RELEASED, EventKind.EXPIRED, EventKind.RECLAIMED)
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """State of a pool that is needed to interpret its events. Times are ms since 1970.
+
+    Attributes:
+        ttl_ms, lead_ms: the pool's ttl and max_clock_lead.
+        now_ms: on the Redis clock.
+        created_ms: when the pool was created; 0 if unknown.
+        claims: number of claims since then; -1 if unknown.
+        state: how much of the stream is left.
+        records: the current records by worker id, read before the events.
+    """
+
+    ttl_ms: int = 30_000
+    lead_ms: int = 2_500
+    now_ms: int = FOREVER_MS
+    created_ms: int = 0
+    claims: int = -1
+    state: StreamState = field(default_factory=StreamState)
+    records: Mapping[int, WorkerInfo] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A process that had a worker id. Times are ms since 1970.
+
+    Attributes:
+        worker, host, pid, label: the worker id, and how the process describes itself; untrusted text.
+        from_ms: when it claimed the worker id, on the Redis clock; None if unknown.
+        to_ms: when it released the worker id, or when its lease ended; None if it still has it, or if that is unknown
+            (see held).
+        held: whether it has the worker id now.
+        first_ms, until_ms: the ticks of the id's lane that only this process may have used: [first, until).
+        server: index of its server among several independent ones.
+    """
+
+    worker: int
+    host: str
+    pid: int
+    label: str
+    from_ms: Annotated[int | None, Shown("time", "claimed_at")] = None
+    to_ms: Annotated[int | None, Shown("time", "ended_at")] = None
+    held: bool = False
+    first_ms: Annotated[int, Shown("time", "ids_from")] = 0
+    until_ms: Annotated[int, Shown("time", "ids_until")] = FOREVER_MS
+    server: int = 0
+
+    @classmethod
+    def of(cls, source: Event | WorkerInfo, **times: Any) -> Holder:
+        """Return the process that an event or a record names; *times* are fields of Holder."""
+        return cls(source.worker, source.host, source.pid, source.label, **times)
+
+    @property
+    def process(self) -> tuple[str, int, str]:
+        """Description of the process by itself: host, pid, label."""
+        return self.host, self.pid, self.label
+
+
+@dataclass(slots=True)
+class Ownership:
+    """Ownership of a worker id by one process.
+
+    Attributes:
+        start: its first event: the claim, unless that is missing.
+        place: index of *start* among all events.
+        lanes_ms: first tick of each lane; only of the first lane if the claim is missing.
+        end, end_place: its release or death, and the index of that among all events.
+        adopted_place: index of its newest adoption; -1 if there is none.
+        claimed_ms: times that a record may show as its claim: an adoption sets them anew.
+        record: the current record of the worker id, if it is of this ownership.
+        next: the following ownership of the worker id.
+    """
+
+    start: Event
+    place: int
+    lanes_ms: tuple[int, ...]
+    end: Event | None = None
+    end_place: int = -1
+    adopted_place: int = -1
+    claimed_ms: list[int] = field(default_factory=list)
+    record: WorkerInfo | None = None
+    next: Ownership | None = None
+
+    def includes(self, event: Event) -> bool:
+        """Return true if *event* is of the same lease."""
+        start = self.start
+        lease = (start.host, start.pid, start.label, self.lanes_ms[0])
+        return lease == (event.host, event.pid, event.label, event.from_ms)
+
+    def has_returned(self, event: Event) -> bool:
+        """Return true if *event* shows that the process went on with the lease after it had ended."""
+        return self.end is not None and self.end.kind == EventKind.EXPIRED and self.includes(event)
+
+    def first_ms(self, lane: int) -> int:
+        """Return the first tick of *lane*; that of the first lane if it is unknown."""
+        return self.lanes_ms[lane] if lane < len(self.lanes_ms) else self.lanes_ms[0]
+
+    def holder(self, lane: int) -> Holder:
+        """Return the owner, with its range of ticks on *lane*."""
+        start, end, record = self.start, self.end, self.record
+        until_ms = end.until_ms if end else record.reserved_until_ms if record else FOREVER_MS
+        if self.next is not None:
+            until_ms = min(until_ms, self.next.first_ms(lane))
+        return Holder.of(
+            start,
+            from_ms=start.at_ms if start.kind == EventKind.CLAIMED else None,
+            to_ms=end.at_ms if end else record.lease_end_ms if record and not record.alive else None,
+            held=end is None and record is not None and record.alive,
+            first_ms=self.first_ms(lane),
+            until_ms=until_ms,
+        )
+
+
+class Refusal(NamedTuple):
+    """A refused renewal.
+
+    Attributes:
+        place: index of the event among all events.
+        event: of kind "lost".
+        holder: the process whose renewal was refused.
+    """
+
+    place: int
+    event: Event
+    holder: Holder
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A moment at which Redis may have lost the newest events before it.
+
+    Attributes:
+        place: index of the floor event among all events.
+        event: the floor event.
+        known_ms: no event up to this time on the Redis clock is missing.
+    """
+
+    place: int
+    event: Event
+    known_ms: int
+
+    @property
+    def rolled_back(self) -> bool:
+        """True if the pool was replaced by an older copy."""
+        return self.event.reason == FloorReason.ROLLED_BACK
+
+    def affects(self, tick_ms: int, lead_ms: int) -> bool:
+        """Return true if a process whose claim was lost may have used *tick_ms*, *lead_ms* ahead of Redis at most."""
+        return self.known_ms - lead_ms <= tick_ms < max(self.event.from_ms, self.event.at_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class LaneHistory:
+    """Everything that is known of one lane.
+
+    Attributes:
+        history: of the whole server.
+        worker, lane: the lane; the worker id as its server numbers it.
+        owners: ownerships with their ranges of ticks on this lane, the oldest first.
+        refusals: of renewals of the worker id, the oldest first.
+        record_holder: the process of the current record, if none of the ownerships is known to be its.
+    """
+
+    history: History
+    worker: int
+    lane: int
+    owners: list[tuple[Ownership, Holder]]
+    refusals: list[Refusal]
+    record_holder: Holder | None
+
+
+class History:
+    """Ownerships of every worker id of one server, and losses of events.
+
+    Attributes:
+        owners: ownerships by worker id, as this server numbers it; the oldest first.
+        refusals: of renewals, by worker id; the oldest first.
+        losses: the oldest first.
+
+    Args:
+        events: of one server, the oldest first.
+        past: state of the pool.
+    """
+
+    def __init__(self, events: Sequence[Event], past: Past | None = None) -> None:
+        self.events, self.past = events, past or Past()
+        self.owners: dict[int, list[Ownership]] = {}
+        self.refusals: dict[int, list[Refusal]] = {}
+        self.losses: list[Loss] = []
+        # index of the event that created the pool, and the number of claims since then
+        self._created_place, self._claims = -1, 0
+        for place, event in enumerate(events):
+            self._add(place, event)
+        for worker, owners in self.owners.items():
+            record = self.past.records.get(worker)
+            if record is not None and record.claimed_ms in owners[-1].claimed_ms:
+                owners[-1].record = record
+
+    @property
+    def has_holes(self) -> bool:
+        """True if events are missing between the first and the last."""
+        claims_are_missing = self._created_place >= 0 and self._claims < self.past.claims
+        return claims_are_missing or self.past.state.deleted_id != NO_ID
+
+    @property
+    def gap(self) -> str:
+        """Why the first event is not the creation of the pool; empty if it is."""
+        if not self.events:
+            return "this pool has no events"
+        first = self.events[0]
+        # with a layout, the worker ids began anew, too
+        began = (FloorReason.NO_POOL, FloorReason.LAYOUT_CHANGED)
+        created = first.kind == EventKind.FLOOR and first.reason in began
+        if self.past.state.trimmed or not created:
+            return f"older events were trimmed: the oldest that is left is of {time_text(first.at_ms)}"
+        return ""
+
+    def of_lane(self, worker: int, lane: int = 0) -> LaneHistory:
+        """Return everything that is known of *lane* of *worker*, as this server numbers it."""
+        owners, record = self.owners.get(worker, []), self.past.records.get(worker)
+        record_holder = None
+        if record is not None and record.token_hash and not (owners and owners[-1].record):
+            record_holder = Holder.of(
+                record,
+                from_ms=record.claimed_ms,
+                to_ms=None if record.alive else record.lease_end_ms,
+                held=record.alive,
+                until_ms=record.reserved_until_ms,
+            )
+        spans = [(owner, owner.holder(lane)) for owner in owners]
+        return LaneHistory(self, worker, lane, spans, self.refusals.get(worker, []), record_holder)
+
+    def _add(self, place: int, event: Event) -> None:
+        if event.kind == EventKind.FLOOR:
+            self._add_floor(place, event)
+        elif event.kind == EventKind.LOST:
+            refused = Holder.of(event, to_ms=event.at_ms, until_ms=event.until_ms)
+            self.refusals.setdefault(event.worker, []).append(Refusal(place, event, refused))
+        elif event.worker >= 0:
+            self._add_to_owner(place, event)
+
+    def _add_floor(self, place: int, event: Event) -> None:
+        if event.reason == FloorReason.NO_POOL:
+            self._created_place, self._claims = place, 0
+        if place == 0:
+            # nothing before it is known at all; see gap
+            return
+        # an older copy of the pool may have served workers for a while before that was noticed
+        rolled_back = event.reason == FloorReason.ROLLED_BACK
+        limit_ms = event.at_ms - self.past.ttl_ms if rolled_back else FOREVER_MS
+        known_ms = next((e.at_ms for e in reversed(self.events[:place]) if e.at_ms < limit_ms), 0)
+        self.losses.append(Loss(place, event, known_ms))
+
+    def _add_to_owner(self, place: int, event: Event) -> None:
+        owners = self.owners.setdefault(event.worker, [])
+        claimed = event.kind == EventKind.CLAIMED
+        self._claims += claimed
+        if owners and not claimed and owners[-1].has_returned(event):
+            owners[-1].end, owners[-1].end_place = None, -1
+        if claimed or not owners or owners[-1].end is not None or not owners[-1].includes(event):
+            # if the claim is missing, only the first lane is known
+            lanes_ms = (claimed and event.lanes_ms) or (event.from_ms,)
+            owners.append(Ownership(event, place, lanes_ms, claimed_ms=[event.at_ms]))
+            if len(owners) > 1:
+                owners[-2].next = owners[-1]
+        owner = owners[-1]
+        if event.kind in _ENDS:
+            owner.end, owner.end_place = event, place
+        elif event.kind == EventKind.ADOPTED:
+            owner.adopted_place = place
+            owner.claimed_ms.append(event.at_ms)
+
+
+def time_text(time_ms: int) -> str:
+    """Return a time for people, in UTC."""
+    # events are untrusted
+    return (utc_text(time_ms) if time_ms >= 0 else None) or f"{time_ms} ms"
+
+
+def duration_text(ms: int) -> str:
+    """Return a length of time for people."""
+    return f"{ms} ms" if abs(ms) < 10_000 else f"{ms // 1000:,} s"

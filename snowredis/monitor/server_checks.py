@@ -1,0 +1,229 @@
+"""Check one Redis server: version, settings, replication, clock, latency, identity. Only reads."""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+import time
+import timeit
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from snowredis.errors import ServerUnidentified, SnowredisError, StoreRefused, StoreUnavailable
+from snowredis.monitor.host_checks import Finding, Result, error, not_checked, ok, unknown, warning
+from snowredis.monitor.number_checks import check_rights, check_tags, segment_tag
+from snowredis.monitor.pool_reader import server_now_ms
+from snowredis.monitor.snapshot import setting_ms
+from snowredis.servers.clients import address, is_cluster
+from snowredis.servers.runner import translated
+from snowredis.servers.scripts import read_lua, text_of
+from snowredis.snowflake.protocol import pool_keys
+
+OLDEST_REDIS = (6, 2)
+# a client waits at most 1000 ms for a reply; then a renewal has failed
+SLOW_MS, TOO_SLOW_MS = 20.0, 300.0
+ROUNDS = 15
+# advice for a server that durability="detect" refuses
+UNIDENTIFIED = (
+    "allow +info if it is missing; otherwise create pools with --durability assured if this Redis never loses an "
+    "acknowledged write, or with --durability none, where every new worker waits"
+)
+# takes as long as a claim: the same commands without the writes
+_PROBE = (
+    "redis.call('TIME') redis.pcall('INFO','server') return redis.call('HMGET',KEYS[1],'signature','version')"
+)
+_IDENTITY = "local id, reason = identity() return { id or '', reason or '' }"
+
+
+def check_server(client: Any, pool: str | None, tag: str | None) -> Iterator[Finding]:
+    """Run all checks of the server of *client*.
+
+    Args:
+        pool: the pool whose keys are used; None: the default one, or those of *tag*.
+        tag: the tag to check; None: all tags.
+    """
+    where = address(client)
+    key = segment_tag(tag).keys[0] if tag is not None and pool is None else pool_keys(pool or "default")[0]
+    try:
+        with translated(where):
+            client.ping()
+    except StoreUnavailable as failure:
+        # a user who may not run PING is connected nevertheless
+        if not (isinstance(failure, StoreRefused) and failure.code == "no-permission"):
+            yield Finding("redis", *error(str(failure), "nothing else was checked"))
+            return
+    if is_cluster(client):
+        # the checks below need a single server
+        client = client.get_redis_connection(client.get_node_from_key(key))
+    try:
+        with translated(where):
+            info = {text_of(key): value for key, value in client.info().items()}
+    except SnowredisError as failure:
+        advice = "allow +info; generators need it too, unless the durability of their pool is not detect"
+        yield Finding("redis", *not_checked(failure, f"{where} answers; its version")._replace(advice=advice))
+    else:
+        yield from (Finding(check, *run(info, client)) for check, run in _CHECKS_OF_INFO.items())
+    for check, run in _CHECKS.items():
+        try:
+            with translated(where):
+                yield Finding(check, *run(client, key))
+        except SnowredisError as failure:
+            yield Finding(check, *not_checked(failure))
+    if pool is not None or tag is None:
+        yield Finding("rights", *check_rights(client, pool or "default"))
+    yield from check_tags(client, tag)
+
+
+def _version(info: dict[str, Any], client: Any) -> Result:
+    where, kind = address(client), "Valkey" if "valkey_version" in info else "Redis"
+    version = str(info.get("valkey_version", info.get("redis_version", "?")))
+    numbers = tuple(map(int, re.findall(r"\d+", version)[:2]))
+    if numbers < OLDEST_REDIS and numbers:
+        return error(f"{kind} {version} at {where} is too old", "6.2 is the oldest supported version")
+    return ok(f"{kind} {version} answers at {where}")
+
+
+def _eviction(info: dict[str, Any], _client: Any) -> Result:
+    policy, limit = str(info.get("maxmemory_policy", "")), int(info.get("maxmemory", 0))
+    used_share = int(info.get("used_memory", 0)) / limit if limit else 0.0
+    if policy.startswith("allkeys-"):
+        text = f"maxmemory-policy is {policy}: Redis deletes pools when memory runs short"
+        advice = (
+            "CONFIG SET maxmemory-policy noeviction, or a volatile-* policy: the keys of a pool never expire"
+        )
+        if limit:
+            return error(text, advice)
+        return warning(f"{text}; now no limit is set", advice)
+    if used_share > 0.9:
+        return warning(
+            f"{used_share:.0%} of maxmemory is used; when it is full, claims and renewals are refused",
+            "raise maxmemory, or move other data elsewhere",
+        )
+    return ok(f"maxmemory-policy {policy or '?'}, {'no limit' if not limit else f'{limit:,} bytes'}")
+
+
+def _persistence(info: dict[str, Any], client: Any) -> Result:
+    for field in ("rdb_last_bgsave_status", "aof_last_write_status", "aof_last_bgrewrite_status"):
+        if info.get(field, "ok") != "ok":
+            advice = "Redis refuses writes in this state: look at its log and its disk"
+            return error(f"{field} is {info[field]}", advice)
+    if info.get("loading"):
+        return warning("Redis is loading its data", "wait until it is done")
+    saves = _config(client, "save")
+    if info.get("aof_enabled"):
+        return ok(f"append-only file{' and snapshots' if saves else ''}")
+    if saves is None:
+        return unknown("no append-only file; CONFIG GET save is refused, so snapshots are not known")
+    if not saves:
+        return warning(
+            "neither an append-only file nor snapshots: a restart loses every pool",
+            "ids stay unique, but afterwards new workers wait for the floor of their pool (35 s at the defaults), and "
+            "`whois` knows nothing of the time before: set appendonly yes",
+        )
+    return ok(f"snapshots ({saves}); after a crash, new workers wait for the floor")
+
+
+def _replication(info: dict[str, Any], client: Any) -> Result:
+    replicas = int(info.get("connected_slaves", 0))
+    if info.get("role") != "master":
+        return error("this is a replica, which takes no claims", "use the master's address, or sentinel://…")
+    if info.get("cluster_enabled") and not int(info.get("cluster_size", 1) or 1):
+        return warning("the Cluster has no slots yet", "see CLUSTER INFO")
+    if not replicas:
+        return ok("a master without replicas")
+    needed = _config(client, "min-replicas-to-write")
+    if needed is None:
+        return unknown(f"{replicas} replicas; CONFIG GET min-replicas-to-write is refused")
+    if needed == "0":
+        return warning(
+            f"{replicas} replicas, and min-replicas-to-write is 0: a deposed master goes on taking claims",
+            'connect(min_replicas="all"), or CONFIG SET min-replicas-to-write 1; and failover_slack as long as a '
+            "master may go on answering",
+        )
+    return ok(f"{replicas} replicas, min-replicas-to-write {needed}")
+
+
+def _config(client: Any, name: str) -> str | None:
+    """Return a setting of the server; None if CONFIG GET is refused."""
+    try:
+        with translated(address(client)):
+            settings = {text_of(key): text_of(value) for key, value in client.config_get(name).items()}
+    except SnowredisError:
+        return None
+    return settings.get(name)
+
+
+def _clock(client: Any, key: str) -> Result:
+    # duration of the fastest round, and the offset that it measured
+    best = (math.inf, 0.0)
+    for _ in range(ROUNDS):
+        before_ms = time.time_ns() / 1e6
+        redis_ms = float(server_now_ms(client, key))
+        took_ms = time.time_ns() / 1e6 - before_ms
+        # Redis read its clock about halfway
+        best = min(best, (took_ms, before_ms + took_ms / 2 - redis_ms))
+    offset_ms = best[1]
+    lead_ms = setting_ms(text_of(client.hget(key, "signature") or b""), "max_clock_lead_ms") or 2_500
+    text = f"this host's clock is {offset_ms:+.0f} ms against Redis'"
+    if offset_ms > lead_ms:
+        advice = "ids stay unique, but reservations get shorter, down to zero: correct the clock"
+        return error(f"{text}, further ahead than max_clock_lead, {lead_ms} ms", advice)
+    if abs(offset_ms) > min(lead_ms / 2, 500):
+        return warning(text, "correct the clock: ids of different hosts do not sort by time otherwise")
+    return ok(text)
+
+
+def _latency(client: Any, key: str) -> Result:
+    def median_ms(command: Callable[[], object]) -> float:
+        return 1000 * statistics.median(timeit.repeat(command, number=1, repeat=ROUNDS))
+
+    # TIME, which generators may run, not PING
+    trip_ms = median_ms(lambda: server_now_ms(client, key))
+    try:
+        with translated(address(client)):
+            script_ms = median_ms(lambda: client.eval(_PROBE, 1, key))
+    except SnowredisError:
+        # read-only credentials
+        script_ms = None
+    script = "" if script_ms is None else f", a script {script_ms:.2f} ms"
+    text = f"a round trip takes {trip_ms:.2f} ms{script} (medians)"
+    slowest_ms = max(trip_ms, script_ms or 0.0)
+    if slowest_ms > TOO_SLOW_MS:
+        return error(text, "a reply that takes 1 s counts as lost: use a Redis that is nearer")
+    if slowest_ms > SLOW_MS:
+        return warning(text, "check SLOWLOG and the network between this host and Redis")
+    return ok(text)
+
+
+def missing_identity(client: Any, key: str) -> str:
+    """Return why the server that has *key* is refused by durability="detect"; "" if it is not, or is a replica.
+
+    Runs the code that the scripts run. Raises StoreUnavailable and its kinds, also if scripts are not allowed.
+    """
+    with translated(address(client)):
+        reply = client.eval(f"{read_lua('identity')}\n{_IDENTITY}", 1, key)
+    code = text_of(reply[1])
+    return ServerUnidentified(address(client), code).reason if code not in ("", "replica") else ""
+
+
+def _identity(client: Any, key: str) -> Result:
+    missing = missing_identity(client, key)
+    if missing:
+        return warning(f"this Redis cannot be identified: {missing}", UNIDENTIFIED)
+    return ok("this Redis can be identified, so restarts and failovers are detected")
+
+
+# checks of what INFO says
+_CHECKS_OF_INFO: Mapping[str, Callable[[dict[str, Any], Any], Result]] = {
+    "redis": _version,
+    "eviction": _eviction,
+    "persistence": _persistence,
+    "replication": _replication,
+}
+# checks with commands, on a key of a pool or a tag
+_CHECKS: Mapping[str, Callable[[Any, str], Result]] = {
+    "clock": _clock,
+    "latency": _latency,
+    "identity": _identity,
+}

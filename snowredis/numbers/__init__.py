@@ -1,0 +1,66 @@
+"""Numbers of business tags, such as invoice numbers, that Redis hands out.
+
+    import snowredis
+    from snowredis.numbers import DatedGenerator, create_tag
+
+    create_tag("redis://localhost:6379/0", "invoices")      # once: a person says that it is new
+    invoices = snowredis.generator("segment", url="redis://localhost:6379/0", tag="invoices")
+    invoices.next_id()          # 1, 2, 3, …
+
+    invoices = DatedGenerator("invoices", "redis://localhost:6379/0", zone="Europe/Berlin")
+    invoices.create()           # once, by the person who introduces them
+    invoices.next_id()          # 20261122-000001
+
+Segments are prefetched in the background. Dated numbers start again each hour, day, month or year of a time zone.
+transaction.py is something else: numbers without gaps, from a table of your database, in your transaction.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from snowredis.numbers.administration import TagInfo, change_tag, create_tag, delete_tag, open_tag, show_tag
+from snowredis.numbers.dated import DatedGenerator
+from snowredis.numbers.errors import (
+    PeriodClosed,
+    PeriodExhausted,
+    TagClosed,
+    TagDiffers,
+    TagExhausted,
+    TagLimited,
+    TagMismatch,
+)
+from snowredis.numbers.model import highest_in
+from snowredis.numbers.segments import SegmentGenerator
+
+if TYPE_CHECKING:
+    from snowredis.numbers.transaction import TransactionNumbers
+
+__all__ = [
+    "DatedGenerator",
+    "PeriodClosed",
+    "PeriodExhausted",
+    "SegmentGenerator",
+    "TagClosed",
+    "TagDiffers",
+    "TagExhausted",
+    "TagInfo",
+    "TagLimited",
+    "TagMismatch",
+    "TransactionNumbers",
+    "change_tag",
+    "create_tag",
+    "delete_tag",
+    "highest_in",
+    "open_tag",
+    "show_tag",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "TransactionNumbers":
+        # it needs SQLAlchemy
+        from snowredis.numbers.transaction import TransactionNumbers
+
+        return TransactionNumbers
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

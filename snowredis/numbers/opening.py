@@ -1,0 +1,131 @@
+"""Make a SegmentGenerator, or the stores of a tag, from settings. Connects to nothing, but starts embedded://.
+
+The kind "segment" of snowredis.generator().
+
+The kind "ticket": segments of one number, each from one of the servers, as Flickr's ticket servers hand them out.
+
+Each of several independent servers has its own share of the numbers, by their remainder, and any may be down. Every
+number costs a round trip, and none is lost when a process ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from snowredis.core.description import IdDescription
+from snowredis.errors import ConfigError
+from snowredis.kinds.protocol import IdGenerator, IdKind
+from snowredis.numbers.counts import Steps
+from snowredis.numbers.fetcher import Bound
+from snowredis.numbers.model import TagConfig, TagStore, describe
+from snowredis.numbers.segments import SegmentGenerator
+from snowredis.numbers.settings import SEGMENT_SETTINGS
+from snowredis.process.clock import SYSTEM
+from snowredis.snowflake.open import Servers, is_embedded, is_in_memory, open_client
+
+
+def open_generator(url: Servers, **settings: Any) -> SegmentGenerator:
+    """Return a generator of the numbers of a tag; *settings* are those of SEGMENT_SETTINGS. Connects to nothing yet.
+
+    Raises ConfigError for a setting, or a combination, that cannot work.
+    """
+    given = {name: SEGMENT_SETTINGS[name].check(value) for name, value in settings.items()}
+    used = {name: setting.default for name, setting in SEGMENT_SETTINGS.items()} | given
+    steps = Steps(used["step"], used["max_step"], used["period"])
+    bound = None
+    if used["bound"] is not None:
+        if not callable(used["bound"]):
+            raise ConfigError(
+                "bound must be a function that returns the highest number in use, or None: a number that stays in the "
+                f"program would be wrong after the next loss. It is {used['bound']!r}."
+            )
+        margin = used["bound_margin"] if used["bound_margin"] is not None else 2 * steps.max_step
+        bound = Bound(used["bound"], margin)
+    stores = open_stores(url, given)
+    clock = getattr(url, "clock", None) or SYSTEM
+    return SegmentGenerator(stores, steps, bound=bound, label=used["label"], clock=clock)
+
+
+def open_stores(url: Servers, settings: Mapping[str, Any]) -> Sequence[TagStore]:
+    """Return the stores of a tag, one for each server. Raises ConfigError."""
+    used = {name: setting.default for name, setting in SEGMENT_SETTINGS.items()} | dict(settings)
+    servers: Sequence[Any] = url if isinstance(url, list | tuple) else [url]
+    if not servers:
+        raise ConfigError("the list of URLs is empty. Name at least one server.")
+    if used["min_replicas"] and any(is_in_memory(each) or is_embedded(each) for each in servers):
+        raise ConfigError(
+            f"min_replicas={used['min_replicas']!r} needs a Redis with replicas, and this one has none"
+        )
+    opened = [each if is_in_memory(each) else open_client(each) for each in servers]
+    addresses = [getattr(each, "where", each) for each in opened]
+    for index, address in enumerate(addresses):
+        if address in addresses[:index]:
+            name = address if isinstance(address, str) else "memory"
+            raise ConfigError(f"the list of URLs names {name} twice. Name each independent server once.")
+    slack_s = used["failover_slack"]
+    slack_ms = (
+        max(getattr(each, "failover_slack_ms", 0) for each in opened) if slack_s is None else slack_s * 1000
+    )
+    config = TagConfig(
+        tag=used["tag"],
+        start=used["start"],
+        maximum=used["maximum"],
+        cyclic=used["cyclic"],
+        assured=used["assured"],
+        max_rate=used["max_rate"],
+        redis_skew_ms=round(used["redis_skew"] * 1000),
+        failover_slack_ms=round(slack_ms),
+    )
+    count = len(opened)
+    return [
+        _store(each, replace(config, share=(index, count)), used["min_replicas"])
+        for index, each in enumerate(opened)
+    ]
+
+
+def _store(server: Any, config: TagConfig, min_replicas: Any) -> TagStore:
+    if is_in_memory(server):
+        make: Callable[[TagConfig], TagStore] = server.tag_store
+        return make(config)
+    from snowredis.numbers.scripts import RedisTagStore
+
+    return RedisTagStore(server, config, min_replicas=min_replicas)
+
+
+def _describe(settings: Mapping[str, Any]) -> IdDescription:
+    maximum = settings.get("maximum", SEGMENT_SETTINGS["maximum"].default)
+    return describe(maximum, cyclic=settings.get("cyclic", False))
+
+
+def _open(settings: Mapping[str, Any]) -> SegmentGenerator:
+    given = dict(settings)
+    return open_generator(given.pop("url", SEGMENT_SETTINGS["url"].default), **given)
+
+
+SEGMENT = IdKind(
+    name="segment",
+    summary="short numbers, nearly in sequence, for one business tag; handed out by Redis in segments",
+    settings=SEGMENT_SETTINGS,
+    describe=_describe,
+    open=_open,
+)
+
+
+# how many numbers a segment has is not a choice here
+_SEGMENT_SIZES = ("step", "max_step", "period")
+_SETTINGS = {name: setting for name, setting in SEGMENT_SETTINGS.items() if name not in _SEGMENT_SIZES}
+
+
+def _open_tickets(settings: Mapping[str, Any]) -> IdGenerator[Any]:
+    return SEGMENT.open({**settings, "step": 1, "max_step": 1})
+
+
+TICKET = IdKind(
+    name="ticket",
+    summary="short numbers, one a request, from one of several servers",
+    settings=_SETTINGS,
+    describe=SEGMENT.describe,
+    open=_open_tickets,
+)

@@ -1,0 +1,157 @@
+"""The numbers of the current segment, taken one after the other. Written twice: here in Python, and in _segment.c in C.
+
+Taking a number reads no clock and takes no lock: it checks that this process was not forked, and that numbers are left.
+All else is left to the slow path, which publishes the next segment by _supersede(): one indivisible step for signal
+handlers, other threads, forks and tracers.
+
+This module chooses the implementation: C if it was built, unless SNOWREDIS_PURE is set when this is imported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import operator
+import threading
+from array import array
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from snowredis.snowflake.fast_path import FREE_THREADED, NO_IDS, exhaust, load_c
+
+
+class NumberRange(NamedTuple):
+    """Numbers of one segment: first, first + stride, …; *size* of them.
+
+    Attributes:
+        alive: the fork guard's: bytes-like; false in a forked child that was not reset.
+        segment: of the generator, which alone uses it; None if it has no numbers.
+    """
+
+    first: int
+    stride: int
+    size: int
+    alive: Any
+    segment: Any
+
+
+NOTHING = NumberRange(0, 1, 0, b"", None)
+
+# the current range, about how many numbers it has left, and about how many were taken so far in all
+Position = tuple[NumberRange, int, int]
+# the numbers that are left, and NumberRange.alive: read by next_id()
+Block = tuple[Iterator[int], Any]
+# the block, its range, how many numbers were taken before, and under the key "next" what replaced it
+Current = tuple[Block, NumberRange, int, dict[str, Any]]
+
+
+class PureSegmentPath:
+    """Take numbers of the current segment. The base class of SegmentGenerator, which has _lock and _next_slow()."""
+
+    __slots__ = ("_block", "_last")
+
+    _block: Block
+    _last: Current
+    # reentrant; held by the fast path where FREE_THREADED
+    _lock: threading.RLock
+    _next_slow: Callable[[], int]
+
+    def __init__(self) -> None:
+        self._block = (NO_IDS, b"")
+        self._last = (self._block, NOTHING, 0, {})
+
+    def next_id(self) -> int:
+        """Make one number. Thread-safe, and safe in signal handlers and finalizers.
+
+        Returns:
+            An int, from the tag's start to its maximum, which no other call returns, here or elsewhere; of a cyclic
+            tag: not in the same cycle.
+
+        Raises:
+            TagClosed: the tag is closed, and the segments that this process has are used up.
+            TagExhausted, TagLimited: there is no number, or not yet.
+            StoreUnavailable, TagMismatch: there is no segment left, and Redis hands out none.
+            GeneratorClosed: after close().
+
+        Blocks:
+            at the first call, for a round trip to Redis; afterwards only if segments are used up faster than they are
+            fetched, or while Redis does not reply.
+        """
+        numbers, alive = self._block
+        if alive:
+            for number in numbers:
+                return number
+        return self._next_slow()
+
+    def _next_id_locked(self) -> int:
+        taken = self._take_now(1)
+        return taken[0] if taken else self._next_slow()
+
+    if FREE_THREADED:
+        _next_id_locked.__doc__ = next_id.__doc__
+        next_id = _next_id_locked
+
+    def __next__(self) -> int:
+        return self.next_id()
+
+    def __iter__(self) -> Self:
+        return self
+
+    @property
+    def _current(self) -> Current:
+        current = self._last
+        # whoever publishes may be interrupted before the stores, for good by an error
+        while current[-1]:
+            exhaust(current[0][0])
+            current = current[-1]["next"]
+        return current
+
+    @property
+    def _position(self) -> Position:
+        """The current range, about how many numbers it has left, and about how many were taken so far."""
+        (numbers, _), published, before, _ = self._current
+        left = operator.length_hint(numbers)
+        return published, left, before + published.size - left
+
+    def _supersede(self, old: NumberRange, new: NumberRange) -> bool:
+        """Replace the range *old* by *new*; nobody can take what was left of *old*. *new* must be a new object.
+
+        Returns:
+            False if *old* is not current any more; nothing is published then.
+        """
+        current = self._current
+        if current[1] is not old:
+            return False
+        numbers = current[0][0]
+        block = (iter(range(new.first, new.first + new.size * new.stride, new.stride)), new.alive)
+        taken = current[2] + old.size - operator.length_hint(numbers)
+        opened: Current = (block, new, taken, {})
+        # one step of the interpreter: a comparison and a store would let a tracer's callback in between
+        if current[-1].setdefault("next", opened) is not opened:
+            return False
+        # before the stores: until then, whoever reads what is current exhausts it, too
+        exhaust(numbers)
+        # if these run late, what they store was superseded and exhausted: _current finds the right one
+        self._last = opened
+        self._block = block
+        return True
+
+    def _take_now(self, count: int) -> list[int]:
+        """Take up to *count* numbers of the current range; return a list."""
+        with self._lock if FREE_THREADED else contextlib.nullcontext():
+            numbers, alive = self._block
+            return list(itertools.islice(numbers, count)) if alive else []
+
+    def _fill_now(self, buffer: memoryview) -> int:
+        """Write numbers of the current range into a buffer of int64; return how many."""
+        taken = self._take_now(len(buffer))
+        buffer[: len(taken)] = memoryview(array("q", taken))
+        return len(taken)
+
+
+if TYPE_CHECKING:
+    SegmentPath = PureSegmentPath
+    IMPLEMENTATION = ""
+else:
+    _c = load_c("snowredis.numbers._segment")
+    SegmentPath, IMPLEMENTATION = (PureSegmentPath, "python") if _c is None else (_c.SegmentPath, "c")

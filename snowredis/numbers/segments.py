@@ -1,0 +1,399 @@
+"""SegmentGenerator: the numbers of one tag, in one process."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, NamedTuple, NoReturn, Self
+
+from snowredis.core.description import IdDescription
+from snowredis.errors import GeneratorClosed, GeneratorSuspended, StoreUnavailable
+from snowredis.numbers.counts import SegmentCounts, SegmentStatus, Steps
+from snowredis.numbers.fetcher import HEAD, Bound, Fetcher, Segment, random_name, status_of
+from snowredis.numbers.model import TagStore, describe
+from snowredis.numbers.path import NumberRange, SegmentPath
+from snowredis.numbers.prefetcher import Prefetcher, Threads, again
+from snowredis.process.clock import SYSTEM, Clock
+from snowredis.process.fork import GUARD, ForkGuard
+from snowredis.process.threads import in_thread, with_lock
+from snowredis.snowflake.batches import MAX_BATCH, as_int64, check_count
+from snowredis.snowflake.lease import PROCESS
+from snowredis.snowflake.protocol import owner_text
+
+WAIT_S = 10.0
+
+
+class Published(NamedTuple):
+    """The segment that a NumberRange is a part of.
+
+    Attributes:
+        segment: the segment.
+        rest: the part that comes next; None if this is the last one.
+    """
+
+    segment: Segment
+    rest: NumberRange | None
+
+
+def nothing() -> NumberRange:
+    """Return a new range without numbers."""
+    return NumberRange(0, 1, 0, b"", None)
+
+
+class SegmentGenerator(SegmentPath):
+    """The numbers of one tag: short, and nearly in sequence. Made by snowredis.generator("segment", tag=...).
+
+    Thread-safe, and safe in signal handlers. A forked child fetches segments of its own. Numbers of one process grow,
+    unless several threads or a signal handler make them at once, or there are several servers; a crash, a fork or
+    close() leaves gaps: at most the segment in use and the next one.
+
+    Args:
+        stores: the tag on each server.
+        steps: sizes of its segments.
+        bound: opens a closed tag; None: a person does.
+        wait_s: how long a caller waits for a segment while max_rate or another process' turn delays it.
+        label: name of this process, for people.
+        clock, guard, random_bytes, threads: replaced in tests.
+    """
+
+    def __init__(
+        self,
+        stores: Sequence[TagStore],
+        steps: Steps,
+        *,
+        bound: Bound | None = None,
+        wait_s: float = WAIT_S,
+        label: str = "",
+        clock: Clock = SYSTEM,
+        guard: ForkGuard = GUARD,
+        random_bytes: Callable[[int], bytes] = os.urandom,
+        threads: Callable[[], Threads] = Threads,
+    ) -> None:
+        super().__init__()
+        self._lock = threading.RLock()
+        self._stores, self._steps = tuple(stores), steps
+        self._clock, self._guard, self._random_bytes, self._threads = clock, guard, random_bytes, threads
+        self._wait_s, self._label = wait_s, label
+        self._closed = self._suspended = False
+        self._counts = SegmentCounts()
+        # numbers that the parent made before this process was forked
+        self._made_before = 0
+        drop = weakref.WeakMethod(self._drop)
+
+        def drop_if_alive(server: int, from_position: int) -> None:
+            method = drop()
+            if method is not None:
+                method(server, from_position)
+
+        me = weakref.ref(self)
+
+        def owner() -> str:
+            generator = me()
+            return generator._owner() if generator is not None else "{}"
+
+        self._fetcher = Fetcher(
+            self._stores,
+            steps,
+            self._counts,
+            now_s=clock.monotonic,
+            random_name=lambda: random_name(random_bytes, clock),
+            owner=owner,
+            drop=drop_if_alive,
+            bound=bound,
+            choose=lambda count: random.Random(random_bytes(8)).randrange(count),
+        )
+        self._prefetcher = Prefetcher(self._fetcher, clock, threads())
+        self._supersede(self._position[0], nothing())
+        guard.watch(self)
+        # a thread that is forgotten with its generator ends
+        self._to_stop = [self._prefetcher]
+        weakref.finalize(self, _stop, self._to_stop).atexit = False
+
+    # --- state -------------------------------------------------------------------------------------
+
+    @property
+    def tag(self) -> str:
+        """The tag's name."""
+        return self._stores[0].config.tag
+
+    @property
+    def description(self) -> IdDescription:
+        """Return the description of its numbers."""
+        config = self._stores[0].config
+        return describe(config.maximum, cyclic=config.cyclic)
+
+    @property
+    def closed(self) -> bool:
+        """True after close()."""
+        return self._closed
+
+    @property
+    def counts(self) -> SegmentCounts:
+        """Counters of this generator."""
+        return self._counts
+
+    @property
+    def status(self) -> SegmentStatus:
+        """Return what this generator has and knows at the moment. Does not block."""
+        published, left, made = self._position
+        made -= self._made_before
+        rest = published.segment.rest if published.segment is not None else None
+        at_hand = left + (rest.size if rest is not None else 0)
+        at_hand += sum(s.until_position - s.from_position for s in list(self._prefetcher.ready))
+        return status_of(self._fetcher.views, self._counts, made=made, left=at_hand, step=self._steps.size)
+
+    # --- numbers -----------------------------------------------------------------------------------
+
+    def next_ids(self, count: int) -> list[int]:
+        """Make *count* numbers at once.
+
+        Args:
+            count: how many, 0 to 1,000,000.
+
+        Returns:
+            Exactly *count* ints, in the order in which next_id() would make them.
+
+        Raises:
+            As next_id(); nothing of the batch is returned then, and its numbers are not used.
+        """
+        count = check_count(count)
+        while True:
+            generation = self._guard.generation
+            batch: list[int] = []
+            while len(batch) < count:
+                part = self._take_now(count - len(batch))
+                if not part:
+                    self._get_numbers(count - len(batch))
+                batch += part
+            # else forked in between: some of the numbers are the parent's
+            if self._guard.alive and self._guard.generation == generation:
+                return batch
+
+    def fill(self, buffer: Any) -> None:
+        """Fill a writable buffer of int64 with numbers: array('q'), numpy int64, or any contiguous one.
+
+        Raises:
+            ConfigError: numbers cannot be written to the buffer.
+            As next_id(); some of the numbers are in the buffer then.
+        """
+        view = as_int64(buffer)
+        while True:
+            generation, filled = self._guard.generation, 0
+            while filled < len(view):
+                count = self._fill_now(view[filled : filled + MAX_BATCH])
+                if not count:
+                    self._get_numbers(len(view) - filled)
+                filled += count
+            if self._guard.alive and self._guard.generation == generation:
+                return
+
+    async def anext_id(self) -> int:
+        """Make one number. Async version of next_id(): does not block the event loop."""
+        while True:
+            generation = self._guard.generation
+            for number in self._take_now(1):
+                if self._guard.alive and self._guard.generation == generation:
+                    return number
+            if not self._advance():
+                await in_thread(lambda: self._get_numbers(1))
+
+    async def anext_ids(self, count: int) -> list[int]:
+        """Make *count* numbers at once. Async version of next_ids(): does not block the event loop."""
+        return await in_thread(lambda: self.next_ids(count))
+
+    def _next_slow(self) -> int:
+        while True:
+            generation = self._guard.generation
+            self._get_numbers(1)
+            for number in self._take_now(1):
+                # else forked in between: it is the parent's
+                if self._guard.alive and self._guard.generation == generation:
+                    return number
+
+    def _get_numbers(self, wanted: int) -> None:
+        """Return when there are numbers to take: others may take them first. Raises as next_id()."""
+        if self._advance():
+            return
+        started_s = self._clock.monotonic()
+        self._counts.waits += 1
+        prefetcher, failures = self._prefetcher, self._prefetcher.failures
+        while not self._advance(waited=True):
+            if prefetcher is not self._prefetcher:
+                # forked: a child begins again
+                prefetcher, failures = self._prefetcher, self._prefetcher.failures
+            left_s = self._wait_s - (self._clock.monotonic() - started_s)
+            error = prefetcher.error
+            if error is not None and (
+                left_s <= 0 or (prefetcher.failures > failures and not hasattr(error, "wait_ms"))
+            ):
+                raise again(error)
+            if left_s <= 0:
+                where = ", ".join(store.where for store in self._stores)
+                raise StoreUnavailable(where, f"no segment came within {self._wait_s:g} s")
+            prefetcher.wanted = max(prefetcher.wanted, wanted)
+            prefetcher.wait(left_s)
+        waited_s = self._clock.monotonic() - started_s
+        self._counts.longest_wait_s = max(self._counts.longest_wait_s, waited_s)
+
+    def _advance(self, *, waited: bool = False) -> bool:
+        """Publish the next numbers that are here, if the current ones are used up. Returns False if there are none.
+
+        Args:
+            waited: the caller waited for them.
+        """
+        self._guard.check()
+        return self._publish_next(waited)
+
+    @with_lock
+    def _publish_next(self, waited: bool) -> bool:
+        if self._closed:
+            raise GeneratorClosed(self.tag, "segment")
+        if self._suspended:
+            raise GeneratorSuspended(self.tag)
+        # read before anything is taken: a call that goes on in a forked child finds another range then
+        current, left, _ = self._position
+        prefetcher = self._prefetcher
+        if left:
+            return True
+        if current.segment is not None and current.segment.rest is not None:
+            if self._supersede(current, current.segment.rest):
+                prefetcher.hungry = True
+                prefetcher.wake()
+            return True
+        try:
+            segment = prefetcher.ready.popleft()
+        except IndexError:
+            return False
+        head = self._head(segment)
+        if self._supersede(current, head):
+            prefetcher.began_s = self._clock.monotonic()
+            self._counts.prefetch_hits += not waited
+            prefetcher.hungry = head.segment.rest is None
+            if prefetcher.hungry:
+                prefetcher.wake()
+        else:
+            prefetcher.ready.appendleft(segment)
+        return True
+
+    def _head(self, segment: Segment) -> NumberRange:
+        """Return the first part of *segment*, with the rest."""
+        count = segment.until_position - segment.from_position
+        first = -(-count // HEAD)
+        alive, stride = self._guard.alive, segment.stride
+        rest = None
+        if count > first:
+            rest = NumberRange(
+                segment.first + first * stride, stride, count - first, alive, Published(segment, None)
+            )
+        return NumberRange(segment.first, stride, first, alive, Published(segment, rest))
+
+    @with_lock
+    def _drop(self, server: int, from_position: int) -> None:
+        """Use no number of *server* from that position on, of all segments that are here."""
+        ready = self._prefetcher.ready
+        for segment in list(ready):
+            if segment.server == server and segment.until_position > from_position:
+                ready.remove(segment)
+                self._counts.dropped += segment.until_position - segment.from_position
+        current = self._position[0]
+        if current.segment is not None:
+            segment = current.segment.segment
+            if segment.server == server and segment.until_position > from_position:
+                self._seal()
+
+    def _seal(self) -> None:
+        """Let nobody take what is left of the current range and its rest."""
+        while True:
+            current, left, _ = self._position
+            rest = current.segment.rest if current.segment is not None else None
+            if self._supersede(current, nothing()):
+                self._counts.dropped += left + (rest.size if rest is not None else 0)
+                return
+
+    # --- life --------------------------------------------------------------------------------------
+
+    @with_lock
+    def suspend(self) -> None:
+        """Drop the numbers at hand before the machine is snapshotted; no numbers until resume().
+
+        A clone of a running process has the same segments and makes the same numbers; a clone of one whose generators
+        are suspended has none.
+        """
+        self._suspended = True
+        self._seal()
+        self._prefetcher.renew()
+        self._steps.after_fork()
+
+    @with_lock
+    def resume(self) -> None:
+        """Allow numbers again after suspend(). Does nothing if it was not suspended."""
+        if self._suspended:
+            self._prefetcher.renew()
+            self._suspended = False
+
+    @with_lock
+    def close(self) -> None:
+        """Stop making numbers; those at hand are not used by anybody. Idempotent, never raises, does not block."""
+        if self._closed:
+            return
+        self._closed = True
+        self._seal()
+        self._prefetcher.stop()
+
+    async def aclose(self) -> None:
+        """Stop making numbers. Async version of close()."""
+        self.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        await in_thread(lambda: self._get_numbers(1))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _after_fork(self) -> None:
+        """In a forked child: forget the parent's segments; the first number fetches one of its own."""
+        self._lock = threading.RLock()
+        self._seal()
+        for store in self._stores:
+            store.after_fork()
+        self._steps.after_fork()
+        # the parent counts what it made, and still has
+        self._counts.clear()
+        self._made_before = self._position[2]
+        self._fetcher = self._fetcher.successor()
+        self._prefetcher = Prefetcher(self._fetcher, self._clock, self._threads())
+        self._to_stop[:] = [self._prefetcher]
+
+    def _owner(self) -> str:
+        return owner_text(socket.gethostname(), os.getpid(), self._label or PROCESS.label)
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError(
+            "a segment generator cannot be pickled or copied: two copies would make the same numbers. "
+            "Make one in each process."
+        )
+
+    def __repr__(self) -> str:
+        state = " closed" if self._closed else " suspended" if self._suspended else ""
+        return f"<snowredis.SegmentGenerator tag={self.tag!r}{state}>"
+
+
+def _stop(prefetchers: list[Prefetcher]) -> None:
+    for prefetcher in prefetchers:
+        prefetcher.stop()

@@ -1,0 +1,145 @@
+"""Every setting of segment generators, declared once: snowredis.generator("segment"), environment and docs follow.
+
+The settings of dated numbers, each declared once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from snowredis.errors import ConfigError
+from snowredis.numbers.dated_formats import PeriodName
+from snowredis.numbers.model import MAX_NUMBER
+from snowredis.settings import (
+    ANYTHING,
+    BOOL,
+    DEFAULT_URL,
+    POOL_NAME,
+    REPLICAS,
+    SECONDS,
+    SETTINGS,
+    TEXT,
+    URL,
+    WHOLE,
+    Kind,
+    Setting,
+    as_int,
+    one_of,
+)
+
+DEFAULT_STEP = 1_000
+DEFAULT_MAX_STEP = 1_000_000
+# as Leaf's
+DEFAULT_PERIOD_S = 900.0
+DEFAULT_SKEW_S = 2.5
+_TAG = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+TAG_NAME = Kind(
+    "1 to 64 letters, digits, '_', '.' or '-', such as 'invoices'",
+    str,
+    lambda value: isinstance(value, str) and _TAG.fullmatch(value) is not None,
+)
+
+# columns: name, kind, default, default in the docs, help
+# fmt: off
+SEGMENT_SETTINGS: Mapping[str, Setting] = {setting.name: setting for setting in (
+    Setting("url", URL, DEFAULT_URL, DEFAULT_URL,
+            "the Redis, as for connect(); or a list of independent servers, the same in every process"),
+    Setting("tag", TAG_NAME, "default", "default",
+            "the sequence of numbers: processes that must not repeat each other's numbers use the same; letters, "
+            "digits, _ . -"),
+    Setting("start", WHOLE, 1, "1",
+            "the first number", of_pool=True),
+    Setting("maximum", WHOLE, MAX_NUMBER, "2^63 - 1",
+            "the last number", of_pool=True),
+    Setting("cyclic", BOOL, False, "off",
+            "begin again at `start` after `maximum`", of_pool=True),
+    Setting("step", WHOLE, DEFAULT_STEP, f"{DEFAULT_STEP:,}",
+            "how many numbers the first segment has, and the least of any"),
+    Setting("max_step", WHOLE, DEFAULT_MAX_STEP, f"{DEFAULT_MAX_STEP:,}",
+            "the most numbers of a segment; a crash leaves at most two of them unused"),
+    Setting("period", SECONDS, DEFAULT_PERIOD_S, "900 s",
+            "how long a segment shall last: its size follows the consumption"),
+    Setting("max_rate", WHOLE, 0, "no limit",
+            "numbers a second that Redis hands out at most, to all processes; then a tag opens by itself after a "
+            "restart or failover, as many numbers further on as can have been lost", of_pool=True),
+    Setting("assured", BOOL, False, "off",
+            "Redis never loses a write that it acknowledged: your word; no restart or failover closes the tag",
+            of_pool=True),
+    Setting("redis_skew", SECONDS, DEFAULT_SKEW_S, "2.5 s",
+            "how far the clocks of two Redis servers may differ", of_pool=True),
+    Setting("failover_slack", SECONDS, None, "0 s; 15 s under Sentinel and Cluster",
+            "how long a deposed master may go on answering", of_pool=True),
+    Setting("min_replicas", REPLICAS, 0, "0",
+            "how many replicas must have each segment before it counts, or `all`"),
+    Setting("bound", ANYTHING, None, "none",
+            "opens a closed tag: a function that returns the highest number in use, or None; see "
+            "`snowredis.numbers.highest_in()`"),
+    Setting("bound_margin", WHOLE, None, "2 x max_step",
+            "how many numbers beyond `bound` are left out, for processes that hold segments and cannot report"),
+    Setting("label", TEXT, "", "none",
+            "name of this process, shown to people; at most 100 characters"),
+)}
+# fmt: on
+
+
+# longer blocks are a mistake
+MAX_BLOCK = 1_000_000
+MAX_NUMBER = 10**14
+
+
+def _at_most(most: int) -> Kind:
+    def convert(value: Any) -> Any:
+        try:
+            return as_int(value)
+        except TypeError:
+            return value
+
+    return Kind(
+        f"a whole number from 1 to {most}",
+        int,
+        lambda value: isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most,
+        convert=convert,
+    )
+
+
+# fmt: off
+DATED_SETTINGS: Mapping[str, Setting] = {setting.name: setting for setting in (
+    SETTINGS["url"],
+    Setting("tag", POOL_NAME, None, "none",
+            "name of the numbers: processes that must not repeat each other's use the same; letters, digits, _ . -"),
+    Setting("period", one_of(PeriodName), "day", "day",
+            "numbers start again each `hour`, `day`, `month` or `year`"),
+    Setting("zone", TEXT, "UTC", "UTC",
+            "name of the time zone of the period, such as `Europe/Berlin`"),
+    Setting("format", TEXT, None, "by period; of a day, `{date:%Y%m%d}-{number:06}`",
+            "text of a number, as for Python's `str.format()`, with the fields `date` (the beginning of the period), "
+            "`number` and `tag`; it has to show the whole period"),
+    Setting("block", _at_most(MAX_BLOCK), 1, "1",
+            "how many numbers a process gets from Redis at once; those left at the end of a period are gaps"),
+    Setting("maximum", _at_most(MAX_NUMBER), None, "as many digits as in the format",
+            "the highest number of a period"),
+    Setting("durability", one_of(Literal["detect", "assured"]), "detect", "detect",
+            "whether Redis may lose writes that it acknowledged: `detect`: yes, in a restart or failover, after which "
+            "the current period is closed; `assured`: never"),
+    Setting("redis_skew", SECONDS, 2.5, "2.5 s",
+            "how far the clocks of two Redis servers may differ"),
+    Setting("failover_slack", SECONDS, None, "0 s; 15 s under Sentinel and Cluster",
+            "how long a deposed master may go on answering"),
+    SETTINGS["min_replicas"],
+    Setting("bound", ANYTHING, None, "none",
+            "function that returns the highest number in use of a period, called instead of raising PeriodClosed"),
+)}
+# fmt: on
+
+
+def check_settings(given: Mapping[str, Any]) -> None:
+    """Raise ConfigError for settings that are not valid; names that are no settings are ignored."""
+    for name, setting in DATED_SETTINGS.items():
+        if name in given:
+            setting.check(given[name])
+    if given.get("tag") is None:
+        raise ConfigError("dated numbers need a tag, their name, such as tag='invoices'")
+    if isinstance(given.get("url"), list | tuple):
+        raise ConfigError("dated numbers need one server, not a list: each server would start at 1")

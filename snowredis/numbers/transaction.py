@@ -1,0 +1,145 @@
+"""Numbers without gaps, from a table of your database, in your transaction. Needs SQLAlchemy, and no Redis.
+
+    invoices = TransactionNumbers("invoices", metadata, zone="Europe/Berlin")
+    with engine.begin() as connection:
+        number = invoices.next_id(connection)       # 20261122-000001, and no other, if this transaction commits
+        connection.execute(insert(invoice).values(number=number, ...))
+
+One row a tag and period holds the last number. A transaction that takes a number locks that row until it ends, and one
+that is rolled back gives its number back: so no number is missing and none comes twice. What it costs: transactions
+that take a number of one tag run one after the other, from there to their end. Take the number last, and commit soon;
+at 5 ms from there to the commit, 200 transactions a second are the most. Two transactions that take numbers of two tags
+in different order wait for each other, and the database ends one of them. On MariaDB and MySQL, the first number of a
+period takes a second connection for a moment.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+
+from snowredis.errors import ConfigError
+from snowredis.numbers.dated_formats import DEFAULT_FORMATS, Calendar, NumberFormat, PeriodName
+from snowredis.numbers.errors import PeriodExhausted
+from snowredis.numbers.settings import check_settings
+
+TABLE = "snowredis_number"
+
+
+class TransactionNumbers:
+    """Numbers of one tag that start again each period, handed out by the caller's transaction, without gaps.
+
+    On PostgreSQL, MariaDB, MySQL and SQLite. The date is that of this process' clock when the number is taken: a clock
+    that is set back goes on with the numbers of that period, so that none comes twice.
+
+    Args:
+        tag: name of the numbers.
+        metadata: gets the table, unless it has it; create_all() or a migration creates it.
+        table: name of the table, one for all tags.
+        period, zone, format, maximum: as for DatedGenerator.
+
+    Raises ConfigError for a setting that cannot work.
+    """
+
+    def __init__(
+        self,
+        tag: str,
+        metadata: sa.MetaData | None = None,
+        *,
+        table: str = TABLE,
+        period: PeriodName = "day",
+        zone: str = "UTC",
+        format: str | None = None,  # noqa: A002 - it is one
+        maximum: int | None = None,
+    ) -> None:
+        check_settings({"tag": tag, "period": period, "zone": zone, "format": format, "maximum": maximum})
+        self.tag = tag
+        self._calendar = Calendar(period, zone)
+        self._format = NumberFormat(format or DEFAULT_FORMATS[period], period, tag, maximum)
+        self.table = number_table(metadata if metadata is not None else sa.MetaData(), table)
+        self._wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+
+    @property
+    def text_length(self) -> int:
+        """Length of the longest text, for the column."""
+        return self._format.text_length
+
+    def next_id(self, transaction: Any) -> str:
+        """Return the next text, which is final if the transaction commits.
+
+        Args:
+            transaction: SQLAlchemy's Connection or Session. Under asyncio: ``await session.run_sync(numbers.next_id)``.
+
+        Raises:
+            ConfigError: the connection commits each statement by itself, or the database is of another kind.
+            PeriodExhausted: the period's highest number was handed out.
+            What SQLAlchemy raises.
+
+        Blocks:
+            until other transactions that took a number of this tag and period end.
+        """
+        connection = transaction.connection() if hasattr(transaction, "get_bind") else transaction
+        of_engine = getattr(connection.dialect, "_on_connect_isolation_level", None)
+        if connection.get_execution_options().get("isolation_level", of_engine) == "AUTOCOMMIT":
+            raise ConfigError(
+                "this connection commits each statement by itself, so a number would be taken although the rest is "
+                "rolled back. Take the number in a transaction: with engine.begin() as connection"
+            )
+        period = self._calendar.at(self._wall_ms())
+        number = self._count_up(connection, period.label)
+        if number > self._format.maximum:
+            raise PeriodExhausted(self.tag, period.label, self._format.maximum)
+        return self._format.write(period.date, number)
+
+    def next_for(self, context: Any) -> str:
+        """Return the next text for the row that SQLAlchemy inserts: ``mapped_column(default=numbers.next_for)``."""
+        return self.next_id(context.root_connection)
+
+    def _count_up(self, connection: sa.Connection, label: str) -> int:
+        columns, values = self.table.c, {"tag": self.tag, "period": label, "number": 1}
+        increased = {"number": columns.number + 1}
+        statement: Any
+        match connection.dialect.name:
+            case "postgresql" | "sqlite" as name:
+                insert: Any = postgresql.insert if name == "postgresql" else sqlite.insert
+                statement = insert(self.table).values(values)
+                statement = statement.on_conflict_do_update(
+                    index_elements=[columns.tag, columns.period], set_=increased
+                )
+                number = connection.execute(statement.returning(columns.number)).scalar_one()
+            case "mysql" | "mariadb":
+                own = (columns.tag == self.tag, columns.period == label)
+                if connection.execute(sa.select(columns.number).where(*own)).first() is None:
+                    # in a transaction of its own: in InnoDB, two that wait for one which inserted the row deadlock if
+                    # that one is rolled back
+                    with connection.engine.begin() as other:
+                        other.execute(
+                            mysql.insert(self.table).prefix_with("IGNORE").values({**values, "number": 0})
+                        )
+                connection.execute(sa.update(self.table).where(*own).values(increased))
+                # the row is this transaction's own now; MySQL has no RETURNING
+                number = connection.execute(
+                    sa.select(columns.number).where(*own).with_for_update()
+                ).scalar_one()
+            case other:
+                raise ConfigError(
+                    f"numbers without gaps are available on PostgreSQL, MariaDB, MySQL and SQLite, not on {other}"
+                )
+        return int(number)
+
+
+def number_table(metadata: sa.MetaData, name: str = TABLE) -> sa.Table:
+    """Return the table of the numbers of all tags, of *metadata* if that has it."""
+    if name in metadata.tables:
+        return metadata.tables[name]
+    return sa.Table(
+        name,
+        metadata,
+        sa.Column("tag", sa.String(64), primary_key=True),
+        sa.Column("period", sa.String(20), primary_key=True),
+        sa.Column("number", sa.BigInteger, nullable=False),
+    )

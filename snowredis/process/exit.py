@@ -1,0 +1,111 @@
+"""Give leases back when the interpreter exits, within a time limit, without raising."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Protocol
+
+from snowredis.process.fork import listed, run_in_forked_children
+from snowredis.process.threads import with_lock
+
+log = logging.getLogger("snowredis")
+
+# the longest that an exit is delayed, however many generators there are, also if Redis does not reply
+EXIT_BOUND_S = 3.0
+# priority among multiprocessing's finalizers: after those of queues, whose threads may still make ids
+LAST = -1000
+
+
+class Closable(Protocol):
+    """An object that is closed at exit: a generator, or a heartbeat."""
+
+    def close(self) -> None:
+        """Give the lease back. Must not raise."""
+
+
+class ExitHook:
+    """Closes this process' generators at exit; registered with the interpreter when the first one is made."""
+
+    def __init__(self) -> None:
+        self._members: weakref.WeakSet[Closable] = weakref.WeakSet()
+        # the members that outlive their generators, and the pids that they belong to: not to a forked child
+        self._held: dict[Closable, int] = {}
+        self._registered = False
+        self._armed_pid = 0
+        # a signal handler may make a generator while its thread is making one
+        self._lock = threading.RLock()
+        # what to do, and in which thread, when that has finished its conversation with the store
+        self._postponed: tuple[int, Callable[[], None]] | None = None
+
+    @with_lock
+    def watch(self, member: Closable) -> None:
+        """Close *member* at exit if it still exists then."""
+        if not self._registered:
+            self._registered = True
+            atexit.register(self.close_all)
+            run_in_forked_children(self._after_fork)
+        self._members.add(member)
+
+    def _after_fork(self) -> None:
+        self._lock = threading.RLock()
+        self._postponed = None
+
+    def arm(self) -> None:
+        """Register with multiprocessing, as its last finalizer, in a child of it: that ends without atexit."""
+        util = sys.modules.get("multiprocessing.util")
+        if util is None or self._armed_pid == os.getpid():
+            return
+        self._armed_pid = os.getpid()
+        if sys.modules["multiprocessing.process"].parent_process() is not None:
+            util.Finalize(None, self.close_all, exitpriority=LAST)
+
+    def hold(self, member: Closable) -> None:
+        """Refer to *member* strongly, and close it at exit, until drop()."""
+        self._held[member] = os.getpid()
+
+    def drop(self, member: Closable) -> None:
+        """Undo hold()."""
+        self._held.pop(member, None)
+
+    def postpone(self, action: Callable[[], None]) -> None:
+        """Let *action* run in this thread when its conversation with the store is over."""
+        self._postponed = threading.get_ident(), action
+
+    def run_postponed(self) -> None:
+        """Run what this thread postponed, if anything. Called at the end of each conversation with the store."""
+        postponed = self._postponed
+        if postponed is not None and postponed[0] == threading.get_ident():
+            self._postponed = None
+            postponed[1]()
+
+    @property
+    def members(self) -> list[Closable]:
+        """The members of watch() that still exist."""
+        return listed(self._members)
+
+    def close_all(self) -> None:
+        """Close all members. Blocks for EXIT_BOUND_S, and for one close() more."""
+        deadline_s = time.monotonic() + EXIT_BOUND_S
+        held = [member for member, pid in list(self._held.items()) if pid == os.getpid()]
+        closed: set[Closable] = set()
+        # again: another thread may make a generator meanwhile
+        while left := [member for member in [*self.members, *held] if member not in closed]:
+            for member in left:
+                if time.monotonic() >= deadline_s:
+                    return
+                closed.add(member)
+                try:
+                    member.close()
+                except Exception:
+                    # the others have leases to give back
+                    log.exception("could not close %r at exit", member)
+
+
+EXIT = ExitHook()

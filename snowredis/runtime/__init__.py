@@ -1,1 +1,0 @@
-"""The parts that run in a process: clock, fork guard, lease manager, heartbeat, generator."""

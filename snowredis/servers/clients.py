@@ -1,0 +1,337 @@
+"""Create redis-py clients from URLs. Nothing here connects, and no error shows a password.
+
+redis-py clients that only snowredis uses, from URLs and from the application's clients.
+
+Every command returns or fails within about two seconds and is never repeated by redis-py. Nothing connects
+before the first command.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+import redis
+from redis import connection, sentinel
+from redis.cluster import RedisCluster
+from redis.sentinel import SentinelConnectionPool
+
+from snowredis.errors import ConfigError, shown
+from snowredis.servers.cluster import ClusterClient
+from snowredis.servers.connections import (
+    SENTINEL_TIMEOUT_S,
+    SOCKET_TIMEOUT_S,
+    close_connections,
+    limits,
+    prepare,
+)
+
+# redis-py gives these no types
+_Sentinel: Any = sentinel.Sentinel
+_parse_url: Any = connection.parse_url
+
+SENTINEL_PORT, REDIS_PORT = 26379, 6379
+
+
+def client_of_url(url: str) -> Any:
+    """Return a client for *url*: a redis.Redis or a ClusterClient. Does not connect. Raises ConfigError."""
+    scheme = url.partition(":")[0]
+    if scheme == "unix" and not hasattr(socket, "AF_UNIX"):
+        raise ConfigError(
+            f"{redacted(url)!r} names a unix socket, which Python does not have on this system: nothing was connected. "
+            "Use redis://host:6379/0."
+        )
+    create = {"sentinel": _from_sentinel_url, "cluster": _from_cluster_url}.get(scheme, _from_redis_url)
+    try:
+        return create(url)
+    except (ValueError, TypeError) as error:
+        # a "/" or "#" in a password moves the rest of it into the error's text: neither that nor the error is shown
+        reason = str(error) if redacted(url) == url else "it cannot be parsed"
+        raise ConfigError(
+            f"{redacted(url)!r} is not a Redis URL: {reason}. Write redis://host:6379/0, rediss://…, "
+            "unix:///path/to.sock, embedded://, sentinel://host:26379,host:26379/MASTER/0 or "
+            "cluster://host:7000,host:7001, and special characters of a password as %2F, %23, %40."
+        ) from None
+
+
+def _from_redis_url(url: str) -> redis.Redis:
+    return prepare(redis.Redis.from_url(url, **limits()))
+
+
+def _from_sentinel_url(url: str) -> redis.Redis:
+    hosts, path, options = _split(url, SENTINEL_PORT)
+    master, _, db = path.strip("/").partition("/")
+    if not master or not re.fullmatch(r"\d*", db, re.ASCII):
+        raise ValueError("the master's name has to come after the Sentinels, then perhaps a database number")
+    tls = options.pop("ssl", False)
+    to_sentinels: dict[str, Any] = limits(SENTINEL_TIMEOUT_S) | ({"ssl": True} if tls else {})
+    for name in ("username", "password"):
+        if f"sentinel_{name}" in options:
+            to_sentinels[name] = options.pop(f"sentinel_{name}")
+    others = int(options.pop("min_other_sentinels", 0))
+    sentinels = _Sentinel(hosts, min_other_sentinels=others, sentinel_kwargs=to_sentinels)
+    settings = limits() | options | {"db": int(db or options.get("db", 0))}
+    client: redis.Redis = sentinels.master_for(unquote(master), **settings, **({"ssl": True} if tls else {}))
+    for sentinel_client in sentinels.sentinels:
+        prepare(sentinel_client)
+    return prepare(client)
+
+
+def _from_cluster_url(url: str) -> ClusterClient:
+    hosts, path, options = _split(url, REDIS_PORT)
+    if path.strip("/") not in ("", "0") or options.pop("db", 0):
+        raise ValueError("a Cluster has no databases but 0")
+    settings = limits() | options
+    if not settings.get("ssl"):
+        settings.pop("ssl", None)
+    return ClusterClient(hosts, settings)
+
+
+def _split(url: str, default_port: int) -> tuple[list[tuple[str, int]], str, dict[str, Any]]:
+    """Return the hosts with ports, the path, and credentials and options as redis-py parses them. Raises ValueError."""
+    match = re.fullmatch(r"\w+://(?:([^/?#]*)@)?([^/?#@]+)(/[^?#]*)?(?:\?([^#]*))?", url)
+    if match is None:
+        raise ValueError("hosts, separated by commas, have to come after ://")
+    credentials, hosts, path, query = match.groups(default="")
+    options: dict[str, Any] = dict(_parse_url(f"redis://{credentials}@host/?{query}"))
+    del options["host"]
+    if "ssl" in options:
+        options["ssl"] = str(options["ssl"]).lower() in ("1", "true", "yes")
+    addresses = []
+    for host in hosts.split(","):
+        parts = urlsplit(f"//{host}")
+        if not parts.hostname:
+            raise ValueError(f"{host!r} is not a host")
+        addresses.append((parts.hostname, parts.port or default_port))
+    return addresses, path, options
+
+
+def redacted(url: str) -> str:
+    """Return *url* without its password."""
+    url = re.sub(r"(?<=[?&_]password=)[^&#]*", "***", url)
+    head, at, tail = url.rpartition("@")
+    scheme, slashes, credentials = head.partition("//")
+    if not at or ":" not in credentials:
+        return url
+    return f"{scheme}{slashes}{credentials.partition(':')[0]}:***@{tail}"
+
+
+# redis-py gives these no types
+_SentinelPool: Any = sentinel.SentinelConnectionPool
+
+# how long a deposed master may go on answering; see failover_slack of connect()
+FAILOVER_SLACK_MS = 15_000
+# clients that this process inherited in a fork
+_inherited: list[Any] = []
+
+
+class OwnClient(NamedTuple):
+    """A redis-py client that only snowredis uses.
+
+    Attributes:
+        where: the address, without password, for messages.
+        owned: False for the application's own client: its class is unknown here, so it is used as it is and not closed.
+        urls: the URL with which another process reaches the same server; empty for one of the application's clients.
+        failover_slack_ms: how long a deposed master may go on answering there.
+        fresh: True for an embedded server that no reservation of an earlier one concerns.
+    """
+
+    client: Any
+    where: str
+    owned: bool
+    urls: tuple[str, ...]
+    failover_slack_ms: int
+    fresh: bool
+
+
+def own_client(server: Any, *, fresh: bool = False) -> OwnClient:
+    """Return a client for *server*, a URL or a redis-py client. Does not connect. Raises ConfigError."""
+    _check_kind(server)
+    is_url = isinstance(server, str)
+    client = client_of_url(server) if is_url else without_retries(server)
+    return OwnClient(
+        client=client,
+        where=address(client),
+        owned=client is not server,
+        urls=(server,) if is_url else (),
+        failover_slack_ms=FAILOVER_SLACK_MS if _fails_over(client) else 0,
+        fresh=fresh,
+    )
+
+
+def _check_kind(server: Any) -> None:
+    """Raise ConfigError unless *server* is a URL, or can run commands and wait for their replies."""
+    kinds = type(server).__mro__
+    wrong = ""
+    if any(kind.__module__.startswith("redis.asyncio") for kind in kinds):
+        wrong = (
+            "a client of redis.asyncio, whose commands have to be awaited. Pass its URL, or a redis.Redis; "
+            "snowredis.aconnect() does not block the event loop with them"
+        )
+    elif isinstance(server, redis.client.Pipeline | redis.cluster.ClusterPipeline):
+        wrong = "a pipeline, whose commands run later. Pass the client itself"
+    elif isinstance(server, sentinel.Sentinel):
+        wrong = (
+            "a client of the Sentinels only. Pass its master_for(NAME), or the URL sentinel://HOSTS/NAME/0"
+        )
+    elif isinstance(server, type) or (
+        not isinstance(server, str) and not callable(getattr(server, "evalsha", None))
+    ):
+        wrong = (
+            f"{shown(server)}. Pass the URL of a Redis, such as redis://localhost:6379/0, or a redis.Redis"
+        )
+    if wrong:
+        raise ConfigError(f"url cannot be {wrong}.")
+
+
+def without_retries(client: Any) -> Any:
+    """Return a copy of *client* with short timeouts and without retries, or *client* if its class is unknown here."""
+    if type(client) is RedisCluster:
+        return _cluster_without_retries(client)
+    if type(client) is not redis.Redis:
+        return client
+    pool = client.connection_pool
+    if type(pool) is SentinelConnectionPool and type(pool.sentinel_manager) is _Sentinel:
+        return _sentinel_without_retries(pool)
+    if type(pool) is not redis.ConnectionPool:
+        return client
+    settings = _settings_of(pool)
+    if issubclass(pool.connection_class, redis.UnixDomainSocketConnection):
+        settings.pop("socket_connect_timeout", None)
+    return _on_pool(redis.ConnectionPool(connection_class=pool.connection_class, **settings))
+
+
+def _on_pool(pool: redis.ConnectionPool) -> redis.Redis:
+    return prepare(redis.Redis(connection_pool=pool))
+
+
+def _sentinel_without_retries(pool: Any) -> redis.Redis:
+    manager = pool.sentinel_manager
+    copy = _Sentinel([], min_other_sentinels=manager.min_other_sentinels)
+    # since redis-py 6.3
+    if getattr(manager, "_force_master_ip", None) is not None:
+        copy._force_master_ip = manager._force_master_ip
+    copy.sentinels = [
+        _on_pool(
+            redis.ConnectionPool(
+                connection_class=sentinel_client.connection_pool.connection_class,
+                **_settings_of(sentinel_client.connection_pool, SENTINEL_TIMEOUT_S),
+            )
+        )
+        for sentinel_client in manager.sentinels
+    ]
+    settings = _settings_of(pool)
+    # the pool adds itself
+    settings.pop("connection_pool", None)
+    return _on_pool(
+        _SentinelPool(
+            pool.service_name,
+            copy,
+            connection_class=pool.connection_class,
+            is_master=pool.is_master,
+            check_connection=pool.check_connection,
+            **settings,
+        )
+    )
+
+
+def _cluster_without_retries(client: Any) -> Any:
+    manager = client.nodes_manager
+    nodes = [(node.host, node.port) for node in (client.get_nodes() or manager.startup_nodes.values())]
+    settings = _settings_of(manager)
+    # those of one node, and what the client adds itself
+    for name in ("host", "port", "db", "redis_connect_func", "himport_registry", "cache"):
+        settings.pop(name, None)
+    # in a client that was created from a URL
+    if issubclass(settings.pop("connection_class", object), redis.SSLConnection):
+        settings["ssl"] = True
+    return ClusterClient(nodes, settings, address_remap=getattr(manager, "address_remap", None))
+
+
+def _settings_of(pool: Any, seconds: float = SOCKET_TIMEOUT_S) -> dict[str, Any]:
+    """Return the arguments for a copy of *pool* with time limits, without what *pool* added for itself."""
+    settings = {
+        name: value
+        for name, value in pool.connection_kwargs.items()
+        if not name.startswith("orig_") and name != "maint_notifications_pool_handler"
+    }
+    return settings | limits(seconds) | {"decode_responses": False}
+
+
+def fresh_copy(client: Any) -> Any:
+    """Return a client like *client*, for a forked child, without the parent's connections and locks.
+
+    Takes no lock and closes no socket, neither now nor when *client* is finalized: another thread of the parent may
+    have held a lock at the fork, and the parent may be using a connection. A client of a class that without_retries()
+    does not know is returned as it is.
+    """
+    # kept, since a client closes its connections when it is finalized
+    _inherited.append(client)
+    if isinstance(client, ClusterClient):
+        for part in client.parts():
+            _disarm(part)
+        return client.fresh_copy()
+    copy = without_retries(client)
+    if copy is not client:
+        _disarm(client)
+    return copy
+
+
+def _disarm(client: Any) -> None:
+    """Let *client* be finalized, at the end of the process, without taking a lock of the parent process."""
+    if isinstance(client, RedisCluster):
+        manager: Any = client.nodes_manager
+        client._lock = manager._lock = threading.RLock()
+        for node in [*manager.nodes_cache.values(), *manager.startup_nodes.values()]:
+            if node.redis_connection is not None:
+                _disarm(node.redis_connection)
+        return
+    client.auto_close_connection_pool = False
+    pool = client.connection_pool
+    if isinstance(pool, SentinelConnectionPool):
+        for sentinel_client in pool.sentinel_manager.sentinels:
+            _disarm(sentinel_client)
+
+
+def close_client(client: Any) -> None:
+    """Close all connections of a client that own_client() made, also those to its Sentinels. Never raises."""
+    if isinstance(client, ClusterClient):
+        client.close()
+    else:
+        close_connections(client)
+
+
+def is_cluster(client: Any) -> bool:
+    return isinstance(client, ClusterClient | RedisCluster)
+
+
+def _fails_over(client: Any) -> bool:
+    return is_cluster(client) or isinstance(getattr(client, "connection_pool", None), SentinelConnectionPool)
+
+
+def address(client: Any) -> str:
+    """Return where *client* connects to, without password, for messages."""
+    if isinstance(client, ClusterClient):
+        return f"cluster://{_hosts(client.nodes)}"
+    if isinstance(client, RedisCluster):
+        nodes: list[Any] = getattr(client, "get_nodes", list)()
+        return f"cluster://{_hosts((node.host, node.port) for node in nodes)}"
+    pool = getattr(client, "connection_pool", None)
+    settings = getattr(pool, "connection_kwargs", {})
+    if isinstance(pool, SentinelConnectionPool):
+        connections = [one.connection_pool.connection_kwargs for one in pool.sentinel_manager.sentinels]
+        sentinels = [(c.get("host", "localhost"), c.get("port", SENTINEL_PORT)) for c in connections]
+        return f"sentinel://{_hosts(sentinels)}/{pool.service_name}/{settings.get('db', 0)}"
+    if "path" in settings:
+        return f"unix://{settings['path']}"
+    if "host" in settings:
+        return f"{settings['host']}:{settings.get('port', REDIS_PORT)}/{settings.get('db', 0)}"
+    return type(client).__name__
+
+
+def _hosts(nodes: Any) -> str:
+    """Return the addresses as text, in a fixed order: redis-py changes the order of nodes."""
+    return ",".join(f"{host}:{port}" for host, port in sorted(nodes))

@@ -1,0 +1,236 @@
+"""Client of a Redis Cluster for pools, each of which lives in one slot.
+
+redis-py's RedisCluster asks every node for the slots when it is created and after every error, one after the other,
+and has locks that a forked child may inherit locked. Claims, renewals and releases need one node only: the master of
+the pool's slot, which this client finds by itself, within the time limit of the call. All other commands (of
+monitoring) go to a RedisCluster, which is created at its first use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import redis
+from redis import cluster, exceptions
+from redis.backoff import NoBackoff
+from redis.cluster import RedisCluster
+from redis.crc import key_slot
+from redis.retry import Retry
+
+from snowredis.servers.connections import CALL_LIMIT_S, close_connections, prepare, remaining_s, time_limit
+
+Address = tuple[str, int]
+# redis-py gives it no types
+_ClusterNode: Any = cluster.ClusterNode
+
+# for each node that is asked where the slot is: the node that serves it has to be reached after that
+LOOK_LIMIT_S = 0.5
+# the slot has moved; it is being moved to a third node; a node redirects by an old table
+MAX_REDIRECTIONS = 3
+# redis-py's plain parser knows the errors of a Cluster only since 6.0
+_PARSER: dict[str, Any] = {"parser_class": cluster.ClusterParser} if hasattr(cluster, "ClusterParser") else {}
+# the node does not serve the slot now, and another may
+_LOOK_AGAIN = (
+    exceptions.ConnectionError,
+    exceptions.TimeoutError,
+    exceptions.ClusterDownError,
+    exceptions.ReadOnlyError,
+)
+
+
+class ClusterClient:
+    """Client that runs commands on the master of a key's slot. Does not connect before the first command.
+
+    Args:
+        nodes: where to ask for the slots, in any order.
+        settings: arguments of redis.Redis, for the connections to each node.
+        address_remap: returns the address to use for one that the Cluster announces.
+
+    Raises TypeError for an unknown setting.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[Address],
+        settings: dict[str, Any],
+        *,
+        address_remap: Callable[[Address], Address] | None = None,
+    ) -> None:
+        self.nodes = tuple(nodes)
+        prepared = prepare(redis.Redis(**settings)).connection_pool.connection_kwargs
+        self._settings = settings | {k: v for k, v in prepared.items() if k == "driver_info"}
+        self._address_remap = address_remap
+        # dicts because setdefault() is one step: of two threads that come here together one's client is kept
+        self._redis_clusters: dict[str, RedisCluster] = {}
+        self._clients: dict[Address, redis.Redis] = {}
+        self._masters: dict[int, Address] = {}
+        # of the newest reply to CLUSTER SLOTS
+        self._learned: tuple[Address, ...] = ()
+        # nodes that failed when they were asked last: others are asked before them
+        self._failed: set[Address] = set()
+
+    def evalsha(self, sha: str, numkeys: int, *keys_and_args: Any) -> Any:
+        return self._run("EVALSHA", sha, numkeys, *keys_and_args, key=keys_and_args[0])
+
+    def eval(self, script: str, numkeys: int, *keys_and_args: Any) -> Any:
+        return self._run("EVAL", script, numkeys, *keys_and_args, key=keys_and_args[0])
+
+    def hget(self, name: str, key: str) -> Any:
+        return self._run("HGET", name, key, key=name)
+
+    def _run(self, *command: Any, key: str) -> Any:
+        (reply,) = self.on_one_connection(key, [command])
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    def on_one_connection(self, key: str, commands: Sequence[Sequence[Any]]) -> list[Any]:
+        """Run *commands* one after the other on one connection to the master of *key*'s slot; return their replies.
+
+        Follows redirections of the first command. The reply to a command that failed is its error.
+
+        Blocks for a round trip, CALL_LIMIT_S at most. Raises redis-py's errors if no node that serves the slot replied.
+        """
+        slot = key_slot(key.encode())
+        asking = False
+        address: Address | None = None
+        with time_limit(CALL_LIMIT_S):
+            for _ in range(1 + MAX_REDIRECTIONS):
+                address = address or self._masters.get(slot) or self._look(slot)
+                try:
+                    replies = _run_together(self._client(address), commands, asking=asking)
+                    if isinstance(replies[0], _LOOK_AGAIN):
+                        raise replies[0]
+                except _LOOK_AGAIN:
+                    self._masters.pop(slot, None)
+                    self._failed.add(address)
+                    raise
+                self._failed.discard(address)
+                if not isinstance(replies[0], exceptions.AskError):
+                    break
+                # without a host it is that of the node which answered
+                address = self._remap((replies[0].host or address[0], replies[0].port))
+                asking = not isinstance(replies[0], exceptions.MovedError)
+                if not asking:
+                    self._masters[slot] = address
+        return replies
+
+    def _look(self, slot: int) -> Address:
+        """Return the master of *slot*: ask one node after the other, until one knows. Raises redis-py's errors."""
+        asked = sorted(dict.fromkeys([*self._learned, *self.nodes]), key=self._failed.__contains__)
+        last: Exception | None = None
+        answered = False
+        for address in asked:
+            if remaining_s() <= 0:
+                break
+            try:
+                with time_limit(LOOK_LIMIT_S):
+                    (ranges,) = _run_together(self._client(address), [("CLUSTER", "SLOTS")])
+                if isinstance(ranges, Exception):
+                    raise ranges
+            except exceptions.RedisError as error:
+                last = error
+                self._failed.add(address)
+                continue
+            answered = True
+            masters = {(first, end): self._address(address, node) for first, end, node, *_ in ranges}
+            master = next((node for (first, end), node in masters.items() if first <= slot <= end), None)
+            self._learned = tuple(masters.values())
+            if master is not None:
+                return self._masters.setdefault(slot, master)
+        if isinstance(last, exceptions.AuthenticationError | exceptions.NoPermissionError):
+            raise last
+        if answered:
+            raise exceptions.SlotNotCoveredError(f'Slot "{slot}" is served by no node')
+        raise exceptions.RedisClusterException(f"no node answered CLUSTER SLOTS: {last}") from last
+
+    def _address(self, asked: Address, node: Sequence[Any]) -> Address:
+        """Return the address of a node of CLUSTER SLOTS; one without a host has that of the node which was asked."""
+        host = node[0].decode() if isinstance(node[0], bytes) else node[0]
+        return self._remap((asked[0] if host in (None, "", "?") else host, int(node[1])))
+
+    def _remap(self, address: Address) -> Address:
+        return self._address_remap(address) if self._address_remap else address
+
+    def _client(self, address: Address) -> redis.Redis:
+        client = self._clients.get(address)
+        if client is None:
+            host, port = address
+            client = prepare(redis.Redis(host=host, port=port, **self._settings))
+            client.connection_pool.connection_kwargs.update(_PARSER)
+            client = self._clients.setdefault(address, client)
+        return client
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the RedisCluster that runs all other commands; create it at the first use."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        client = self._redis_clusters.get("client")
+        if client is None:
+            client = self._redis_clusters.setdefault("client", self._redis_cluster())
+        return getattr(client, name)
+
+    def _redis_cluster(self) -> RedisCluster:
+        settings: dict[str, Any] = {k: v for k, v in self._settings.items() if k != "retry"}
+        if self._address_remap is not None:
+            settings["address_remap"] = self._address_remap
+        if int(redis.__version__.partition(".")[0]) < 6:
+            # there, `retry` is of connections only
+            settings["cluster_error_retry_attempts"] = 0
+        return RedisCluster(
+            startup_nodes=[_ClusterNode(host, port) for host, port in self.nodes],
+            retry=Retry(NoBackoff(), 0),
+            # slots of other pools do not matter
+            require_full_coverage=False,
+            # the first redirection shows that the slots have moved
+            reinitialize_steps=1,
+            **settings,
+        )
+
+    def fresh_copy(self) -> ClusterClient:
+        """Return a client of the same Cluster that shares no connection and no lock with this one."""
+        return ClusterClient(self.nodes, self._settings, address_remap=self._address_remap)
+
+    def parts(self) -> list[Any]:
+        """Return the redis-py clients that are in use."""
+        return [*self._redis_clusters.values(), *self._clients.values()]
+
+    def close(self) -> None:
+        for client in self.parts():
+            close_connections(client)
+        self._redis_clusters.clear()
+        self._clients.clear()
+
+
+def on_one_connection(client: Any, key: str, commands: Sequence[Sequence[Any]]) -> list[Any]:
+    """Run *commands* on one connection of *client* to the server that has *key*; return their replies.
+
+    The reply to a command that failed is its error. Blocks for a round trip; raises redis-py's errors.
+    """
+    if isinstance(client, ClusterClient):
+        return client.on_one_connection(key, commands)
+    if not isinstance(client, RedisCluster):
+        return _run_together(client, commands)
+    # of a subclass of the application's, which is used as it is
+    manager: Any = client.nodes_manager
+    routing: Any = client
+    node = routing.get_node_from_key(key)
+    if node is None:
+        raise exceptions.ConnectionError(f"no node of the Cluster serves the slot of {key}")
+    try:
+        replies = _run_together(routing.get_redis_connection(node), commands)
+    except _LOOK_AGAIN:
+        manager.initialize()
+        raise
+    if isinstance(replies[0], (*_LOOK_AGAIN, exceptions.AskError)):
+        manager.initialize()
+    return replies
+
+
+def _run_together(client: Any, commands: Sequence[Sequence[Any]], *, asking: bool = False) -> list[Any]:
+    pipe = client.pipeline(transaction=False)
+    for command in [("ASKING",), *commands] if asking else commands:
+        pipe.execute_command(*command)
+    replies: list[Any] = pipe.execute(raise_on_error=False)
+    return replies[asking:]

@@ -1,0 +1,267 @@
+"""One time limit for a whole call, however many servers and round trips it needs.
+
+redis-py limits each connect and each read, so a call that asks several servers one after the other could take the sum.
+The connections of lease.connections end when the time of the call is over.
+
+Tell errors that came from outside, such as the time limit of a job, from those of the code that was running.
+
+They have to reach the application, also through code that expects errors of Redis or of files, and they may be of any
+class: TimeoutError, or one that only the application knows.
+
+Set-up of every redis-py client that snowredis owns: short time limits, no retries, safe to fork.
+
+Nothing here connects.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from types import FrameType, TracebackType
+from typing import Any
+
+import redis
+from redis import exceptions
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+from redis.sentinel import SentinelConnectionPool
+
+# a connect within a second and a read within another, as with a single server
+CALL_LIMIT_S = 2.0
+
+_thread = threading.local()
+
+
+@contextlib.contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Limit this thread's Redis commands in the with block to *seconds*; of nested limits, the nearest counts."""
+    outer_s, now_s = getattr(_thread, "deadline_s", math.inf), time.monotonic()
+    if outer_s < now_s - CALL_LIMIT_S:
+        # that call is over: a signal handler raised at its end, and somebody keeps the error, which refers to it
+        outer_s = math.inf
+    _thread.deadline_s = min(outer_s, now_s + seconds)
+    try:
+        yield
+    finally:
+        _thread.deadline_s = outer_s
+
+
+def remaining_s() -> float:
+    """Return the seconds left to this thread's call: infinity without a limit, 0 or less after its end."""
+    deadline_s: float = getattr(_thread, "deadline_s", math.inf)
+    return deadline_s - time.monotonic()
+
+
+_OWN_MODULES = {*sys.stdlib_module_names, "snowredis", "redis"}
+
+
+def raised_by_handler(error: BaseException | None, handled: BaseException | None) -> BaseException | None:
+    """Return the error of a signal handler that *error* is, or in whose place it was raised; None if there is none.
+
+    Args:
+        handled: what was being handled, sys.exc_info()[1], before the code began that raised *error*.
+    """
+    while error is not None and error is not handled:
+        if _passed_handler(error.__traceback__):
+            return error
+        error = error.__context__
+    return None
+
+
+def is_interruption(error: BaseException) -> bool:
+    """Return whether a signal handler, or another thread by PyThreadState_SetAsyncExc(), raised *error* here."""
+    if _passed_handler(error.__traceback__):
+        return True
+    raised_in = [frame.f_globals.get("__name__", "") for frame in _frames(error.__traceback__)][-1:]
+    # a class that the code where it was raised does not know
+    return not _is_own(type(error).__module__) and all(map(_is_own, raised_in))
+
+
+def _passed_handler(traceback: TracebackType | None) -> bool:
+    """Return whether one of the functions of *traceback* got the frame that called it, as signal handlers do."""
+    caller: FrameType | None = None
+    for frame in _frames(traceback):
+        for value in frame.f_locals.values() if caller not in (None, frame) else ():
+            # of a handler(*_), too
+            if value is caller or (isinstance(value, tuple) and any(item is caller for item in value)):
+                return True
+        caller = frame
+    return False
+
+
+def _frames(traceback: TracebackType | None) -> list[FrameType]:
+    frames = []
+    while traceback is not None:
+        frames.append(traceback.tb_frame)
+        traceback = traceback.tb_next
+    return frames
+
+
+def _is_own(module: str) -> bool:
+    return module.partition(".")[0] in _OWN_MODULES
+
+
+try:
+    from redis.driver_info import DriverInfo
+except ImportError:  # before redis-py 7.2
+    _DRIVER: dict[str, Any] = {}
+else:
+    # without it, redis-py would search all installed packages for its own version
+    _DRIVER = {"driver_info": DriverInfo(lib_version=redis.__version__)}
+
+# a script takes microseconds and a round trip under a millisecond: after a second, something is wrong
+SOCKET_TIMEOUT_S = 1.0
+# several Sentinels are asked one after the other, and then the master
+SENTINEL_TIMEOUT_S = 0.5
+
+
+def limits(seconds: float = SOCKET_TIMEOUT_S) -> dict[str, Any]:
+    """Return arguments of redis.Redis: time limits for a connect and for a read, and no retries."""
+    return {
+        "socket_timeout": seconds,
+        "socket_connect_timeout": seconds,
+        "retry": Retry(NoBackoff(), 0),
+    }
+
+
+def prepare(client: redis.Redis) -> redis.Redis:
+    """Make *client* keep to time_limit() and close its connections with itself, and return it.
+
+    What its first command would read from a file, or import, is loaded now: no process is to be forked while another
+    thread imports it.
+
+    Raises TypeError for an unknown option, which redis-py would raise at the first command.
+    """
+    # the pool is this client's alone: closed when the client is finalized
+    client.auto_close_connection_pool = True
+    pool = client.connection_pool
+    pool.connection_class = _limited(pool.connection_class)
+    if not issubclass(pool.connection_class, redis.UnixDomainSocketConnection):
+        # the first lookup of a host name imports it
+        import encodings.idna  # noqa: F401
+    if pool.connection_kwargs.keys().isdisjoint({"driver_info", "lib_name", "lib_version"}):
+        pool.connection_kwargs.update(_DRIVER)
+    connection = pool.connection_class(**pool.connection_kwargs)
+    # of the names that the application gave: each connection would create it anew
+    if hasattr(connection, "driver_info"):
+        pool.connection_kwargs.setdefault("driver_info", connection.driver_info)
+    return client
+
+
+def close_connections(client: Any) -> None:
+    """Close all connections of a redis-py client that prepare() returned, or of a RedisCluster. Never raises."""
+    manager = getattr(client, "nodes_manager", None)
+    nodes = [] if manager is None else [node.redis_connection for node in manager.nodes_cache.values()]
+    pool = getattr(client, "connection_pool", None)
+    sentinels = pool.sentinel_manager.sentinels if isinstance(pool, SentinelConnectionPool) else []
+    for part in (*nodes, *sentinels):
+        if part is not None:
+            close_connections(part)
+    with contextlib.suppress(exceptions.RedisError, OSError):
+        client.close()
+        # redis-py 5.0.0 closes no connection in close()
+        if pool is not None:
+            pool.disconnect()
+
+
+@functools.cache
+def _limited(connection_class: type[Any]) -> type[Any]:
+    """Return a subclass of a redis-py connection class that keeps to time_limit()."""
+    if issubclass(connection_class, _Limited):
+        return connection_class
+    return type(f"Limited{connection_class.__name__}", (_Limited, connection_class), {})
+
+
+class _Limited:
+    """Mixin for redis-py's connection classes: connects, writes and reads end at the time_limit() of the call.
+
+    A program that becomes a daemon closes all of its descriptors, and its next files and sockets get their numbers. So
+    before each use, the socket's number must still belong to what was connected: else it is forgotten, not closed.
+    """
+
+    _sock: Any
+    _file: tuple[int, int] | None = None
+    socket_timeout: float | None
+    socket_connect_timeout: float | None
+
+    def connect(self) -> None:
+        # called before each command
+        self._forget_what_is_not_ours()
+        super().connect()  # type: ignore[misc]
+
+    def disconnect(self, *args: Any, **kwargs: Any) -> None:
+        self._forget_what_is_not_ours()
+        super().disconnect(*args, **kwargs)  # type: ignore[misc]
+
+    def _forget_what_is_not_ours(self) -> None:
+        own = self._sock
+        if own is not None and _file_of(own) != self._file:
+            own.detach()
+            # without a number, it closes nothing
+            super().disconnect()  # type: ignore[misc]
+
+    def _connect(self) -> Any:
+        names = [name for name in ("socket_timeout", "socket_connect_timeout") if hasattr(self, name)]
+        configured = {name: getattr(self, name) for name in names}
+        left_s = _remaining_s()
+        try:
+            for name, seconds in configured.items():
+                setattr(self, name, _shorter(seconds, left_s))
+            connected = super()._connect()  # type: ignore[misc]
+            self._file = _file_of(connected)
+            return connected
+        except Exception as error:
+            error.is_unsent = True  # type: ignore[attr-defined]
+            raise
+        finally:
+            for name, seconds in configured.items():
+                setattr(self, name, seconds)
+
+    def send_packed_command(self, *args: Any, **kwargs: Any) -> Any:
+        left_s = _remaining_s()
+        if self._sock is not None:
+            # reads, too: each follows a write
+            self._sock.settimeout(_shorter(self.socket_timeout, left_s))
+        return super().send_packed_command(*args, **kwargs)  # type: ignore[misc]
+
+
+def is_unsent(error: BaseException | None, handled: BaseException | None) -> bool:
+    """Return whether no connection was made before redis-py raised *error*, so that no command was sent.
+
+    Args:
+        handled: what was being handled, sys.exc_info()[1], before the call.
+    """
+    while error is not None and error is not handled:
+        if getattr(error, "is_unsent", False):
+            return True
+        error = error.__context__
+    return False
+
+
+def _file_of(connected: Any) -> tuple[int, int] | None:
+    """Return what the number of a socket refers to: a device and a file of it; None if it is closed."""
+    try:
+        status = os.fstat(connected.fileno())
+    except (OSError, ValueError):
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _remaining_s() -> float:
+    """Return remaining_s(). Raises redis-py's TimeoutError if no time is left."""
+    left_s = remaining_s()
+    if left_s <= 0:
+        raise exceptions.TimeoutError("the time limit of this call has passed")
+    return left_s
+
+
+def _shorter(seconds: float | None, left_s: float) -> float | None:
+    if math.isinf(left_s):
+        return seconds
+    return left_s if seconds is None else min(seconds, left_s)

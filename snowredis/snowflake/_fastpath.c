@@ -1,0 +1,750 @@
+/* The fast path of next_id(), in C: fast_path.py's FastPath.
+ *
+ * It does what fast_path.py does in Python; id_allocator.py, which decides what comes next and publishes a TickRange, is
+ * the same for both. Nothing here waits or decides.
+ *
+ * The state is one word: the last id. Ids never repeat, so whoever replaces the word by the next id, and only if it is
+ * still the one that was read, knows that the range is still the one that was read, too. Under the GIL no other code runs
+ * between two lines, except where a test clock is called. On free-threaded builds ids of a tick are taken by
+ * compare-exchange; ticks and ranges change in a critical section.
+ *
+ * Each interpreter has a module of its own with types of its own; only constants are shared.
+ */
+
+#include "_word.h"
+
+#include <structmember.h>
+
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+/* The state of one interpreter's module. */
+typedef struct {
+    PyTypeObject *fast_path_type;
+    /* the generator of next_id(), or NULL; and what next_id() calls without one. Without the GIL, the only item of a list,
+       which is read without a lock, or None */
+    PyObject *bound, *unbound;
+    PyObject *next_slow_name, *time_ns_name;
+    /* time.time_ns */
+    PyObject *system_time_ns;
+} State;
+
+typedef struct {
+    PyObject_HEAD
+    /* what next_id() reads comes first, in one cache line: the word, and the range as fast_path.py's TickRange has it */
+    long long last;
+    long long epoch_ns, tick_ns, early_ns, sequence_mask;
+    int timestamp_shift, sequence_shift;
+    /* time_ns of a test clock; NULL for the system's */
+    PyObject *now_ns;
+    /* the byte that is 0 in a forked child whose copy was not reset yet */
+    const volatile unsigned char *alive;
+    /* for the next tick */
+    long long limit_ns, low, epoch_ms, tick_ms;
+    /* the mark of the range's lane; NULL if it has none */
+    long long *mark;
+    /* about how many ids were made before the current tick, and which id of the tick was the first */
+    long long made, first;
+    /* the TickRange */
+    PyObject *ticks;
+    /* keep mark and alive in their places */
+    Py_buffer marks_view, alive_view;
+    /* of the module that the type belongs to, which keeps it */
+    State *state;
+} FastPath;
+
+static struct PyModuleDef module_def;
+
+/* Return about how many ids of its tick are made when last is the last one. */
+static long long
+count_of_tick(FastPath *path, long long last)
+{
+    return last == SEALED ? 0 : ((last - path->first) >> path->sequence_shift) + 1;
+}
+
+/* --- ranges: published, sealed, replaced -------------------------------------------------------------- */
+
+/* Read alive from now on, a bytes-like object: of no bytes, it is never true. */
+static int
+set_alive(FastPath *path, PyObject *alive)
+{
+    if (path->alive_view.obj == alive)
+        return 0;
+    path->alive = &NO;
+    PyBuffer_Release(&path->alive_view);
+    if (PyObject_GetBuffer(alive, &path->alive_view, PyBUF_SIMPLE) < 0)
+        return -1;
+    if (path->alive_view.len > 0)
+        path->alive = path->alive_view.buf;
+    return 0;
+}
+
+/* Get the buffer of marks, through a view of our own: theirs can be released meanwhile. Return 1, or 0 if it was
+   released, as a forked child does with its parent's, or -1 for an error. */
+static int
+get_marks(PyObject *marks, Py_ssize_t lane, Py_buffer *view)
+{
+    PyObject *own;
+    int failed;
+    if (marks == Py_None)
+        return 1;
+    own = PyMemoryView_FromObject(marks);
+    failed = own == NULL || PyObject_GetBuffer(own, view, PyBUF_CONTIG) < 0;
+    Py_XDECREF(own);
+    if (failed) {
+        if (!PyErr_ExceptionMatches(PyExc_ValueError))
+            return -1;
+        PyErr_Clear();
+        return 0;
+    }
+    if (lane < 0 || lane >= view->len / (Py_ssize_t)sizeof(long long)) {
+        PyBuffer_Release(view);
+        PyErr_SetString(PyExc_IndexError, "no such mark");
+        return -1;
+    }
+    return 1;
+}
+
+/* Raise the mark to the end of tick, before anybody can have one of its ids. */
+static inline void
+raise_mark(long long *mark, long long epoch_ms, long long tick_ms, long long tick)
+{
+    long long mark_ms = epoch_ms + (tick + 1) * tick_ms;
+    /* another process reads it when this one was killed, between any two instructions */
+    if (mark != NULL && __atomic_load_n(mark, __ATOMIC_RELAXED) < mark_ms)
+        __atomic_store_n(mark, mark_ms, __ATOMIC_RELEASE);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+
+static PyObject *
+path_get_position(PyObject *self, void *unused)
+{
+    FastPath *path = (FastPath *)self;
+    PyObject *ticks;
+    long long last, made;
+    (void)unused;
+    Py_BEGIN_CRITICAL_SECTION(self);
+    ticks = Py_XNewRef(path->ticks);
+    last = LOAD(path->last);
+    made = path->made + count_of_tick(path, last);
+    Py_END_CRITICAL_SECTION();
+    return Py_BuildValue("(NLL)", ticks != NULL ? ticks : Py_NewRef(Py_None), last, made);
+}
+
+/* What a TickRange says, parsed, with what it needs already acquired. */
+typedef struct {
+    long long first_id, early_ns, limit_ns, epoch_ms, tick_ms, low, sequence_mask;
+    int timestamp_shift, sequence_shift;
+    PyObject *marks, *alive, *now_ns;
+    Py_ssize_t lane;
+    Py_buffer view;
+} Range;
+
+/* Do the test and the stores of _supersede(), between which no other code runs. Return 1, 0 if the range of old and its
+   tick are not current, or -1 for an error. What was current is left in *before and in new->view, to be released when
+   all is stored. */
+static int
+compare_and_set(FastPath *path, PyObject *old, long long tick, PyObject *ticks, Range *new, PyObject **before)
+{
+    long long last, *mark = new->view.obj != NULL ? (long long *)new->view.buf + new->lane : NULL;
+    Py_buffer view = path->marks_view;
+    do {
+        last = LOAD(path->last);
+        if (path->ticks != old || (last == SEALED ? SEALED : last >> path->timestamp_shift) != tick)
+            return 0;
+        if (new->first_id != SEALED && set_alive(path, new->alive) < 0)
+            return -1;
+        if (new->first_id != SEALED)
+            raise_mark(mark, new->epoch_ms, new->tick_ms, new->first_id >> new->timestamp_shift);
+    } while (!exchange(&path->last, last, SEALED));
+#ifdef Py_GIL_DISABLED
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+#endif
+    path->made += count_of_tick(path, last);
+    SET_FIELD(path->epoch_ns, new->epoch_ms * 1000000);
+    SET_FIELD(path->tick_ns, new->tick_ms * 1000000);
+    SET_FIELD(path->early_ns, new->early_ns);
+    SET_FIELD(path->sequence_mask, new->sequence_mask);
+    SET_FIELD(path->timestamp_shift, new->timestamp_shift);
+    SET_FIELD(path->sequence_shift, new->sequence_shift);
+    path->limit_ns = new->limit_ns;
+    path->low = new->low;
+    path->epoch_ms = new->epoch_ms;
+    path->tick_ms = new->tick_ms;
+    path->mark = mark;
+    path->marks_view = new->view;
+    new->view = view;
+    path->first = new->first_id;
+    *before = path->ticks;
+    path->ticks = Py_NewRef(ticks);
+    STORE(path->last, new->first_id);
+    return 1;
+}
+
+/* Use the clock of a range from now on; it is the same for all ranges of one path. */
+static int
+set_clock(FastPath *path, PyObject *clock)
+{
+    PyObject *now_ns = PyObject_GetAttr(clock, path->state->time_ns_name), *before = path->now_ns;
+    if (now_ns == NULL)
+        return -1;
+    if (now_ns == path->state->system_time_ns)
+        Py_CLEAR(now_ns);
+    path->now_ns = now_ns;
+    Py_XDECREF(before);
+    return 0;
+}
+
+static PyObject *
+path_supersede(PyObject *self, PyObject *args)
+{
+    FastPath *path = (FastPath *)self;
+    PyObject *old, *ticks, *state, *clock, *before = NULL;
+    Range new = {0};
+    long long tick;
+    int replaced;
+    if (!PyArg_ParseTuple(args, "OLO!:_supersede", &old, &tick, &PyTuple_Type, &ticks) ||
+        !PyArg_ParseTuple(ticks, "LLLLLLLiiOnOOO;a TickRange", &new.first_id, &new.early_ns, &new.limit_ns,
+                          &new.epoch_ms, &new.tick_ms, &new.low, &new.sequence_mask, &new.timestamp_shift,
+                          &new.sequence_shift, &new.marks, &new.lane, &new.alive, &clock, &state))
+        return NULL;
+    if (new.tick_ms < 1 || new.timestamp_shift < 0 || new.timestamp_shift > 62 || new.sequence_shift < 0 ||
+        new.sequence_shift > 62 || (new.first_id < 1 && new.first_id != SEALED)) {
+        PyErr_SetString(PyExc_ValueError, "not a TickRange");
+        return NULL;
+    }
+    if (old == Py_None && set_clock(path, clock) < 0)
+        return NULL;
+    replaced = get_marks(new.marks, new.lane, &new.view);
+    if (replaced > 0) {
+        Py_BEGIN_CRITICAL_SECTION(self);
+        replaced = compare_and_set(path, old == Py_None ? NULL : old, tick, ticks, &new, &before);
+        Py_END_CRITICAL_SECTION();
+    }
+    PyBuffer_Release(&new.view);
+    Py_XDECREF(before);
+    return replaced < 0 ? NULL : PyBool_FromLong(replaced);
+}
+
+/* --- ids ---------------------------------------------------------------------------------------------- */
+
+/* Read a test clock, ns since 1970. Return 0, or -1 for an error. A time that does not fit, before 1678 or after 2262,
+   is the earliest or latest that does, when no range has ids. */
+static int
+read_test_clock(FastPath *path, long long *now_ns)
+{
+    int overflow;
+    /* the call may drop the clock */
+    PyObject *clock = Py_NewRef(path->now_ns), *result = PyObject_CallNoArgs(clock);
+    Py_DECREF(clock);
+    if (result == NULL)
+        return -1;
+    *now_ns = PyLong_AsLongLongAndOverflow(result, &overflow);
+    Py_DECREF(result);
+    if (overflow)
+        *now_ns = overflow < 0 ? LLONG_MIN : LLONG_MAX;
+    return *now_ns == -1 && PyErr_Occurred() ? -1 : 0;
+}
+
+/* Take up to count ids of a later tick than that of last, which the clock shows and the range allows. Return how many;
+   0 if only the slow path can tell; -1 if the word changed meanwhile. */
+static Py_ssize_t
+open_tick(FastPath *path, long long last, long long now_ns, Py_ssize_t count, long long *first)
+{
+    Py_ssize_t taken = -1;
+    Py_BEGIN_CRITICAL_SECTION(path);
+    if (LOAD(path->last) == last) {
+        /* before the epoch, if the difference that led here had no room in 64 bits */
+        if (now_ns >= path->limit_ns || now_ns < path->epoch_ns || !*path->alive)
+            taken = 0;
+        else {
+            long long tick = (now_ns - path->epoch_ns) / path->tick_ns, size = path->sequence_mask >> path->sequence_shift;
+            long long low = tick << path->timestamp_shift | path->low, used = count_of_tick(path, last);
+            taken = count - 1 <= size ? count : (Py_ssize_t)size + 1;
+            raise_mark(path->mark, path->epoch_ms, path->tick_ms, tick);
+            if (exchange(&path->last, last, low + ((long long)(taken - 1) << path->sequence_shift))) {
+                path->made += used;
+                path->first = *first = low;
+            }
+            else
+                taken = -1;
+        }
+    }
+    Py_END_CRITICAL_SECTION();
+    return taken;
+}
+
+/* Take up to count ids, one step apart, of the clock's tick. Return how many; 0 if only the slow path can tell; -1 for an
+   error. Inlined, so that for one id there is no division. */
+static inline Py_ALWAYS_INLINE Py_ssize_t
+take(FastPath *path, Py_ssize_t count, long long *first)
+{
+    struct timespec time;
+    for (;;) {
+        long long last, now_ns, since_ns, left;
+        Py_ssize_t taken;
+        if (path->now_ns != NULL) {
+            if (read_test_clock(path, &now_ns) < 0)
+                return -1;
+        }
+        else {
+            clock_gettime(CLOCK_REALTIME, &time);
+            /* after 2262 it wraps around, to a wrong time like any other */
+            now_ns = (long long)(time.tv_sec * 1000000000ULL + time.tv_nsec);
+        }
+        /* after the clock: the less there is between this and exchange(), the less often another thread comes in between */
+        last = LOAD(path->last);
+        if (last == SEALED || count < 1)
+            return 0;
+        /* unsigned, for a clock that shows any time */
+        since_ns = (long long)((unsigned long long)now_ns - FIELD(path->epoch_ns) -
+                               (last >> FIELD(path->timestamp_shift)) * FIELD(path->tick_ns));
+        if (since_ns >= FIELD(path->tick_ns)) {
+            taken = open_tick(path, last, now_ns, count, first);
+            if (taken < 0)
+                continue;
+            return taken;
+        }
+        left = (~last & FIELD(path->sequence_mask)) >> FIELD(path->sequence_shift);
+        if (since_ns < -FIELD(path->early_ns) || left == 0 || !*path->alive)
+            /* also if another thread opened a later tick since the clock was read */
+            return 0;
+        taken = count <= left ? count : (Py_ssize_t)left;
+        if (exchange(&path->last, last, last + ((long long)taken << FIELD(path->sequence_shift)))) {
+            *first = last + (1LL << FIELD(path->sequence_shift));
+            return taken;
+        }
+    }
+}
+
+static PyObject *
+path_next_id(PyObject *self, PyObject *unused)
+{
+    long long id;
+    Py_ssize_t taken = take((FastPath *)self, 1, &id);
+    (void)unused;
+    if (taken > 0)
+        return PyLong_FromLongLong(id);
+    return taken < 0 ? NULL : PyObject_CallMethodObjArgs(self, ((FastPath *)self)->state->next_slow_name, NULL);
+}
+
+static PyObject *
+path_iternext(PyObject *self)
+{
+    return path_next_id(self, NULL);
+}
+
+static PyObject *
+path_id_now(PyObject *self, PyObject *unused)
+{
+    long long id;
+    Py_ssize_t taken = take((FastPath *)self, 1, &id);
+    (void)unused;
+    return taken < 0 ? NULL : PyLong_FromLongLong(taken ? id : 0);
+}
+
+/* Take up to count ids as take(), and tell how far apart they are. */
+static Py_ssize_t
+take_many(FastPath *path, Py_ssize_t count, long long *first, long long *step)
+{
+    Py_ssize_t taken = take(path, count, first);
+    /* the same in all ranges of one path: it is the layout's */
+    *step = 1LL << FIELD(path->sequence_shift);
+    return taken;
+}
+
+static PyObject *
+path_take_now(PyObject *self, PyObject *argument)
+{
+    long long first = 0, step = 0;
+    Py_ssize_t taken, count = PyLong_AsSsize_t(argument);
+    if (count == -1 && PyErr_Occurred())
+        return NULL;
+    taken = take_many((FastPath *)self, count, &first, &step);
+    if (taken < 0)
+        return NULL;
+    return as_list((unsigned long long)first, (unsigned long long)step, taken);
+}
+
+static PyObject *
+path_fill_now(PyObject *self, PyObject *argument)
+{
+    long long first = 0, step = 0;
+    Py_ssize_t taken;
+    Py_buffer view;
+    if (PyObject_GetBuffer(argument, &view, PyBUF_CONTIG) < 0)
+        return NULL;
+    taken = take_many((FastPath *)self, view.len / 8, &first, &step);
+    write_to(view.buf, (unsigned long long)first, (unsigned long long)step, taken);
+    PyBuffer_Release(&view);
+    return taken < 0 ? NULL : PyLong_FromSsize_t(taken);
+}
+
+/* --- the types ----------------------------------------------------------------------------------------- */
+
+/* Return the state of the module that defines FastPath, of which type is a subclass; NULL with an error set if not. */
+static State *
+state_of(PyTypeObject *type)
+{
+    for (; type != NULL; type = (PyTypeObject *)PyType_GetSlot(type, Py_tp_base)) {
+        PyObject *module = PyType_GetModule(type);
+        if (module == NULL)
+            /* a class made in Python has none */
+            PyErr_Clear();
+        else if (PyModule_GetDef(module) == &module_def)
+            return PyModule_GetState(module);
+    }
+    PyErr_SetString(PyExc_TypeError, "not a subclass of FastPath");
+    return NULL;
+}
+
+static PyObject *
+path_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    State *state = state_of(type);
+    FastPath *path = state != NULL ? (FastPath *)alloc(type, 0) : NULL;
+    (void)args;
+    (void)kwargs;
+    if (path == NULL)
+        return NULL;
+    path->state = state;
+    path->last = SEALED;
+    path->alive = &NO;
+    return (PyObject *)path;
+}
+
+static int
+path_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    FastPath *path = (FastPath *)self;
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(path->ticks);
+    Py_VISIT(path->now_ns);
+    Py_VISIT(path->alive_view.obj);
+    Py_VISIT(path->marks_view.obj);
+    return 0;
+}
+
+static int
+path_clear(PyObject *self)
+{
+    FastPath *path = (FastPath *)self;
+    /* from here on: whatever runs while the rest is released finds no ids */
+    path->last = SEALED;
+    path->alive = &NO;
+    path->mark = NULL;
+    PyBuffer_Release(&path->alive_view);
+    PyBuffer_Release(&path->marks_view);
+    Py_CLEAR(path->now_ns);
+    Py_CLEAR(path->ticks);
+    return 0;
+}
+
+static void
+path_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    PyObject_GC_UnTrack(self);
+    path_clear(self);
+    release(self);
+    Py_DECREF(type);
+}
+
+PyDoc_STRVAR(next_id_doc,
+    "next_id($self, /)\n--\n\n"
+    "Make one id. Thread-safe, and safe in signal handlers and finalizers.\n\n"
+    "Returns:\n"
+    "    An int, 0 < id < 2**63: greater than every id that this generator made before, unless another\n"
+    "    namespace or worker id came into use since: the clock went back, or the lease was lost.\n\n"
+    "Raises:\n"
+    "    LeaseExpired: the reservation ended while Redis did not reply.\n"
+    "    LeaseLost: the lease was lost, and no other worker id could be claimed.\n"
+    "    PoolExhausted, StoreUnavailable, LayoutMismatch: no worker id could be claimed.\n"
+    "    ClockMovedBack, ClockSkewed, LayoutError: the clock shows a time that cannot be used.\n"
+    "    GeneratorClosed, GeneratorSuspended: after close(), or suspend().\n\n"
+    "Blocks:\n"
+    "    at the first call, for the claim, as claim(); when the sequence of a tick is exhausted, until the\n"
+    "    next tick; after the clock went back, for clock_tolerance_ms at most, or max_wait_ms if\n"
+    "    clock_policy is \"wait\"; when the reservation ended, for one round trip to Redis.");
+
+static PyMethodDef path_methods[] = {
+    {"next_id", path_next_id, METH_NOARGS, next_id_doc},
+    {"_id_now", path_id_now, METH_NOARGS, "Take an id of the clock's tick; 0 if only the slow path can make one."},
+    {"_take_now", path_take_now, METH_O, "Take up to count ids of the clock's tick; return a list."},
+    {"_fill_now", path_fill_now, METH_O, "Write ids of the clock's tick into a buffer of int64; return how many."},
+    {"_supersede", path_supersede, METH_VARARGS,
+     "Replace the current TickRange by a new one and take its first id; False if old and tick are not current."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef path_getset[] = {
+    {"_position", path_get_position, NULL, "The current TickRange, the last id (-1: sealed), and ids made.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot path_slots[] = {
+    {Py_tp_doc, "Take ids of the current range of ticks."},
+    {Py_tp_new, path_new},
+    {Py_tp_dealloc, path_dealloc},
+    {Py_tp_traverse, path_traverse},
+    {Py_tp_clear, path_clear},
+    {Py_tp_iter, PyObject_SelfIter},
+    {Py_tp_iternext, path_iternext},
+    {Py_tp_methods, path_methods},
+    {Py_tp_getset, path_getset},
+    {0, NULL},
+};
+
+static PyType_Spec fast_path_spec = {
+    "snowredis.snowflake._fastpath.FastPath",
+    sizeof(FastPath),
+    0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+    path_slots,
+};
+
+/* --- the generator of the process ---------------------------------------------------------------------- */
+
+#ifdef Py_GIL_DISABLED
+/* Return the generator that is bound, or NULL. */
+static inline PyObject *
+get_bound(State *state)
+{
+    /* no list: the module was cleared, at the end of the interpreter */
+    PyObject *bound = state->bound != NULL ? PyList_GetItemRef(state->bound, 0) : NULL;
+    if (bound == Py_None)
+        Py_CLEAR(bound);
+    return bound;
+}
+
+/* Bind a generator or None; return the one before, or NULL. */
+static PyObject *
+swap_bound(State *state, PyObject *bound)
+{
+    PyObject *before = get_bound(state);
+    if (state->bound != NULL)
+        PyList_SetItem(state->bound, 0, Py_NewRef(bound));
+    return before;
+}
+#else
+static inline PyObject *
+get_bound(State *state)
+{
+    return Py_XNewRef(state->bound);
+}
+
+static PyObject *
+swap_bound(State *state, PyObject *bound)
+{
+    PyObject *before = state->bound;
+    state->bound = bound == Py_None ? NULL : Py_NewRef(bound);
+    return before;
+}
+#endif
+
+static PyObject *
+process_next_id(PyObject *module, PyObject *unused)
+{
+    State *state = PyModule_GetState(module);
+    /* a reference, since a call may bind another generator */
+    PyObject *bound = get_bound(state), *unbound, *id;
+    (void)unused;
+    if (bound != NULL) {
+        /* bind() has checked its type: after a pause, each thing that is looked at costs as much as the clock */
+        id = path_next_id(bound, NULL);
+        Py_DECREF(bound);
+        return id;
+    }
+    Py_BEGIN_CRITICAL_SECTION(module);
+    unbound = Py_XNewRef(state->unbound);
+    Py_END_CRITICAL_SECTION();
+    if (unbound == NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "next_id() was called before bind()");
+        return NULL;
+    }
+    id = PyObject_CallNoArgs(unbound);
+    Py_DECREF(unbound);
+    return id;
+}
+
+static PyObject *
+process_bind(PyObject *module, PyObject *args)
+{
+    State *state = PyModule_GetState(module);
+    PyObject *bound, *unbound, *before[2];
+    if (!PyArg_ParseTuple(args, "OO:bind", &bound, &unbound))
+        return NULL;
+    if (bound != Py_None && !PyObject_TypeCheck(bound, state->fast_path_type)) {
+        PyErr_SetString(PyExc_TypeError, "bind() takes a FastPath or None, and a callable");
+        return NULL;
+    }
+    Py_BEGIN_CRITICAL_SECTION(module);
+    before[0] = swap_bound(state, bound);
+    before[1] = state->unbound;
+    state->unbound = Py_NewRef(unbound);
+    Py_END_CRITICAL_SECTION();
+    Py_XDECREF(before[0]);
+    Py_XDECREF(before[1]);
+    Py_RETURN_NONE;
+}
+
+/* --- SIGTERM, noted in the crash records ---------------------------------------------------------------- */
+
+/* words of more records than this are not noted */
+#define MOST_WORDS 64
+
+/* of the process, not of one interpreter: there is one handler. The words are never unmapped */
+static long long *volatile end_words[MOST_WORDS];
+static volatile sig_atomic_t end_count = 0;
+static volatile long long end_code = 0;
+static volatile pid_t end_pid = 0;
+static struct sigaction before_us;
+
+/* Note SIGTERM, then do what would be done without this handler. Calls only what signal handlers may call. */
+static void
+on_sigterm(int number, siginfo_t *info, void *context)
+{
+    int kept = errno;
+    if (end_pid == getpid())
+        for (int i = 0; i < end_count; i++)
+            if (*end_words[i] == 0)
+                *end_words[i] = end_code;
+    if (before_us.sa_flags & SA_SIGINFO)
+        before_us.sa_sigaction(number, info, context);
+    else if (before_us.sa_handler != SIG_DFL)
+        before_us.sa_handler(number);
+    else if (sigaction(number, &before_us, NULL) == 0)
+        /* blocked until this handler returns */
+        raise(number);
+    errno = kept;
+}
+
+/* Put the handler in front of the one that is there, unless it is there already or SIGTERM is ignored. */
+static void
+install_sigterm(void)
+{
+    struct sigaction now, ours = {0};
+    if (sigaction(SIGTERM, NULL, &now) < 0 || (!(now.sa_flags & SA_SIGINFO) && now.sa_handler == SIG_IGN) ||
+        ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_sigterm))
+        return;
+    before_us = now;
+    ours.sa_sigaction = on_sigterm;
+    ours.sa_mask = now.sa_mask;
+    ours.sa_flags = SA_SIGINFO | (now.sa_flags & (SA_RESTART | SA_ONSTACK));
+    sigaction(SIGTERM, &ours, NULL);
+}
+
+static PyObject *
+process_note_sigterm(PyObject *module, PyObject *args)
+{
+    long long pid, code;
+    PyObject *words;
+    Py_ssize_t count;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "LLO!:note_sigterm", &pid, &code, &PyTuple_Type, &words))
+        return NULL;
+    count = PyTuple_Size(words) < MOST_WORDS ? PyTuple_Size(words) : MOST_WORDS;
+    end_count = 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        end_words[i] = PyLong_AsVoidPtr(PyTuple_GetItem(words, i));
+        if (end_words[i] == NULL)
+            return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "not an address");
+    }
+    end_pid = (pid_t)pid;
+    end_code = code;
+    end_count = (sig_atomic_t)count;
+    if (count > 0)
+        install_sigterm();
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef module_methods[] = {
+    {"next_id", process_next_id, METH_NOARGS,
+     "next_id($module, /)\n--\n\nMake one id with the generator of this process. See Generator.next_id()."},
+    {"bind", process_bind, METH_VARARGS,
+     "Let next_id() make ids with a generator, or call a function if the generator is None."},
+    {"note_sigterm", process_note_sigterm, METH_VARARGS,
+     "When this process, by pid, gets SIGTERM, store a code at the given addresses of int64 that are 0."},
+    {NULL, NULL, 0, NULL},
+};
+
+/* --- the module ---------------------------------------------------------------------------------------- */
+
+static int
+module_exec(PyObject *module)
+{
+    State *state = PyModule_GetState(module);
+    PyObject *time = PyImport_ImportModule("time");
+    if (time == NULL)
+        return -1;
+#ifdef Py_GIL_DISABLED
+    state->bound = Py_BuildValue("[O]", Py_None);
+    if (state->bound == NULL) {
+        Py_DECREF(time);
+        return -1;
+    }
+#endif
+    state->system_time_ns = PyObject_GetAttrString(time, "time_ns");
+    Py_DECREF(time);
+    state->next_slow_name = PyUnicode_InternFromString("_next_slow");
+    state->time_ns_name = PyUnicode_InternFromString("time_ns");
+    state->fast_path_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &fast_path_spec, NULL);
+    if (state->system_time_ns == NULL || state->next_slow_name == NULL || state->time_ns_name == NULL ||
+        state->fast_path_type == NULL)
+        return -1;
+    return PyModule_AddObjectRef(module, "FastPath", (PyObject *)state->fast_path_type);
+}
+
+static int
+module_traverse(PyObject *module, visitproc visit, void *arg)
+{
+    State *state = PyModule_GetState(module);
+    Py_VISIT(state->fast_path_type);
+    Py_VISIT(state->bound);
+    Py_VISIT(state->unbound);
+    Py_VISIT(state->system_time_ns);
+    return 0;
+}
+
+static int
+module_clear(PyObject *module)
+{
+    State *state = PyModule_GetState(module);
+    Py_CLEAR(state->bound);
+    Py_CLEAR(state->unbound);
+    Py_CLEAR(state->fast_path_type);
+    Py_CLEAR(state->system_time_ns);
+    Py_CLEAR(state->next_slow_name);
+    Py_CLEAR(state->time_ns_name);
+    return 0;
+}
+
+static void
+module_free(void *module)
+{
+    module_clear(module);
+}
+
+static PyModuleDef_Slot module_slots[] = MODULE_SLOTS(module_exec);
+
+static struct PyModuleDef module_def = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "snowredis.snowflake._fastpath",
+    .m_doc = "The fast path of next_id(), in C. See fast_path.py.",
+    .m_size = sizeof(State),
+    .m_methods = module_methods,
+    .m_traverse = module_traverse,
+    .m_clear = module_clear,
+    .m_free = module_free,
+};
+
+PyMODINIT_FUNC
+PyInit__fastpath(void)
+{
+    return init_module(&module_def, module_slots);
+}

@@ -1,0 +1,287 @@
+"""Make the ids of a held lease: decide which ticks the fast path may use, publish them, seal them.
+
+Knows no store and never waits: where something has to be done first, advance() returns what. It runs when the fast
+path (fast_path.py) cannot go on by itself: it asks core.lanes what comes next, and publishes a new range of ticks only
+if the range and tick that it started from are still current, in one step with that test. So a range is discarded if
+anything was opened, published or sealed (close, fork, lost lease) while it was computed. Whoever publishes or seals
+also exhausts the ids before, which reaches a thread, or a frame below a signal handler, that is taking one.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+from snowredis.core.lanes import Decision, Lanes, UseTick, Wait, decide
+from snowredis.errors import ConfigError, LayoutError
+from snowredis.process.threads import NotAcquired, locked
+from snowredis.settings import check
+from snowredis.snowflake.context import Context
+from snowredis.snowflake.fast_path import SEALED, Position, TickRange
+from snowredis.snowflake.lease import HeldLease
+from snowredis.snowflake.lease_manager import LeaseManager
+
+# what the fast path can compute with, ns since 1970: the year 2262
+LAST_NS = (1 << 63) - 1
+
+
+class State(NamedTuple):
+    """The allocator's data of a range of ticks.
+
+    Attributes:
+        serial: of the lease that the range belongs to; serials only grow.
+        lanes: up to which tick the lease's lanes were used before the range.
+        lane: the lane of the range.
+        first_sequence: of its first tick.
+        made: about how many ids this generator had made before the range.
+    """
+
+    serial: int
+    lanes: Lanes
+    lane: int = 0
+    first_sequence: int = 0
+    made: int = 0
+
+
+NO_STATE = State(0, Lanes((), ()))
+
+
+class NoLease(NamedTuple):
+    """Decision: claim a worker id first."""
+
+
+class LaneChange(NamedTuple):
+    """The clock went back by *behind_ms*, so an id was made on another lane."""
+
+    behind_ms: float
+
+
+# an id and None; or 0, and what has to be done first (None: nothing, since only a lease was asked for)
+Step = tuple[int, Decision | NoLease | None]
+
+
+class IdAllocator:
+    """Publish ranges of ticks of the lease that *leases* holds, on a generator.
+
+    Args:
+        sequence_start: where the sequence of a tick begins: "zero", "random", or "continue".
+        sequence_start_bound: it begins below this number, 1 to the ids of one tick; None: an eighth of those.
+    """
+
+    def __init__(
+        self, context: Context, leases: LeaseManager, sequence_start: str, sequence_start_bound: int | None
+    ) -> None:
+        check("sequence_start", sequence_start)
+        sequences = context.config.layout.sequences
+        # an eighth: enough to spread ids over shards, and 7/8 of the ceiling is left in the worst tick
+        bound = max(1, sequences // 8) if sequence_start_bound is None else sequence_start_bound
+        if not 1 <= bound <= sequences:
+            raise ConfigError(
+                f"sequence_start_bound={bound} is out of range: 1 to {sequences} (the ids of one tick)"
+            )
+        self._sequence_start, self._sequence_bound = sequence_start, bound
+        self._context, self._path, self._clock = context, context.path, context.clock
+        self._config, self._leases, self._layout = context.config, leases, context.config.layout
+        self._sealed = TickRange(
+            first_id=SEALED,
+            early_ns=0,
+            limit_ns=0,
+            epoch_ms=self._layout.epoch_ms,
+            tick_ms=self._layout.tick_ms,
+            low=0,
+            sequence_mask=(sequences - 1) * self._layout.sequence_step,
+            timestamp_shift=self._layout.timestamp_shift,
+            sequence_shift=self._layout.sequence_shift,
+            marks=None,
+            lane=0,
+            alive=b"",
+            clock=context.clock,
+            state=NO_STATE,
+        )
+        self._path._supersede(None, SEALED, self._sealed)
+
+    @property
+    def serial(self) -> int:
+        """Serial of the lease that the last ids were made of; 0 if there is none."""
+        state: State = self._path._position[0].state
+        return state.serial
+
+    @property
+    def lanes(self) -> Lanes:
+        """Up to which tick the lanes of that lease are used."""
+        return self._lanes(self._path._position)
+
+    @property
+    def ids_made(self) -> int:
+        """About how many ids this generator made so far: unused ids of a sealed tick may count."""
+        return self._path._position[2]
+
+    def _tick(self, position: Position) -> int:
+        """Return the tick that was opened last; SEALED if the range is sealed."""
+        _, last_id, _ = position
+        return SEALED if last_id == SEALED else last_id >> self._layout.timestamp_shift
+
+    def _lanes(self, position: Position) -> Lanes:
+        state: State = position[0].state
+        tick = self._tick(position)
+        return state.lanes if tick == SEALED else state.lanes.using(state.lane, tick)
+
+    def advance(self, *, only_claim: bool, blocking: bool = True) -> Step:
+        """Take an id of the current tick or of a later one, or return what has to be done first.
+
+        Args:
+            only_claim: take no id; only make sure that there is a lease whose lanes are open.
+            blocking: if false, return ``NoLease()`` if another thread holds the generator's lock.
+
+        Blocks:
+            for the generator's lock, which nobody holds while waiting, except to detach a lease.
+
+        Raises:
+            LayoutError: the clock is before the layout's epoch or after its end.
+        """
+        timeout_s = -1 if blocking else 0
+        try:
+            an_id, decision = locked(
+                self._path._lock, functools.partial(self._advance, only_claim=only_claim), timeout_s
+            )
+        except NotAcquired:
+            return 0, NoLease()
+        if isinstance(decision, LaneChange):
+            # not while the lock is held: a logging handler may be busy in a thread that waits for this lock
+            self._context.clock_backs.note(decision.behind_ms, "namespace", self.ids_made)
+            return an_id, None
+        return an_id, decision
+
+    def _advance(self, *, only_claim: bool) -> tuple[int, Decision | NoLease | LaneChange | None]:
+        # read before the lease: whoever detaches that seals next, and then this is not current any more
+        position = self._path._position
+        state: State = position[0].state
+        held = self._leases.held
+        if held is None:
+            self.seal()
+            return 0, NoLease()
+        if state.serial == held.serial and not only_claim and (an_id := self._path._id_now()):
+            # another thread published meanwhile, or a wait is over
+            return an_id, None
+        lanes = self._lanes(position) if state.serial == held.serial else Lanes.fresh(held.lease.opens)
+        layout = self._layout
+        now_ns = self._clock.time_ns()
+        # whole microseconds: a float of the time in ns may be rounded up into the next tick
+        now_ms = (now_ns - layout.epoch_ms * 1_000_000) // 1000 / 1000
+        if now_ms < 0 or now_ns > LAST_NS - layout.tick_ms * 1_000_000:
+            raise LayoutError(
+                f"the clock of this host shows a time {-now_ms:.0f} ms before the layout's epoch; no id was made. "
+                "Set the clock, or choose a layout with an earlier epoch."
+                if now_ms < 0
+                else "the clock of this host shows a time after the year 2261; no id was made. Set the clock."
+            )
+        decision = decide(lanes, now_ms, held.lease.until, layout.tick_ms, self._context.rules)
+        if isinstance(decision, UseTick) and not only_claim:
+            an_id = self._publish(position, held, lanes, decision, now_ns)
+            if not an_id:
+                # another thread or a signal handler published meanwhile: decide again
+                return 0, Wait(0, clock_back=False)
+            if state.serial != held.serial or lanes.current == decision.lane:
+                return an_id, None
+            behind_ms = layout.ms_at(lanes.opens[lanes.current] - 1) - now_ns // 1_000_000
+            return an_id, LaneChange(behind_ms)
+        if only_claim and isinstance(decision, UseTick | Wait):
+            return 0, None
+        return 0, decision
+
+    def _publish(
+        self, position: Position, held: HeldLease, lanes: Lanes, use_tick: UseTick, now_ns: int
+    ) -> int:
+        """Publish the range that begins with *use_tick* and take its first id; return 0 if *position* is not current.
+
+        The mark is in the crash record, if there is one, before anybody can take the ids.
+        """
+        layout, (lane, tick) = self._layout, use_tick
+        if tick > layout.max_tick:
+            raise LayoutError(
+                f"the layout's {layout.timestamp_bits} timestamp bits are used up since {layout.end}; no id was made. "
+                "Move to a layout with more timestamp bits or a later epoch."
+            )
+        old, _, made = position
+        state: State = old.state
+        first, worker, datacenter = (
+            self._first_sequence(state, made),
+            held.lease.worker,
+            self._leases.config.datacenter,
+        )
+        an_id = layout.compose(tick=tick, datacenter=datacenter, backup=lane, worker=worker, sequence=first)
+        # 0 is not a valid id: tick 0, worker 0, sequence 0 of a layout whose epoch is now, and which has a sequence
+        an_id = an_id or layout.sequence_step
+        # a borrowed tick begins ahead of the clock; its ids are current from the clock's tick on
+        early_ms = layout.ms_at(tick) - layout.ms_at(min(tick, layout.tick_at(now_ns // 1_000_000)))
+        ticks = self._sealed._replace(
+            first_id=an_id,
+            early_ns=early_ms * 1_000_000,
+            limit_ns=min(layout.ms_at(self._limit(tick, held, early_ms)) * 1_000_000, LAST_NS),
+            low=layout.compose(tick=0, datacenter=datacenter, backup=lane, worker=worker),
+            marks=held.marks,
+            lane=lane,
+            alive=self._context.guard.alive,
+            state=State(held.serial, lanes, lane, first, made),
+        )
+        return an_id if self._path._supersede(old, self._tick(position), ticks) else 0
+
+    def _limit(self, tick: int, held: HeldLease, early_ms: int) -> int:
+        """Return the first tick that the fast path must not open by itself, later than *tick*."""
+        if early_ms or self._sequence_start != "zero" or not self._context.guard.sees_all_forks:
+            return tick + 1
+        return max(tick, min(held.lease.until - 1, self._layout.max_tick)) + 1
+
+    def _first_sequence(self, state: State, made: int) -> int:
+        """Return the first sequence of a tick; *state*: of the range before, *made*: ids made until its end."""
+        if self._sequence_start == "random":
+            return self._context.random.randrange(self._sequence_bound)
+        return self._next_sequence(state, made) if self._sequence_start == "continue" else 0
+
+    def _next_sequence(self, state: State, made: int) -> int:
+        return (state.first_sequence + made - state.made) % self._sequence_bound
+
+    def seal(self) -> None:
+        """Remove all ids from the current range, also for a thread that is taking one."""
+        while True:
+            position = self._path._position
+            old, _, made = position
+            state: State = old.state
+            # it must stay known how far the lanes are used
+            sealed = state._replace(
+                lanes=self._lanes(position), first_sequence=self._next_sequence(state, made), made=made
+            )
+            if self._path._supersede(old, self._tick(position), self._sealed._replace(state=sealed)):
+                return
+
+    def seal_through(self, serial: int) -> None:
+        """Seal the current range unless its lease has a higher serial than *serial*."""
+        if self.serial <= serial:
+            # also if that lease has no range: a frame below this signal handler may be about to publish the first
+            self.seal()
+
+    def marks(self, held: HeldLease) -> tuple[int, ...] | None:
+        """Return for each lane of *held*, which must be sealed, the ms from which it is unused (0: never used).
+
+        None if that is unknown. The caller holds the generator's lock.
+        """
+        # read once: a signal handler may publish a range of another lease
+        position = self._path._position
+        state: State = position[0].state
+        if state.serial > held.serial:
+            return None
+        if state.serial < held.serial:
+            # claimed, but no id was made
+            return (0,) * self._layout.namespaces
+        lanes = self._lanes(position)
+        pairs = zip(lanes.opens, lanes.used, strict=True)
+        return tuple(self._layout.ms_at(opens) if used else 0 for opens, used in pairs)
+
+    def after_fork(self) -> None:
+        """Discard the parent's ids, in a forked child."""
+        # published after whatever the parent was about to publish, so that a call that goes on here cannot
+        while True:
+            position = self._path._position
+            sealed = self._sealed._replace(state=NO_STATE)
+            if self._path._supersede(position[0], self._tick(position), sealed):
+                return

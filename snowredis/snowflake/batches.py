@@ -1,0 +1,76 @@
+"""Make many ids at once: as a list, or in a buffer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from snowredis.errors import ConfigError, shown
+from snowredis.process.fork import ForkGuard
+from snowredis.settings import as_int
+from snowredis.snowflake.fast_path import FastPath
+
+MAX_BATCH = 1_000_000
+
+
+def check_count(count: int) -> int:
+    """Return *count* as an int. Raises ConfigError unless so many ids can be asked for at once."""
+    try:
+        number = as_int(count)
+    except TypeError:
+        number = -1
+    if not 0 <= number <= MAX_BATCH:
+        raise ConfigError(
+            f"next_ids({shown(count)}): a whole number from 0 to {MAX_BATCH} can be asked for at once"
+        )
+    return number
+
+
+def next_ids(path: FastPath, guard: ForkGuard, count: int) -> list[int]:
+    """Make *count* ids at once. See Generator.next_ids()."""
+    count = check_count(count)
+    while True:
+        generation = guard.generation
+        batch: list[int] = []
+        while len(batch) < count:
+            part = path._take_now(count - len(batch)) or [path._next_slow()]
+            if batch and part[0] < batch[-1]:
+                # the clock went back and another namespace is in use: its ids are not in order with those before
+                batch.clear()
+            batch += part
+        if guard.generation == generation and guard.alive:
+            return batch
+
+
+def fill(path: FastPath, guard: ForkGuard, buffer: Any) -> None:
+    """Fill *buffer* with ids. See Generator.fill()."""
+    view = as_int64(buffer)
+    while True:
+        generation, filled = guard.generation, 0
+        while filled < len(view):
+            wanted = view[filled : filled + MAX_BATCH]
+            count = path._fill_now(wanted)
+            if not count:
+                wanted[0], count = path._next_slow(), 1
+            if filled and wanted[0] < view[filled - 1]:
+                # the clock went back and another namespace is in use: begin again with its ids
+                view[:count] = wanted[:count]
+                filled = 0
+            filled += count
+        # else forked in between: some of the ids are the parent's
+        if guard.generation == generation and guard.alive:
+            return
+
+
+def as_int64(buffer: Any) -> memoryview:
+    """Return a flat view of *buffer* as int64. Raises ConfigError for a buffer that cannot have ids written to it."""
+    try:
+        view = memoryview(buffer)
+    except TypeError:
+        raise ConfigError(f"fill() needs a buffer such as array('q'), not {type(buffer).__name__}") from None
+    if view.readonly or not view.c_contiguous:
+        raise ConfigError("fill() needs a buffer that is writable and contiguous")
+    if not ((view.format in ("q", "l", "Q", "L") and view.itemsize == 8) or view.format in ("B", "b", "c")):
+        raise ConfigError(f"fill() needs 8-byte integers (format 'q'), not format {view.format!r}")
+    if view.nbytes % 8:
+        raise ConfigError(f"fill() needs a multiple of 8 bytes, not {view.nbytes}")
+    return view.cast("B").cast("q")

@@ -1,0 +1,237 @@
+"""Crash records: the data with which another process gives the lease of a dead process back, in memory that both see.
+
+A process that was killed cannot release its lease, and no other process knows what it used: its worker id would be
+unavailable until the end of the reservation. So a process records in a file in memory (record_files.py) the
+credentials of each lease, and before the ids of a tick are published, how far that lane is used. The kernel keeps the
+file when the process ends. The record also says how the process ended, as far as a process can tell: that is what tells
+a death (kill -9, a crash) from an end that somebody chose (End).
+
+The process writes in such an order that what can be read is valid and on the safe side, whatever the process was doing
+when it ended. Other processes read only after that, and release the lease (sweep.py).
+
+Credentials are a dict: ``worker``, ``token``, ``stats``, ``lanes`` (how many), of a lease also ``renewal_id`` and
+``pending_renewal_id``, of a claim ``owner``. Read from a record, they also have ``marks_ms`` and ``end``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import sys
+import time
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any, Protocol
+
+from snowredis.process.fork import GUARD
+from snowredis.snowflake.lease import HeldLease
+from snowredis.snowflake.protocol import ClaimRequest, ReleaseRequest, Store, WorkerStats
+from snowredis.snowflake.replies import Granted, Released, Seen
+
+log = logging.getLogger("snowredis")
+
+# the worker id of a claim that has no reply yet
+UNKNOWN_WORKER = -1
+
+
+class End(IntEnum):
+    """How a process ended, as its record says it. Whatever is not KILLED was chosen, and counts as no death.
+
+    KILLED is what a record says when nothing was noted: kill -9, a crash, a lost machine, or SIGTERM in a Python
+    without the C extension.
+    """
+
+    KILLED = 0
+    EXIT = 1
+    OS_EXIT = 2
+    SIGTERM = 3
+
+
+def of_claim(token: str, owner: str) -> dict[str, Any]:
+    """Return the part for a claim that is under way."""
+    return {"worker": UNKNOWN_WORKER, "token": token, "owner": owner, "stats": ""}
+
+
+def of_lease(held: HeldLease, stats: WorkerStats) -> dict[str, Any]:
+    """Return the part for a lease."""
+    return {
+        "worker": held.lease.worker,
+        "token": held.token,
+        "renewal_id": held.renewal_id,
+        "pending_renewal_id": held.pending_renewal_id,
+        "stats": stats.to_text(),
+    }
+
+
+def release(store: Store, credentials: dict[str, Any]) -> int | None:
+    """Release the lease of a process that has ended, in one attempt.
+
+    Blocks:
+        for one round trip to Redis, two for a claim without a reply.
+
+    Returns:
+        the worker id, or None if it was not leased any more.
+
+    Raises:
+        StoreUnavailable: Redis did not reply; call again.
+    """
+    now_ms = time.time_ns() // 1_000_000
+    worker, renewal_id = credentials["worker"], credentials.get("renewal_id", "")
+    if worker == UNKNOWN_WORKER:
+        # ended before the reply came: the same claim again has the same result
+        claim = ClaimRequest(credentials["token"], now_ms, now_ms, 0, credentials["owner"])
+        reply = store.claim(claim, Seen())
+        if not isinstance(reply, Granted):
+            return None
+        worker, renewal_id = reply.worker, reply.renewal_id
+    request = ReleaseRequest(
+        worker=worker,
+        token=credentials["token"],
+        renewal_id=renewal_id,
+        pending_renewal_id=credentials.get("pending_renewal_id", ""),
+        caller_ms=now_ms,
+        marks_ms=tuple(credentials["marks_ms"]),
+        stats=WorkerStats.from_text(credentials["stats"]),
+        # a claim without a reply made no ids, so nothing died
+        reclaimed=credentials["worker"] != UNKNOWN_WORKER and credentials["end"] == End.KILLED,
+    )
+    return worker if isinstance(store.release(request, Seen()), Released) else None
+
+
+# 6 backup bits are the most that a layout has
+LANES = 64
+# one record: a header, the end of the process, two texts in turn, two rows of marks in turn
+HEADER_BYTES = 16
+MARKS_BYTES = LANES * 8
+TEXT_BYTES = 1532
+RECORD_BYTES = HEADER_BYTES + 2 * TEXT_BYTES + 2 * MARKS_BYTES
+
+
+class PageOwner(Protocol):
+    """The file of a crash record."""
+
+    @property
+    def is_writer(self) -> bool:
+        """Return whether this process may write to the page: false in a child of the process that got it."""
+
+    def touch(self) -> None:
+        """Show that the page is still in use; called at each claim and heartbeat."""
+
+    def take_back(self, page: memoryview, *, records_lease: bool) -> None:
+        """Take the page back: its generator makes no more ids.
+
+        Args:
+            records_lease: a lease could not be released, or a claim has no reply. The page is kept for the processes
+                that give it back after the end of this process, unless room is needed.
+        """
+
+
+def read_page(page: bytes) -> dict[str, Any] | None:
+    """Return the credentials in a copy of a dead process' record; None if it held nothing.
+
+    Raises ValueError, LookupError, TypeError: the copy is damaged.
+    """
+    return CrashRecord(None, memoryview(bytearray(page))).read()
+
+
+class CrashRecord:
+    """One generator's crash record: a CrashRecorder. One writer at a time: the thread that talks to the store.
+
+    A process that this one forks shares the page, too, and may be in the middle of any of these methods: it
+    calls forget(), after which writing raises an error, so that nothing is written by a child.
+
+    Args:
+        owner: the file that the page belongs to.
+        page: RECORD_BYTES of memory.
+        common: what all credentials that are written here contain.
+    """
+
+    __slots__ = ("_common", "_header", "_owner", "_page", "_row", "_rows", "_texts", "_turn")
+
+    def __init__(
+        self, owner: PageOwner | None, page: memoryview, common: dict[str, Any] | None = None
+    ) -> None:
+        self._owner, self._page, self._common = owner, page, common or {}
+        self._header = page[:HEADER_BYTES].cast("q")
+        self._texts = [page[HEADER_BYTES + i * TEXT_BYTES :][:TEXT_BYTES] for i in (0, 1)]
+        marks = page[HEADER_BYTES + 2 * TEXT_BYTES :].cast("q")
+        self._rows = [marks[i * LANES :][:LANES] for i in (0, 1)]
+        self._turn = self._row = 0
+
+    def write_claim(self, token: str, owner: str) -> None:
+        """Record that a claim is under way."""
+        self._write(of_claim(token, owner), fresh=True)
+
+    def write_lease(self, held: HeldLease, stats: WorkerStats, *, fresh: bool) -> memoryview | None:
+        """Record the lease *held*; return where its marks belong, or None. See CrashRecorder."""
+        return self._write(of_lease(held, stats), fresh=fresh)
+
+    def _write(self, own: dict[str, Any], *, fresh: bool) -> memoryview | None:
+        owner = self._owner
+        if owner is None or not owner.is_writer:
+            # given up; or forked while this record was being made, so forget() was not called
+            return None
+        # a fresh lease never gets the row of the lease that is recorded now
+        row = self._row ^ fresh
+        text = json.dumps(self._common | own | {"row": row}).encode()
+        if len(text) > TEXT_BYTES:
+            log.debug(
+                "a crash record of %d bytes is too long; the lease ends by its ttl if this process is killed",
+                len(text),
+            )
+            self.clear()
+            return None
+        turn, no_marks = self._turn ^ 1, memoryview(bytes(MARKS_BYTES)).cast("q")
+        try:
+            # checked directly before each store: a fork that bypasses Python calls no forget()
+            if fresh and GUARD.alive:
+                self._rows[row][:] = no_marks
+            if GUARD.alive:
+                self._texts[turn][: len(text)] = text
+            # one store of 8 bytes: either the old text counts or the new one
+            if GUARD.alive:
+                self._header[0] = turn << 32 | len(text)
+            self._turn, self._row = turn, row
+            owner.touch()
+            return self._rows[row]
+        except (ValueError, IndexError):
+            # forget() was called: this is a forked child
+            return None
+
+    def clear(self) -> None:
+        """Record that nothing is held any more."""
+        with contextlib.suppress(ValueError):
+            if GUARD.alive:
+                self._header[0] = 0
+
+    def forget(self) -> None:
+        """Release the page, in a forked child: it is the parent's, and no call that goes on here may write to it."""
+        self._owner = None
+        for view in (self._header, *self._texts, *self._rows):
+            with contextlib.suppress(BufferError):
+                view.release()
+        # one that a range of ticks still refers to is not released
+        self._rows = []
+
+    def give_up(self) -> None:
+        """Release this part for another generator. Later calls do nothing."""
+        owner, self._owner = self._owner, None
+        with contextlib.suppress(ValueError):
+            if owner is not None and owner.is_writer and GUARD.alive:
+                owner.take_back(self._page, records_lease=self._header[0] != 0)
+
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        # a generator that got no lease may be dropped without close(). At exit, modules may be gone, and others will
+        # see that the process has ended
+        if not is_finalizing():
+            self.give_up()
+
+    def read(self) -> dict[str, Any] | None:
+        """Return the credentials that were written last, with ``marks_ms`` and ``end``; None if nothing is held."""
+        turn, size = divmod(self._header[0], 1 << 32)
+        if not size:
+            return None
+        written: dict[str, Any] = json.loads(bytes(self._texts[turn][:size]))
+        marks_ms = tuple(self._rows[written["row"]][: written["lanes"]])
+        return written | {"marks_ms": marks_ms, "end": self._header[1]}

@@ -1,0 +1,346 @@
+"""The generator, the object that users have: one level over FastPath; everything else is a member of it.
+
+Members refer to the generator weakly (context.py). So every method that calls them and that users call begins with
+_check().
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+from snowredis.core.lanes import ClockRules
+from snowredis.core.layout import Layout, Parts
+from snowredis.errors import LeaseLost
+from snowredis.process.clock import SYSTEM, Clock, ClockReading
+from snowredis.process.exit import EXIT
+from snowredis.process.fork import GUARD, ForkGuard
+from snowredis.process.threads import in_thread
+from snowredis.snowflake import async_ids, batches
+from snowredis.snowflake.allocator import IdAllocator
+from snowredis.snowflake.context import Context, Reference
+from snowredis.snowflake.counts import ClockBackLog, Counts
+from snowredis.snowflake.fast_path import FastPath
+from snowredis.snowflake.lease import Lease
+from snowredis.snowflake.lease_manager import LeaseManager
+from snowredis.snowflake.lifecycle import LeaseLifecycle
+from snowredis.snowflake.protocol import Store
+from snowredis.snowflake.slow_path import SlowPath
+
+if TYPE_CHECKING:
+    from snowredis.core.description import IdDescription
+
+
+class Generator(FastPath):
+    """Makes ids from one leased worker id; claims it at the first use, renews it in the background.
+
+    Made by connect(). May be shared by threads, not by processes: a forked child claims its own worker id
+    at its first next_id(). Cannot be pickled or copied.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_allocator",
+        "_clock",
+        "_config",
+        "_context",
+        "_generation",
+        "_lease_manager",
+        "_lifecycle",
+        "_lock",
+        "_random_bytes",
+        "_slow_path",
+    )
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        clock: Clock = SYSTEM,
+        rules: ClockRules | None = None,
+        sequence_start: str = "zero",
+        sequence_start_bound: int | None = None,
+        claim_timeout: float = 0.0,
+        label: str = "",
+        random_bytes: Callable[[int], bytes] = os.urandom,
+        guard: ForkGuard = GUARD,
+    ) -> None:
+        self._config, self._clock, self._random_bytes = store.config, clock, random_bytes
+        self._lock = threading.RLock()
+        self._generation = guard.generation
+        counts = Counts()
+        self._context = context = Context(
+            reference=Reference(self),
+            config=store.config,
+            clock=clock,
+            guard=guard,
+            rules=rules or ClockRules(),
+            random=random.Random(random_bytes(8)),
+            counts=counts,
+            clock_backs=ClockBackLog(store.config.name, counts),
+        )
+        self._lease_manager = leases = LeaseManager(store, context, label, random_bytes)
+        self._allocator = IdAllocator(context, leases, sequence_start, sequence_start_bound)
+        self._lifecycle = LeaseLifecycle(context, leases, self._allocator)
+        self._slow_path = SlowPath(context, leases, self._allocator, self._lifecycle, claim_timeout)
+        guard.watch(self)
+        EXIT.watch(self)
+
+    # --- state -------------------------------------------------------------------------------------
+
+    @property
+    def pool(self) -> str:
+        """The pool's name."""
+        return self._config.name
+
+    @property
+    def layout(self) -> Layout:
+        """Layout of its ids."""
+        return self._config.layout
+
+    @property
+    def lease(self) -> Lease | None:
+        """The current lease; None before the first id, after close() and in a forked child."""
+        held = self._lease_manager.held
+        self._context.guard.check()
+        return held.lease if held is not None and held is self._lease_manager.held else None
+
+    @property
+    def ttl_ms(self) -> int:
+        """Length of its lease, in ms."""
+        return self._config.ttl_ms
+
+    @property
+    def closed(self) -> bool:
+        """True after close()."""
+        return self._lifecycle.closed
+
+    @property
+    def counts(self) -> Counts:
+        """Counters of this generator: waits, clock-backs, renewals."""
+        return self._lease_manager.counts
+
+    @property
+    def ids_made(self) -> int:
+        """About how many ids this generator made so far: unused ids of a sealed tick may count."""
+        self._check()
+        return self._allocator.ids_made
+
+    @property
+    def clock_reading(self) -> ClockReading:
+        """Reading of the clock that ids are made with, and its offset to the Redis clock."""
+        view = self._lease_manager.view
+        offset_ms = view.offset_ms if view.seen.incarnation else None
+        return ClockReading(self._clock.time_ns() // 1_000_000, offset_ms)
+
+    @property
+    def description(self) -> IdDescription:
+        """Return the description of its ids, as for every kind of generator."""
+        from snowredis.core.description import describe_snowflake
+
+        return describe_snowflake(self.layout)
+
+    def decode(self, an_id: int) -> Parts:
+        """Split an id of this generator's layout into its fields. See Layout.decode()."""
+        return self.layout.decode(an_id)
+
+    # --- ids ---------------------------------------------------------------------------------------
+
+    def next_ids(self, count: int) -> list[int]:
+        """Make *count* ids at once.
+
+        Args:
+            count: how many, 0 to 1,000,000; none needs no lease.
+
+        Returns:
+            Exactly *count* ints, 0 < id < 2**63, strictly increasing.
+
+        Raises:
+            As next_id(); nothing of the batch is returned then.
+
+        Blocks:
+            as next_id(); while the layout's ceiling is reached, count / 1024 ms at the default layout.
+        """
+        return batches.next_ids(self, self._context.guard, count)
+
+    def fill(self, buffer: Any) -> None:
+        """Fill a writable buffer of int64 with ids, strictly increasing.
+
+        Args:
+            buffer: array('q'), numpy int64, shared memory, or any contiguous writable buffer of 8-byte
+                integers or of bytes (a multiple of 8 of them).
+
+        Raises:
+            ConfigError: ids cannot be written to the buffer.
+            As next_id(); some of the ids are in the buffer then.
+
+        Blocks:
+            as next_ids().
+        """
+        batches.fill(self, self._context.guard, buffer)
+
+    async def anext_id(self) -> int:
+        """Make one id. Async version of next_id(): does not block the event loop."""
+        if an_id := self._id_now():
+            return an_id
+        self._check()
+        return await async_ids.next_slow(self._slow_path, self._make_ready)
+
+    async def anext_ids(self, count: int) -> list[int]:
+        """Make *count* ids at once. Async version of next_ids(): does not block the event loop.
+
+        Other coroutines run after each tick, and after 10,000 ids at the latest.
+        """
+        self._check()
+        return await async_ids.next_ids(self, self._slow_path, self._context.guard, self._make_ready, count)
+
+    # --- lease -------------------------------------------------------------------------------------
+
+    def claim(self) -> Lease:
+        """Claim a worker id, if there is no lease yet, and wait until it may be used.
+
+        Blocks:
+            one round trip to Redis; on a Redis that has no such pool, or may have forgotten some of it, ttl +
+            max_clock_lead + redis_skew (35 s at the defaults), with a log line; while the pool is full, up to
+            claim_timeout.
+
+        Raises:
+            As next_id().
+        """
+        self._make_ready()
+        held = self._lease_manager.held
+        if held is None:
+            raise LeaseLost(self.pool, -1, "it was lost as soon as it was claimed")
+        return held.lease
+
+    async def aclaim(self) -> Lease:
+        """Claim a worker id. Async version of claim(): does not block the event loop."""
+        return await in_thread(self.claim)
+
+    def suspend(self) -> None:
+        """Give the worker id back before the machine is snapshotted; no ids until resume(). Never raises.
+
+        A clone of a running machine has the same lease and makes the same ids until its reservation ends; a
+        clone of one whose generators are suspended has none, and claims its own worker id at its first id.
+
+        Blocks:
+            as close().
+        """
+        self._check()
+        self._lifecycle.suspend()
+
+    def resume(self) -> None:
+        """Allow ids again after suspend(): the next one claims a worker id. Does nothing if it was not suspended."""
+        self._check()
+        self._lifecycle.resume()
+
+    def close(self) -> None:
+        """Stop making ids and give the worker id back. Idempotent, never raises.
+
+        Blocks:
+            one round trip to Redis; if there is no reply, about 2 s, and the worker id is available again when its
+            lease ends.
+        """
+        self._check()
+        self._lifecycle.close()
+
+    async def aclose(self) -> None:
+        """Give the worker id back. Async version of close(): does not block the event loop."""
+        await in_thread(self.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        await self.aclaim()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    # --- called by members and by the fast path ----------------------------------------------------
+
+    def _check(self) -> None:
+        """Reset this generator in a forked child; let its members, fork guard and exit hook refer to it.
+
+        The garbage collector undoes the latter before it calls a finalizer, which may use or keep this generator.
+        """
+        context = self._context
+        if context.reference() is None:
+            context.reference.renew(self)
+            context.guard.watch(self)
+            EXIT.watch(self)
+            # forked when the guard did not know of this generator
+            if self._generation != context.guard.generation:
+                self._after_fork()
+        context.guard.check()
+
+    def _next_slow(self) -> int:
+        self._check()
+        return self._slow_path.next_id()
+
+    def _make_ready(self) -> None:
+        """Claim, renew, or wait for the pool, so that the next id needs no Redis."""
+        self._check()
+        self._slow_path.next_id(only_claim=True)
+
+    def _beat(self) -> float:
+        self._context.guard.check()
+        return self._lifecycle.beat()
+
+    @property
+    def _talks_here(self) -> bool:
+        """Return whether this very thread is talking to Redis for this generator: a signal handler asks."""
+        return self._lease_manager.talks_here
+
+    def _after_fork(self) -> None:
+        """In a forked child: forget the parent's lease; the first next_id() claims another worker id."""
+        self._generation = self._context.guard.generation
+        # in this order: a call that goes on here finds no lease, and then no block that it could replace
+        self._lease_manager.after_fork()
+        self._lock = threading.RLock()
+        self._allocator.after_fork()
+        self._context.random.seed(self._random_bytes(8))
+        self._lifecycle.after_fork()
+        self._slow_path.after_fork()
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError(
+            "a snowredis generator cannot be pickled or copied: two copies would make the same ids. "
+            "Call snowredis.connect() in each process, or use snowredis.next_id()."
+        )
+
+    def __repr__(self) -> str:
+        held = self._lease_manager.held
+        state = (
+            "closed"
+            if self._lifecycle.closed
+            else "suspended"
+            if self._lifecycle.suspended
+            else f"worker {held.lease.worker}"
+            if held
+            else "no worker id yet"
+        )
+        return f"<snowredis.Generator pool={self.pool!r} {state}>"
+
+
+def renew_foreign_locks() -> None:
+    """Give generators without a lease new locks if theirs were made before gevent patched threading.
+
+    Such a lock blocks all greenlets, or none. Does not block.
+    """
+    kind: Any = type(threading.RLock())
+    for member in EXIT.members:
+        if isinstance(member, Generator) and type(member._lock) is not kind and not member.lease:
+            member._after_fork()

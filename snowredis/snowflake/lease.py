@@ -1,0 +1,329 @@
+"""A lease as its holder sees it: the part for users, and the part that only the runtime may know.
+
+State that a process' generators share: a label, and what is done about leases of processes that are killed.
+
+Storage of one generator's current lease, in memory and in a crash record, and of the token of an open claim.
+
+The state of a pool and of the Redis clock, as the newest reply showed them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import logging
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from snowredis.core.layout import Layout
+from snowredis.snowflake.context import Context
+from snowredis.snowflake.protocol import PoolConfig, ReleaseRequest, RenewRequest, Store, WorkerStats
+from snowredis.snowflake.replies import Granted, Renewed, Reply, Seen
+
+
+class Lease(NamedTuple):
+    """The right of this process to one worker id.
+
+    Attributes:
+        pool, worker: the pool, and the worker id.
+        token_hash: identifies the claim without revealing its token; hex.
+        until: the first tick that is not reserved.
+        until_ms: the same in ms since 1970.
+        opens: for each lane (namespace) the first tick that was available when it was claimed.
+        incarnation: of the pool, when the lease was last renewed.
+        renewals: how often it was renewed.
+    """
+
+    pool: str
+    worker: int
+    token_hash: str
+    until: int
+    until_ms: int
+    opens: tuple[int, ...]
+    incarnation: str
+    renewals: int
+
+
+class HeldLease(NamedTuple):
+    """A lease with its secrets and its bookkeeping. Immutable: replaced as a whole.
+
+    Attributes:
+        serial: of the claim; counts the claims of this process and of those that it was forked from.
+        token: proves to the store that this process is the holder.
+        renewal_id: of the last renewal that had a reply, or of the claim.
+        pending_renewal_id: of a renewal that was sent and has no reply; empty if there is none.
+        lanes_ms: where each lane's reservation begins, ms since 1970.
+        generation: of the process that claimed it, by the fork guard: no other may give it back.
+        marks: where each lane's mark is recorded before its ids can be taken, in case of a crash; None if nowhere.
+    """
+
+    serial: int
+    token: str
+    renewal_id: str
+    pending_renewal_id: str
+    lanes_ms: tuple[int, ...]
+    lease: Lease
+    generation: int
+    marks: memoryview | None = None
+
+    @classmethod
+    def granted(
+        cls, reply: Granted, config: PoolConfig, token: str, serial: int, generation: int
+    ) -> HeldLease:
+        """Return the lease that *reply* grants to the claim with *token*."""
+        layout = config.layout
+        # 0 is not a valid id, and without a sequence tick 0 of worker 0 has no other
+        lowest = 0 if layout.sequences > 1 else 1
+        lease = Lease(
+            pool=config.name,
+            worker=reply.worker,
+            token_hash=hashlib.sha1(token.encode(), usedforsecurity=False).hexdigest(),
+            until=layout.first_tick_from(reply.until_ms),
+            until_ms=reply.until_ms,
+            opens=tuple(max(lowest, layout.first_tick_from(ms)) for ms in reply.lanes_ms),
+            incarnation=reply.incarnation,
+            renewals=0,
+        )
+        return cls(serial, token, reply.renewal_id, "", reply.lanes_ms, lease, generation)
+
+    def renewed(self, reply: Renewed, layout: Layout) -> HeldLease:
+        """Return this lease after *reply* to its pending renewal; its end never moves back."""
+        until_ms = max(reply.until_ms, self.lease.until_ms)
+        lease = self.lease._replace(
+            until=layout.first_tick_from(until_ms),
+            until_ms=until_ms,
+            incarnation=reply.incarnation,
+            renewals=self.lease.renewals + 1,
+        )
+        return self._replace(renewal_id=self.pending_renewal_id, pending_renewal_id="", lease=lease)
+
+    def renew_request(self, caller_ms: int, stats: WorkerStats, owner: str) -> RenewRequest:
+        """Return the request for the pending renewal, made at *caller_ms* of this host's clock."""
+        return RenewRequest(
+            *self._credentials,
+            caller_ms=caller_ms,
+            held_until_ms=self.lease.until_ms,
+            held_lanes_ms=self.lanes_ms,
+            stats=stats,
+            owner=owner,
+            held_incarnation=self.lease.incarnation,
+        )
+
+    def release_request(
+        self, caller_ms: int, marks_ms: tuple[int, ...], stats: WorkerStats
+    ) -> ReleaseRequest:
+        """Return the request to give it back; *marks_ms*: each lane's first unused ms, 0 for a lane never used."""
+        return ReleaseRequest(*self._credentials, caller_ms=caller_ms, marks_ms=marks_ms, stats=stats)
+
+    @property
+    def _credentials(self) -> tuple[int, str, str, str]:
+        """The first fields of both requests: worker id, token, renewal id, pending renewal id."""
+        return self.lease.worker, self.token, self.renewal_id, self.pending_renewal_id
+
+
+class Claimed(NamedTuple):
+    """Result of LeaseManager.claim().
+
+    Attributes:
+        settling_ms: 0 if a lease is held, else how long the pool asks to wait before the next attempt.
+        replaced: the lease that was held before and is to be released; no ids are made of it any more.
+        granted: the new lease, if one was granted; *void*: whether no ids may be made of it.
+    """
+
+    settling_ms: int = 0
+    replaced: HeldLease | None = None
+    granted: HeldLease | None = None
+    void: bool = False
+
+
+class CrashRecorder(Protocol):
+    """Records what another process needs to give one generator's lease back if this process is killed.
+
+    No method blocks or raises.
+    """
+
+    def write_claim(self, token: str, owner: str) -> None:
+        """Record that a claim is under way: its worker id may be leased though no reply came."""
+
+    def write_lease(self, held: HeldLease, stats: WorkerStats, *, fresh: bool) -> memoryview | None:
+        """Record the lease *held*; no lane of a *fresh* one was used yet.
+
+        Returns:
+            where its marks belong (int64): ms of each lane's first unused tick, 0 for a lane never used. They may
+            be stored from anywhere, and only ever grow within a lease. None if nothing could be recorded.
+        """
+
+    def clear(self) -> None:
+        """Record that nothing is held any more."""
+
+    def forget(self) -> None:
+        """Never write again, in a forked child, whatever call goes on there."""
+
+    def give_up(self) -> None:
+        """Release the memory for another generator. A lease that is still recorded stays so if there is room."""
+
+
+class ProcessOptions:
+    """Options of this process. A forked child starts with those of its parent.
+
+    Attributes:
+        label: label of generators that have none: the text that people see beside the worker id.
+    """
+
+    def __init__(self) -> None:
+        self.label = ""
+
+
+PROCESS = ProcessOptions()
+
+
+class LeaseSlot:
+    """Stores a lease and a token; a fork or a suspension makes either void.
+
+    A signal handler may fork, or suspend the generator, in the middle of any method of LeaseManager; the rest of the
+    method then runs in the child, or after the suspension, with what it had learned before. So every claim takes a
+    serial before anything of its request is made, and its lease and its token count only if that serial is not below
+    ``oldest``. A fork and a suspension raise ``oldest``: whatever is stored late is void.
+
+    Attributes:
+        oldest: the lowest serial that is not void.
+        latest: the lease that was stored last and not removed, even if it is void.
+        record: where the lease is recorded in case of a crash; None if nowhere.
+    """
+
+    def __init__(self, store: Store, new_record: Callable[[Store], CrashRecorder | None]) -> None:
+        self._store, self._open_record = store, new_record
+        self._serials = itertools.count(1)
+        self.oldest = 0
+        self.latest: HeldLease | None = None
+        # the serial and the token of a claim
+        self._asked = (0, "")
+        self.record: CrashRecorder | None = None
+
+    def next_serial(self) -> int:
+        """Return the serial of a new claim, greater than all before."""
+        return next(self._serials)
+
+    @property
+    def held(self) -> HeldLease | None:
+        """The lease that ids may be made of; None if there is none."""
+        latest = self.latest
+        return latest if latest is not None and latest.serial >= self.oldest else None
+
+    @property
+    def token(self) -> str:
+        """The token of a claim that has no reply yet, to be sent again; empty if there is none."""
+        serial, token = self._asked
+        return token if serial >= self.oldest else ""
+
+    def set_token(self, token: str, serial: int | None = None) -> None:
+        """Store the *token* of the claim with *serial*; by default one that is not void now."""
+        self._asked = (self.oldest if serial is None else serial, token)
+
+    def open_record(self, serial: int) -> CrashRecorder | None:
+        """Return where the claim with *serial* is recorded; None if nowhere.
+
+        Called before the token is made: a child that is forked after that has no record of its own in which the
+        token, which is its parent's, would be given back when the child is killed.
+        """
+        record = self.record
+        if record is None:
+            record = self._new_record()
+            # not that of a parent, in a child that was forked meanwhile
+            if serial >= self.oldest:
+                self.record = record
+        return record
+
+    def record_claim(self, record: CrashRecorder | None, token: str, owner: str) -> None:
+        """Record that a claim is under way: a process killed before its reply comes may have a worker id."""
+        # the record of a lease that is to be replaced stays
+        if record is not None and self.latest is None:
+            record.write_claim(token, owner)
+
+    def hold(self, held: HeldLease, stats: WorkerStats, *, fresh: bool = False) -> bool:
+        """Record *held*, then make it the lease that ids may be made of; return False if it is void.
+
+        A lease that is not *fresh* is recorded only if it was when it was fresh, else nobody recorded what was used
+        since.
+        """
+        record = self.record
+        # after the record was read: a child that was forked before has another one, and this lease is void there
+        if held.serial < self.oldest:
+            return False
+        if record is not None and (fresh or held.marks is not None):
+            marks = record.write_lease(held, stats, fresh=fresh)
+            if fresh:
+                held = held._replace(marks=marks)
+        if held.serial < self.oldest:
+            return False
+        self.latest = held
+        return True
+
+    def remove(self, held: HeldLease) -> None:
+        """Remove *held*, unless the lease of another claim was stored since."""
+        latest = self.latest
+        if latest is not None and latest.serial == held.serial:
+            self.latest = None
+
+    def clear_record(self) -> None:
+        """Record that nothing is held, unless a lease is stored here."""
+        record = self.record
+        if record is not None and self.latest is None:
+            record.clear()
+
+    def make_void(self) -> None:
+        """Make void whatever was claimed or requested, also a claim whose reply is still to come."""
+        self.oldest = self.next_serial()
+        self.set_token("")
+
+    def after_fork(self) -> None:
+        """Forget the parent's lease, in a forked child."""
+        # first: whatever a call that goes on here stores from now on is void
+        self.make_void()
+        record, self.record = self.record, None
+        if record is not None:
+            record.forget()
+        self.latest = None
+
+    def close(self) -> None:
+        """Release the crash record's memory; a lease that is still recorded stays so as long as there is room."""
+        record, self.record = self.record, None
+        if record is not None:
+            record.give_up()
+
+    def _new_record(self) -> CrashRecorder | None:
+        return self._open_record(self._store)
+
+
+log = logging.getLogger("snowredis")
+
+
+class PoolView:
+    """The newest reply of one generator's pool.
+
+    Attributes:
+        seen: the state of the pool, which every request carries (R10).
+        floor_ms: the pool's floor, ms since 1970.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.seen = Seen()
+        self.floor_ms = 0
+        # the Redis clock in ms since 1970, and the moment of our monotonic clock at which it showed that
+        self._redis_at = (0, context.clock.monotonic())
+
+    def learn(self, reply: Reply, sent_s: float) -> None:
+        """Store what *reply* shows, to a request that was sent at *sent_s* of the monotonic clock."""
+        self.seen, self.floor_ms = reply.seen, reply.floor_ms
+        # about in the middle of the round trip
+        self._redis_at = (reply.redis_ms, (sent_s + self._context.clock.monotonic()) / 2)
+        if reply.alarm:
+            log.critical("pool %s: ALARM: %s (ms since 1970)", self._context.config.name, reply.alarm.text)
+
+    @property
+    def offset_ms(self) -> int:
+        """Return the lead of this host's clock over the Redis clock now, in ms; meaningless before the first reply."""
+        redis_ms, at_s = self._redis_at
+        elapsed_s = self._context.clock.monotonic() - at_s
+        return self._context.now_ms() - redis_ms - round(elapsed_s * 1000)

@@ -1,0 +1,365 @@
+"""Keep one lease: claim it, renew it along its chain, replace it when it is lost, give it back.
+
+Makes no ids. Blocks only on the store, and lets one thread at a time talk to it (conversation.py). Whoever only reads
+takes ``held``, an immutable value that is replaced as a whole. A signal handler may fork, or suspend the generator,
+in the middle of every method here: lease_slot.py says why nothing goes wrong then.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import socket
+from collections.abc import Callable
+
+from snowredis.errors import ClockMovedBack, LayoutMismatch, PoolExhausted, SnowredisError, StoreUnavailable
+from snowredis.servers.connections import is_interruption
+from snowredis.snowflake.context import Context, Conversation
+from snowredis.snowflake.lease import PROCESS, Claimed, HeldLease, LeaseSlot, PoolView
+from snowredis.snowflake.protocol import NO_STATS, ClaimRequest, PoolConfig, Store, WorkerStats, owner_text
+from snowredis.snowflake.record_files import RECORDS
+from snowredis.snowflake.replies import ClaimReply, Granted, LeaseGone, PoolFull, Settling
+from snowredis.snowflake.sweep import sweep
+
+log = logging.getLogger("snowredis")
+
+
+class LeaseManager:
+    """Claims, renews and releases the leases of one generator.
+
+    Attributes:
+        closed, suspended: set by lifecycle.py; no worker id is claimed then.
+        slot: where the lease is stored.
+        view: what the newest reply showed of the pool.
+        lost_worker: the worker id that was lost and not replaced yet; None if there is none.
+    """
+
+    def __init__(
+        self, store: Store, context: Context, label: str, random_bytes: Callable[[int], bytes]
+    ) -> None:
+        self.store, self.counts = store, context.counts
+        self._context, self._clock, self._guard = context, context.clock, context.guard
+        self._label, self._random_bytes = label, random_bytes
+        self._conversation = Conversation(store.where)
+        self.slot = LeaseSlot(store, RECORDS.new_record)
+        self.view = PoolView(context)
+        self.closed = self.suspended = False
+        self.lost_worker: int | None = None
+        self._renewed_at_s = -1e9
+
+    # --- state -------------------------------------------------------------------------------------
+
+    @property
+    def config(self) -> PoolConfig:
+        """The pool's constants; those of a pool of a registry lack its number before the first claim."""
+        return self.store.config
+
+    @property
+    def held(self) -> HeldLease | None:
+        """The lease that ids may be made of; None if there is none."""
+        return self.slot.held
+
+    @property
+    def talks_here(self) -> bool:
+        """Return whether this very thread is in the middle of a conversation with the store."""
+        return self._conversation.is_here
+
+    def just_renewed(self) -> bool:
+        """Return whether the last renewal or claim is so recent that another renewal would change nothing."""
+        return self._clock.monotonic() - self._renewed_at_s < min(0.2, self.config.heartbeat_ms / 2000)
+
+    def after_fork(self) -> None:
+        """Forget the parent's lease and its locks, in a forked child. Does not block."""
+        self.slot.after_fork()
+        self._conversation.after_fork()
+        self.counts.reset()
+        self.store.after_fork()
+
+    # --- claim -------------------------------------------------------------------------------------
+
+    def claim(self, *, wait_ms: int, instead_of: int = 0) -> Claimed:
+        """Claim a worker id, unless there is a lease already whose serial is not *instead_of*.
+
+        Args:
+            wait_ms: how much later than now the lanes of the worker id may open.
+
+        Blocks:
+            one round trip to Redis, two after a connection failed; LOCK_LIMIT_S for another thread.
+
+        Raises:
+            PoolExhausted, LayoutMismatch, StoreUnavailable: no worker id was claimed.
+            ClockMovedBack: every available worker id was used at times later than this host's clock shows.
+        """
+        claimed = self._conversation.run(lambda: self._claim(wait_ms, instead_of))
+        fresh = claimed.granted
+        if fresh is not None and claimed.void:
+            # suspended meanwhile, so no id was made; in a forked child this does nothing
+            self.release(fresh, (0,) * len(fresh.lanes_ms))
+        elif fresh is not None:
+            log.info("pool %s: claimed worker id %d", self.config.name, fresh.lease.worker)
+        return claimed
+
+    def _claim(self, wait_ms: int, instead_of: int) -> Claimed:
+        self._prepare()
+        # first: a fork from here on makes this claim void
+        serial, generation = self.slot.next_serial(), self._guard.generation
+        current = self.held
+        if self.closed or self.suspended or (current is not None and current.serial != instead_of):
+            return Claimed()
+        # maybe one that a suspension made void and that could not be given back then
+        replaced = self.slot.latest
+        record = self.slot.open_record(serial)
+        # R6 (fresh tokens): made here, so after any fork; R5 (renewal chain): kept until it has a reply
+        unanswered = self.slot.token
+        token = unanswered or self._fresh_name()
+        self.slot.set_token(token, serial)
+        asked_ms, sent_s = self._context.now_ms(), self._clock.monotonic()
+        layout = self.config.layout
+        fit_ms = max(0, layout.ms_at(layout.tick_at(asked_ms)))
+        request = ClaimRequest(token, asked_ms, fit_ms, wait_ms, self._owner())
+        self.slot.record_claim(record, token, request.owner)
+        self._guard.check()
+        if serial < self.slot.oldest:
+            return Claimed()
+        try:
+            reply: ClaimReply | LayoutMismatch = self._ask_twice(request, serial)
+        except LayoutMismatch as error:
+            reply = error
+        except StoreUnavailable as error:
+            self.counts.claims_refused["unavailable"] += 1
+            if error.is_unsent and not unanswered and serial >= self.slot.oldest:
+                # Redis saw nothing of this claim, so there is nothing to give back if this process ends
+                self.slot.set_token("", serial)
+                self.slot.clear_record()
+            raise
+        self._guard.check()
+        if self._guard.generation != generation:
+            # forked meanwhile: this is the child, and the reply was its parent's
+            return Claimed()
+        # the token has a reply, so it is never sent again: a copy of this process may have it, too
+        self.slot.set_token("")
+        if not isinstance(reply, Granted):
+            self.slot.clear_record()
+        if isinstance(reply, LayoutMismatch):
+            # R9, as in renew()
+            if replaced is not None:
+                self._lose(replaced, str(reply))
+            self.counts.claims_refused["mismatch"] += 1
+            try:
+                raise reply
+            finally:
+                # else the error, its traceback and this frame would keep each other, and the generator, alive
+                del reply
+        self.view.learn(reply, sent_s)
+        if isinstance(reply, Settling):
+            return Claimed(settling_ms=max(1, reply.wait_ms))
+        if isinstance(reply, PoolFull):
+            self.counts.claims_refused["full"] += 1
+            raise PoolExhausted(self.config.name, self.config.capacity, reply.wait_ms)
+        if not isinstance(reply, Granted):
+            self.counts.claims_refused["clock"] += 1
+            raise ClockMovedBack(reply.wait_ms, "backup")
+        fresh = HeldLease.granted(reply, self.config, token, serial, generation)
+        self._renewed_at_s = self._clock.monotonic()
+        self.lost_worker = None
+        kept = self.slot.hold(fresh, NO_STATS, fresh=True)
+        self.counts.claims += 1
+        return Claimed(replaced=replaced, granted=fresh, void=not kept)
+
+    def _prepare(self) -> None:
+        """Let the store learn what a claim needs. Raises LayoutMismatch, StoreUnavailable."""
+        try:
+            self.store.prepare()
+        except (LayoutMismatch, StoreUnavailable) as error:
+            reason = "mismatch" if isinstance(error, LayoutMismatch) else "unavailable"
+            self.counts.claims_refused[reason] += 1
+            raise
+
+    def _ask_twice(self, request: ClaimRequest, serial: int) -> ClaimReply:
+        """Send *request*; once more if it had no reply: a connection that broke while idle fails only when used."""
+        try:
+            return self.store.claim(request, self.view.seen)
+        except StoreUnavailable as error:
+            if type(error) is not StoreUnavailable or serial < self.slot.oldest:
+                raise
+            is_unsent = error.is_unsent
+        # outside of the except: the second error is the only one that is shown
+        try:
+            return self.store.claim(request, self.view.seen)
+        except StoreUnavailable as error:
+            error.is_unsent &= is_unsent
+            raise
+
+    def _owner(self) -> str:
+        """Return the text that names this process in Redis, for people."""
+        return owner_text(socket.gethostname(), os.getpid(), self._label or PROCESS.label)
+
+    def _fresh_name(self) -> str:
+        """Return 128 random bits, hex, for a claim or a renewal.
+
+        The clocks are mixed in: two clones of a machine may share their random state.
+        """
+        seed = f"{self._random_bytes(16).hex()} {self._clock.time_ns()} {self._clock.monotonic()!r}"
+        return hashlib.sha256(seed.encode()).hexdigest()[:32]
+
+    # --- renew -------------------------------------------------------------------------------------
+
+    def renew(self, stats: WorkerStats) -> bool:
+        """Renew the lease by one ttl from now.
+
+        Returns:
+            False if there is no lease, or it turned out to be lost; ``held`` is None then.
+
+        Blocks:
+            one round trip to Redis; LOCK_LIMIT_S for another thread.
+
+        Raises:
+            StoreUnavailable: nothing changed; call again, and the same renewal is repeated.
+            LayoutMismatch: the pool was made anew with other settings; the lease is lost.
+        """
+        return self._conversation.run(lambda: self._renew(stats))
+
+    def _renew(self, stats: WorkerStats) -> bool:
+        held = self.held
+        if held is None:
+            return False
+        if not held.pending_renewal_id:
+            held = held._replace(pending_renewal_id=self._fresh_name())
+            self.slot.hold(held, stats)
+        sent_s = self._clock.monotonic()
+        request = held.renew_request(self._context.now_ms(), stats, self._owner())
+        self._guard.check()
+        if held.serial < self.slot.oldest:
+            # under a renewal id of this child's own it would end the lease of its parent
+            return False
+        try:
+            reply = self.store.renew(request, self.view.seen)
+            self._guard.check()
+            if held.serial < self.slot.oldest:
+                # forked meanwhile, and this is the child; or the generator was suspended
+                return False
+            self.view.learn(reply, sent_s)
+        except LayoutMismatch as error:
+            # R9: whoever made the pool anew did not know of what this lease has reserved
+            self._lose(held, str(error))
+            raise
+        except SnowredisError:
+            self.counts.renewals_failed += 1
+            raise
+        if isinstance(reply, LeaseGone):
+            self._lose(held, f"{reply.reason.text}; claiming another")
+            return False
+        self._renewed_at_s = self._clock.monotonic()
+        self.counts.renewals += 1
+        self.counts.heartbeats.add(self._renewed_at_s - sent_s)
+        self.slot.hold(held.renewed(reply, self.config.layout), stats)
+        if reply.adopted:
+            worker = held.lease.worker
+            log.warning("pool %s: Redis lost its state; worker id %d stays leased", self.config.name, worker)
+        return True
+
+    def _lose(self, held: HeldLease, reason: str) -> None:
+        """Remove *held*, which the store does not have any more, for the *reason* that the log shows."""
+        self.slot.remove(held)
+        self.slot.clear_record()
+        self.counts.leases_lost += 1
+        self.lost_worker = held.lease.worker
+        log.warning("pool %s: lost worker id %d: %s", self.config.name, held.lease.worker, reason)
+
+    # --- give back ---------------------------------------------------------------------------------
+
+    def give_back_of_dead(self, most: int) -> int:
+        """Give leases back that dead processes of this machine left, *most* at most.
+
+        Never raises, except for what interrupts this thread.
+
+        Returns:
+            how many worker ids are available again.
+
+        Blocks:
+            one round trip to Redis each; LOCK_LIMIT_S for another thread.
+        """
+        if not self.store.shared:
+            return 0
+        try:
+            return self._conversation.run(lambda: sweep(self.store, most))
+        except SnowredisError:
+            return 0
+        except Exception as error:
+            if is_interruption(error):
+                raise
+            log.exception("pool %s: could not look for leases of dead processes", self.config.name)
+            return 0
+
+    def detach(self) -> HeldLease | None:
+        """Remove the lease, so that no more ids are made of it and it can be released.
+
+        Returns:
+            None if there is none, or if this very thread is in the middle of a conversation with the store: whoever
+            began that has to look again when it is over.
+
+        Blocks:
+            LOCK_LIMIT_S at most, while another thread talks to the store.
+        """
+        try:
+            return self._conversation.run(self._detach)
+        except StoreUnavailable:
+            return None
+
+    def _detach(self) -> HeldLease | None:
+        held = self.slot.latest
+        if self.slot.latest is held:
+            self.slot.latest = None
+        return held
+
+    def release(
+        self, held: HeldLease, marks_ms: tuple[int, ...] | None, stats: WorkerStats = NO_STATS
+    ) -> None:
+        """Give *held* back, which was detached or replaced before.
+
+        Never raises, except for what interrupts this thread.
+
+        Args:
+            marks_ms: each lane's first unused ms, 0 for a lane never used; None if unknown.
+
+        Blocks:
+            one round trip to Redis; LOCK_LIMIT_S for another thread.
+        """
+        pool, worker = self.config.name, held.lease.worker
+        try:
+            if self._conversation.run(lambda: self._release(held, marks_ms, stats)):
+                log.info("pool %s: released worker id %d", pool, worker)
+        except Exception as error:
+            # it must not stop whoever is closing
+            text = "pool %s: could not release worker id %d; it is available again when its lease ends: %s"
+            log.warning(text, pool, worker, error)
+            if is_interruption(error):
+                raise
+
+    def _release(self, held: HeldLease, marks_ms: tuple[int, ...] | None, stats: WorkerStats) -> bool:
+        """Give *held* back; return False if it is that of the parent of this forked child."""
+        self._guard.check()
+        if held.generation != self._guard.generation:
+            # forked since it was detached: it is the parent's, and the marks may be this child's
+            return False
+        if marks_ms is None:
+            # not what the record says: a deposed master's may end before what another one granted
+            marks_ms = (held.lease.until_ms,) * len(held.lanes_ms)
+        sent_s = self._clock.monotonic()
+        request = held.release_request(self._context.now_ms(), marks_ms, stats)
+        self.view.learn(self.store.release(request, self.view.seen), sent_s)
+        self.slot.clear_record()
+        return True
+
+    def close(self) -> None:
+        """Close the store: nothing is claimed any more. A lease that is still recorded stays recorded."""
+        self.slot.close()
+        self.store.close()
+
+    def abandon(self) -> None:
+        """Release the lease of a generator that was dropped without close(), and close. Blocks as release()."""
+        held = self.detach()
+        if held is not None:
+            self.release(held, None)
+        self.close()

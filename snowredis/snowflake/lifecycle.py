@@ -1,0 +1,424 @@
+"""The thread that keeps a generator's lease alive. Refers to the generator weakly, so that it can be dropped.
+
+The lifecycle of a generator's leases: claim, renew, replace, give back; with a heartbeat in the background.
+
+Joins lease_manager.py, which talks to Redis, and id_allocator.py, which knows what each lane was used for: no lease is
+given back before its block is sealed and its marks are read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from snowredis.errors import (
+    ClockMovedBack,
+    LayoutMismatch,
+    LeaseExpired,
+    PoolExhausted,
+    SnowredisError,
+    StoreUnavailable,
+    as_cause,
+)
+from snowredis.process.exit import EXIT
+from snowredis.process.threads import locked, start_thread
+from snowredis.snowflake.allocator import IdAllocator
+from snowredis.snowflake.context import Context
+from snowredis.snowflake.fast_path import SEALED
+from snowredis.snowflake.lease import Claimed, HeldLease
+from snowredis.snowflake.lease_manager import LeaseManager
+from snowredis.snowflake.protocol import WorkerStats
+
+# a thread that waits ends within a millisecond; one that talks to Redis may need seconds
+_LONGEST_WAIT_S = 0.2
+
+
+class HasBeat(Protocol):
+    """An object that the heartbeat thread calls: a generator."""
+
+    def _beat(self) -> float:
+        """Renew or replace the lease as needed; return the seconds until the next call. Must not raise."""
+
+
+class Heartbeat:
+    """Calls ``_beat()`` of *owner* until it is stopped; calls *abandon* if the owner was dropped without close()."""
+
+    def __init__(self, owner: Callable[[], HasBeat | None], abandon: Callable[[], None]) -> None:
+        self._stopped = threading.Event()
+        # held until the thread ends
+        self._running = threading.Lock()
+        self._thread = 0
+        self._owner, self._abandon = owner, abandon
+
+    def start(self, first_s: float, name: str) -> None:
+        """Start a thread called *name*, whose first call comes after *first_s*.
+
+        Raises:
+            RuntimeError: the system refuses a thread.
+        """
+        self._running.acquire()
+        start_thread(lambda: self._run(first_s), name)
+        EXIT.hold(self)
+
+    def stop(self) -> None:
+        """Ask the thread to end; does not wait for it."""
+        self._stopped.set()
+
+    def join(self) -> None:
+        """Wait for the thread to end, after stop(): Python aborts if an interpreter ends that has another thread.
+
+        Blocks for 0.2 s at most: a finalizer or a signal handler may have interrupted what the thread waits for, and
+        in a child that was forked just now there is no thread.
+        """
+        EXIT.drop(self)
+        if self._thread == threading.get_ident():
+            return
+        # gevent raises it in its hub, which cannot wait
+        with contextlib.suppress(AssertionError):
+            if self._running.acquire(timeout=_LONGEST_WAIT_S):
+                self._running.release()
+
+    def close(self) -> None:
+        """End, at exit. Give the lease back if the owner was dropped since the last beat: nobody else would."""
+        self.stop()
+        if self._owner() is None:
+            self._abandon()
+        self.join()
+
+    def _run(self, delay_s: float) -> None:
+        self._thread = threading.get_ident()
+        try:
+            self._beat(delay_s)
+        finally:
+            # last, so that the thread has ended when another one can run
+            self._running.release()
+
+    def _beat(self, delay_s: float) -> None:
+        while not self._stopped.wait(delay_s):
+            owner = self._owner()
+            if owner is None:
+                EXIT.drop(self)
+                self._abandon()
+                return
+            delay_s = owner._beat()
+            del owner
+
+
+log = logging.getLogger("snowredis")
+
+# how soon Redis is asked again after a failure; a renewal has 5/6 of a ttl for it
+RETRY_S = 0.5
+# leases of dead processes that are given back by a claim, for which an id has to wait; and how often so by a heartbeat
+MOST_AT_ONCE, TIMES_AT_BEAT = 8, 25
+# a worker id of another server that opens later than this is no better than waiting for one's own
+MOVE_WAIT_MS = 1_000
+
+
+class LeaseLifecycle:
+    """Starts, renews, replaces and ends the leases of one generator."""
+
+    def __init__(self, context: Context, leases: LeaseManager, allocator: IdAllocator) -> None:
+        self._context, self._path, self._clock = context, context.path, context.clock
+        self._leases, self._allocator = leases, allocator
+        self._pool = context.config.name
+        self._heartbeat: Heartbeat | None = None
+        # whether an outage was logged, and a refused thread
+        self._failing = self._refused = False
+        # the reason and the time of the last failed renewal; empty if none failed since. The text only: an error refers
+        # to frames, which refer to the generator
+        self._failure, self._failed_at_s = "", -1e9
+        # the clock and ids_made at the last stats()
+        self._last_rate = (self._clock.monotonic(), 0)
+        self._replace_again_s = -1e9
+
+    @property
+    def closed(self) -> bool:
+        """True if ids are refused for good."""
+        return self._leases.closed
+
+    @property
+    def suspended(self) -> bool:
+        """True if ids are refused until resume()."""
+        return self._leases.suspended
+
+    # --- claim, renew, replace ---------------------------------------------------------------------
+
+    def claim(self, wait_ms: int, instead_of: int = 0) -> Claimed:
+        """Claim a worker id, and give the lease back that it replaces. See LeaseManager.claim()."""
+        try:
+            try:
+                claimed = self._leases.claim(wait_ms=wait_ms, instead_of=instead_of)
+            except PoolExhausted:
+                if not self._leases.give_back_of_dead(MOST_AT_ONCE):
+                    raise
+                claimed = self._leases.claim(wait_ms=wait_ms, instead_of=instead_of)
+            self._failure = ""
+        except LayoutMismatch:
+            self._seal_if_lost()
+            raise
+        old = claimed.replaced
+        if old is not None:
+            marks = locked(self._path._lock, functools.partial(self._seal_through, old))
+            self._leases.release(old, marks, self.stats())
+        if self._leases.held is not None:
+            # Redis replies; those who come next find the worker ids
+            self._leases.give_back_of_dead(MOST_AT_ONCE)
+        return claimed
+
+    def _seal_through(self, old: HeldLease) -> tuple[int, ...] | None:
+        self._allocator.seal_through(old.serial)
+        return self._allocator.marks(old)
+
+    def renew_in_need(self) -> None:
+        """Renew for a call that needs more time, once each RETRY_S; move to another server if that fails.
+
+        Blocks:
+            for one round trip to Redis; for another to move.
+
+        Raises:
+            LeaseExpired: Redis does not reply, and no other server has an available worker id.
+        """
+        held, reason = self._leases.held, self._failure
+        cause: BaseException | None = None
+        if held is None:
+            return
+        if not reason or self._clock.monotonic() - self._failed_at_s >= RETRY_S:
+            try:
+                self._renew()
+                self.start_heartbeat()
+                return
+            except StoreUnavailable as error:
+                reason, cause = str(error), as_cause(error)
+        if not self._move():
+            raise LeaseExpired(self._pool, held.lease.worker, reason) from cause
+
+    def _renew(self) -> bool:
+        """Renew; return False if the lease is lost, and sealed. See LeaseManager.renew()."""
+        try:
+            renewed = self._leases.renew(self.stats())
+            self._failure = ""
+            return renewed
+        except StoreUnavailable as error:
+            # the time of the end: an attempt may have taken long
+            self._failure, self._failed_at_s = str(error), self._clock.monotonic()
+            raise
+        finally:
+            self._seal_if_lost()
+
+    def _move(self) -> bool:
+        """Claim a worker id of another server if there are several and that of this lease does not reply.
+
+        Not before half of the ttl is left: a server may come back, and ids are made meanwhile.
+
+        Returns:
+            whether there is another lease now.
+        """
+        held, config = self._leases.held, self._context.config
+        if held is None or not self._leases.store.redundant:
+            return False
+        left_ms = held.lease.until_ms - self._context.now_ms()
+        if left_ms >= config.ttl_ms // 2 or self._clock.monotonic() < self._replace_again_s:
+            return False
+        old = None
+        try:
+            old = self.claim(MOVE_WAIT_MS, held.serial).replaced
+        except SnowredisError as error:
+            log.warning("pool %s: no other server has an available worker id: %s", self._pool, error)
+        if old is None:
+            self._replace_again_s = self._clock.monotonic() + RETRY_S
+        else:
+            log.warning(
+                "pool %s: the server of worker id %d does not reply; using a worker id of another server",
+                self._pool,
+                old.lease.worker,
+            )
+        self._give_back_if_ended()
+        return self._leases.held is not held
+
+    def replace(self, behind_ms: int) -> None:
+        """Claim a worker id whose lanes fit a clock that went back by *behind_ms*, then give the old one back.
+
+        Raises:
+            ClockMovedBack: none is available, or none was a moment ago.
+        """
+        held, now_s = self._leases.held, self._clock.monotonic()
+        if held is None:
+            return
+        claimed = Claimed()
+        cause: BaseException | None = None
+        if now_s < self._replace_again_s:
+            # refused a moment ago: Redis is not asked for every id
+            raise ClockMovedBack(behind_ms, self._context.rules.policy)
+        try:
+            claimed = self.claim(0, held.serial)
+        except (PoolExhausted, ClockMovedBack, StoreUnavailable) as error:
+            cause = as_cause(error)
+        if claimed.settling_ms or cause is not None:
+            self._context.clock_backs.note(behind_ms, "refusal", self._allocator.ids_made)
+            self._replace_again_s = now_s + RETRY_S
+            raise ClockMovedBack(behind_ms, self._context.rules.policy) from cause
+        if claimed.replaced is not None:
+            self._context.clock_backs.note(behind_ms, "worker", self._allocator.ids_made)
+
+    def stats(self) -> WorkerStats:
+        """Return the statistics of the next heartbeat; ids per second are counted since the last call."""
+        made, now_s = self._allocator.ids_made, self._clock.monotonic()
+        since_s, before = self._last_rate
+        rate = int((made - before) / (now_s - since_s)) if now_s > since_s else 0
+        self._last_rate = (now_s, made)
+        return WorkerStats(
+            ids_made=made,
+            ids_per_s=max(0, rate),
+            clock_offset_ms=self._leases.view.offset_ms,
+            namespace=self._allocator.lanes.current,
+            clock_backs=self._leases.counts.clock_backs,
+        )
+
+    # --- heartbeat ---------------------------------------------------------------------------------
+
+    def start_heartbeat(self) -> None:
+        """Start a thread that calls beat() through the generator, unless one runs or the clock is a test clock.
+
+        Called after each claim and each renewal that a call needs: where the system refuses a thread, leases are
+        renewed inside next_id() only, until it allows one. A warning says so, once.
+        """
+        heartbeat = locked(self._path._lock, self._new_heartbeat)
+        if heartbeat is not None and self._heartbeat is heartbeat:
+            EXIT.arm()
+            try:
+                heartbeat.start(self.beat_after_s(), f"snowredis-{self._pool}")
+            except RuntimeError as error:
+                if self._heartbeat is heartbeat:
+                    self._heartbeat = None
+                text = "no heartbeat thread (%s): leases are renewed only while ids are made"
+                log.log(logging.DEBUG if self._refused else logging.WARNING, text, error)
+                self._refused = True
+
+    def _new_heartbeat(self) -> Heartbeat | None:
+        if self._heartbeat is not None or self.closed or not self._clock.background:
+            return None
+        self._heartbeat = heartbeat = Heartbeat(self._context.reference, self._leases.abandon)
+        return heartbeat
+
+    def beat_after_s(self) -> float:
+        """Return the seconds until the next beat: a little random, so that not all workers beat together."""
+        return self._context.config.heartbeat_ms / 1000 * self._context.random.uniform(0.85, 1.0)
+
+    def beat(self) -> float:
+        """Renew the lease, or claim another if it is lost. Never raises.
+
+        Returns:
+            the seconds until it should be called again.
+
+        Blocks:
+            one round trip to Redis; one more for each lease that is claimed or given back.
+        """
+        try:
+            if self._leases.held is not None and self._renew_or_move():
+                if self._failing:
+                    self._failing = False
+                    log.warning("pool %s: Redis replies again", self._pool)
+                # a few at a time: other threads may want to talk to Redis
+                for _ in range(TIMES_AT_BEAT):
+                    if self._leases.give_back_of_dead(MOST_AT_ONCE) < MOST_AT_ONCE:
+                        break
+                return self.beat_after_s()
+            if not (self.closed or self.suspended):
+                settling_ms = self.claim(self._context.longest_wait_ms).settling_ms
+                self._give_back_if_ended()
+                return min(settling_ms / 1000, self.beat_after_s()) or self.beat_after_s()
+        except SnowredisError as error:
+            # a warning once for each outage, not twice a second
+            level = logging.DEBUG if self._failing else logging.WARNING
+            log.log(level, "pool %s: heartbeat failed, trying again: %s", self._pool, error)
+            self._failing = True
+        except Exception:
+            log.exception("pool %s: heartbeat failed, trying again", self._pool)
+        return min(RETRY_S, self.beat_after_s())
+
+    def _renew_or_move(self) -> bool:
+        """Renew; return False if there is no lease afterwards, neither the same nor one of another server."""
+        try:
+            return self._renew()
+        except StoreUnavailable:
+            if not self._move():
+                raise
+            return True
+
+    def _seal_if_lost(self) -> None:
+        """Seal at once if there is no lease any more, not when the tick ends."""
+        if self._leases.held is None:
+            locked(self._path._lock, self._allocator.seal)
+
+    # --- give back --------------------------------------------------------------------------------
+
+    def give_back(self) -> None:
+        """Release the lease, if there is one, with the marks that were really used. Never raises.
+
+        Blocks:
+            one round trip to Redis; LOCK_LIMIT_S for another thread.
+        """
+        held, marks = locked(self._path._lock, self._detach)
+        if held is not None:
+            self._leases.release(held, marks, self.stats())
+
+    def _detach(self) -> tuple[HeldLease | None, tuple[int, ...] | None]:
+        """Detach and seal; return the lease, if there was one, and its marks."""
+        # R7, in this order: from here on nothing is published for this lease; its block is sealed; the marks are
+        # read; they are sent
+        held = self._leases.detach()
+        self._allocator.seal()
+        return held, self._allocator.marks(held) if held is not None else None
+
+    def _give_back_if_ended(self) -> None:
+        # close() or suspend() was called during a claim, and found nothing to give back
+        if self.closed or self.suspended:
+            self.give_back()
+
+    def suspend(self) -> None:
+        """Give the lease back and claim none until resume(). Blocks as give_back(); never raises."""
+        self._leases.suspended = True
+        self.give_back()
+        self._make_void()
+
+    def resume(self) -> None:
+        """Allow claims again: the next call that needs a lease claims one. Does not talk to Redis.
+
+        Blocks only while another thread gives the lease back, if a handler has claimed one in the middle of this.
+        """
+        if self.suspended:
+            self._leases.slot.make_void()
+            if self._path._position[1] != SEALED:
+                self._seal_if_lost()
+            self._leases.suspended = False
+
+    def _make_void(self) -> None:
+        """Make void whatever was claimed or requested, and seal what was published of it.
+
+        A lease may still be here: nothing is detached while another thread talks to the store, nor what a signal
+        handler claims after that. The reply to a claim may be still to come: a clone of this machine has its token,
+        and would get its lease.
+        """
+        self._leases.slot.make_void()
+        self._seal_if_lost()
+
+    def close(self) -> None:
+        """Give the lease back for good. Blocks as give_back(); never raises."""
+        self._leases.closed = True
+        heartbeat, self._heartbeat = self._heartbeat, None
+        if heartbeat is not None:
+            heartbeat.stop()
+        self.give_back()
+        self._make_void()
+        self._leases.close()
+        if heartbeat is not None:
+            # last: if this was interrupted, the lease is given back at exit
+            heartbeat.join()
+
+    def after_fork(self) -> None:
+        """Forget the parent's heartbeat thread, in a forked child: it does not exist there."""
+        self._heartbeat = None

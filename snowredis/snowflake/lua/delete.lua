@@ -1,0 +1,56 @@
+-- delete: delete a pool; a tombstone keeps the floor for the next pool of its name.
+--
+-- Works on a pool with any settings and on a broken one: the constants are read in the stored signature.
+-- KEYS, ARGV[1..12] as in pool; these constants are used where the stored signature is not valid
+--
+-- Returns deleted, common fields, 1 if constants of the arguments were used
+--       | absent, common fields: nothing to delete
+-- Cost    O(1) for the server's thread; up to about 1,000 records are read
+
+if bad then return refuse() end
+-- a day: how long a tombstone outlives its floor, for hosts whose clocks are behind
+local KEPT_MS = 864e5
+local guessed = 0
+local text = redis.call('HGET', KEYS[1], 'signature')
+local function constant(name, given)
+  local n = number_of(string.match(text or '', ' ' .. name .. '=(%d+)'))
+  if n and n <= 864e5 then return n end
+  guessed = 1
+  return given
+end
+ttl, lead = constant('ttl_ms', ttl), constant('max_clock_lead_ms', lead)
+skew, slack = constant('redis_skew_ms', skew), constant('failover_slack_ms', slack)
+durability = string.match(text or '', ' durability=(%l+)') or 'detect'
+guard = string.find(text or '', ' guard_rollbacks=1', 1, true) ~= nil
+signature = text
+
+local pool = open_pool()
+if pool and not text then return reply_with(pool, 'absent') end
+local certain = pool and not pool.raised and durability ~= 'none' and guessed == 0
+pool = pool or { floor = number_of(redis.call('HGET', KEYS[1], 'floor')) or 0, incarnation = now .. '-' .. nonce,
+  version = number_of(redis.call('HGET', KEYS[1], 'version')) or 0 }
+
+-- a record, a token and the fields of the pool
+if redis.call('HLEN', KEYS[1]) > 2 * 1000 + 40 then
+  certain = false
+else
+  local all = redis.call('HGETALL', KEYS[1])
+  for i = 1, #all, 2 do
+    if string.find(all[i], '^w:') then
+      local r = unpack_record(all[i + 1])
+      certain = certain and r
+      for _, mark in ipairs(r and r.lanes or {}) do pool.floor = math.max(pool.floor, mark, r['until']) end
+    end
+  end
+end
+if not certain then pool.floor = math.max(pool.floor, horizon()) end
+-- a pool has at most four constants of a day each; a higher floor was set by a person
+pool.floor = math.min(pool.floor, now + 4 * 864e5)
+
+-- UNLINK frees large keys in another thread of the server
+redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3])
+redis.call('HSET', KEYS[1], 'floor', pool.floor, 'incarnation', pool.incarnation, 'version', pool.version)
+-- the only key with an expiry time. A pool that a claim creates has a floor of its own in any case; for one that a person
+-- creates, this floor keeps a host whose clock is behind from using times again
+redis.call('PEXPIREAT', KEYS[1], math.max(pool.floor, now) + KEPT_MS)
+return reply_with(pool, 'deleted', tostring(guessed))

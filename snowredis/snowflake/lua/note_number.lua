@@ -1,0 +1,17 @@
+-- note_number: note in a pool that the registry has confirmed its shard number, and the highest number there.
+--
+-- KEYS, ARGV[1..12] as in pool
+-- ARGV[13] highest  int, the highest number that the registry has given
+--
+-- Returns noted, common fields | absent, common fields: there is no pool, nothing changed
+-- Cost    O(1)
+
+local highest = int('highest', ARGV[13], 0, 2 ^ 46)
+if bad then return refuse() end
+
+local pool, refused = open_pool()
+if not pool then return refused end
+if pool.created then return reply_with(pool, 'absent') end
+local noted = number_of(redis.call('HGET', KEYS[1], 'highest_number')) or 0
+commit(pool, 'highest_number', math.max(noted, highest))
+return reply_with(pool, 'noted')

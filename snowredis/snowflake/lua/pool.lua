@@ -1,0 +1,261 @@
+-- pool: the beginning of the scripts of a pool, after arguments: the record of a worker id, and the pool itself.
+--
+-- KEYS[1] pool    hash    fields of the pool, "w:<worker id>" -> record, "t:<token hash>" -> worker id; or a tombstone
+-- KEYS[2] leases  zset    worker id -> lease end, ms on the Redis clock; an index, rebuilt from the hash if lost
+-- KEYS[3] events  stream  events of the pool, trimmed; for people only
+-- ARGV[1..2] as in arguments
+-- ARGV[3] ttl_ms       int
+-- ARGV[4] lead_ms      int, how far a caller's clock may be ahead of the Redis clock
+-- ARGV[5] skew_ms      int, how far two Redis servers' clocks may differ
+-- ARGV[6] slack_ms     int, how long a deposed master may go on answering
+-- ARGV[7] guard        0 | 1, raise the floor after a silence longer than one ttl
+-- ARGV[8] incarnation  string, the newest that the caller saw, or empty
+-- ARGV[9] version      int, the highest that the caller saw in that incarnation
+-- ARGV[10] caller_ms   int, the caller's wall clock
+-- ARGV[11] max_events  int, length at which the event stream is trimmed
+-- ARGV[12] durability  string: detect | assured | none, whether Redis may lose writes that it acknowledged
+--
+-- Returns signature, stored signature
+--       | unidentified, reason: durability is detect, and the server has no identity
+--       | broken, as in arguments
+-- and changes nothing in these cases; else see the header of the script. After the stored signature, " changes_at=MS" says
+-- when the caller's becomes the pool's, and " changed=1" that the caller's was the pool's
+--
+-- The common fields of other replies are: time of the call, incarnation, version, floor, alarm.
+
+-- The record of a worker id, which snowredis/monitor and the end of the embedded server read, too.
+-- Returns the record in a text of pack_record(), or nil for any other text. The mark of a lane is the later of its entry
+-- in lanes and until.
+local function unpack_record(text)
+  if not text then return nil end
+  local token, incarnation, renewal_id, ends, lease_end, lanes, claimed, renewed, stats, owner = string.match(text,
+    '^(%x*)|([%x-]*)|(%x*)|(%d+)|(%d+)|([%d,]*)|(%d+)|(%d+)|([%d,-]*)|(.*)$')
+  if not token then return nil end
+  local list, highest = {}, 0
+  for item in string.gmatch(lanes, '[^,]+') do list[#list + 1] = tonumber(item) end
+  for i = 1, #list do highest = math.max(highest, list[i]) end
+  local r = { token = token, incarnation = incarnation, renewal_id = renewal_id, ['until'] = tonumber(ends),
+    lanes = list, lease_end = tonumber(lease_end), claimed = tonumber(claimed), renewed = tonumber(renewed),
+    stats = stats, owner = owner }
+  highest = math.max(highest, r['until'], r.lease_end, r.claimed, r.renewed)
+  return list[1] and highest < 1e14 and r or nil
+end
+local function pack_record(r)
+  return table.concat({ r.token, r.incarnation, r.renewal_id, r['until'], r.lease_end, table.concat(r.lanes, ','),
+    r.claimed, r.renewed, r.stats, r.owner }, '|')
+end
+-- The end of the record's format.
+
+local ttl = int('ttl_ms', ARGV[3], 1, 864e5)
+local lead = int('lead_ms', ARGV[4], 0, 864e5)
+local skew = int('skew_ms', ARGV[5], 0, 864e5)
+local slack = int('slack_ms', ARGV[6], 0, 864e5)
+local guard = int('guard', ARGV[7], 0, 1) == 1
+local seen_incarnation = str('incarnation', ARGV[8], '^[%x-]*$', 64)
+-- bounded, because the number of the next incarnation is higher and must be valid, too
+if seen_incarnation ~= '' then int('incarnation', string.match(seen_incarnation, '^(%d+)%-%x+$'), 0, 9e13) end
+local seen_version = int('version', ARGV[9], 0, YEAR_5138)
+local caller_ms = int('caller_ms', ARGV[10], 0, YEAR_5138)
+local max_events = int('max_events', ARGV[11], 1, 1e8)
+local durability = str('durability', ARGV[12], '^%l+$', 7)
+if durability ~= 'detect' and durability ~= 'assured' and durability ~= 'none' then bad = bad or 'durability' end
+
+-- R2: a clock that is ahead cannot raise marks above this
+local capped = math.min(caller_ms, now + lead)
+-- Returns a time at which every reservation that any server of this pool has granted up to now has ended.
+local function horizon() return now + skew + ttl + lead + slack end
+
+local function sha(text) return redis.sha1hex and redis.sha1hex(text) or text end
+
+-- Adds an event. The other arguments are field, value pairs that only this kind has: lanes, stats, times, or the code of
+-- a reason (codes.py).
+local function event_at(at, kind, worker, owner, from, to, ...)
+  redis.pcall('XADD', KEYS[3], 'MAXLEN', '~', max_events, '*', 'event', kind, 'worker', worker,
+    'owner', owner, 'from', from, 'until', to, 'at', at, ...)
+end
+local function event(...) event_at(now, ...) end
+-- Counts an event, for people only.
+local function count(what) redis.pcall('HINCRBY', KEYS[1], what, 1) end
+
+-- Returns the record, nil if there is none, or nil and the reply "broken" if it is not valid.
+local function record_of(worker)
+  local text = redis.call('HGET', KEYS[1], 'w:' .. worker)
+  local r = unpack_record(text)
+  if text and not r then return nil, broken('w:' .. worker, text) end
+  return r or nil
+end
+-- R5: returns true for a renewal that follows the newest one, and for the newest one repeated.
+local function in_chain(r, renewal_id, pending) return r.renewal_id == renewal_id or r.renewal_id == pending end
+
+-- R9: drops all records of the old layout, in which worker ids mean something else, and remembers until when it was used.
+local function leave_layout(pool, old_signature, from)
+  local alive = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. now, '+inf', 'LIMIT', 0, 1000)
+  for _, worker in ipairs(alive) do
+    local r = unpack_record(redis.call('HGET', KEYS[1], 'w:' .. worker))
+    if r then
+      event('released', worker, r.owner, r.lanes[1], r['until'], 'stats', r.stats, 'claimed', r.claimed, 'renewed',
+        r.renewed)
+      count('releases')
+    end
+  end
+  local kept = { 'created', 'alarm', 'alarms', 'floor', 'version', 'last', 'floor_reason', 'highest_number', 'layouts',
+    'incarnation', 'run_id',
+    'claims', 'refused', 'releases', 'expired', 'reclaimed', 'returned', 'adopted', 'lost', 'peak' }
+  local values = redis.call('HMGET', KEYS[1], unpack(kept))
+  redis.call('UNLINK', KEYS[1], KEYS[2])
+  for i, name in ipairs(kept) do
+    if values[i] then redis.call('HSET', KEYS[1], name, values[i]) end
+  end
+  local spec = string.match(old_signature, '^layout=([^ ]+)') or ''
+  redis.call('HSET', KEYS[1], 'layouts', (values[9] and values[9] .. ' ' or '') .. from .. '|' .. spec,
+    'old_signature', old_signature, 'signature', signature, 'floor', from, 'next', 0, 'records', 0)
+  pool.next, pool.records, pool.stored_swept, pool.swept = 0, 0, now, now
+end
+
+local function raised_at(incarnation) return number_of(string.match(incarnation, '^(%d+)%-%x+$')) end
+-- Begins a new incarnation; with *lossy*, no new reservation begins before all that may have been lost have ended: from
+-- now, not from the start of this server, since clients may have been sent here only now.
+local function begin_incarnation(pool, reason, lossy)
+  if lossy then pool.floor = math.max(pool.floor, horizon()) end
+  pool.incarnation = math.max(now, (raised_at(pool.incarnation) or 0) + 1, (raised_at(seen_incarnation) or 0) + 1)
+    .. '-' .. string.sub(nonce, 1, 16)
+  pool.raised = reason
+end
+-- R10: processes with leases that were granted before this moment, or lost, may use times up to the horizon.
+local function note_rollback(pool, from)
+  pool.alarm, pool.alarm_from, pool.alarm_until = 'ids-may-repeat', from, horizon()
+end
+
+-- R3, R9, R10. Reads the pool, prepares a new one if it does not exist, and raises the floor if Redis may have lost
+-- something. Returns the pool, or nil and the reply of the script. Writes nothing: commit() does.
+local function open_pool()
+  local v = redis.call('HMGET', KEYS[1], 'signature', 'floor', 'incarnation', 'run_id', 'version', 'last', 'records',
+    'next', 'swept')
+  local change = redis.call('HMGET', KEYS[1], 'next_signature', 'changes_at', 'changes_floor', 'old_signature')
+  local due = v[1] and change[1] and (number_of(change[2]) or 0) <= now
+  local current = due and change[1] or v[1]
+  if v[1] and current ~= signature then
+    -- for people: why the settings differ
+    local hint = change[1] == signature and ' changes_at=' .. change[2] or ''
+    if signature == change[4] or (due and signature == v[1]) then hint = ' changed=1' end
+    return nil, { 'signature', current .. hint, nonce }
+  end
+  local wrong
+  local function stored(name, text)
+    -- a pool has all of these fields, a tombstone some
+    local n = not text and not v[1] and 0 or number_of(text)
+    if not n then wrong = wrong or broken(name, text) end
+    return n or 0
+  end
+  local pool = { floor = stored('floor', v[2]), incarnation = v[3] or '', version = stored('version', v[5]),
+    records = stored('records', v[7]), next = stored('next', v[8]), run_id = '' }
+  -- the end of the leases that sweep() looked at last; the Redis clock may have gone back
+  pool.stored_swept = number_of(v[9]) or 0
+  pool.swept = math.min(pool.stored_swept, now)
+  local last = stored('last', v[6])
+  pool.last = last
+  local pool_raised, seen_raised = raised_at(pool.incarnation), raised_at(seen_incarnation) or 0
+  if not pool_raised and (v[1] or v[3]) then wrong = wrong or broken('incarnation', v[3]) end
+  if wrong then return nil, wrong end
+  if durability == 'detect' then
+    local id, reason = identity()
+    if not id then return nil, { 'unidentified', reason, nonce } end
+    pool.run_id = id
+  end
+  pool.kept_floor = pool.floor
+  local reason
+  if not v[1] then
+    reason = 'no-pool'
+  elseif durability == 'detect' and v[4] ~= pool.run_id then
+    reason = 'other-server'
+  elseif seen_raised > pool_raised or (seen_incarnation == pool.incarnation and seen_version > pool.version) then
+    reason = 'rolled-back'
+    note_rollback(pool, last)
+  elseif guard and now - last > ttl then
+    reason = 'silence'
+  end
+  local lossy = reason ~= nil
+  if due then
+    -- R9: the marks of the old layout end before this floor, which was fixed when the change was planned
+    reason = 'layout-changed'
+    pool.floor = math.max(pool.floor, number_of(change[3]) or horizon())
+    leave_layout(pool, v[1], pool.floor)
+  end
+  if reason then
+    begin_incarnation(pool, reason, lossy)
+    if not v[1] then pool.created = now end
+  end
+  return pool
+end
+
+-- Returns true if the worker id of a lease may have been leased again after a loss that nobody could notice.
+local function overdue(r) return durability == 'none' and r.lease_end <= now + skew + slack end
+
+-- Writes that a lease ended without a release, unless sweep() did; before its record is changed. For people only.
+local function note_end(pool, worker, r)
+  if not r or r.token == '' or r.lease_end <= pool.swept or r.lease_end > now then return end
+  event_at(r.lease_end, 'expired', worker, r.owner, r.lanes[1], r['until'], 'stats', r.stats, 'claimed', r.claimed,
+    'renewed', r.renewed)
+  count('expired')
+end
+-- Writes which leases ended since the last script; a claim may come much later. Not before the floor has passed: until
+-- then, leases whose renewals Redis forgot are adopted. Not in an incomplete index. At most SWEPT_AT_ONCE of them.
+local SWEPT_AT_ONCE = 100
+local function sweep(pool)
+  if pool.floor > now then return end
+  local ended = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. pool.swept, now, 'WITHSCORES', 'LIMIT', 0, SWEPT_AT_ONCE)
+  local swept = now
+  if #ended == 0 and pool.swept == pool.stored_swept then return end
+  if redis.call('ZCARD', KEYS[2]) ~= pool.records then return end
+  if #ended == 2 * SWEPT_AT_ONCE then
+    -- of the last ms there may be more: they are next, unless all are of one ms
+    swept = tonumber(ended[#ended])
+    if tonumber(ended[2]) < swept then
+      swept = swept - 1
+    else
+      ended = redis.call('ZRANGEBYSCORE', KEYS[2], swept, swept, 'WITHSCORES')
+    end
+  end
+  for i = 1, #ended, 2 do
+    if tonumber(ended[i + 1]) <= swept then
+      local r = unpack_record(redis.call('HGET', KEYS[1], 'w:' .. ended[i]))
+      if r and r.lease_end <= swept then note_end(pool, ended[i], r) end
+    end
+  end
+  redis.pcall('HSET', KEYS[1], 'swept', swept)
+end
+
+-- Returns code, from and until of the pool's alarm, separated by spaces; empty if there is none.
+local function alarm_of(pool)
+  return pool.alarm and table.concat({ pool.alarm, pool.alarm_from, pool.alarm_until }, ' ') or ''
+end
+
+-- Writes the fields of the pool and the given field, value pairs.
+local function commit(pool, ...)
+  pool.version = pool.version + 1
+  if pool.raised then
+    event('floor', -1, '', pool.floor, 0, 'reason', pool.raised)
+    redis.call('HSET', KEYS[1], 'signature', signature, 'floor', pool.floor, 'incarnation', pool.incarnation,
+      'run_id', pool.run_id, 'floor_reason', pool.raised)
+    if pool.created then
+      redis.call('HSET', KEYS[1], 'created', pool.created)
+      -- a tombstone has an expiry time, a pool has none
+      redis.call('PERSIST', KEYS[1])
+    end
+  end
+  if pool.alarm then
+    event('alarm', -1, '', pool.alarm_from, pool.alarm_until, 'reason', pool.alarm)
+    redis.pcall('HINCRBY', KEYS[1], 'alarms', 1)
+    redis.call('HSET', KEYS[1], 'alarm', alarm_of(pool))
+  end
+  redis.call('HSET', KEYS[1], 'version', pool.version, 'last', now, 'records', pool.records, 'next', pool.next, ...)
+  sweep(pool)
+end
+-- Returns the reply: status, common fields, the given fields, and the nonce, which shows the caller that it is the reply
+-- to its own request.
+local function reply_with(pool, status, ...)
+  local reply = { status, tostring(now), pool.incarnation, tostring(pool.version), tostring(pool.floor),
+    alarm_of(pool), ... }
+  reply[#reply + 1] = nonce
+  return reply
+end

@@ -1,0 +1,370 @@
+"""A pool in this process' memory, for tests; also the protocol of the Lua scripts in Python.
+
+Follows the scripts rule by rule; the same tests run on both. It loses nothing, so the rules for losses (R3, R4, R10)
+apply only after wipe(), and there is no server to identify: durability="detect" behaves as "assured".
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from snowredis.snowflake import replies
+from snowredis.snowflake.codes import EventKind, FloorReason, LossReason
+from snowredis.snowflake.protocol import (
+    DEFAULT_MAX_EVENTS,
+    NO_STATS,
+    ClaimRequest,
+    PoolConfig,
+    ReleaseRequest,
+    RenewRequest,
+    StoredField,
+    WorkerStats,
+)
+from snowredis.snowflake.replies import Seen
+
+# hex digits of the first renewal id of a lease, as in claim.lua; those of renewals are longer
+FIRST_DIGITS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Record of a worker id. The mark of a lane is the later of its entry in lanes_ms and until_ms."""
+
+    token: str
+    incarnation: str
+    renewal_id: str
+    until_ms: int
+    lanes_ms: tuple[int, ...]
+    lease_end_ms: int
+    stats: WorkerStats
+    owner: str
+    claimed_ms: int = 0
+    renewed_ms: int = 0
+
+    @property
+    def low_mark_ms(self) -> int:
+        """Return the lowest mark of the lanes."""
+        return max(min(self.lanes_ms), self.until_ms)
+
+
+# of a worker id that was never leased
+_UNUSED = Record("", "", "", 0, (0,), 0, NO_STATS, "")
+
+
+class MemoryStore:
+    """A Store in memory: one pool, shared by all generators that use this object. Thread-safe.
+
+    Args:
+        config: of the pool.
+        server_time_ms: returns the time of the Redis clock, ms since 1970.
+        new: False: the first worker waits for the floor, as after a loss.
+    """
+
+    where = "memory"
+    urls = ()
+    redundant = shared = False
+
+    def __init__(self, config: PoolConfig, server_time_ms: Callable[[], int], *, new: bool = True) -> None:
+        self.config = config
+        self._server_time_ms = server_time_ms
+        self._lock = threading.RLock()
+        self._losses_unnoticed = config.durability == "none"
+        self._records: dict[int, Record] = {}
+        self._incarnation, self._version, self._floor_ms = "", 0, 0
+        self._highest_number = ""
+        self._raises = 0
+        self._swept_ms = 0
+        # ids and fields of events as in the stream in Redis, the oldest first; and how many there were, by counter
+        self._entries: deque[tuple[str, dict[str, str]]] = deque(maxlen=DEFAULT_MAX_EVENTS)
+        self._events_added = 0
+        self._counts: Counter[str] = Counter()
+        if new:
+            self._raise_floor(0, Seen())
+            self._note_floor(server_time_ms())
+
+    @property
+    def events(self) -> list[tuple[str, int]]:
+        """Kind and worker id of every event that concerns a worker id, the oldest first."""
+        return [(e["event"], int(e["worker"])) for _, e in list(self._entries) if e["worker"] != "-1"]
+
+    def _event(self, kind: str, worker: int, at_ms: int, record: Record, **more: object) -> None:
+        self._events_added += 1
+        until_ms = more.pop("until", record.until_ms)
+        fields = {"event": kind, "worker": worker, "owner": record.owner, "from": record.lanes_ms[0]}
+        fields |= {"until": until_ms, "at": at_ms} | more
+        entry = {name: str(value) for name, value in fields.items()}
+        # like ids of a stream, these only grow, whatever the clock does
+        newest_ms = max(
+            self._server_time_ms(), int(self._entries[-1][0].split("-")[0]) if self._entries else 0
+        )
+        self._entries.append((f"{newest_ms}-{self._events_added}", entry))
+
+    def _note_floor(self, now: int) -> None:
+        pool = replace(_UNUSED, lanes_ms=(self._floor_ms,))
+        self._event(EventKind.FLOOR, -1, now, pool, reason=FloorReason.NO_POOL)
+
+    def _note_end(self, worker: int, record: Record, now: int) -> None:
+        """Write that a lease ended without a release, unless _sweep() did; before its record is changed."""
+        if not record.token or not self._swept_ms < record.lease_end_ms <= now:
+            return
+        times = {"claimed": record.claimed_ms, "renewed": record.renewed_ms}
+        self._event(
+            EventKind.EXPIRED, worker, record.lease_end_ms, record, stats=record.stats.to_text(), **times
+        )
+        self._counts["expired"] += 1
+
+    def _sweep(self, now: int) -> None:
+        """Write which leases ended since the last call, once the floor has passed."""
+        self._swept_ms = min(self._swept_ms, now)
+        if self._floor_ms > now:
+            return
+        ended = [
+            (record.lease_end_ms, worker)
+            for worker, record in self._records.items()
+            if self._swept_ms < record.lease_end_ms <= now
+        ]
+        for _, worker in sorted(ended):
+            self._note_end(worker, self._records[worker], now)
+        self._swept_ms = now
+
+    def _overdue(self, record: Record, now: int) -> bool:
+        """Return True if the worker id may have been leased to another process after a loss that nobody noticed."""
+        margin_ms = self.config.redis_skew_ms + self.config.failover_slack_ms
+        return self._losses_unnoticed and record.lease_end_ms <= now + margin_ms
+
+    def stored(self, field: StoredField) -> str:
+        """Return a field of the pool; "" after a wipe."""
+        values = {
+            "signature": self.config.signature,
+            "incarnation": self._incarnation,
+            "highest_number": self._highest_number,
+        }
+        return values[field] if self._incarnation else ""
+
+    def prepare(self) -> None:
+        """Learn what a claim needs: nothing."""
+
+    def note_number(self, highest: int, caller_ms: int) -> replies.NoteReply:
+        with self._lock:
+            now = self._server_time_ms()
+            if not self._incarnation:
+                return replies.NoPool(*self._pool(now))
+            self._highest_number = str(max(int(self._highest_number or 0), highest))
+            return replies.NumberNoted(*self._pool(now))
+
+    def after_fork(self) -> None:
+        """Do nothing: the child's copy of the memory is a pool of its own."""
+
+    def wipe(self) -> None:
+        """Delete everything, as FLUSHALL does."""
+        with self._lock:
+            self._records.clear()
+            self._incarnation, self._version, self._floor_ms, self._swept_ms = "", 0, 0, 0
+            self._highest_number = ""
+            self._entries.clear()
+            self._counts.clear()
+
+    def _raise_floor(self, floor_ms: int, seen: Seen) -> None:
+        def raised(incarnation: str) -> int:
+            return int(incarnation.partition("-")[0] or 0)
+
+        self._raises += 1
+        newest = max(self._server_time_ms(), raised(self._incarnation) + 1, raised(seen.incarnation) + 1)
+        self._incarnation = f"{newest}-{self._raises:x}"
+        self._floor_ms = max(self._floor_ms, floor_ms)
+
+    def _open(self, caller_ms: int, seen: Seen) -> tuple[int, int]:
+        """Create the pool if it does not exist; return the Redis time and the caller's time after the cap (R2)."""
+        now = self._server_time_ms()
+        if not self._incarnation:
+            self._raise_floor(now + self.config.floor_ms, seen)
+            self._note_floor(now)
+        return now, min(caller_ms, now + self.config.max_clock_lead_ms)
+
+    def _pool(self, now: int) -> tuple[int, str, int, int, None]:
+        """Return the fields that all replies have, for a call that is about to return."""
+        self._version += 1
+        self._sweep(now)
+        return now, self._incarnation, self._version, self._floor_ms, None
+
+    def claim(self, request: ClaimRequest, seen: Seen) -> replies.ClaimReply:
+        with self._lock:
+            now, capped = self._open(request.caller_ms, seen)
+            ttl = self.config.ttl_ms
+            for worker, record in self._records.items():
+                current = record.token == request.token and record.incarnation == self._incarnation
+                replayed = current and len(record.renewal_id) == FIRST_DIGITS and record.lease_end_ms > now
+                if replayed and not self._overdue(record, now):
+                    until = max(record.until_ms, capped + ttl)
+                    ends_ms = max(record.lease_end_ms, now + ttl)
+                    first = self._first_renewal_id()
+                    again = replace(
+                        record, until_ms=until, lease_end_ms=ends_ms, renewal_id=first, renewed_ms=now
+                    )
+                    return self._grant(worker, again, now)
+            if self._floor_ms > now and not self._losses_unnoticed:
+                return replies.Settling(*self._pool(now), self._floor_ms - now)
+            chosen = self._choose(now, min(request.fit_ms, capped), request.wait_ms)
+            if isinstance(chosen, replies.ClaimRefused):
+                return chosen
+            unused = replace(_UNUSED, lanes_ms=(0,) * self.config.layout.namespaces)
+            before = self._records.get(chosen, unused)
+            self._note_end(chosen, before, now)
+            least = max(before.until_ms, self._floor_ms)
+            if self._losses_unnoticed:
+                least = max(least, now + self.config.floor_ms)
+            record = Record(
+                token=request.token,
+                incarnation=self._incarnation,
+                renewal_id=self._first_renewal_id(),
+                until_ms=capped + ttl,
+                lanes_ms=tuple(max(lane, least) for lane in before.lanes_ms),
+                lease_end_ms=now + ttl,
+                stats=NO_STATS,
+                owner=request.owner,
+                claimed_ms=now,
+                renewed_ms=now,
+            )
+            self._event(EventKind.CLAIMED, chosen, now, record, lanes=",".join(map(str, record.lanes_ms)))
+            self._counts["claims"] += 1
+            return self._grant(chosen, record, now)
+
+    def _first_renewal_id(self) -> str:
+        return f"{self._version:0{FIRST_DIGITS}x}"
+
+    def _grant(self, worker: int, record: Record, now: int) -> replies.Granted:
+        self._records[worker] = record
+        return replies.Granted(*self._pool(now), worker, record.until_ms, record.lanes_ms, record.renewal_id)
+
+    def _choose(self, now: int, fit_ms: int, wait_ms: int) -> int | replies.ClaimRefused:
+        """Choose a worker id: the longest available one with a lane for *fit_ms*; else a new one; else the nearest.
+
+        Returns the refusal if there is none.
+        """
+        free = sorted(
+            (r.lease_end_ms, worker) for worker, r in self._records.items() if r.lease_end_ms <= now
+        )
+        oldest = [worker for _, worker in free[:8]]
+        for worker in oldest:
+            if self._records[worker].low_mark_ms <= fit_ms:
+                return worker
+        capacity = self.config.capacity
+        unused = next(
+            (w for w in range(min(capacity, len(self._records) + 1)) if w not in self._records), None
+        )
+        if unused is not None:
+            return unused
+        if not oldest:
+            self._counts["refused"] += 1
+            first = min(r.lease_end_ms for r in self._records.values())
+            return replies.PoolFull(*self._pool(now), max(0, first - now))
+        nearest = min(oldest, key=lambda worker: self._records[worker].low_mark_ms)
+        behind = self._records[nearest].low_mark_ms - fit_ms
+        return nearest if behind <= wait_ms else replies.Behind(*self._pool(now), behind)
+
+    def renew(self, request: RenewRequest, seen: Seen) -> replies.RenewReply:
+        with self._lock:
+            now, capped = self._open(request.caller_ms, seen)
+            config, record, adopted = self.config, self._records.get(request.worker), False
+            current = record is not None and record.incarnation == self._incarnation
+            reason: LossReason | None = None
+            ended_ms = record.lease_end_ms if record and record.token and record.lease_end_ms <= now else 0
+            if record is not None and current and record.token == request.token:
+                if record.renewal_id not in (request.renewal_id, request.pending_renewal_id):
+                    reason = LossReason.COPIED
+                elif self._overdue(record, now):
+                    reason = LossReason.LATE
+            elif current:
+                reason = LossReason.REASSIGNED
+            elif self._losses_unnoticed:
+                reason = LossReason.FORGOTTEN
+            elif request.held_until_ms <= now + (
+                config.redis_skew_ms + config.max_clock_lead_ms + config.failover_slack_ms
+            ):
+                reason = LossReason.TOO_OLD
+            else:
+                adopted = True
+                until_ms, lanes_ms = request.held_until_ms, request.held_lanes_ms
+                record = Record(
+                    request.token, "", "", until_ms, lanes_ms, 0, NO_STATS, request.owner, claimed_ms=now
+                )
+            if reason is not None or record is None:
+                reason = reason or LossReason.FORGOTTEN
+                lost = replace(_UNUSED, owner=request.owner, until_ms=request.held_until_ms)
+                reply = replies.LeaseGone(*self._pool(now), reason)
+                self._event(EventKind.LOST, request.worker, now, lost, reason=reason)
+                self._counts["lost"] += 1
+                return reply
+            if ended_ms:
+                self._note_end(request.worker, record, now)
+                self._event(EventKind.RETURNED, request.worker, now, record, ended=ended_ms)
+                self._counts["returned"] += 1
+            if request.stats.clock_backs > record.stats.clock_backs:
+                self._event(EventKind.CLOCK_BACK, request.worker, now, record, stats=request.stats.to_text())
+            record = replace(
+                record,
+                incarnation=self._incarnation,
+                renewal_id=request.pending_renewal_id,
+                until_ms=max(record.until_ms, capped + config.ttl_ms),
+                lease_end_ms=max(record.lease_end_ms, now + config.ttl_ms),
+                stats=request.stats,
+                owner=request.owner,
+                renewed_ms=now,
+            )
+            self._records[request.worker] = record
+            if adopted:
+                self._event(EventKind.ADOPTED, request.worker, now, record, reason=FloorReason.NO_POOL)
+                self._counts["adopted"] += 1
+            return replies.Renewed(*self._pool(now), record.until_ms, adopted)
+
+    def release(self, request: ReleaseRequest, seen: Seen) -> replies.ReleaseReply:
+        with self._lock:
+            now, _ = self._open(request.caller_ms, seen)
+            record = self._records.get(request.worker)
+            if (
+                record is None
+                or record.token != request.token
+                or record.renewal_id not in (request.renewal_id, request.pending_renewal_id)
+                or record.incarnation != self._incarnation
+            ):
+                return replies.NotHeld(*self._pool(now))
+            ended_ms = record.lease_end_ms if record.lease_end_ms <= now else 0
+            self._note_end(request.worker, record, now)
+            if ended_ms and not request.reclaimed:
+                self._event(EventKind.RETURNED, request.worker, now, record, ended=ended_ms)
+                self._counts["returned"] += 1
+            kind = EventKind.RECLAIMED if request.reclaimed and not ended_ms else EventKind.RELEASED
+            times = {"claimed": record.claimed_ms, "renewed": record.renewed_ms}
+            used_until_ms = record.until_ms if request.marks_ms is None else max(request.marks_ms)
+            self._event(
+                kind,
+                request.worker,
+                now,
+                record,
+                until=used_until_ms,
+                stats=request.stats.to_text(),
+                **times,
+            )
+            self._counts["reclaimed" if kind == EventKind.RECLAIMED else "releases"] += 1
+            if request.marks_ms is not None:
+                lanes = tuple(map(max, record.lanes_ms, request.marks_ms))
+                record = replace(record, lanes_ms=lanes, until_ms=0)
+            self._records[request.worker] = replace(
+                record, token="", renewal_id="", owner="", lease_end_ms=now, stats=request.stats
+            )
+            return replies.Released(*self._pool(now))
+
+    def create(self, caller_ms: int) -> replies.CreateReply:
+        with self._lock:
+            now = self._server_time_ms()
+            if self._incarnation:
+                return replies.AlreadyExists(*self._pool(now))
+            self._raise_floor(0, Seen())
+            self._note_floor(now)
+            return replies.Created(*self._pool(now))
+
+    def close(self) -> None:
+        """Do nothing: the pool exists as long as this object."""

@@ -1,0 +1,331 @@
+"""Statistics of one worker, as its heartbeats report them. Pure.
+
+The constants of a pool, the requests to its store, and the store's interface. The replies are in replies.py.
+
+Pure data: no Redis, no clock, no lock. All times are milliseconds since 1970.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, Protocol, TypeAlias
+
+from snowredis.core.layout import Layout
+from snowredis.core.presets import layout_spec
+from snowredis.errors import ConfigError
+from snowredis.servers.scripts import with_format
+from snowredis.settings import as_int, check
+from snowredis.snowflake.replies import ClaimReply, CreateReply, NoteReply, ReleaseReply, RenewReply, Seen
+
+# the scripts check only the characters
+_TEXT = re.compile(r"-?\d{1,18}(?:,-?\d{1,18}){4}", re.ASCII)
+
+
+class WorkerStats(NamedTuple):
+    """Statistics of one worker at its last heartbeat.
+
+    Attributes:
+        ids_made: ids made since the process started.
+        ids_per_s: ids per second since the heartbeat before.
+        clock_offset_ms: the worker's clock minus the Redis clock.
+        namespace: value of the backup bits in use.
+        clock_backs: how often the worker's clock went back.
+    """
+
+    ids_made: int = 0
+    ids_per_s: int = 0
+    clock_offset_ms: int = 0
+    namespace: int = 0
+    clock_backs: int = 0
+
+    def to_text(self) -> str:
+        """Return the form that is stored in Redis: the five numbers, separated by commas."""
+        return ",".join(map(str, self))
+
+    @classmethod
+    def from_text(cls, text: str) -> WorkerStats:
+        """Parse what to_text() returned. Any other text, also that of a new lease, returns zeros."""
+        return cls(*map(int, text.split(","))) if _TEXT.fullmatch(text) else NO_STATS
+
+
+# of a lease with which no id was made
+NO_STATS = WorkerStats()
+
+
+# of what a pool stores: its fields, its records, its index; see FORMATS in snowredis.errors
+FORMAT = 2
+# fields of a pool that can be read before anything is claimed in it
+StoredField: TypeAlias = Literal["signature", "incarnation", "highest_number"]
+
+# five heartbeats may fail before a lease ends
+HEARTBEATS_PER_TTL = 6
+# a longer ttl is a mistake: ms instead of s
+MAX_TTL_MS = 24 * 3600 * 1000
+# an event takes about 250 bytes, 20,000 of them 5 MB
+DEFAULT_MAX_EVENTS = 20_000
+# characters of a host name and of a label; with both, an owner stays below the 1000 bytes that the scripts accept
+MAX_NAME = 100
+# what the scripts refuse, and surrogates, which cannot be encoded
+_NOT_PRINTED = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolConfig:
+    """Constants of a pool, the same in all its processes.
+
+    Attributes:
+        name: of the pool.
+        share: (index, count): of *count* independent servers this is number *index*, which has every worker id w with
+            w % count == index.
+        registration: id under which the registry of shard numbers has given *datacenter* to this pool; empty as long as
+            it is not known, and without a registry.
+
+    The others are the settings of connect() with these names; -1 stands for a twelfth of the ttl.
+
+    Raises:
+        ConfigError: a value, or a combination, that cannot work.
+    """
+
+    name: str
+    layout: Layout = field(default_factory=Layout)
+    datacenter: int = 0
+    ttl_ms: int = 30_000
+    max_clock_lead_ms: int = -1
+    redis_skew_ms: int = -1
+    failover_slack_ms: int = 0
+    share: tuple[int, int] = (0, 1)
+    durability: str = "detect"
+    guard_rollbacks: bool = False
+    registry: str = ""
+    registration: str = ""
+
+    def __post_init__(self) -> None:
+        check("pool", self.name)
+        for option in ("ttl_ms", "max_clock_lead_ms", "redis_skew_ms", "failover_slack_ms"):
+            try:
+                value = as_int(getattr(self, option))
+            except TypeError:
+                raise ConfigError(
+                    f"{option} must be a whole number of milliseconds, not {getattr(self, option)!r}"
+                ) from None
+            object.__setattr__(self, option, value)
+            if value > MAX_TTL_MS or (
+                value < 0 and (value != -1 or option in ("ttl_ms", "failover_slack_ms"))
+            ):
+                raise ConfigError(
+                    f"{option}={value} is out of range: 0 to {MAX_TTL_MS} ms (a day) can be used"
+                )
+        object.__setattr__(self, "datacenter", check("datacenter", self.datacenter))
+        if not isinstance(self.datacenter, int):  # a caller without types
+            raise ConfigError(f"datacenter={self.datacenter!r} names no number; a registry knows it")
+        if not 0 <= self.datacenter < self.layout.datacenters:
+            raise ConfigError(
+                f"datacenter={self.datacenter} does not fit {self.layout.datacenter_bits} datacenter bits: 0 to "
+                f"{self.layout.datacenters - 1} can be used. Give another number, or a layout with datacenter bits."
+            )
+        for option in ("max_clock_lead_ms", "redis_skew_ms"):
+            if getattr(self, option) == -1:
+                object.__setattr__(self, option, self.ttl_ms // 12)
+        self._check_share()
+        check("durability", self.durability)
+        check("guard_rollbacks", self.guard_rollbacks)
+        if self.registry:
+            check("registry", self.registry)
+        needed = self.max_clock_lead_ms + self.redis_skew_ms + self.failover_slack_ms + self.heartbeat_ms
+        if self.ttl_ms < 100 or self.ttl_ms <= needed:
+            raise ConfigError(
+                f"ttl {self.ttl_ms} ms is too short: it must be 100 ms at least, and more than max_clock_lead "
+                f"{self.max_clock_lead_ms} + redis_skew {self.redis_skew_ms} + failover_slack {self.failover_slack_ms} "
+                f"+ one heartbeat {self.heartbeat_ms} = {needed} ms, or running workers would lose their leases in a "
+                f"failover. Raise ttl to {max(100, 2 * needed)} ms, or lower the others."
+            )
+
+    def _check_share(self) -> None:
+        index, count = self.share
+        if not (0 <= index < count <= self.layout.workers):
+            raise ConfigError(
+                f"share={self.share} does not fit {self.layout.workers} worker ids: each of the independent servers "
+                "needs at least one. Name fewer servers, or give the layout more worker bits."
+            )
+
+    @property
+    def capacity(self) -> int:
+        """Return the number of worker ids that this server has: all, or its share."""
+        return share_of(self.layout.workers, self.share)
+
+    @property
+    def heartbeat_ms(self) -> int:
+        """Return the time between two renewals."""
+        return max(1, self.ttl_ms // HEARTBEATS_PER_TTL)
+
+    @property
+    def floor_ms(self) -> int:
+        """Return how long new workers wait after Redis may have lost something."""
+        return self.ttl_ms + self.max_clock_lead_ms + self.redis_skew_ms + self.failover_slack_ms
+
+    @property
+    def signature(self) -> str:
+        """Return all constants as one line, which is stored in the pool and compared by every script."""
+        return with_format(
+            FORMAT,
+            f"layout={layout_spec(self.layout)} datacenter={self.datacenter} ttl_ms={self.ttl_ms} "
+            f"max_clock_lead_ms={self.max_clock_lead_ms} redis_skew_ms={self.redis_skew_ms} "
+            f"failover_slack_ms={self.failover_slack_ms}"
+            # left out at their defaults, which most pools have
+            + (f" share={self.share[0]}/{self.share[1]}" if self.share[1] > 1 else "")
+            + (f" durability={self.durability}" if self.durability != "detect" else "")
+            + (" guard_rollbacks=1" if self.guard_rollbacks else "")
+            + (f" registry={self.registry}/{self.registration}" if self.registry else ""),
+        )
+
+
+def owner_text(host: str, pid: int, label: str) -> str:
+    """Return JSON that names a process in Redis, for people. Both texts are cut to MAX_NAME and made printable."""
+    host, label = (_NOT_PRINTED.sub("\N{REPLACEMENT CHARACTER}", text[:MAX_NAME]) for text in (host, label))
+    return json.dumps({"host": host, "pid": pid, "label": label}, separators=(",", ":"), ensure_ascii=False)
+
+
+def settings_of(signature: str) -> dict[str, str]:
+    """Split a signature into its parts by name."""
+    return dict(part.split("=", 1) for part in signature.split(" ") if "=" in part)
+
+
+def parse_share(text: str) -> tuple[int, int]:
+    """Return (index, count) of a signature's ``share=index/count``; (0, 1) for no text. Raises ValueError."""
+    index, _, count = (text or "0/1").partition("/")
+    return int(index), max(1, int(count))
+
+
+def share_of(workers: int, share: tuple[int, int]) -> int:
+    """Return how many of *workers* worker ids the server with the share (index, count) has."""
+    index, count = share
+    return len(range(index, workers, count))
+
+
+def pool_keys(pool: str) -> tuple[str, str, str]:
+    """Return the keys of a pool: hash, index and events, with one hash tag: they are in one Cluster slot."""
+    key = f"snowredis:{{{pool}}}"
+    return key, f"{key}:leases", f"{key}:events"
+
+
+class ClaimRequest(NamedTuple):
+    """Request for a worker id. The fields of requests are the arguments of their scripts, in this order.
+
+    Attributes:
+        token: names this claim; a repeated claim gets the same lease. Secret, hex.
+        caller_ms: the caller's wall clock.
+        fit_ms: a lane whose mark is at or below it can be used at once.
+        wait_ms: how much later than *fit_ms* the best lane may begin.
+        owner: result of owner_text().
+    """
+
+    token: str
+    caller_ms: int
+    fit_ms: int
+    wait_ms: int
+    owner: str
+
+
+class RenewRequest(NamedTuple):
+    """Request to extend a lease.
+
+    Attributes:
+        token: of the claim.
+        renewal_id: of the last renewal that was answered, or of the claim.
+        pending_renewal_id: of this renewal; a repeated renewal has the same.
+        caller_ms: the caller's wall clock.
+        held_until_ms, held_lanes_ms: the reservation that the caller has: its end, and the beginning in each lane.
+        owner: result of owner_text().
+        held_incarnation: of the pool when the lease was granted or renewed last; "": unknown.
+    """
+
+    worker: int
+    token: str
+    renewal_id: str
+    pending_renewal_id: str
+    caller_ms: int
+    held_until_ms: int
+    held_lanes_ms: tuple[int, ...]
+    stats: WorkerStats
+    owner: str
+    held_incarnation: str = ""
+
+
+class ReleaseRequest(NamedTuple):
+    """Request to give a worker id back.
+
+    Attributes:
+        token: of the claim.
+        renewal_id: of the last renewal that was answered, or of the claim.
+        pending_renewal_id: of a renewal that was sent and not answered; empty if there is none.
+        caller_ms: the caller's wall clock.
+        marks_ms: each lane's first unused ms, 0 for a lane never used; None if unknown, so that the whole reservation
+            counts as used.
+        reclaimed: True if the caller acts on behalf of a process that was killed.
+    """
+
+    worker: int
+    token: str
+    renewal_id: str
+    pending_renewal_id: str
+    caller_ms: int
+    marks_ms: tuple[int, ...] | None
+    stats: WorkerStats
+    reclaimed: bool = False
+
+
+class Store(Protocol):
+    """Storage of a pool. Each call is one atomic step and can be repeated if its reply was lost.
+
+    Calls block for a round trip, about two seconds at most. They raise StoreUnavailable and its subclasses,
+    LayoutMismatch if the pool has another signature, and ConfigError for arguments that the store refuses.
+    """
+
+    @property
+    def where(self) -> str:
+        """Return the address, without password, for messages."""
+
+    @property
+    def config(self) -> PoolConfig: ...
+
+    @property
+    def urls(self) -> Sequence[str]:
+        """Return the URLs with which another process reaches the store; none if it was opened without URLs."""
+
+    @property
+    def shared(self) -> bool:
+        """Return True if other processes can reach the pool: False for one in the memory of this process."""
+
+    @property
+    def redundant(self) -> bool:
+        """Return True if, while renewals fail, another server may still lease a worker id."""
+
+    def claim(self, request: ClaimRequest, seen: Seen) -> ClaimReply:
+        """Lease a worker id; return the lease, or why there is none. *seen*: of the newest reply of this store."""
+
+    def renew(self, request: RenewRequest, seen: Seen) -> RenewReply:
+        """Extend a lease and its reservation, or return why the lease is lost."""
+
+    def release(self, request: ReleaseRequest, seen: Seen) -> ReleaseReply:
+        """Make a worker id available again."""
+
+    def create(self, caller_ms: int) -> CreateReply:
+        """Create the pool without a floor, so that its first worker does not wait. *caller_ms*: the wall clock."""
+
+    def note_number(self, highest: int, caller_ms: int) -> NoteReply:
+        """Note that the registry has confirmed the pool's shard number; *highest*: the highest that it has given."""
+
+    def prepare(self) -> None:
+        """Learn what a claim needs and ``config`` may lack: the number of a pool of a registry.
+
+        Blocks for a few round trips, at the first call only. Raises StoreUnavailable, LayoutMismatch.
+        """
+
+    def after_fork(self) -> None:
+        """In a forked child: use nothing of the parent's connections and locks. Takes no lock, uses no socket."""
+
+    def close(self) -> None:
+        """Close the connections. Releases no lease."""

@@ -1,0 +1,352 @@
+"""Files of crash records in /dev/shm: one for each generator of every process of this user on this machine.
+
+Each process that talks to the same pool finds there what dead processes left (sweep.py): its parent, its children, or
+unrelated processes. The name of a file says whose file it is: pool, process (process/liveness.py), number, and while
+another process gives the lease back, the name of that process.
+
+A file is mapped into memory and its descriptor is closed at once, so a program may close all descriptors. A file has
+all of its memory before anything is written: a full /dev/shm refuses a file, and no process gets SIGBUS.
+
+How the process ends (crash_record.End) is noted in the files by an exit handler, by os._exit(), which is wrapped when
+the first file is made, and by a C handler of SIGTERM that calls the handler before it, or ends the process as if it
+was not there.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import hashlib
+import logging
+import mmap
+import os
+import stat
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple, NoReturn
+
+from snowredis.process.liveness import ProcessName, own_name
+from snowredis.snowflake.crash_record import RECORD_BYTES, CrashRecord, End
+from snowredis.snowflake.fast_path import load_c
+from snowredis.snowflake.protocol import Store
+
+try:
+    import ctypes
+except ImportError:
+    # a Python that was built without libffi: new_record() returns None
+    ctypes = None  # type: ignore[assignment]
+
+log = logging.getLogger("snowredis")
+
+# the directory of the records, or "off"
+VARIABLE = "SNOWREDIS_CRASH_RECORDS"
+OFF = "off"
+# memory of a closed generator is used for another one after this time: a thread may be about to raise a mark in it
+REST_S = 60.0
+# files of closed generators that still record a lease or a claim: enough for an exit during an outage, and no more
+MOST_KEPT = 8
+# where in a record the end of its process is
+_END_OFFSET = 8
+# <sys/mman.h>, on Linux and macOS; Python's mmap has no name for it
+MAP_FIXED = 0x10
+# how PyMemoryView_FromMemory is told that it may be written to
+_PYBUF_WRITE = 0x200
+
+
+class FileName(NamedTuple):
+    """Name of a file, as text: POOL.NAMESPACE.PID.STARTED.NUMBER-IMAGE, without -IMAGE if that is unknown.
+
+    While a process gives the lease back, .PID.STARTED of that process follows.
+    """
+
+    pool: str
+    process: ProcessName
+    number: str
+    taker: ProcessName | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> FileName | None:
+        """Return the parts of *text*; None if it is not the name of a crash record."""
+        try:
+            pool, namespace, pid, started, number, *rest = text.split(".")
+            taker = ProcessName(namespace, int(rest[0]), rest[1]) if rest else None
+            number, _, image = number.partition("-")
+            return cls(pool, ProcessName(namespace, int(pid), started, image), number, taker)
+        except (ValueError, IndexError):
+            return None
+
+    def __str__(self) -> str:
+        taker = f".{self.taker.pid}.{self.taker.started}" if self.taker else ""
+        namespace, pid, started, image = self.process
+        number = f"{self.number}-{image}" if image else self.number
+        return f"{self.pool}.{namespace}.{pid}.{started}.{number}{taker}"
+
+
+def pool_name(store: Store) -> str:
+    """Return what the names of files of *store* begin with: the same in all processes that reach it by one address."""
+    text = f"{store.where}\n{store.config.name}\n{store.config.signature}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+class EndNotes:
+    """Notes in the records of this process how it ends; one for the process."""
+
+    def __init__(self) -> None:
+        # addresses of the words of records; of the process with this pid, not of a child that it forks
+        self._words: dict[int, None] = {}
+        self._pid = 0
+        self._is_installed = False
+
+    def add(self, record: int) -> None:
+        """Note the end of this process in the record at the address *record*, too."""
+        if self._pid != os.getpid():
+            self._pid, self._words = os.getpid(), {}
+        self._words[record + _END_OFFSET] = None
+        if not self._is_installed:
+            self._is_installed = True
+            atexit.register(self.note, End.EXIT)
+            os._exit = self._noting(os._exit)  # type: ignore[assignment]  # the same signature
+        self._watch_sigterm()
+
+    def remove(self, record: int) -> None:
+        """Note nothing in the record at this address any more."""
+        if self._pid == os.getpid():
+            self._words.pop(record + _END_OFFSET, None)
+            self._watch_sigterm()
+
+    def note(self, end: End) -> None:
+        """Note how this process ends, unless that was noted before."""
+        for address in list(self._words) if self._pid == os.getpid() else ():
+            word = ctypes.c_longlong.from_address(address)
+            word.value = word.value or end
+
+    def _noting(self, exit_now: Callable[[int], NoReturn]) -> Callable[[int], NoReturn]:
+        @functools.wraps(exit_now)
+        def _exit(status: int) -> NoReturn:
+            # the process has to end
+            with contextlib.suppress(Exception):
+                self.note(End.OS_EXIT)
+            exit_now(status)
+
+        return _exit
+
+    def _watch_sigterm(self) -> None:
+        c = load_c("snowredis.snowflake._fastpath")
+        if c is not None:
+            c.note_sigterm(self._pid, int(End.SIGTERM), tuple(self._words))
+
+
+ENDS = EndNotes()
+
+
+class RecordFiles:
+    """Makes the crash records of this process."""
+
+    def __init__(self) -> None:
+        # addresses of memory of closed generators of this process, and since when it has been unused
+        self._resting: deque[tuple[float, int]] = deque()
+        # files of closed generators of this process that still record a lease
+        self._kept: deque[_RecordFile] = deque()
+        self._pid = 0
+
+    def new_record(self, store: Store) -> CrashRecord | None:
+        """Return a crash record for one generator of *store*, in a file of its own; None where that is not possible."""
+        own, directory = own_name(), open_directory(make=True)
+        if own is None or directory is None or not store.shared:
+            return None
+        if self._pid != own.pid:
+            # those of the parent
+            self._pid, self._resting, self._kept = own.pid, deque(), deque()
+        # not a count: another interpreter of this process, or the program that it was before an exec, counts, too
+        path = directory.path_of(str(FileName(pool_name(store), own, os.urandom(6).hex())))
+        try:
+            address = _create(path, self._rested())
+            page = _view(address)
+        except (OSError, AttributeError) as error:
+            log.debug("no crash record, so a kill leaves the lease until its ttl has passed: %s", error)
+            return None
+        ENDS.add(address)
+        file = _RecordFile(self, path, address, own.pid)
+        return CrashRecord(file, page, {"lanes": store.config.layout.namespaces})
+
+    def rest(self, address: int) -> None:
+        """Keep memory whose file was removed."""
+        self._resting.append((time.monotonic(), address))
+
+    def keep(self, file: _RecordFile) -> None:
+        """Keep the file of a lease that was not released; remove the oldest one if there are too many."""
+        self._kept.append(file)
+        if len(self._kept) > MOST_KEPT:
+            self._kept.popleft().remove()
+
+    def _rested(self) -> int:
+        """Return the address of memory that can be used again; 0 if there is none."""
+        with contextlib.suppress(IndexError):
+            since_s, address = self._resting.popleft()
+            if time.monotonic() - since_s >= REST_S:
+                return address
+            self._resting.appendleft((since_s, address))
+        return 0
+
+
+RECORDS = RecordFiles()
+
+
+class _RecordFile:
+    """The file of one crash record: a PageOwner.
+
+    Args:
+        pid: of the process in the file's name; a child that was forked since then must not write to it.
+    """
+
+    def __init__(self, files: RecordFiles, path: str, address: int, pid: int) -> None:
+        self._files, self._path, self._address, self._pid = files, path, address, pid
+
+    @property
+    def is_writer(self) -> bool:
+        """Return whether this is the process that made the file."""
+        return self._pid == os.getpid()
+
+    def touch(self) -> None:
+        """Set the time of the file, for those who remove old ones."""
+        with contextlib.suppress(OSError):
+            os.utime(self._path)
+
+    def take_back(self, page: memoryview, *, records_lease: bool) -> None:
+        """Remove the file; for now, keep one that records a lease."""
+        if records_lease:
+            self._files.keep(self)
+        else:
+            self.remove()
+
+    def remove(self) -> None:
+        """Remove the file; its addresses stay mapped, and are used again for another one."""
+        # a signal handler may close a generator that is being closed: who removes the file, hands the memory on
+        with contextlib.suppress(OSError):
+            os.unlink(self._path)
+            # the file system has its room back now, not when the address is used again
+            _map(-1, self._address)
+            ENDS.remove(self._address)
+            self._files.rest(self._address)
+
+
+class Directory:
+    """The directory of the records. Methods raise OSError."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def path_of(self, name: str) -> str:
+        """Return the path of a file."""
+        return os.path.join(self._path, name)
+
+    def names(self) -> list[str]:
+        """Return the names of all files."""
+        return os.listdir(self._path)
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename a file; of several processes that do so at once, one succeeds."""
+        os.rename(self.path_of(old), self.path_of(new))
+
+    def read(self, name: str) -> bytes:
+        """Return what is in a file."""
+        with open(self.path_of(name), "rb") as file:
+            return file.read()
+
+    def age_s(self, name: str) -> float:
+        """Return how long ago a file was made, or its process renewed the lease."""
+        return time.time() - os.stat(self.path_of(name)).st_mtime
+
+    def remove(self, name: str) -> None:
+        """Remove a file."""
+        os.unlink(self.path_of(name))
+
+
+def open_directory(*, make: bool = False) -> Directory | None:
+    """Return the directory of the records; None if there is none, or it cannot be used. *make*: make it if need be.
+
+    Nobody but this user may read or change it: there are tokens of leases in it.
+    """
+    path = os.environ.get(VARIABLE) or _default_directory()
+    if path in ("", OFF):
+        return None
+    try:
+        if make:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(path, 0o700)
+                # whatever the umask: other programs of this user need it, too
+                os.chmod(path, 0o700)
+        status = os.lstat(path)
+    except OSError:
+        return None
+    mine = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077
+    return Directory(path) if mine else None
+
+
+def _default_directory() -> str:
+    platform = sys.platform
+    if platform == "linux":
+        return f"/dev/shm/snowredis-{os.geteuid()}"  # noqa: S108 - checked in open_directory()
+    if platform == "darwin":
+        # of this user, and of this machine
+        return os.path.join(os.environ["TMPDIR"], "snowredis") if os.environ.get("TMPDIR") else ""
+    return ""
+
+
+def _create(path: str, address: int) -> int:
+    """Create a file for one record, and return where it is in memory: at *address*, unless that is 0.
+
+    Raises OSError; AttributeError where there is no mmap().
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        if hasattr(os, "fchmod"):
+            # whatever the umask: another process is to read it
+            os.fchmod(descriptor, 0o600)
+        # else the first write to a full file system would end this process by SIGBUS
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(descriptor, 0, RECORD_BYTES)
+        else:
+            os.write(descriptor, bytes(RECORD_BYTES))
+        return _map(descriptor, address)
+    except BaseException:
+        os.unlink(path)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def _map(descriptor: int, address: int) -> int:
+    """Map a file into memory, or no file if *descriptor* is -1, and return the address.
+
+    Python's own mmap would keep a descriptor of it.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = (
+        ctypes.c_void_p,
+        ctypes.c_size_t,
+        ctypes.c_int,
+        ctypes.c_int,
+        ctypes.c_int,
+        ctypes.c_longlong,
+    )
+    flags = mmap.MAP_SHARED if descriptor >= 0 else mmap.MAP_PRIVATE | mmap.MAP_ANON
+    flags |= MAP_FIXED if address else 0
+    mapped = libc.mmap(address, RECORD_BYTES, mmap.PROT_READ | mmap.PROT_WRITE, flags, descriptor, 0)
+    if mapped in (None, ctypes.c_void_p(-1).value):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return int(mapped)
+
+
+def _view(address: int) -> memoryview:
+    """Return a record's memory, which is never unmapped."""
+    make = ctypes.pythonapi.PyMemoryView_FromMemory
+    make.restype = ctypes.py_object
+    make.argtypes = (ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int)
+    view: memoryview = make(address, RECORD_BYTES, _PYBUF_WRITE)
+    return view

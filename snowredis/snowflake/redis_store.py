@@ -1,0 +1,197 @@
+"""A pool in Redis as a Store: builds the arguments of the Lua scripts, and reads their replies.
+
+ScriptStore is independent of redis-py: a subclass runs the scripts, in Redis (RedisStore) or in a simulation.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from snowredis.core.layout import Layout
+from snowredis.errors import LayoutMismatch, PoolBroken
+from snowredis.servers.connections import CALL_LIMIT_S, time_limit
+from snowredis.servers.runner import RedisScripts, translated
+from snowredis.servers.scripts import PROLOGUE, Script, Scripted, load_script, read_lua, text_of
+from snowredis.settings import MinReplicas
+from snowredis.snowflake import replies
+from snowredis.snowflake.protocol import (
+    DEFAULT_MAX_EVENTS,
+    ClaimRequest,
+    PoolConfig,
+    ReleaseRequest,
+    RenewRequest,
+    StoredField,
+    WorkerStats,
+    pool_keys,
+)
+from snowredis.snowflake.replies import Reply, Seen, parse_reply
+
+_Done = TypeVar("_Done", bound=Reply)
+_Refused = TypeVar("_Refused", bound=Reply)
+
+# the first four are run by generators, the others when a person asks for it
+SCRIPTS = ("claim", "renew", "release", "note_number", "create", "change_layout", "delete")
+
+
+def lua_of(name: str) -> str:
+    """Return the text of the script *name* of pools, or of a part that it begins with."""
+    return read_lua(name) if name in PROLOGUE else read_lua(name, __file__)
+
+
+def load(name: str) -> Script:
+    """Return the script *name* of pools; reads its files at the first call."""
+    return load_script(name, __file__, ("pool",))
+
+
+def script_arguments(request: ClaimRequest | RenewRequest | ReleaseRequest) -> list[str | int]:
+    """Return the fields of *request* as the script takes them: in this order, without caller_ms, which is common."""
+    return [_argument(value) for name, value in request._asdict().items() if name != "caller_ms"]
+
+
+def _argument(value: Any) -> Any:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return int(value)
+        case WorkerStats():
+            return value.to_text()
+        case tuple():
+            return ",".join(map(str, value))
+    return value
+
+
+class ScriptStore(Scripted):
+    """Base class of stores whose state is read and written by the scripts.
+
+    Args:
+        config: of the pool.
+        max_events: length at which the stream of events is trimmed.
+        random_bytes: source of the nonces.
+    """
+
+    redundant, shared = False, True
+
+    def __init__(
+        self,
+        config: PoolConfig,
+        *,
+        max_events: int = DEFAULT_MAX_EVENTS,
+        random_bytes: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        scripts = {name: load(name) for name in SCRIPTS}
+        super().__init__(config.signature, pool_keys(config.name), scripts, random_bytes=random_bytes)
+        self.config = config
+        self.urls: Sequence[str] = ()
+        self._constants = (
+            config.ttl_ms,
+            config.max_clock_lead_ms,
+            config.redis_skew_ms,
+            config.failover_slack_ms,
+            int(config.guard_rollbacks),
+        )
+        self._max_events = max_events
+        # time of the last call, on the caller's clock; there is no connection before the first one
+        self._called_ms = sys.maxsize
+
+    def mismatch(self, stored: str) -> LayoutMismatch:
+        return LayoutMismatch(self.config.name, stored, self.signature)
+
+    def broken(self, field: str, value: str) -> PoolBroken:
+        return PoolBroken(self.where, self.config.name, field, value)
+
+    def _call(
+        self,
+        name: str,
+        expected: tuple[type[_Done], type[_Refused]],
+        seen: Seen,
+        caller_ms: int,
+        *args: str | int,
+    ) -> _Done | _Refused:
+        if caller_ms - self._called_ms > self.config.ttl_ms:
+            # this host stood still, maybe with a master of before; what leads to the present one is asked again
+            self.reconnect(also_in_use=False)
+        self._called_ms = caller_ms
+        newest = (seen.incarnation, seen.version, caller_ms, self._max_events, self.config.durability)
+        texts = self.ask(name, *self._constants, *newest, *args)
+        try:
+            reply = parse_reply(texts)
+        except ValueError:
+            reply = None
+        if not isinstance(reply, expected):
+            raise self.unknown(texts)
+        return reply
+
+    def claim(self, request: ClaimRequest, seen: Seen) -> replies.ClaimReply:
+        args = (*script_arguments(request), self.config.capacity, self.config.layout.namespaces)
+        expected = (replies.Granted, replies.ClaimRefused)
+        return self._call("claim", expected, seen, request.caller_ms, *args)
+
+    def renew(self, request: RenewRequest, seen: Seen) -> replies.RenewReply:
+        expected = (replies.Renewed, replies.LeaseGone)
+        return self._call("renew", expected, seen, request.caller_ms, *script_arguments(request))
+
+    def release(self, request: ReleaseRequest, seen: Seen) -> replies.ReleaseReply:
+        expected = (replies.Released, replies.NotHeld)
+        return self._call("release", expected, seen, request.caller_ms, *script_arguments(request))
+
+    def create(self, caller_ms: int) -> replies.CreateReply:
+        return self._call("create", (replies.Created, replies.AlreadyExists), Seen(), caller_ms)
+
+    def note_number(self, highest: int, caller_ms: int) -> replies.NoteReply:
+        expected = (replies.NumberNoted, replies.NoPool)
+        return self._call("note_number", expected, Seen(), caller_ms, highest)
+
+    def change_layout(self, layout: Layout, at_ms: int, caller_ms: int) -> replies.ChangeReply:
+        """Plan that the pool has *layout* from *at_ms* on, on the Redis clock; the layout that it has undoes a plan."""
+        expected = (replies.LayoutChanging, replies.LayoutKept)
+        signature = replace(self.config, layout=layout).signature
+        return self._call("change_layout", expected, Seen(), caller_ms, signature, at_ms)
+
+    def delete(self, caller_ms: int) -> replies.DeleteReply:
+        """Delete the pool, whatever its settings."""
+        return self._call("delete", (replies.Deleted, replies.NoPool), Seen(), caller_ms)
+
+    def prepare(self) -> None:
+        """Learn what a claim needs: nothing."""
+
+    def after_fork(self) -> None:
+        """In a forked child: use nothing of the parent's connections and locks."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+
+class RedisStore(RedisScripts, ScriptStore):
+    """A pool in Redis or Valkey, 6.2 or later: one server, a master behind Sentinels, or a Cluster.
+
+    Args:
+        server: a URL, a redis-py client, or what own_client() returned for one.
+        config: of the pool.
+        min_replicas: how many replicas must have each change, 0 or more, or "all".
+        max_events: length at which the stream of events is trimmed.
+    """
+
+    def __init__(
+        self,
+        server: Any,
+        config: PoolConfig,
+        *,
+        min_replicas: MinReplicas = 0,
+        max_events: int = DEFAULT_MAX_EVENTS,
+    ) -> None:
+        ScriptStore.__init__(self, config, max_events=max_events)
+        RedisScripts.__init__(self, server, min_replicas)
+
+    def stored(self, field: StoredField) -> str:
+        """Return a field of the pool in this Redis; "" if there is no pool.
+
+        Blocks for a round trip, CALL_LIMIT_S at most. Raises StoreUnavailable and its subclasses.
+        """
+        with translated(self.where), time_limit(CALL_LIMIT_S):
+            return text_of(self._client.hget(self._keys[0], field) or "")

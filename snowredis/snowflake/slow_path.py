@@ -1,0 +1,391 @@
+"""Tell people that a call waits for the floor of its pool: one warning for each wait, and a countdown on a terminal.
+
+The countdown is one line that is rewritten. It is shown only where a handler of logging, or the default one, writes the
+warning to a terminal: so an application that logs elsewhere keeps its screen.
+
+Wait, in one call, for a worker id of a full pool, for the floor of a pool, and for the lanes of a lease to open.
+
+The slow path: make an id when the fast path cannot. Claims, waits, renews or replaces the lease as needed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any
+
+from snowredis.core.lanes import ClaimAnother, NotOpen, RaiseClockBack, RenewLease, Wait
+from snowredis.errors import (
+    ClockMovedBack,
+    ClockSkewed,
+    ClockStopped,
+    GeneratorClosed,
+    GeneratorSuspended,
+    LeaseExpired,
+    LeaseLost,
+    PoolExhausted,
+    StoreUnavailable,
+    as_cause,
+)
+from snowredis.process.clock import MAX_SLEEP_S, Clock, FrozenClockCheck, nap
+from snowredis.snowflake.allocator import IdAllocator, NoLease, Step
+from snowredis.snowflake.context import Context
+from snowredis.snowflake.lease_manager import LeaseManager
+from snowredis.snowflake.lifecycle import RETRY_S, LeaseLifecycle
+
+log = logging.getLogger("snowredis")
+
+# a shorter wait is not worth a line
+MIN_WAIT_MS = 1_000
+_CLEAR_LINE = "\r\x1b[K"
+
+
+class WaitNotice:
+    """The notices of one generator, whose threads may all wait at once.
+
+    Args:
+        monotonic: returns the seconds since some moment.
+    """
+
+    def __init__(self, pool: str, monotonic: Callable[[], float]) -> None:
+        self._pool, self._monotonic = pool, monotonic
+        # end of the wait that was logged
+        self._logged_until_s = -1e9
+        self._shown_s: int | None = None
+
+    def show(self, left_ms: float) -> None:
+        """Log that ids are *left_ms* away, once for each wait; rewrite the countdown."""
+        now_s = self._monotonic()
+        if left_ms > MIN_WAIT_MS and now_s > self._logged_until_s:
+            self._logged_until_s = now_s + left_ms / 1000 + 1
+            log.warning(
+                "pool %s: new workers wait %.1f s, so that no id is repeated: Redis did not know the pool, or was "
+                "restarted. A pool that is really new is created without this wait by: snowredis pool create %s",
+                self._pool,
+                left_ms / 1000,
+                self._pool,
+            )
+        left_s = math.ceil(left_ms / 1000)
+        # shown only after a warning: of a wait that is long enough
+        if left_s > 0 and left_s != self._shown_s and now_s < self._logged_until_s:
+            self._shown_s = left_s
+            _write(
+                f"{_CLEAR_LINE}snowredis: pool {self._pool}: {left_s} s until the first id \N{HORIZONTAL ELLIPSIS}"
+            )
+
+    def end(self) -> None:
+        """Remove the countdown, at the end of a wait or at an error."""
+        if self._shown_s is not None:
+            self._shown_s = None
+            _write(_CLEAR_LINE)
+
+    @contextlib.contextmanager
+    def ended_by_errors(self) -> Iterator[None]:
+        """Call end() if the with block raises, also for Ctrl-C, so that a traceback begins on a line of its own."""
+        try:
+            yield
+        except BaseException:
+            self.end()
+            raise
+
+
+def _write(text: str) -> None:
+    """Write *text* to the terminal to which warnings go; nothing if they go elsewhere."""
+    stream = _terminal_of_warnings()
+    # closed, or without this character
+    with contextlib.suppress(OSError, ValueError):
+        if stream is not None:
+            stream.write(text)
+            stream.flush()
+
+
+def _terminal_of_warnings() -> Any:
+    """Return the terminal to which logging writes this package's warnings; None if there is none."""
+    if not log.isEnabledFor(logging.WARNING) or os.environ.get("TERM", "dumb") == "dumb":
+        return None
+    handlers: list[logging.Handler | None] = []
+    logger: logging.Logger | None = log
+    while logger is not None:
+        handlers += logger.handlers
+        logger = logger.parent if logger.propagate else None
+    for handler in handlers or [logging.lastResort]:
+        stream = getattr(handler, "stream", None)
+        with contextlib.suppress(Exception):  # a handler's stream may be anything
+            if stream and handler and handler.level <= logging.WARNING and stream.isatty():
+                return stream
+    return None
+
+
+log = logging.getLogger("snowredis")
+
+# pause before a full pool is asked again; it doubles up to RETRY_S, so that many who wait do not load Redis
+FIRST_PAUSE_S = 0.02
+
+
+class ClockSkewMemory:
+    """The last ClockSkewed of a generator: raised again for RETRY_S, so that Redis is not asked for every id."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._offset_ms = self._limit_ms = 0
+        self._until_s = -1e9
+
+    def error(self, offset_ms: int, limit_ms: int) -> ClockSkewed:
+        """Return the error, and remember it."""
+        self._offset_ms, self._limit_ms = offset_ms, limit_ms
+        self._until_s = self._clock.monotonic() + RETRY_S
+        return ClockSkewed(offset_ms, limit_ms)
+
+    def check(self) -> None:
+        """Raise the error again if it was returned less than RETRY_S ago."""
+        if self._clock.monotonic() < self._until_s:
+            raise ClockSkewed(self._offset_ms, self._limit_ms)
+
+
+class FullPoolMemory:
+    """Remaining time that calls may wait for a worker id of a full pool. They share one timeout.
+
+    Otherwise each thread, and each request that follows, would wait for the whole timeout, one after another.
+    """
+
+    def __init__(self, pool: str, clock: Clock, timeout_s: float) -> None:
+        self._pool, self._clock, self._timeout_s = pool, clock, timeout_s
+        # of the wait that counts: its begin, and the last refusal
+        self._began_s = 0.0
+        self._refused_s: float | None = None
+
+    def left_s(self, error: PoolExhausted, began_s: float) -> float:
+        """Return how long a call that began at *began_s* may go on waiting after *error*; 0 or less: not at all."""
+        now_s = self._clock.monotonic()
+        # after a longer silence, the pool may have had worker ids meanwhile
+        if self._refused_s is None or now_s - self._refused_s > self._timeout_s:
+            self._began_s = began_s
+            if self._timeout_s > 0:
+                log.warning(
+                    "pool %s: all %d worker ids are leased; waiting for one, for %g s at most",
+                    self._pool,
+                    error.capacity,
+                    self._timeout_s,
+                )
+        self._refused_s = now_s
+        return self._began_s + self._timeout_s - now_s
+
+    def end(self) -> None:
+        """Forget the refusals: there is a worker id."""
+        self._refused_s = None
+
+
+class ClaimWait:
+    """The waits of one call that needs a lease."""
+
+    def __init__(
+        self,
+        context: Context,
+        leases: LeaseManager,
+        lifecycle: LeaseLifecycle,
+        skew: ClockSkewMemory,
+        notice: WaitNotice,
+        full: FullPoolMemory,
+    ) -> None:
+        self._context, self._clock, self._leases = context, context.clock, leases
+        self._lifecycle, self._skew, self._notice, self._full = lifecycle, skew, notice, full
+        self._began_s = self._clock.monotonic()
+        self._ask_again_after_s = 0.0
+        self._pause_s = FIRST_PAUSE_S
+
+    def claim(self) -> bool:
+        """Claim a worker id, or wait a little: MAX_SLEEP_S at most, and a round trip to Redis.
+
+        Returns:
+            False if none is leased yet: call again.
+
+        Raises:
+            PoolExhausted, StoreUnavailable, LeaseLost, LeaseExpired, ClockSkewed: none can be claimed in time.
+        """
+        with self._notice.ended_by_errors():
+            return self._claim()
+
+    def _claim(self) -> bool:
+        leases, config = self._leases, self._context.config
+        waited_s = self._clock.monotonic() - self._began_s
+        self._skew.check()
+        if waited_s < self._ask_again_after_s:
+            if leases.view.floor_ms > self._context.now_ms():
+                self._notice.show(leases.view.floor_ms - self._context.now_ms())
+            nap(self._clock, self._ask_again_after_s - waited_s)
+            return False
+        try:
+            settling_ms = self._lifecycle.claim(self._context.longest_wait_ms).settling_ms
+        except (PoolExhausted, StoreUnavailable) as error:
+            left_s = self._full.left_s(error, self._began_s) if isinstance(error, PoolExhausted) else 0
+            if isinstance(error, PoolExhausted) and left_s > 0:
+                pause_s = max(self._pause_s, min(RETRY_S, error.next_expiry_ms / 1000))
+                self._pause_s = min(RETRY_S, 2 * self._pause_s)
+                self._ask_again_after_s = self._clock.monotonic() - self._began_s + min(pause_s, left_s)
+                return False
+            if leases.lost_worker is not None:
+                raise LeaseLost(config.name, leases.lost_worker, str(error)) from as_cause(error)
+            raise
+        except ClockMovedBack as error:
+            raise self._skew.error(-error.behind_ms, self._context.longest_wait_ms) from None
+        self._full.end()
+        if not settling_ms:
+            return True
+        self._notice.show(leases.view.floor_ms - self._context.now_ms())
+        if waited_s > 2 * config.floor_ms / 1000 + 1:
+            raise LeaseExpired(config.name, -1, "Redis keeps losing its state")
+        # the floor may be raised once more meanwhile, so look now and then; more often than the silence that
+        # guard_rollbacks takes for a rollback
+        self._ask_again_after_s = waited_s + min(settling_ms, 1000, config.heartbeat_ms) / 1000
+        return False
+
+    def wait_for_opening(self, ms: float) -> None:
+        """Wait, a little at a time, for the lanes of the lease to open in *ms*.
+
+        Raises:
+            ClockSkewed: that is later than any floor explains; the lease is given back.
+        """
+        config = self._context.config
+        # twice: the floor may be raised once more while this waits for it
+        limit_ms = 2 * config.floor_ms + config.layout.tick_ms
+        if ms > limit_ms:
+            self._lifecycle.give_back()
+            raise self._skew.error(-int(ms), limit_ms)
+        self._notice.show(ms)
+        # without a heartbeat thread the reservation has to keep up with the wait
+        if self._leases.held is not None and not self._clock.background and not self._leases.just_renewed():
+            self._lifecycle.renew_in_need()
+        with self._notice.ended_by_errors():
+            nap(self._clock, ms / 1000)
+
+    def end(self) -> None:
+        """Count how long the call waited, now that there is a worker id and one of its lanes is open."""
+        self._notice.end()
+        self._context.counts.claim_waits.add(self._clock.monotonic() - self._began_s)
+
+
+class SlowPath:
+    """Makes ids of one generator, whatever has to be done first.
+
+    Attributes:
+        clock: the generator's.
+        preparing: the call that makes this generator ready for coroutines, if one is under way or was.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        leases: LeaseManager,
+        allocator: IdAllocator,
+        lifecycle: LeaseLifecycle,
+        claim_timeout_s: float,
+    ) -> None:
+        self._context, self._guard = context, context.guard
+        self._leases, self._allocator, self._lifecycle = leases, allocator, lifecycle
+        self.clock, self._pool, self._claim_timeout_s = context.clock, context.config.name, claim_timeout_s
+        self._skew = ClockSkewMemory(context.clock)
+        self._full = FullPoolMemory(self._pool, context.clock, claim_timeout_s)
+        self._notice = WaitNotice(self._pool, context.clock.monotonic)
+        self.preparing: Future[None] | None = None
+
+    def next_id(self, *, only_claim: bool = False) -> int:
+        """Make an id; or, with *only_claim*, claim or wait until a lease has open lanes, and return 0.
+
+        Blocks:
+            as Generator.next_id() and Generator.claim().
+
+        Raises:
+            As Generator.next_id().
+        """
+        claim_wait: ClaimWait | None = None
+        frozen_check: FrozenClockCheck | None = None
+        while True:
+            self._guard.check()
+            generation = self._guard.generation
+            if self._lifecycle.closed or self._lifecycle.suspended:
+                self._lifecycle.give_back()
+                raise (GeneratorClosed if self._lifecycle.closed else GeneratorSuspended)(self._pool)
+            an_id, decision = self._allocator.advance(only_claim=only_claim)
+            if decision is None:
+                if claim_wait is not None:
+                    claim_wait.end()
+                    claim_wait = None
+                # checked last: in a child that a signal handler forked just now, this id is its parent's
+                if self._guard.generation == generation and self._guard.alive:
+                    return an_id
+            elif isinstance(decision, Wait):
+                frozen_check = frozen_check or FrozenClockCheck(self.clock)
+                self._wait(decision)
+                self.check_clock(frozen_check, decision)
+            elif isinstance(decision, RenewLease):
+                self._renew()
+            elif isinstance(decision, ClaimAnother):
+                self._lifecycle.replace(decision.behind_ms)
+            elif isinstance(decision, RaiseClockBack):
+                self._context.clock_backs.note(decision.behind_ms, "refusal", self._allocator.ids_made)
+                raise ClockMovedBack(decision.behind_ms, self._context.rules.policy)
+            else:
+                claim_wait = claim_wait or ClaimWait(
+                    self._context,
+                    self._leases,
+                    self._lifecycle,
+                    self._skew,
+                    self._notice,
+                    self._full,
+                )
+                if isinstance(decision, NotOpen):
+                    claim_wait.wait_for_opening(decision.ms)
+                elif claim_wait.claim():
+                    self._lifecycle.start_heartbeat()
+
+    def try_step(self) -> Step:
+        """Take an id of the current tick or of a later one, or return what has to be done first. Never waits.
+
+        ``NoLease()`` is also returned where only next_id() can tell what to do: another thread holds the lock, or the
+        generator is closed.
+        """
+        self._guard.check()
+        generation = self._guard.generation
+        if self._lifecycle.closed or self._lifecycle.suspended:
+            return 0, NoLease()
+        an_id, decision = self._allocator.advance(only_claim=False, blocking=False)
+        if isinstance(decision, Wait):
+            self._context.clock_backs.note_wait(decision, self._allocator.ids_made)
+        # last: in a child that a signal handler forked just now, this id is its parent's
+        if self._guard.generation != generation or not self._guard.alive:
+            return 0, NoLease()
+        return an_id, decision
+
+    def check_clock(self, frozen_check: FrozenClockCheck, wait: Wait) -> None:
+        """Raise ClockStopped if the wall clock stands still, after *wait*."""
+        if still_ms := frozen_check.still_ms(min(wait.seconds, MAX_SLEEP_S)):
+            raise ClockStopped(still_ms, self._context.rules.policy)
+
+    def after_fork(self) -> None:
+        """Forget, in a forked child, which errors the parent had and what its threads were doing."""
+        self.preparing = None
+        self._skew = ClockSkewMemory(self.clock)
+        self._full = FullPoolMemory(self._pool, self.clock, self._claim_timeout_s)
+        self._notice = WaitNotice(self._pool, self.clock.monotonic)
+
+    def _wait(self, wait: Wait) -> None:
+        self._context.clock_backs.note_wait(wait, self._allocator.ids_made)
+        nap(self.clock, wait.seconds)
+
+    def _renew(self) -> None:
+        """Renew, since the next tick is past the reservation; if that was done just now, wait for the clock."""
+        held = self._leases.held
+        if held is None:
+            return
+        if not self._leases.just_renewed():
+            self._lifecycle.renew_in_need()
+            return
+        config = self._context.config
+        if config.layout.tick_at(self._context.now_ms()) >= held.lease.until:
+            raise ClockSkewed(self._leases.view.offset_ms, config.ttl_ms + config.max_clock_lead_ms)
+        # the tick is borrowed ahead of the clock: each renewal allows a little more
+        self._wait(Wait(min(config.heartbeat_ms / 10, config.layout.tick_ms), clock_back=False))

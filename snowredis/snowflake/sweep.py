@@ -1,0 +1,149 @@
+"""Give back the leases that dead processes of this machine left in files of crash records.
+
+Every process that talks to a pool does it, with its own connection: after a claim, after a heartbeat, and when the
+pool is full.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import random
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Protocol
+
+from snowredis.errors import SnowredisError, StoreUnavailable
+from snowredis.process.liveness import ProcessName, Status, has_ended, own_name
+from snowredis.snowflake.crash_record import RECORD_BYTES, read_page, release
+from snowredis.snowflake.protocol import Store
+from snowredis.snowflake.record_files import FileName, open_directory, pool_name
+
+log = logging.getLogger("snowredis")
+
+# not the state of the program's own random numbers, nor one that forked children share
+RANDOM = random.SystemRandom()
+# a file of a pool that nobody asks for any more is removed after this time, once its process has ended
+UNUSED_S = 3600.0
+# of a process of which nobody here can tell, one in another container: it writes to its file at every heartbeat
+UNKNOWN_S = 24 * 3600.0
+# how often that is looked for, instead of at each sweep
+CLEAN_PART = 0.02
+# processes that one sweep looks at, if there are more: each takes some 10 us, and every process sweeps
+MOST_LOOKED_AT = 100
+
+
+class Files(Protocol):
+    """The directory of the records: record_files.Directory, or a simulated one."""
+
+    def names(self) -> list[str]: ...
+    def rename(self, old: str, new: str) -> None: ...
+    def read(self, name: str) -> bytes: ...
+    def age_s(self, name: str) -> float: ...
+    def remove(self, name: str) -> None: ...
+
+
+class Place(NamedTuple):
+    """The directory, and who looks at it.
+
+    Attributes:
+        own: the process that looks.
+        look: as in has_ended().
+    """
+
+    files: Files
+    own: ProcessName
+    look: Callable[[int], Status | None] | None = None
+
+
+def this_place() -> Place | None:
+    """Return the place of this process; None where there are no records."""
+    own, directory = own_name(), open_directory()
+    return None if own is None or directory is None else Place(directory, own)
+
+
+def sweep(store: Store, most: int, place: Place | None = None) -> int:
+    """Give back leases of *store* that dead processes left, *most* at most; return how many were given back.
+
+    Blocks:
+        for one round trip to Redis each, two for a claim without a reply.
+
+    Raises:
+        StoreUnavailable: Redis did not reply; the files stay, and somebody tries again.
+    """
+    place = place or this_place()
+    if place is None:
+        return 0
+    if RANDOM.random() < CLEAN_PART:
+        remove_unused(place)
+    given_back = 0
+    for name in _dead(place, pool_name(store)):
+        if given_back >= most:
+            break
+        given_back += _give_back(store, place, name)
+    return given_back
+
+
+def remove_unused(place: Place) -> None:
+    """Remove files whose pool nobody asks for any more."""
+    texts: list[str] = []
+    with contextlib.suppress(OSError):
+        texts = place.files.names()
+    for text in texts:
+        name = FileName.parse(text)
+        if name is None:
+            continue
+        known = name.process.namespace == place.own.namespace
+        with contextlib.suppress(OSError):
+            if place.files.age_s(text) > (UNUSED_S if known else UNKNOWN_S) and (
+                not known or has_ended(name.process, place.own, place.look)
+            ):
+                place.files.remove(text)
+
+
+def _names(place: Place, pool: str) -> Iterator[FileName]:
+    """Iterate over the names of files of *pool*."""
+    try:
+        found = [text for text in place.files.names() if text.startswith(pool)]
+    except OSError:
+        return
+    if len(found) > MOST_LOOKED_AT:
+        found = RANDOM.sample(found, MOST_LOOKED_AT)
+    for text in found:
+        name = FileName.parse(text)
+        if name is not None and name.process.namespace == place.own.namespace:
+            yield name
+
+
+def _dead(place: Place, pool: str) -> Iterator[FileName]:
+    """Iterate over files of processes that have ended, unless a process that runs is giving them back."""
+    for name in _names(place, pool):
+        if has_ended(name.process, place.own, place.look) and (
+            name.taker is None or has_ended(name.taker, place.own, place.look)
+        ):
+            yield name
+
+
+def _give_back(store: Store, place: Place, name: FileName) -> bool:
+    """Give one lease back; return whether it was still leased."""
+    files, free, taken = place.files, str(name._replace(taker=None)), str(name._replace(taker=place.own))
+    try:
+        # whoever renames it, has it
+        files.rename(str(name), taken)
+        page = files.read(taken)
+    except OSError:
+        return False
+    worker = None
+    try:
+        credentials = read_page(page) if len(page) == RECORD_BYTES else None
+        worker = release(store, credentials) if credentials else None
+    except StoreUnavailable:
+        with contextlib.suppress(OSError):
+            files.rename(taken, free)
+        raise
+    except (SnowredisError, ValueError, LookupError, TypeError) as error:
+        log.warning("could not give the lease of a dead process back, so it ends by its ttl: %s", error)
+    with contextlib.suppress(OSError):
+        files.remove(taken)
+    if worker is not None:
+        log.info("pool %s: gave worker id %d of a dead process back", store.config.name, worker)
+    return worker is not None

@@ -1,0 +1,332 @@
+"""The dashboard's feed: one reader of a pool for all viewers, and its changes as server-sent events.
+
+A viewer that has the previous state gets the changes, any other the complete state: nothing is queued for slow ones.
+Times are ms since 1970 on the Redis clock; the page shows them in the viewer's zone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from snowredis.errors import SnowredisError
+from snowredis.monitor.events import Event
+from snowredis.monitor.polling import PoolWatch, Reading, UsageHistory
+from snowredis.monitor.snapshot import POOL_COUNTERS, Death, Snapshot
+from snowredis.monitor.status import Status, TagVerdict, unknown_status, with_tags
+from snowredis.monitor.worker_pool import WorkerPool
+from snowredis.process.threads import in_thread
+from snowredis.snowflake.codes import EventKind
+from snowredis.web.json_values import jsonable, pool_state
+
+# length of the live chart
+PAST_MS = 10 * 60 * 1000
+MAX_POINTS = 1_000
+MAX_EVENTS = 100
+# a page with more of them would be of no use
+MAX_DEATHS = 2_000
+# left out because they change at every reading, so that every worker would be a change
+_LEFT_OUT = ("lease_left_ms", "heartbeat_age_ms", "state", "alive")
+# states of workers whose last rate is up to date
+_REPORTING = ("healthy", "late")
+Row: TypeAlias = dict[str, Any]
+# ms since 1970, ids per second, living workers; None where nothing could be read
+Point: TypeAlias = tuple[int, int | None, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """A reading as viewers are sent it; FeedState.update() makes it and FeedState.apply() stores it.
+
+    Attributes:
+        offset_ms: Redis clock minus the clock of this host.
+        change: what a viewer of the previous state needs, as a server-sent event.
+    """
+
+    values: Row
+    workers: dict[int, Row]
+    point: Point
+    events: list[Row]
+    offset_ms: int
+    change: bytes
+
+
+class FeedState:
+    """The state of a pool as viewers have it after the last update."""
+
+    def __init__(self) -> None:
+        self._values: Row = {}
+        self._workers: dict[int, Row] = {}
+        self._points: deque[Point] = deque(maxlen=MAX_POINTS)
+        self._events: deque[Row] = deque(maxlen=MAX_EVENTS)
+        # Redis clock minus the clock of this host
+        self._offset_ms = 0
+
+    def update(self, reading: Reading, events: list[Row], forecast: Row | None) -> Update:
+        """Return what *reading* changes, without changing this state: it may be called in a thread.
+
+        Args:
+            events: the newest ones, the oldest first; as many as are kept, so that all unknown ones are new.
+        """
+        snapshot, offset_ms = reading.snapshot, self._offset_ms
+        values: Row = {
+            "status": status_row(reading.status),
+            "stale_since_ms": reading.stale_since_ms,
+            "pool": None if snapshot is None else pool_state(snapshot.info) | {"forecast": forecast},
+            "deaths": []
+            if snapshot is None
+            else [keyed_row(death) for death in snapshot.deaths[:MAX_DEATHS]],
+        }
+        workers = {} if snapshot is None else worker_rows(snapshot)
+        point: Point = (reading.status.now_ms + offset_ms, None, None)
+        if reading.error is None and snapshot is not None:
+            offset_ms = snapshot.info.now_ms - reading.read_at_ms
+            point = (snapshot.info.now_ms, rate_of(snapshot), len(snapshot.workers))
+        known = {event["key"] for event in self._events}
+        new = [event for event in events if event["key"] not in known]
+        change = {
+            **{name: value for name, value in values.items() if self._values.get(name) != value},
+            # the page takes its absence for null
+            "stale_since_ms": reading.stale_since_ms,
+            "now_ms": point[0],
+            "workers": [row for worker, row in workers.items() if self._workers.get(worker) != row],
+            "gone": [worker for worker in self._workers if worker not in workers],
+            "points": [point],
+            "events": new,
+        }
+        return Update(values, workers, point, new, offset_ms, sse("change", change))
+
+    def apply(self, update: Update) -> None:
+        """Store *update*, which was made from this state."""
+        self._values, self._workers, self._offset_ms = update.values, update.workers, update.offset_ms
+        self._events.extend(update.events)
+        self._points.append(update.point)
+        while self._points[0][0] < update.point[0] - PAST_MS:
+            self._points.popleft()
+
+    def complete(self) -> bytes:
+        """Return all of it as a server-sent event."""
+        state = self._values | {
+            "now_ms": self._points[-1][0] if self._points else None,
+            "workers": list(self._workers.values()),
+            "points": list(self._points),
+            "events": list(self._events),
+        }
+        return sse("all", state)
+
+
+def worker_rows(snapshot: Snapshot) -> dict[int, Row]:
+    """Return the workers by worker id; a state only where the page cannot derive it from the heartbeat."""
+    rows: dict[int, Row] = {}
+    for info in (*snapshot.workers, *snapshot.unknown):
+        row: Row = jsonable(info)
+        rows[info.worker] = {name: value for name, value in row.items() if name not in _LEFT_OUT}
+    for info in snapshot.unknown:
+        rows[info.worker]["state"] = "unknown"
+    return rows
+
+
+def event_counts(snapshot: Snapshot) -> tuple[Any, ...]:
+    """Return values of which at least one changes with every event of the pool."""
+    info = snapshot.info
+    counters = (getattr(info, name) for name in POOL_COUNTERS)
+    clock_backs = sum(worker.clock_backs for worker in snapshot.workers)
+    return *counters, info.incarnation, info.floor_ms, clock_backs
+
+
+def keyed_row(value: Event | Death) -> Row:
+    """Return an event or a death with its key."""
+    row: Row = jsonable(value)
+    return row | {"key": value.key}
+
+
+def status_row(status: Status) -> Row:
+    """Return a status with, of each condition, its part of the headline: the page can leave conditions out."""
+    row: Row = jsonable(status)
+    for condition, values in zip(status.conditions, row["conditions"], strict=True):
+        values["short"] = condition.short
+    return row
+
+
+def rate_of(snapshot: Snapshot) -> int | None:
+    """Return the ids per second of all workers that report; None if there are workers, but none reports."""
+    rates = [info.ids_per_second for info in snapshot.workers if info.state in _REPORTING]
+    return sum(rates) if rates or not snapshot.workers else None
+
+
+def sse(event: str, data: Any) -> bytes:
+    """Return a server-sent event."""
+    text = json.dumps(data, separators=(",", ":"))
+    return f"event: {event}\ndata: {text}\n\n".encode()
+
+
+log = logging.getLogger("snowredis")
+
+# between two reads while there are viewers; otherwise, so that the charts have a past for the next viewer
+READ_EVERY_S, IDLE_EVERY_S = 1.0, 5.0
+# it reads all events, which takes up to 0.2 s
+FORECAST_EVERY_S = 60.0
+# then the browser reconnects, and its cookie is checked again
+STREAM_LIFE_S = 3600.0
+
+
+class LiveFeed:
+    """State of one pool for its viewers.
+
+    Args:
+        name: of the pool.
+        read: calls its argument with the pool's WorkerPool, the same each time; blocks, so it is called in a thread.
+        tags: returns the tags that are shown with the pool; does not block.
+
+    Attributes:
+        viewers: how many streams are open.
+        history: use of the pool in the last day.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        read: Callable[[Callable[[WorkerPool], Any]], Any],
+        tags: Callable[[], Sequence[TagVerdict]] = tuple,
+    ) -> None:
+        self.name = name
+        self.viewers = 0
+        self.history = UsageHistory()
+        self._read, self._tags = read, tags
+        self._watch: PoolWatch | None = None
+        # the verdict of the last reading
+        self.status = unknown_status(time.time_ns() // 1_000_000)
+        # number of reads so far; identifies the state that a viewer has
+        self._number = 0
+        self._changed = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._stopped = False
+        self._task: asyncio.Task[None] | None = None
+        self._state = FeedState()
+        # those of the last reading of events: without a change of them there is no new event
+        self._event_counts: tuple[Any, ...] = ()
+        self._forecast: Row | None = None
+        self._forecast_at_s = 0.0
+        # the last change, and the complete state if a viewer needed it, as server-sent events
+        self._change = b""
+        self._complete: bytes | None = None
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._task = asyncio.create_task(self._run())
+
+    def end_streams(self) -> None:
+        """End all streams: a server that stops waits for them."""
+        self._stopped = True
+        self._wake_viewers()
+
+    async def stop(self) -> None:
+        """End all streams and the reader."""
+        self.end_streams()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    # --- reading -----------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while not self._stopped:
+            started_s = time.monotonic()
+            try:
+                reading, update = await in_thread(lambda: self._read(self._read_update))
+            except Exception:
+                # viewers see by themselves that nothing comes any more
+                log.exception("pool %s cannot be read; trying again", self.name)
+            else:
+                self._store(reading, update)
+            every_s = READ_EVERY_S if self.viewers else IDLE_EVERY_S
+            self._hurry.clear()
+            with contextlib.suppress(TimeoutError):
+                # a slow Redis is read less often
+                async with asyncio.timeout(max(every_s / 4, every_s - (time.monotonic() - started_s))):
+                    await self._hurry.wait()
+
+    def _read_update(self, monitor: WorkerPool) -> tuple[Reading, Update]:
+        """Read the pool. Blocks for a few round trips to Redis, in a thread; viewers see nothing of it yet."""
+        if self._watch is None:
+            self._watch = PoolWatch(monitor)
+        reading = self._watch.read()
+        reading = replace(reading, status=with_tags(reading.status, self._tags()))
+        events: list[Row] = []
+        if reading.error is None and reading.snapshot is not None:
+            counts = event_counts(reading.snapshot)
+            # the next reading reports a Redis that has just gone
+            with contextlib.suppress(SnowredisError):
+                if counts != self._event_counts:
+                    events = newest_events(monitor)
+                    self._event_counts = counts
+                self._read_forecast(monitor)
+        return reading, self._state.update(reading, events, self._forecast)
+
+    def _read_forecast(self, monitor: WorkerPool) -> None:
+        if self.viewers and time.monotonic() >= self._forecast_at_s:
+            self._forecast_at_s = time.monotonic() + FORECAST_EVERY_S
+            self._forecast = jsonable(monitor.forecast())
+
+    def _store(self, reading: Reading, update: Update) -> None:
+        self._state.apply(update)
+        self.status = reading.status
+        if reading.error is None and reading.snapshot is not None:
+            self.history.add(reading.snapshot)
+        else:
+            self.history.go_to(update.point[0])
+        self._change, self._complete = update.change, None
+        self._number += 1
+        self._wake_viewers()
+
+    # --- viewers -----------------------------------------------------------------------------------
+
+    def _wake_viewers(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def stream(self) -> AsyncIterator[bytes]:
+        """Yield the complete state, then changes, until the service stops or STREAM_LIFE_S has passed."""
+        self.viewers += 1
+        until_s = time.monotonic() + STREAM_LIFE_S
+        sent = -1
+        try:
+            # the state may be IDLE_EVERY_S old
+            self._hurry.set()
+            while not self._stopped and time.monotonic() < until_s:
+                changed, number = self._changed, self._number
+                if number and number != sent:
+                    yield self._change if sent == number - 1 else self._complete_state()
+                    sent = number
+                    continue
+                await changed.wait()
+        finally:
+            self.viewers -= 1
+
+    def _complete_state(self) -> bytes:
+        """Return the complete state as a server-sent event, encoded once for all viewers."""
+        if self._complete is None:
+            self._complete = self._state.complete()
+        return self._complete
+
+
+def newest_events(monitor: WorkerPool) -> list[Row]:
+    """Return the newest events, oldest first. Blocks for a round trip to Redis."""
+    return [keyed_row(event) for event in monitor.events(newest=MAX_EVENTS)]
+
+
+def events_of(monitor: WorkerPool, kind: EventKind | None, worker: int | None) -> list[Row]:
+    """Return the newest events of a kind, of a worker id, or both, oldest first. Blocks: it reads all events."""
+    found = [
+        event
+        for event in monitor.events()
+        if (kind is None or event.kind == kind) and (worker is None or event.worker == worker)
+    ]
+    return [keyed_row(event) for event in found[-MAX_EVENTS:]]

@@ -1,0 +1,168 @@
+"""Run the service with uvicorn: open the socket, apply the limits of connections, serve until a signal."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import logging
+import resource
+import socket
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+from uvicorn.config import LOGGING_CONFIG
+
+from snowredis.errors import ConfigError
+from snowredis.web.connections import PROBE_RESERVE, protocol_class
+from snowredis.web.settings import Limits
+
+if TYPE_CHECKING:
+    from snowredis.web.service import Service
+
+
+log = logging.getLogger("snowredis")
+
+# after the drain, for responses in progress
+GRACE_S = 4
+# waiting for accept(); the system lowers it to its own limit
+_BACKLOG = 2048
+# Redis, logs, the event loop
+_OTHER_FILES = 256
+# how long a thread that reads for a dashboard may keep the event loop waiting; 5 ms is the interpreter's default
+_SWITCH_INTERVAL_S = 0.0005
+
+
+def run(app: Service, host: str, port: int, *, access_log: bool = False) -> None:
+    """Serve *app* until SIGTERM, or Ctrl-C.
+
+    Raises:
+        ConfigError: it cannot listen there.
+        SnowredisError: as Service.start().
+    """
+    with contextlib.closing(open_socket(host, port)) as listening:
+        ConfiguredServer(app, listening, access_log).run([listening])
+
+
+class ConfiguredServer(uvicorn.Server):
+    """uvicorn's server with the settings of the service; an error of the start is raised instead of logged."""
+
+    def __init__(self, app: Service, listening: socket.socket, access_log: bool) -> None:
+        prepare_process()
+        super().__init__(
+            uvicorn.Config(
+                app,
+                access_log=access_log,
+                **options(app),
+                log_config=_log_config(),
+                # startup() and shutdown() do it
+                lifespan="off",
+                timeout_graceful_shutdown=GRACE_S,
+            )
+        )
+        self._app = app
+        self._address = listening.getsockname()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        try:
+            # the signal handlers that it wraps are installed
+            await self._app.start()
+            await super().startup(sockets)
+        except BaseException:
+            await self._app.stop()
+            raise
+        host, port = self._address[:2]
+        where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        log.info("serving %s on http://%s (Ctrl-C to stop)", ", ".join(self._app.pools.names), where)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        try:
+            await super().shutdown(sockets)
+        finally:
+            await self._app.stop()
+
+
+def options(app: Service) -> dict[str, Any]:
+    """Return the options of uvicorn.Config for *app*, under `snowredis serve` and under gunicorn."""
+    limits = app.limits
+    return {
+        "http": protocol_class(
+            _within_file_limit(limits), _http(app), lambda address: not app.proxies.trusts(address)
+        ),
+        "ws": "none",
+        "server_header": False,
+        "date_header": False,
+        # the application reads X-Forwarded-* headers itself, of proxies that it was told of
+        "proxy_headers": False,
+        "timeout_keep_alive": limits.keep_alive_s,
+    }
+
+
+def _http(app: Service) -> type[asyncio.Protocol]:
+    """Return the protocol class that uvicorn chooses by itself."""
+    config = uvicorn.Config(app, ws="none", lifespan="off", log_config=None)
+    config.load()
+    return config.http_protocol_class
+
+
+def prepare_process() -> None:
+    """Let threads share the interpreter in short turns."""
+    sys.setswitchinterval(min(_SWITCH_INTERVAL_S, sys.getswitchinterval()))
+
+
+def _within_file_limit(limits: Limits) -> Limits:
+    """Raise the limit of open files for all connections, or return limits with fewer connections."""
+    more = PROBE_RESERVE + _OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = limits.max_connections + more
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return limits
+    fewer = max(1, soft - more)
+    log.warning("open files are limited to %d here: at most %d connections at once", soft, fewer)
+    return replace(limits, max_connections=fewer)
+
+
+def _log_config() -> dict[str, Any]:
+    """Return uvicorn's configuration of logging, with the library's messages in it."""
+    config = copy.deepcopy(LOGGING_CONFIG)
+    config["loggers"]["snowredis"] = {"handlers": ["default"], "level": "INFO", "propagate": False}
+    # it logs every step of a start and of a stop
+    config["loggers"]["uvicorn.error"]["level"] = "WARNING"
+    return config
+
+
+def open_socket(host: str, port: int) -> socket.socket:
+    """Return a socket that listens on *host* and *port*. Raises ConfigError."""
+    try:
+        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
+        listening = socket.socket(family, kind, protocol)
+    except (OSError, UnicodeError) as error:
+        raise ConfigError(
+            _refusal(host, port, f"{host!r} is not an address of this machine", error)
+        ) from error
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            # "::" is every address of both families
+            with contextlib.suppress(OSError):
+                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(host != "::"))
+        listening.bind(address)
+        listening.listen(_BACKLOG)
+    except OSError as error:
+        listening.close()
+        raise ConfigError(_refusal(host, port, "choose another --host or --port", error)) from error
+    listening.set_inheritable(True)
+    return listening
+
+
+def _refusal(host: str, port: int, hint: str, error: Exception) -> str:
+    reason = getattr(error, "strerror", None) or str(error)
+    return f"the service cannot listen on {host}:{port}: {reason}; it was not started: {hint}"
