@@ -13,7 +13,9 @@ from snowredis.cli import main
 from snowredis.cli.exit_codes import ExitCode
 from tests.merge import game
 
-OPTIONS = ["--reference", game.BY_HAND, "--id", game.PART_OF_KEY, "--shared", game.SAME]
+OPTIONS = ["--id", game.PART_OF_KEY, "--shared", game.SAME]
+OPTIONS += [text for key in game.BY_HAND for text in ("--reference", key)]
+OPTIONS += [text for column in game.INDEPENDENT for text in ("--independent", column)]
 
 
 @pytest.fixture(scope="module")
@@ -40,35 +42,40 @@ def test_a_merge_is_planned_tried_asked_for_and_done(
     assert "player.id is also in audit.player, friend.one, friend.other, guild.leader" in text
     assert f"snowredis merge apply {plan} --dry-run" in text
 
-    assert main(["merge", "apply", plan, "--dry-run", "--copy"]) == ExitCode.OK
+    assert main(["merge", "apply", plan, "--dry-run"]) == ExitCode.OK
     text = capsys.readouterr().out
-    assert re.search(r"^item +90 +180 +90", text, re.MULTILINE)
     assert "each batch locks the whole file" in text
     assert "nothing was changed" in text
     # nobody is there to be asked
     monkeypatch.setattr("sys.stdin", io.StringIO())
-    assert main(["merge", "apply", plan]) == ExitCode.USAGE
-    captured = capsys.readouterr()
-    assert "Confirm with --yes" in captured.err
+    for argv in (["apply", plan], ["undo", urls[1]]):
+        assert main(["merge", *argv]) == ExitCode.USAGE
+        assert "Confirm with --yes" in capsys.readouterr().err
     assert digests(shards) == before
 
+    rows = game.contents(urls[1])
     assert main(["merge", "apply", plan, "--yes"]) == ExitCode.OK
-    assert "every reference leads to a row" in capsys.readouterr().out
-    assert main(["merge", "apply", plan, "--yes", "--copy"]) == ExitCode.OK
+    assert "every foreign key leads to a row" in capsys.readouterr().out
+    assert main(["merge", "apply", plan, "--yes"]) == ExitCode.OK
     text = capsys.readouterr().out
     assert "an earlier process began with this plan: all ids are changed; it is continued" in text
-    assert f"rows were copied into sqlite:///{shards[0]}, and are equal there" in text
-    assert len(game.contents(urls[0])["player"]) == 60
+    assert main(["merge", "abandon", urls[1], "--yes"]) == ExitCode.MERGE_REFUSED
+    assert "take it back with `snowredis merge undo`" in capsys.readouterr().err
+    assert main(["merge", "undo", urls[1], "--yes"]) == ExitCode.OK
+    assert "ids have their old values" in capsys.readouterr().out
+    assert game.contents(urls[1]) == rows
+    assert main(["merge", "undo", urls[1], "--yes"]) == ExitCode.MERGE_REFUSED
+    assert "no ids were changed" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["plan", "a", "b"], ExitCode.MERGE_REFUSED, "'a' is not the URL of a database"),
-        (["plan", "oracle://h/d", "b"], ExitCode.MERGE_REFUSED, "oracle is not supported"),
-        (["plan", "nothing://h/d", "b"], ExitCode.MERGE_REFUSED, "Nothing was read"),
-        (["plan", "sqlite:///no.db", "b"], ExitCode.MERGE_REFUSED, "there is no SQLite file no.db"),
-        (["plan", "KEPT", "KEPT"], ExitCode.MERGE_REFUSED, "both URLs lead to"),
+        (["plan", "a", "b"], ExitCode.SOURCE_UNREADABLE, "'a' is not the URL of a database"),
+        (["plan", "oracle://h/d", "b"], ExitCode.SOURCE_UNREADABLE, "oracle is not supported"),
+        (["plan", "nothing://h/d", "b"], ExitCode.SOURCE_UNREADABLE, "Nothing was read"),
+        (["plan", "sqlite:///no.db", "b"], ExitCode.SOURCE_UNREADABLE, "there is no SQLite file 'no.db'"),
+        (["plan", "KEPT", "KEPT"], ExitCode.MERGE_REFUSED, "both URLs lead to one database"),
         (["plan", "KEPT", "CHANGED", "--layout", "nothing"], ExitCode.BAD_INPUT, "nothing"),
         (["plan", "KEPT", "CHANGED", "--workers", "9-3"], ExitCode.USAGE, "'9-3' ends before it begins"),
         (["plan", "KEPT", "CHANGED", "--workers", "x"], ExitCode.USAGE, "'x' is not a range of worker ids"),
@@ -77,7 +84,7 @@ def test_a_merge_is_planned_tried_asked_for_and_done(
         (["apply", "none", "--batch-rows", "0"], ExitCode.USAGE, "1 is the minimum"),
         (
             ["plan", "postgresql+psycopg://u:secret@localhost:1/d", "KEPT"],
-            ExitCode.MERGE_REFUSED,
+            ExitCode.SOURCE_UNREADABLE,
             "u:***@localhost:1/d",
         ),
     ],

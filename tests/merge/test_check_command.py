@@ -51,7 +51,7 @@ def test_the_exit_code_and_the_first_line_say_whether_ids_clash(
     assert result.code == code
     assert says in result.out + result.err
     if code is not ExitCode.SOURCE_UNREADABLE:
-        assert "reading 100%, " in result.err
+        assert "reading 100%" in result.err
 
 
 def test_json_has_ids_as_strings_and_what_the_report_says(offline: Cli, tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_ctrl_c_stops_a_statement_removes_what_was_spilled_and_says_how_to_go_on
         command, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(tmp_path)}
     )
     assert process.stderr is not None
-    assert "done.csv is read" in process.stderr.readline()
+    assert "done.csv is finished" in process.stderr.readline()
     time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     error = process.stderr.read()

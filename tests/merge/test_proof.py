@@ -74,50 +74,23 @@ def source(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/shop.db#orders.id"
 
 
-def test_every_step_says_what_comes_next(offline: Cli, source: str) -> None:
-    def next_after(*argv: str) -> str:
-        result = offline("migrate", *argv)
-        assert result.code == 0, result.err
-        _, found, command = result.out.partition("next: snowredis migrate ")
-        return command.split()[0] if found else ""
-
-    assert "auto-increment, 1 to 2" in offline("migrate", "proof", source).out
-    assert "nothing was changed" in offline("migrate", "start", source, "--ids", "shift", "--dry-run").out
-    step, argv = next_after("status", source), ["--ids", "shift"]
-    taken = []
-    while step:
-        taken.append(step)
-        step, argv = next_after(step, source, *argv), []
-    assert taken == ["start", "backfill", "verify", "switch", "finish"]
-    assert json.loads(offline("migrate", "status", source, "--json").out)["state"] == "finished"
-    with sqlite3.connect(source.removeprefix("sqlite:///").partition("#")[0]) as shop:
-        query = "SELECT o.id > 1000000000, name FROM lines JOIN orders o ON o.id = order_id"
-        assert shop.execute(query).fetchall() == [(1, "b")]
-    shop.close()
-
-
-def test_columns_that_differ_are_found_and_nothing_is_switched(offline: Cli, source: str) -> None:
-    for argv in (["start", source, "--ids", "shift"], ["backfill", source]):
-        assert offline("migrate", *argv).code == 0
-    with sqlite3.connect(source.removeprefix("sqlite:///").partition("#")[0]) as shop:
-        shop.execute("UPDATE lines SET order_id_new = 7")
-    shop.close()
-    result = offline("migrate", "verify", source, "--json")
-    checks = {check["column"]: check for check in map(json.loads, result.out.splitlines())}
-    assert (result.code, checks["lines.order_id"]["wrong"], checks["orders.id"]["wrong"]) == (10, 1, 0)
-    result = offline("migrate", "switch", source)
-    assert result.code == ExitCode.MIGRATION_REFUSED
-    assert "lines.order_id: 1 rows differ, 1 refer to no row. Nothing was switched" in result.err
-    assert offline("migrate", "rollback", source).code == 0
+def test_a_column_is_measured_and_the_statements_that_it_needs_are_printed(offline: Cli, source: str) -> None:
+    result = offline("migrate", "proof", source, "--statements")
+    assert result.code == 0
+    assert "auto-increment, 1 to 2" in result.out
+    assert "mapped_column(SnowflakeId, primary_key=True)" in result.out
+    assert 'op.alter_column("lines", "order_id", type_=sa.BigInteger())' in result.out
+    assert json.loads(offline("migrate", "proof", source, "--json").out)["old"]["highest"] == "2"
 
 
 def test_what_is_no_column_of_a_database_is_refused(offline: Cli, source: str, tmp_path: Path) -> None:
     (tmp_path / "ids.csv").write_text("id\n1\n")
     for text, message in (
-        (f"{tmp_path}/ids.csv#id", "is a file. Nothing was changed; name a column of a database"),
+        (f"{tmp_path}/ids.csv#id", "is a file. Name a column of a database"),
         (f"sqlite:///{tmp_path}/none.db#orders.id", "there is no SQLite file"),
-        (source.replace("orders.id", "orders.none"), "there is no column orders.none"),
-        ("mysql+nothing://host/db#orders.id", "is not the URL of a database"),
+        (source.replace("orders.id", "orders.none"), "has no column 'none'"),
+        ("mysql+nothing://host/db#orders.id", "Nothing was read"),
     ):
-        result = offline("migrate", "start", text)
+        result = offline("migrate", "proof", text)
         assert (result.code != 0, message in result.err) == (True, True), result.err
+    assert "needs a SOURCE" in offline("migrate", "proof", "--max", "1", "--statements").err

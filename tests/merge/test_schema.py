@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 
 from snowredis.merge import MergeError
-from snowredis.merge.schema import ColumnName, ForeignKey, Schema, TableName, read_schema
+from snowredis.merge.schema import ColumnName, ForeignKey, Partial, Schema, TableName, read_schema
 
 
 def column(text: str) -> ColumnName:
@@ -82,17 +82,18 @@ def test_keys_of_text_are_no_ids() -> None:
     }
 
 
-def test_tables_come_after_those_that_they_refer_to_and_circles_together() -> None:
-    made = schema("c.b -> b.id", "b.a -> a.id", "x.y -> y.id", "y.x -> x.id", "x.c -> c.id", "s.s -> s.id")
-    order = [[str(name) for name in names] for names in made.parents_first()]
-    assert [sorted(names) for names in order] == [["a"], ["b"], ["c"], ["s"], ["x", "y"]]
-    assert [made.refers_in_a_circle(names) for names in made.parents_first()] == [
-        False,
-        False,
-        False,
-        True,
-        True,
-    ]
+def test_a_chain_of_a_thousand_tables_is_one_domain_whose_columns_are_changed_from_its_end() -> None:
+    made = schema(*(f"t{at}.id -> t{at - 1}.id" for at in range(1, 1100)))
+    (domain,) = made.domains
+    assert [str(name) for name in domain.columns] == [f"t{at}.id" for at in range(1099, -1, -1)]
+
+
+def test_a_reference_of_some_rows_is_of_the_domain_that_it_names() -> None:
+    made = schema("b.a -> a.id")
+    part = Partial(column("note.about"), "kind", "a", is_text=True)
+    (domain, *_) = made.with_partials([(part, column("b.a"))]).domains
+    assert (domain.name, domain.partials) == ("a.id", (part,))
+    assert list(map(str, domain.tables)) == ["note", "b", "a"]
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +120,7 @@ def test_a_database_is_read_with_what_a_person_names_and_without_tables_of_tools
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"references": ["b.other"]}, "has no '='"),
+        ({"references": ["b.other"]}, "cannot be read"),
         ({"references": ["b.nothing=a.id"]}, "'b.nothing' does not exist"),
         ({"references": ["b.other=a.name"]}, "a.name is TEXT, not an integer"),
         ({"references": ["b.other=b.other"]}, "cannot refer to itself"),
