@@ -18,9 +18,10 @@ from typing import Any, TypeAlias
 
 from snowredis.errors import SnowredisError
 from snowredis.monitor.events import Event
-from snowredis.monitor.polling import PoolWatch, Reading, UsageHistory
+from snowredis.monitor.polling import PoolWatch, Reading
 from snowredis.monitor.snapshot import POOL_COUNTERS, Death, Snapshot
 from snowredis.monitor.status import Status, TagVerdict, unknown_status, with_tags
+from snowredis.monitor.usage import UsageHistory
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.process.threads import in_thread
 from snowredis.snowflake.codes import EventKind

@@ -24,7 +24,7 @@ NO_KIND = 7
 """,
     "other_ids-1.dist-info/METADATA": "Metadata-Version: 2.1\nName: other-ids\nVersion: 1\n",
     "other_ids-1.dist-info/entry_points.txt": (
-        "[snowredis.kinds]\ncoin = other_ids:COIN\nbad = other_ids:NO_KIND\ngone = other_ids_gone:X\n"
+        "[snowredis.generators]\ncoin = other_ids:COIN\nbad = other_ids:NO_KIND\ngone = other_ids_gone:X\n"
     ),
 }
 

@@ -21,7 +21,9 @@ LOCAL_MS = NOW_MS - 1000
 
 
 def worker(number: int, **fields: Any) -> WorkerInfo:
-    values = {field.name: 0 if field.type == "int" else "" for field in dataclasses.fields(WorkerInfo)} | {
+    values = {
+        field.name: "" if field.type in ("str", "Hidden") else 0 for field in dataclasses.fields(WorkerInfo)
+    } | {
         "worker": number,
         "alive": True,
         "state": "healthy",
@@ -33,7 +35,7 @@ def worker(number: int, **fields: Any) -> WorkerInfo:
 
 def snapshot(*workers: WorkerInfo, **fields: Any) -> Snapshot:
     values: dict[str, Any] = {
-        field.name: 0 if field.type == "int" else "" for field in dataclasses.fields(PoolInfo)
+        field.name: "" if field.type in ("str", "Hidden") else 0 for field in dataclasses.fields(PoolInfo)
     }
     values |= {"name": "orders", "layout": Layout(), "now_ms": NOW_MS, "capacity": 1024, "used": len(workers)}
     parts = {name: fields.pop(name) for name in ("unknown", "deaths") if name in fields}
