@@ -82,7 +82,7 @@ def rows_of(url: str, query: str) -> list[tuple[Any, ...]]:
 def test_a_merge_that_is_killed_again_and_again_ends_as_if_it_was_not(
     database_kind: DatabaseServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("snowredis.merge.apply._FIRST", 5)
+    monkeypatch.setattr("snowredis.merge.apply._FIRST", 20)
     kept, changed = database_kind.new_database(), database_kind.new_database()
     counters = database_kind.name == "mariadb"
     for url, shard in ((kept, "a"), (changed, "b")):
