@@ -6,7 +6,7 @@
     scripts/merge_kills.py --players 2000 --crashes 10        # the database server crashes, too
 
 Two shards of a game (tests/merge/game.py), by turns with ids of counters and of a layout, on private servers. Each
-round applies a plan, takes it back, applies it again, and abandons it half-way or finishes it; each of these is killed up to
+round applies a plan, takes it back, applies it again, and abandons it half-way; each of these is killed up to
 four times. After apply, every row must be what it is without kills; after undo and abandon, what it was at first.
 Exits with 1 if not. Bounded by --minutes.
 """
