@@ -276,6 +276,21 @@ def read_worker(client: Any, name: str, worker: int) -> WorkerInfo | None:
     return None if text is None else fields.parse(worker, text_of(text))
 
 
+def read_record(client: Any, info: PoolInfo, worker: int) -> WorkerInfo | None:
+    """Return one worker of a pool that was just read, alive or not; None if its worker id was never leased.
+
+    Raises StoreUnavailable.
+    """
+    with translated(address(client)):
+        text = client.hget(pool_keys(info.name)[0], f"w:{worker}")
+    settling = info.incarnation if info.floor_ms > info.now_ms else ""
+    return (
+        None
+        if text is None
+        else parse_record(worker, text_of(text), info.now_ms, info.ttl_ms, settling=settling)
+    )
+
+
 def _index_is_complete(client: Any, leases: str, fields: _Fields) -> bool:
     """Return false if the index was lost and no claim has rebuilt it yet."""
     return int(client.zcard(leases)) == fields.number("records")
