@@ -9,7 +9,7 @@ from typing import Any
 _KINDS = (
     ("", r""),
     ("int", r"\d{1,16}"),
-    ("ints", r"[\d,-]+"),
+    ("ints", r"-?\d+(,-?\d+)+"),
     ("hex", r"[0-9a-f]{8,}"),
     ("incarnation", r"\d+-[0-9a-f]+"),
 )
