@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from snowredis.connection import AllSettings, connect
 from snowredis.errors import ConfigError, GeneratorClosed
-from snowredis.process.threads import in_thread
+from snowredis.process.coroutines import in_thread
 from snowredis.settings import KIND, check_names, from_environment
 from snowredis.snowflake.fast_path import bind
 from snowredis.snowflake.fast_path import next_id as next_id  # noqa: PLC0414 - one of this module's functions

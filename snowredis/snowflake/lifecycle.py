@@ -25,6 +25,7 @@ from snowredis.errors import (
     as_cause,
 )
 from snowredis.process.exit import EXIT
+from snowredis.process.fork import ForkGuard
 from snowredis.process.threads import locked, start_thread
 from snowredis.snowflake.allocator import IdAllocator
 from snowredis.snowflake.context import Context
@@ -45,9 +46,15 @@ class HasBeat(Protocol):
 
 
 class Heartbeat:
-    """Calls ``_beat()`` of *owner* until it is stopped; calls *abandon* if the owner was dropped without close()."""
+    """Calls ``_beat()`` of *owner* until it is stopped; calls *abandon* if the owner was dropped without close().
 
-    def __init__(self, owner: Callable[[], HasBeat | None], abandon: Callable[[], None]) -> None:
+    A forked child may inherit it, as a greenlet of gevent: there it ends.
+    """
+
+    def __init__(
+        self, owner: Callable[[], HasBeat | None], abandon: Callable[[], None], guard: ForkGuard
+    ) -> None:
+        self._guard, self._generation = guard, guard.generation
         self._stopped = threading.Event()
         # held until the thread ends
         self._running = threading.Lock()
@@ -99,6 +106,9 @@ class Heartbeat:
 
     def _beat(self, delay_s: float) -> None:
         while not self._stopped.wait(delay_s):
+            self._guard.check()
+            if self._guard.generation != self._generation:
+                return
             owner = self._owner()
             if owner is None:
                 EXIT.drop(self)
@@ -301,7 +311,9 @@ class LeaseLifecycle:
     def _new_heartbeat(self) -> Heartbeat | None:
         if self._heartbeat is not None or self.closed or not self._clock.background:
             return None
-        self._heartbeat = heartbeat = Heartbeat(self._context.reference, self._leases.abandon)
+        self._heartbeat = heartbeat = Heartbeat(
+            self._context.reference, self._leases.abandon, self._context.guard
+        )
         return heartbeat
 
     def beat_after_s(self) -> float:

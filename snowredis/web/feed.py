@@ -22,7 +22,7 @@ from snowredis.monitor.polling import PoolWatch, Reading, UsageHistory
 from snowredis.monitor.snapshot import POOL_COUNTERS, Death, Snapshot
 from snowredis.monitor.status import Status, TagVerdict, unknown_status, with_tags
 from snowredis.monitor.worker_pool import WorkerPool
-from snowredis.process.threads import in_thread
+from snowredis.process.coroutines import in_thread
 from snowredis.snowflake.codes import EventKind
 from snowredis.web.json_values import jsonable, pool_state
 

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from snowredis.process.threads import in_thread
+from snowredis.process.coroutines import in_thread
 from snowredis.web.access import ID_PATHS, RequestGuard
 from snowredis.web.drain import Drain
 from snowredis.web.feed import events_of, newest_events

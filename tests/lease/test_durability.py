@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -236,7 +237,7 @@ def test_a_client_that_trusts_redis_otherwise_is_refused(server: RedisServer, ot
 
 def test_the_environment_says_what_redis_is_trusted_with() -> None:
     settings = from_environment({"SNOWREDIS_DURABILITY": "none", "SNOWREDIS_GUARD_ROLLBACKS": "yes"})
-    with snowredis.connect(**settings) as ids:
+    with contextlib.closing(snowredis.connect(**settings)) as ids:
         assert ids._config.signature.endswith("durability=none guard_rollbacks=1")
 
 
