@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from snowredis.core.lanes import ClockRules
 from snowredis.core.layout import Layout, Parts
-from snowredis.errors import LeaseLost
+from snowredis.errors import LeaseLost, SnowredisError
 from snowredis.process.clock import SYSTEM, Clock, ClockReading
 from snowredis.process.coroutines import in_background, in_thread
 from snowredis.process.exit import EXIT, quiet_at_exit
@@ -301,12 +301,19 @@ class Generator(FastPath):
 
     def _next_slow(self) -> int:
         self._check()
-        return self._slow_path.next_id()
+        try:
+            return self._slow_path.next_id()
+        except SnowredisError as error:
+            # the frames below say no more than the message
+            raise error.with_traceback(None)  # noqa: B904 - the same error
 
     def _make_ready(self) -> None:
         """Claim, renew, or wait for the pool, so that the next id needs no Redis."""
         self._check()
-        self._slow_path.next_id(only_claim=True)
+        try:
+            self._slow_path.next_id(only_claim=True)
+        except SnowredisError as error:
+            raise error.with_traceback(None)  # noqa: B904 - the same error
 
     def _beat(self) -> float:
         self._context.guard.check()

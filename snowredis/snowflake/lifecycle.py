@@ -144,6 +144,8 @@ class LeaseLifecycle:
         # the clock and ids_made at the last stats()
         self._last_rate = (self._clock.monotonic(), 0)
         self._replace_again_s = -1e9
+        # of counts.clock_backs: those of earlier leases
+        self._clock_backs_before = 0
 
     @property
     def closed(self) -> bool:
@@ -174,6 +176,9 @@ class LeaseLifecycle:
         if old is not None:
             marks = locked(self._path._lock, functools.partial(self._seal_through, old))
             self._leases.release(old, marks, self.stats())
+        if claimed.granted is not None:
+            # what happened under another lease is no event of this one
+            self._clock_backs_before = self._leases.counts.clock_backs
         if self._leases.held is not None:
             # Redis replies; those who come next find the worker ids
             self._leases.give_back_of_dead(MOST_AT_ONCE)
@@ -285,7 +290,7 @@ class LeaseLifecycle:
             ids_per_s=max(0, rate),
             clock_offset_ms=self._leases.view.offset_ms,
             namespace=self._allocator.lanes.current,
-            clock_backs=self._leases.counts.clock_backs,
+            clock_backs=self._leases.counts.clock_backs - self._clock_backs_before,
         )
 
     # --- heartbeat ---------------------------------------------------------------------------------
@@ -432,5 +437,5 @@ class LeaseLifecycle:
             heartbeat.join()
 
     def after_fork(self) -> None:
-        """Forget the parent's heartbeat thread, in a forked child: it does not exist there."""
-        self._heartbeat = None
+        """Forget the parent's heartbeat thread and its counts, in a forked child."""
+        self._heartbeat, self._clock_backs_before = None, 0

@@ -48,7 +48,7 @@ def silent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
 # the bound: it must not be asked again and again
 @pytest.mark.timeout(10)
 def test_a_server_without_info_is_refused_at_once_and_holds_nothing(silent: RedisServer) -> None:
-    with snowredis.connect(silent.url, pool="orders", layout=LAYOUT) as ids:
+    with contextlib.closing(snowredis.connect(silent.url, pool="orders", layout=LAYOUT)) as ids:
         for make in (ids.claim, ids.next_id):
             with pytest.raises(ServerUnidentified, match="refuses INFO inside scripts") as caught:
                 make()

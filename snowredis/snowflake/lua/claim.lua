@@ -157,6 +157,5 @@ local r = { token = token_hash, incarnation = pool.incarnation, renewal_id = fir
 event('claimed', chosen, owner, lanes[1], r['until'], 'lanes', table.concat(lanes, ','))
 count('claims')
 local reply = grant(chosen, r)
-local used = redis.call('ZCOUNT', KEYS[2], '(' .. now, '+inf')
-if used > (number_of(redis.call('HGET', KEYS[1], 'peak')) or 0) then redis.call('HSET', KEYS[1], 'peak', used) end
+note_peak()
 return reply

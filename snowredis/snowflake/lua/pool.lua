@@ -76,6 +76,11 @@ end
 local function event(...) event_at(now, ...) end
 -- Counts an event, for people only.
 local function count(what) redis.pcall('HINCRBY', KEYS[1], what, 1) end
+-- Notes how many leases are alive if there were never as many, for people only.
+local function note_peak()
+  local used = redis.call('ZCOUNT', KEYS[2], '(' .. now, '+inf')
+  if used > (number_of(redis.call('HGET', KEYS[1], 'peak')) or 0) then redis.pcall('HSET', KEYS[1], 'peak', used) end
+end
 
 -- Returns the record, nil if there is none, or nil and the reply "broken" if it is not valid.
 local function record_of(worker)

@@ -126,6 +126,7 @@ if adopted == 1 then
   event('adopted', worker, owner, r.lanes[1], r['until'], 'reason', pool.raised or '')
   count('adopted')
   commit(pool, 'w:' .. worker, pack_record(r), 't:' .. token_hash, worker)
+  note_peak()
 else
   commit(pool, 'w:' .. worker, pack_record(r))
 end
