@@ -24,7 +24,7 @@ TESTS = [
     "tests/runtime/test_extension.py",
     "tests/segment/test_path.py",
 ]
-EXTENSIONS = ("runtime/_fastpath", "segment/_segment")
+EXTENSIONS = ("snowflake/_fastpath", "numbers/_segment")
 COMPILER = os.environ.get("CC", "gcc")
 FLAGS = [
     "-g", "-O1", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-fno-omit-frame-pointer",

@@ -19,22 +19,49 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from snowredis.numbers.administration import TagInfo, change_tag, create_tag, delete_tag, open_tag, show_tag
-from snowredis.numbers.dated import DatedGenerator
-from snowredis.numbers.errors import (
-    PeriodClosed,
-    PeriodExhausted,
-    TagClosed,
-    TagDiffers,
-    TagExhausted,
-    TagLimited,
-    TagMismatch,
-)
-from snowredis.numbers.model import highest_in
-from snowredis.numbers.segments import SegmentGenerator
-
 if TYPE_CHECKING:
+    from snowredis.numbers.administration import (
+        TagInfo,
+        change_tag,
+        create_tag,
+        delete_tag,
+        open_tag,
+        show_tag,
+    )
+    from snowredis.numbers.dated import DatedGenerator
+    from snowredis.numbers.errors import (
+        PeriodClosed,
+        PeriodExhausted,
+        TagClosed,
+        TagDiffers,
+        TagExhausted,
+        TagLimited,
+        TagMismatch,
+    )
+    from snowredis.numbers.model import highest_in
+    from snowredis.numbers.segments import SegmentGenerator
     from snowredis.numbers.transaction import TransactionNumbers
+
+# loaded at the first use: redis-py takes long to load, and transaction.py needs SQLAlchemy
+_MODULE_OF = {
+    "DatedGenerator": "dated",
+    "PeriodClosed": "errors",
+    "PeriodExhausted": "errors",
+    "SegmentGenerator": "segments",
+    "TagClosed": "errors",
+    "TagDiffers": "errors",
+    "TagExhausted": "errors",
+    "TagInfo": "administration",
+    "TagLimited": "errors",
+    "TagMismatch": "errors",
+    "TransactionNumbers": "transaction",
+    "change_tag": "administration",
+    "create_tag": "administration",
+    "delete_tag": "administration",
+    "highest_in": "model",
+    "open_tag": "administration",
+    "show_tag": "administration",
+}
 
 __all__ = [
     "DatedGenerator",
@@ -58,9 +85,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "TransactionNumbers":
-        # it needs SQLAlchemy
-        from snowredis.numbers.transaction import TransactionNumbers
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
 
-        return TransactionNumbers
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)

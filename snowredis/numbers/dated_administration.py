@@ -10,9 +10,9 @@ from snowredis.errors import ConfigError, shown
 from snowredis.numbers.dated_formats import Calendar
 from snowredis.numbers.dated_store import tag_key
 from snowredis.servers.clients import is_cluster
-from snowredis.servers.connections import CALL_LIMIT_S, time_limit
 from snowredis.servers.runner import RedisScripts, translated
 from snowredis.servers.scripts import text_of
+from snowredis.servers.time_limit import CALL_LIMIT_S, time_limit
 from snowredis.snowflake.open import open_client
 
 _SIGNATURE = re.compile(r"period=(hour|day|month|year) zone=([\w/+-]+)", re.ASCII)

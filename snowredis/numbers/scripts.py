@@ -19,9 +19,9 @@ from snowredis.numbers.errors import TagMismatch
 from snowredis.numbers.model import BURST_S, OpenRequest, TagConfig, TakeRequest
 from snowredis.numbers.replies import parse_reply
 from snowredis.servers import scripts as lease_scripts
-from snowredis.servers.connections import CALL_LIMIT_S, time_limit
 from snowredis.servers.runner import RedisScripts, translated
 from snowredis.servers.scripts import Script, own_texts, text_of
+from snowredis.servers.time_limit import CALL_LIMIT_S, time_limit
 from snowredis.settings import MinReplicas
 
 _Done = TypeVar("_Done", bound=replies.TagState)

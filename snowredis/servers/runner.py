@@ -25,10 +25,12 @@ from snowredis.errors import (
     StoreUnavailable,
     as_cause,
 )
+from snowredis.process.interruption import raised_by_handler
 from snowredis.servers.clients import OwnClient, close_client, fresh_copy, is_cluster, own_client
 from snowredis.servers.cluster import on_one_connection
-from snowredis.servers.connections import CALL_LIMIT_S, is_unsent, raised_by_handler, time_limit
+from snowredis.servers.connections import is_unsent
 from snowredis.servers.scripts import REFUSALS, Script, text_of
+from snowredis.servers.time_limit import CALL_LIMIT_S, time_limit
 from snowredis.settings import MinReplicas, check
 
 # the server may take twice as long, since it checks only now and then; the socket's timeout is 1 s

@@ -36,7 +36,7 @@ def before_bytecode(number: int, action: Callable[[], None], call: Callable[[], 
 
     def trace(frame: FrameType, event: str, arg: object) -> Any:
         nonlocal count
-        if f"{os.sep}segment{os.sep}" not in frame.f_code.co_filename:
+        if f"{os.sep}numbers{os.sep}" not in frame.f_code.co_filename:
             return None
         frame.f_trace_opcodes = True
         if event == "opcode":

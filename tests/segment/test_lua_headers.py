@@ -50,7 +50,7 @@ def test_a_script_writes_no_global_and_reads_only_what_redis_gives(name: str) ->
 
 def test_every_lua_file_is_a_script_and_the_requests_are_their_arguments() -> None:
     files = {entry.name for entry in resources.files("snowredis.numbers").joinpath("lua").iterdir()}
-    assert files == {f"{name}.lua" for name in ("common", *SCRIPTS)}
+    assert files == {f"{name}.lua" for name in ("common", "dated", *SCRIPTS)}
     for name, request in (("take", TakeRequest), ("open", OpenRequest)):
         arguments = [argument.name for argument in header_of(read_lua(name)).arguments]
         assert arguments == list(request._fields)

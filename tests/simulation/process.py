@@ -272,6 +272,8 @@ class Process:
         if alike:
             child.entropy = copy.copy(self.entropy)
         if not suspended:
+            if self.sim.tracer is not None:
+                self.sim.tracer.cloned(self.name, child.name)
             self.sim.checker.cloned(self.lease_manager.held, self.lease_manager.slot.token)
         return child
 

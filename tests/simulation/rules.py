@@ -158,7 +158,7 @@ _RAISED = "pool.floor = math.max(pool.floor, horizon())"
 _FROM_ITS_START = """
     local uptime = tonumber(string.match(redis.call('INFO', 'server'), 'uptime_in_seconds:(%d+)'))
     pool.floor = math.max(pool.floor, horizon() - uptime * 1000)"""
-_LEFT = "pool.incarnation, 'version', pool.version)"
+_LEFT = "redis.call('HSET', KEYS[1], 'floor', pool.floor,"
 _IDENTITY = "local id, reason = identity()"
 _UNKNOWN = "if not id then return nil, { 'unidentified', reason, nonce } end"
 _NEWCOMERS = "local least = durability == 'none' and math.max(pool.floor, horizon()) or pool.floor"
@@ -199,14 +199,13 @@ RULES: dict[str, Rule] = {
     "none: newcomers wait": Rule((("claim", _NEWCOMERS, "local least = pool.floor"),)),
     "none: no adoption": Rule((("renew", "elseif durability == 'none' then", "elseif false then"),)),
     "none: no late renewal": Rule((("common", _OVERDUE, "local function overdue(r) return false end"),)),
-    "deleted pool's floor": Rule((("delete", _LEFT, _LEFT[:-1] + ", 'floor', 0)"),)),
+    "deleted pool's floor": Rule((("delete", _LEFT, _LEFT.replace("pool.floor", "0")),)),
     "crash record's mark": Rule(record=LateRecord),
     "crash record's row": Rule(record=OneRowRecord),
     "crash record's text": Rule(record=OneTextRecord),
     "crash record's namespace": Rule(name=lambda name: name._replace(namespace="all")),
     "crash record's start": Rule(name=lambda name: name._replace(started="0")),
     "crash record taken over": Rule(machines=HastyMachines),
-    "deleted pool's end": Rule((("common", "redis.call('PERSIST', KEYS[1])", ""),)),
 }  # fmt: skip
 
 

@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         readings = [
             parse_user_id(text, info.layout, form=args.format, now_ms=info.now_ms) for text in args.ids
         ]
-        results = pool.whois_all([an_id for (_, an_id), *_ in readings])
+        results = pool.whois_all([an_id for (_, an_id), *_ in readings], info)
     for number, whois in enumerate(results):
         if args.json:
             print_json(whois)
