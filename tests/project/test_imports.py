@@ -36,7 +36,7 @@ MAY_IMPORT |= {
     "numbers": {*MAY_IMPORT} - {"monitor", "merge"},
     "process_generator": {*MAY_IMPORT} - {"monitor", "merge"},
 }
-MAY_IMPORT |= {"testing": {*MAY_IMPORT} - {"monitor", "merge"}, "timing": {"core", "testing"}}
+MAY_IMPORT |= {"testing": {*MAY_IMPORT} - {"monitor", "merge"}}
 EVERYTHING = {*MAY_IMPORT, "snowredis"}
 MAY_IMPORT |= {
     "snowredis": {*MAY_IMPORT},

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snowredis.core.duplicates import MAX_EXAMPLES, Runs, find_duplicates, int64s
+from tests.support.duplicates import MAX_EXAMPLES, Runs, find_duplicates, int64s
 
 
 @given(st.lists(st.lists(st.integers(0, 60), max_size=40), max_size=4), st.integers(1, 9))
