@@ -13,9 +13,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from snowredis.cli.exit_codes import CommandError, ExitCode
-from snowredis.cli.options import Parser, natural
+from snowredis.cli.options import Parser, moment_ms, natural
 from snowredis.cli.output import Line, duration, printable, time_of, wrapped, write
-from snowredis.cli.times import moment_ms
 from snowredis.core.collisions import IdSet, Proof, Range, counter_ids, layout_ids, prove
 from snowredis.core.layout import Layout
 from snowredis.core.presets import layout_spec, layouts, resolve_layout

@@ -35,11 +35,11 @@ MAY_IMPORT |= {
     "numbers": {*MAY_IMPORT} - {"monitor"},
     "process_generator": {*MAY_IMPORT} - {"monitor"},
 }
-MAY_IMPORT |= {"testing": {*MAY_IMPORT} - {"monitor"}, "timing": {"core", "testing"}}
+MAY_IMPORT |= {"testing": {*MAY_IMPORT} - {"monitor"}}
 EVERYTHING = {*MAY_IMPORT, "snowredis"}
 # a tool of its own, which nothing imports: of snowredis it needs what other packages with commands need, too
 MAY_IMPORT["merge"] = {"errors", "core.collisions", "core.layout", "core.presets"}
-MAY_IMPORT["merge"] |= {"cli.exit_codes", "cli.options", "cli.output", "cli.times"}
+MAY_IMPORT["merge"] |= {"cli.exit_codes", "cli.options", "cli.output"}
 MAY_IMPORT |= {
     "snowredis": {*MAY_IMPORT} - {"merge"},
     # "cli": a framework's own commands show what ours show
