@@ -19,6 +19,9 @@ STARVING = (
     "crash record's text",
     "crash record's start",
     "crash record taken over",
+    "bounded floor",
+    "bounded lease end",
+    "one write",
 )
 
 
