@@ -29,6 +29,8 @@ QUICK = {
     *("core", "dated", "generators", "kinds", "lease", "merge", "numbers", "process"),
     *("reclaim", "registry", "runtime", "segment", "servers", "snowflake"),
 }
+# … but these, which count in seconds what others count in ms: schedules, kills, leaks, every bytecode
+THOROUGH = {"test_apply.py", "test_extension.py", "test_interruptions.py", "test_schedules.py", "test_tables.py"}
 
 # how long an example takes says how busy the machine is: the first one may import numpy
 hypothesis.settings.register_profile("any machine", deadline=None)
@@ -51,9 +53,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    if is_quick(config) and collection_path.parent == TESTS and collection_path.is_dir():
-        return collection_path.name not in QUICK
-    return None
+    if not is_quick(config) or not collection_path.is_relative_to(TESTS) or collection_path == TESTS:
+        return None
+    folder = collection_path.relative_to(TESTS).parts[0]
+    # True: do not collect it; None: what pytest would do
+    return True if folder not in QUICK or collection_path.name in THOROUGH else None
 
 
 # before pytest chooses by -m

@@ -226,6 +226,23 @@ def a_clock_that_is_an_hour_ahead_while_leases_are_renewed(off: str | None) -> S
     return _nobody_gets_one(stage, newcomer)
 
 
+@shows("reachable marks")
+def claims_while_the_clock_is_an_hour_ahead(off: str | None) -> Stage:
+    """Nothing is certain there, so each newcomer gets times above all that may be reserved, on that clock."""
+    stage = Stage(off=off, durability="none").with_pool()
+    stage.master.offset_us = 3_600_000_000
+    early = [stage.process(), stage.process()]
+    stage.make(*early)
+    for process in early:
+        process.crash()
+    stage.master.offset_us = 0
+    stage.wait(15_000)
+    newcomer = stage.process()
+    stage.make(newcomer)
+    stage.wait(15_000)
+    return _nobody_gets_one(stage, newcomer)
+
+
 @shows("one write")
 def a_right_that_is_missing_while_a_pool_is_created(off: str | None) -> Stage:
     """A command is refused in the middle of the script; then a person grants the right to use it."""

@@ -87,7 +87,7 @@ def _with_another_ttl(sim: Simulation) -> PoolConfig:
 def deleted(sim: Simulation) -> None:
     """`snowredis pool delete`, and the pool comes back with another ttl."""
     server = sim.network.master
-    if server.up:
+    if server.up and not server.refused:
         AtTheServer(sim, server, sim.config).delete(sim.world.now_us // 1000)
         sim.say("the pool is deleted")
         _come_back(sim, "deleted", _with_another_ttl(sim), created=sim.random.random() < 0.5)
@@ -96,7 +96,7 @@ def deleted(sim: Simulation) -> None:
 def volatile(sim: Simulation) -> None:
     """Delete the pool; memory gets short and Redis evicts what has an expiry; a person creates the pool again."""
     server = sim.network.master
-    if server.up:
+    if server.up and not server.refused:
         AtTheServer(sim, server, sim.config).delete(sim.world.now_us // 1000)
         server.evict_volatile()
         sim.say("the pool is deleted, and keys are evicted")
@@ -106,7 +106,7 @@ def volatile(sim: Simulation) -> None:
 def changed(sim: Simulation) -> None:
     """A wipe in the middle of a change of ttl. The next pool cannot know of reservations longer than its own."""
     server, config = sim.network.master, _with_another_ttl(sim)
-    if server.up:
+    if server.up and not server.refused:
         if config.ttl_ms < sim.config.ttl_ms:
             sim.lift()
         server.wipe()

@@ -208,6 +208,7 @@ RULES: dict[str, Rule] = {
     ),
     "bounded floor": Rule((("common", "if pool.floor_at > now + skew then", "if false then"),)),
     "bounded lease end": Rule((("common", "  bound_lease_ends()\n  sweep(pool)", "  sweep(pool)"),)),
+    "reachable marks": Rule((("claim", "if least - fit > wait_ms + horizon() - now then", "if false then"),)),
     "one write": Rule((("common", _FIELDS, _IN_PARTS),)),
     "deleted pool's floor": Rule((("delete", _LEFT, _LEFT.replace("pool.floor", "0")),)),
     "crash record's mark": Rule(record=LateRecord),

@@ -21,6 +21,7 @@ STARVING = (
     "crash record taken over",
     "bounded floor",
     "bounded lease end",
+    "reachable marks",
     "one write",
 )
 
