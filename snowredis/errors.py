@@ -310,11 +310,13 @@ class LeaseExpired(SnowredisError):
         super().__init__(pool, worker, reason)
         self.pool, self.worker, self.reason = pool, worker, reason
 
+    @property
+    def _lease(self) -> str:
+        # -1: it is not known, or there is none any more
+        return f"worker id {self.worker} of pool {self.pool!r}" if self.worker >= 0 else f"pool {self.pool!r}"
+
     def __str__(self) -> str:
-        return (
-            f"the reservation of worker id {self.worker} of pool {self.pool!r} ended and could not be "
-            f"extended: {self.reason.rstrip('.')}. No id was made; next_id() works again as soon as Redis does."
-        )
+        return f"the reservation of {self._lease} ended and could not be extended: {self.reason.rstrip('.')}. No id was made; next_id() works again as soon as Redis does."
 
 
 class LeaseLost(LeaseExpired):
@@ -322,7 +324,7 @@ class LeaseLost(LeaseExpired):
 
     def __str__(self) -> str:
         return (
-            f"this process lost its lease of worker id {self.worker} of pool {self.pool!r}, and no other worker id "
+            f"this process lost its lease of {self._lease}, and no other worker id "
             f"could be claimed: {self.reason.rstrip('.')}. No id was made; the next call tries again."
         )
 
