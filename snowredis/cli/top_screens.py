@@ -72,7 +72,10 @@ class Details(ModalScreen[None]):
 class Deaths(ModalScreen[None]):
     """Workers that died in the last hour, on top of the table."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,enter,q,d", "dismiss", "Back")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,enter,q,d", "dismiss", "Back"),
+        Binding("A", "app.acknowledge", "Acknowledge"),
+    ]
     CSS = """
     Deaths { align: center middle; }
     Deaths VerticalScroll { width: auto; max-width: 95%; height: auto; max-height: 90%; border: round $primary; }

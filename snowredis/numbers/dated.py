@@ -136,7 +136,7 @@ class DatedGenerator(GeneratorBase[str]):
         self._seen: dict[str, int] = {}
         self._closed = False
         self._lock = threading.RLock()
-        GUARD.watch(self)
+        GUARD.reset_in_child(self)
 
     @property
     def description(self) -> IdDescription:

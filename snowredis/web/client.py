@@ -93,7 +93,7 @@ class Client:
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
         self._after_fork()
-        GUARD.watch(self)
+        GUARD.reset_in_child(self)
 
     def _after_fork(self) -> None:
         self._lock = threading.Lock()

@@ -23,7 +23,7 @@ from snowredis.monitor.snapshot import POOL_COUNTERS, Snapshot
 from snowredis.monitor.status import Status, TagVerdict, unknown_status, with_tags
 from snowredis.monitor.usage import UsageHistory
 from snowredis.monitor.worker_pool import WorkerPool
-from snowredis.process.threads import in_thread
+from snowredis.process.coroutines import in_thread
 
 # length of the live chart
 PAST_MS = 10 * 60 * 1000

@@ -15,7 +15,7 @@ from snowredis.monitor.events import Event
 from snowredis.monitor.polling import PoolReport, Reading
 from snowredis.monitor.status import status_of
 from snowredis.monitor.worker_pool import WorkerPool
-from snowredis.process.threads import in_thread
+from snowredis.process.coroutines import in_thread
 from snowredis.snowflake.codes import EventKind
 from snowredis.web.access import ID_PATHS, RequestGuard
 from snowredis.web.drain import Drain

@@ -18,7 +18,7 @@ from snowredis.kinds.protocol import IdGenerator
 from snowredis.monitor.metrics import TAGS, Family
 from snowredis.monitor.status import LEVELS, TagVerdict
 from snowredis.numbers.watch import TagState, TagWatch
-from snowredis.process.threads import in_thread
+from snowredis.process.coroutines import in_thread
 from snowredis.settings import KIND
 from snowredis.web.messages import Problem
 from snowredis.web.records import Kinds, KindState

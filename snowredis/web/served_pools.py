@@ -25,7 +25,7 @@ from snowredis.errors import (
 from snowredis.monitor.snapshot import PoolInfo
 from snowredis.monitor.status import TagVerdict
 from snowredis.monitor.worker_pool import WorkerPool
-from snowredis.process.threads import in_thread
+from snowredis.process.coroutines import in_thread
 from snowredis.snowflake.generator import Generator
 from snowredis.snowflake.lease import Lease
 from snowredis.snowflake.open import is_embedded, is_in_memory

@@ -20,7 +20,7 @@ from snowredis.errors import PoolNotFound, StoreUnavailable
 from snowredis.monitor.events import PAGE, Event
 from snowredis.monitor.snapshot import POOL_COUNTERS, PoolInfo, Snapshot, WorkerInfo
 from snowredis.monitor.worker_pool import WorkerPool
-from snowredis.process.threads import in_thread
+from snowredis.process.coroutines import in_thread
 
 T = TypeVar("T")
 

@@ -330,7 +330,7 @@ def test_enter_shows_one_worker_in_full_and_follows_it() -> None:
         pilot.app.action_read()  # type: ignore[attr-defined]
         await pilot.app.workers.wait_for_complete()
         await pilot.pause()
-        assert re.search(r"^ids made +123,456$", details(), re.MULTILINE)
+        assert re.search(r"^ids +123,456;", details(), re.MULTILINE)
         pool.workers = [FLEET[0]]
         pilot.app.action_read()  # type: ignore[attr-defined]
         await pilot.app.workers.wait_for_complete()
