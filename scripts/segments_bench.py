@@ -121,7 +121,7 @@ def main() -> int:
             [
                 sys.executable,
                 "-m",
-                "tests.segment.programs.slow_redis",
+                "tests.numbers.programs.slow_redis",
                 str(server.socket),
                 str(options.latency_ms),
             ],

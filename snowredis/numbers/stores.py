@@ -1,8 +1,6 @@
-"""The Lua scripts as a TagStore: builds their arguments, reads their replies.
+"""Stores of numbers in Redis: the scripts of segments, their arguments and replies.
 
-Independent of redis-py: a subclass runs the scripts, in Redis or in a simulation.
-
-A TagStore in Redis, through redis-py: one server, a master behind Sentinels, or a Cluster.
+ScriptTagStore is independent of redis-py: a subclass runs the scripts, in Redis or in a simulation.
 """
 
 from __future__ import annotations
@@ -14,17 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from snowredis.errors import ServerUnidentified, StoreUnavailable
-from snowredis.numbers import replies
-from snowredis.numbers.errors import TagMismatch
-from snowredis.numbers.model import BURST_S, OpenRequest, TagConfig, TakeRequest
-from snowredis.numbers.replies import parse_reply
+from snowredis.numbers import protocol
+from snowredis.numbers.errors import NumbersBroken, NumbersDiffer
+from snowredis.numbers.protocol import BURST_S, OpenRequest, TagConfig, TakeRequest, parse_reply
 from snowredis.servers.connections import CALL_LIMIT_S, time_limit
 from snowredis.settings import MinReplicas
 from snowredis.snowflake import scripts as lease_scripts
 from snowredis.snowflake.redis_store import RedisScripts, translated
 from snowredis.snowflake.scripts import Script, own_texts, text_of
 
-_Done = TypeVar("_Done", bound=replies.TagState)
+_Done = TypeVar("_Done", bound=protocol.Answer)
 
 SCRIPTS = ("take", "open", "close")
 # an event takes about 250 bytes
@@ -39,7 +36,8 @@ def read_lua(name: str) -> str:
 @functools.cache
 def load(name: str) -> Script:
     """Return the script *name*; reads its files at the first call."""
-    return Script(name, (lease_scripts.read_lua("identity"), read_lua("common"), read_lua(name)))
+    parts = ("arguments",) if name == "dated" else ("arguments", "common")
+    return Script(name, (lease_scripts.read_lua("identity"), *map(read_lua, (*parts, name))))
 
 
 def tag_keys(tag: str) -> tuple[str, str, str]:
@@ -48,32 +46,26 @@ def tag_keys(tag: str) -> tuple[str, str, str]:
     return key, f"{key}:clients", f"{key}:events"
 
 
-class TagBroken(StoreUnavailable):
-    """A field of the tag holds a value that snowredis never writes, for example after a manual edit."""
-
-    retry = False
-
-    def __init__(self, where: str, tag: str, field: str, value: str) -> None:
-        super().__init__(
-            where, f"field {field!a} of the hash snowredis:segment:{{{tag}}} holds {value[:60]!a}"
-        )
-        self.args = (where, tag, field, value)
-
-    def __str__(self) -> str:
-        return (
-            f"the tag {self.args[1]!r} in Redis at {self.where} is broken: {self.reason}, which snowredis never "
-            f"writes. Nothing was changed. Delete it with: snowredis segment delete {self.args[1]}, and open it again."
-        )
+def refused(texts: Sequence[str], where: str, tag: str, signature: str) -> Exception | None:
+    """Return the error for a refusal that any script of numbers can reply; None for another reply."""
+    match texts:
+        case ["signature", stored]:
+            return NumbersDiffer(tag, stored, signature)
+        case ["unidentified", code]:
+            return NumbersUnidentified(where, code)
+        case ["broken", field, value]:
+            return NumbersBroken(where, tag, field, value)
+    return None
 
 
-class TagUnidentified(ServerUnidentified):
+class NumbersUnidentified(ServerUnidentified):
     """This Redis does not show its identity, so that a loss would go unnoticed."""
 
     def __str__(self) -> str:
         return (
             f"Redis at {self.where} does not show its identity: {self.reason}. A restart or failover that loses data "
             "would go unnoticed and numbers would repeat, so nothing was handed out. If INFO is refused, allow it for "
-            "the user in the URL. Otherwise set assured=True if this Redis never loses an acknowledged write."
+            'the user in the URL. Otherwise set durability="assured" if this Redis never loses an acknowledged write.'
         )
 
 
@@ -113,41 +105,43 @@ class ScriptTagStore(ABC):
     def _call(self, name: str, expected: tuple[type[_Done], ...], *args: str | int) -> _Done:
         config, nonce = self.config, self._random_bytes(16).hex()
         common = (
-            *(config.signature, int(config.assured), nonce, config.size, int(config.cyclic)),
+            *(config.signature, int(config.assured), nonce, config.size),
             *(config.redis_skew_ms, config.failover_slack_ms, config.max_rate, BURST_S * config.max_rate),
             self._max_events,
         )
         values = self.run(self._scripts[name], self._keys, (*common, *args))
         texts = own_texts(values, nonce, self.where, self._reconnect)
-        match texts:
-            case ["signature", stored]:
-                raise TagMismatch(config.tag, stored, config.signature)
-            case ["unidentified", code]:
-                raise TagUnidentified(self.where, code)
-            case ["broken", field, value]:
-                raise TagBroken(self.where, config.tag, field, value)
+        error = refused(texts, self.where, config.tag, config.signature)
+        if error is not None:
+            raise error
         try:
             reply: Any = parse_reply(texts)
         except ValueError:
             reply = None
         if not isinstance(reply, expected):
-            raise StoreUnavailable(self.where, f"it sent a reply that no script sends: {texts!r}")
+            raise StoreUnavailable(
+                self.where, f"unknown reply {texts!r}; is another version of snowredis in use?"
+            )
         return reply
 
-    def take(self, request: TakeRequest) -> replies.TakeReply:
-        expected = (replies.Granted, replies.Noted, replies.Closed, replies.Exhausted)
-        taken: Any = self._call("take", (*expected, replies.Limited, replies.Copied), *request.arguments())
-        reply: replies.TakeReply = taken
+    def take(self, request: TakeRequest) -> protocol.TakeReply:
+        expected = (protocol.Granted, protocol.Noted, protocol.Closed, protocol.Exhausted)
+        taken: Any = self._call("take", (*expected, protocol.Limited, protocol.Copied), *request.arguments())
+        reply: protocol.TakeReply = taken
         return reply
 
-    def open(self, request: OpenRequest) -> replies.OpenReply:
-        opened: Any = self._call("open", (replies.Opened, replies.Settling, replies.NotNew), *request)
-        reply: replies.OpenReply = opened
+    def open(self, request: OpenRequest) -> protocol.OpenReply:
+        opened: Any = self._call("open", (protocol.Opened, protocol.Settling, protocol.NotNew), *request)
+        reply: protocol.OpenReply = opened
         return reply
 
-    def stop(self) -> replies.Opened:
-        """Close the tag, whatever its constants, until it is opened."""
-        return self._call("close", (replies.Opened,))
+    def stop(self, run: str, *, force: bool) -> protocol.Stopped:
+        """Close the tag, whatever its constants, for the change *run*, which opens it.
+
+        Args:
+            force: close it for the change even if Redis may have forgotten numbers.
+        """
+        return self._call("close", (protocol.Stopped,), run, int(force))
 
     def after_fork(self) -> None:  # noqa: B027 - without connections nothing is to be done
         """In a forked child: use nothing of the parent's connections and locks."""

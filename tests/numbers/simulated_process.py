@@ -18,7 +18,7 @@ from tests.simulation.stand_ins import Host, SimGuard
 from tests.simulation.world import START_US, SimLock, Task
 
 if TYPE_CHECKING:
-    from tests.segment.simulation import SegmentSimulation
+    from tests.numbers.simulation import SegmentSimulation
 
 
 class SimTagStore(ScriptTagStore):

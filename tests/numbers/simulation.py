@@ -17,8 +17,8 @@ from snowredis.errors import SnowredisError
 from snowredis.numbers.fetcher import Bound
 from snowredis.numbers.model import OpenRequest, TagConfig
 from snowredis.numbers.replies import NotNew
-from tests.segment.simulated_faults import FAULTS, FAULTY_US
-from tests.segment.simulated_process import Operator, SegmentProcess, SimTagStore
+from tests.numbers.simulated_faults import FAULTS, FAULTY_US
+from tests.numbers.simulated_process import Operator, SegmentProcess, SimTagStore
 from tests.simulation.network import Network
 from tests.simulation.redis_model import RedisModel
 from tests.simulation.stand_ins import Host

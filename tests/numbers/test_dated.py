@@ -347,7 +347,7 @@ def test_no_text_comes_twice_whatever_is_lost_and_wherever_the_clock_is_set(stag
 
 def test_threads_processes_and_forked_children_share_the_numbers(stage: Stage) -> None:
     stage.generator(period="year")
-    program = ROOT / "tests/dated/programs/numbers.py"
+    program = ROOT / "tests/numbers/programs/dated_numbers.py"
     commands = [[sys.executable, program, stage.server.url, "orders", "200", block] for block in ("1", "7")]
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for command in commands]
     made: list[str] = []

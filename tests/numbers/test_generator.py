@@ -219,7 +219,7 @@ def test_numbers_go_on_while_redis_is_away_to_the_end_of_the_segments(own_server
 def test_forks_and_signal_handlers_get_numbers_of_their_own(server: RedisServer, program: str) -> None:
     generator = created(server.url)
     generator.close()
-    made = run(f"tests.segment.programs.{program}", server.url, generator.tag).split()
+    made = run(f"tests.numbers.programs.{program}", server.url, generator.tag).split()
     assert len(made) > 300
     assert len(made) == len(set(made))
 
