@@ -32,6 +32,8 @@ html_theme = "furo"
 html_title = f"snowredis {version}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+# for assistants: facts and links, at the root of the site
+html_extra_path = ["llms.txt"]
 html_copy_source = False
 html_show_sphinx = False
 html_theme_options = {"top_of_page_buttons": []}

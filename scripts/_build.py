@@ -19,8 +19,8 @@ WISH = os.environ.get("SNOWREDIS_BUILD", "")
 # one wheel for this Python and all later ones; free-threaded builds have no stable ABI
 STABLE_ABI = not sysconfig.get_config_var("Py_GIL_DISABLED")
 OLDEST = (3, 11)
-# what the source archive holds beside the package: everything that is needed to test it and to read about it
-SOURCES = ("docs", "examples", "scripts", "tests", ".ci")
+# what the source archive holds beside the package: what is needed to build it and to read about it
+SOURCES = ("docs", "examples", "scripts/_build.py")
 LEFT_OUT = {"__pycache__", ".hypothesis"}
 
 
@@ -65,10 +65,15 @@ class BdistWheel(bdist_wheel):
 
 
 class Sdist(sdist):
-    """sdist with tests, scripts, documentation and examples."""
+    """sdist with documentation and examples, without tests and scripts: they need a checkout."""
 
     def make_release_tree(self, base_dir: str, files: list[str]) -> None:
         """Copy the files of the archive to *base_dir*."""
-        found = (path for name in SOURCES for path in sorted(Path(name).rglob("*")) if path.is_file())
+        found = (
+            path
+            for name in SOURCES
+            for path in [Path(name), *sorted(Path(name).rglob("*"))]
+            if path.is_file()
+        )
         added = [str(path) for path in found if not LEFT_OUT & set(path.parts)]
         super().make_release_tree(base_dir, [*files, "CHANGELOG.md", *added])

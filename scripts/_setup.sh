@@ -77,9 +77,17 @@ install_venv_module() {
 
 # many packages have no wheel for free-threaded Pythons, and do not compile: there only what the tests of the core need
 install_package() {
-    local pip=("$VENV/bin/python" -m pip install --disable-pip-version-check) extras=$1
+    local pip=("$VENV/bin/python" -m pip install --disable-pip-version-check) extras=$1 # or the group dev
+    if [ "$1" = dev ]; then
+        # the first pip that knows dependency groups
+        quietly "${pip[@]}" 'pip>=25.1' || return 1
+    fi
     if "$VENV/bin/python" -c 'import sys; sys.exit("t" in sys.abiflags)'; then
-        quietly "${pip[@]}" -e "${ROOT}[$extras]"
+        if [ "$1" = dev ]; then
+            quietly "${pip[@]}" -e "$ROOT" --group "$ROOT/pyproject.toml:dev"
+        else
+            quietly "${pip[@]}" -e "${ROOT}[$extras]"
+        fi
     else
         say "a free-threaded Python: install what the tests of the core, the leases and the runtime need"
         quietly "${pip[@]}" -e "${ROOT}[fake]" pytest pytest-cov pytest-timeout pytest-xdist trio || return 1
@@ -89,7 +97,7 @@ install_package() {
     fi
 }
 
-# make_venv DIRECTORY EXTRAS: make it, or keep it if it was made from this pyproject.toml by this Python
+# make_venv DIRECTORY EXTRAS: make it (EXTRAS may be the dependency group dev), or keep it if it was made from this pyproject.toml by this Python
 make_venv() {
     local python stamp
     VENV=$ROOT/$1

@@ -13,7 +13,7 @@ and backups; the network is cut, stalled, delayed and loses replies. Every id is
 exactly: no id is repeated; every process makes ids again once the faults are over; none ends by itself. If a check
 fails, the exit code is 1 and the files are kept.
 
-Needs a redis-server and the dev extra (pip install -e '.[dev]'); a C compiler for the faults of clocks.
+Needs a redis-server and the group dev (pip install -e . --group dev); a C compiler for the faults of clocks.
 """
 
 from __future__ import annotations

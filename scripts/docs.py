@@ -5,7 +5,7 @@
     scripts/docs.py --open             # then show it in a browser
     scripts/docs.py --external         # also check the links to other hosts, which needs the network
 
-Needs the docs extra: pip install -e '.[docs]'. Exit code 1 if something is wrong.
+Needs the group docs: pip install -e . --group docs. Exit code 1 if something is wrong.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ try:
 
     from scripts._docs import diagrams, links
 except ImportError as error:
-    sys.exit(f"docs.py: {error.name} is not installed. Install it with: pip install -e '.[docs]'")
+    sys.exit(f"docs.py: {error.name} is not installed. Install it with: pip install -e . --group docs")
 
 SITE = ROOT / "build/docs"
 # what a browser loads by itself; links, which people follow, may lead anywhere

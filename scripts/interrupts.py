@@ -8,9 +8,9 @@
     scripts/interrupts.py --replay 'claim/fork@120'                # one case, and the line at which it was interrupted
 
 A private redis-server is started for each job; forks and, with --redis, all cases play against it. The other cases play
-against a pool in memory. SNOWREDIS_PURE=1, or --pure, is for the fast path in Python. Needs the dev extra:
-pip install -e '.[dev]'. CPython 3.11 executes some pairs of bytecodes as one when a function has run often enough, so
-a case found late in a run may have to be looked for a few bytecodes further on.
+against a pool in memory. SNOWREDIS_PURE=1, or --pure, is for the fast path in Python. Needs the group
+dev: pip install -e . --group dev. CPython 3.11 executes some pairs of bytecodes as one when a function has run often
+enough, so a case found late in a run may have to be looked for a few bytecodes further on.
 
 Exit code 1 if an id was repeated, or a process hung, lost its lease or could make no more ids.
 """

@@ -6,8 +6,8 @@
     scripts/pictures.py dashboard       # docs/images/dashboard.png: `snowredis serve` with a fleet of 16 processes
     scripts/pictures.py diagrams        # a picture of each new diagram in mermaid, drawn by mermaid
 
-Needs the dev extra (pip install -e '.[dev]') and a redis-server; dashboard and diagrams need Chromium, and diagrams npm
-and the network.
+Needs the group dev (pip install -e . --group dev) and a redis-server; dashboard and diagrams need Chromium, diagrams
+also npm and the network.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
     scripts/sanitize.py -k leak    # further arguments are pytest's
 
 Works on a copy of the package in build/sanitize, so the installed build stays as it is. Needs gcc with libasan and
-the dev extra: pip install -e '.[dev]'. Exit code: pytest's, or 2 if it could not be built.
+the group dev: pip install -e . --group dev. Exit code: pytest's, or 2 if it could not be built.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ ROOT = Path(__file__).resolve().parents[1]
 POOL = "stops"
 SERVE = ["-m", "snowredis", "serve", "--port", "{port}"]
 GUNICORN = ["-m", "gunicorn", "-w", "2", "--bind", "127.0.0.1:{port}", "--no-control-socket"]
-GUNICORN += ["-k", "snowredis.web.server.gunicorn_worker.ServiceWorker"]
+GUNICORN += ["-k", "snowredis.web.gunicorn_worker.ServiceWorker"]
 GUNICORN += ["snowredis.web.service:from_environment()"]
 
 

@@ -6,7 +6,7 @@
     scripts/soak.py --plain-ttl                       # how a plain TTL lease does under the same faults
     scripts/soak.py --replay 4711                     # one schedule, with everything that happens in it
 
-Needs the dev extra: pip install -e '.[dev]'. Exit code 1 if an id was repeated or a process starved.
+Needs the group dev: pip install -e . --group dev. Exit code 1 if an id was repeated or a process starved.
 """
 
 from __future__ import annotations

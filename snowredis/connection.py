@@ -23,7 +23,6 @@ from snowredis.settings import (
 from snowredis.snowflake.async_connect import Connecting
 from snowredis.snowflake.generator import Generator
 from snowredis.snowflake.open import Servers
-from snowredis.snowflake.parent import watch
 from snowredis.snowflake.registered_store import open_pool
 
 log = logging.getLogger("snowredis")
@@ -151,7 +150,6 @@ def connect(
         overflow=overflow,
     )
     store = open_pool(url, given)
-    watch(store)
     return Generator(
         store,
         clock=used_clock,

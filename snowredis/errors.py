@@ -5,8 +5,9 @@ SnowredisError
 │   └── PoolNotFound                no such pool in this Redis
 ├── LayoutError (ValueError)        bits that do not fit, a field or a time out of range
 ├── InvalidId (ValueError)          a number or text that is not a valid id
-├── LayoutMismatch                  the pool was made with another layout or other constants
-│   └── ShardNumberRefused          … it lacks its number of a registry, or another pool has it
+├── SettingsMismatch                stored with other settings, or in another format
+│   └── LayoutMismatch              … a pool, with another layout or other constants
+│       └── ShardNumberRefused      … it lacks its number of a registry, or another pool has it
 ├── PoolExhausted                   every worker id is leased
 ├── LeaseExpired                    the reserved time ran out and could not be extended
 │   └── LeaseLost                   the lease was lost, and no other worker id could be claimed
@@ -50,6 +51,7 @@ __all__ = [
     "PoolExhausted",
     "PoolNotFound",
     "ServerUnidentified",
+    "SettingsMismatch",
     "ShardNumberRefused",
     "SnowredisError",
     "SourceError",
@@ -112,19 +114,51 @@ class InvalidId(SnowredisError, ValueError):
     """A number or text that is not a valid id."""
 
 
-class LayoutMismatch(SnowredisError):
-    """The pool was created with another layout or other constants; nothing was claimed.
+# format of what is stored in Redis -> the versions that write and read it. A number stands for one form of everything;
+# a pool, tag or registry has the number of the version that changed its own form last
+FORMATS = {
+    1: "development versions before 0.1.0",
+    2: "snowredis 0.1.0 and later",
+}
 
-    Two layouts in one pool would divide the same 63 bits differently, and so repeat ids.
+
+def wrong_format(given: str, stored: str) -> str:
+    """Return what is wrong if two signatures have different formats, as sentences; "" if the formats are the same."""
+    here, there = _format_of(given), _format_of(stored)
+    if here == there:
+        return ""
+    writer = FORMATS.get(there, "a later version of snowredis")
+    return (
+        f"it is stored in format {there}, which {writer} write and read, and this version ({FORMATS[here]}) reads "
+        f"format {here}. Nothing was changed. Use one version in all processes, or see docs/how-to/upgrade.md"
+    )
+
+
+def _format_of(signature: str) -> int:
+    name, _, number = signature.partition(" ")[0].partition("=")
+    # format 1 had no number
+    return int(number) if name == "format" and number.isdecimal() and len(number) < 10 else 1
+
+
+class SettingsMismatch(SnowredisError):
+    """Something in Redis was created with other settings, or by a version with another format; nothing was changed.
+
+    Subclasses say what it is and what to do.
 
     Attributes:
-        stored, given: all settings of the pool, and of this process, as they are stored in Redis.
-        differences: name -> its values in the pool and in this process, as text for people.
+        name: of the pool, tag or registry.
+        stored, given: all settings in Redis, and of this process, as they are stored in Redis.
+        differences: name -> its values in Redis and in this process, as text for people.
     """
 
-    def __init__(self, pool: str, stored: str, given: str) -> None:
-        super().__init__(pool, stored, given)
-        self.pool, self.stored, self.given = pool, stored, given
+    # used by __str__
+    _what: ClassVar[str] = "the data"
+    _where: ClassVar[str] = "in Redis"
+    _refused: ClassVar[str] = "Nothing was changed."
+
+    def __init__(self, name: str, stored: str, given: str) -> None:
+        super().__init__(name, stored, given)
+        self.name, self.stored, self.given = name, stored, given
 
     @property
     def differences(self) -> dict[str, tuple[str, str]]:
@@ -138,16 +172,39 @@ class LayoutMismatch(SnowredisError):
         return different
 
     def __str__(self) -> str:
+        other = wrong_format(self.given, self.stored)
+        if other:
+            return f"{self._what} {self.name!r} is of another version: {other}."
         different = [
-            f"{name} is {stored} in the pool, {given} here"
+            f"{name} is {stored} {self._where}, {given} here"
             for name, (stored, given) in self.differences.items()
         ]
         if not different:
-            different = [f"({_escaped(self.stored)}) in the pool, ({_escaped(self.given)}) here"]
+            different = [f"({_escaped(self.stored)}) {self._where}, ({_escaped(self.given)}) here"]
         return (
-            f"pool {self.pool!r} was created with other settings: {'; '.join(different)}. Nothing was claimed. "
+            f"{self._what} {self.name!r} was created with other settings: {'; '.join(different)}. {self._refused} "
             f"{self._advice}"
         )
+
+    @property
+    def _advice(self) -> str:
+        return "Use the same settings, or another name."
+
+
+class LayoutMismatch(SettingsMismatch):
+    """The pool was created with another layout or other constants; nothing was claimed.
+
+    Two layouts in one pool would divide the same 63 bits differently, and so repeat ids.
+
+    Attributes:
+        pool: its name.
+    """
+
+    _what, _where, _refused = "pool", "in the pool", "Nothing was claimed."
+
+    def __init__(self, pool: str, stored: str, given: str) -> None:
+        super().__init__(pool, stored, given)
+        self.pool = pool
 
     @property
     def _advice(self) -> str:
@@ -317,9 +374,14 @@ class ClockSkewed(SnowredisError):
 
 
 class StoreUnavailable(SnowredisError):
-    """Redis cannot be reached, or its reply cannot be used."""
+    """Redis cannot be reached, or its reply cannot be used.
+
+    Attributes:
+        is_unsent: True if no connection was made, so that Redis has certainly not seen the request.
+    """
 
     retry = True
+    is_unsent = False
 
     _ADVICE = "Check that the server is running and that the URL is correct"
 

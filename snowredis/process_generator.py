@@ -15,13 +15,10 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 from snowredis.connection import AllSettings, connect
 from snowredis.errors import ConfigError, GeneratorClosed
 from snowredis.process.threads import in_thread
-from snowredis.settings import DEFAULT_URL, KIND, check_names, from_environment
+from snowredis.settings import KIND, check_names, from_environment
 from snowredis.snowflake.fast_path import bind
 from snowredis.snowflake.fast_path import next_id as next_id  # noqa: PLC0414 - one of this module's functions
 from snowredis.snowflake.generator import Generator
-from snowredis.snowflake.parent import watch_settings
-from snowredis.snowflake.protocol import Store
-from snowredis.snowflake.registered_store import open_pool
 
 if TYPE_CHECKING:
     from snowredis.kinds.opening import KindAndSettings
@@ -106,21 +103,6 @@ def configure(kind: str | None = None, /, **settings: Any) -> None:
             "snowredis.close() before configure()."
         )
     source.configured = configured
-    if _kind() is None:
-        watch_children()
-
-
-def watch_children() -> None:
-    """Give the leases of children back that die, as far as they are those of their process' generators.
-
-    After a fork by Python from here on, whatever the settings are then. Starts nothing yet.
-    """
-    watch_settings(_open_store)
-
-
-def _open_store() -> Store:
-    settings = effective_settings()
-    return open_pool(settings.pop("url", DEFAULT_URL), settings)
 
 
 def effective_settings() -> dict[str, Any]:

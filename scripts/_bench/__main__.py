@@ -13,7 +13,7 @@ nanoseconds. Redis is a private redis-server. The parts:
 examples:
   scripts/bench                              all of it
   scripts/bench --quick ids start            two parts, coarsely, in seconds
-  scripts/bench --write                      and put tables and plots into docs/explanation/performance.md; with
+  scripts/bench --write                      and put tables and plots into docs/reference/figures.md; with
                                              some of the parts, what the page has of the others stays
   scripts/bench --python 3.14t first ids     measure another Python, too (scripts/get_python.py gets it)
   scripts/bench first                        what an id costs a program that makes one now and then
@@ -49,7 +49,7 @@ def main() -> int:
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)} (default: all)")
     parser.add_argument("--quick", action="store_true", help="a few coarse rounds, small pools")
     parser.add_argument(
-        "--write", action="store_true", help="write docs/explanation/performance.md and docs/images"
+        "--write", action="store_true", help="write docs/reference/figures.md and docs/images"
     )
     parser.add_argument("--save", type=Path, metavar="FILE", help="keep the figures, as JSON")
     parser.add_argument(

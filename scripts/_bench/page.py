@@ -1,4 +1,4 @@
-"""Tables and plots of docs/explanation/performance.md, made from the results of the parts.
+"""Tables and plots of docs/reference/figures.md, made from the results of the parts.
 
 Those of the parts `first` and `rows`, and of `start`, and the goals, are in modules of their own.
 """
@@ -11,7 +11,7 @@ from scripts._bench import page_first, page_goals, page_ids, page_start, plots
 from scripts._bench.tables import PARTS, Results, markdown, number, percent, spread
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "explanation" / "performance.md"
+PAGE = ROOT / "docs" / "reference" / "figures.md"
 IMAGES = ROOT / "docs" / "images"
 # generators renew their lease a little early, so that a fleet does not beat at once: 0.85 to 1 of ttl / 6
 BEAT_S = 0.925 * 5.0

@@ -1,4 +1,4 @@
-"""Goals of docs/explanation/performance.md: each with the figure that was measured, and whether it is met."""
+"""Goals of docs/reference/figures.md: each with the figure that was measured, and whether it is met."""
 
 from __future__ import annotations
 

@@ -14,9 +14,8 @@ from typing import Any
 import redis
 
 from snowredis.embedded import find_server
-from snowredis.snowflake.protocol import WorkerStats
+from snowredis.snowflake.protocol import WorkerStats, pool_keys
 from snowredis.snowflake.redis_store import RedisStore
-from snowredis.snowflake.scripts import pool_keys
 
 OWNER = json.dumps(
     {"host": "ip-10-0-123-45.eu-central-1.compute.internal", "pid": 1234567, "label": "orders-web"},

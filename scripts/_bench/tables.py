@@ -1,4 +1,4 @@
-"""Markdown tables, figures as text, and goals, for the parts of docs/explanation/performance.md."""
+"""Markdown tables, figures as text, and goals, for the parts of docs/reference/figures.md."""
 
 from __future__ import annotations
 

@@ -22,10 +22,10 @@ from redis.connection import UnixDomainSocketConnection
 import snowredis
 from scripts._bench.server import OWNER, STATS, Server, now_ms, private_server
 from snowredis.core.layout import Layout
-from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, ReleaseRequest, RenewRequest
-from snowredis.snowflake.redis_store import RedisStore
+from snowredis.servers.scripts import Script
+from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, ReleaseRequest, RenewRequest, pool_keys
+from snowredis.snowflake.redis_store import RedisStore, ScriptStore, load
 from snowredis.snowflake.replies import Granted, Renewed, Seen
-from snowredis.snowflake.scripts import Script, ScriptStore, load, pool_keys
 from snowredis.timing import in_turns, quartiles
 
 # leases of the unit costs outlive the run, so that living workers stay living

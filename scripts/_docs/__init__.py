@@ -17,6 +17,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "exit-codes": commands.exit_codes,
     "event-kinds": events.kinds,
     "event-example": events.example,
+    "json-records": events.records,
     "layouts": layouts.presets,
     "lua-scripts": lua.of_leases,
     "lua-segments": lua.of_segments,

@@ -1,14 +1,19 @@
-"""The events of a pool: their kinds, reasons and JSON."""
+"""What commands and service show as JSON: the fields of every record, and the kinds and reasons of events."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import replace
+from typing import Any
 
 from scripts._docs.tables import table
-from snowredis.monitor.as_json import event_as_json
+from snowredis.core.as_json import schema_of, to_json
 from snowredis.monitor.events import Event
+from snowredis.monitor.ownership import Holder
+from snowredis.monitor.polling import PoolReport
+from snowredis.monitor.snapshot import Death, PoolInfo, WorkerInfo
+from snowredis.monitor.status import Condition, Status
+from snowredis.monitor.whois import Whois
 from snowredis.snowflake.codes import REASONS, EventKind
 from snowredis.snowflake.protocol import WorkerStats
 
@@ -38,23 +43,62 @@ _MEANINGS = {
     EventKind.ADOPTED: "a lease that Redis had forgotten was accepted again",
     EventKind.LOST: "a renewal was refused",
     EventKind.CLOCK_BACK: "the clock of the process went back",
-    EventKind.FLOOR: "Redis may have forgotten something: new workers start at `floor_at`",
+    EventKind.FLOOR: "Redis may have forgotten something: new workers start at `from`",
     EventKind.ALARM: "ids with times between `from` and `until` may have been repeated",
 }
+
+
+# kind -> the fields that have a value, besides those of every event
+_FIELDS = {
+    EventKind.CLAIMED: ("from", "until", "lanes_from"),
+    EventKind.RELEASED: ("from", "until", "claimed_at", "heartbeat_at", "stats"),
+    EventKind.RECLAIMED: ("from", "until", "claimed_at", "heartbeat_at", "stats"),
+    EventKind.EXPIRED: ("from", "until", "claimed_at", "heartbeat_at", "stats"),
+    EventKind.RETURNED: ("from", "until", "ended_at"),
+    EventKind.CLOCK_BACK: ("from", "until", "stats"),
+    EventKind.ADOPTED: ("from", "until", "reason"),
+    EventKind.LOST: ("until", "reason"),
+    EventKind.FLOOR: ("from", "reason"),
+    EventKind.ALARM: ("from", "until", "reason"),
+}
+# records in the order in which a reader meets them
+_RECORDS = (PoolReport, PoolInfo, Status, Condition, WorkerInfo, Death, Event, WorkerStats, Whois, Holder)
 
 
 def kinds() -> str:
     """Return the table of the kinds of events with the reasons and the fields of each."""
     rows = (
-        (f"`{kind}`", _MEANINGS[kind], _fields(kind), _reasons(REASONS.get(kind, ()))) for kind in EventKind
+        (f"`{kind}`", _MEANINGS[kind], _names(_FIELDS.get(kind, ())), _reasons(REASONS.get(kind, ())))
+        for kind in EventKind
     )
     return table(("kind", "what it says", "fields of its own", "reasons"), rows)
 
 
-def _fields(kind: EventKind) -> str:
-    common = set(event_as_json(_EXAMPLE)) & set(event_as_json(replace(_EXAMPLE, kind=EventKind.LOST)))
-    own = event_as_json(replace(_EXAMPLE, kind=kind, from_ms=1, until_ms=1))
-    return ", ".join(f"`{name}`" for name in own if name not in common | {"reason", "text"})
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def records() -> str:
+    """Return a table of fields for each record that JSON shows."""
+    return "\n\n".join(f"**{record.__name__}**\n\n{_record(record)}" for record in _RECORDS)
+
+
+def _record(record: type[Any]) -> str:
+    properties = schema_of(record)["properties"]
+    rows = ((f"`{name}`", _type(field), field.get("description", "")) for name, field in properties.items())
+    return table(("field", "type", "meaning"), rows)
+
+
+def _type(field: dict[str, Any]) -> str:
+    """Return the type of a field in one word or two."""
+    if "anyOf" in field:
+        return " or ".join(_type(one) for one in field["anyOf"])
+    if field.get("format") == "date-time":
+        return "time"
+    if field.get("type") == "array":
+        return f"list of {_type(field['items'])}"
+    named = field.get("type", "object")
+    return named if isinstance(named, str) else " or ".join(named)
 
 
 def _reasons(codes: Iterable[object]) -> str:
@@ -63,4 +107,4 @@ def _reasons(codes: Iterable[object]) -> str:
 
 def example() -> str:
     """Return an event in JSON, as `snowredis events --json` prints it, but in several lines."""
-    return f"```json\n{json.dumps(event_as_json(_EXAMPLE), indent=2)}\n```"
+    return f"```json\n{json.dumps(to_json(_EXAMPLE), indent=2)}\n```"

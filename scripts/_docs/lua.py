@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 from scripts._docs.tables import table
-from snowredis.numbers import scripts as segment_scripts
-from snowredis.numbers.dated_store import read_script
-from snowredis.snowflake.scripts import PARTS, REGISTRY_SCRIPTS, SCRIPTS, read_lua
+from snowredis.numbers import stores as numbers
+from snowredis.servers.scripts import PROLOGUE
+from snowredis.snowflake.redis_store import SCRIPTS, lua_of
+from snowredis.snowflake.registry_stores import REGISTRY_SCRIPTS
 
 # place, name, type, meaning
 _ITEM = re.compile(r"^((?:KEYS|ARGV)\[\d+\]) (\w+) +(\w+(?: \| \w+)*)(?:(?:, |: *| {2,})(.*))?$")
@@ -15,19 +16,19 @@ _ITEM = re.compile(r"^((?:KEYS|ARGV)\[\d+\]) (\w+) +(\w+(?: \| \w+)*)(?:(?:, |: 
 
 def of_leases() -> str:
     """Return a section for each script of leases and registries; first for the parts that they begin with."""
-    names = (*PARTS, *SCRIPTS, "registry", *REGISTRY_SCRIPTS)
-    return "\n\n".join(_section(read_lua(name)) for name in names)
+    names = (*PROLOGUE, "pool", *SCRIPTS, "registry", *REGISTRY_SCRIPTS)
+    return "\n\n".join(_section(lua_of(name)) for name in names)
 
 
 def of_segments() -> str:
     """Return a section for each script of segments; first for the part that they begin with."""
-    names = ("common", *segment_scripts.SCRIPTS)
-    return "\n\n".join(_section(segment_scripts.read_lua(name)) for name in names)
+    names = ("common", *numbers.SCRIPTS)
+    return "\n\n".join(_section(numbers.lua_of(name)) for name in names)
 
 
 def of_dated_numbers() -> str:
     """Return the section for the script of dated numbers."""
-    return _section(read_script())
+    return _section(numbers.lua_of("dated"))
 
 
 def _section(source: str) -> str:

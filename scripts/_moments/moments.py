@@ -20,7 +20,7 @@ import redis
 
 import snowredis
 from scripts._moments.stage import POOL, Stage, wait_until
-from snowredis.snowflake.scripts import pool_keys
+from snowredis.snowflake.protocol import pool_keys
 
 # workers renew after 0.85 to 1 of ttl / 6
 HEARTBEATS_PER_TTL = 6

@@ -28,9 +28,9 @@ from snowredis.cli.commands import (
     merge,
     metrics,
     migrate,
+    numbers,
     pool,
     registry,
-    segment,
     serve,
     top,
     whois,
@@ -45,7 +45,7 @@ from snowredis.cli.output import printable
 _OUTPUT_ERRORS = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)
 # in the order of --help; not in build_parser(), since importing the package cli.demo replaces this module's `demo`
 _COMMANDS: list[Command] = [demo, generate, decode, layout, workers, top]
-_COMMANDS += [whois, events, pool, registry, segment, metrics, doctor, serve, merge, migrate, bench]
+_COMMANDS += [whois, events, pool, registry, numbers, metrics, doctor, serve, merge, migrate, bench]
 
 
 def build_parser() -> Parser:

@@ -41,7 +41,7 @@ _ERRORS: dict[ExitCode, tuple[type[Exception], ...]] = {
     ExitCode.SOURCE_UNREADABLE: (errors.SourceError,),
     ExitCode.MERGE_REFUSED: (errors.MergeError,),
     ExitCode.MIGRATION_REFUSED: (errors.MigrationError,),
-    ExitCode.LAYOUT_MISMATCH: (errors.LayoutMismatch,),
+    ExitCode.LAYOUT_MISMATCH: (errors.SettingsMismatch,),
     ExitCode.POOL_EXHAUSTED: (errors.PoolExhausted,),
     ExitCode.LEASE_OR_CLOCK: (errors.LeaseExpired, errors.ClockMovedBack, errors.ClockSkewed)
     + (errors.GeneratorClosed, errors.GeneratorSuspended),

@@ -7,13 +7,14 @@ rich's Text; so the same tables serve terminals, pipes and machines without the 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TextIO
+from typing import Any, TextIO
 
 from snowredis.core.layout import utc_text
 
@@ -274,6 +275,13 @@ def write(lines: Iterable[Line]) -> None:
     for line in lines:
         print(paint(line if width is None else cropped(line, width)))
     sys.stdout.flush()
+
+
+def print_json(value: Any) -> None:
+    """Print *value* as JSON in one line; core/as_json.py says how dataclasses are shown."""
+    from snowredis.core.as_json import to_json
+
+    print(json.dumps(to_json(value)), flush=True)
 
 
 @contextlib.contextmanager

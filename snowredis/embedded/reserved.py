@@ -24,6 +24,9 @@ DEFAULT_REACH_MS = 32_500
 # how often the time is written while a server runs
 NOTE_EVERY_MS = 5_000
 
+# pool.lua begins with the format of the record, up to this line
+_END_OF_RECORD = "-- The end of the record's format.\n"
+
 # Returns the end of all reservations of all pools, ms since 1970, or -1 if it is unknown: the server was flushed, a
 # pool was deleted, or a record cannot be read. Replaces each pool in the same step, so that nothing is reserved later.
 _SEAL = """
@@ -60,8 +63,9 @@ return highest
 
 def seal_script() -> str:
     """Return the script that the supervisor runs before it ends the server. ARGV[1] is FRESH_KEY."""
-    # read as a file, since this package must not import lease/
-    record = resources.files("snowredis").joinpath("lease", "lua", "record.lua").read_text("utf-8")
+    # read as a file, since this package must not import snowflake/
+    pool = resources.files("snowredis").joinpath("snowflake", "lua", "pool.lua").read_text("utf-8")
+    record = pool.partition(_END_OF_RECORD)[0]
     return f"{record}\n{_SEAL}"
 
 

@@ -6,8 +6,7 @@ since celery kills a child that takes longer than 4 s to start.
 
 A prefork child ends without Python's exit handlers, so a signal handler here releases its lease. The pools solo,
 threads and gevent and the main process run Python's exit handlers, after the last task. The lease of a child that
-is killed (by kill -9 or a hard time limit) is released by the main process: importing this module has it watch its
-children.
+is killed (by kill -9 or a hard time limit) is released by the child that replaces it, at its own claim.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from celery import signals
 
 from snowredis.connection import AllSettings
 from snowredis.process.exit import EXIT
-from snowredis.process_generator import configure, next_id, watch_children
-from snowredis.snowflake.lease import THIS
+from snowredis.process_generator import configure, next_id
+from snowredis.snowflake.lease import PROCESS
 
 
 def setup(app: Any, *, task_ids: bool = False, **settings: Unpack[AllSettings]) -> None:
@@ -54,8 +53,8 @@ def setup(app: Any, *, task_ids: bool = False, **settings: Unpack[AllSettings]) 
 def _label(sender: Any = None, **_: Any) -> None:
     """Use the worker's name as the label of this process. Forked children inherit it; spawned ones get the signal."""
     hostname = getattr(sender, "hostname", sender)
-    if isinstance(hostname, str) and not THIS.label:
-        THIS.label = hostname
+    if isinstance(hostname, str) and not PROCESS.label:
+        PROCESS.label = hostname
 
 
 def _release(**_: Any) -> None:
@@ -63,7 +62,6 @@ def _release(**_: Any) -> None:
     EXIT.close_all()
 
 
-watch_children()
 signals.worker_init.connect(_label)
 signals.worker_process_init.connect(_label)
 signals.worker_process_shutdown.connect(_release)

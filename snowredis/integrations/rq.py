@@ -12,7 +12,7 @@ from typing import Any
 import rq
 
 from snowredis.process.exit import EXIT
-from snowredis.snowflake.lease import THIS
+from snowredis.snowflake.lease import PROCESS
 
 
 class ReleasingMixin:
@@ -20,7 +20,7 @@ class ReleasingMixin:
 
     def main_work_horse(self, *arguments: Any, **named: Any) -> None:
         """In the work-horse: name it after the worker. Ends the process."""
-        THIS.label = THIS.label or f"rq {getattr(self, 'name', '')}".strip()[:100]
+        PROCESS.label = PROCESS.label or f"rq {getattr(self, 'name', '')}".strip()[:100]
         super().main_work_horse(*arguments, **named)  # type: ignore[misc]
 
     def perform_job(self, *arguments: Any, **named: Any) -> bool:

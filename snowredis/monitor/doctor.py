@@ -27,8 +27,9 @@ from snowredis.monitor.snapshot import PoolInfo, Snapshot, setting_ms
 from snowredis.monitor.status import HALF_FULL, NEARLY_FULL, Condition, status_of
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.servers.clients import address, is_cluster
-from snowredis.snowflake.redis_store import translated
-from snowredis.snowflake.scripts import pool_keys, text_of
+from snowredis.servers.runner import translated
+from snowredis.servers.scripts import text_of
+from snowredis.snowflake.protocol import pool_keys
 
 DAY_MS = 86_400_000
 # a pool without workers for this long is forgotten rather than idle

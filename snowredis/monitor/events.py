@@ -9,16 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
+from snowredis.core.as_json import Shown, TimeMs, in_json
 from snowredis.errors import ConfigError
 from snowredis.monitor.record import parse_owner
 from snowredis.monitor.snapshot import WorkerInfo
 from snowredis.servers.clients import address
+from snowredis.servers.runner import translated
+from snowredis.servers.scripts import text_of
 from snowredis.snowflake.codes import REASONS, EventKind
-from snowredis.snowflake.protocol import WorkerStats
-from snowredis.snowflake.redis_store import translated
-from snowredis.snowflake.scripts import pool_keys, text_of
+from snowredis.snowflake.protocol import WorkerStats, pool_keys
 
 # events read in one command, which takes Redis about 1 ms
 PAGE = 1_000
@@ -56,25 +57,26 @@ class Event:
         ended_ms: if a process returned, when its lease had ended; else None.
     """
 
-    at_ms: int
+    at_ms: TimeMs
     kind: EventKind
-    worker: int
+    worker: Annotated[int, Shown(null=-1)]
     host: str
     pid: int
     label: str
-    from_ms: int
-    until_ms: int
-    id: str
+    from_ms: TimeMs
+    until_ms: TimeMs
+    id: Annotated[str, Shown(null="")]
     reason: str = ""
     text: str = ""
-    lanes_ms: tuple[int, ...] = ()
+    lanes_ms: Annotated[tuple[TimeMs, ...], Shown(name="lanes_from")] = ()
     stats: WorkerStats | None = None
     server: int = 0
-    claimed_ms: int | None = None
-    heartbeat_ms: int | None = None
-    ended_ms: int | None = None
+    claimed_ms: TimeMs | None = None
+    heartbeat_ms: TimeMs | None = None
+    ended_ms: TimeMs | None = None
 
     @property
+    @in_json
     def key(self) -> str:
         """Identity of the event: of an expiry, the same before and after a script wrote it."""
         if self.kind == EventKind.EXPIRED:

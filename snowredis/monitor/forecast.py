@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from statistics import correlation, linear_regression
 
+from snowredis.core.as_json import TimeMs
 from snowredis.monitor.events import Event
 from snowredis.monitor.snapshot import PoolInfo, WorkerInfo
 
@@ -34,11 +35,11 @@ class Forecast:
         layout_left_ms: time until then.
     """
 
-    used_up_ms: int | None
+    used_up_ms: TimeMs | None
     known: bool
     per_day: float | None
     reason: str
-    layout_end_ms: int
+    layout_end_ms: TimeMs
     layout_left_ms: int
 
 

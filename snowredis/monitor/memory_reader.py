@@ -127,7 +127,7 @@ def _store_of(pool: Any, name: str) -> MemoryStore:
 
 
 def _record_text(record: Record) -> str:
-    """Return *record* as pack_record() of record.lua stores one in Redis, as far as parse_record() reads it."""
+    """Return *record* as pack_record() of pool.lua stores one in Redis, as far as parse_record() reads it."""
     token_hash = sha1(record.token.encode(), usedforsecurity=False).hexdigest() if record.token else ""
     incarnation = record.incarnation if re.fullmatch(r"[\da-f-]*", record.incarnation) else ""
     lanes = ",".join(map(str, record.lanes_ms))

@@ -13,8 +13,10 @@ from typing import Any, NamedTuple
 from snowredis.errors import SnowredisError, StoreRefused, StoreUnavailable
 from snowredis.monitor.host_checks import Finding, Result, error, not_checked, ok, unknown, warning
 from snowredis.servers.clients import address
-from snowredis.snowflake.redis_store import translated
-from snowredis.snowflake.scripts import SCRIPTS, pool_keys, read_lua, text_of
+from snowredis.servers.runner import translated
+from snowredis.servers.scripts import text_of
+from snowredis.snowflake.protocol import pool_keys
+from snowredis.snowflake.redis_store import SCRIPTS, load
 
 # a command, and the number of the key that it is called on, from 1; 0: none
 Call = tuple[str, int]
@@ -116,10 +118,9 @@ def calls_in(source: str) -> set[Call]:
 
 def pool_calls() -> list[Call]:
     """Return what the scripts call that generators of pools run."""
-    scripts = ("identity", "common", *SCRIPTS)
     # those are of administrators
-    run = (script for script in scripts if script not in ("delete", "change_layout"))
-    return sorted(set[Call]().union(*(calls_in(read_lua(script)) for script in run)))
+    run = (script for script in SCRIPTS if script not in ("delete", "change_layout"))
+    return sorted(set[Call]().union(*(calls_in(load(script).source) for script in run)))
 
 
 def needed_commands(calls: Sequence[Call]) -> set[str]:
@@ -221,7 +222,7 @@ def check_tags(client: Any, name: str | None) -> Iterator[Finding]:
     if tags.refused is not None:
         yield Finding("segments", *not_checked(tags.refused))
     elif name is not None and not tags.segments and not tags.dated:
-        yield Finding("segments", *error(f"there is no tag {name}", f"once: snowredis segment create {name}"))
+        yield Finding("segments", *error(f"there is no tag {name}", f"once: snowredis numbers create {name}"))
         return
     else:
         try:
@@ -248,12 +249,12 @@ def check_segments(client: Any, tags: Sequence[Tag]) -> Result:
     if closed:
         return error(
             f"closed tags, which hand out no numbers: {', '.join(closed)}",
-            "find the highest number in use, then: snowredis segment open TAG --from N",
+            "find the highest number in use, then: snowredis numbers open TAG --from N",
         )
     if alarmed:
         return error(
             f"numbers of these tags may have been handed out twice: {', '.join(alarmed)}",
-            "see: snowredis segment show TAG; compare the numbers in use",
+            "see: snowredis numbers show TAG; compare the numbers in use",
         )
     info = client.info("persistence")
     if not int(info.get("aof_enabled", 1)):

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+from snowredis.core.as_json import Shown
 from snowredis.core.layout import utc_text
 from snowredis.monitor.events import NO_ID, Event, StreamState
 from snowredis.monitor.snapshot import WorkerInfo
@@ -61,11 +62,11 @@ class Holder:
     host: str
     pid: int
     label: str
-    from_ms: int | None = None
-    to_ms: int | None = None
+    from_ms: Annotated[int | None, Shown("time", "claimed_at")] = None
+    to_ms: Annotated[int | None, Shown("time", "ended_at")] = None
     held: bool = False
-    first_ms: int = 0
-    until_ms: int = FOREVER_MS
+    first_ms: Annotated[int, Shown("time", "ids_from")] = 0
+    until_ms: Annotated[int, Shown("time", "ids_until")] = FOREVER_MS
     server: int = 0
 
     @classmethod

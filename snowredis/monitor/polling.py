@@ -13,10 +13,30 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from snowredis.core.as_json import TimeMs
 from snowredis.errors import PoolNotFound, SnowredisError, StoreUnavailable
-from snowredis.monitor.snapshot import Snapshot
+from snowredis.monitor.snapshot import Death, PoolInfo, Snapshot, WorkerInfo
 from snowredis.monitor.status import Status, status_of, status_without
 from snowredis.monitor.worker_pool import WorkerPool
+
+
+@dataclass(frozen=True, slots=True)
+class PoolReport:
+    """State of a pool as JSON shows it, in the commands and over HTTP.
+
+    Attributes:
+        pool: settings and counters; null: the pool never could be read.
+        status: the verdict.
+        workers: those that are alive, by worker id.
+        unknown: workers that are alive or dead: Redis may have forgotten their last heartbeats.
+        deaths: processes that died in the last hour, the newest first.
+    """
+
+    pool: PoolInfo | None
+    status: Status
+    workers: tuple[WorkerInfo, ...] = ()
+    unknown: tuple[WorkerInfo, ...] = ()
+    deaths: tuple[Death, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +60,14 @@ class Reading:
     def stale_since_ms(self) -> int | None:
         """Since when the pool cannot be read, on this host's clock; None if it can."""
         return self.status.stale_since_ms
+
+    @property
+    def report(self) -> PoolReport:
+        """The reading as JSON shows it; without a snapshot only the status."""
+        if (snapshot := self.snapshot) is None:
+            return PoolReport(None, self.status)
+        workers, unknown, deaths = snapshot.workers, snapshot.unknown, snapshot.deaths
+        return PoolReport(snapshot.info, self.status, workers, unknown, deaths)
 
 
 def _out_of_date(snapshot: Snapshot | None) -> Snapshot | None:
@@ -100,7 +128,7 @@ class UsagePoint:
         deaths: how many more deaths than at the end of the step before, less processes that returned; None: unknown.
     """
 
-    at_ms: int
+    at_ms: TimeMs
     living: int | None = None
     ids_per_second: int | None = None
     deaths: int | None = None

@@ -20,10 +20,10 @@ from snowredis.monitor.snapshot import (
     setting_ms,
 )
 from snowredis.servers.clients import address, is_cluster
-from snowredis.snowflake.protocol import parse_share, settings_of, share_of
-from snowredis.snowflake.redis_store import translated
+from snowredis.servers.runner import translated
+from snowredis.servers.scripts import text_of
+from snowredis.snowflake.protocol import parse_share, pool_keys, settings_of, share_of
 from snowredis.snowflake.replies import Alarm
-from snowredis.snowflake.scripts import pool_keys, text_of
 
 _NUMBER = re.compile(r"\d{1,15}", re.ASCII)
 # records in one command, which takes Redis less than 1 ms

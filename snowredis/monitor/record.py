@@ -1,4 +1,4 @@
-"""The record of a worker id, as record.lua writes it. Pure.
+"""The record of a worker id, as pool.lua writes it. Pure.
 
 Hosts and labels are untrusted text: any process can write them.
 """
@@ -22,7 +22,7 @@ _RECORD = re.compile(
 def parse_record(
     worker: int, text: str, now_ms: int, ttl_ms: int = 0, *, settling: str = ""
 ) -> WorkerInfo | None:
-    """Parse a record that pack_record() of record.lua wrote; None if it is not valid.
+    """Parse a record that pack_record() of pool.lua wrote; None if it is not valid.
 
     Args:
         settling: the pool's incarnation, if its floor has not passed: a lease of an earlier one may be adopted.

@@ -16,8 +16,9 @@ from snowredis.monitor.number_checks import check_rights, check_tags, segment_ta
 from snowredis.monitor.pool_reader import server_now_ms
 from snowredis.monitor.snapshot import setting_ms
 from snowredis.servers.clients import address, is_cluster
-from snowredis.snowflake.redis_store import translated
-from snowredis.snowflake.scripts import pool_keys, read_lua, text_of
+from snowredis.servers.runner import translated
+from snowredis.servers.scripts import read_lua, text_of
+from snowredis.snowflake.protocol import pool_keys
 
 OLDEST_REDIS = (6, 2)
 # a client waits at most 1000 ms for a reply; then a renewal has failed

@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
+from snowredis.core.as_json import Hidden, NowMs, Shown, TimeMs, in_json
 from snowredis.core.layout import Layout
 from snowredis.settings import POOL_DURATIONS
 from snowredis.snowflake.protocol import HEARTBEATS_PER_TTL, parse_share, settings_of
@@ -57,20 +58,20 @@ class WorkerInfo:
     host: str
     pid: int
     label: str
-    claimed_ms: int
-    renewed_ms: int
-    lease_end_ms: int
+    claimed_ms: TimeMs
+    renewed_ms: Annotated[int, Shown("time", "heartbeat_at")]
+    lease_end_ms: TimeMs
     lease_left_ms: int
-    reserved_until_ms: int
+    reserved_until_ms: TimeMs
     ids_made: int
     ids_per_second: int
     clock_offset_ms: int
     namespace: int
     clock_backs: int
-    token_hash: str
+    token_hash: Hidden
     heartbeat_age_ms: int = 0
     state: str = "healthy"
-    reserved_from_ms: int = 0
+    reserved_from_ms: TimeMs = 0
 
 
 class LayoutPeriod(NamedTuple):
@@ -81,8 +82,8 @@ class LayoutPeriod(NamedTuple):
     """
 
     layout: Layout
-    from_ms: int
-    until_ms: int | None
+    from_ms: TimeMs
+    until_ms: TimeMs | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,18 @@ class PoolInfo:
     """Settings and counters of a pool. Times are ms since 1970 on the Redis clock.
 
     Attributes:
+        name: its name.
+        layout: the present layout.
+        signature: layout and settings as one text, as the pool stores it.
+        now_ms, created_ms: time of the reading, and of the creation of the pool; 0 if unknown.
+        floor_ms: no new worker starts before it; 0 if there never was a floor.
+        incarnation: changes whenever the floor is raised.
+        version: number of scripts that changed the pool.
+        capacity, used, free, peak: worker ids in all, leased, available, and the most that were leased at once.
+        claims, releases: worker ids that were claimed, and that were released.
+        adopted: leases that Redis had forgotten and that were accepted again.
+        lost: renewals that were refused.
+        alarms: how often ids may have been repeated.
         floor_reason: why the floor was raised last, a code of FloorReason; empty if it never was.
         expired: leases that ended without a release, each from the moment of its end.
         reclaimed: leases that were released on behalf of a killed process.
@@ -103,10 +116,10 @@ class PoolInfo:
 
     name: str
     layout: Layout
-    signature: str
-    now_ms: int
-    created_ms: int
-    floor_ms: int
+    signature: Hidden
+    now_ms: NowMs
+    created_ms: TimeMs
+    floor_ms: TimeMs
     incarnation: str
     version: int
     capacity: int
@@ -120,21 +133,23 @@ class PoolInfo:
     lost: int
     alarms: int
     alarm: str
-    alarm_from_ms: int = 0
-    alarm_until_ms: int = 0
+    alarm_from_ms: TimeMs = 0
+    alarm_until_ms: TimeMs = 0
     floor_reason: str = ""
     reclaimed: int = 0
     returned: int = 0
     refused: int = 0
     layouts: tuple[LayoutPeriod, ...] = ()
-    changes_ms: int = 0
+    changes_ms: TimeMs = 0
 
     @property
+    @in_json
     def deaths(self) -> int:
         """Number of leases that ended without a release or were reclaimed. It only grows; some may have returned."""
         return self.expired + self.reclaimed
 
     @property
+    @in_json
     def settings(self) -> dict[str, str]:
         """The parts of the signature by name: layout, datacenter, ttl_ms, …"""
         return settings_of(self.signature)
@@ -161,9 +176,16 @@ class PoolInfo:
         return LayoutPeriod(self.layout, 0, None)
 
     @property
-    def layout_end_ms(self) -> int:
+    @in_json
+    def layout_end_ms(self) -> TimeMs:
         """First ms that does not fit the layout's timestamp bits."""
         return self.layout.end_ms
+
+    @property
+    @in_json
+    def floor_wait_ms(self) -> int:
+        """Time until the floor has passed, so that new workers are served; 0 if it has."""
+        return max(0, self.floor_ms - self.now_ms)
 
     @property
     def ttl_ms(self) -> int:
@@ -202,15 +224,15 @@ class Death:
         key: identity of its event, by which the same death is recognized in two readings.
     """
 
-    at_ms: int
+    at_ms: TimeMs
     worker: int
     host: str
     pid: int
     label: str
     kind: Literal["expired", "reclaimed"]
-    heartbeat_ms: int | None
-    claimed_ms: int | None
-    until_ms: int
+    heartbeat_ms: TimeMs | None
+    claimed_ms: TimeMs | None
+    until_ms: Annotated[int, Shown("time", "reserved_until")]
     ids_made: int
     server: int = 0
     key: str = ""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from snowredis.core.as_json import Hidden, NowMs, TimeMs, in_json
 from snowredis.core.layout import utc_text
 from snowredis.errors import PoolNotFound, SnowredisError
 from snowredis.monitor.snapshot import Death, PoolInfo, Snapshot, WorkerInfo
@@ -44,13 +45,14 @@ class Condition:
 
     code: str
     level: str
-    template: str
+    template: Hidden
     advice: str = ""
-    since_ms: int | None = None
-    until_ms: int | None = None
+    since_ms: TimeMs | None = None
+    until_ms: TimeMs | None = None
     count: int = 0
 
     @property
+    @in_json
     def text(self) -> str:
         """Return the sentence that describes it, with times in UTC."""
         return self.render(lambda time_ms: utc_text(time_ms) or f"{time_ms} ms")
@@ -83,8 +85,8 @@ class Status:
     level: str
     headline: str
     conditions: tuple[Condition, ...]
-    now_ms: int
-    stale_since_ms: int | None = None
+    now_ms: NowMs
+    stale_since_ms: TimeMs | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,7 +340,7 @@ def _closed_tags(tags: Sequence[TagVerdict]) -> list[Condition]:
     if not closed:
         return []
     text = f"no numbers are handed out of {_named_tags(closed)}"
-    advice = "snowredis segment show TAG says why; snowredis segment open TAG --from N opens a closed one"
+    advice = "snowredis numbers show TAG says why; snowredis numbers open TAG --from N opens a closed one"
     return [Condition("tags-closed", "critical", text, advice, count=len(closed))]
 
 
@@ -348,7 +350,7 @@ def _other_tags(tags: Sequence[TagVerdict]) -> list[Condition]:
     if not others:
         return []
     others.sort(key=lambda tag: -LEVELS.index(tag.level))
-    advice = "snowredis segment show TAG says what is wrong"
+    advice = "snowredis numbers show TAG says what is wrong"
     text = f"look at {_named_tags(others)}"
     return [Condition("tags", others[0].level, text, advice, count=len(others))]
 

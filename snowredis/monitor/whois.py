@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from snowredis.core.as_json import IdNumber, NowMs
 from snowredis.core.layout import Layout, Parts, check_id
 from snowredis.errors import InvalidId, PoolNotFound, StoreUnavailable
 from snowredis.monitor.events import read_events, read_stream_state
 from snowredis.monitor.ownership import History, Holder, Past
 from snowredis.monitor.pool_reader import list_pools, read_pool, read_worker, read_workers
-from snowredis.monitor.snapshot import LayoutPeriod, PoolInfo
+from snowredis.monitor.snapshot import LayoutPeriod, PoolInfo, WorkerInfo
 from snowredis.monitor.verdict import DuplicateCause, Verdict, duplicate_causes, judge
 from snowredis.snowflake.codes import EventKind, FloorReason
 
@@ -31,16 +32,18 @@ class Whois:
         reason: why, for people; may contain untrusted text.
         candidates: if unknown, processes that may have made it.
         now_ms: time of the lookup on the Redis clock.
+        worker_now: the process that has the worker id of the id now, or had it last; it may be another one.
         duplicate_causes: why the id can be in two places, if that was asked for.
     """
 
-    id: int
+    id: IdNumber
     parts: Parts | None
     holder: Holder | None
     certainty: Literal["certain", "probable", "unknown"]
     reason: str
     candidates: tuple[Holder, ...] = ()
-    now_ms: int = 0
+    now_ms: NowMs = 0
+    worker_now: WorkerInfo | None = None
     duplicate_causes: tuple[DuplicateCause, ...] | None = None
 
 
@@ -148,7 +151,9 @@ def find_maker(
 
     holder = numbered(verdict.holder) if verdict.holder else None
     candidates = tuple(map(numbered, verdict.candidates))
-    return Whois(an_id, parts, holder, verdict.certainty, verdict.reason, candidates, now_ms)
+    record = history.past.records.get(parts.worker // share[1])
+    worker_now = replace(record, worker=parts.worker) if record else None
+    return Whois(an_id, parts, holder, verdict.certainty, verdict.reason, candidates, now_ms, worker_now)
 
 
 def _judge_parts(history: History, parts: Parts, datacenter: int, share: tuple[int, int]) -> Verdict:

@@ -26,10 +26,11 @@ from snowredis.monitor.snapshot import (
 )
 from snowredis.monitor.whois import Whois, find_makers
 from snowredis.servers.clients import address, close_client
+from snowredis.servers.runner import translated
 from snowredis.settings import check
 from snowredis.snowflake.open import is_in_memory, open_client, open_store
 from snowredis.snowflake.protocol import PoolConfig
-from snowredis.snowflake.redis_store import RedisStore, translated
+from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Created, Deleted
 
 # fields of PoolInfo that are sums over all servers

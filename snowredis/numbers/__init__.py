@@ -19,18 +19,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from snowredis.numbers.administration import TagInfo, change_tag, create_tag, delete_tag, open_tag, show_tag
+from snowredis.numbers.administration import (
+    DatedInfo,
+    TagInfo,
+    change_tag,
+    create_tag,
+    delete_dated,
+    delete_tag,
+    open_dated,
+    open_tag,
+    show_dated,
+    show_tag,
+)
 from snowredis.numbers.dated import DatedGenerator
 from snowredis.numbers.errors import (
-    PeriodClosed,
-    PeriodExhausted,
-    TagClosed,
-    TagDiffers,
-    TagExhausted,
-    TagLimited,
-    TagMismatch,
+    NumbersBroken,
+    NumbersClosed,
+    NumbersDiffer,
+    NumbersExhausted,
+    NumbersLimited,
 )
-from snowredis.numbers.model import highest_in
+from snowredis.numbers.opening import highest_in
 from snowredis.numbers.segments import SegmentGenerator
 
 if TYPE_CHECKING:
@@ -38,21 +47,23 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DatedGenerator",
-    "PeriodClosed",
-    "PeriodExhausted",
+    "DatedInfo",
+    "NumbersBroken",
+    "NumbersClosed",
+    "NumbersDiffer",
+    "NumbersExhausted",
+    "NumbersLimited",
     "SegmentGenerator",
-    "TagClosed",
-    "TagDiffers",
-    "TagExhausted",
     "TagInfo",
-    "TagLimited",
-    "TagMismatch",
     "TransactionNumbers",
     "change_tag",
     "create_tag",
+    "delete_dated",
     "delete_tag",
     "highest_in",
+    "open_dated",
     "open_tag",
+    "show_dated",
     "show_tag",
 ]
 

@@ -1,8 +1,8 @@
 """Size of the next segment, and counters and status of one SegmentGenerator. Pure.
 
-A segment is to last for a period. Leaf doubles the step if a segment lasted for less than 15 minutes, and halves it if it
-lasted for more than 30. Here the step follows the consumption at once, at most GROWTH times up and SHRINK times down a
-fetch.
+A segment is to last for a period. Leaf doubles the step if a segment lasted for less than 15 minutes, and halves it if
+it lasted for more than 30. Here the step follows the consumption at once, at most GROWTH times up and SHRINK times down
+a fetch.
 
 Source:
     Meituan Leaf, SegmentIDGenImpl.updateSegmentFromDb.

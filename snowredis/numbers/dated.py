@@ -5,6 +5,7 @@ The kind "dated".
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -120,7 +121,7 @@ class DatedGenerator(GeneratorBase[str]):
         self._store = DatedStore(
             url,
             tag,
-            signature_of(period, zone),
+            signature_of(period, zone, durability),
             assured=durability == "assured",
             skew_ms=round(redis_skew * 1000),
             slack_ms=None if failover_slack is None else round(failover_slack * 1000),
@@ -170,7 +171,9 @@ class DatedGenerator(GeneratorBase[str]):
         They are of one period, or of two if it ends meanwhile. Raises and blocks as next_id(). It uses no number then.
         """
         count = check_count(count)
-        return GUARD.in_one_process(lambda: self._from_blocks(count) or self._deliveries.take(count) if count else [])
+        return GUARD.in_one_process(
+            lambda: self._from_blocks(count) or self._deliveries.take(count) if count else []
+        )
 
     async def anext_id(self) -> str:
         """Make one text. Async version of next_id(): does not block the event loop."""
@@ -261,6 +264,9 @@ class DatedGenerator(GeneratorBase[str]):
         self._blocks = [block for block in self._blocks if block.is_usable(now_ms, now_s)]
         return sum(block.until - block.first for block in self._blocks)
 
+    def _add(self, block: _Block) -> None:
+        self._blocks.append(block)
+
     def _make(self, count: int) -> list[str]:
         """Make *count* texts. Called by one thread at a time, or by a signal handler in it."""
         while True:
@@ -273,13 +279,13 @@ class DatedGenerator(GeneratorBase[str]):
             first, granted = map(int, reply.values)
             self._seen = {period.label: first + granted}
             block = _Block(period, first, first + granted, reply.now_ms, at_s)
-            locked(self._lock, lambda block=block: self._blocks.append(block))
+            locked(self._lock, functools.partial(self._add, block))
 
-    def _take(self, least: int, count: int) -> tuple[DatedReply, Period]:
+    def _take(self, least: int, most: int) -> tuple[DatedReply, Period]:
         deadline = time.monotonic() + _MAX_SETTLE_S
         while True:
             reply, period = self._ask_now(
-                lambda period: Request("take", period, least, count, self._seen.get(period.label, 1))
+                lambda period: Request("take", period, least, most, self._seen.get(period.label, 1))
             )
             match reply.status:
                 case "granted":
@@ -306,7 +312,7 @@ class DatedGenerator(GeneratorBase[str]):
             if following > self._format.maximum:
                 raise NumbersExhausted(self.tag, self._format.maximum, period.label)
             # not repeated: after another loss, or in another period, the bound is read again
-            self._store.ask(Request("open", period, following, 1, self._seen.get(period.label, 1)))
+            self._store.send(Request("open", period, following, 1, self._seen.get(period.label, 1)))
 
     def _next_open_ms(self, period: Period, closed_until_ms: int) -> int:
         """Return when the first period begins that is open by itself."""
@@ -329,7 +335,7 @@ class DatedGenerator(GeneratorBase[str]):
             if label not in (None, period.label):
                 # for the time only
                 asked = Request("take", period._replace(from_ms=0, until_ms=0))
-            reply = self._store.ask(asked)
+            reply = self._store.send(asked)
             self._offset_ms = reply.now_ms - self._wall_ms()
             if reply.status != "elsewhen":
                 return reply, period

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from snowredis.errors import StoreUnavailable
 from snowredis.numbers.formats import Period
-from snowredis.numbers.stores import load, refused
+from snowredis.numbers.stores import NumberStore, load
 from snowredis.servers.clients import is_cluster
 from snowredis.servers.connections import CALL_LIMIT_S, time_limit
+from snowredis.servers.runner import RedisScripts, translated
+from snowredis.servers.scripts import text_of, with_format
 from snowredis.settings import MinReplicas
 from snowredis.snowflake.open import open_client
-from snowredis.snowflake.redis_store import RedisScripts, translated
-from snowredis.snowflake.scripts import own_texts, text_of
 
-# what a tag stores; another format has another number
-FORMAT = 1
+# of what is stored, see FORMATS in snowredis.errors
+FORMAT = 2
 # a process uses no number that Redis handed out to it this long ago
 BLOCK_LIFE_MS = 5_000
 # how long after a loss a period is opened at the earliest: by then, no process has numbers of before
@@ -33,14 +31,14 @@ class Request(NamedTuple):
 
     Attributes:
         least: how many numbers the caller needs; with "open", the next number.
-        count: how many numbers it takes, if they are left.
+        most: how many numbers it takes, if they are left.
         seen: the next number after the highest that this process saw in the period.
     """
 
     action: Action
     period: Period
     least: int = 1
-    count: int = 1
+    most: int = 1
     seen: int = 1
 
 
@@ -77,12 +75,12 @@ def tag_key(tag: str) -> str:
     return f"snowredis:{{{tag}}}:dated"
 
 
-def signature_of(period: str, zone: str) -> str:
+def signature_of(period: str, zone: str, durability: str) -> str:
     """Return the constants of a tag as text. They are stored in the tag, and compared by the script."""
-    return f"format={FORMAT} period={period} zone={zone}"
+    return with_format(FORMAT, f"period={period} zone={zone} durability={durability}")
 
 
-class DatedStore(RedisScripts):
+class DatedStore(RedisScripts, NumberStore):
     """The numbers of one tag on one server.
 
     Args:
@@ -110,37 +108,27 @@ class DatedStore(RedisScripts):
         min_replicas: MinReplicas = 0,
     ) -> None:
         client = open_client(server)
-        super().__init__(client, min_replicas)
-        self.tag, self._signature, self._maximum = tag, signature, maximum
+        NumberStore.__init__(self, signature, (tag_key(tag),), {"dated": load("dated")})
+        RedisScripts.__init__(self, client, min_replicas)
+        self.tag, self._maximum = tag, maximum
         slack = client.failover_slack_ms if slack_ms is None else slack_ms
-        self._constants = (signature, int(assured))
-        self._limits = (skew_ms, slack)
+        self._constants = (int(assured), skew_ms, slack)
         self._format = "".join(filter(str.isprintable, format))[:MAX_FORMAT]
-        self._keys = (tag_key(tag),)
-        self._script = load("dated")
 
-    def ask(self, request: Request) -> DatedReply:
+    def send(self, request: Request) -> DatedReply:
         """Run the script once.
 
         Blocks for a round trip. Raises NumbersDiffer, StoreUnavailable and its subclasses. Is never repeated here:
         numbers whose reply was lost are gaps.
         """
-        nonce = os.urandom(16).hex()
         period = request.period
         when = (period.label, period.from_ms, period.until_ms, period.first_ms)
-        rest = (request.least, request.count, self._maximum, request.seen, SETTLE_MS, self._format)
-        arguments = (*self._constants, nonce, *self._limits, request.action, *when, *rest)
-        values = self.run(self._script, self._keys, arguments)
-        texts = own_texts(values, nonce, self.where, self._reconnect)
-        error = refused(texts, self.where, self.tag, self._signature)
-        if error is not None:
-            raise error
+        rest = (request.least, request.most, self._maximum, request.seen, SETTLE_MS, self._format)
+        texts = self.ask("dated", *self._constants, request.action, *when, *rest)
         match texts:
             case [status, now_ms, *others] if FIELDS.get(status) == len(others) and now_ms.isdecimal():
                 return DatedReply(status, int(now_ms), tuple(others))
-        raise StoreUnavailable(
-            self.where, f"unknown reply {texts!r}; is another version of snowredis in use?"
-        )
+        raise self.unknown(texts)
 
     def read(self) -> tuple[Mapping[str, str], int]:
         """Return the stored fields, none if there is no such tag, and the time of the server, ms since 1970.

@@ -4,7 +4,8 @@ SnowredisError
 ├── NumbersClosed          no numbers are handed out until the tag is opened
 ├── NumbersExhausted       every number of the range, or of the period, is handed out
 ├── NumbersLimited         max_rate allows no number at present
-├── NumbersDiffer          the tag was created with other settings
+├── SettingsMismatch
+│   └── NumbersDiffer      the tag was created with other settings
 └── StoreUnavailable
     └── NumbersBroken      a field of the tag holds a value that snowredis never writes
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from snowredis.errors import SnowredisError, StoreUnavailable
+from snowredis.errors import SettingsMismatch, SnowredisError, StoreUnavailable
 
 # reason -> the same for people
 CLOSED_REASONS = {
@@ -101,30 +102,19 @@ class NumbersLimited(SnowredisError):
         )
 
 
-class NumbersDiffer(SnowredisError):
-    """The tag was created with other settings, or by another version; no number was made."""
+class NumbersDiffer(SettingsMismatch):
+    """The tag was created with other settings, or by a version with another format; no number was made.
+
+    Attributes:
+        tag: its name.
+    """
+
+    _what, _where, _refused = "the tag", "in the tag", "No number was made."
+    _advice = "Use the settings of the tag, or change a tag of segments with: snowredis numbers change"
 
     def __init__(self, tag: str, stored: str, given: str) -> None:
         super().__init__(tag, stored, given)
-        self.tag, self.stored, self.given = tag, stored, given
-
-    def __str__(self) -> str:
-        stored, given = (
-            dict(part.partition("=")[::2] for part in text.split()) for text in (self.stored, self.given)
-        )
-        different = [
-            f"{ascii(name)[1:-1]} is {ascii(stored.get(name, 'not set'))[1:-1][:40]} in the tag, {given.get(name)} here"
-            for name in given
-            if stored.get(name) != given[name]
-        ]
-        if stored.get("format") != given.get("format"):
-            advice = "Another version of snowredis wrote it: use that version, or another tag"
-        else:
-            advice = "Use the settings of the tag, or change a tag of segments with: snowredis numbers change"
-        return (
-            f"the tag {self.tag!r} was created with other settings: {'; '.join(different) or 'unknown ones'}. No "
-            f"number was made. {advice}."
-        )
+        self.tag = tag
 
 
 class NumbersBroken(StoreUnavailable):

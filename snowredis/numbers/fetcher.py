@@ -10,6 +10,7 @@ One caller at a time: the prefetcher's thread. Blocks as the stores do.
 from __future__ import annotations
 
 import copy
+import functools
 import hashlib
 import logging
 from collections.abc import Callable, Sequence
@@ -309,7 +310,7 @@ class Fetcher:
                 # callers do not wait for a server that hangs while others reply
                 self._asked.add(index)
                 try:
-                    self._start(lambda index=index, client=client: self._report_aside(index, client))
+                    self._start(functools.partial(self._report_aside, index, client))
                 except RuntimeError:
                     # no more threads, or the interpreter is about to end
                     self._asked.discard(index)

@@ -87,6 +87,9 @@ class MemoryTagStore:
                 "closed_at": str(self._closed_ms),
             }
 
+    def use(self, config: TagConfig) -> None:
+        """Do nothing: it has the constants of the tag."""
+
     def after_fork(self) -> None:
         """Do nothing: the child's copy of the memory is a tag of its own."""
 

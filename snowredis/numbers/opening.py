@@ -122,9 +122,7 @@ TICKET = IdKind(
     name="ticket",
     summary="short numbers, one a request, from one of several servers",
     settings={
-        name: setting
-        for name, setting in SEGMENT_SETTINGS.items()
-        if name not in (*_OF_TICKETS, "period")
+        name: setting for name, setting in SEGMENT_SETTINGS.items() if name not in (*_OF_TICKETS, "period")
     },
     describe=_describe,
     open=lambda settings: _open({**settings, **_OF_TICKETS}),

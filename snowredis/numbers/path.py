@@ -147,4 +147,3 @@ class SegmentPath:
             taken = array("q", itertools.islice(numbers, len(buffer)) if alive else ())
         buffer[: len(taken)] = memoryview(taken)
         return len(taken)
-

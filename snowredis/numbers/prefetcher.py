@@ -124,7 +124,7 @@ class Prefetcher:
                 raise
         self._threads.wake()
 
-    def fetch_ahead(self, wanted: bool = True) -> None:  # noqa: FBT001, FBT002
+    def fetch_ahead(self, wanted: bool = True) -> None:
         """Fetch a segment if none is ready, though no caller waits; with *wanted* False: not any more."""
         self._hungry = wanted and self._ahead
         if self._hungry:
@@ -202,4 +202,3 @@ class Prefetcher:
         for waiter in list(self._waiters):
             if self._waiters.pop(waiter, None) is not None:
                 waiter.notify()
-

@@ -15,10 +15,11 @@ from typing import NamedTuple, Protocol, TypeAlias
 from snowredis.core.description import IdDescription
 from snowredis.errors import ConfigError, shown
 from snowredis.numbers.errors import CLOSED_REASONS
+from snowredis.servers.scripts import with_format
 from snowredis.settings import as_int
 
-# what a tag stores; another format has another number
-FORMAT = 1
+# of what is stored, see FORMATS in snowredis.errors
+FORMAT = 2
 # exact in Lua's doubles, 16 digits
 MAX_POSITION = 9_000_000_000_000_000
 MAX_NUMBER = 2**63 - 1
@@ -49,8 +50,8 @@ class TagConfig:
         tag: its name: 1 to 64 letters, digits, '_', '.' or '-'.
         start: the first number.
         maximum: the last number that may be handed out.
-        durability: "detect": a restart or failover of Redis closes the tag; "assured": Redis never loses a write that it
-            acknowledged.
+        durability: "detect": a restart or failover of Redis closes the tag; "assured": Redis never loses a write that
+            it acknowledged.
         max_rate: numbers a second that Redis hands out at most, with bursts of BURST_S seconds. A tag whose Redis may
             have lost its last writes then opens by itself, further on. 0: no limit, and a person opens it.
         redis_skew_ms: how far the clocks of two Redis servers may differ.
@@ -106,10 +107,10 @@ class TagConfig:
     def signature(self) -> str:
         """Return the constants as text. They are stored in the tag, and compared by every script."""
         index, count = self.share
-        return (
-            f"format={FORMAT} start={self.start} maximum={self.maximum} share={index}/{count} "
-            f"durability={self.durability} max_rate={self.max_rate} redis_skew_ms={self.redis_skew_ms} "
-            f"failover_slack_ms={self.failover_slack_ms}"
+        return with_format(
+            FORMAT,
+            f"start={self.start} maximum={self.maximum} share={index}/{count} durability={self.durability} "
+            f"max_rate={self.max_rate} redis_skew_ms={self.redis_skew_ms} failover_slack_ms={self.failover_slack_ms}",
         )
 
     def number_at(self, position: int) -> int:

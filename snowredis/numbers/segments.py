@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, NoReturn, Self
 from snowredis.core.description import IdDescription
 from snowredis.errors import GeneratorClosed, GeneratorSuspended, StoreUnavailable
 from snowredis.numbers.counts import SegmentCounts, SegmentStatus, Steps
-from snowredis.numbers.fetcher import HEAD, Bound, Fetcher, Segment, random_name, status_of
 from snowredis.numbers.deliveries import Deliveries, Made, again
+from snowredis.numbers.fetcher import HEAD, Bound, Fetcher, Segment, random_name, status_of
 from snowredis.numbers.path import NumberRange, SegmentPath
 from snowredis.numbers.prefetcher import Prefetcher, Threads
 from snowredis.numbers.protocol import TagStore, describe
@@ -23,7 +23,7 @@ from snowredis.process.clock import SYSTEM, Clock
 from snowredis.process.fork import GUARD, ForkGuard
 from snowredis.process.threads import in_thread, with_lock
 from snowredis.snowflake.batches import MAX_BATCH, as_int64, check_count
-from snowredis.snowflake.lease import THIS
+from snowredis.snowflake.lease import PROCESS
 from snowredis.snowflake.protocol import owner_text
 
 WAIT_S = 10.0
@@ -429,7 +429,7 @@ class SegmentGenerator(SegmentPath):
         self._to_stop[:] = [self._prefetcher]
 
     def _owner(self) -> str:
-        return owner_text(socket.gethostname(), os.getpid(), self._label or THIS.label)
+        return owner_text(socket.gethostname(), os.getpid(), self._label or PROCESS.label)
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError(

@@ -1,25 +1,23 @@
-"""Stores of numbers in Redis: the scripts of segments, their arguments and replies.
+"""Store of a tag of segments in Redis: its scripts, their arguments and replies.
 
 ScriptTagStore is independent of redis-py: a subclass runs the scripts, in Redis or in a simulation.
 """
 
 from __future__ import annotations
 
-import functools
 import os
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from snowredis.errors import ServerUnidentified, StoreUnavailable
+from snowredis.errors import ServerUnidentified
 from snowredis.numbers import protocol
 from snowredis.numbers.errors import NumbersBroken, NumbersDiffer
 from snowredis.numbers.protocol import BURST_S, OpenRequest, TagConfig, TakeRequest, parse_reply
 from snowredis.servers.connections import CALL_LIMIT_S, time_limit
+from snowredis.servers.runner import RedisScripts, translated
+from snowredis.servers.scripts import Script, Scripted, load_script, read_lua, text_of
 from snowredis.settings import MinReplicas
-from snowredis.snowflake import scripts as lease_scripts
-from snowredis.snowflake.redis_store import RedisScripts, translated
-from snowredis.snowflake.scripts import Script, own_texts, text_of
 
 _Done = TypeVar("_Done", bound=protocol.Answer)
 
@@ -28,34 +26,20 @@ SCRIPTS = ("take", "open", "close")
 DEFAULT_MAX_EVENTS = 10_000
 
 
-def read_lua(name: str) -> str:
+def lua_of(name: str) -> str:
     """Return the text of lua/NAME.lua."""
-    return lease_scripts.read_lua(name, __file__)
+    return read_lua(name, __file__)
 
 
-@functools.cache
 def load(name: str) -> Script:
     """Return the script *name*; reads its files at the first call."""
-    parts = ("arguments",) if name == "dated" else ("arguments", "common")
-    return Script(name, (lease_scripts.read_lua("identity"), *map(read_lua, (*parts, name))))
+    return load_script(name, __file__, () if name == "dated" else ("common",))
 
 
 def tag_keys(tag: str) -> tuple[str, str, str]:
     """Return the keys of a tag: hash, index of clients and events, with one hash tag: they are in one Cluster slot."""
     key = f"snowredis:segment:{{{tag}}}"
     return key, f"{key}:clients", f"{key}:events"
-
-
-def refused(texts: Sequence[str], where: str, tag: str, signature: str) -> Exception | None:
-    """Return the error for a refusal that any script of numbers can reply; None for another reply."""
-    match texts:
-        case ["signature", stored]:
-            return NumbersDiffer(tag, stored, signature)
-        case ["unidentified", code]:
-            return NumbersUnidentified(where, code)
-        case ["broken", field, value]:
-            return NumbersBroken(where, tag, field, value)
-    return None
 
 
 class NumbersUnidentified(ServerUnidentified):
@@ -69,16 +53,33 @@ class NumbersUnidentified(ServerUnidentified):
         )
 
 
-class ScriptTagStore(ABC):
-    """Base class of stores whose state is read and written by the scripts.
+class NumberStore(Scripted):
+    """Base class of the stores of a tag: its errors.
+
+    Attributes:
+        tag: its name.
+    """
+
+    tag: str
+
+    def mismatch(self, stored: str) -> NumbersDiffer:
+        return NumbersDiffer(self.tag, stored, self.signature)
+
+    def broken(self, field: str, value: str) -> NumbersBroken:
+        return NumbersBroken(self.where, self.tag, field, value)
+
+    def unidentified(self, code: str) -> NumbersUnidentified:
+        return NumbersUnidentified(self.where, code)
+
+
+class ScriptTagStore(NumberStore):
+    """Base class of stores of segments.
 
     Args:
         config: of the tag.
         max_events: length at which the stream of events is trimmed.
         random_bytes: source of the nonces.
     """
-
-    where: str
 
     def __init__(
         self,
@@ -87,41 +88,28 @@ class ScriptTagStore(ABC):
         max_events: int = DEFAULT_MAX_EVENTS,
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
-        self.config = config
+        scripts = {name: load(name) for name in SCRIPTS}
+        super().__init__(config.signature, tag_keys(config.tag), scripts, random_bytes=random_bytes)
+        self.tag = config.tag
         self.urls: Sequence[str] = ()
-        self._random_bytes = random_bytes
         self._max_events = max_events
-        # read now: a process that is forked while another thread reads a file may wait for ever
-        self._scripts = {name: load(name) for name in SCRIPTS}
-        self._keys = tag_keys(config.tag)
+        self.use(config)
 
-    @abstractmethod
-    def run(self, script: Any, keys: Sequence[str], args: Sequence[str | int]) -> Sequence[bytes | str]:
-        """Run *script* once, atomically. Raises StoreUnavailable and its subclasses."""
-
-    def _reconnect(self) -> None:  # noqa: B027 - without connections nothing is to be done
-        """Drop all connections."""
+    def use(self, config: TagConfig) -> None:
+        """Go on with other constants of the same tag."""
+        self.config, self.signature = config, config.signature
 
     def _call(self, name: str, expected: tuple[type[_Done], ...], *args: str | int) -> _Done:
-        config, nonce = self.config, self._random_bytes(16).hex()
-        common = (
-            *(config.signature, int(config.assured), nonce, config.size),
-            *(config.redis_skew_ms, config.failover_slack_ms, config.max_rate, BURST_S * config.max_rate),
-            self._max_events,
-        )
-        values = self.run(self._scripts[name], self._keys, (*common, *args))
-        texts = own_texts(values, nonce, self.where, self._reconnect)
-        error = refused(texts, self.where, config.tag, config.signature)
-        if error is not None:
-            raise error
+        config = self.config
+        limits = (config.max_rate, BURST_S * config.max_rate, self._max_events)
+        common = (int(config.assured), config.size, config.redis_skew_ms, config.failover_slack_ms, *limits)
+        texts = self.ask(name, *common, *args)
         try:
             reply: Any = parse_reply(texts)
         except ValueError:
             reply = None
         if not isinstance(reply, expected):
-            raise StoreUnavailable(
-                self.where, f"unknown reply {texts!r}; is another version of snowredis in use?"
-            )
+            raise self.unknown(texts)
         return reply
 
     def take(self, request: TakeRequest) -> protocol.TakeReply:
@@ -143,7 +131,7 @@ class ScriptTagStore(ABC):
         """
         return self._call("close", (protocol.Stopped,), run, int(force))
 
-    def after_fork(self) -> None:  # noqa: B027 - without connections nothing is to be done
+    def after_fork(self) -> None:
         """In a forked child: use nothing of the parent's connections and locks."""
 
     @abstractmethod

@@ -23,8 +23,8 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from snowredis.errors import ConfigError
-from snowredis.numbers.formats import DEFAULT_FORMATS, Calendar, NumberFormat, PeriodName
 from snowredis.numbers.errors import NumbersExhausted
+from snowredis.numbers.formats import DEFAULT_FORMATS, Calendar, NumberFormat, PeriodName
 from snowredis.numbers.settings import check_settings
 
 TABLE = "snowredis_number"

@@ -216,6 +216,9 @@ class _Limited:
             connected = super()._connect()  # type: ignore[misc]
             self._file = _file_of(connected)
             return connected
+        except Exception as error:
+            error.is_unsent = True  # type: ignore[attr-defined]
+            raise
         finally:
             for name, seconds in configured.items():
                 setattr(self, name, seconds)
@@ -226,6 +229,19 @@ class _Limited:
             # reads, too: each follows a write
             self._sock.settimeout(_shorter(self.socket_timeout, left_s))
         return super().send_packed_command(*args, **kwargs)  # type: ignore[misc]
+
+
+def is_unsent(error: BaseException | None, handled: BaseException | None) -> bool:
+    """Return whether no connection was made before redis-py raised *error*, so that no command was sent.
+
+    Args:
+        handled: what was being handled, sys.exc_info()[1], before the call.
+    """
+    while error is not None and error is not handled:
+        if getattr(error, "is_unsent", False):
+            return True
+        error = error.__context__
+    return False
 
 
 def _file_of(connected: Any) -> tuple[int, int] | None:

@@ -1,20 +1,16 @@
-"""Credentials of a lease, as JSON: with them another process can release it, or repeat the claim that was under way.
+"""Crash records: the data with which another process gives the lease of a dead process back, in memory that both see.
 
-A dict, since it travels between processes: ``store`` (its urls and its pool's settings; not in files, which nobody
-reads who does not have them) and ``lanes`` (how many), then
-``worker``, ``token``, ``stats`` and, of a lease, ``renewal_id`` and ``pending_renewal_id``, of a claim ``owner``;
-crash_record.py adds ``marks_ms`` when it is read.
+A process that was killed cannot release its lease, and no other process knows what it used: its worker id would be
+unavailable until the end of the reservation. So a process records in a file in memory (record_files.py) the
+credentials of each lease, and before the ids of a tick are published, how far that lane is used. The kernel keeps the
+file when the process ends. The record also says how the process ended, as far as a process can tell: that is what tells
+a death (kill -9, a crash) from an end that somebody chose (End).
 
-Crash records: the data with which another process gives a killed process' lease back, in memory that both can read.
+The process writes in such an order that what can be read is valid and on the safe side, whatever the process was doing
+when it ended. Other processes read only after that, and release the lease (sweep.py).
 
-A process that was killed cannot release its lease, and no other knows what it used: its worker id
-would be unavailable until the end of the reservation. So a process records, in a file in memory (record_files.py) or
-in a page that it shares with its parent (gunicorn.py), the credentials of its leases (credentials.py), and before
-each tick's ids are published, how far that lane is used. The kernel keeps the page when it kills the process.
-
-The process writes in such an order that whatever it was doing when it died, what can be read is valid and
-on the safe side. Others read only after its death, so that no more ids are made, and release the lease (sweep.py), or
-pass the credentials to a process that does (reclaimer.py).
+Credentials are a dict: ``worker``, ``token``, ``stats``, ``lanes`` (how many), of a lease also ``renewal_id`` and
+``pending_renewal_id``, of a claim ``owner``. Read from a record, they also have ``marks_ms`` and ``end``.
 """
 
 from __future__ import annotations
@@ -22,30 +18,34 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import mmap
-import os
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import fields
+from enum import IntEnum
 from typing import Any, Protocol
 
-from snowredis.core.presets import layout_spec, resolve_layout
 from snowredis.process.fork import GUARD
 from snowredis.snowflake.lease import HeldLease
-from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, ReleaseRequest, Store, WorkerStats
+from snowredis.snowflake.protocol import ClaimRequest, ReleaseRequest, Store, WorkerStats
 from snowredis.snowflake.replies import Granted, Released, Seen
+
+log = logging.getLogger("snowredis")
 
 # the worker id of a claim that has no reply yet
 UNKNOWN_WORKER = -1
 
 
-def of_store(store: Store) -> dict[str, Any]:
-    """Return the part with which another process can open *store*."""
-    config = store.config
-    settings = {item.name: getattr(config, item.name) for item in fields(config)}
-    address = {"urls": store.urls, "config": settings | {"layout": layout_spec(config.layout)}}
-    return {"store": address, "lanes": config.layout.namespaces}
+class End(IntEnum):
+    """How a process ended, as its record says it. Whatever is not KILLED was chosen, and counts as no death.
+
+    KILLED is what a record says when nothing was noted: kill -9, a crash, a lost machine, or SIGTERM in a Python
+    without the C extension.
+    """
+
+    KILLED = 0
+    EXIT = 1
+    OS_EXIT = 2
+    SIGTERM = 3
 
 
 def of_claim(token: str, owner: str) -> dict[str, Any]:
@@ -64,18 +64,14 @@ def of_lease(held: HeldLease, stats: WorkerStats) -> dict[str, Any]:
     }
 
 
-def config_of(credentials: dict[str, Any]) -> PoolConfig:
-    """Return the settings of the pool of *credentials*."""
-    settings = credentials["store"]["config"]
-    layout, share = resolve_layout(settings["layout"]), tuple(settings["share"])
-    return PoolConfig(**settings | {"layout": layout, "share": share})
-
-
 def release(store: Store, credentials: dict[str, Any]) -> int | None:
-    """Release one lease, in one attempt. Blocks for one round trip to Redis, two for a claim without a reply.
+    """Release the lease of a process that has ended, in one attempt.
+
+    Blocks:
+        for one round trip to Redis, two for a claim without a reply.
 
     Returns:
-        its worker id, or None if it was not leased any more.
+        the worker id, or None if it was not leased any more.
 
     Raises:
         StoreUnavailable: Redis did not reply; call again.
@@ -83,7 +79,7 @@ def release(store: Store, credentials: dict[str, Any]) -> int | None:
     now_ms = time.time_ns() // 1_000_000
     worker, renewal_id = credentials["worker"], credentials.get("renewal_id", "")
     if worker == UNKNOWN_WORKER:
-        # killed before the reply came: the same claim again has the same result
+        # ended before the reply came: the same claim again has the same result
         claim = ClaimRequest(credentials["token"], now_ms, now_ms, 0, credentials["owner"])
         reply = store.claim(claim, Seen())
         if not isinstance(reply, Granted):
@@ -97,27 +93,23 @@ def release(store: Store, credentials: dict[str, Any]) -> int | None:
         caller_ms=now_ms,
         marks_ms=tuple(credentials["marks_ms"]),
         stats=WorkerStats.from_text(credentials["stats"]),
-        reclaimed=True,
+        # a claim without a reply made no ids, so nothing died
+        reclaimed=credentials["worker"] != UNKNOWN_WORKER and credentials["end"] == End.KILLED,
     )
     return worker if isinstance(store.release(request, Seen()), Released) else None
 
 
-log = logging.getLogger("snowredis")
-
-# generators of one process whose leases are recorded; those of any others end by their ttl
-GENERATORS = 8
 # 6 backup bits are the most that a layout has
 LANES = 64
-# one generator's part of the page: a header, two texts in turn, two rows of marks in turn
-HEADER_BYTES = 8
+# one record: a header, the end of the process, two texts in turn, two rows of marks in turn
+HEADER_BYTES = 16
 MARKS_BYTES = LANES * 8
 TEXT_BYTES = 1532
 RECORD_BYTES = HEADER_BYTES + 2 * TEXT_BYTES + 2 * MARKS_BYTES
-PAGE_BYTES = GENERATORS * RECORD_BYTES
 
 
 class PageOwner(Protocol):
-    """Whatever gave a page to a crash record."""
+    """The file of a crash record."""
 
     @property
     def is_writer(self) -> bool:
@@ -130,8 +122,8 @@ class PageOwner(Protocol):
         """Take the page back: its generator makes no more ids.
 
         Args:
-            records_lease: a lease could not be released, or a claim has no reply. To be kept for those who give it back
-                after the death of this process, unless room is needed.
+            records_lease: a lease could not be released, or a claim has no reply. The page is kept for the processes
+                that give it back after the end of this process, unless room is needed.
         """
 
 
@@ -150,7 +142,7 @@ class CrashRecord:
     calls forget(), after which writing raises an error, so that nothing is written by a child.
 
     Args:
-        owner: whoever gave the page.
+        owner: the file that the page belongs to.
         page: RECORD_BYTES of memory.
         common: what all credentials that are written here contain.
     """
@@ -236,83 +228,10 @@ class CrashRecord:
             self.give_up()
 
     def read(self) -> dict[str, Any] | None:
-        """Return the credentials that were written last, with ``marks_ms``; None if nothing is held."""
+        """Return the credentials that were written last, with ``marks_ms`` and ``end``; None if nothing is held."""
         turn, size = divmod(self._header[0], 1 << 32)
         if not size:
             return None
         written: dict[str, Any] = json.loads(bytes(self._texts[turn][:size]))
-        return written | {"marks_ms": tuple(self._rows[written["row"]][: written["lanes"]])}
-
-
-class CrashRecords:
-    """Crash records in memory that is shared with children which are forked later: one writes, its parent reads."""
-
-    def __init__(self) -> None:
-        view = memoryview(mmap.mmap(-1, PAGE_BYTES))
-        self._parts = [view[i * RECORD_BYTES :][:RECORD_BYTES] for i in range(GENERATORS)]
-        self._writer_pid = 0
-        self.free: list[memoryview] = []
-
-    def adopt(self) -> None:
-        """Let this process write here, and none of its own children. Called once, in the child."""
-        self._writer_pid = os.getpid()
-        self.free = list(self._parts)
-
-    @property
-    def is_writer(self) -> bool:
-        """Return whether this is the process that called adopt()."""
-        return self._writer_pid == os.getpid()
-
-    def new_record(self, store: Store) -> CrashRecord | None:
-        """Return a part of the page for one generator of *store*.
-
-        None if no other process can reach the store, no part is left, or this process is not the writer.
-        """
-        if not self.is_writer or not store.urls:
-            return None
-        try:
-            page = self.free.pop()
-        except IndexError:
-            return None
-        record = CrashRecord(self, page, of_store(store))
-        # maybe a lease that was not released: its marks must not be read while those of the next one are written
-        record.clear()
-        return record
-
-    def touch(self) -> None:
-        """Do nothing: the page lasts as long as its process."""
-
-    def take_back(self, page: memoryview, *, records_lease: bool) -> None:
-        """Keep *page* for another generator; one that records a lease is used after all others, the oldest first."""
-        if records_lease:
-            self.free.insert(0, page)
-        else:
-            self.free.append(page)
-
-    def stores(self) -> list[dict[str, Any]]:
-        """Return where a living child has its leases, as of some moment. Called in the parent; never raises."""
-        found = []
-        for part in self._parts:
-            # it may be writing meanwhile
-            with contextlib.suppress(ValueError, LookupError, TypeError):
-                written = CrashRecord(None, part).read()
-                if written is not None:
-                    found.append({"urls": written["store"]["urls"]})
-        return found
-
-    def read(self) -> list[dict[str, Any]]:
-        """Return the credentials of a dead child's leases, and clear them. Called in the parent; never raises."""
-        leases = []
-        for part in self._parts:
-            record = CrashRecord(None, part)
-            try:
-                written = record.read()
-            except (ValueError, LookupError, TypeError):
-                log.exception(
-                    "could not read the crash record of a killed process; its lease ends by its ttl"
-                )
-                written = None
-            if written is not None:
-                leases.append(written)
-            record.clear()
-        return leases
+        marks_ms = tuple(self._rows[written["row"]][: written["lanes"]])
+        return written | {"marks_ms": marks_ms, "end": self._header[1]}

@@ -163,30 +163,18 @@ class CrashRecorder(Protocol):
         """Release the memory for another generator. A lease that is still recorded stays so if there is room."""
 
 
-class CrashRecorders(Protocol):
-    """The crash records of one process."""
-
-    def new_record(self, store: Store) -> CrashRecorder | None:
-        """Return a recorder for one generator; None if its lease could not be given back, or no room is left."""
-
-
-class ThisProcess:
-    """Settings of this process; a forked child starts with its parent's.
+class ProcessOptions:
+    """Options of this process. A forked child starts with those of its parent.
 
     Attributes:
-        label: of generators that have none: the text that people see beside the worker id.
-        crash_records: where the leases of this process are recorded; None if nowhere.
-        sweep: gives back leases of a store that dead processes left, so many at most; returns how many it gave back.
-            Blocks for a round trip each, and raises StoreUnavailable. None: nobody does that here.
+        label: label of generators that have none: the text that people see beside the worker id.
     """
 
     def __init__(self) -> None:
         self.label = ""
-        self.crash_records: CrashRecorders | None = None
-        self.sweep: Callable[[Store, int], int] | None = None
 
 
-THIS = ThisProcess()
+PROCESS = ProcessOptions()
 
 
 class LeaseSlot:
@@ -203,8 +191,8 @@ class LeaseSlot:
         record: where the lease is recorded in case of a crash; None if nowhere.
     """
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, new_record: Callable[[Store], CrashRecorder | None]) -> None:
+        self._store, self._open_record = store, new_record
         self._serials = itertools.count(1)
         self.oldest = 0
         self.latest: HeldLease | None = None
@@ -304,7 +292,7 @@ class LeaseSlot:
             record.give_up()
 
     def _new_record(self) -> CrashRecorder | None:
-        return None if THIS.crash_records is None else THIS.crash_records.new_record(self._store)
+        return self._open_record(self._store)
 
 
 log = logging.getLogger("snowredis")

@@ -16,9 +16,11 @@ from collections.abc import Callable
 from snowredis.errors import ClockMovedBack, LayoutMismatch, PoolExhausted, SnowredisError, StoreUnavailable
 from snowredis.servers.connections import is_interruption
 from snowredis.snowflake.context import Context, Conversation
-from snowredis.snowflake.lease import THIS, Claimed, HeldLease, LeaseSlot, PoolView
+from snowredis.snowflake.lease import PROCESS, Claimed, HeldLease, LeaseSlot, PoolView
 from snowredis.snowflake.protocol import NO_STATS, ClaimRequest, PoolConfig, Store, WorkerStats, owner_text
+from snowredis.snowflake.record_files import RECORDS
 from snowredis.snowflake.replies import ClaimReply, Granted, LeaseGone, PoolFull, Settling
+from snowredis.snowflake.sweep import sweep
 
 log = logging.getLogger("snowredis")
 
@@ -40,7 +42,7 @@ class LeaseManager:
         self._context, self._clock, self._guard = context, context.clock, context.guard
         self._label, self._random_bytes = label, random_bytes
         self._conversation = Conversation(store.where)
-        self.slot = LeaseSlot(store)
+        self.slot = LeaseSlot(store, RECORDS.new_record)
         self.view = PoolView(context)
         self.closed = self.suspended = False
         self.lost_worker: int | None = None
@@ -108,8 +110,9 @@ class LeaseManager:
         # maybe one that a suspension made void and that could not be given back then
         replaced = self.slot.latest
         record = self.slot.open_record(serial)
-        # R6: made here, so after any fork; R5: kept until it has a reply
-        token = self.slot.token or self._fresh_name()
+        # R6 (fresh tokens): made here, so after any fork; R5 (renewal chain): kept until it has a reply
+        unanswered = self.slot.token
+        token = unanswered or self._fresh_name()
         self.slot.set_token(token, serial)
         asked_ms, sent_s = self._context.now_ms(), self._clock.monotonic()
         layout = self.config.layout
@@ -123,8 +126,12 @@ class LeaseManager:
             reply: ClaimReply | LayoutMismatch = self._ask_twice(request, serial)
         except LayoutMismatch as error:
             reply = error
-        except StoreUnavailable:
+        except StoreUnavailable as error:
             self.counts.claims_refused["unavailable"] += 1
+            if error.is_unsent and not unanswered and serial >= self.slot.oldest:
+                # Redis saw nothing of this claim, so there is nothing to give back if this process ends
+                self.slot.set_token("", serial)
+                self.slot.clear_record()
             raise
         self._guard.check()
         if self._guard.generation != generation:
@@ -176,12 +183,17 @@ class LeaseManager:
         except StoreUnavailable as error:
             if type(error) is not StoreUnavailable or serial < self.slot.oldest:
                 raise
+            is_unsent = error.is_unsent
         # outside of the except: the second error is the only one that is shown
-        return self.store.claim(request, self.view.seen)
+        try:
+            return self.store.claim(request, self.view.seen)
+        except StoreUnavailable as error:
+            error.is_unsent &= is_unsent
+            raise
 
     def _owner(self) -> str:
         """Return the text that names this process in Redis, for people."""
-        return owner_text(socket.gethostname(), os.getpid(), self._label or THIS.label)
+        return owner_text(socket.gethostname(), os.getpid(), self._label or PROCESS.label)
 
     def _fresh_name(self) -> str:
         """Return 128 random bits, hex, for a claim or a renewal.
@@ -268,8 +280,7 @@ class LeaseManager:
         Blocks:
             one round trip to Redis each; LOCK_LIMIT_S for another thread.
         """
-        sweep = THIS.sweep
-        if sweep is None or not self.store.shared:
+        if not self.store.shared:
             return 0
         try:
             return self._conversation.run(lambda: sweep(self.store, most))

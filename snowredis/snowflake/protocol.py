@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias
 from snowredis.core.layout import Layout
 from snowredis.core.presets import layout_spec
 from snowredis.errors import ConfigError
+from snowredis.servers.scripts import with_format
 from snowredis.settings import as_int, check
 from snowredis.snowflake.replies import ClaimReply, CreateReply, NoteReply, ReleaseReply, RenewReply, Seen
 
@@ -54,6 +55,8 @@ class WorkerStats(NamedTuple):
 NO_STATS = WorkerStats()
 
 
+# of what a pool stores: its fields, its records, its index; see FORMATS in snowredis.errors
+FORMAT = 2
 # fields of a pool that can be read before anything is claimed in it
 StoredField: TypeAlias = Literal["signature", "incarnation", "highest_number"]
 
@@ -166,7 +169,8 @@ class PoolConfig:
     @property
     def signature(self) -> str:
         """Return all constants as one line, which is stored in the pool and compared by every script."""
-        return (
+        return with_format(
+            FORMAT,
             f"layout={layout_spec(self.layout)} datacenter={self.datacenter} ttl_ms={self.ttl_ms} "
             f"max_clock_lead_ms={self.max_clock_lead_ms} redis_skew_ms={self.redis_skew_ms} "
             f"failover_slack_ms={self.failover_slack_ms}"
@@ -174,7 +178,7 @@ class PoolConfig:
             + (f" share={self.share[0]}/{self.share[1]}" if self.share[1] > 1 else "")
             + (f" durability={self.durability}" if self.durability != "detect" else "")
             + (" guard_rollbacks=1" if self.guard_rollbacks else "")
-            + (f" registry={self.registry}/{self.registration}" if self.registry else "")
+            + (f" registry={self.registry}/{self.registration}" if self.registry else ""),
         )
 
 
@@ -199,6 +203,12 @@ def share_of(workers: int, share: tuple[int, int]) -> int:
     """Return how many of *workers* worker ids the server with the share (index, count) has."""
     index, count = share
     return len(range(index, workers, count))
+
+
+def pool_keys(pool: str) -> tuple[str, str, str]:
+    """Return the keys of a pool: hash, index and events, with one hash tag: they are in one Cluster slot."""
+    key = f"snowredis:{{{pool}}}"
+    return key, f"{key}:leases", f"{key}:events"
 
 
 class ClaimRequest(NamedTuple):

@@ -1,16 +1,22 @@
 """Files of crash records in /dev/shm: one for each generator of every process of this user on this machine.
 
-Whoever talks to the same pool finds there what a dead process left (sweep.py), whether it is its parent, its child or
-a stranger. The name of a file says whose it is: pool, process (processes.py), number, and while one process gives the
-lease back, the name of that process.
+Each process that talks to the same pool finds there what dead processes left (sweep.py): its parent, its children, or
+unrelated processes. The name of a file says whose file it is: pool, process (process/liveness.py), number, and while
+another process gives the lease back, the name of that process.
 
-A file is mapped into memory and its descriptor closed at once, so that nothing here minds a program that closes all
-descriptors. It has all of its memory before anything is written: a full /dev/shm refuses a file, and kills nobody.
+A file is mapped into memory and its descriptor is closed at once, so a program may close all descriptors. A file has
+all of its memory before anything is written: a full /dev/shm refuses a file, and no process gets SIGBUS.
+
+How the process ends (crash_record.End) is noted in the files by an exit handler, by os._exit(), which is wrapped when
+the first file is made, and by a C handler of SIGTERM that calls the handler before it, or ends the process as if it
+was not there.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import hashlib
 import logging
 import mmap
@@ -19,10 +25,12 @@ import stat
 import sys
 import time
 from collections import deque
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, NoReturn
 
 from snowredis.process.liveness import ProcessName, own_name
-from snowredis.snowflake.crash_record import RECORD_BYTES, CrashRecord
+from snowredis.snowflake.crash_record import RECORD_BYTES, CrashRecord, End
+from snowredis.snowflake.fast_path import load_c
 from snowredis.snowflake.protocol import Store
 
 try:
@@ -40,6 +48,8 @@ OFF = "off"
 REST_S = 60.0
 # files of closed generators that still record a lease or a claim: enough for an exit during an outage, and no more
 MOST_KEPT = 8
+# where in a record the end of its process is
+_END_OFFSET = 8
 # <sys/mman.h>, on Linux and macOS; Python's mmap has no name for it
 MAP_FIXED = 0x10
 # how PyMemoryView_FromMemory is told that it may be written to
@@ -81,8 +91,59 @@ def pool_name(store: Store) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+class EndNotes:
+    """Notes in the records of this process how it ends; one for the process."""
+
+    def __init__(self) -> None:
+        # addresses of the words of records; of the process with this pid, not of a child that it forks
+        self._words: dict[int, None] = {}
+        self._pid = 0
+        self._is_installed = False
+
+    def add(self, record: int) -> None:
+        """Note the end of this process in the record at the address *record*, too."""
+        if self._pid != os.getpid():
+            self._pid, self._words = os.getpid(), {}
+        self._words[record + _END_OFFSET] = None
+        if not self._is_installed:
+            self._is_installed = True
+            atexit.register(self.note, End.EXIT)
+            os._exit = self._noting(os._exit)  # type: ignore[assignment]  # the same signature
+        self._watch_sigterm()
+
+    def remove(self, record: int) -> None:
+        """Note nothing in the record at this address any more."""
+        if self._pid == os.getpid():
+            self._words.pop(record + _END_OFFSET, None)
+            self._watch_sigterm()
+
+    def note(self, end: End) -> None:
+        """Note how this process ends, unless that was noted before."""
+        for address in list(self._words) if self._pid == os.getpid() else ():
+            word = ctypes.c_longlong.from_address(address)
+            word.value = word.value or end
+
+    def _noting(self, exit_now: Callable[[int], NoReturn]) -> Callable[[int], NoReturn]:
+        @functools.wraps(exit_now)
+        def _exit(status: int) -> NoReturn:
+            # the process has to end
+            with contextlib.suppress(Exception):
+                self.note(End.OS_EXIT)
+            exit_now(status)
+
+        return _exit
+
+    def _watch_sigterm(self) -> None:
+        c = load_c("snowredis.snowflake._fastpath")
+        if c is not None:
+            c.note_sigterm(self._pid, int(End.SIGTERM), tuple(self._words))
+
+
+ENDS = EndNotes()
+
+
 class RecordFiles:
-    """The crash records of this process, and of others: CrashRecorders."""
+    """Makes the crash records of this process."""
 
     def __init__(self) -> None:
         # addresses of memory of closed generators of this process, and since when it has been unused
@@ -107,6 +168,7 @@ class RecordFiles:
         except (OSError, AttributeError) as error:
             log.debug("no crash record, so a kill leaves the lease until its ttl has passed: %s", error)
             return None
+        ENDS.add(address)
         file = _RecordFile(self, path, address, own.pid)
         return CrashRecord(file, page, {"lanes": store.config.layout.namespaces})
 
@@ -128,6 +190,9 @@ class RecordFiles:
                 return address
             self._resting.appendleft((since_s, address))
         return 0
+
+
+RECORDS = RecordFiles()
 
 
 class _RecordFile:
@@ -164,6 +229,7 @@ class _RecordFile:
             os.unlink(self._path)
             # the file system has its room back now, not when the address is used again
             _map(-1, self._address)
+            ENDS.remove(self._address)
             self._files.rest(self._address)
 
 

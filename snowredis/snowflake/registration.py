@@ -21,10 +21,11 @@ from typing import Any
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import LayoutMismatch, ShardNumberRefused, SnowredisError, StoreUnavailable
 from snowredis.servers.clients import address, close_client
+from snowredis.servers.runner import translated
+from snowredis.servers.scripts import text_of
 from snowredis.settings import MinReplicas
 from snowredis.snowflake.open import is_in_memory, open_client, open_servers, open_store
-from snowredis.snowflake.protocol import PoolConfig, Store, StoredField, settings_of
-from snowredis.snowflake.redis_store import translated
+from snowredis.snowflake.protocol import PoolConfig, Store, StoredField, pool_keys, settings_of
 from snowredis.snowflake.registry import (
     CLOSED_TEXTS,
     NO_NUMBER,
@@ -35,7 +36,6 @@ from snowredis.snowflake.registry import (
     parse_registration,
 )
 from snowredis.snowflake.replies import CreateReply
-from snowredis.snowflake.scripts import pool_keys, text_of
 
 
 class PoolServers:

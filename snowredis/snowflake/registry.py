@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 
 from snowredis.core.layout import Layout
 from snowredis.errors import ConfigError
+from snowredis.servers.scripts import with_format
 from snowredis.snowflake.replies import Seen
 
 CLOSED_TEXTS = {
@@ -226,7 +227,7 @@ def state_of(name: str, now_ms: int, fields: Mapping[str, str]) -> RegistryState
 
     Raises ValueError for what no script wrote.
     """
-    if not fields.get("place"):
+    if not fields.get("signature"):
         return None
     records: dict[int, Record] = {}
     for field, text in fields.items():
@@ -237,7 +238,7 @@ def state_of(name: str, now_ms: int, fields: Mapping[str, str]) -> RegistryState
     return RegistryState(
         name=name,
         now_ms=now_ms,
-        place=Place.parse(fields["place"]),
+        place=place_in(fields["signature"]),
         durability=fields.get("durability", ""),
         incarnation=fields.get("incarnation", ""),
         closed=fields.get("closed", ""),
@@ -247,6 +248,22 @@ def state_of(name: str, now_ms: int, fields: Mapping[str, str]) -> RegistryState
         next_number=int(fields.get("next", "0")),
         records=dict(sorted(records.items())),
     )
+
+
+# of what a registry stores; see FORMATS in snowredis.errors
+FORMAT = 2
+# in the signature of people who look at a registry
+ANY_PLACE = Place(0, 0)
+
+
+def registry_signature(place: Place | None) -> str:
+    """Return the signature of a registry whose numbers are in *place*; None: any."""
+    return with_format(FORMAT, f"place={place or ANY_PLACE}")
+
+
+def place_in(signature: str) -> Place:
+    """Return the place in a signature. Raises ValueError."""
+    return Place.parse(signature.partition(" place=")[2])
 
 
 def registry_key(name: str) -> Sequence[str]:

@@ -12,30 +12,39 @@ A registry of shard numbers in Redis, through redis-py.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from snowredis.errors import PoolBroken, ServerUnidentified, ShardNumberRefused, StoreUnavailable
-from snowredis.servers.clients import OwnClient, close_client, fresh_copy, own_client
+from snowredis.errors import PoolBroken, ShardNumberRefused, StoreUnavailable, wrong_format
 from snowredis.servers.connections import CALL_LIMIT_S, time_limit
-from snowredis.snowflake.redis_store import run_script, translated
+from snowredis.servers.runner import RedisScripts, translated
+from snowredis.servers.scripts import Scripted, load_script, text_of
 from snowredis.snowflake.registry import (
+    ANY_PLACE,
     NO_NUMBER,
     Place,
     Record,
     RegistryReply,
     RegistryState,
     Status,
+    place_in,
     registry_key,
+    registry_signature,
     state_of,
 )
 from snowredis.snowflake.replies import Seen
-from snowredis.snowflake.scripts import REGISTRY_SCRIPTS, Script, load, own_texts, text_of
+
+REGISTRY_SCRIPTS = (
+    "registry_take",
+    "registry_confirm",
+    "registry_create",
+    "registry_open",
+    "registry_retire",
+)
 
 
 class _State:
@@ -240,7 +249,7 @@ class MemoryRegistry:
         """Do nothing: the registry exists as long as an object of it."""
 
 
-class ScriptRegistry(ABC):
+class ScriptRegistry(Scripted):
     """Base class of registries whose state is read and written by the scripts.
 
     Args:
@@ -249,61 +258,46 @@ class ScriptRegistry(ABC):
         random_bytes: source of the nonces.
     """
 
-    where: str
-
     def __init__(
         self, name: str, place: Place | None, *, random_bytes: Callable[[int], bytes] = os.urandom
     ) -> None:
         self.name, self.place = name, place
-        self._random_bytes = random_bytes
         self._seen = Seen()
-        # read now: a process that is forked while another thread reads a file may wait for ever
-        self._scripts = {script: load(script) for script in REGISTRY_SCRIPTS}
-        self._keys = registry_key(name)
-
-    @abstractmethod
-    def run(self, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> Sequence[bytes | str]:
-        """Run *script* once, atomically. Raises StoreUnavailable and its subclasses."""
+        scripts = {script: load_script(script, __file__, ("registry",)) for script in REGISTRY_SCRIPTS}
+        super().__init__(registry_signature(place), registry_key(name), scripts, random_bytes=random_bytes)
 
     @abstractmethod
     def _fields(self, *names: str) -> tuple[int, Mapping[str, str]]:
         """Return the time in ms and these fields of the hash, all if none is named, without a script."""
 
-    def _reconnect(self) -> None:  # noqa: B027 - without connections nothing is to be done
-        """Drop all connections."""
+    def mismatch(self, stored: str) -> ShardNumberRefused:
+        other = wrong_format(self.signature, stored)
+        if other:
+            return ShardNumberRefused("", self.name, other)
+        place, here = place_in(stored), self.place or ANY_PLACE
+        return ShardNumberRefused(
+            "",
+            self.name,
+            f"its numbers are {place.bits} bits wide, {place.shift} bits from the right of an id; in this layout they "
+            f"are {here.bits} bits wide, {here.shift} bits from the right. Only numbers in the same place keep ids "
+            "apart. Use a layout that has them there, or another registry",
+        )
+
+    def broken(self, field: str, value: str) -> PoolBroken:
+        return PoolBroken(self.where, f"registry {self.name}", field, value)
 
     def _call(self, name: str, *args: str | int) -> RegistryReply:
-        nonce = self._random_bytes(16).hex()
-        common = (self.place or "", self._seen.incarnation, self._seen.version, nonce)
-        values = self.run(self._scripts[name], self._keys, (*map(str, common), *args))
-        texts = own_texts(values, nonce, self.where, self._reconnect)
-        match texts:
-            case ["missing"]:
-                return RegistryReply(Status.MISSING)
-            case ["place", stored]:
-                raise self._other_place(stored)
-            case ["unidentified", code]:
-                raise ServerUnidentified(self.where, code)
-            case ["broken", field, value]:
-                raise PoolBroken(self.where, f"registry {self.name}", field, value)
+        texts = self.ask(name, self._seen.incarnation, self._seen.version, *args)
+        if texts == ["missing"]:
+            return RegistryReply(Status.MISSING)
         try:
             status, redis_ms, incarnation, version, closed, highest, *fields = texts
             seen = Seen(incarnation, int(version))
             reply = RegistryReply(Status(status), int(redis_ms), seen, closed, int(highest), tuple(fields))
         except ValueError:
-            raise StoreUnavailable(self.where, f"it sent a reply that no script sends: {texts!r}") from None
+            raise self.unknown(texts) from None
         self._seen = seen
         return reply
-
-    def _other_place(self, stored: str) -> ShardNumberRefused:
-        bits, _, shift = stored.partition("/")
-        return ShardNumberRefused(
-            "",
-            self.name,
-            f"its numbers are {bits} bits wide, {shift} bits from the right of an id; in this layout they are "
-            f"{self.place and self.place.bits} bits wide, {self.place and self.place.shift} bits from the right. Only "
-            "numbers in the same place keep ids apart. Use a layout that has them there, or another registry",
-        )
 
     def create(self, *, durability: str, first: int) -> RegistryReply:
         return self._call("registry_create", durability, first)
@@ -340,14 +334,15 @@ class ScriptRegistry(ABC):
                 self.where, f"registry {self.name!r} has a field that no script wrote ({error})"
             ) from None
 
-    def after_fork(self) -> None:  # noqa: B027 - without connections nothing is to be done
+    @abstractmethod
+    def after_fork(self) -> None:
         """In a forked child: use nothing of the parent's connections and locks."""
 
     @abstractmethod
     def close(self) -> None: ...
 
 
-class RedisRegistry(ScriptRegistry):
+class RedisRegistry(RedisScripts, ScriptRegistry):
     """A registry in Redis or Valkey, 6.2 or later: one server, a master behind Sentinels, or a Cluster.
 
     Args:
@@ -357,13 +352,8 @@ class RedisRegistry(ScriptRegistry):
     """
 
     def __init__(self, server: Any, name: str, place: Place | None = None) -> None:
-        super().__init__(name, place)
-        own = server if isinstance(server, OwnClient) else own_client(server)
-        self._client, self.where, self._owned = own.client, own.where, own.owned
-
-    def run(self, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> Sequence[bytes | str]:
-        with translated(self.where), time_limit(CALL_LIMIT_S):
-            return run_script(self._client, script, keys, args)
+        ScriptRegistry.__init__(self, name, place)
+        RedisScripts.__init__(self, server, 0)
 
     def _fields(self, *names: str) -> tuple[int, Mapping[str, str]]:
         with translated(self.where), time_limit(CALL_LIMIT_S):
@@ -375,15 +365,3 @@ class RedisRegistry(ScriptRegistry):
                 pairs = self._client.hgetall(self._keys[0]).items()
             fields = {text_of(name): text_of(value) for name, value in pairs if value is not None}
         return seconds * 1000 + micros // 1000, fields
-
-    def _reconnect(self) -> None:
-        with contextlib.suppress(Exception):
-            self._client.connection_pool.disconnect()
-
-    def after_fork(self) -> None:
-        if self._owned:
-            self._client = fresh_copy(self._client)
-
-    def close(self) -> None:
-        if self._owned:
-            close_client(self._client)

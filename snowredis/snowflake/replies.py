@@ -34,7 +34,7 @@ class Alarm(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Alarm:
-        """Parse what alarm_of() of common.lua wrote. Raises ValueError."""
+        """Parse what alarm_of() of pool.lua wrote. Raises ValueError."""
         code, from_ms, until_ms = text.split(" ")
         return cls(AlarmReason(code), int(from_ms), int(until_ms))
 

@@ -1,7 +1,7 @@
 """Give back the leases that dead processes of this machine left in files of crash records.
 
 Every process that talks to a pool does it, with its own connection: after a claim, after a heartbeat, and when the
-pool is full. A parent that forks does it in a thread, too (parent.py).
+pool is full.
 """
 
 from __future__ import annotations
@@ -83,18 +83,6 @@ def sweep(store: Store, most: int, place: Place | None = None) -> int:
     return given_back
 
 
-def left_by_the_dead() -> set[str]:
-    """Return the pools, as in pool_name(), of files that dead processes left. Talks to no Redis."""
-    place = this_place()
-    return set() if place is None else {name.pool for name in _dead(place)}
-
-
-def has_others() -> bool:
-    """Return whether there are files of other processes."""
-    place = this_place()
-    return place is not None and any(name.process != place.own for name in _names(place))
-
-
 def remove_unused(place: Place) -> None:
     """Remove files whose pool nobody asks for any more."""
     texts: list[str] = []
@@ -112,8 +100,8 @@ def remove_unused(place: Place) -> None:
                 place.files.remove(text)
 
 
-def _names(place: Place, pool: str = "") -> Iterator[FileName]:
-    """Iterate over the names of files of *pool*, or of all pools if that is empty."""
+def _names(place: Place, pool: str) -> Iterator[FileName]:
+    """Iterate over the names of files of *pool*."""
     try:
         found = [text for text in place.files.names() if text.startswith(pool)]
     except OSError:
@@ -126,7 +114,7 @@ def _names(place: Place, pool: str = "") -> Iterator[FileName]:
             yield name
 
 
-def _dead(place: Place, pool: str = "") -> Iterator[FileName]:
+def _dead(place: Place, pool: str) -> Iterator[FileName]:
     """Iterate over files of processes that have ended, unless a process that runs is giving them back."""
     for name in _names(place, pool):
         if has_ended(name.process, place.own, place.look) and (
@@ -153,9 +141,9 @@ def _give_back(store: Store, place: Place, name: FileName) -> bool:
             files.rename(taken, free)
         raise
     except (SnowredisError, ValueError, LookupError, TypeError) as error:
-        log.warning("could not give the lease of a killed process back: it ends by its ttl: %s", error)
+        log.warning("could not give the lease of a dead process back, so it ends by its ttl: %s", error)
     with contextlib.suppress(OSError):
         files.remove(taken)
     if worker is not None:
-        log.info("pool %s: gave worker id %d of a killed process back", store.config.name, worker)
+        log.info("pool %s: gave worker id %d of a dead process back", store.config.name, worker)
     return worker is not None

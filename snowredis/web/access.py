@@ -1,6 +1,7 @@
-"""Access control: host names, the token, and the cookie that replaces it in a browser.
+"""Who may use the service: host names, the token and the cookie made of it, rates, trusted proxies.
 
-Pure: no socket, no clock. The caller passes the time.
+RequestGuard checks each request before anything is done for it: size, host, origin, token, rate. Cheap checks come
+first, and a refused request costs no allocation. No socket is used here.
 """
 
 from __future__ import annotations
@@ -10,35 +11,64 @@ import hmac
 import ipaddress
 import re
 import secrets
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from snowredis.errors import ConfigError
+from snowredis.web.messages import Problem, Scope, too_many_requests
+from snowredis.web.settings import Limits
+
+
+class Proxies:
+    """The trusted proxies.
+
+    Args:
+        addresses: IP addresses and networks; "*" is every client, for a service that only proxies can reach.
+    """
+
+    def __init__(self, addresses: Sequence[str]) -> None:
+        for address in addresses:
+            _check(address)
+        self._addresses = list(addresses)
+        self._trusted: Any = None
+
+    def around(self, app: Any) -> Any:
+        """Return *app* with scopes that have the client and the scheme that a trusted proxy saw."""
+        if not self._addresses:
+            return app
+        from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+
+        trusted = "*" if "*" in self._addresses else self._addresses
+        middleware = ProxyHeadersMiddleware(app, trusted_hosts=trusted)
+        self._trusted = middleware.trusted_hosts
+        return middleware
+
+    def trusts(self, address: str) -> bool:
+        """Return true if *address* is that of a trusted proxy."""
+        return self._trusted is not None and address in self._trusted
+
+
+def _check(address: str) -> None:
+    if address == "*":
+        return
+    try:
+        ipaddress.ip_network(address)
+    except ValueError as error:
+        raise ConfigError(
+            f"trusted_proxies: {error}. Use addresses such as 10.0.0.7 and networks such as 10.0.0.0/8"
+        ) from error
+
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 COOKIE = "snowredis"
 # a little more than a working day
 COOKIE_LIFE_S = 12 * 3600
-# 64 bits in hex, and longer than a word
-MIN_TOKEN_LENGTH = 16
 # names of sessions are never guessed, only counted apart
 _SESSION_BYTES = 8
 # of HostCheck: remembered headers
 _MAX_REMEMBERED = 100
-_TOKEN = re.compile(r"[\x21-\x7e]+")
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]@/\\]+)(?::\d{1,5})?")
-
-
-def check_token(token: str | None) -> str | None:
-    """Return the token without surrounding white space; None if it is empty. Raises ConfigError if it is too weak."""
-    text = (token or "").strip()
-    if not text:
-        return None
-    if len(text) < MIN_TOKEN_LENGTH or not _TOKEN.fullmatch(text):
-        raise ConfigError(
-            f"the token must be {MIN_TOKEN_LENGTH} or more visible ASCII characters without spaces; the service was "
-            "not started. Create one with: python -c 'import secrets; print(secrets.token_urlsafe(32))'"
-        )
-    return text
 
 
 def is_loopback(address: str) -> bool:
@@ -124,3 +154,150 @@ class TokenAuth:
 
 def _sha256(text: bytes) -> bytes:
     return hashlib.sha256(text).digest()
+
+
+ID_PATHS = frozenset({"/id", "/ids"})
+# for load balancers, which know neither a host name nor a token; the response is only yes or no
+PROBES = frozenset({"/healthz", "/readyz"})
+# pages that a person needs to log in; those with content check the cookie themselves
+OPEN_PATHS = frozenset({"/", "/login", "/logout", "/static/page.css", "/static/icon.svg"})
+_WITH_BODY = ("/login", "/logout")
+# remembered loopback addresses
+_MAX_REMEMBERED = 100
+
+
+class TokenBucket:
+    """Allow *rate* requests a second, and bursts of as many."""
+
+    __slots__ = ("_at_s", "_left", "rate")
+
+    def __init__(self, rate: float) -> None:
+        self.rate = rate
+        self._left = float(rate)
+        self._at_s = 0.0
+
+    def take(self, now_s: float) -> bool:
+        """Return true if the request is allowed."""
+        left = min(self.rate, self._left + max(0.0, now_s - self._at_s) * self.rate)
+        self._at_s = now_s
+        allowed = left >= 1.0
+        self._left = left - 1.0 if allowed else left
+        return allowed
+
+
+class RequestGuard:
+    """Access and rate limits of one process.
+
+    Attributes:
+        auth: None without a token.
+        local_only: whether only requests over loopback or a unix socket are allowed.
+    """
+
+    def __init__(self, token: str | None, hosts: Sequence[str], insecure: bool, limits: Limits) -> None:
+        self.auth = TokenAuth(token) if token else None
+        self.local_only = self.auth is None and not insecure
+        self._limits = limits
+        self._hosts = HostCheck(hosts)
+        self._ids = TokenBucket(limits.id_requests_per_s)
+        self._lookups = TokenBucket(limits.lookups_per_s)
+        self._wrong_tokens = TokenBucket(limits.wrong_tokens_per_s)
+        # server addresses of earlier requests, all loopback
+        self._loopback: set[Any] = set()
+
+    def check(self, scope: Scope) -> str | None:
+        """Raise Problem unless the request is allowed.
+
+        Returns:
+            the session of its cookie, which may have ended; None without a cookie.
+        """
+        path = scope["path"]
+        host = authorization = cookie = site = None
+        for name, value in scope["headers"]:
+            if name == b"host":
+                host = value if host is None else b""
+            elif name == b"authorization":
+                authorization = value
+            elif name == b"cookie":
+                cookie = value if cookie is None else cookie + b";" + value
+            elif name == b"sec-fetch-site":
+                site = value
+            elif name in {b"content-length", b"transfer-encoding"}:
+                self._check_body(path, name, value)
+        if len(scope["query_string"]) + len(path) > self._limits.max_query_bytes:
+            raise Problem(
+                414, "UriTooLong", f"path and query may have {self._limits.max_query_bytes} bytes at most"
+            )
+        if path in PROBES:
+            return None
+        if not self._hosts.allows(host):
+            raise Problem(
+                403,
+                "WrongHost",
+                "the Host header is not a name of this service. Allow it with: snowredis serve --allow-host NAME",
+            )
+        # same-site: a page on another port of this host, which gets our cookie too
+        if site in {b"cross-site", b"same-site"} and path != "/":
+            raise Problem(403, "CrossSite", "requests from pages of other origins are not allowed")
+        if path in OPEN_PATHS:
+            return None
+        session = self.check_caller(scope, authorization, cookie)
+        if path in ID_PATHS and not self._ids.take(time.monotonic()):
+            raise too_many_requests(f"the limit is {self._limits.id_requests_per_s} requests a second")
+        return session
+
+    def _check_body(self, path: str, name: bytes, value: bytes) -> None:
+        limit = self._limits.max_body_bytes if path in _WITH_BODY else 0
+        # browsers send the length of a form
+        if name == b"transfer-encoding" or not value.isdigit() or len(value) > 12 or int(value) > limit:
+            raise Problem(
+                413, "BodyTooLarge", f"the body of a request to {path[:40]} may have {limit} bytes at most"
+            )
+
+    def check_caller(self, scope: Scope, authorization: bytes | None, cookie: bytes | None) -> str | None:
+        """Raise Problem unless the request has the token or a cookie, or needs none. Return the cookie's session."""
+        if self.auth is None:
+            self._check_local(scope)
+        elif authorization is not None:
+            self._check_token(self.auth.is_bearer(authorization))
+        else:
+            session = None if cookie is None else self.auth.session_of(cookie, time.time())
+            if session is None:
+                raise no_token()
+            return session
+        return None
+
+    def check_token(self, token: bytes) -> None:
+        """Raise Problem unless *token* is the token, or none is needed."""
+        self._check_token(self.auth is None or self.auth.is_token(token))
+
+    def _check_token(self, correct: bool) -> None:
+        if correct:
+            return
+        if not self._wrong_tokens.take(time.monotonic()):
+            raise too_many_requests("too many wrong tokens")
+        raise Problem(401, "Unauthorized", "the token is wrong")
+
+    def _check_local(self, scope: Scope) -> None:
+        server = scope.get("server")
+        address = server[0] if server else "/"
+        if address in self._loopback or not self.local_only:
+            return
+        if not is_loopback(str(address)):
+            raise Problem(
+                403,
+                "TokenNeeded",
+                "this service has no token, so only this machine may use it. Start it with a token or --insecure.",
+            )
+        if len(self._loopback) < _MAX_REMEMBERED:
+            self._loopback.add(address)
+
+    def check_lookup_rate(self) -> None:
+        """Raise Problem if there are too many requests for lookups."""
+        if not self._lookups.take(time.monotonic()):
+            limit = self._limits.lookups_per_s
+            raise too_many_requests(f"the limit for this kind of request is {limit} a second")
+
+
+def no_token() -> Problem:
+    """Return the response to a request without a token."""
+    return Problem(401, "Unauthorized", "send the header Authorization: Bearer TOKEN")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from snowredis.monitor.metrics import SERVICE, Family
-from snowredis.web.problems import Problem
+from snowredis.web.messages import Problem
 
 
 class RequestCounts:

@@ -10,12 +10,10 @@ from snowredis import __version__
 from snowredis.core.text import FORMS
 from snowredis.monitor.snapshot import PoolInfo, WorkerInfo
 from snowredis.snowflake.codes import EventKind
-from snowredis.web.id_formats import BINARY, JSON, TEXT
 from snowredis.web.json_values import is_public
-from snowredis.web.limits import Limits
-from snowredis.web.parameters import MAX_ID_TEXT
-from snowredis.web.problems import PROBLEM_JSON
+from snowredis.web.messages import BINARY, JSON, MAX_ID_TEXT, PROBLEM_JSON, TEXT
 from snowredis.web.served_kinds import ServedKind
+from snowredis.web.settings import Limits
 
 Json = dict[str, Any]
 EVENTS = "text/event-stream"

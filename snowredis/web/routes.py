@@ -12,20 +12,26 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from snowredis.process.threads import in_thread
+from snowredis.web.access import ID_PATHS, RequestGuard
 from snowredis.web.drain import Drain
+from snowredis.web.feed import events_of, newest_events
 from snowredis.web.json_values import decoded_id, jsonable, pool_state, to_json
-from snowredis.web.limits import Limits
-from snowredis.web.live_feed import events_of, newest_events
+from snowredis.web.messages import (
+    PLAIN_HEADERS,
+    PROBLEM_JSON,
+    Problem,
+    json_response,
+    parse_event_filter,
+    parse_id,
+    parse_query,
+    shared_response,
+)
 from snowredis.web.metrics_endpoint import MetricsEndpoint, RequestCounts
 from snowredis.web.openapi import description
-from snowredis.web.parameters import parse_event_filter, parse_id, parse_query
-from snowredis.web.problems import PROBLEM_JSON, Problem
-from snowredis.web.request_guard import ID_PATHS, RequestGuard
-from snowredis.web.responses import PLAIN_HEADERS, json_response, shared_response
+from snowredis.web.pages import EndedSessions
 from snowredis.web.served_kinds import ServedKinds
-from snowredis.web.served_pool import ServedPool
-from snowredis.web.served_pools import ServedPools
-from snowredis.web.sessions import EndedSessions
+from snowredis.web.served_pools import ServedPool, ServedPools
+from snowredis.web.settings import Limits
 from snowredis.web.shared_reads import SharedAnswers
 
 # how long a refused lookup waits for its response, and how many do

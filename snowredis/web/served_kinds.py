@@ -21,7 +21,7 @@ from snowredis.numbers.watch import TagState, TagWatch
 from snowredis.process.threads import in_thread
 from snowredis.settings import KIND
 from snowredis.web.json_values import jsonable
-from snowredis.web.problems import Problem
+from snowredis.web.messages import Problem
 
 T = TypeVar("T")
 

@@ -1,14 +1,304 @@
-"""The pools of a service by name."""
+"""The pools of a service: for each one generator for ids, one WorkerPool for lookups, one feed for dashboards.
+
+Everything that reads from Redis runs in a thread and does not block the event loop.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
+from snowredis.connection import connect
+from snowredis.core.layout import Layout
+from snowredis.errors import (
+    ConfigError,
+    LayoutError,
+    LayoutMismatch,
+    PoolNotFound,
+    SnowredisError,
+    StoreUnavailable,
+)
+from snowredis.monitor.snapshot import PoolInfo
 from snowredis.monitor.status import TagVerdict
-from snowredis.web.problems import Problem
-from snowredis.web.served_pool import ServedPool
+from snowredis.monitor.worker_pool import WorkerPool
+from snowredis.process.threads import in_thread
+from snowredis.snowflake.generator import Generator
+from snowredis.snowflake.lease import Lease
+from snowredis.snowflake.open import is_embedded, is_in_memory
+from snowredis.web.feed import LiveFeed
+from snowredis.web.json_values import to_json
+from snowredis.web.messages import Problem, problem_of, seconds
+from snowredis.web.shared_reads import Answer, OneByOne, SharedAnswers, SharedPool
+
+log = logging.getLogger("snowredis")
+T = TypeVar("T")
+
+# after that a claim continues in the background, and requests get 503
+START_LIMIT_S = 1.0
+CLAIM_AGAIN_S = 1.0
+# how long a request that gets no id waits for the reason
+_REASON_LIMIT_S = 0.5
+# lookups that wait for another one
+_MAX_WAITING = 10
+
+
+class ServedPool:
+    """One pool of the service.
+
+    Args:
+        url, options: as connect() takes them; settings that are not given are those of the existing pool.
+        wait_s: how long make_id() and make_ids() wait.
+        create: whether a pool that does not exist is created; embedded servers and pools in memory always are.
+        tags: returns the tags that are shown with the pool.
+
+    Attributes:
+        feed: for dashboards.
+        answers: responses to lookups.
+    """
+
+    def __init__(
+        self,
+        url: Any,
+        name: str,
+        options: dict[str, Any],
+        wait_s: float,
+        *,
+        create: bool = False,
+        tags: Callable[[], Sequence[TagVerdict]] = tuple,
+    ) -> None:
+        self.name = name
+        self._url, self._options, self._wait_s = url, options, wait_s
+        self._create = create or is_embedded(url) or is_in_memory(url)
+        self._monitor: SharedPool | None = None
+        self._ids: Generator | None = None
+        self._problem: Problem | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._batch_lock = asyncio.Lock()
+        self._claim_failed = asyncio.Event()
+        self._started = False
+        self._missing: PoolNotFound | None = None
+        # when new workers are served, on time.monotonic(); 0 if no request waits for that
+        self._floor_at_s = 0.0
+        self._looking: asyncio.Future[PoolInfo] | None = None
+        self._expensive = OneByOne(_MAX_WAITING)
+        self.answers = SharedAnswers()
+        self.feed = LiveFeed(name, self._read_anew, tags)
+
+    # --- start and stop ----------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Claim a worker id; after a failure, or after START_LIMIT_S, continue in the background.
+
+        Raises:
+            PoolNotFound: there is no such pool, and it may not be created.
+            ConfigError, LayoutError, LayoutMismatch: trying again would not help.
+        """
+        self._task = asyncio.create_task(self._claim())
+        failed = asyncio.create_task(self._claim_failed.wait())
+        await asyncio.wait([self._task, failed], timeout=START_LIMIT_S, return_when=asyncio.FIRST_COMPLETED)
+        failed.cancel()
+        if self._task.done():
+            self._task.result()
+        elif self._missing is not None:
+            raise self._missing
+        self._started = True
+        self.feed.start()
+
+    async def _claim(self) -> None:
+        while True:
+            try:
+                if self._ids is None:
+                    self._ids = await in_thread(self._connect)
+                await self._ids.aclaim()
+            except PoolNotFound as error:
+                # at the start it is raised; later a person may create the pool
+                self._missing = error
+                self._claim_failed.set()
+                self._report(Problem(503, "PoolNotFound", str(error), seconds(CLAIM_AGAIN_S * 1000)))
+                await asyncio.sleep(CLAIM_AGAIN_S)
+            except (ConfigError, LayoutError, LayoutMismatch) as error:
+                self._problem = problem_of(error)
+                log.critical("pool %s: no ids are served: %s", self.name, error)
+                raise
+            except SnowredisError as error:
+                self._report(problem_of(error))
+                await asyncio.sleep(CLAIM_AGAIN_S)
+            else:
+                self._problem = self._missing = None
+                return
+
+    def _report(self, problem: Problem) -> None:
+        """Remember why there are no ids, and log it if it is new; start() raises that a pool is missing."""
+        is_new = self._problem is None or self._problem.error != problem.error
+        if is_new and (self._started or self._missing is None):
+            log.warning("pool %s: no worker id yet, trying again: %s", self.name, problem.detail)
+        self._problem = problem
+        self._claim_failed.set()
+
+    def _connect(self) -> Generator:
+        stored: dict[str, Any] = {}
+        try:
+            # not a remembered one: a person may have created it just now
+            stored = WorkerPool.info(self._open_monitor()).options
+        except PoolNotFound:
+            # a new pool is created with the options alone
+            if not self._create:
+                raise self._not_found() from None
+        # a full pool is asked again by _claim(), and requests learn the reason at once
+        defaults: dict[str, Any] = {"label": "snowredis serve", "claim_timeout": 0.0}
+        return connect(self._url, pool=self.name, **defaults | stored | self._options)
+
+    def _not_found(self) -> ServedPoolNotFound:
+        monitor = self._open_monitor()
+        names: list[str] = []
+        # a user who may not list the keys gets the message without them
+        with contextlib.suppress(SnowredisError):
+            names = monitor.pools()
+        return ServedPoolNotFound(self.name, monitor.where, tuple(names))
+
+    async def stop(self) -> None:
+        """Release the worker id."""
+        await self.feed.stop()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if self._ids is not None:
+            await self._ids.aclose()
+        if self._monitor is not None:
+            await in_thread(self._monitor.close)
+
+    # --- ids ---------------------------------------------------------------------------------------
+
+    @property
+    def ready(self) -> bool:
+        """True while there is a lease whose reservation has not ended."""
+        ids, lease = self._ids, self._lease
+        return ids is not None and lease is not None and ids.clock_reading.now_ms < lease.until_ms
+
+    @property
+    def worker(self) -> int | None:
+        """The worker id of this process; None without a lease."""
+        return self._lease.worker if self._lease is not None else None
+
+    @property
+    def _lease(self) -> Lease | None:
+        return self._ids.lease if self._ids is not None else None
+
+    @property
+    def layout(self) -> Layout | None:
+        """None until Redis was reached."""
+        return self._ids.layout if self._ids is not None else None
+
+    async def make_id(self) -> int:
+        """Make one id. Raises Problem, SnowredisError."""
+        return await self._in_time(self._generator().anext_id())
+
+    async def make_ids(self, count: int) -> list[int]:
+        """Make *count* ids. Raises Problem, SnowredisError."""
+        return await self._in_time(self._make_batch(self._generator(), count))
+
+    async def _make_batch(self, ids: Generator, count: int) -> list[int]:
+        # one batch after the other: at the layout's ceiling they would compete for ticks
+        async with self._batch_lock:
+            return await ids.anext_ids(count)
+
+    async def _in_time(self, result: Awaitable[T]) -> T:
+        """Wait for *result*, for the service's time limit at most. Raises Problem."""
+        try:
+            async with asyncio.timeout(self._wait_s):
+                return await result
+        except TimeoutError:
+            raise await self.reason() from None
+
+    def _generator(self) -> Generator:
+        # with a lease, the problem is over; _claim() is about to notice it
+        if self._problem is not None and not self.ready:
+            raise self._problem
+        if self._ids is None:
+            raise Problem(503, "NotReady", f"pool {self.name!r}: no worker id yet. Try again.", 1)
+        if self._floor_at_s:
+            left_s = self._floor_at_s - time.monotonic()
+            if left_s > self._wait_s and not self.ready:
+                # nobody waits in vain
+                raise self._floor_wait(left_s * 1000)
+            self._floor_at_s = 0.0
+        return self._ids
+
+    async def reason(self) -> Problem:
+        """Return why there are no ids, with a true Retry-After. At most one look at Redis a second."""
+        if self._problem is not None:
+            return self._problem
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.ensure_future(self.ask(lambda monitor: monitor.info()))
+        done, _ = await asyncio.wait([self._looking], timeout=_REASON_LIMIT_S)
+        if not done:
+            return problem_of(StoreUnavailable(self._open_monitor().where, "it does not respond"))
+        error = self._looking.exception()
+        if isinstance(error, SnowredisError):
+            return problem_of(error)
+        info = self._looking.result()
+        wait_ms = info.floor_ms - info.now_ms
+        if wait_ms > 0 and not self.ready:
+            self._floor_at_s = time.monotonic() + wait_ms / 1000
+            return self._floor_wait(wait_ms)
+        return Problem(503, "NotReady", f"pool {self.name!r}: no id within {self._wait_s:g} s. Try again.", 1)
+
+    def _floor_wait(self, wait_ms: float) -> Problem:
+        detail = (
+            f"pool {self.name!r} is new, or Redis may have forgotten some of it: new workers wait "
+            f"{wait_ms / 1000:.1f} s more, so that no id is repeated."
+        )
+        return Problem(503, "FloorWait", detail, seconds(wait_ms))
+
+    # --- lookups -----------------------------------------------------------------------------------
+
+    async def ask(self, question: Callable[[WorkerPool], T]) -> T:
+        """Call *question* with the pool's monitor, in a thread. Raises SnowredisError."""
+        return await in_thread(lambda: self.read(question))
+
+    async def answer(self, name: str, question: Callable[[WorkerPool], Any]) -> Answer:
+        """Return what *question* returns as JSON, made once a second for all requests that call it *name*."""
+        return await self.answers.get(name, lambda: to_json(self.read(question)))
+
+    async def ask_alone(self, question: Callable[[WorkerPool], T]) -> T:
+        """Call *question* as ask(), but after all others: it needs much of the interpreter. Raises Problem."""
+        busy = Problem(503, "Busy", "many such requests are waiting. Try again.", 1)
+        return await self._expensive.call(lambda: self.read(question), lambda: busy)
+
+    def read(self, question: Callable[[WorkerPool], T]) -> T:
+        """Call *question* with the pool's monitor. Blocks for a few round trips to Redis."""
+        return question(self._open_monitor())
+
+    def _read_anew(self, question: Callable[[WorkerPool], T]) -> T:
+        """Call *question* as read(), and let lookups use what it reads: the feed says when to look."""
+        self._open_monitor().forget_snapshot()
+        return self.read(question)
+
+    def _open_monitor(self) -> SharedPool:
+        if self._monitor is None:
+            # two threads may do this at once: one of the objects is never used, and has no connection
+            self._monitor = SharedPool(self._url, self.name)
+        return self._monitor
+
+
+class ServedPoolNotFound(PoolNotFound):
+    """A pool that the service was told to serve does not exist."""
+
+    def __init__(self, pool: str, where: str, others: tuple[str, ...]) -> None:
+        super().__init__(pool)
+        self.args = (pool, where, others)
+        self.where, self.others = where, others
+
+    def __str__(self) -> str:
+        others = f" (pools there: {', '.join(self.others[:20])})" if self.others else ""
+        return (
+            f"pool {self.pool!r} does not exist in Redis at {self.where}{others}; no ids are served of it. Create it "
+            f"with: snowredis pool create {self.pool} (or start the service with --create)"
+        )
 
 
 class ServedPools:

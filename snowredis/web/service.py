@@ -3,7 +3,7 @@
 Ids are served here, before any routing, since a framework's routing costs more than an id. All other requests go to
 routes.py and pages.py. Nothing connects before the server starts the application, so it may be created before a fork.
 
-    gunicorn -k snowredis.web.server.gunicorn_worker.ServiceWorker 'snowredis.web.service:from_environment()'
+    gunicorn -k snowredis.web.gunicorn_worker.ServiceWorker 'snowredis.web.service:from_environment()'
     uvicorn --factory snowredis.web.service:from_environment
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -21,26 +21,35 @@ from starlette.routing import Router
 
 from snowredis.errors import ConfigError, SnowredisError
 from snowredis.settings import check
-from snowredis.web.access import check_token
+from snowredis.web.access import ID_PATHS, PROBES, Proxies, RequestGuard
 from snowredis.web.drain import Drain
-from snowredis.web.id_formats import encode_any, encode_id, encode_ids
-from snowredis.web.limits import Limits
+from snowredis.web.messages import (
+    CONNECTION,
+    PROBLEM_JSON,
+    Message,
+    Problem,
+    Receive,
+    Scope,
+    Send,
+    encode_any,
+    encode_id,
+    encode_ids,
+    parse_count,
+    parse_media_type,
+    parse_query,
+    problem_of,
+    send_body,
+)
 from snowredis.web.metrics_endpoint import RequestCounts
-from snowredis.web.pages import page_routes
-from snowredis.web.parameters import parse_count, parse_media_type, parse_query
-from snowredis.web.problems import PROBLEM_JSON, Problem, problem_of
-from snowredis.web.proxies import Proxies
-from snowredis.web.request_guard import ID_PATHS, PROBES, RequestGuard, Scope
-from snowredis.web.responses import Message, Send, send_body
+from snowredis.web.pages import EndedSessions, page_routes
 from snowredis.web.routes import Routes
 from snowredis.web.served_kinds import ServedKind, ServedKinds
 from snowredis.web.served_pools import ServedPools
-from snowredis.web.sessions import EndedSessions
-from snowredis.web.settings import settings_from_environment
+from snowredis.web.settings import Limits, check_token, settings_from_environment
 
 log = logging.getLogger("snowredis")
 
-Receive = Callable[[], Awaitable[Message]]
+
 _HTTP_DETAILS = {
     404: "there is nothing at this path; see /openapi.json",
     405: "this path does not support the method; see the Allow header",
@@ -123,7 +132,11 @@ class Service:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            await self._entry(scope, receive, send)
+            connection = scope.get("state", {}).get(CONNECTION)
+            if connection is None:
+                await self._entry(scope, receive, send)
+            else:
+                await connection.serve(self._entry, scope, receive, send)
         elif scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         else:

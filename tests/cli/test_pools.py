@@ -286,7 +286,9 @@ def test_show_tells_one_pool_in_full_and_all_in_a_table(
 
 def test_show_as_json(cli: Cli, pool_name: str) -> None:
     cli("pool", "create", pool_name, "--layout", "sonyflake")
-    one = json.loads(cli("pool", "show", pool_name, "--json").out)
+    shown = json.loads(cli("pool", "show", pool_name, "--json").out)
+    assert shown["status"]["level"] == "ok"
+    one = shown["pool"]
     assert (one["name"], one["capacity"]) == (pool_name, 65536)
     assert resolve_layout(one["layout"]) == snowredis.layouts["sonyflake"]
     assert pool_name in [pool["name"] for pool in json.loads(cli("pool", "show", "--json").out)]

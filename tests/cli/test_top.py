@@ -26,10 +26,9 @@ from snowredis.core.layout import Layout
 from snowredis.errors import StoreUnavailable
 from snowredis.monitor.polling import PoolWatch, Reading
 from snowredis.monitor.snapshot import Death, PoolInfo, Snapshot, WorkerInfo
-from snowredis.snowflake.protocol import ClaimRequest, PoolConfig
+from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, pool_keys
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Granted, Seen
-from snowredis.snowflake.scripts import pool_keys
 
 pytest.importorskip("textual")
 

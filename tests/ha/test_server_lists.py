@@ -14,10 +14,9 @@ import pytest
 import snowredis
 from snowredis.errors import LayoutMismatch, StoreUnavailable
 from snowredis.monitor.doctor import diagnose
-from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, StoredField
+from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, StoredField, pool_keys
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import ClaimReply, Renewed, Seen
-from snowredis.snowflake.scripts import pool_keys
 from snowredis.snowflake.sharded_store import ShardedStore
 from tests.ha.test_sharded_store import CONFIG, Stage, stage
 from tests.support.ha import Node, eventually

@@ -24,7 +24,7 @@ from celery import Celery, chain, group
 
 from snowredis.integrations import celery as integration
 from snowredis.process_generator import effective_settings
-from snowredis.snowflake.lease import THIS
+from snowredis.snowflake.lease import PROCESS
 from tests.integrations.celery_worker import (
     IDS_PER_TASK,
     LIMIT_S,
@@ -164,7 +164,7 @@ def test_the_broker_takes_tasks_whose_ids_are_snowflakes(fleet: Any, own_server:
 
 @pytest.fixture
 def unconfigured(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(THIS, "label", "")
+    monkeypatch.setattr(PROCESS, "label", "")
     yield
     snowredis.close()
     snowredis.configure()
@@ -251,7 +251,7 @@ def test_a_task_is_not_sent_without_an_id(unconfigured: None) -> None:
 def test_a_label_that_somebody_gave_stays(unconfigured: None) -> None:
     integration._label("celery@first")
     integration._label("celery@second")
-    assert THIS.label == "celery@first"
+    assert PROCESS.label == "celery@first"
     # celery 5.4 names nobody to its children
     integration._label(None)
-    assert THIS.label == "celery@first"
+    assert PROCESS.label == "celery@first"

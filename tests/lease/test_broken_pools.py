@@ -12,10 +12,9 @@ import snowredis
 from snowredis import WorkerPool
 from snowredis.core.layout import Layout
 from snowredis.errors import LayoutMismatch, PoolBroken, PoolNotFound
-from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Created, Granted, Renewed, Settling
-from snowredis.snowflake.scripts import pool_keys
 from tests.lease.conftest import really_wait, wall_ms
 from tests.support.holder import Holder, fresh_hex
 from tests.support.servers import RedisServer

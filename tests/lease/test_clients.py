@@ -23,8 +23,9 @@ from snowredis.servers.clients import (
 )
 from snowredis.servers.cluster import ClusterClient
 from snowredis.servers.connections import SENTINEL_TIMEOUT_S, SOCKET_TIMEOUT_S
+from snowredis.servers.runner import translated
 from snowredis.snowflake.protocol import PoolConfig
-from snowredis.snowflake.redis_store import RedisStore, translated
+from snowredis.snowflake.redis_store import RedisStore
 
 SENTINEL_URL = (
     "sentinel://app:s3cret@b:26380,a,[::1]:26381/orders-master/3?sentinel_password=hush&client_name=web"

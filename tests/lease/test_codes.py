@@ -7,10 +7,10 @@ import re
 import pytest
 
 from snowredis.snowflake.codes import AlarmReason, EventKind, FloorReason, LossReason, Reason
+from snowredis.snowflake.redis_store import SCRIPTS, lua_of
 from snowredis.snowflake.replies import Alarm
-from snowredis.snowflake.scripts import PARTS, SCRIPTS, read_lua
 
-LUA = "\n".join(map(read_lua, (*PARTS, *SCRIPTS)))
+LUA = "\n".join(map(lua_of, ("pool", *SCRIPTS)))
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_the_scripts_write_each_code_and_no_other(codes: type[Reason], written: 
 
 
 def test_a_refused_renewal_says_why_by_a_code() -> None:
-    assert set(re.findall(r"\breason = '([^']*)'", read_lua("renew"))) == {str(code) for code in LossReason}
+    assert set(re.findall(r"\breason = '([^']*)'", lua_of("renew"))) == {str(code) for code in LossReason}
 
 
 @pytest.mark.parametrize("codes", [FloorReason, LossReason, AlarmReason])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -13,14 +11,12 @@ from typing import Any
 import pytest
 
 import snowredis
-from snowredis import WorkerPool
 from snowredis.core.layout import Layout
 from snowredis.errors import LayoutMismatch, PoolBroken, ServerUnidentified
 from snowredis.settings import from_environment
-from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Created, Granted, Renewed, Settling
-from snowredis.snowflake.scripts import pool_keys
 from tests.lease.conftest import really_wait, wall_ms
 from tests.support.holder import Holder, fresh_hex
 from tests.support.servers import RedisServer, redis_server
@@ -236,23 +232,6 @@ def test_a_client_that_trusts_redis_otherwise_is_refused(server: RedisServer, ot
     stranger = open_holder(server, replace(config, **other))
     with pytest.raises(LayoutMismatch):
         stranger.ask_claim()
-
-
-def test_what_a_killed_child_left_carries_the_pools_trust(server: RedisServer) -> None:
-    """A crash record goes through JSON to the process that releases the lease."""
-    from snowredis.snowflake import crash_record as credentials
-    from snowredis.snowflake import reclaimer
-
-    config = replace(SHORT, name=f"trust{fresh_hex()[-6:]}", durability="assured", guard_rollbacks=True)
-    create(server, config)
-    holder = open_holder(server, config).claim()
-    common = json.loads(json.dumps(credentials.of_store(holder.store)))
-    lease = {"worker": holder.worker, "token": holder.token, "renewal_id": holder.renewal_id}
-    backlog = reclaimer.Backlog()
-    backlog.add([{"stats": "", "marks_ms": [0, 0], **common, **lease}], os.getppid())
-    backlog.give_back()
-    backlog.close()
-    assert WorkerPool(server.url, config.name).workers() == []
 
 
 def test_the_environment_says_what_redis_is_trusted_with() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import snowredis
 from snowredis.errors import ServerUnidentified
-from snowredis.snowflake.scripts import read_lua
+from snowredis.servers.scripts import read_lua
 
 lua51 = pytest.importorskip("lupa.lua51")
 

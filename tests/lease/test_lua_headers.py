@@ -16,10 +16,13 @@ from typing import Any
 
 import pytest
 
+from snowredis.servers.scripts import PROLOGUE, load_script
+from snowredis.snowflake import redis_store
 from snowredis.snowflake.protocol import ClaimRequest, ReleaseRequest, RenewRequest
-from snowredis.snowflake.scripts import PARTS, REGISTRY_PARTS, REGISTRY_SCRIPTS, SCRIPTS, load, read_lua
+from snowredis.snowflake.redis_store import SCRIPTS, lua_of
+from snowredis.snowflake.registry_stores import REGISTRY_SCRIPTS
 
-ALL_PARTS = [*PARTS, "registry"]
+ALL_PARTS = [*PROLOGUE, "pool", "registry"]
 ALL_SCRIPTS = [*SCRIPTS, *REGISTRY_SCRIPTS]
 
 # what Redis 6.2 gives to scripts, as far as it is needed here
@@ -71,7 +74,8 @@ def header_of(source: str) -> Header:
             Argument(int(index), name, kind)
             for index, name, kind in re.findall(r"^ARGV\[(\d+)\] (\w+) +(\w+)", text, re.MULTILINE)
         ],
-        statuses=set(re.findall(r"(?:^|\|) *([a-z]+),", returns.group(1))) if returns else set(),
+        # "broken" is sent by a function of arguments.lua
+        statuses=set(re.findall(r"(?:^|\|) *([a-z]+),(?! as in)", returns.group(1))) if returns else set(),
         cost=cost.group(1) if cost else "",
     )
 
@@ -105,20 +109,31 @@ class Family:
         base: name of the part that reads the first arguments, or of the only script.
         parts: names of all parts; they are no scripts.
         makers: function that makes a reply -> its arguments before the status.
+        first: number of the first argument that *base* reads.
     """
 
     base: str
     parts: Sequence[str]
     makers: Mapping[str, tuple[str, ...]]
+    first: int = 1
 
 
-LEASE = Family("common", PARTS, {"reply_with": ("pool",)})
-REGISTRY = Family("registry", ALL_PARTS, {"reply_with": ("registry",)})
+LEASE = Family("pool", ALL_PARTS, {"reply_with": ("pool",)}, first=3)
+REGISTRY = Family("registry", ALL_PARTS, {"reply_with": ("registry",)}, first=3)
+BEGINNING = Family("arguments", ALL_PARTS, {})
 
 
 def family_of(name: str) -> Family:
     """Return the family of the script, or part, *name* of leases and registries."""
-    return REGISTRY if name in (*REGISTRY_PARTS[-1:], *REGISTRY_SCRIPTS) else LEASE
+    if name in PROLOGUE:
+        return BEGINNING
+    return REGISTRY if name in ("registry", *REGISTRY_SCRIPTS) else LEASE
+
+
+def script(name: str) -> str:
+    """Return the whole source of a script."""
+    part = family_of(name).base
+    return load_script(name, redis_store.__file__, (part,)).source
 
 
 def problems(name: str, source: str, common: str, family: Family) -> list[str]:
@@ -130,12 +145,12 @@ def problems(name: str, source: str, common: str, family: Family) -> list[str]:
     wrong = []
     if header.name != name:
         wrong.append(f"the header is that of {header.name!r}")
-    last = len(shared.arguments)
+    last = family.first + len(shared.arguments) - 1
     if not begins and f"KEYS, ARGV[1..{last}] as in {family.base}" not in source:
         wrong.append("the header does not say that the common arguments come first")
 
     # arguments: contiguous, each read exactly where it is checked, under its own name, as its own type
-    first = 1 if begins else last + 1
+    first = family.first if begins else last + 1
     indices = [argument.index for argument in header.arguments]
     if indices != list(range(first, first + len(indices))):
         wrong.append(f"the arguments are numbered {indices}, not from {first} on")
@@ -258,23 +273,22 @@ def globals_of(source: str) -> Bytecode:
 @pytest.mark.parametrize("name", [*ALL_PARTS, *ALL_SCRIPTS])
 def test_a_header_says_what_the_script_does(name: str) -> None:
     family = family_of(name)
-    assert problems(name, read_lua(name), read_lua(family.base), family) == []
+    assert problems(name, lua_of(name), lua_of(family.base), family) == []
 
 
 @pytest.mark.parametrize("name", ALL_SCRIPTS)
 def test_a_script_writes_no_global_and_reads_only_what_redis_gives(name: str) -> None:
-    found = globals_of(load(name).source)
+    found = globals_of(script(name))
     assert found.written == set()
     assert found.read <= GLOBALS_READ
     assert {"KEYS", "ARGV", "redis"} <= found.read
 
 
 def test_every_lua_file_is_a_script_and_every_script_a_file() -> None:
-    files = {
-        entry.name.removesuffix(".lua")
-        for entry in resources.files("snowredis.snowflake").joinpath("lua").iterdir()
-        if entry.name.endswith(".lua")
-    }
+    folders = [
+        resources.files(f"snowredis.{package}").joinpath("lua") for package in ("servers", "snowflake")
+    ]
+    files = {entry.name.removesuffix(".lua") for folder in folders for entry in folder.iterdir()}
     assert files == {*ALL_PARTS, *ALL_SCRIPTS}
 
 
@@ -282,19 +296,19 @@ def test_every_lua_file_is_a_script_and_every_script_a_file() -> None:
     ("name", "request_class"), [("claim", ClaimRequest), ("renew", RenewRequest), ("release", ReleaseRequest)]
 )
 def test_the_fields_of_a_request_are_the_arguments_of_its_script(name: str, request_class: Any) -> None:
-    arguments = [argument.name for argument in header_of(read_lua(name)).arguments]
+    arguments = [argument.name for argument in header_of(lua_of(name)).arguments]
     fields = [field for field in request_class._fields if field != "caller_ms"]
     assert arguments == fields + (["capacity", "lane_count"] if name == "claim" else [])
 
 
 def test_every_documented_key_and_argument_is_found() -> None:
-    common = header_of(read_lua("common"))
+    common = header_of(lua_of("pool"))
     assert common.keys == {1: "pool", 2: "leases", 3: "events"}
-    assert [argument.name for argument in common.arguments][:2] == ["signature", "ttl_ms"]
-    claim = header_of(read_lua("claim"))
+    assert [argument.name for argument in common.arguments][:2] == ["ttl_ms", "lead_ms"]
+    claim = header_of(lua_of("claim"))
     assert (claim.arguments[0].index, claim.arguments[-1].index) == (13, 18)
     assert claim.statuses == {"granted", "settling", "exhausted", "behind"}
-    assert common.statuses == {"signature", "unidentified", "broken"}
+    assert common.statuses == {"signature", "unidentified"}
 
 
 DOCTORED = [
@@ -304,7 +318,7 @@ DOCTORED = [
     ("claim", "ARGV[14] fit_ms      int", "ARGV[14] fit_ms      hex", "ARGV[14] is not read as str 'fit_ms"),
     ("claim", "-- ARGV[18] lane_count ", "-- ARGV[19] lane_count ", "are numbered [13, 14, 15, 16, 17, 19]"),
     ("claim", "-- ARGV[15] wait_ms", "-- wait_ms", "ARGV[15] is read as int 'wait_ms"),
-    ("claim", "KEYS, ARGV[1..12] as in common", "as in common", "common arguments come first"),
+    ("claim", "KEYS, ARGV[1..12] as in pool", "as in common", "common arguments come first"),
     (
         "claim",
         "       | settling, common",
@@ -312,13 +326,8 @@ DOCTORED = [
         "answers ['behind', 'exhausted', 'granted', 'settling'",
     ),
     ("claim", "-- Cost    O(log pool)", "--", "the cost is not documented"),
-    ("common", "-- KEYS[3] events", "-- events", "KEYS[3] is not documented"),
-    (
-        "common",
-        "--       | broken, field",
-        "--       | field",
-        "answers ['broken', 'signature', 'unidentified']",
-    ),
+    ("pool", "-- KEYS[3] events", "-- events", "KEYS[3] is not documented"),
+    ("pool", "--       | unidentified, reason", "--       | reason", "answers ['signature', 'unidentified']"),
     # body
     ("claim", "int('fit_ms', ARGV[14]", "int('fit', ARGV[14]", "ARGV[14] is read as int 'fit"),
     ("claim", "ARGV[15], 0", "ARGV[14], 0", "ARGV[14] is read as int 'wait_ms"),
@@ -337,17 +346,17 @@ DOCTORED = [
 def test_the_check_sees_a_header_or_a_body_that_was_doctored(
     name: str, old: str, new: str, problem: str
 ) -> None:
-    source = read_lua(name)
+    source = lua_of(name)
     assert old in source
     doctored = source.replace(old, new)
-    found = problems(name, doctored, doctored if name == "common" else read_lua("common"), LEASE)
+    found = problems(name, doctored, doctored if name == "pool" else lua_of("pool"), LEASE)
     assert any(problem in text for text in found), found
 
 
 def test_the_check_is_not_misled_by_comments_and_strings() -> None:
-    source = read_lua("create")
+    source = lua_of("create")
     harmless = source + "\n-- ARGV[13], KEYS[9], redis.call('GET', 'x')\nlocal text = 'ARGV[14] -- KEYS[8]'\n"
-    assert problems("create", harmless, read_lua("common"), LEASE) == []
+    assert problems("create", harmless, lua_of("pool"), LEASE) == []
 
 
 @pytest.mark.parametrize(
@@ -360,7 +369,7 @@ def test_the_check_is_not_misled_by_comments_and_strings() -> None:
     ],
 )
 def test_the_check_sees_a_global_wherever_it_is_written(line: str, name: str) -> None:
-    assert globals_of(line + "\n" + load("create").source).written == {name}
+    assert globals_of(line + "\n" + script("create")).written == {name}
 
 
 def test_the_check_sees_a_misspelt_name() -> None:

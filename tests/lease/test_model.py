@@ -32,10 +32,11 @@ from snowredis.errors import (
 from snowredis.monitor.record import parse_owner
 from snowredis.servers.clients import address, client_of_url, redacted, without_retries
 from snowredis.servers.connections import SOCKET_TIMEOUT_S
-from snowredis.snowflake.protocol import MAX_TTL_MS, PoolConfig, owner_text, settings_of
-from snowredis.snowflake.redis_store import RedisStore, translated
+from snowredis.servers.runner import translated
+from snowredis.servers.scripts import Script
+from snowredis.snowflake.protocol import MAX_TTL_MS, PoolConfig, owner_text, pool_keys, settings_of
+from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Created
-from snowredis.snowflake.scripts import Script, pool_keys
 from tests.support.servers import RedisServer
 
 # --- the constants of a pool -----------------------------------------------------------------------

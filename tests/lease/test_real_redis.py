@@ -32,11 +32,11 @@ from snowredis.errors import (
     StoreRefused,
     StoreUnavailable,
 )
+from snowredis.servers.scripts import Script
 from snowredis.snowflake.codes import AlarmReason, FloorReason, LossReason
-from snowredis.snowflake.protocol import PoolConfig, RenewRequest, WorkerStats
-from snowredis.snowflake.redis_store import RedisStore
+from snowredis.snowflake.protocol import PoolConfig, RenewRequest, WorkerStats, pool_keys
+from snowredis.snowflake.redis_store import SCRIPTS, RedisStore, load, lua_of
 from snowredis.snowflake.replies import Alarm, Created, Granted, LeaseGone, Renewed, Seen, Settling
-from snowredis.snowflake.scripts import SCRIPTS, Script, load, pool_keys, read_lua
 from tests.lease.conftest import really_wait, wall_ms
 from tests.support.holder import Holder, fresh_hex
 from tests.support.servers import RedisServer, redis_server
@@ -568,7 +568,11 @@ class RecordingStore(RedisStore):
 
 def argument_names(script: str) -> list[str]:
     """Return the names of the script's arguments from the headers; ARGV[1] is the first."""
-    return re.findall(r"^-- ARGV\[\d+\] (\w+)", read_lua("common") + "\n" + read_lua(script), re.MULTILINE)
+    return re.findall(
+        r"^-- ARGV\[\d+\] (\w+)",
+        lua_of("arguments") + "\n" + lua_of("pool") + "\n" + lua_of(script),
+        re.MULTILINE,
+    )
 
 
 @pytest.mark.parametrize(

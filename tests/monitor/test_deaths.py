@@ -19,10 +19,9 @@ from snowredis.monitor.polling import PoolWatch
 from snowredis.monitor.status import status_of
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.snowflake.codes import EventKind
-from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Renewed
-from snowredis.snowflake.scripts import pool_keys
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
 from tests.support.holder import Holder
 from tests.support.programs import FORKS_WITH_THREADS, ROOT

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from snowredis.core.as_json import to_json
 from snowredis.core.layout import Layout, utc_text
 from snowredis.errors import PoolNotFound, StoreUnavailable
-from snowredis.monitor.as_json import status_as_json
 from snowredis.monitor.snapshot import Death, PoolInfo, Snapshot, WorkerInfo
 from snowredis.monitor.status import (
     LEVELS,
@@ -158,7 +158,7 @@ def test_the_worst_comes_first_and_times_are_shown_as_the_viewer_wants() -> None
     assert levels == sorted(levels, reverse=True)
     assert status.headline == "ids may have been repeated; new workers wait; 1 died"
     assert f"T(1) to T({NOW_MS})" in status.conditions[0].render(lambda time_ms: f"T({time_ms})")
-    shown = status_as_json(status)["conditions"][0]
+    shown = to_json(status)["conditions"][0]
     assert (shown["since"], shown["until"]) == ("1970-01-01T00:00:00.001Z", utc_text(NOW_MS))
 
 
@@ -198,7 +198,7 @@ def test_tags_that_are_shown_with_a_pool_count_in_its_verdict() -> None:
     assert (one.level, one.headline) == ("critical", "1 tag makes no numbers")
     assert two.headline == "2 tags make no numbers"
     assert "no numbers are handed out of 2 tags (a: closed, b: used up)" in two.conditions[0].text
-    assert "snowredis segment open TAG --from N" in two.conditions[0].advice
+    assert "snowredis numbers open TAG --from N" in two.conditions[0].advice
     others = [TagVerdict("c", "unknown", "unknown"), TagVerdict("d", "partly closed", "warning")]
     both = with_tags(quiet, [*closed, *others])
     assert [(each.code, each.level) for each in both.conditions] == [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from snowredis.numbers.scripts import tag_keys
+from snowredis.numbers.stores import tag_keys
 from tests.numbers.simulated_process import SegmentProcess
 from tests.simulation.network import Network
 from tests.simulation.redis_model import RedisModel

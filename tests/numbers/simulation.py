@@ -15,8 +15,7 @@ from dataclasses import replace
 
 from snowredis.errors import SnowredisError
 from snowredis.numbers.fetcher import Bound
-from snowredis.numbers.model import OpenRequest, TagConfig
-from snowredis.numbers.replies import NotNew
+from snowredis.numbers.protocol import NotNew, OpenRequest, TagConfig
 from tests.numbers.simulated_faults import FAULTS, FAULTY_US
 from tests.numbers.simulated_process import Operator, SegmentProcess, SimTagStore
 from tests.simulation.network import Network
@@ -191,9 +190,9 @@ class SegmentSimulation:
         store = SimTagStore(self.operator, index, self.configs[index])  # type: ignore[arg-type]
         truth = self.checker.tops[index] if position is None else position
         try:
-            reply = store.open(OpenRequest(how, truth, 0, 0))
+            reply = store.open(OpenRequest(how, truth))
             if isinstance(reply, NotNew):
-                store.open(OpenRequest("word", self.checker.tops[index], 0, 0))
+                store.open(OpenRequest("word", self.checker.tops[index]))
         except SnowredisError as error:
             self.say("the operator fails: %s", error)
 

@@ -11,13 +11,12 @@ from uuid import uuid4
 import pytest
 
 from snowredis.errors import ConfigError
-from snowredis.numbers import replies
-from snowredis.numbers.errors import TagMismatch
+from snowredis.numbers import protocol as replies
+from snowredis.numbers.errors import NumbersBroken, NumbersDiffer
 from snowredis.numbers.fetcher import TagClient
 from snowredis.numbers.memory_store import MemoryTagStore
-from snowredis.numbers.model import OpenRequest, TagConfig, TakeRequest, parse_signature
-from snowredis.numbers.replies import ClosedReason
-from snowredis.numbers.scripts import RedisTagStore, TagBroken, tag_keys
+from snowredis.numbers.protocol import ClosedReason, OpenRequest, TagConfig, TakeRequest, parse_signature
+from snowredis.numbers.stores import RedisTagStore, tag_keys
 from tests.support.servers import RedisServer
 
 _tags = (f"tag-{number}" for number in itertools.count())
@@ -35,11 +34,11 @@ class Place:
         return TagClient(store or self.store, lambda: uuid4().hex, lambda: '{"host":"h"}')
 
     def create(self) -> Place:
-        assert self.store.open(OpenRequest("create", 0, 0, 0)).changed
+        assert self.store.open(OpenRequest("create", 0)).changed
         return self
 
     def word(self, position: int) -> Any:
-        return self.store.open(OpenRequest("word", position, 0, 0))
+        return self.store.open(OpenRequest("word", position))
 
 
 def place_of(kind: str, request: pytest.FixtureRequest, **settings: Any) -> Place:
@@ -72,7 +71,7 @@ def test_a_tag_that_nobody_created_hands_out_nothing(place: Place) -> None:
     assert isinstance(reply, replies.Closed)
     assert reply.reason is ClosedReason.NO_TAG
     place.create()
-    assert isinstance(place.store.open(OpenRequest("create", 0, 0, 0)), replies.NotNew)
+    assert isinstance(place.store.open(OpenRequest("create", 0)), replies.NotNew)
 
 
 def test_segments_follow_each_other_whoever_asks(place: Place) -> None:
@@ -124,7 +123,7 @@ def test_what_a_process_reports_after_a_loss_is_not_handed_out_again(place: Plac
     reply = client.ask(10)
     assert isinstance(reply, replies.Closed)
     assert (reply.next, reply.alarm) == (1020, None)
-    assert isinstance(place.store.open(OpenRequest("create", 0, 0, 0)), replies.NotNew)
+    assert isinstance(place.store.open(OpenRequest("create", 0)), replies.NotNew)
     # a word that is too low
     assert place.word(50).changed
     assert positions(client.ask(10)) == (1020, 1030)
@@ -161,11 +160,11 @@ def test_a_wrong_word_closes_the_tag_as_soon_as_it_shows_and_names_the_numbers(p
 
 def test_a_bound_opens_only_after_processes_had_time_to_report(place: Place) -> None:
     assert isinstance(place.client().ask(1), replies.Closed)
-    reply = place.store.open(OpenRequest("bound", 500, 25_000, 0))
+    reply = place.store.open(OpenRequest("bound", 500, 25_000))
     assert isinstance(reply, replies.Settling)
     assert 20_000 < reply.wait_ms <= 25_000
-    assert place.store.open(OpenRequest("bound", 500, 0, 0)).changed
-    assert not place.store.open(OpenRequest("bound", 900, 0, 0)).changed
+    assert place.store.open(OpenRequest("bound", 500, 0)).changed
+    assert not place.store.open(OpenRequest("bound", 900, 0)).changed
     assert positions(place.client().ask(1)) == (500, 501)
 
 
@@ -174,7 +173,7 @@ def test_a_bound_waits_for_reports_of_what_a_deposed_master_handed_out(
 ) -> None:
     place = place_of("redis", request, failover_slack_ms=15_000)
     assert isinstance(place.client().ask(1), replies.Closed)
-    reply = place.store.open(OpenRequest("bound", 500, 25_000, 0))
+    reply = place.store.open(OpenRequest("bound", 500, 25_000))
     assert isinstance(reply, replies.Settling)
     assert 35_000 < reply.wait_ms <= 40_000
     place.store.close()
@@ -210,7 +209,7 @@ def test_max_rate_limits_what_is_handed_out(request: pytest.FixtureRequest) -> N
 
 def test_processes_with_other_constants_are_refused(request: pytest.FixtureRequest) -> None:
     place = place_of("redis", request).create()
-    with pytest.raises(TagMismatch, match="share is 0/1 in the tag, 1/2 here"):
+    with pytest.raises(NumbersDiffer, match="share is 0/1 in the tag, 1/2 here"):
         place.client(place.make(share=(1, 2))).ask(1)
     assert positions(place.client().ask(1)) == (0, 1)
 
@@ -254,7 +253,7 @@ def test_a_restart_closes_the_tag_unless_a_rate_or_a_word_says_how_to_go_on(own_
     own_server.save()
     own_server.restart()
     for place in made.values():
-        place.store._reconnect()
+        place.store.reconnect()
     closed = clients["plain"].ask(10)
     assert isinstance(closed, replies.Closed)
     assert closed.reason is ClosedReason.OTHER_SERVER
@@ -270,7 +269,7 @@ def test_a_restart_closes_the_tag_unless_a_rate_or_a_word_says_how_to_go_on(own_
 def test_a_value_that_no_script_wrote_is_refused(request: pytest.FixtureRequest, server: RedisServer) -> None:
     place = place_of("redis", request).create()
     server.client().hset(tag_keys(place.store.config.tag)[0], "next", "-7")
-    with pytest.raises(TagBroken, match=r"field 'next' of the hash .* holds '-7'"):
+    with pytest.raises(NumbersBroken, match=r"field 'next' of the hash .* holds '-7'"):
         place.client().ask(1)
 
 

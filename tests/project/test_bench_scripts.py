@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "scripts"
 BENCH = "_bench/__main__.py"
 PARTS = ("rows", "claims", "workers", "start")
-PAGE = (ROOT / "docs" / "explanation" / "performance.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "reference" / "figures.md").read_text("utf-8")
 
 
 @pytest.fixture

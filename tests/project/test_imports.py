@@ -55,7 +55,7 @@ IMPORTS_REDIS = (
     "snowredis.servers.clients",
     "snowredis.servers.cluster",
     "snowredis.servers.connections",
-    "snowredis.snowflake.redis_store",
+    "snowredis.servers.runner",
 )
 
 

@@ -96,11 +96,11 @@ def test_the_wheel_holds_every_module_every_script_and_the_type_marker(wheel: Pa
     source = ROOT / "snowredis"
     wanted = {
         *source.rglob("*.py"),
-        *source.glob("lease/lua/*.lua"),
+        *source.glob("snowflake/lua/*.lua"),
         *source.glob("web/static/*"),
         source / "py.typed",
     }
-    assert len(list(source.glob("lease/lua/*.lua"))) > 0
+    assert len(list(source.glob("snowflake/lua/*.lua"))) > 0
     assert {path.relative_to(ROOT).as_posix() for path in wanted} - names == set()
 
 
@@ -111,7 +111,7 @@ def test_the_wheel_holds_nothing_but_the_package(wheel: Path) -> None:
     assert [name for name in names if name.endswith((".c", ".h", "_build.py"))] == []
 
 
-def test_the_source_archive_holds_what_is_needed_to_test_it_and_to_read_about_it(
+def test_the_source_archive_holds_what_is_needed_to_build_it_and_to_read_about_it(
     source_archive: Path,
 ) -> None:
     with tarfile.open(source_archive) as archive:
@@ -120,12 +120,12 @@ def test_the_source_archive_holds_what_is_needed_to_test_it_and_to_read_about_it
         "CHANGELOG.md",
         "docs/explanation/uniqueness.md",
         "examples/quickstart.py",
-        "scripts/test",
-        "tests/conftest.py",
+        "scripts/_build.py",
     ):
         assert wanted in names
     assert {"snowredis/snowflake/_fastpath.c", "snowredis/snowflake/_word.h"} <= names
     assert [name for name in names if name.endswith((".pyc", ".so"))] == []
+    assert [name for name in names if name.startswith(("tests/", "scripts/test", ".ci"))] == []
 
 
 def test_without_a_working_compiler_the_wheel_is_for_every_machine(tree: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A parent gives the worker id of a killed child back, with the marks that were really used."""
+"""A crash record has what another process needs to give a lease back, and says how its process ended."""
 
 from __future__ import annotations
 
@@ -19,14 +19,11 @@ import pytest
 import snowredis
 from snowredis.core.layout import Layout
 from snowredis.process.clock import StepClock
-from snowredis.snowflake import crash_record as credentials
-from snowredis.snowflake import reclaimer
-from snowredis.snowflake.crash_record import GENERATORS, CrashRecords
-from snowredis.snowflake.lease import THIS
+from snowredis.snowflake.crash_record import UNKNOWN_WORKER, End, of_claim, read_page, release
 from snowredis.snowflake.open import open_store
 from snowredis.snowflake.protocol import PoolConfig
 from tests.support.pools import new_pool
-from tests.support.programs import FORKS_WITH_THREADS
+from tests.support.programs import FORKS_WITH_THREADS, run
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
 
@@ -35,29 +32,43 @@ pytestmark = pytest.mark.filterwarnings(FORKS_WITH_THREADS)
 ONE_WORKER = Layout(timestamp_bits=41, backup_bits=2, worker_bits=0, sequence_bits=10)
 
 
-def give_back(lease: dict[str, Any]) -> None:
-    """Release *lease* as a reclaimer does, in one attempt."""
-    with contextlib.closing(reclaimer.Backlog()) as backlog:
-        backlog.add([lease], os.getppid())
-        backlog.give_back()
-        assert not backlog
+def left_in(records: Path) -> list[dict[str, Any]]:
+    """Return the credentials in the records of processes that are dead."""
+    pages = [file.read_bytes() for file in sorted(records.iterdir())]
+    return [written for written in map(read_page, pages) if written]
+
+
+def give_back(url: str, lease: dict[str, Any], **options: Any) -> None:
+    """Release *lease* as a sweep does."""
+    with contextlib.closing(open_store(url, config_of(**options))) as store:
+        release(store, lease)
+
+
+def config_of(**options: Any) -> PoolConfig:
+    settings = SETTINGS | options
+    return PoolConfig(
+        name="killed",
+        layout=settings["layout"],
+        ttl_ms=3000,
+        max_clock_lead_ms=100,
+        redis_skew_ms=100,
+    )
 
 
 class Child:
-    """A forked process that adopts *crash_records* and then does what it is told, until it is killed.
+    """A forked process that does what it is told, until it is killed.
 
     Attributes:
         numbers: 64-bit numbers that both see.
     """
 
-    def __init__(self, crash_records: CrashRecords, work: Callable[[memoryview], object]) -> None:
-        self.crash_records = crash_records
+    def __init__(self, work: Callable[[memoryview], object]) -> None:
         self.numbers = memoryview(mmap.mmap(-1, 4096)).cast("q")
         self.pid = os.fork()
         if not self.pid:
             try:
-                crash_records.adopt()
-                THIS.crash_records = crash_records
+                # another test may have set a handler
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
                 work(self.numbers)
             except BaseException:  # noqa: BLE001 - shown, and the child ends in any case
                 traceback.print_exc()
@@ -67,15 +78,15 @@ class Child:
     def wait_for(self, index: int, at_least: int) -> None:
         eventually(lambda: self.numbers[index] >= at_least, "work of the child", 20)
 
-    def kill(self) -> None:
+    def kill(self, number: int = signal.SIGKILL) -> None:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGKILL)
+            os.kill(self.pid, number)
             os.waitpid(self.pid, 0)
 
 
 @contextlib.contextmanager
 def child(work: Callable[[memoryview], object]) -> Iterator[Child]:
-    running = Child(CrashRecords(), work)
+    running = Child(work)
     try:
         yield running
     finally:
@@ -109,9 +120,7 @@ def make_ids(url: str, **options: object) -> Callable[[memoryview], object]:
     return work
 
 
-def test_the_only_worker_id_is_of_use_again_at_once_and_repeats_nothing(
-    url: str, server: RedisServer
-) -> None:
+def test_the_only_worker_id_is_of_use_again_at_once_and_repeats_nothing(url: str, records: Path) -> None:
     create(url)
     rng = random.Random(11)
     last = 0
@@ -123,14 +132,16 @@ def test_the_only_worker_id_is_of_use_again_at_once_and_repeats_nothing(
             dying.kill()
             assert dying.numbers[0] > last
             last = dying.numbers[0]
-            (lease,) = dying.crash_records.read()
+            (lease,) = left_in(records)
+            (file,) = records.iterdir()
+            file.unlink()
             assert lease["marks_ms"][0] >= ONE_WORKER.decode(last).timestamp_ms + 1
-            give_back(lease)
+            give_back(url, lease)
     with connect(url) as heir:
         assert heir.next_id() > last
 
 
-def test_a_namespace_that_was_used_is_given_back_with_its_own_mark(url: str) -> None:
+def test_a_namespace_that_was_used_is_given_back_with_its_own_mark(url: str, records: Path) -> None:
     create(url)
 
     def step_back(numbers: memoryview) -> None:
@@ -145,7 +156,7 @@ def test_a_namespace_that_was_used_is_given_back_with_its_own_mark(url: str) -> 
     with child(step_back) as dying:
         dying.wait_for(2, 1)
         dying.kill()
-        (lease,) = dying.crash_records.read()
+        (lease,) = left_in(records)
         first, second = (ONE_WORKER.decode(an_id) for an_id in dying.numbers[:2])
         assert first.backup != second.backup
         assert lease["marks_ms"][first.backup] == first.timestamp_ms + 1
@@ -153,7 +164,7 @@ def test_a_namespace_that_was_used_is_given_back_with_its_own_mark(url: str) -> 
         assert sum(1 for mark in lease["marks_ms"] if mark) == 2
 
 
-def test_renewals_are_recorded_so_that_the_tip_is_right(url: str) -> None:
+def test_renewals_are_recorded_so_that_the_tip_is_right(url: str, records: Path) -> None:
     create(url)
 
     def renew(numbers: memoryview) -> None:
@@ -167,12 +178,12 @@ def test_renewals_are_recorded_so_that_the_tip_is_right(url: str) -> None:
     with child(renew) as dying:
         dying.wait_for(0, 1)
         dying.kill()
-        for lease in dying.crash_records.read():
-            give_back(lease)
+        for lease in left_in(records):
+            give_back(url, lease)
         assert snowredis.WorkerPool(url, "killed").workers() == []
 
 
-def test_nothing_is_left_of_a_generator_that_was_closed(url: str) -> None:
+def test_nothing_is_left_of_a_generator_that_was_closed(url: str, records: Path) -> None:
     create(url, layout=Layout())
 
     def close_one(numbers: memoryview) -> None:
@@ -187,47 +198,10 @@ def test_nothing_is_left_of_a_generator_that_was_closed(url: str) -> None:
     with child(close_one) as dying:
         dying.wait_for(0, 1)
         dying.kill()
-        assert len(dying.crash_records.read()) == 1
-        assert dying.crash_records.read() == []
+        assert len(left_in(records)) == 1
 
 
-def test_more_generators_than_there_is_room_for_go_without(url: str) -> None:
-    create(url, layout=Layout())
-
-    def make_many(numbers: memoryview) -> None:
-        many = [connect(url, layout=Layout()) for _ in range(GENERATORS + 2)]
-        numbers[0] = sum(ids.next_id() > 0 for ids in many)
-        signal.pause()
-
-    with child(make_many) as dying:
-        dying.wait_for(0, GENERATORS + 2)
-        dying.kill()
-        assert len(dying.crash_records.read()) == GENERATORS
-
-
-def test_room_is_used_again_of_generators_that_were_dropped_or_could_not_release(url: str) -> None:
-    records, store = CrashRecords(), open_store(url, PoolConfig(name="killed", layout=ONE_WORKER))
-    records.adopt()
-    kept = records.new_record(store)
-    assert kept is not None
-    kept.write_claim("1a" * 16, "{}")
-    for _ in range(GENERATORS):
-        dropped = records.new_record(store)
-        assert dropped is not None
-        del dropped
-    for number in range(GENERATORS):
-        unanswered = records.new_record(store)
-        assert unanswered is not None
-        assert unanswered.read() is None
-        unanswered.write_claim(f"{number:032x}", "{}")
-        unanswered.give_up()
-    assert {lease["token"] for lease in records.read()} == {
-        "1a" * 16,
-        *(f"{number:032x}" for number in range(1, GENERATORS)),
-    }
-
-
-def test_a_childs_own_child_writes_nothing_down(url: str) -> None:
+def test_a_childs_own_child_writes_nothing_into_its_record(url: str, records: Path) -> None:
     create(url, layout=Layout())
 
     def fork_again(numbers: memoryview) -> None:
@@ -235,7 +209,6 @@ def test_a_childs_own_child_writes_nothing_down(url: str) -> None:
         numbers[0] = ids.next_id()
         if not os.fork():
             numbers[1] = ids.next_id()
-            numbers[2] = ids.decode(numbers[1]).worker
             os._exit(0)
         os.wait()
         numbers[3] = 1
@@ -244,94 +217,33 @@ def test_a_childs_own_child_writes_nothing_down(url: str) -> None:
     with child(fork_again) as dying:
         dying.wait_for(3, 1)
         dying.kill()
-        (lease,) = dying.crash_records.read()
-        assert lease["worker"] == Layout().decode(dying.numbers[0]).worker != dying.numbers[2]
+        workers = [Layout().decode(an_id).worker for an_id in dying.numbers[:2]]
+        # each in a file of its own
+        assert {(lease["worker"], lease["end"]) for lease in left_in(records)} == {
+            (workers[0], End.KILLED),
+            (workers[1], End.OS_EXIT),
+        }
 
 
-def test_a_will_is_of_no_use_for_a_lease_that_somebody_else_has_by_now(url: str) -> None:
+def test_a_record_is_of_no_use_once_another_process_has_the_worker_id(url: str, records: Path) -> None:
     create(url)
 
     with child(make_ids(url)) as dying:
         dying.wait_for(1, 1)
         dying.kill()
-        (lease,) = dying.crash_records.read()
-        give_back(lease)
+        (lease,) = left_in(records)
+        give_back(url, lease)
+        (records / next(records.iterdir()).name).unlink()
         with connect(url) as heir:
             before = heir.claim()
-            give_back(lease)
+            give_back(url, lease)  # a second time
             assert heir._beat() > 0
             assert heir.lease is not None
             assert heir.lease.token_hash == before.token_hash
 
 
-def test_one_reclaimer_gives_back_what_several_processes_left_at_about_the_same_time(url: str) -> None:
-    create(url, layout=Layout())
-    left = []
-    for _ in range(3):
-        with child(make_ids(url, layout=Layout())) as dying:
-            dying.wait_for(1, 1)
-            dying.kill()
-            left.append(dying.crash_records.read())
-    process = reclaimer.Reclaimer()
-    assert all(map(process.take, left))
-    process.close()
-    assert process.process.wait(20) == 0
-    assert snowredis.WorkerPool(url, "killed").workers() == []
-
-
-def test_a_reclaimer_that_has_ended_takes_no_more() -> None:
-    process = reclaimer.Reclaimer()
-    assert process.process.wait(20) == 0
-    assert not process.take([{}])
-    assert not process.take([{}])
-
-
-def test_a_reclaimer_takes_what_was_sent_before_it_decided_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    ours, theirs = socket.socketpair()
-    shutdown, taken = socket.socket.shutdown, []
-
-    def send_then_shut_down(mailbox: socket.socket, how: int) -> None:
-        ours.send(b'{"parent": 1, "leases": ["last"]}\n')
-        shutdown(mailbox, how)
-
-    monkeypatch.setattr(socket.socket, "shutdown", send_then_shut_down)
-    monkeypatch.setattr(reclaimer.Backlog, "add", lambda self, leases, parent: taken.extend(leases))
-    monkeypatch.setattr(reclaimer, "LINGER_S", 0.0)
-    with ours, theirs:
-        reclaimer.serve(theirs)
-        assert taken == ["last"]
-        with pytest.raises(BrokenPipeError):
-            ours.send(b"more")
-
-
-def test_leases_of_a_redis_that_is_away_do_not_delay_those_of_another_one(tmp_path: Path, url: str) -> None:
-    create(url)
-    config = PoolConfig(name="away", ttl_ms=600_000)
-    common = credentials.of_store(open_store([f"unix://{tmp_path}/no.sock"], config))
-    lost = common | credentials.of_claim("5a" * 16, "{}") | {"marks_ms": (0,) * 4}
-    with child(make_ids(url)) as dying, contextlib.closing(reclaimer.Backlog()) as backlog:
-        dying.wait_for(1, 1)
-        dying.kill()
-        backlog.add([lost, *dying.crash_records.read(), lost], os.getppid())
-        backlog.give_back()
-        assert snowredis.WorkerPool(url, "killed").workers() == []
-        assert backlog
-
-
-def test_a_damaged_page_is_no_reason_to_stop(caplog: pytest.LogCaptureFixture) -> None:
-    crash_records = CrashRecords()
-    crash_records.adopt()
-    config = PoolConfig(name="damaged")
-    record = crash_records.new_record(open_store(["redis://localhost"], config))
-    assert record is not None
-    record.write_claim("5a" * 16, "{}")
-    record._texts[record._turn][:4] = b"\xff\xfe{["
-    assert crash_records.read() == []
-    assert "could not read the crash record of a killed process" in caplog.text
-
-
 @pytest.mark.parametrize("answered", [True, False], ids=["after", "before"])
-def test_a_claim_that_was_not_answered_is_given_back_too(url: str, answered: bool) -> None:
+def test_a_claim_that_was_not_answered_is_given_back_too(url: str, records: Path, answered: bool) -> None:
     create(url)
 
     def die_in_the_claim(numbers: memoryview) -> None:
@@ -351,13 +263,13 @@ def test_a_claim_that_was_not_answered_is_given_back_too(url: str, answered: boo
     with child(die_in_the_claim) as dying:
         dying.wait_for(0, 1)
         dying.kill()
-        (lease,) = dying.crash_records.read()
-        give_back(lease)
+        (lease,) = left_in(records)
+        give_back(url, lease)
     with connect(url) as heir:
         assert heir.next_id() > 0
 
 
-def test_a_claim_that_is_refused_leaves_nothing_to_give_back(url: str) -> None:
+def test_a_claim_that_is_refused_leaves_nothing_to_give_back(url: str, records: Path) -> None:
     create(url)
 
     def be_refused(numbers: memoryview) -> None:
@@ -371,29 +283,131 @@ def test_a_claim_that_is_refused_leaves_nothing_to_give_back(url: str) -> None:
         with child(be_refused) as dying:
             dying.wait_for(0, 1)
             dying.kill()
-            assert dying.crash_records.read() == []
+            # that of this process
+            (lease,) = left_in(records)
+            assert holder.lease is not None
+            assert lease["worker"] == holder.lease.worker
 
 
-def test_a_reclaimer_whose_parent_has_ended_gives_up_soon(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_claim_that_could_not_reach_redis_leaves_nothing_to_give_back(
+    records: Path, tmp_path: Path, server: RedisServer
 ) -> None:
-    monkeypatch.setattr(reclaimer, "ORPHAN_S", 0.1)
-    config = PoolConfig(name="away", ttl_ms=600_000)
-    store = open_store([f"unix://{tmp_path}/no.sock"], config)
-    lease = credentials.of_store(store) | credentials.of_claim("5a" * 16, "{}") | {"marks_ms": (0,) * 4}
-    read_end, write_end = os.pipe()
-    parent = os.fork()
-    if not parent:
-        parent = os.getpid()
+    def fail(url: str) -> None:
+        ids = connect(url)
+        with pytest.raises(snowredis.StoreUnavailable):
+            ids.claim()
+
+    # nobody listens; a server that accepts and never replies may have leased a worker id
+    fail(f"unix://{tmp_path}/no.sock")
+    assert left_in(records) == []
+    with socket.socket(socket.AF_UNIX) as mute:
+        mute.bind(f"{tmp_path}/mute.sock")
+        mute.listen()
+        ids = connect(f"unix://{tmp_path}/mute.sock")
+        with pytest.raises(snowredis.StoreUnavailable):
+            ids.claim()
+        assert [lease["worker"] for lease in left_in(records)] == [UNKNOWN_WORKER]
+
+
+def test_a_claim_that_redis_never_saw_is_no_death(url: str, records: Path) -> None:
+    create(url)
+    lease = of_claim("5a" * 16, "{}") | {"lanes": 4, "marks_ms": [0] * 4, "end": End.KILLED}
+    give_back(url, lease)
+    info = snowredis.WorkerPool(url, "killed").info()
+    assert (info.reclaimed, info.expired, info.releases) == (0, 0, 1)
+
+
+def _exits(_: object) -> None:
+    os._exit(0)
+
+
+def _gets_sigterm(_: object) -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+    signal.pause()
+
+
+ENDS: dict[str, tuple[Callable[[object], None], End]] = {
+    "os._exit": (_exits, End.OS_EXIT),
+    "SIGTERM": (_gets_sigterm, End.SIGTERM),
+    "SIGKILL": (lambda _: os.kill(os.getpid(), signal.SIGKILL), End.KILLED),
+    "crash": (lambda _: os.kill(os.getpid(), signal.SIGSEGV), End.KILLED),
+}
+
+
+@pytest.mark.parametrize("how", ENDS)
+@pytest.mark.parametrize("handled", [False, True], ids=["", "with a handler"])
+def test_a_record_says_how_its_process_ended(url: str, records: Path, how: str, handled: bool) -> None:
+    if how == "SIGTERM" and snowredis.IMPLEMENTATION != "c":
+        pytest.skip("SIGTERM is noted in C")
+    end, code = ENDS[how]
+    create(url)
+
+    def stop(number: int, _: object) -> None:
+        # as uvicorn ends after a signal
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+
+    def work(_: object) -> None:
+        if handled:
+            signal.signal(signal.SIGTERM, stop)
+        ids = connect(url)
+        ids.next_id()
         if not os.fork():
-            backlog = reclaimer.Backlog()
-            backlog.add([lease], parent)
-            while backlog:
-                backlog.give_back()
-            os.write(write_end, b"gave up")
-        os._exit(0)
-    os.close(write_end)
-    os.waitpid(parent, 0)
-    with os.fdopen(read_end, "rb") as pipe:
-        # the end of the pipe is the end of the reclaimer
-        assert pipe.read() == b"gave up"
+            # not the process of the record
+            os._exit(0)
+        os.wait()
+        end(None)
+
+    with child(work) as dying:
+        _, status = os.waitpid(dying.pid, 0)
+        if how == "SIGTERM":
+            assert os.WTERMSIG(status) == signal.SIGTERM
+        (lease,) = left_in(records)
+        assert End(lease["end"]) is code
+        with connect(url) as heir:
+            heir.next_id()
+    info = snowredis.WorkerPool(url, "killed").info()
+    assert (info.reclaimed, info.expired) == (code is End.KILLED, 0)
+
+
+def test_an_exit_while_redis_is_away_is_no_death(own_server: RedisServer, records: Path) -> None:
+    create(own_server.url)
+    pid = own_server.client().info()["process_id"]
+    run("tests.reclaim.programs.ends_while_redis_is_away", own_server.url, str(pid))
+    own_server.kill(signal.SIGCONT)
+    with connect(own_server.url) as heir:
+        heir.next_id()
+    info = snowredis.WorkerPool(own_server.url, "killed").info()
+    assert (info.reclaimed, info.expired) == (0, 0)
+
+
+def test_a_program_that_is_told_to_end_does_so_at_once(url: str, records: Path) -> None:
+    """SIGTERM ends a process in the middle of a call that never returns to Python, as it did without a record."""
+    create(url)
+
+    def work(numbers: memoryview) -> None:
+        connect(url).next_id()
+        numbers[0] = 1
+        # in C, with the GIL
+        pow(7, 10**7, 10**4_000_000 + 7)
+
+    with child(work) as dying:
+        dying.wait_for(0, 1)
+        time.sleep(0.1)
+        told_s = time.monotonic()
+        dying.kill(signal.SIGTERM)
+        assert time.monotonic() - told_s < 1
+
+
+def test_a_signal_that_is_ignored_stays_ignored(url: str, records: Path) -> None:
+    create(url)
+
+    def work(numbers: memoryview) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        connect(url).next_id()
+        os.kill(os.getpid(), signal.SIGTERM)
+        numbers[0] = 1
+        signal.pause()
+
+    with child(work) as dying:
+        dying.wait_for(0, 1)

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import snowredis
-from snowredis.snowflake.protocol import settings_of
+from snowredis.servers.scripts import text_of
+from snowredis.snowflake.protocol import pool_keys, settings_of
 from snowredis.snowflake.registered_store import open_registry
 from snowredis.snowflake.registration import confirm_pools
 from snowredis.snowflake.registry import Place, Registry
-from snowredis.snowflake.scripts import pool_keys, text_of
 from tests.support.servers import RedisServer
 
 ROOT = Path(__file__).parents[2]

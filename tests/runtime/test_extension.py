@@ -1,4 +1,4 @@
-"""Mistakes of the C extension other than wrong ids: leaks, state shared between interpreters, silent failures to load."""
+"""Mistakes of the C extension other than wrong ids: leaks, state shared by interpreters, silent failures to load."""
 
 from __future__ import annotations
 

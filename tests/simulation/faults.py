@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from tests.simulation import clones, pool_faults
 from tests.simulation import redis_faults as redis
 from tests.simulation.process import MOST_PROCESSES, Process
-from tests.simulation.reclaim import reclaim_from
 
 if TYPE_CHECKING:
     from tests.simulation.schedule import Simulation
@@ -80,14 +79,15 @@ def crash(sim: Simulation) -> None:
         sim.fired["crash"] += 1
         sim.say("%s crashes", crashed.name)
         sim.start_again(crashed)
-        reclaim_from(sim, crashed)
+        if sim.machines is not None:
+            sim.machines.die(crashed)
         crashed.crash()
 
     _suddenly(sim, crashed, die)
 
 
 def reclaim(sim: Simulation) -> None:
-    """Kill children whose parent releases their leases, sometimes while Redis is unavailable."""
+    """Kill processes whose leases others give back, sometimes while Redis is unavailable."""
     crash(sim)
     if sim.random.random() < 0.2:
         redis.down(sim)

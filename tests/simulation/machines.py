@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from snowredis.errors import SnowredisError
 from snowredis.process.liveness import GONE, ProcessName, Status
+from snowredis.servers.scripts import Script
 from snowredis.snowflake import sweep
 from snowredis.snowflake.crash_record import HEADER_BYTES, RECORD_BYTES, TEXT_BYTES, CrashRecord
 from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, ReleaseRequest, Store
 from snowredis.snowflake.record_files import FileName, pool_name
 from snowredis.snowflake.replies import ClaimReply, Granted, ReleaseReply, Seen
-from snowredis.snowflake.scripts import Script
 from tests.simulation.stand_ins import Host, SimStore
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class CheckedStore(SimStore):
     """Store that tells the checker what is given back on behalf of the dead."""
 
     def claim(self, request: ClaimRequest, seen: Seen) -> ClaimReply:
-        # credentials.py reads the wall clock itself
+        # crash_record.py reads the wall clock itself
         now_ms = self.process.world.now_us // 1000
         reply = super().claim(request._replace(caller_ms=now_ms, fit_ms=now_ms), seen)
         if isinstance(reply, Granted):
@@ -124,7 +124,7 @@ class Machines:
 
     def _tear(self, page: bytearray) -> None:
         """Write noise where the next write would have begun."""
-        turn, size = divmod(int.from_bytes(page[:HEADER_BYTES], "little"), 1 << 32)
+        turn, size = divmod(int.from_bytes(page[:8], "little"), 1 << 32)
         at = HEADER_BYTES + (turn ^ 1 if size else 0) * TEXT_BYTES
         page[at : at + 200] = self._sim.random.randbytes(200)
 

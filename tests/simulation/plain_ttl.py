@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from snowredis.errors import PoolExhausted, StoreUnavailable
+from snowredis.servers.scripts import Script
 from snowredis.snowflake.protocol import PoolConfig
-from snowredis.snowflake.scripts import Script
 from tests.simulation.checker import Checker
 from tests.simulation.process import Process
 from tests.simulation.schedule import Result, Simulation

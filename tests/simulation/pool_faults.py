@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from snowredis.errors import LayoutMismatch
+from snowredis.servers.scripts import Script
 from snowredis.snowflake.protocol import ClaimRequest, PoolConfig
+from snowredis.snowflake.redis_store import ScriptStore
 from snowredis.snowflake.replies import Seen
-from snowredis.snowflake.scripts import Script, ScriptStore
 from tests.simulation.process import Process
 
 if TYPE_CHECKING:

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from snowredis.errors import SnowredisError, StoreUnavailable
 from snowredis.process.exit import EXIT
+from snowredis.servers.scripts import Script
 from snowredis.snowflake.context import Reference
-from snowredis.snowflake.crash_record import CrashRecord, CrashRecords
+from snowredis.snowflake.crash_record import CrashRecord
 from snowredis.snowflake.fast_path import SEALED
 from snowredis.snowflake.generator import Generator
 from snowredis.snowflake.protocol import PoolConfig, Store
-from snowredis.snowflake.scripts import Script
 from tests.simulation.checker import Claim
 from tests.simulation.stand_ins import Host, SimClock, SimGuard, SimKeeper, SimStore
 from tests.simulation.world import SimLock, TaskKilled
@@ -46,8 +46,6 @@ class Process:
 
     lease_manager_class: type[SimKeeper] = SimKeeper
     guard_class: type[SimGuard] = SimGuard
-    # the memory that its parent reads when it is dead
-    crash_records: CrashRecords | None = None
     record_class: type[CrashRecord] = CrashRecord
 
     def __init__(self, sim: Simulation, host: Host, config: PoolConfig | None = None) -> None:
@@ -67,18 +65,13 @@ class Process:
         self.generator = generator
         self.lease_manager: SimKeeper = lease_manager
         self.new_locks()
-        if sim.parents_reclaim:
-            self.crash_records = CrashRecords()
-            self.crash_records.adopt()
 
     def new_record(self, store: Store) -> CrashRecord | None:
-        """Return a crash record: in a file of its machine, or in a page that its parent sees; or None."""
+        """Return a crash record in a file of its machine; None if there are none in this schedule."""
         if self.unborn is not None:
             # what is done now, its parent did
             return None
-        if self.sim.machines is not None:
-            return self.sim.machines.new_record(self, store)
-        return None if self.crash_records is None else self.crash_records.new_record(store)
+        return None if self.sim.machines is None else self.sim.machines.new_record(self, store)
 
     def _bare(self, sim: Simulation, host: Host, config: PoolConfig) -> None:
         self.sim, self.world, self.host = sim, sim.world, host
@@ -307,6 +300,7 @@ class Process:
             (old.slot._serials, copy_of_count(old.slot._serials)),
             (old.slot.latest, old.slot.latest),
             (old.slot.record, None),
+            (old.slot._open_record, old.slot._open_record),
         ]
         memo = {id(thing): replacement for thing, replacement in instead}
         for slot in Generator.__slots__:

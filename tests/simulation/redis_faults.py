@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from snowredis.snowflake.scripts import pool_keys
+from snowredis.snowflake.protocol import pool_keys
 from tests.simulation.redis_model import SHOWN, RedisModel
 
 if TYPE_CHECKING:

@@ -15,12 +15,13 @@ from typing import Any
 
 from snowredis.core.layout import Layout
 from snowredis.errors import LayoutMismatch, ShardNumberRefused, StoreUnavailable
-from snowredis.snowflake.protocol import PoolConfig, settings_of
+from snowredis.servers.scripts import Script
+from snowredis.snowflake.protocol import PoolConfig, pool_keys, settings_of
+from snowredis.snowflake.redis_store import ScriptStore
 from snowredis.snowflake.registered_store import RegisteredStore
 from snowredis.snowflake.registration import register
 from snowredis.snowflake.registry import NO_NUMBER, Place, parse_registration, registry_key
 from snowredis.snowflake.registry_stores import ScriptRegistry
-from snowredis.snowflake.scripts import Script, ScriptStore, pool_keys
 from tests.simulation.redis_model import RedisModel
 from tests.simulation.world import World
 
@@ -253,6 +254,8 @@ class SimRegistry(ScriptRegistry):
             raise StoreUnavailable("simulated", "away")
         fields = self._sim.registry_server.data.get(self._keys[0], {})
         return self._sim.world.now_us // 1000, {name: fields[name] for name in names if name in fields}
+
+    def after_fork(self) -> None: ...
 
     def close(self) -> None: ...
 

@@ -79,12 +79,9 @@ class Simulation:
         self.process_class: type[Process] = Process
         self._draw_settings()
         self._draw_servers()
-        # who gives leases of dead processes back: whoever finds their records, or a parent alone
-        anybody = "reclaim" in self.classes and self.random.random() < 0.7
-        self.machines = Machines(self) if anybody else None
+        self.machines = Machines(self) if "reclaim" in self.classes else None
         # replaces the names of processes in their records; for rules.py
         self.name_rule: Callable[[ProcessName], ProcessName] | None = None
-        self.parents_reclaim = "reclaim" in self.classes and not anybody
         # whether Redis forgot something, and whether it went back in time in a way that nobody can notice at once
         self._forgot = self._went_back = False
         # the newest claim

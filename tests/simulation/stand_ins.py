@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 from snowredis.errors import SnowredisError
 from snowredis.process.fork import ForkGuard
+from snowredis.servers.scripts import Script
 from snowredis.snowflake.crash_record import CrashRecord
 from snowredis.snowflake.lease import HeldLease, LeaseSlot
 from snowredis.snowflake.lease_manager import LeaseManager
 from snowredis.snowflake.protocol import NO_STATS, PoolConfig, WorkerStats
-from snowredis.snowflake.scripts import Script, ScriptStore
+from snowredis.snowflake.redis_store import ScriptStore
 from tests.simulation.world import START_US
 
 if TYPE_CHECKING:
     from tests.simulation.machines import Parent
     from tests.simulation.process import Process
-    from tests.simulation.reclaim import Reclaimer
 
 
 @dataclass
@@ -65,7 +65,7 @@ class SimClock:
 class SimStore(ScriptStore):
     where = "simulated"
 
-    def __init__(self, process: Process | Reclaimer | Parent, config: PoolConfig) -> None:
+    def __init__(self, process: Process | Parent, config: PoolConfig) -> None:
         super().__init__(config, random_bytes=process.random_bytes)
         self.urls = ("simulated",)
         self.process = process

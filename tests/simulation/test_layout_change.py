@@ -14,16 +14,17 @@ import pytest
 
 from snowredis.core.layout import Layout
 from snowredis.errors import LayoutMismatch
+from snowredis.servers.scripts import Script
 from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.redis_store import ScriptStore
 from snowredis.snowflake.replies import Granted, LayoutChanging, Renewed, Settling
-from snowredis.snowflake.scripts import Script, ScriptStore
 from tests.simulation.redis_model import RedisModel
 from tests.simulation.world import World
 from tests.support.holder import Holder
 
 OLD = Layout(timestamp_bits=41, backup_bits=1, worker_bits=4, sequence_bits=10)
 NEW = Layout(timestamp_bits=41, backup_bits=2, worker_bits=6, sequence_bits=7)
-# fragments of common.lua, and what stands there without the rule
+# fragments of pool.lua, and what stands there without the rule
 RULES = {
     # until somebody with the new one comes
     "the old layout is refused": (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from snowredis.web.limits import Limits
-from snowredis.web.server.connections import PROBE_RESERVE, Connections
+from snowredis.web.connections import PROBE_RESERVE, Connections
+from snowredis.web.settings import Limits
 
 
 class FakeConnection:
@@ -29,7 +29,7 @@ def test_a_new_connection_replaces_the_one_that_owes_a_request_for_longest() -> 
     for at_s, one in enumerate((asked, half, newer)):
         assert pool.add(one, at_s) == "open"
     pool.request_complete(asked)
-    pool.response_complete(asked, 3, began=False)
+    pool.response_complete(asked, 3)
     # one that has asked before is kept, although it waits too
     assert pool.add(FakeConnection(), 4) == "open"
     assert [one.dropped for one in (asked, half, newer)] == [False, True, False]
@@ -80,7 +80,7 @@ def test_waits_end_in_order_and_more_bytes_do_not_make_them_longer() -> None:
     pool.request_began(half, 9)
     for one in (idle, busy):
         pool.request_complete(one)
-    pool.response_complete(idle, 1, began=False)
+    pool.response_complete(idle, 1)
     assert pool.overdue(9.9) == []
     assert pool.overdue(10) == [half]
     assert pool.overdue(21) == [half, idle]
@@ -88,6 +88,3 @@ def test_waits_end_in_order_and_more_bytes_do_not_make_them_longer() -> None:
     pool.request_began(idle, 15)
     assert pool.overdue(24.9) == [half]
     assert pool.overdue(25) == [half, idle]
-    # a pipelined part that was there before the response
-    pool.response_complete(busy, 30, began=True)
-    assert busy in pool.unfinished

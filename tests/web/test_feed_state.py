@@ -13,7 +13,7 @@ from snowredis.errors import StoreUnavailable
 from snowredis.monitor.polling import Reading
 from snowredis.monitor.snapshot import Death, PoolInfo, Snapshot, WorkerInfo
 from snowredis.monitor.status import status_of, status_without
-from snowredis.web.feed_state import FeedState, event_counts, rate_of
+from snowredis.web.feed import FeedState, event_counts, rate_of
 
 NOW_MS = 1_795_000_000_000
 # clock of the service: a second behind Redis

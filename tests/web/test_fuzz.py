@@ -23,8 +23,8 @@ BEARER = {"Authorization": f"Bearer {TOKEN}"}
 @pytest.fixture(scope="module")
 def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClient, Any]]:
     """Yield a client of a service on a Redis of its own, and the schema that it describes itself by."""
-    from snowredis.web.limits import Limits
     from snowredis.web.service import create_app
+    from snowredis.web.settings import Limits
 
     with redis_server(tmp_path_factory.mktemp("f")) as server:
         new_pool(server.url, "fuzzed")

@@ -46,6 +46,7 @@ def test_no_client_keeps_others_out(
         SNOWREDIS_SERVE_REQUEST_TIMEOUT_S="1",
         SNOWREDIS_SERVE_RESPONSE_TIMEOUT_S="1",
         SNOWREDIS_SERVE_MAX_CONNECTIONS=str(MOST),
+        SNOWREDIS_SERVE_MAX_AT_ONCE="10",
     )
 
     def is_well() -> bool:
@@ -61,9 +62,24 @@ def test_no_client_keeps_others_out(
         assert b"HTTP/1.1 408" in rest_of(half[-1])
         assert rest_of(half[0]) == b""
 
+    with contextlib.ExitStack() as stack:
+        # requests without their bodies are not in progress: they are closed, and use up no limit of requests
+        forms = [stack.enter_context(connected(served)) for _ in range(20)]
+        for raw in forms:
+            raw.sendall(b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\ntoken=")
+        assert is_well()
+        assert rest_of(forms[0]).startswith(b"HTTP/1.1 408")
+
     with connected(served) as raw:
-        raw.sendall(b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\ntoken=")
-        assert rest_of(raw).startswith(b"HTTP/1.1 408")
+        raw.sendall(HEAD + b"X: " + b"x" * 40_000)
+        assert rest_of(raw).startswith(b"HTTP/1.1 431")
+
+    with connected(served) as raw:
+        # two requests in pieces that do not end where they do, empty lines between them
+        both = HEAD + b"\r\n\r\n\r\n" + HEAD + b"Connection: close\r\n\r\n"
+        for start in range(0, len(both), 50):
+            raw.sendall(both[start : start + 50])
+        assert rest_of(raw).count(b"HTTP/1.1 200") == 2
 
     with connected(served) as raw:
         # a client may close its half and still wait for its responses

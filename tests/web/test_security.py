@@ -12,8 +12,9 @@ from starlette.testclient import TestClient
 
 import snowredis
 from snowredis.testing import memory_pool
-from snowredis.web.access import COOKIE_LIFE_S, HostCheck, TokenAuth, check_token, is_loopback
+from snowredis.web.access import COOKIE_LIFE_S, HostCheck, TokenAuth, is_loopback
 from snowredis.web.service import Service, create_app
+from snowredis.web.settings import check_token
 from tests.support.pools import new_pool
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually

@@ -13,11 +13,11 @@ from starlette.testclient import TestClient
 import snowredis
 from snowredis.errors import ClockMovedBack, PoolExhausted, SnowredisError, StoreUnavailable
 from snowredis.testing import ManualClock, memory_pool
-from snowredis.web.id_formats import BINARY, JSON, TEXT, choose_media_type, encode_id, encode_ids
+from snowredis.web.access import TokenBucket
 from snowredis.web.json_values import to_json
-from snowredis.web.limits import Limits, TokenBucket
-from snowredis.web.problems import problem_of
+from snowredis.web.messages import BINARY, JSON, TEXT, choose_media_type, encode_id, encode_ids, problem_of
 from snowredis.web.service import create_app, from_environment
+from snowredis.web.settings import Limits
 from tests.support.pools import new_pool
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
@@ -245,7 +245,7 @@ def test_what_nobody_thought_of_is_500_and_says_nothing(
     async def fail(*_: Any) -> Any:
         raise RuntimeError("secret")
 
-    monkeypatch.setattr("snowredis.web.served_pool.ServedPool.make_id", fail)
+    monkeypatch.setattr("snowredis.web.served_pools.ServedPool.make_id", fail)
     answer = client.get("/id")
     assert (answer.status_code, answer.json()["error"]) == (500, "InternalError")
     assert "secret" not in answer.text

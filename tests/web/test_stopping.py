@@ -58,7 +58,7 @@ def test_gunicorn_replaces_its_processes_and_loses_no_request(
     pytest.importorskip("uvicorn_worker")
     new_pool(server.url, pool_name)
     served = serve(
-        *two_gunicorn_workers("snowredis.web.server.gunicorn_worker.ServiceWorker"),
+        *two_gunicorn_workers("snowredis.web.gunicorn_worker.ServiceWorker"),
         url=server.url,
         command=[],
         SNOWREDIS_SERVE_POOLS=pool_name,

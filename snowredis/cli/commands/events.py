@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 from snowredis.cli.event_lines import event_line
 from snowredis.cli.exit_codes import ExitCode
 from snowredis.cli.options import Parser, add_redis, natural, open_known_pool, positive
-from snowredis.cli.output import colored, plain, printable, wants_color
+from snowredis.cli.output import colored, plain, print_json, printable, wants_color
 from snowredis.cli.times import add_times
 from snowredis.errors import StoreUnavailable
 
@@ -115,10 +114,7 @@ def _follow(pool: WorkerPool, after: str, shown: set[str], args: argparse.Namesp
 
 def _show(event: Event, args: argparse.Namespace) -> None:
     if args.json:
-        from snowredis.monitor.as_json import event_as_json
-
-        text = json.dumps(event_as_json(event))
+        print_json(event)
     else:
         paint = colored if wants_color(sys.stdout) else plain
-        text = paint(event_line(event, args.time_text))
-    print(text, flush=True)
+        print(paint(event_line(event, args.time_text)), flush=True)

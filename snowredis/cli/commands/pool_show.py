@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -19,6 +18,7 @@ from snowredis.cli.output import (
     Pair,
     duration,
     pairs,
+    print_json,
     printable,
     table,
     terminal_width,
@@ -57,14 +57,13 @@ def add_arguments(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.pool is None:
         return _show_all(args)
-    from snowredis.monitor.as_json import pool_as_json, status_as_json
     from snowredis.monitor.status import status_of
 
     with open_known_pool(args) as pool:
         snapshot, where = pool.snapshot(), pool.where
     info, status = snapshot.info, status_of(snapshot)
     if args.json:
-        print(json.dumps(pool_as_json(info) | {"status": status_as_json(status)}))
+        print_json({"pool": info, "status": status})
     else:
         head: Line = [("pool ", "dim"), (info.name, "strong"), (f" at {where}", "dim")]
         rows = [*settings_rows(info), *_state_rows(snapshot, args.time_text)]
@@ -148,8 +147,6 @@ def _alarm_text(info: PoolInfo, time_text: Callable[[int], str]) -> str:
 
 
 def _show_all(args: argparse.Namespace) -> int:
-    from snowredis.monitor.as_json import pool_as_json
-
     infos: list[PoolInfo] = []
     unreadable: list[str] = []
     with open_pool(args) as server:
@@ -162,7 +159,7 @@ def _show_all(args: argparse.Namespace) -> int:
                 # keys of another program may look like a pool; the others are shown nevertheless
                 unreadable.append(f"{printable(name, MAX_FOREIGN)}: {printable(str(error), 200)}")
     if args.json:
-        print(json.dumps([pool_as_json(info) for info in infos]))
+        print_json(infos)
     elif infos or unreadable:
         write([[("pools at ", "dim"), (where, "")], [], *_all(infos)])
     else:

@@ -50,13 +50,13 @@ def add_arguments(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     try:
-        from snowredis.web.server import uvicorn_server
+        from snowredis.web import server
         from snowredis.web.service import from_environment
     except ImportError as error:
         raise missing_extra(error, "web") from error
     app = from_environment(_environment(args))
     _check_host(args.host, app)
-    uvicorn_server.run(app, args.host, args.port, access_log=args.access_log)
+    server.run(app, args.host, args.port, access_log=args.access_log)
     return ExitCode.OK
 
 

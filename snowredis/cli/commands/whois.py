@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from snowredis.cli.exit_codes import ExitCode
 from snowredis.cli.options import Parser, add_format, add_redis, open_known_pool
-from snowredis.cli.output import MAX_FOREIGN, Line, Pair, ago, pairs, printable, write
+from snowredis.cli.output import MAX_FOREIGN, Line, Pair, ago, pairs, print_json, printable, write
 from snowredis.cli.times import add_times
 
 if TYPE_CHECKING:
     from snowredis.monitor.ownership import Holder
-    from snowredis.monitor.snapshot import WorkerInfo
     from snowredis.monitor.whois import Whois
 
 _STYLES = {"certain": "good", "probable": "warn", "unknown": "bad"}
@@ -48,23 +46,16 @@ def run(args: argparse.Namespace) -> int:
             parse_user_id(text, info.layout, form=args.format, now_ms=info.now_ms) for text in args.ids
         ]
         results = pool.whois_all([an_id for (_, an_id), *_ in readings])
-        numbers = {whois.parts.worker for whois in results if whois.parts}
-        # which may be somebody else than who made the id
-        now = {number: worker for number in numbers if (worker := pool.worker(number))}
     for number, whois in enumerate(results):
         if args.json:
-            from snowredis.monitor.as_json import whois_as_json, worker_as_json
-
-            worker = now.get(whois.parts.worker) if whois.parts else None
-            more = {"worker_now": worker_as_json(worker) if worker else None}
-            print(json.dumps(whois_as_json(whois) | more))
+            print_json(whois)
         else:
-            write([*([[]] if number else []), *_as_lines(whois, now, args.time_text)])
+            write([*([[]] if number else []), *whois_lines(whois, args.time_text)])
     return ExitCode.ERROR if any(whois.certainty == "unknown" for whois in results) else ExitCode.OK
 
 
-def _as_lines(whois: Whois, now: Mapping[int, WorkerInfo], time_text: Callable[[int], str]) -> list[Line]:
-    """Return what is known about an id; *now*: who has its worker id at present."""
+def whois_lines(whois: Whois, time_text: Callable[[int], str]) -> list[Line]:
+    """Return the lines about the process that made an id."""
     parts, now_ms, rows = whois.parts, whois.now_ms, list[Pair]()
     if parts is not None:
         age: Line = [
@@ -79,7 +70,7 @@ def _as_lines(whois: Whois, now: Mapping[int, WorkerInfo], time_text: Callable[[
         rows.append(("label", [(printable(holder.label, MAX_FOREIGN), "strong")]))
         rows.append(("lease", _lease(holder, now_ms, time_text)))
     if parts is not None:
-        rows.append(("worker id now", _worker_now(now.get(parts.worker), whois, time_text)))
+        rows.append(("worker id now", _worker_now(whois, time_text)))
     rows.append(("certainty", [(whois.certainty, _STYLES[whois.certainty])]))
     rows.append(("reason", printable(whois.reason, 1000)))
     rows += [
@@ -95,8 +86,9 @@ def _as_lines(whois: Whois, now: Mapping[int, WorkerInfo], time_text: Callable[[
     return lines
 
 
-def _worker_now(worker: WorkerInfo | None, whois: Whois, time_text: Callable[[int], str]) -> str:
-    """Return who has the worker id of the id at present."""
+def _worker_now(whois: Whois, time_text: Callable[[int], str]) -> str:
+    """Return which process has the worker id of the id now."""
+    worker = whois.worker_now
     if worker is None or worker.state == "free":
         return "nobody has it"
     process = (printable(worker.host, MAX_FOREIGN), worker.pid, printable(worker.label, MAX_FOREIGN))

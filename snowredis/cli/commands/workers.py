@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import shutil
 import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from snowredis.cli.death_table import death_table
 from snowredis.cli.exit_codes import ExitCode
 from snowredis.cli.options import Parser, add_redis, natural, open_known_pool, seconds
-from snowredis.cli.output import Line, alternate_screen, is_terminal, printable, terminal_width, write
+from snowredis.cli.output import (
+    Line,
+    alternate_screen,
+    is_terminal,
+    print_json,
+    printable,
+    terminal_width,
+    write,
+)
 from snowredis.cli.status_lines import status_lines
 from snowredis.cli.times import add_times
 from snowredis.cli.worker_filter import WorkerFilter, add_filter, group_table
@@ -102,10 +110,7 @@ def _show_life(pool: WorkerPool, args: argparse.Namespace) -> None:
     worker = pool.worker(args.worker)
     events = [event for event in pool.events() if event.worker == args.worker]
     if args.json:
-        from snowredis.monitor.as_json import event_as_json, worker_as_json
-
-        state = worker_as_json(worker) if worker else None
-        print(json.dumps({"worker": state, "events": [event_as_json(event) for event in events]}))
+        print_json({"worker": worker, "events": events})
     else:
         from snowredis.cli.worker_life import life_lines
 
@@ -178,12 +183,9 @@ def _death_lines(
 
 
 def _print_json(reading: Reading, args: argparse.Namespace) -> None:
-    from snowredis.monitor.as_json import death_as_json, snapshot_as_json, status_as_json, worker_as_json
-
-    state: dict[str, Any] = {"status": status_as_json(reading.status)}
+    report = reading.report
     if (snapshot := reading.snapshot) is not None:
         chosen = WorkerFilter.of(args)
-        state = snapshot_as_json(snapshot, reading.status)
-        state["workers"] = [worker_as_json(each) for each in chosen.workers(snapshot, show_all=args.all)]
-        state["deaths"] = [death_as_json(each) for each in chosen.deaths(snapshot)]
-    print(json.dumps(state), flush=True)
+        workers = tuple(chosen.workers(snapshot, show_all=args.all))
+        report = replace(report, workers=workers, deaths=tuple(chosen.deaths(snapshot)))
+    print_json(report)

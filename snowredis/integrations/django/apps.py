@@ -14,7 +14,7 @@ from django.core.signals import setting_changed
 import snowredis
 from snowredis.errors import ConfigError
 from snowredis.integrations.django.settings import django_settings
-from snowredis.snowflake.lease import THIS
+from snowredis.snowflake.lease import PROCESS
 
 # integrations that set a more precise label, a moment later
 _LABELING = {"snowredis.integrations.celery", "snowredis.integrations.gunicorn"}
@@ -41,8 +41,8 @@ class SnowredisConfig(AppConfig):
         setting_changed.connect(_on_setting_changed, dispatch_uid="snowredis")
         if hasattr(settings, "SNOWREDIS"):
             _configure()
-        if not THIS.label and not _LABELING & sys.modules.keys():
-            THIS.label = _label()[:100]
+        if not PROCESS.label and not _LABELING & sys.modules.keys():
+            PROCESS.label = _label()[:100]
 
 
 def _configure() -> None:

@@ -1,12 +1,10 @@
--- common: the beginning of every script of segments. The loader puts the lease's identity, arguments and this file in
--- front of it.
+-- common: the beginning of every script of segments, after arguments.
 --
 -- KEYS[1] tag      hash    fields of the tag, and "c:<client>" -> record of a client
 -- KEYS[2] clients  zset    client -> time of its last request, ms on the Redis clock; an index, for trimming only
 -- KEYS[3] events   stream  events of the tag, trimmed; for people only
--- ARGV[1] signature   string, constants of the tag
--- ARGV[2] assured     0 | 1, Redis never loses a write that it acknowledged
--- ARGV[3] nonce       hex, random: the last field of the reply, and part of the name of a new incarnation
+-- ARGV[1..2] as in arguments
+-- ARGV[3] assured     0 | 1, Redis never loses a write that it acknowledged
 -- ARGV[4] size        int, positions before the range is used up
 -- ARGV[5] skew_ms     int, how far two Redis servers' clocks may differ
 -- ARGV[6] slack_ms    int, how long a deposed master may go on answering
@@ -20,8 +18,9 @@
 -- and changes nothing in these cases; else see the header of the script
 --
 -- The common fields of other replies are: time of the call, incarnation, next position, alarm.
--- Times are ms since 1970. Positions have up to 16 digits: exact in doubles, but tostring() rounds them.
+-- Positions have up to 16 digits: exact in doubles, but tostring() rounds them.
 
+local MAX_POSITION = 9e15
 -- a client that was silent for this long is forgotten
 local FORGOTTEN_MS = 864e5
 -- ranges that were never handed out by this history, the oldest are dropped
@@ -30,9 +29,7 @@ local MOST_GAPS = 20
 -- numbers on otherwise, a word, a bound or a change, takes effect only when it has been closed for longer
 local BRIDGED_MS = 60000
 
-local signature = str('signature', ARGV[1], '^[%w /=_-]+$', 400)
-local assured = int('assured', ARGV[2], 0, 1) == 1
-local nonce = str('nonce', ARGV[3], '^%x+$', 64)
+local assured = int('assured', ARGV[3], 0, 1) == 1
 local size = int('size', ARGV[4], 1, MAX_POSITION)
 local skew = int('skew_ms', ARGV[5], 0, 864e5)
 local slack = int('slack_ms', ARGV[6], 0, 864e5)
@@ -48,7 +45,7 @@ end
 local function renew_incarnation(tag)
   if tag.renewed then return end
   tag.renewed = true
-  local count = number_of(string.match(tag.incarnation, '^(%d+)%-%x+$')) or 0
+  local count = number_of(string.match(tag.incarnation, '^(%d+)%-%x+$'), MAX_POSITION) or 0
   tag.incarnation = fmt(math.max(count + 1, now)) .. '-' .. string.sub(nonce, 1, 16)
 end
 -- S1: hands out nothing from now on. What was handed out by this history ends at *next*.
@@ -82,8 +79,8 @@ local function read_tag(any)
   if v[1] and v[1] ~= signature and not any then return nil, { 'signature', v[1], nonce } end
   local wrong
   local function stored(name, text)
-    local n = not v[1] and 0 or number_of(text)
-    if not n then wrong = wrong or { 'broken', name, string.sub(text or '', 1, 60), nonce } end
+    local n = not v[1] and 0 or number_of(text, MAX_POSITION)
+    if not n then wrong = wrong or broken(name, text) end
     return n or 0
   end
   local tag = { signature = v[1] or signature, incarnation = v[2] or '', identity = '', reason = v[4] or '',

@@ -1,10 +1,8 @@
--- dated: hand out the next numbers of a period, or let it be opened. The loader puts the lease's identity and arguments
--- in front of it.
+-- dated: hand out the next numbers of a period, or let it be opened; after arguments.
 --
 -- KEYS[1] tag       hash    fields of the tag; "n:<label>" -> the next number, "o:<label>" -> the loss it was opened after
--- ARGV[1] signature string, period and zone
--- ARGV[2] assured   0 | 1, Redis never loses a write that it acknowledged
--- ARGV[3] nonce     hex, random: the last field of the reply
+-- ARGV[1..2] as in arguments; the constants are period, zone and durability
+-- ARGV[3] assured   0 | 1, Redis never loses a write that it acknowledged
 -- ARGV[4] skew_ms   int, how far two Redis servers' clocks may differ
 -- ARGV[5] slack_ms  int, how long a deposed master may go on answering
 -- ARGV[6] action    string: take | open | create
@@ -35,9 +33,7 @@
 
 local MOST_LABELS = 100
 
-local signature = str('signature', ARGV[1], '^[%w =/_+-]+$', 100)
-local assured = int('assured', ARGV[2], 0, 1) == 1
-local nonce = str('nonce', ARGV[3], '^%x+$', 64)
+local assured = int('assured', ARGV[3], 0, 1) == 1
 local skew = int('skew_ms', ARGV[4], 0, 864e5)
 local slack = int('slack_ms', ARGV[5], 0, 864e5)
 local action = str('action', ARGV[6], '^%l+$', 10)
@@ -57,9 +53,9 @@ local v = redis.call('HMGET', KEYS[1], 'signature', 'identity', 'closed_until', 
   'o:' .. label)
 local known, next_field = v[1], v[6]
 if known and known ~= signature then return { 'signature', known, nonce } end
-local closed_until, stored_next = number_of(v[3] or '0'), number_of(v[6] or '1')
-if not closed_until then return { 'broken', 'closed_until', string.sub(v[3], 1, 60), nonce } end
-if not stored_next then return { 'broken', 'n:' .. label, string.sub(v[6], 1, 60), nonce } end
+local closed_until, stored_next = number_of(v[3] or '0'), number_of(v[6] or '1', 2e14)
+if not closed_until then return broken('closed_until', v[3]) end
+if not stored_next then return broken('n:' .. label, v[6]) end
 local reason, trimmed = v[4] or '', v[5] or ''
 local id = ''
 if not assured then

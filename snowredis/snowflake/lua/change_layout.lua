@@ -2,7 +2,7 @@
 --
 -- From then on, scripts refuse the old signature; the first script with the new one drops the records, and raises the
 -- floor to a time that no reservation of the old layout reaches.
--- KEYS, ARGV[1..12] as in common
+-- KEYS, ARGV[1..12] as in pool
 -- ARGV[13] next_signature  string, the same constants with another layout; the present one: undo the plan
 -- ARGV[14] at_ms           int, the moment on the Redis clock
 --

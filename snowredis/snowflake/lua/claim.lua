@@ -1,6 +1,6 @@
 -- claim: lease a worker id, with a reservation in all its lanes.
 --
--- KEYS, ARGV[1..12] as in common
+-- KEYS, ARGV[1..12] as in pool
 -- ARGV[13] token       hex, random: names this claim; a repeated claim with the same token gets the same lease
 -- ARGV[14] fit_ms      int, start of the caller's tick: a lane with its mark at or below it is usable at once
 -- ARGV[15] wait_ms     int, how much later than fit_ms the best lane may begin

@@ -1,6 +1,6 @@
 -- create: create a pool that is new, as a person confirms, so that no worker has to wait for its floor.
 --
--- KEYS, ARGV[1..12] as in common
+-- KEYS, ARGV[1..12] as in pool
 --
 -- Returns created, common fields | exists, common fields: nothing changed
 -- Cost    O(1)

@@ -1,6 +1,6 @@
 -- note_number: note in a pool that the registry has confirmed its shard number, and the highest number there.
 --
--- KEYS, ARGV[1..12] as in common
+-- KEYS, ARGV[1..12] as in pool
 -- ARGV[13] highest  int, the highest number that the registry has given
 --
 -- Returns noted, common fields | absent, common fields: there is no pool, nothing changed

@@ -19,7 +19,7 @@ local number = int('number', ARGV[7], 0, HIGHEST)
 local highest = int('highest', ARGV[8], -1, HIGHEST)
 local first = int('first', ARGV[9], 0, 1) == 1
 local owner = str('owner', ARGV[10], '^[^%c]*$', 400)
-if place == '' then bad = bad or 'place' end
+if any_place then bad = bad or 'place' end
 if bad then return refuse() end
 
 local registry, exists = open_registry()

@@ -10,7 +10,7 @@
 local durability = str('durability', ARGV[5], '^%l+$', 7)
 if durability ~= 'detect' and durability ~= 'assured' then bad = bad or 'durability' end
 local first = int('first', ARGV[6], 0, HIGHEST)
-if place == '' then bad = bad or 'place' end
+if any_place then bad = bad or 'place' end
 if bad then return refuse() end
 
 local registry, exists = open_registry()

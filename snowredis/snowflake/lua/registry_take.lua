@@ -22,7 +22,7 @@ if bad then return refuse() end
 local registry, exists = open_registry()
 if not registry then return exists end
 if not exists then return { 'missing', nonce } end
-local capacity = 2 ^ tonumber(string.match(registry.place, '^%d+'))
+local capacity = 2 ^ tonumber(string.match(registry.signature, ' place=(%d+)/'))
 if wanted >= capacity then
   bad = 'wanted'
   return refuse()

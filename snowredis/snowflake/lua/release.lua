@@ -1,6 +1,6 @@
 -- release: make a worker id available again, with marks lowered to the times that were used.
 --
--- KEYS, ARGV[1..12] as in common
+-- KEYS, ARGV[1..12] as in pool
 -- ARGV[13] worker              int
 -- ARGV[14] token               hex, of the claim
 -- ARGV[15] renewal_id          hex, of the last renewal that was answered, or of the claim

@@ -1,13 +1,13 @@
 -- renew: extend a lease and its reservation; adopt a lease that Redis lost.
 --
--- KEYS, ARGV[1..12] as in common
+-- KEYS, ARGV[1..12] as in pool
 -- ARGV[13] worker              int
 -- ARGV[14] token               hex, of the claim
 -- ARGV[15] renewal_id          hex, of the last renewal that was answered, or of the claim
 -- ARGV[16] pending_renewal_id  hex, of this renewal; a repeated renewal has the same
 -- ARGV[17] held_until_ms       int: the end of the reservation that the holder has
 -- ARGV[18] held_lanes_ms       ints, comma separated: the beginning of each of its lanes
--- ARGV[19] stats               ints, comma separated: WorkerStats of lease/stats.py
+-- ARGV[19] stats               ints, comma separated: WorkerStats of protocol.py
 -- ARGV[20] owner               string, JSON: the process that holds the lease
 -- ARGV[21] held_incarnation    string, of the pool when the lease was granted or renewed last; empty: unknown
 --

@@ -10,8 +10,8 @@ def note(text):
         print(text, file=file)
 
 
-def post_fork(server, worker):
-    note("post_fork")
+def post_worker_init(worker):
+    note("post_worker_init")
 
 
 def worker_exit(server, worker):

@@ -1,6 +1,6 @@
 """Worker class for gunicorn: uvicorn with the limits of connections that `snowredis serve` has.
 
-    gunicorn -k snowredis.web.server.gunicorn_worker.ServiceWorker 'snowredis.web.service:from_environment()'
+    gunicorn -k snowredis.web.gunicorn_worker.ServiceWorker 'snowredis.web.service:from_environment()'
 
 Needs gunicorn and uvicorn-worker.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 from uvicorn_worker import UvicornWorker
 
-from snowredis.web.server.uvicorn_server import options, prepare_process
+from snowredis.web.server import options, prepare_process
 
 
 class ServiceWorker(UvicornWorker):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import copy
 import logging
@@ -15,12 +16,12 @@ import uvicorn
 from uvicorn.config import LOGGING_CONFIG
 
 from snowredis.errors import ConfigError
-from snowredis.web.limits import Limits
-from snowredis.web.server.connections import PROBE_RESERVE
-from snowredis.web.server.http_protocol import protocol_class
+from snowredis.web.connections import PROBE_RESERVE, protocol_class
+from snowredis.web.settings import Limits
 
 if TYPE_CHECKING:
     from snowredis.web.service import Service
+
 
 log = logging.getLogger("snowredis")
 
@@ -87,7 +88,9 @@ def options(app: Service) -> dict[str, Any]:
     """Return the options of uvicorn.Config for *app*, under `snowredis serve` and under gunicorn."""
     limits = app.limits
     return {
-        "http": protocol_class(_within_file_limit(limits), lambda address: not app.proxies.trusts(address)),
+        "http": protocol_class(
+            _within_file_limit(limits), _http(app), lambda address: not app.proxies.trusts(address)
+        ),
         "ws": "none",
         "server_header": False,
         "date_header": False,
@@ -95,6 +98,13 @@ def options(app: Service) -> dict[str, Any]:
         "proxy_headers": False,
         "timeout_keep_alive": limits.keep_alive_s,
     }
+
+
+def _http(app: Service) -> type[asyncio.Protocol]:
+    """Return the protocol class that uvicorn chooses by itself."""
+    config = uvicorn.Config(app, ws="none", lifespan="off", log_config=None)
+    config.load()
+    return config.http_protocol_class
 
 
 def prepare_process() -> None:

@@ -1,49 +1,65 @@
--- common: the beginning of every script. The loader puts identity, record, arguments and this file in front
--- of it.
+-- pool: the beginning of the scripts of a pool, after arguments: the record of a worker id, and the pool itself.
 --
 -- KEYS[1] pool    hash    fields of the pool, "w:<worker id>" -> record, "t:<token hash>" -> worker id; or a tombstone
 -- KEYS[2] leases  zset    worker id -> lease end, ms on the Redis clock; an index, rebuilt from the hash if lost
 -- KEYS[3] events  stream  events of the pool, trimmed; for people only
--- ARGV[1] signature    string, layout and constants of the pool
--- ARGV[2] ttl_ms       int
--- ARGV[3] lead_ms      int, how far a caller's clock may be ahead of the Redis clock
--- ARGV[4] skew_ms      int, how far two Redis servers' clocks may differ
--- ARGV[5] slack_ms     int, how long a deposed master may go on answering
--- ARGV[6] guard        0 | 1, raise the floor after a silence longer than one ttl
--- ARGV[7] incarnation  string, the newest that the caller saw, or empty
--- ARGV[8] version      int, the highest that the caller saw in that incarnation
--- ARGV[9] nonce        hex, random: the last field of the reply, and part of the name of a new incarnation
+-- ARGV[1..2] as in arguments
+-- ARGV[3] ttl_ms       int
+-- ARGV[4] lead_ms      int, how far a caller's clock may be ahead of the Redis clock
+-- ARGV[5] skew_ms      int, how far two Redis servers' clocks may differ
+-- ARGV[6] slack_ms     int, how long a deposed master may go on answering
+-- ARGV[7] guard        0 | 1, raise the floor after a silence longer than one ttl
+-- ARGV[8] incarnation  string, the newest that the caller saw, or empty
+-- ARGV[9] version      int, the highest that the caller saw in that incarnation
 -- ARGV[10] caller_ms   int, the caller's wall clock
 -- ARGV[11] max_events  int, length at which the event stream is trimmed
 -- ARGV[12] durability  string: detect | assured | none, whether Redis may lose writes that it acknowledged
 --
 -- Returns signature, stored signature
 --       | unidentified, reason: durability is detect, and the server has no identity
---       | broken, field, its value: no script wrote that value
+--       | broken, as in arguments
 -- and changes nothing in these cases; else see the header of the script. After the stored signature, " changes_at=MS" says
 -- when the caller's becomes the pool's, and " changed=1" that the caller's was the pool's
 --
 -- The common fields of other replies are: time of the call, incarnation, version, floor, alarm.
--- Times are ms since 1970; they are exact in Lua's doubles, and tostring() keeps their 13 digits.
 
-local signature = str('signature', ARGV[1], '^[%w ./;=_-]+$', 400)
-local ttl = int('ttl_ms', ARGV[2], 1, 864e5)
-local lead = int('lead_ms', ARGV[3], 0, 864e5)
-local skew = int('skew_ms', ARGV[4], 0, 864e5)
-local slack = int('slack_ms', ARGV[5], 0, 864e5)
-local guard = int('guard', ARGV[6], 0, 1) == 1
-local seen_incarnation = str('incarnation', ARGV[7], '^[%x-]*$', 64)
+-- The record of a worker id, which snowredis/monitor and the end of the embedded server read, too.
+-- Returns the record in a text of pack_record(), or nil for any other text. The mark of a lane is the later of its entry
+-- in lanes and until.
+local function unpack_record(text)
+  if not text then return nil end
+  local token, incarnation, renewal_id, ends, lease_end, lanes, claimed, renewed, stats, owner = string.match(text,
+    '^(%x*)|([%x-]*)|(%x*)|(%d+)|(%d+)|([%d,]*)|(%d+)|(%d+)|([%d,-]*)|(.*)$')
+  if not token then return nil end
+  local list, highest = {}, 0
+  for item in string.gmatch(lanes, '[^,]+') do list[#list + 1] = tonumber(item) end
+  for i = 1, #list do highest = math.max(highest, list[i]) end
+  local r = { token = token, incarnation = incarnation, renewal_id = renewal_id, ['until'] = tonumber(ends),
+    lanes = list, lease_end = tonumber(lease_end), claimed = tonumber(claimed), renewed = tonumber(renewed),
+    stats = stats, owner = owner }
+  highest = math.max(highest, r['until'], r.lease_end, r.claimed, r.renewed)
+  return list[1] and highest < 1e14 and r or nil
+end
+local function pack_record(r)
+  return table.concat({ r.token, r.incarnation, r.renewal_id, r['until'], r.lease_end, table.concat(r.lanes, ','),
+    r.claimed, r.renewed, r.stats, r.owner }, '|')
+end
+-- The end of the record's format.
+
+local ttl = int('ttl_ms', ARGV[3], 1, 864e5)
+local lead = int('lead_ms', ARGV[4], 0, 864e5)
+local skew = int('skew_ms', ARGV[5], 0, 864e5)
+local slack = int('slack_ms', ARGV[6], 0, 864e5)
+local guard = int('guard', ARGV[7], 0, 1) == 1
+local seen_incarnation = str('incarnation', ARGV[8], '^[%x-]*$', 64)
 -- bounded, because the number of the next incarnation is higher and must be valid, too
 if seen_incarnation ~= '' then int('incarnation', string.match(seen_incarnation, '^(%d+)%-%x+$'), 0, 9e13) end
-local seen_version = int('version', ARGV[8], 0, YEAR_5138)
-local nonce = str('nonce', ARGV[9], '^%x+$', 64)
+local seen_version = int('version', ARGV[9], 0, YEAR_5138)
 local caller_ms = int('caller_ms', ARGV[10], 0, YEAR_5138)
 local max_events = int('max_events', ARGV[11], 1, 1e8)
 local durability = str('durability', ARGV[12], '^%l+$', 7)
 if durability ~= 'detect' and durability ~= 'assured' and durability ~= 'none' then bad = bad or 'durability' end
 
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 -- R2: a clock that is ahead cannot raise marks above this
 local capped = math.min(caller_ms, now + lead)
 -- Returns a time at which every reservation that any server of this pool has granted up to now has ended.
@@ -52,7 +68,7 @@ local function horizon() return now + skew + ttl + lead + slack end
 local function sha(text) return redis.sha1hex and redis.sha1hex(text) or text end
 
 -- Adds an event. The other arguments are field, value pairs that only this kind has: lanes, stats, times, or the code of
--- a reason (lease/codes.py).
+-- a reason (codes.py).
 local function event_at(at, kind, worker, owner, from, to, ...)
   redis.pcall('XADD', KEYS[3], 'MAXLEN', '~', max_events, '*', 'event', kind, 'worker', worker,
     'owner', owner, 'from', from, 'until', to, 'at', at, ...)
@@ -61,7 +77,6 @@ local function event(...) event_at(now, ...) end
 -- Counts an event, for people only.
 local function count(what) redis.pcall('HINCRBY', KEYS[1], what, 1) end
 
-local function broken(field, text) return { 'broken', field, string.sub(text or '', 1, 60), nonce } end
 -- Returns the record, nil if there is none, or nil and the reply "broken" if it is not valid.
 local function record_of(worker)
   local text = redis.call('HGET', KEYS[1], 'w:' .. worker)

@@ -1,0 +1,258 @@
+"""The one JSON of snowredis: convert dataclasses to plain values, and describe them as a schema. Pure.
+
+Commands, service and reports show the same objects with the same names. A dataclass needs no code of its own: its type
+hints say how a field is shown, and the section *Attributes* of its docstring says what the field means.
+
+- A time, declared as TimeMs, is ISO 8601 text in UTC: `claimed_ms` becomes `claimed_at`, `reserved_until_ms` becomes
+  `reserved_until`. A time that is 0, negative, or past the year 9999 is null.
+- Every other field that ends in `_ms` is a duration, an int.
+- An id, declared as IdNumber, is text: JavaScript loses digits past 2^53.
+- A field declared as Hidden is left out: tokens and what could reveal them.
+- A property decorated with in_json is shown like a field.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+from functools import cache
+from types import NoneType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    TypeAlias,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from snowredis.core.layout import Layout, Parts, utc_text
+from snowredis.core.presets import layout_spec
+
+__all__ = [
+    "Hidden",
+    "IdNumber",
+    "NowMs",
+    "Shown",
+    "TimeMs",
+    "in_json",
+    "schema_of",
+    "time_as_json",
+    "to_json",
+]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+# names of times that say by themselves that they are times
+_TIME_NAME = re.compile(r"(?:.*_)?(?:from|until|since|at)", re.ASCII)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Shown:
+    """How JSON shows a field.
+
+    Attributes:
+        kind: "value": as it is; "time": ms since 1970 as ISO 8601 text; "id": an int as text; "hidden": left out.
+        name: its name in JSON; empty: derived from the attribute.
+        null: a value that stands for "none" and is shown as null.
+    """
+
+    kind: Literal["value", "time", "id", "hidden"] = "value"
+    name: str = ""
+    null: int | str | None = None
+
+
+TimeMs: TypeAlias = Annotated[int, Shown("time")]
+# the time of a reading
+NowMs: TypeAlias = Annotated[int, Shown("time", "at")]
+IdNumber: TypeAlias = Annotated[int, Shown("id")]
+Hidden: TypeAlias = Annotated[str, Shown("hidden")]
+# fields of classes that this module imports
+_HINTS: dict[type, dict[str, Any]] = {
+    Parts: {"timestamp_ms": Annotated[int, Shown("time", "time")], "tick": IdNumber},
+}
+
+
+def in_json(getter: _Function) -> _Function:
+    """Mark the function of a property, so that JSON shows the property like a field."""
+    getter.in_json = True  # type: ignore[attr-defined]  # a mark on the function itself
+    return getter
+
+
+def time_as_json(time_ms: int | None) -> str | None:
+    """Return ms since 1970 as ISO 8601 in UTC; None if the time is unknown, 0, negative, or past the year 9999."""
+    return utc_text(time_ms) if time_ms and time_ms > 0 else None
+
+
+def to_json(value: Any) -> Any:
+    """Return *value* in types that json.dumps() accepts.
+
+    Dataclasses and named tuples become objects, a layout its spec, an enum its value, and a float that is not finite
+    null. Of any other type the text is shown.
+    """
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, str | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Layout):
+        return layout_spec(value)
+    if isinstance(value, Mapping):
+        return {str(name): to_json(item) for name, item in value.items()}
+    if _is_record(type(value)):
+        kind: type = type(value)
+        return {name: convert(getattr(value, source)) for name, source, convert in _plan(kind)}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [to_json(item) for item in value]
+    return str(value)
+
+
+def schema_of(hint: Any) -> dict[str, Any]:
+    """Return the JSON schema (2020-12, as OpenAPI 3.1 uses it) of what to_json() makes of a value of type *hint*.
+
+    All fields of a record are required; what can be missing is nullable. The descriptions are those of the docstring.
+    """
+    hint, shown = _split(hint)
+    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    schemas = [_schema(kind, shown) for kind in kinds if kind is not NoneType]
+    schema = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
+    nullable = NoneType in kinds or shown.kind == "time" or shown.null is not None
+    if not nullable:
+        return schema
+    if isinstance(schema.get("type"), str) and "enum" not in schema:
+        return schema | {"type": [schema["type"], "null"]}
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+# --- fields of records ------------------------------------------------------------------------------
+
+
+class _Field(NamedTuple):
+    """One field of a record in JSON: its name there, the attribute that it shows, its type and meaning."""
+
+    name: str
+    source: str
+    hint: Any
+    text: str
+
+
+def _is_record(kind: Any) -> bool:
+    return isinstance(kind, type) and (dataclasses.is_dataclass(kind) or hasattr(kind, "_fields"))
+
+
+@cache
+def _fields(kind: type) -> tuple[_Field, ...]:
+    """Return the fields that JSON shows of a dataclass or a named tuple, then its marked properties."""
+    return tuple(_find_fields(kind))
+
+
+def _find_fields(kind: type) -> Iterator[_Field]:
+    hints, texts = get_type_hints(kind, include_extras=True) | _HINTS.get(kind, {}), _attribute_texts(kind)
+    names = getattr(kind, "_fields", None) or [field.name for field in dataclasses.fields(kind)]
+    for source in names:
+        if (shown := _split(hints[source])[1]).kind != "hidden":
+            yield _Field(_json_name(source, shown), source, hints[source], texts.get(source, ""))
+    for source, member in inspect.getmembers_static(kind, lambda each: isinstance(each, property)):
+        if getattr(member.fget, "in_json", False):
+            hint = get_type_hints(member.fget, include_extras=True)["return"]
+            text = (inspect.getdoc(member) or "").partition("\n\n")[0]
+            yield _Field(_json_name(source, _split(hint)[1]), source, hint, " ".join(text.split()))
+
+
+def _json_name(source: str, shown: Shown) -> str:
+    if shown.name or shown.kind != "time":
+        return shown.name or source
+    name = source.removesuffix("_ms")
+    return name if _TIME_NAME.fullmatch(name) else f"{name}_at"
+
+
+def _attribute_texts(kind: type) -> dict[str, str]:
+    """Return what the docstring of *kind* says about each attribute, by its name."""
+    section = re.search(r"^Attributes:\n((?:(?: .*)?\n)*)", f"{inspect.getdoc(kind) or ''}\n", re.MULTILINE)
+    texts = {}
+    for entry in re.split(r"\n(?=    \w)", f"\n{section.group(1)}" if section else "")[1:]:
+        names, _, text = entry.partition(":")
+        for name in names.split(","):
+            texts[name.strip()] = " ".join(text.split())
+    return texts
+
+
+# --- values -----------------------------------------------------------------------------------------
+
+
+@cache
+def _plan(kind: type) -> tuple[tuple[str, str, Callable[[Any], Any]], ...]:
+    """Return for each field of *kind* its name in JSON, the attribute, and the function that converts its value."""
+    return tuple((field.name, field.source, _converter(field.hint)) for field in _fields(kind))
+
+
+def _converter(hint: Any) -> Callable[[Any], Any]:
+    inner, shown = _split(hint)
+    if shown.kind == "time":
+        # a tuple of times has the mark on its items
+        return time_as_json
+    if shown.kind == "id":
+        return lambda value: None if value is None else str(value)
+    if shown.null is not None:
+        return lambda value: None if value == shown.null else value
+    if get_origin(inner) in (tuple, list) and _split(get_args(inner)[0])[1] != Shown():
+        item = _converter(get_args(inner)[0])
+        return lambda values: [item(value) for value in values]
+    return to_json
+
+
+def _split(hint: Any) -> tuple[Any, Shown]:
+    """Return *hint* without its mark, and the mark; of `TimeMs | None` the mark of the time."""
+    if get_origin(hint) is Annotated:
+        shown = next((mark for mark in hint.__metadata__ if isinstance(mark, Shown)), Shown())
+        return hint.__origin__, shown
+    if get_origin(hint) in (Union, UnionType):
+        parts = [_split(part) for part in get_args(hint)]
+        shown = next((shown for _, shown in parts if shown != Shown()), Shown())
+        return Union[tuple(part for part, _ in parts)], shown  # noqa: UP007  # made from a list of types
+    return hint, Shown()
+
+
+# --- schemas ----------------------------------------------------------------------------------------
+
+_PLAIN = {bool: "boolean", int: "integer", float: "number", str: "string"}
+
+
+def _schema(kind: Any, shown: Shown) -> dict[str, Any]:
+    """Return the schema of a type that is no union."""
+    if shown.kind == "time":
+        return {"type": "string", "format": "date-time"}
+    if shown.kind == "id":
+        return {"type": "string", "pattern": "^[0-9]{1,19}$"}
+    if kind in _PLAIN:
+        return {"type": _PLAIN[kind]}
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        return {"type": "string", "enum": list(arguments)}
+    if origin in (tuple, list):
+        return {"type": "array", "items": schema_of(arguments[0])}
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return {"type": "object", "additionalProperties": schema_of(arguments[1])}
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return {"type": "string", "enum": [member.value for member in kind]}
+    if isinstance(kind, type) and issubclass(kind, Layout):
+        return {"type": "string", "description": "the layout as its spec"}
+    return _record_schema(kind) if _is_record(kind) else {}
+
+
+def _record_schema(kind: type) -> dict[str, Any]:
+    properties = {}
+    for field in _fields(kind):
+        described = {"description": field.text} if field.text else {}
+        properties[field.name] = schema_of(field.hint) | described
+    return {"type": "object", "required": list(properties), "properties": properties}

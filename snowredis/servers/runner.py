@@ -1,0 +1,233 @@
+"""Run scripts in one Redis, through redis-py. The one place that translates redis-py's errors.
+
+Never retries: that would run a script again with an old clock reading and delay the heartbeat. The caller's loop
+repeats calls. With ``min_replicas``, a call waits until enough replicas have its effect: WAIT, on the connection that
+wrote, which is not allowed in scripts and transactions. If too few have it, the call raises, and the caller repeats the
+same call, which replies the same and waits again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from redis import exceptions
+from redis.sentinel import MasterNotFoundError
+
+from snowredis.errors import (
+    ConfigError,
+    SnowredisError,
+    StoreReadOnly,
+    StoreRefused,
+    StoreUnavailable,
+    as_cause,
+)
+from snowredis.servers.clients import OwnClient, close_client, fresh_copy, is_cluster, own_client
+from snowredis.servers.cluster import on_one_connection
+from snowredis.servers.connections import CALL_LIMIT_S, is_unsent, raised_by_handler, time_limit
+from snowredis.servers.scripts import REFUSALS, Script, text_of
+from snowredis.settings import MinReplicas, check
+
+# the server may take twice as long, since it checks only now and then; the socket's timeout is 1 s
+WAIT_MS = 400
+
+
+class Acknowledged:
+    """Runs scripts and waits until enough replicas have their effect.
+
+    Args:
+        min_replicas: how many are enough, 1 or more; "all": the most that were ever seen connected to the master, at
+            least 1.
+        where: the address, for messages.
+    """
+
+    def __init__(self, min_replicas: MinReplicas, where: str) -> None:
+        self._all = min_replicas == "all"
+        self._needed = 1 if min_replicas == "all" else min_replicas
+        self._where = where
+
+    def run(self, client: Any, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> Any:
+        """Run *script* and return its reply once enough replicas have its effect.
+
+        Blocks for a round trip and, if replicas are missing, up to twice WAIT_MS. Raises redis-py's errors, and
+        StoreUnavailable if too few replicas have the effect: then the script did run.
+        """
+        reply, acknowledged = self._once(client, script, keys, args)
+        # a refusal changed nothing, so replicas do not matter
+        if acknowledged < self._needed and text_of(reply[0]) not in REFUSALS:
+            needed = f"all {self._needed}" if self._all else f"{self._needed}"
+            raise StoreUnavailable(
+                self._where,
+                f"only {acknowledged} of {needed} replicas that "
+                f"min_replicas={'all' if self._all else self._needed} requires had the change after {WAIT_MS} ms. "
+                "Connect more replicas, or lower min_replicas",
+            )
+        return reply
+
+    def _once(
+        self, client: Any, script: Script, keys: Sequence[str], args: Sequence[str | int]
+    ) -> tuple[Any, int]:
+        run = ("EVALSHA", script.sha, len(keys), *keys, *args)
+        for attempt in (run, ("EVAL", script.source, *run[2:])):
+            # on one connection: WAIT counts for what its own connection wrote
+            commands = [attempt, ("INFO", "replication"), ("WAIT", self._needed, WAIT_MS)]
+            replies = on_one_connection(client, keys[0], commands)
+            if not isinstance(replies[0], exceptions.NoScriptError):
+                break
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise reply
+        reply, info, acknowledged = replies
+        if self._all and int(info["connected_slaves"]) > self._needed:
+            # this call did not wait for it; it raises, and the repeated call does wait
+            self._needed = int(info["connected_slaves"])
+        return reply, int(acknowledged)
+
+
+# part of an error's text -> code of StoreRefused; the first match counts. Redis sends the second one to a client that
+# says HELLO; the last two, of Redis 6.2 and 7.0 and of 7.2: the user may run a script, but not a command in it
+_REFUSALS = {
+    "NOAUTH": "no-password",
+    "HELLO must be called with the client already authenticated": "no-password",
+    "Authentication required": "no-password",
+    "WRONGPASS": "wrong-password",
+    "NOPERM": "no-permission",
+    "The user executing the script can't": "no-permission",
+    "ACL failure in script": "no-permission",
+}
+_CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+# what Redis adds for the author of a script
+_PLACE_IN_SCRIPT = re.compile(r" script: [0-9a-f]{40}, on @user_script:\d+")
+# an error of a Sentinel in redis-py's list of them
+_SENTINEL_ERROR = re.compile(r" - \S*(?:Error|Exception)\b")
+# the first match counts
+_ADVICE: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
+    (
+        (MasterNotFoundError,),
+        "A failover may be in progress; else check the master's name and the Sentinels' addresses",
+    ),
+    ((exceptions.MasterDownError,), "This replica has lost its master: wait for the failover to end"),
+    (
+        (exceptions.ClusterDownError, exceptions.SlotNotCoveredError, exceptions.TryAgainError),
+        "No node of the Cluster serves this pool's slot: a failover or a move may be in progress; else check "
+        "CLUSTER INFO",
+    ),
+    (
+        (exceptions.RedisClusterException,),
+        "Check that the nodes are those of a Redis Cluster, and that its slots are served",
+    ),
+)
+
+
+@contextlib.contextmanager
+def translated(where: str) -> Iterator[None]:
+    """Raise redis-py's errors in the with block as ConfigError, StoreUnavailable or one of its subclasses.
+
+    An error that a signal handler raised meanwhile is raised as it is. *where* is the server's address, for messages.
+    """
+    handled = sys.exc_info()[1]
+    try:
+        yield
+    except (exceptions.RedisError, exceptions.RedisClusterException, OSError) as error:
+        # redis-py takes a TimeoutError of a handler for one of the socket
+        of_handler = raised_by_handler(error, handled)
+        if of_handler is not None:
+            try:
+                raise of_handler from None
+            finally:
+                # else the error, its traceback and this frame would keep each other alive
+                del of_handler
+        translation = _translation(where, error)
+        if isinstance(translation, StoreUnavailable):
+            translation.is_unsent = is_unsent(error, handled)
+        raise translation from as_cause(error)
+
+
+def _translation(where: str, error: Exception) -> SnowredisError:
+    """Return the error of snowredis for an *error* of redis-py."""
+    # the server's own words, and it may be anybody's
+    text = _CONTROL_CHARACTERS.sub("\N{REPLACEMENT CHARACTER}", str(error)) or type(error).__name__
+    refused = isinstance(error, exceptions.AuthenticationError | exceptions.NoPermissionError)
+    if refused or isinstance(error, exceptions.ResponseError):
+        code = next((code for mark, code in _REFUSALS.items() if mark in text), None)
+        if isinstance(error, exceptions.AuthenticationError):
+            code = code or "wrong-password"
+        if refused or code:
+            return StoreRefused(where, _PLACE_IN_SCRIPT.sub("", text), code or "no-permission")
+        if "SNOWREDIS bad argument" in text:
+            name = text.rpartition(" ")[2]
+            return ConfigError(f"the script refused {name}: it is out of range. Check the settings")
+        read_only = isinstance(error, exceptions.ReadOnlyError) or "READONLY" in text
+        if read_only or "can't write against a read only replica" in text.lower():
+            return StoreReadOnly(where, text)
+        if "WRONGTYPE" in text:
+            return StoreUnavailable(where, f"another program uses the keys of this pool ({text})")
+    if isinstance(error, MasterNotFoundError):
+        # followed by the repr of each client that failed
+        text, _, failures = text.partition(" : ")
+        errors = _SENTINEL_ERROR.findall(failures)
+        denied = sum("Authentication" in each for each in errors)
+        for count, what in ((len(errors) - denied, "not reply"), (denied, "not accept the password")):
+            text += f"; {count} Sentinel{' does' if count == 1 else 's do'} {what}" if count else ""
+    for kinds, advice in _ADVICE:
+        if isinstance(error, kinds):
+            return StoreUnavailable(where, text, advice)
+    return StoreUnavailable(where, text)
+
+
+def run_script(
+    client: Any, script: Script, keys: Sequence[str], args: Sequence[str | int]
+) -> Sequence[bytes | str]:
+    """Run *script*, which the server may not know yet. Raises redis-py's errors."""
+    try:
+        reply = client.evalsha(script.sha, len(keys), *keys, *args)
+    except exceptions.NoScriptError:
+        reply = client.eval(script.source, len(keys), *keys, *args)
+    return list(reply)
+
+
+class RedisScripts:
+    """Runs scripts in one Redis: what all stores in Redis have in common.
+
+    Args:
+        server: a URL, a redis-py client, or what own_client() returned for one.
+        min_replicas: how many replicas must have each change, 0 or more, or "all".
+    """
+
+    def __init__(self, server: Any, min_replicas: MinReplicas) -> None:
+        min_replicas = check("min_replicas", min_replicas)
+        own = server if isinstance(server, OwnClient) else own_client(server)
+        self._client, self.where, self._owned = own.client, own.where, own.owned
+        self.urls: Sequence[str] = own.urls
+        self._acknowledged = Acknowledged(min_replicas, self.where) if min_replicas else None
+
+    def run(self, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> Sequence[bytes | str]:
+        """Run *script*, once. Blocks for a round trip, CALL_LIMIT_S at most. Raises StoreUnavailable and subclasses."""
+        with translated(self.where), time_limit(CALL_LIMIT_S):
+            if self._acknowledged is not None:
+                return list(self._acknowledged.run(self._client, script, keys, args))
+            return run_script(self._client, script, keys, args)
+
+    def after_fork(self) -> None:
+        """In a forked child: use nothing of the parent's connections and locks."""
+        if self._owned:
+            self._client = fresh_copy(self._client)
+
+    def reconnect(self, *, also_in_use: bool = True) -> None:
+        # TypeError: redis-py 5's BlockingConnectionPool, which has no choice
+        with contextlib.suppress(exceptions.RedisError, OSError, AttributeError, TypeError):
+            if is_cluster(self._client):
+                if self._owned:
+                    self._client.close()
+            elif also_in_use:
+                self._client.connection_pool.disconnect()
+            else:
+                self._client.connection_pool.disconnect(inuse_connections=False)
+
+    def close(self) -> None:
+        """Close the connections, unless they are the application's."""
+        if self._owned:
+            close_client(self._client)

@@ -1,0 +1,144 @@
+"""Run the Lua scripts of something that is stored in Redis: a pool, a tag of numbers, a registry.
+
+One mechanism for all of them: the common beginning of the scripts, the nonce that shows that a reply belongs to its
+request, the signature with the format, and the three refusals that every script has. Independent of redis-py: a
+subclass says how one script is run, in Redis (runner.py) or in a simulation.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from snowredis.errors import ServerUnidentified, SnowredisError, StoreReadOnly, StoreUnavailable
+
+# put in front of every script, in this order
+PROLOGUE = ("identity", "arguments")
+# statuses of replies that any script can send; it changed nothing then
+REFUSALS = ("signature", "unidentified", "broken")
+
+
+class Script:
+    """One script with the common parts in front, and the SHA1 that Redis knows it by."""
+
+    def __init__(self, name: str, texts: Iterable[str]) -> None:
+        self.name = name
+        self.source = "\n".join(texts)
+        self.sha = hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
+
+
+@functools.cache
+def read_lua(name: str, module: str = __file__) -> str:
+    """Return the text of lua/NAME.lua beside the file *module*; reads it at the first call."""
+    # as importlib.resources does, which takes longer than all that is read here
+    loader: Any = __spec__.loader
+    data: bytes = loader.get_data(str(Path(module).with_name("lua") / f"{name}.lua"))
+    return data.decode()
+
+
+@functools.cache
+def load_script(name: str, module: str, parts: tuple[str, ...] = ()) -> Script:
+    """Return the script lua/NAME.lua beside the file *module*, after the prologue and *parts* of the same directory."""
+    return Script(name, (*map(read_lua, PROLOGUE), *(read_lua(part, module) for part in (*parts, name))))
+
+
+def text_of(value: bytes | str) -> str:
+    """Return a value that Redis holds as text; bytes that are no UTF-8 are replaced."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def with_format(number: int, constants: str) -> str:
+    """Return the signature of something that is stored in format *number*; see FORMATS in snowredis.errors."""
+    return f"format={number} {constants}"
+
+
+def own_texts(
+    values: Sequence[bytes | str], nonce: str, where: str, reconnect: Callable[[], None]
+) -> list[str]:
+    """Return the values of a reply without its last one, the nonce of the request.
+
+    Raises StoreUnavailable, after reconnect(), if it is the reply to another request; StoreReadOnly if it is that of a
+    replica.
+    """
+    *texts, echo = list(map(text_of, values)) or [""]
+    if echo != nonce:
+        # a connection whose replies are one behind: of a fork in the middle of a call, or by a proxy
+        reconnect()
+        raise StoreUnavailable(where, "it sent the reply to another request; the connection was dropped")
+    if texts == ["unidentified", "replica"]:
+        # a demoted master keeps its connections; a new one may lead to the present master
+        reconnect()
+        raise StoreReadOnly(where, "it is a replica")
+    return texts
+
+
+class Scripted(ABC):
+    """Base class of everything whose state in Redis is read and written by scripts only.
+
+    Args:
+        signature: its constants, with the format; another stored signature is refused by every script.
+        keys: all of its keys, in one Cluster slot.
+        scripts: by name; read before this process may fork, since a child could wait for ever for a file that another
+            thread was reading.
+        random_bytes: source of the nonces.
+    """
+
+    where: str
+
+    def __init__(
+        self,
+        signature: str,
+        keys: Sequence[str],
+        scripts: Mapping[str, Script],
+        *,
+        random_bytes: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        self.signature = signature
+        self._keys, self._scripts, self._random_bytes = keys, scripts, random_bytes
+
+    @abstractmethod
+    def run(self, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> Sequence[bytes | str]:
+        """Run *script* once, atomically. Raises StoreUnavailable and its subclasses."""
+
+    def reconnect(self, *, also_in_use: bool = True) -> None:  # noqa: B027 - without connections nothing is to be done
+        """Drop the idle connections; also those that other threads of the application use, if that is wanted."""
+
+    @abstractmethod
+    def mismatch(self, stored: str) -> SnowredisError:
+        """Return the error for a *stored* signature that is not this one."""
+
+    @abstractmethod
+    def broken(self, field: str, value: str) -> StoreUnavailable:
+        """Return the error for a *field* of the hash with a *value* that no script writes."""
+
+    def unidentified(self, code: str) -> ServerUnidentified:
+        """Return the error for a server that does not show its identity."""
+        return ServerUnidentified(self.where, code)
+
+    def unknown(self, texts: Sequence[str]) -> StoreUnavailable:
+        """Return the error for a reply that no script of this version sends."""
+        return StoreUnavailable(
+            self.where, f"unknown reply {list(texts)!r}", "Is another version of snowredis in use?"
+        )
+
+    def ask(self, name: str, *args: str | int) -> list[str]:
+        """Run the script *name* with *args* after the signature and a nonce; return its reply without the nonce.
+
+        Blocks as run(). Raises StoreUnavailable and its subclasses, and what mismatch() and broken() return.
+        """
+        nonce = self._random_bytes(16).hex()
+        values = self.run(self._scripts[name], self._keys, (self.signature, nonce, *args))
+        texts = own_texts(values, nonce, self.where, self.reconnect)
+        match texts:
+            case ["signature", stored]:
+                raise self.mismatch(stored)
+            case ["unidentified", code]:
+                raise self.unidentified(code)
+            case ["broken", field, value]:
+                raise self.broken(field, value)
+        return texts

@@ -1,0 +1,338 @@
+"""Requests and responses: parameters, media types, bodies of ids, headers, errors as problem details."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from array import array
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from functools import lru_cache
+from typing import Any
+from urllib.parse import parse_qs
+from uuid import UUID
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from snowredis.core.layout import Layout
+from snowredis.core.text import parse_user_id
+from snowredis.errors import (
+    ClockMovedBack,
+    ClockSkewed,
+    ConfigError,
+    GeneratorClosed,
+    GeneratorSuspended,
+    InvalidId,
+    LayoutError,
+    LeaseExpired,
+    PoolExhausted,
+    PoolNotFound,
+    SnowredisError,
+    StoreUnavailable,
+)
+from snowredis.snowflake.codes import EventKind
+from snowredis.web.json_values import to_json
+from snowredis.web.shared_reads import Answer
+
+Headers = list[tuple[bytes, bytes]]
+
+
+# a client that waits for Redis tries again after this
+_REDIS_WAIT_MS = 3_000
+# corrections of a clock take minutes
+_CLOCK_WAIT_MS = 10_000
+PROBLEM_JSON = "application/problem+json"
+
+
+class Problem(Exception):
+    """A response with a status of 400 or above, as problem details of RFC 9457.
+
+    Attributes:
+        status: of HTTP.
+        error: a code for programs.
+        detail: text for people.
+        retry_after_s: when to send the request again; 0 if unknown.
+    """
+
+    def __init__(self, status: int, error: str, detail: str, retry_after_s: int = 0) -> None:
+        super().__init__(status, error, detail, retry_after_s)
+        self.status, self.error, self.detail, self.retry_after_s = status, error, detail, retry_after_s
+
+    def headers(self) -> Headers:
+        """Return the headers that belong to the status."""
+        headers = [(b"retry-after", str(self.retry_after_s).encode())] if self.retry_after_s else []
+        if self.status == 401:
+            headers.append((b"www-authenticate", b'Bearer realm="snowredis"'))
+        if self.status == 413:
+            # the rest of the request is not read
+            headers.append((b"connection", b"close"))
+        return headers
+
+    def fields(self) -> dict[str, Any]:
+        """Return the members of the problem details."""
+        return {
+            "type": f"urn:problem-type:snowredis:{self.error}",
+            # PoolExhausted: "Pool exhausted"
+            "title": re.sub(r"(?<=[a-z])(?=[A-Z])", " ", self.error).capitalize(),
+            "status": self.status,
+            "detail": self.detail,
+            "error": self.error,
+        } | ({"retry_after_s": self.retry_after_s} if self.retry_after_s else {})
+
+    def body(self) -> bytes:
+        """Return the JSON object of the response."""
+        return json.dumps(self.fields()).encode()
+
+
+def too_many_requests(detail: str) -> Problem:
+    """Return the response to a request above a rate limit."""
+    return Problem(429, "TooManyRequests", detail, 1)
+
+
+# the first match counts, so subclasses come before their base
+_STATUS: tuple[tuple[tuple[type[SnowredisError], ...], int], ...] = (
+    ((PoolNotFound,), 404),
+    ((InvalidId, ConfigError, LayoutError), 400),
+    ((StoreUnavailable, PoolExhausted, LeaseExpired, ClockMovedBack, ClockSkewed), 503),
+    ((GeneratorClosed, GeneratorSuspended), 503),
+)
+
+
+def problem_of(error: SnowredisError | Problem) -> Problem:
+    """Return the response for *error*."""
+    if isinstance(error, Problem):
+        return error
+    status = next((status for kinds, status in _STATUS if isinstance(error, kinds)), 500)
+    if status == 500 and hasattr(error, "tag"):
+        # of segments and dated numbers: their tag is closed, exhausted, or has other settings
+        return Problem(503, type(error).__name__, str(error), seconds(_wait_ms(error)) if error.retry else 0)
+    retry_after_s = seconds(_wait_ms(error)) if status == 503 else 0
+    return Problem(status, type(error).__name__, str(error), retry_after_s)
+
+
+def seconds(wait_ms: float) -> int:
+    """Return a wait for Retry-After: whole seconds, rounded up, at least 1."""
+    return max(1, -(-int(wait_ms) // 1000))
+
+
+def _wait_ms(error: BaseException) -> int:
+    """Return after which time the same request can succeed."""
+    if isinstance(error, PoolExhausted):
+        return error.next_expiry_ms
+    if isinstance(error, ClockMovedBack):
+        return error.behind_ms
+    if isinstance(error, ClockSkewed):
+        return _CLOCK_WAIT_MS
+    if isinstance(error, LeaseExpired) and isinstance(error.__cause__, PoolExhausted):
+        return error.__cause__.next_expiry_ms
+    if isinstance(error, StoreUnavailable | LeaseExpired):
+        return _REDIS_WAIT_MS
+    return int(getattr(error, "wait_ms", 0))
+
+
+JSON, TEXT, BINARY = "application/json", "text/plain", "application/octet-stream"
+
+
+def encode_id(an_id: int, media_type: str) -> bytes:
+    """Return the body for one id: an object, a line, or 8 bytes, big-endian."""
+    if media_type == JSON:
+        return b'{"id":"%d"}' % an_id
+    if media_type == TEXT:
+        return b"%d\n" % an_id
+    return an_id.to_bytes(8, "big", signed=True)
+
+
+def encode_ids(ids: Sequence[int], media_type: str) -> bytes:
+    """Return the body for several ids: an object, one id a line, or 8 bytes an id, big-endian."""
+    if media_type == JSON:
+        return b'{"ids":["%s"]}' % '","'.join(map(str, ids)).encode()
+    if media_type == TEXT:
+        return ("\n".join(map(str, ids)) + "\n").encode()
+    packed = array("q", ids)
+    if sys.byteorder == "little":
+        packed.byteswap()
+    return packed.tobytes()
+
+
+def encode_any(ids: Sequence[Any], media_type: str, *, one: bool) -> bytes | None:
+    """Return the body for ids of any kind, as encode_id() and encode_ids() do; None if they cannot be packed.
+
+    UUIDs and bytes are packed as they are; text cannot be.
+    """
+    if all(isinstance(an_id, int) for an_id in ids):
+        return encode_id(ids[0], media_type) if one else encode_ids(ids, media_type)
+    if media_type == BINARY:
+        packed = [an_id.bytes if isinstance(an_id, UUID) else an_id for an_id in ids]
+        return b"".join(packed) if all(isinstance(each, bytes) for each in packed) else None
+    texts = [an_id.hex() if isinstance(an_id, bytes) else str(an_id) for an_id in ids]
+    if media_type == TEXT:
+        return ("\n".join(texts) + "\n").encode()
+    return json.dumps({"id": texts[0]} if one else {"ids": texts}, separators=(",", ":")).encode()
+
+
+def _parse_accept(accept: str) -> dict[str, float]:
+    """Return the quality of each media range in an Accept header: 0 to 1, 0 if it is not valid."""
+    qualities: dict[str, float] = {}
+    for part in accept.split(",")[:20]:
+        name, *parameters = (piece.strip().lower() for piece in part.split(";"))
+        pairs = [parameter.partition("=") for parameter in parameters]
+        text = next((value for key, _, value in pairs if key.strip() == "q"), "1")
+        try:
+            quality = float(text)
+        except ValueError:
+            quality = 0.0
+        qualities.setdefault(name, quality if 0.0 <= quality <= 1.0 else 0.0)
+    return qualities
+
+
+def choose_media_type(accept: str) -> str | None:
+    """Return JSON, TEXT or BINARY as an Accept header prefers, the first of equals; None if it accepts none."""
+    if not accept.strip():
+        return JSON
+    qualities = _parse_accept(accept)
+
+    def quality_of(media_type: str) -> float:
+        # the most specific range counts (RFC 9110, 12.5.1)
+        ranges = (media_type, media_type.partition("/")[0] + "/*", "*/*")
+        return next((qualities[name] for name in ranges if name in qualities), 0.0)
+
+    best = max((JSON, TEXT, BINARY), key=quality_of)
+    return best if quality_of(best) > 0 else None
+
+
+MAX_ID_TEXT = 100
+
+
+def parse_query(query: bytes) -> dict[str, str]:
+    """Return the value of each name in a query string. Raises Problem, also for a name that is given twice."""
+    if not query:
+        return {}
+    try:
+        values = parse_qs(query.decode("ascii"), keep_blank_values=True, max_num_fields=20)
+    except ValueError:
+        raise Problem(400, "BadQuery", "the query cannot be parsed") from None
+    if twice := [name for name, texts in values.items() if len(texts) > 1]:
+        raise Problem(400, "BadQuery", f"{twice[0][:40]} is given twice")
+    return {name: texts[0] for name, texts in values.items()}
+
+
+def parse_count(query: Mapping[str, str], max_count: int) -> int:
+    """Return how many ids are requested. Raises Problem."""
+    text = query.get("count", "")
+    # the length first: int() is slow for megabytes of digits
+    if text.isascii() and text.isdecimal() and len(text) < 10 and 0 < int(text) <= max_count:
+        return int(text)
+    raise Problem(400, "BadCount", f"count must be a whole number from 1 to {max_count}, not {text[:40]!r}")
+
+
+def parse_media_type(headers: Headers) -> str:
+    """Return JSON, TEXT or BINARY as the Accept header prefers. Raises Problem."""
+    accept = b",".join([value for name, value in headers if name == b"accept"])
+    return _media_type_of(accept)
+
+
+# clients send few different Accept headers
+@lru_cache(maxsize=200)
+def _media_type_of(accept: bytes) -> str:
+    media_type = choose_media_type(accept.decode("latin-1"))
+    if media_type is None:
+        raise Problem(
+            406, "NotAcceptable", f"ids are available as {JSON}, {TEXT} and {BINARY} (big-endian int64)"
+        )
+    return media_type
+
+
+def parse_id(text: str, query: Mapping[str, str], layout: Layout) -> tuple[str, int]:
+    """Return (form, id) of the most plausible reading of *text*. Raises InvalidId, ConfigError."""
+    if len(text) > MAX_ID_TEXT:
+        raise InvalidId(f"the text of an id has {MAX_ID_TEXT} characters at most, not {len(text)}")
+    form = query["form"][:20] if "form" in query else None
+    return parse_user_id(text, layout, form=form, now_ms=time.time_ns() // 1_000_000)[0]
+
+
+def parse_event_filter(query: Mapping[str, str]) -> tuple[EventKind | None, int | None]:
+    """Return the kind and the worker id that events are to have; None: any. Raises Problem."""
+    kind, worker = query.get("kind"), query.get("worker")
+    if kind is not None and kind not in set(EventKind):
+        raise Problem(400, "BadKind", f"kind must be one of {', '.join(EventKind)}, not {kind[:40]!r}")
+    if worker is not None and not re.fullmatch(r"0|[1-9]\d{0,6}", worker, re.ASCII):
+        raise Problem(400, "BadWorker", f"worker must be a worker id, not {worker[:40]!r}")
+    return EventKind(kind) if kind is not None else None, int(worker) if worker is not None else None
+
+
+Message = MutableMapping[str, Any]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+# key in the state of a request: its connection under `snowredis serve`, see connections.py
+CONNECTION = "snowredis.connection"
+
+_COMMON_HEADERS = {
+    "cache-control": "no-store",
+    "x-content-type-options": "nosniff",
+    "cross-origin-resource-policy": "same-origin",
+}
+PLAIN_HEADERS = _COMMON_HEADERS | {
+    "referrer-policy": "no-referrer",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+    "vary": "Accept",
+}
+PAGE_HEADERS = _COMMON_HEADERS | {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    # with no-referrer, browsers send "Origin: null" with our own forms too
+    "referrer-policy": "same-origin",
+    "x-frame-options": "DENY",
+    "cross-origin-opener-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+# of data that one look at Redis makes for many requests: a client may keep it, and asks whether it is still current
+_SHARED_HEADERS = PLAIN_HEADERS | {"cache-control": "private, no-cache", "vary": "Accept-Encoding"}
+_CONTENT_TYPES = {JSON: JSON, TEXT: "text/plain; charset=utf-8", BINARY: BINARY, PROBLEM_JSON: PROBLEM_JSON}
+# as ASGI takes them, by media type
+_HEADERS: dict[str, Headers] = {
+    media_type: [
+        (name.encode(), value.encode())
+        for name, value in ({"content-type": content_type} | PLAIN_HEADERS).items()
+    ]
+    for media_type, content_type in _CONTENT_TYPES.items()
+}
+
+
+async def send_body(
+    send: Send, body: bytes, *, status: int = 200, media_type: str = JSON, more: Headers | None = None
+) -> None:
+    """Send a response without Starlette, whose Response costs more than an id."""
+    headers = [(b"content-length", b"%d" % len(body)), *_HEADERS[media_type]]
+    if more:
+        headers += more
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def json_response(
+    value: Any, *, status: int = 200, more: Mapping[str, str] | None = None, media_type: str = JSON
+) -> Response:
+    """Return *value* as a JSON response."""
+    return Response(to_json(value), status, PLAIN_HEADERS | dict(more or {}), media_type)
+
+
+def shared_response(request: Request, answer: Answer, *, media_type: str = JSON) -> Response:
+    """Return *answer* in the form that the client accepts; 304 if it has it already."""
+    headers = _SHARED_HEADERS | {"etag": answer.etag}
+    known = {tag.strip() for tag in request.headers.get("if-none-match", "").split(",")}
+    if answer.etag in known or "*" in known:
+        return Response(status_code=304, headers=headers)
+    if answer.gzipped is not None and _accepts_gzip(request.headers.get("accept-encoding", "")):
+        return Response(answer.gzipped, headers=headers | {"content-encoding": "gzip"}, media_type=media_type)
+    return Response(answer.body, headers=headers, media_type=media_type)
+
+
+def _accepts_gzip(header: str) -> bool:
+    for part in header.split(",")[:20]:
+        name, _, quality = part.strip().lower().partition(";")
+        if name.strip() in {"gzip", "*"}:
+            return quality.strip().removeprefix("q=") not in {"0", "0.0", "0.00", "0.000"}
+    return False
