@@ -101,6 +101,10 @@ class SegmentPath:
         while current[-1]:
             exhaust(current[0][0])
             current = current[-1]["next"]
+        if self._block is not current[0]:
+            # else a signal handler in between would find that there are numbers, and take none of them
+            self._last = current
+            self._block = current[0]
         return current
 
     @property

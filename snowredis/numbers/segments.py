@@ -116,7 +116,14 @@ class SegmentGenerator(SegmentPath):
         self._prefetcher = Prefetcher(self._fetcher, clock, threads(), ahead=prefetch)
         # where max_rate delays numbers, coroutines get them one after the other
         at_once = 1 if self._stores[0].config.max_rate else steps.max_step
-        self._deliveries: Deliveries[int] = Deliveries(self._make, at_once)
+
+        def make(count: int) -> Made[int]:
+            generator = me()
+            if generator is None:
+                raise GeneratorClosed(stores[0].config.tag, "segment")
+            return generator._make(count)
+
+        self._deliveries: Deliveries[int] = Deliveries(make, at_once)
         self._supersede(self._position[0], nothing())
         guard.watch(self)
         # a thread that is forgotten with its generator ends

@@ -16,7 +16,7 @@ period takes a second connection for a moment.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -61,8 +61,8 @@ class TransactionNumbers:
         self._calendar = Calendar(period, zone)
         self._format = NumberFormat(format or DEFAULT_FORMATS[period], period, tag, maximum)
         self.table = number_table(metadata if metadata is not None else sa.MetaData(), table)
-        # the database and the newest period whose row is there for certain
-        self._begun: tuple[sa.URL, str] | None = None
+        # databases and periods whose rows are there, unless somebody deletes them
+        self._begun: set[tuple[sa.URL, str]] = set()
         self._wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
 
     @property
@@ -116,12 +116,11 @@ class TransactionNumbers:
             case "mysql" | "mariadb":
                 own = (columns.tag == self.tag, columns.period == label)
                 first = mysql.insert(self.table).prefix_with("IGNORE").values({**values, "number": 0})
-                if self._begun != (connection.engine.url, label):
+                if (connection.engine.url, label) not in self._begun:
                     # in a transaction of its own: in InnoDB, two that wait for one which inserted the row deadlock if
-                    # that one is rolled back. And before this one looks for the row: under SERIALIZABLE that locks it
-                    with connection.engine.begin() as other:
-                        other.execute(first)
-                    self._begun = connection.engine.url, label
+                    # that one is rolled back. Nor does this one look for the row: under SERIALIZABLE that locks it
+                    self._begin_period(connection.engine, own, first)
+                    self._begun.add((connection.engine.url, label))
                 updated = connection.execute(sa.update(self.table).where(*own).values(increased))
                 if updated.rowcount == 0:
                     # deleted since
@@ -136,6 +135,13 @@ class TransactionNumbers:
                     f"numbers without gaps are available on PostgreSQL, MariaDB, MySQL and SQLite, not on {other}"
                 )
         return int(number)
+
+    @staticmethod
+    def _begin_period(engine: sa.Engine, own: Sequence[Any], first: Any) -> None:
+        """Insert the row of a period unless it is there. Locks nothing that is there: the caller may hold it."""
+        with engine.connect().execution_options(isolation_level="READ COMMITTED") as other, other.begin():
+            if other.execute(sa.select(sa.literal(1)).where(*own)).first() is None:
+                other.execute(first)
 
 
 def number_table(metadata: sa.MetaData, name: str = TABLE) -> sa.Table:

@@ -24,6 +24,8 @@ from tests.simulation.stand_ins import Host
 from tests.simulation.world import START_US, World
 
 SKEW_MS, SLACK_MS = 500, 3_000
+# of common.lua
+BRIDGED_MS = 4_000
 PROCESSES = 8
 HEALED_US = 33_000_000
 # after this time every process has reported
@@ -151,7 +153,10 @@ class SegmentSimulation:
             server = RedisModel(self.world, f"redis{index}")
             server.history = []
             network = Network(self.world, [server], self.fired)
-            network.edit = edit
+            # a schedule is shorter than a minute
+            network.edit = lambda name, source: edit(
+                name, source.replace("BRIDGED_MS = 60000", f"BRIDGED_MS = {BRIDGED_MS}")
+            )
             network.answered = lambda server, name, reply, index=index: self.checker.answered(  # type: ignore[misc]
                 index, name, reply
             )

@@ -63,7 +63,7 @@ NO_LENGTH = "has no fixed length, or depends on the system"
         ("{number:06}", "day", f"{AGAIN} day"),
         ("{date:%Y%m%d}", "day", "must have the field {number} once"),
         ("{number}{number}", "day", "must have the field {number} once"),
-        ("{date:%Y}{number:.2f}{x}", "year", "unknown field 'x'"),
+        ("{date:%Y}{number}{x}", "year", "unknown field 'x'"),
         ("{date:%Y", "year", "cannot be used"),
         ("{date:%Y}-{number:q}", "year", "cannot be used"),
         ("{date.__class__}{number}", "year", "unknown field"),

@@ -21,7 +21,7 @@ def test_the_header_of_dated_numbers_says_what_the_script_does() -> None:
     source = lua_of("dated")
     assert problems("dated", source, source, DATED) == []
     # the others are sent by arguments
-    assert header_of(source).statuses == {*FIELDS, "signature", "unidentified", "broken"}
+    assert header_of(source).statuses == {*FIELDS, "signature", "unidentified"}
 
 
 @pytest.mark.parametrize("name", ["common", *SCRIPTS])
@@ -41,7 +41,12 @@ def test_a_header_says_what_the_script_does(name: str) -> None:
             "answers ['exists', 'opened', 'waiting']",
         ),
         ("close", "-- Cost    O(1)", "--", "the cost is not documented"),
-        ("common", "--       | broken, field", "-- broken: field", "answers ['broken', 'signature'"),
+        (
+            "common",
+            "--       | unidentified, reason",
+            "-- unidentified: reason",
+            "answers ['signature', 'unidentified'",
+        ),
     ],
 )
 def test_the_check_sees_what_was_doctored(name: str, old: str, new: str, problem: str) -> None:

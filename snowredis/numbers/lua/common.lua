@@ -14,7 +14,7 @@
 --
 -- Returns signature, stored signature
 --       | unidentified, reason: the server has no identity
---       | broken, field, its value: no script wrote that value
+--       | broken, as in arguments
 -- and changes nothing in these cases; else see the header of the script
 --
 -- The common fields of other replies are: time of the call, incarnation, next position, alarm.

@@ -25,7 +25,7 @@
 --       | settling, now, ms to wait: a deposed master may hand out numbers, and processes use those that they had
 --       | exhausted, now, left: fewer than needed are left; none was handed out
 --       | past, now: the period is over so long that its numbers are forgotten
---       | signature, stored signature | unidentified, reason | broken, field, its value
+--       | signature, stored signature | unidentified, reason | broken, as in arguments
 -- Cost    O(1); O(periods) at the first number of one
 --
 -- Times are ms since 1970. D1: a number of a label is handed out once, since its counter only grows. D2: if Redis may have
