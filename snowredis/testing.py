@@ -22,11 +22,11 @@ from snowredis.snowflake.generator import Generator
 from snowredis.snowflake.memory_store import MemoryStore
 from snowredis.snowflake.protocol import PoolConfig, StoredField
 from snowredis.snowflake.registry import Place
-from snowredis.snowflake.registry_stores import MemoryRegistry
 
 if TYPE_CHECKING:
     from snowredis.numbers.memory_store import MemoryTagStore
     from snowredis.numbers.protocol import TagConfig
+    from snowredis.snowflake.registry_stores import MemoryRegistry
 
 __all__ = ["ManualClock", "MemoryPool", "memory_pool", "use"]
 
@@ -92,6 +92,8 @@ class MemoryPool:
     def memory_registry(self, name: str, place: Place | None = None) -> MemoryRegistry:
         """Return the registry of shard numbers *name*, for ids that have their number in *place*."""
         first = self._registries.get(name)
+        from snowredis.snowflake.registry_stores import MemoryRegistry
+
         registry = MemoryRegistry(name, place, self._server_time_ms, first)
         self._registries.setdefault(name, registry)
         return registry

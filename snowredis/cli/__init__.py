@@ -1,9 +1,8 @@
 """The command `snowredis`: parse the command line, run the command, and turn errors into exit codes.
 
-One rule for the files: commands/NAME.py is the command `snowredis NAME`, commands/GROUP_NAME.py is
-`snowredis GROUP NAME`; each defines what options.Command lists. What several commands share is in the files
-beside this one. The demo and the terminal view of `top`, which are larger than their commands, are in demo/
-and top_view.py.
+commands/NAME.py is the command `snowredis NAME`, or the group of commands with that name. What several commands share
+is in the files beside this one. The demo and the terminal view of `top`, which are larger than their commands, are in
+demo/ and top_view.py.
 
 Every command imports what is slow to import when it runs, so that --help, decode and layout start fast:
 this module and the parsers import neither redis nor textual nor asyncio.
@@ -36,9 +35,8 @@ from snowredis.cli.commands import (
     whois,
     workers,
 )
-from snowredis.cli.completion import add_print_completion, print_completion
 from snowredis.cli.exit_codes import CommandError, ExitCode, code_of, print_error
-from snowredis.cli.options import Command, Parser, add_commands
+from snowredis.cli.options import Command, Parser, add_commands, add_print_completion, print_completion
 from snowredis.cli.output import printable
 
 # of a write to a full disk, to a file that is too large, or to a broken device

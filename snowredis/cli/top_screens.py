@@ -13,8 +13,8 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from snowredis.cli.death_table import death_table
 from snowredis.cli.output import Line, duration, pairs, printable
+from snowredis.cli.status_text import death_table
 
 if TYPE_CHECKING:
     from snowredis.monitor.snapshot import Snapshot, WorkerInfo

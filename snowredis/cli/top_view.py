@@ -28,9 +28,9 @@ from snowredis.cli.output import (
     printable,
     time_of,
 )
-from snowredis.cli.status_lines import headline
+from snowredis.cli.status_text import headline
 from snowredis.cli.top_screens import STYLES, Deaths, Details, as_text
-from snowredis.cli.worker_table import COMPACT_GAP, GAP, SORT_KEYS, WIDE, pool_lines, worker_rows
+from snowredis.cli.worker_text import COMPACT_GAP, GAP, SORT_KEYS, WIDE, pool_lines, worker_rows
 from snowredis.monitor.polling import Reading
 
 if TYPE_CHECKING:

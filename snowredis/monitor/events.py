@@ -1,4 +1,4 @@
-"""Read the events of a pool, which its scripts write to a stream. The stream is trimmed, so old events are missing.
+"""Events of a pool: parse them, read them from its stream, follow it. The stream is trimmed, so old events are missing.
 
 A script writes the end of a lease when it runs; until then, expiry_of() derives the same event from the record. Uses
 plain commands. The protocol does not depend on these events, and hosts and labels in them are untrusted text.
@@ -7,14 +7,15 @@ plain commands. The protocol does not depend on these events, and hosts and labe
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
 from snowredis.core.as_json import Shown, TimeMs, in_json
 from snowredis.errors import ConfigError
-from snowredis.monitor.record import parse_owner
-from snowredis.monitor.snapshot import WorkerInfo
+from snowredis.monitor.snapshot import WorkerInfo, parse_owner
 from snowredis.servers.clients import address
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import text_of
@@ -23,6 +24,8 @@ from snowredis.snowflake.protocol import WorkerStats, pool_keys
 
 # events read in one command, which takes Redis about 1 ms
 PAGE = 1_000
+# of a longer stream, whois() reads only what is around the time of an id: about 25 ms for each 1,000 events
+MOST_READ = 22 * PAGE
 _STREAM_ID = re.compile(r"\d{1,19}(?:-\d{1,19})?", re.ASCII)
 _LANES = re.compile(r"\d{1,15}(,\d{1,15}){0,63}", re.ASCII)
 _NUMBER = re.compile(r"-?\d{1,15}", re.ASCII)
@@ -202,6 +205,61 @@ def read_events(
     return list(_parse_all(entries))
 
 
+def read_events_around(
+    client: Any, name: str, worker: int, at_ms: int, *, most: int = MOST_READ
+) -> tuple[list[Event], bool]:
+    """Return the events that show which process had *worker* at *at_ms*, as far as a bounded reading finds them.
+
+    Reads backwards from *at_ms* up to the claim of that process, then from *at_ms* to the newest event. In memory are
+    one page and the events of *worker* and of the whole pool.
+
+    Args:
+        most: how many events are read at most, half of them in each direction.
+
+    Returns:
+        the events, the oldest first; and whether all events from the claim to the newest were read.
+
+    Raises:
+        StoreUnavailable.
+    """
+    key, low, high = pool_keys(name)[2], f"({at_ms}-0", f"{at_ms}-0"
+    kept: list[Event] = []
+    claim_found, pages = False, most // (2 * PAGE)
+    with translated(address(client)):
+        for _ in range(pages):
+            page = client.xrevrange(key, high, "-", count=PAGE)
+            older = _of_worker(page[::-1], worker)
+            kept = older + kept
+            # where a lane begins later than the first one, the process before may have used it
+            claim_found = any(
+                event.kind == EventKind.CLAIMED and max((event.from_ms, *event.lanes_ms)) <= at_ms
+                for event in older
+                if event.worker == worker
+            )
+            if claim_found or len(page) < PAGE:
+                break
+            high = f"({text_of(page[-1][0])}"
+        for _ in range(pages):
+            page = client.xrange(key, low, "+", count=PAGE)
+            kept += _of_worker(page, worker)
+            if len(page) < PAGE:
+                return kept, claim_found
+            low = f"({text_of(page[-1][0])}"
+    return kept, False
+
+
+def _of_worker(entries: list[_Entry], worker: int) -> list[Event]:
+    """Return the events of *worker* and of the whole pool, and those just before these: how far others are known."""
+    wanted = {str(worker), "-1"}
+    kept = []
+    for place, (_, fields) in enumerate(entries):
+        number = text_of(fields.get(b"worker") or fields.get("worker") or b"")
+        if number in wanted:
+            kept += entries[place - 1 : place] if number == "-1" else []
+            kept.append(entries[place])
+    return list(_parse_all(kept))
+
+
 def _parse_all(entries: Iterable[_Entry]) -> Iterator[Event]:
     """Yield the events in entries of the stream, without those that are not valid."""
     for event_id, fields in entries:
@@ -251,3 +309,85 @@ def follow_events(client: Any, name: str, after: str = "$", *, block_ms: int = 5
             yield from _parse_all([entry])
         if not entries:
             yield None
+
+
+class RecentEvents:
+    """Newest events of one server, for a reader that comes again: only what is new is read from Redis. Thread-safe.
+
+    Args:
+        read: returns all events of one server after an id or a time, the oldest first.
+        kinds: which events are kept.
+        keep_ms: how long.
+    """
+
+    def __init__(
+        self, read: Callable[[str], list[Event]], kinds: Collection[EventKind], keep_ms: int
+    ) -> None:
+        self._read, self._kinds, self._keep_ms = read, kinds, keep_ms
+        self._lock = threading.Lock()
+        self._events: list[Event] = []
+        # only their times: there may be thousands
+        self._claimed_ms: list[int] = []
+        self._last_id = ""
+
+    def read(self, now_ms: int) -> tuple[list[Event], int]:
+        """Return the events up to now in the order of the stream, and how many worker ids were claimed meanwhile.
+
+        Blocks:
+            for a round trip; the first call for all events that are kept.
+
+        Raises:
+            StoreUnavailable.
+        """
+        first_ms = max(0, now_ms - self._keep_ms)
+        with self._lock:
+            if self._last_id and int(self._last_id.partition("-")[0]) > now_ms + self._keep_ms:
+                # another stream, of a server whose clock is far behind
+                self._events, self._claimed_ms, self._last_id = [], [], ""
+            new = self._read(self._last_id or str(first_ms))
+            if new:
+                self._last_id = new[-1].id
+            self._events += [event for event in new if event.kind in self._kinds]
+            self._events = [event for event in self._events if event.order[0] >= first_ms]
+            claimed_ms = (event.at_ms for event in new if event.kind == EventKind.CLAIMED)
+            self._claimed_ms = [at_ms for at_ms in (*self._claimed_ms, *claimed_ms) if at_ms >= first_ms]
+            return list(self._events), len(self._claimed_ms)
+
+
+# between two looks at the leases; each takes four short commands
+FOLLOW_EVERY_S = 1.0
+
+
+def follow(
+    written: Iterator[Event | None], read_ended: Callable[[], list[Event]], after: str
+) -> Iterator[Event | None]:
+    """Yield the events of *written*, and those of *read_ended* once, as soon as they are there.
+
+    Args:
+        written: events from the stream, and None when there was none for a while.
+        read_ended: returns the expiries that no script has written yet.
+        after: "$": only leases that end from now on; else a place in the stream: that end after its time.
+    """
+    # expiries that were yielded, or are older than *after*, until they are written, too
+    known: set[str] = set()
+    if after == "$":
+        known.update(event.key for event in read_ended())
+    after_ms = 0 if after == "$" else int(after.partition("-")[0])
+    looked_at_s = -FOLLOW_EVERY_S
+    while True:
+        for event in written:
+            if event is None:
+                break
+            if event.kind == EventKind.EXPIRED and event.key in known:
+                known.discard(event.key)
+                continue
+            yield event
+            if time.monotonic() - looked_at_s >= FOLLOW_EVERY_S:
+                break
+        if time.monotonic() - looked_at_s >= FOLLOW_EVERY_S:
+            looked_at_s = time.monotonic()
+            for event in read_ended():
+                if event.key not in known and event.at_ms > after_ms:
+                    known.add(event.key)
+                    yield event
+        yield None

@@ -10,8 +10,14 @@ from typing import Any
 
 from snowredis.errors import PoolNotFound
 from snowredis.monitor.events import Event, parse_event
-from snowredis.monitor.record import parse_record
-from snowredis.monitor.snapshot import POOL_COUNTERS, LayoutPeriod, PoolInfo, ServerState, WorkerInfo
+from snowredis.monitor.snapshot import (
+    POOL_COUNTERS,
+    LayoutPeriod,
+    PoolInfo,
+    ServerState,
+    WorkerInfo,
+    parse_record,
+)
 from snowredis.snowflake.codes import FloorReason
 from snowredis.snowflake.memory_store import MemoryStore, Record
 

@@ -68,9 +68,9 @@ def _samples(reading: Reading) -> Iterator[tuple[Metric, tuple[str, ...], float]
     status, readable = reading.status, reading.error is None
     yield _METRICS["up"], (), float(readable)
     yield _METRICS["level"], (), float(LEVELS.index(status.level))
-    present = {condition.code for condition in status.conditions}
+    levels = {condition.code: LEVELS.index(condition.level) for condition in status.conditions}
     for code in CONDITIONS:
-        yield _METRICS["condition"], (code,), float(code in present)
+        yield _METRICS["condition"], (code,), float(levels.get(code, 0))
     if readable and reading.snapshot is not None:
         yield from _snapshot_samples(reading.snapshot)
 
@@ -81,6 +81,7 @@ def _snapshot_samples(snapshot: Snapshot) -> Iterator[tuple[Metric, tuple[str, .
     for state in _METRICS["workers"].values:
         yield _METRICS["workers"], (state,), float(states.count(state))
     values: dict[str, float] = {
+        "makes_ids": snapshot.makes_ids,
         "capacity": info.capacity,
         "used": info.used,
         "free": info.free,

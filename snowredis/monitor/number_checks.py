@@ -33,7 +33,6 @@ _ARGUMENTS: dict[str, tuple[str, ...]] = {
     "hset": ("KEY", "f", "v"),
     "hincrby": ("KEY", "f", "1"),
     "hscan": ("KEY", "0"),
-    "persist": ("KEY",),
     "unlink": ("KEY",),
     "zadd": ("KEY", "1", "m"),
     "zcard": ("KEY",),

@@ -1,23 +1,20 @@
 """Repeated readings of a pool that survive an outage: the last snapshot is kept, and since when it is stale.
 
-The use of a pool over the last day, in memory: one point a minute. Pure.
-
-Bounded: 1,440 points take about 200 KB in Python and 60 KB as JSON. Kept by the service, from the readings that it
-makes anyway, so it costs Redis nothing; it begins anew when the service does. Prometheus keeps more.
+After an outage, leases may have ended whose processes live. They renew their leases with their next heartbeat, so their
+deaths are held back for two heartbeats.
 """
 
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from snowredis.core.as_json import TimeMs
 from snowredis.errors import PoolNotFound, SnowredisError, StoreUnavailable
 from snowredis.monitor.snapshot import Death, PoolInfo, Snapshot, WorkerInfo
 from snowredis.monitor.status import Status, status_of, status_without
 from snowredis.monitor.worker_pool import WorkerPool
+from snowredis.snowflake.protocol import HEARTBEATS_PER_TTL
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +90,13 @@ class PoolWatch:
         self._snapshot: Snapshot | None = None
         self._read_at_ms = 0
         self._failed_since_ms: int | None = None
+        # deaths since the first time are held back until the second, both on the Redis clock
+        self._outage_ms: tuple[int, int] = (0, 0)
 
     def read(self, *, idle: bool = False) -> Reading:
         """Read the pool; if that fails, return the last snapshot and the error. Blocks as WorkerPool.snapshot()."""
         try:
-            self._snapshot = self._pool.snapshot(idle=idle)
+            snapshot = self._pool.snapshot(idle=idle)
         except (PoolNotFound, StoreUnavailable) as error:
             now_ms = self._clock_ms()
             self._failed_since_ms = self._failed_since_ms or now_ms
@@ -109,86 +108,24 @@ class PoolWatch:
                 last_read_ms=self._read_at_ms,
             )
             return Reading(status, _out_of_date(self._snapshot), error, self._read_at_ms)
-        self._read_at_ms, self._failed_since_ms = self._clock_ms(), None
+        self._read_at_ms = self._clock_ms()
+        if self._failed_since_ms is not None:
+            info, heartbeat_ms = snapshot.info, snapshot.info.ttl_ms // HEARTBEATS_PER_TTL
+            began_ms = info.now_ms - (self._read_at_ms - self._failed_since_ms) - heartbeat_ms
+            self._outage_ms = (began_ms, info.now_ms + 2 * heartbeat_ms)
+        self._failed_since_ms = None
+        self._snapshot = self._without_returning(snapshot)
         return Reading(status_of(self._snapshot), self._snapshot, None, self._read_at_ms)
 
-
-STEP_MS = 60_000
-POINTS = 24 * 60
-
-
-@dataclass(frozen=True, slots=True)
-class UsagePoint:
-    """Use of a pool in one step of time.
-
-    Attributes:
-        at_ms: the begin of the step, ms since 1970.
-        living: most workers alive in it; None: nothing could be read.
-        ids_per_second: mean over the readings; None: nothing could be read.
-        deaths: how many more deaths than at the end of the step before, less processes that returned; None: unknown.
-    """
-
-    at_ms: TimeMs
-    living: int | None = None
-    ids_per_second: int | None = None
-    deaths: int | None = None
-
-
-class UsageHistory:
-    """Points of the last day, the newest of them still growing. One caller at a time.
-
-    Args:
-        step_ms: length of a step.
-        points: how many are kept.
-    """
-
-    def __init__(self, step_ms: int = STEP_MS, points: int = POINTS) -> None:
-        self._step_ms = step_ms
-        self._done: deque[UsagePoint] = deque(maxlen=points - 1)
-        self._at_ms: int | None = None
-        self._living: list[int] = []
-        self._rates: list[int] = []
-        # the counter of deaths at the last reading, and at the end of the last step
-        self._deaths: int | None = None
-        self._deaths_before: int | None = None
-
-    def add(self, snapshot: Snapshot) -> None:
-        """Add a reading."""
-        self._go_to(snapshot.info.now_ms)
-        healthy = (worker for worker in snapshot.workers if worker.state == "healthy")
-        self._living.append(len(snapshot.workers))
-        # the last rate of a silent worker is out of date
-        self._rates.append(sum(worker.ids_per_second for worker in healthy))
-        counted = snapshot.info.deaths - snapshot.info.returned
-        if self._deaths_before is None or counted < self._deaths_before:
-            self._deaths_before = counted
-        self._deaths = counted
-
-    def go_to(self, now_ms: int) -> None:
-        """Note that it is *now_ms*, while the pool cannot be read: steps without a reading are gaps."""
-        if self._at_ms is not None:
-            self._go_to(now_ms)
-
-    def points(self) -> list[UsagePoint]:
-        """Return the points, the oldest first; also those of steps in which nothing could be read."""
-        return [*self._done, *([] if self._at_ms is None else [self._point(self._at_ms)])]
-
-    def _go_to(self, now_ms: int) -> None:
-        at_ms = now_ms - now_ms % self._step_ms
-        if self._at_ms is None:
-            self._at_ms = at_ms
-        # a clock that went back adds to the step that is open
-        missed = min((at_ms - self._at_ms) // self._step_ms, (self._done.maxlen or 0) + 1)
-        if missed <= 0:
-            return
-        self._done.append(self._point(self._at_ms))
-        self._deaths_before = self._deaths
-        self._living, self._rates = [], []
-        self._done.extend(UsagePoint(at_ms - left * self._step_ms) for left in range(missed - 1, 0, -1))
-        self._at_ms = at_ms
-
-    def _point(self, at_ms: int) -> UsagePoint:
-        if not self._living:
-            return UsagePoint(at_ms)
-        deaths = None if self._deaths is None else self._deaths - (self._deaths_before or 0)
-        return UsagePoint(at_ms, max(self._living), round(sum(self._rates) / len(self._rates)), deaths)
+    def _without_returning(self, snapshot: Snapshot) -> Snapshot:
+        """Return *snapshot* without deaths whose processes may return after an outage."""
+        began_ms, settled_ms = self._outage_ms
+        if snapshot.info.now_ms >= settled_ms:
+            return snapshot
+        held_back = [death.kind == "expired" and death.at_ms >= began_ms for death in snapshot.deaths]
+        pairs = list(zip(snapshot.deaths, held_back, strict=True))
+        return replace(
+            snapshot,
+            deaths=tuple(death for death, held in pairs if not held),
+            returning=tuple(death for death, held in pairs if held),
+        )

@@ -10,13 +10,13 @@ from typing import Any
 from snowredis.core.layout import Layout
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import ConfigError, PoolNotFound, StoreUnavailable
-from snowredis.monitor.record import parse_record
 from snowredis.monitor.snapshot import (
     POOL_COUNTERS,
     LayoutPeriod,
     PoolInfo,
     ServerState,
     WorkerInfo,
+    parse_record,
     setting_ms,
 )
 from snowredis.servers.clients import address, is_cluster
@@ -274,6 +274,21 @@ def read_worker(client: Any, name: str, worker: int) -> WorkerInfo | None:
         fields = _read_fields(client, name)
         text = client.hget(pool_keys(name)[0], f"w:{worker}")
     return None if text is None else fields.parse(worker, text_of(text))
+
+
+def read_record(client: Any, info: PoolInfo, worker: int) -> WorkerInfo | None:
+    """Return one worker of a pool that was just read, alive or not; None if its worker id was never leased.
+
+    Raises StoreUnavailable.
+    """
+    with translated(address(client)):
+        text = client.hget(pool_keys(info.name)[0], f"w:{worker}")
+    settling = info.incarnation if info.floor_ms > info.now_ms else ""
+    return (
+        None
+        if text is None
+        else parse_record(worker, text_of(text), info.now_ms, info.ttl_ms, settling=settling)
+    )
 
 
 def _index_is_complete(client: Any, leases: str, fields: _Fields) -> bool:

@@ -1,10 +1,12 @@
 """The state of a pool and of its workers at one moment: PoolInfo, WorkerInfo, Death; Snapshot is all of them.
 
-Pure. pool_reader.py reads them from Redis, memory_reader.py from a pool of snowredis.testing.
+Pure. pool_reader.py reads them from Redis, memory_reader.py from a pool of snowredis.testing. Hosts and labels are
+untrusted text: any process can write them.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from dataclasses import dataclass
@@ -13,7 +15,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from snowredis.core.as_json import Hidden, NowMs, Shown, TimeMs, in_json
 from snowredis.core.layout import Layout
 from snowredis.settings import POOL_DURATIONS
-from snowredis.snowflake.protocol import HEARTBEATS_PER_TTL, parse_share, settings_of
+from snowredis.snowflake.protocol import HEARTBEATS_PER_TTL, WorkerStats, parse_share, settings_of
 
 # from best to worst; see state_of()
 STATES = ("healthy", "late", "suspect", "unknown", "expired", "free")
@@ -222,6 +224,7 @@ class Death:
         ids_made: as of its last heartbeat.
         server: index of its server among several independent ones.
         key: identity of its event, by which the same death is recognized in two readings.
+        acknowledged: whether somebody said that he has seen it.
     """
 
     at_ms: TimeMs
@@ -236,6 +239,7 @@ class Death:
     ids_made: int
     server: int = 0
     key: str = ""
+    acknowledged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +253,8 @@ class Snapshot:
             not passed yet, and they can be adopted.
         deaths: of the last hour, the newest first, without processes that returned.
         idle: worker ids that were leased and are not, if they were asked for: of dead processes, and released ones.
+        claims: how many worker ids were claimed in the last hour.
+        returning: deaths that may be taken back soon: these leases ended while Redis did not answer.
     """
 
     info: PoolInfo
@@ -256,6 +262,15 @@ class Snapshot:
     unknown: tuple[WorkerInfo, ...] = ()
     deaths: tuple[Death, ...] = ()
     idle: tuple[WorkerInfo, ...] = ()
+    claims: int = 0
+    returning: tuple[Death, ...] = ()
+
+    @property
+    def makes_ids(self) -> bool:
+        """True if a process can make ids now: it has a valid lease, or would get one at once."""
+        info = self.info
+        may_claim = info.floor_ms <= info.now_ms and info.free > 0
+        return info.now_ms < info.layout_end_ms and (bool(self.workers) or may_claim)
 
     @property
     def dead_leases(self) -> int:
@@ -315,3 +330,70 @@ def state_of(
     if heartbeat_age_ms * HEARTBEATS_PER_TTL < 2 * ttl_ms:
         return "healthy"
     return "late" if heartbeat_age_ms * 2 < ttl_ms else "suspect"
+
+
+# --- records as pool.lua writes them --------------------------------------------------------------
+
+_RECORD = re.compile(
+    r"(?P<token>[\da-fA-F]*)\|(?P<incarnation>[\da-fA-F-]*)\|(?P<renewal_id>[\da-fA-F]*)\|(?P<until>\d{1,14})\|"
+    r"(?P<lease_end>\d{1,14})\|(?P<lanes>[\d,]*)\|(?P<claimed>\d{1,14})\|(?P<renewed>\d{1,14})\|"
+    r"(?P<stats>[\d,-]*)\|(?P<owner>.*)",
+    re.DOTALL | re.ASCII,
+)
+
+
+def parse_record(
+    worker: int, text: str, now_ms: int, ttl_ms: int = 0, *, settling: str = ""
+) -> WorkerInfo | None:
+    """Parse a record that pack_record() of pool.lua wrote; None if it is not valid.
+
+    Args:
+        settling: the pool's incarnation, if its floor has not passed: a lease of an earlier one may be adopted.
+    """
+    match = _RECORD.fullmatch(text)
+    if match is None:
+        return None
+    stats, claimed = WorkerStats.from_text(match["stats"]), bool(match["token"])
+    renewed_ms, lease_end_ms = int(match["renewed"]), int(match["lease_end"])
+    lease_left_ms, age_ms = max(0, lease_end_ms - now_ms), max(0, now_ms - renewed_ms)
+    host, pid, label = parse_owner(match["owner"])
+    confirmed = not settling or match["incarnation"] == settling
+    first_lane = match["lanes"].partition(",")[0]
+    return WorkerInfo(
+        worker=worker,
+        alive=claimed and lease_left_ms > 0,
+        host=host,
+        pid=pid,
+        label=label,
+        claimed_ms=int(match["claimed"]),
+        renewed_ms=renewed_ms,
+        lease_end_ms=lease_end_ms,
+        lease_left_ms=lease_left_ms,
+        reserved_until_ms=int(match["until"]),
+        ids_made=stats.ids_made,
+        ids_per_second=stats.ids_per_s,
+        clock_offset_ms=stats.clock_offset_ms,
+        namespace=stats.namespace,
+        clock_backs=stats.clock_backs,
+        token_hash=match["token"],
+        heartbeat_age_ms=age_ms,
+        state=state_of(age_ms, lease_left_ms, ttl_ms, claimed=claimed, confirmed=confirmed),
+        reserved_from_ms=int(first_lane or 0) if len(first_lane) < 15 else 0,
+    )
+
+
+def parse_owner(text: str) -> tuple[str, int, str]:
+    """Return host, pid and label of an owner; untrusted text. What has the wrong type is left out."""
+    try:
+        owner = json.loads(text)
+    except (ValueError, RecursionError):
+        owner = None
+    if not isinstance(owner, dict):
+        return "", 0, ""
+    pid = owner.get("pid")
+    return _encodable(owner.get("host")), pid if type(pid) is int else 0, _encodable(owner.get("label"))
+
+
+def _encodable(value: object) -> str:
+    """Return *value* without the surrogates that JSON can contain; "" if it is not text."""
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""

@@ -16,6 +16,7 @@ from snowredis.core.layout import utc_text
 from snowredis.errors import PoolNotFound, SnowredisError
 from snowredis.monitor.snapshot import Death, PoolInfo, Snapshot, WorkerInfo
 from snowredis.snowflake.codes import FloorReason
+from snowredis.snowflake.protocol import HEARTBEATS_PER_TTL
 
 # from best to worst; what is unknown is not ok, but may be nothing
 LEVELS = ("ok", "notice", "unknown", "warning", "critical")
@@ -24,6 +25,8 @@ DAY_MS = 86_400_000
 HALF_FULL, NEARLY_FULL = 0.5, 0.9
 # an alarm that people had a week to look at does not hide what is new; it stays among the conditions
 ALARM_CRITICAL_MS = 7 * DAY_MS
+# a move to another layout takes months to plan, and days to do
+LAYOUT_ENDS_MS, LAYOUT_CRITICAL_MS = 365 * DAY_MS, 30 * DAY_MS
 # workers, or tags, named in a text
 _MAX_NAMED = 5
 # states of tags that hand out no number until a person does something
@@ -109,9 +112,10 @@ def status_of(snapshot: Snapshot) -> Status:
     info, workers = snapshot.info, snapshot.workers
     conditions = [
         *_alarm(info),
-        *_floor(info),
+        *_floor(snapshot),
         *_unconfirmed(snapshot.unknown, info),
-        *_deaths(snapshot.deaths, workers),
+        *_returning(snapshot.returning),
+        *_deaths(snapshot),
         *_suspects(workers, info),
         *_use(snapshot),
         *_clocks(workers, info),
@@ -200,9 +204,12 @@ _HEADLINES: dict[str, Callable[[Condition], str]] = {
     "redis-unavailable": lambda _: "Redis does not answer",
     "pool-missing": lambda _: "no such pool",
     "not-read": lambda _: "not read yet",
+    "no-ids": lambda _: "no worker can make ids",
     "floor": lambda _: "new workers wait",
-    "unconfirmed": lambda it: f"{it.count:,} {'worker' if it.count == 1 else 'workers'} unknown",
+    "unconfirmed": lambda it: f"{_count(it.count, 'worker', 'workers')} unknown",
+    "returning": lambda it: f"{_count(it.count, 'worker', 'workers')} unknown",
     "deaths": lambda it: f"{it.count:,} died",
+    "deaths-acknowledged": lambda it: f"{it.count:,} died",
     "suspects": lambda it: f"{it.count:,} suspect",
     "full": lambda _: "pool full",
     "nearly-full": lambda _: "pool nearly full",
@@ -233,7 +240,9 @@ def _alarm(info: PoolInfo) -> list[Condition]:
     return [Condition("alarm", level, text, advice, since_ms, until_ms, info.alarms)]
 
 
-def _floor(info: PoolInfo) -> list[Condition]:
+def _floor(snapshot: Snapshot) -> list[Condition]:
+    """Return the condition of a floor that has not passed: nobody, or nobody new, can make ids until then."""
+    info = snapshot.info
     wait_ms = info.floor_ms - info.now_ms
     if wait_ms <= 0:
         return []
@@ -241,9 +250,29 @@ def _floor(info: PoolInfo) -> list[Condition]:
         reason = FloorReason(info.floor_reason).text
     except ValueError:
         reason = info.floor_reason or "unknown"
+    raised_ms = _raised_ms(info)
+    if _is_down(snapshot, raised_ms):
+        text = f"no worker can make ids until {{until}}, in {-(-wait_ms // 1000)} s: no lease is valid, and {reason}"
+        advice = (
+            "wait: the outage was longer than the reservations, and ids stop until all of them have certainly ended. "
+            "Then all workers go on by themselves"
+        )
+        return [Condition("no-ids", "critical", text, advice, raised_ms, info.floor_ms)]
     text = f"new workers are served in {-(-wait_ms // 1000)} s, at {{until}}: {reason}"
-    advice = "wait: workers that are alive go on without a pause"
-    return [Condition("floor", "warning", text, advice, _raised_ms(info), info.floor_ms)]
+    advice = "wait: workers with a valid lease go on without a pause"
+    return [Condition("floor", "warning", text, advice, raised_ms, info.floor_ms)]
+
+
+def _is_down(snapshot: Snapshot, raised_ms: int | None) -> bool:
+    """Return true if no process can make ids before the floor has passed.
+
+    Within one heartbeat after the floor was raised, a living worker that Redis has forgotten may still be adopted. A
+    pool that never had a worker is new, not down.
+    """
+    info = snapshot.info
+    heartbeat_ms = info.ttl_ms // HEARTBEATS_PER_TTL
+    is_new = info.claims + info.adopted + info.lost == 0
+    return not snapshot.workers and not is_new and info.now_ms - (raised_ms or 0) >= heartbeat_ms
 
 
 def _raised_ms(info: PoolInfo) -> int | None:
@@ -262,18 +291,35 @@ def _unconfirmed(unknown: Sequence[WorkerInfo], info: PoolInfo) -> list[Conditio
     return [Condition("unconfirmed", "unknown", text, "wait", None, info.floor_ms, len(unknown))]
 
 
-def _deaths(deaths: Sequence[Death], workers: Sequence[WorkerInfo]) -> list[Condition]:
+def _returning(deaths: Sequence[Death]) -> list[Condition]:
+    if not deaths:
+        return []
+    count = _count(len(deaths), "lease", "leases")
+    text = f"{count} ended while Redis did not answer; their workers, if they live, return with their next heartbeat"
+    return [Condition("returning", "unknown", text, "wait", deaths[-1].at_ms, None, len(deaths))]
+
+
+def _deaths(snapshot: Snapshot) -> list[Condition]:
+    """Return the condition of the deaths of the last hour: a notice if somebody has acknowledged all of them."""
+    new = [death for death in snapshot.deaths if not death.acknowledged]
+    deaths = new or snapshot.deaths
     if not deaths:
         return []
     newest, count = deaths[0], len(deaths)
-    # a tenth of the fleet, or somebody now
-    many = count >= 3 and count * 10 >= count + len(workers)
     text = (
         f"{_count(count, 'worker', 'workers')} died in the last hour without releasing the worker id, the last at "
         f"{{until}}: worker {newest.worker} on {newest.host}:{newest.pid}{f' ({newest.label})' if newest.label else ''}"
     )
-    advice = "they were killed (out of memory?), crashed, or were cut off for over a ttl: snowredis workers lists them"
-    level = "critical" if many else "warning"
+    if not new:
+        text = f"acknowledged: {text}"
+        return [Condition("deaths-acknowledged", "notice", text, "", deaths[-1].at_ms, newest.at_ms, count)]
+    advice = (
+        "they were killed (out of memory?), crashed, or were cut off for over a ttl: snowredis workers lists them; "
+        "snowredis workers --acknowledge says that they have been seen"
+    )
+    # of all processes of that hour: the living and the dead, and in a fleet of short jobs all that came
+    processes = max(count + len(snapshot.workers), snapshot.claims)
+    level = "critical" if count >= 3 and count * 10 >= processes else "warning"
     return [Condition("deaths", level, text, advice, deaths[-1].at_ms, newest.at_ms, count)]
 
 
@@ -308,7 +354,7 @@ def _use(snapshot: Snapshot) -> list[Condition]:
         text = f"{use}: new workers are refused{wait}"
         return [Condition("full", "critical", text, advice, until_ms=first_ms, count=info.used)]
     if share >= NEARLY_FULL:
-        return [Condition("nearly-full", "critical", use, advice, count=info.used)]
+        return [Condition("nearly-full", "warning", use, advice, count=info.used)]
     reload = "a reload that starts new processes before old ones end needs twice as many"
     return [Condition("half-full", "notice", f"{use}; {reload}", advice, count=info.used)]
 
@@ -328,9 +374,10 @@ def _layout_end(info: PoolInfo) -> list[Condition]:
     if left_ms <= 0:
         text = "the layout's timestamp bits are used up since {until}: no ids can be made"
         return [Condition("layout-over", "critical", text, advice, until_ms=info.layout_end_ms)]
-    if left_ms < 365 * DAY_MS:
-        text = f"the layout ends in {left_ms // DAY_MS} days, at {{until}}"
-        return [Condition("layout-ends", "warning", text, advice, until_ms=info.layout_end_ms)]
+    if left_ms < LAYOUT_ENDS_MS:
+        level = "critical" if left_ms < LAYOUT_CRITICAL_MS else "warning"
+        text = f"the layout ends in {_count(left_ms // DAY_MS, 'day', 'days')}, at {{until}}"
+        return [Condition("layout-ends", level, text, advice, until_ms=info.layout_end_ms)]
     return []
 
 

@@ -11,9 +11,15 @@ from typing import Any, Literal
 from snowredis.core.as_json import IdNumber, NowMs
 from snowredis.core.layout import Layout, Parts, check_id
 from snowredis.errors import InvalidId, PoolNotFound, StoreUnavailable
-from snowredis.monitor.events import read_events, read_stream_state
+from snowredis.monitor.events import (
+    MOST_READ,
+    StreamState,
+    read_events,
+    read_events_around,
+    read_stream_state,
+)
 from snowredis.monitor.ownership import History, Holder, Past
-from snowredis.monitor.pool_reader import list_pools, read_pool, read_worker, read_workers
+from snowredis.monitor.pool_reader import list_pools, read_pool, read_record, read_workers
 from snowredis.monitor.snapshot import LayoutPeriod, PoolInfo, WorkerInfo
 from snowredis.monitor.verdict import DuplicateCause, Verdict, duplicate_causes, judge
 from snowredis.snowflake.codes import EventKind, FloorReason
@@ -55,24 +61,32 @@ def find_makers(clients: Sequence[Any], info: PoolInfo, ids: Sequence[int]) -> l
         info: of the pool.
 
     Blocks:
-        0.6 s for each server if the pool's stream is full; Redis is busy for 15 ms of it.
+        at most 1 s for each server, and for each id if the stream was made longer than 22,000 events.
 
     Raises:
         PoolNotFound, StoreUnavailable; InvalidId: not a valid id.
     """
     index, count = info.share if len(clients) == 1 else (0, len(clients))
+    states = [read_stream_state(client, info.name) for client in clients]
     datacenter = int(info.settings.get("datacenter", "0") or 0)
-    histories: dict[int, History] = {}
+    histories: dict[tuple[int, int], History] = {}
     makers = []
     for an_id, times in Counter(ids).items():
         period = info.layout_of(check_id(an_id))
         layout = period.layout
         worker = an_id >> layout.worker_shift & (layout.workers - 1)
-        server = worker % len(clients)
-        if server not in histories:
-            only = worker // count if len(set(ids)) == 1 else None
-            histories[server] = read_history(clients[server], info.name, only=only)
-        history, share = histories[server], (index + server, count)
+        server, local = worker % len(clients), worker // count
+        # a long stream is read around the time of each id; layouts are counted from its end, so several need all of it
+        is_long = states[server].length > MOST_READ and len(info.layouts) <= 1
+        at_ms = layout.ms_at(an_id >> layout.timestamp_shift) if is_long else None
+        place = (server, an_id if is_long else -1)
+        if place not in histories:
+            known = info if len(clients) == 1 else read_pool(clients[server], info.name)
+            workers = [local] if is_long or len(set(ids)) == 1 else None
+            histories[place] = read_history(
+                clients[server], known, states[server], workers=workers, at_ms=at_ms
+            )
+        history, share = histories[place], (index + server, count)
         if len(info.layouts) > 1:
             history = _in_period(history, info, period)
         maker = find_maker(history, an_id, layout, datacenter=datacenter, share=share)
@@ -102,27 +116,42 @@ def _in_period(history: History, info: PoolInfo, period: LayoutPeriod) -> Histor
     return History(history.events[first:last], replace(history.past, records={}, claims=-1))
 
 
-def read_history(client: Any, pool: str, *, only: int | None = None) -> History:
-    """Read the history of *pool* on one server.
+def read_history(
+    client: Any,
+    info: PoolInfo,
+    state: StreamState,
+    *,
+    workers: Sequence[int] | None = None,
+    at_ms: int | None = None,
+) -> History:
+    """Read the history of a pool on one server.
 
     Args:
-        only: read only the record of this worker id, as the server numbers it; None: all records.
+        info, state: of the pool on this server, read before.
+        workers: read only the records of these worker ids, as the server numbers them; None: all records.
+        at_ms: read only the events around this time that concern the only one of *workers*; None: all events.
 
     Blocks:
-        about 25 ms for each 1,000 events.
+        about 25 ms for each 1,000 events; of a stream with more than MOST_READ for these at most.
 
     Raises:
         PoolNotFound, StoreUnavailable.
     """
     # in this order: an event may be newer than the records, but no record may be newer than the events
-    state, info = read_stream_state(client, pool), read_pool(client, pool)
-    if only is None:
-        records = read_workers(client, pool, alive_only=False)
+    if workers is None:
+        records = read_workers(client, info.name, alive_only=False)
     else:
-        records = [record for record in [read_worker(client, pool, only)] if record is not None]
+        found = [read_record(client, info, worker) for worker in workers]
+        records = [record for record in found if record is not None]
     by_worker = {record.worker: record for record in records}
     past = Past(info.ttl_ms, info.lead_ms, info.now_ms, info.created_ms, info.claims, state, by_worker)
-    return History(read_events(client, pool), past)
+    if at_ms is None or not workers:
+        return History(read_events(client, info.name), past)
+    events, is_complete = read_events_around(client, info.name, workers[0], at_ms)
+    unread = (
+        "" if is_complete else f"only those of {state.length:,} events were read that are around its time"
+    )
+    return History(events, replace(past, claims=-1, unread=unread))
 
 
 def find_maker(

@@ -10,11 +10,9 @@ from typing import Any
 
 from snowredis.embedded import FRESH_KEY
 from snowredis.errors import ConfigError, PoolNotFound
-from snowredis.monitor import events, memory_reader, pool_reader
-from snowredis.monitor import recent_events as deaths
-from snowredis.monitor.events import PAGE, Event, check_stream_id
-from snowredis.monitor.forecast import Forecast, forecast_of
-from snowredis.monitor.recent_events import RecentEvents, follow
+from snowredis.monitor import deaths, events, memory_reader, pool_reader
+from snowredis.monitor.deaths import Acknowledgement
+from snowredis.monitor.events import PAGE, Event, RecentEvents, check_stream_id, follow
 from snowredis.monitor.snapshot import (
     DEATH_SHOWN_MS,
     POOL_COUNTERS,
@@ -24,6 +22,7 @@ from snowredis.monitor.snapshot import (
     Snapshot,
     WorkerInfo,
 )
+from snowredis.monitor.usage import Forecast, forecast_of
 from snowredis.monitor.whois import Whois, find_makers
 from snowredis.servers.clients import address, close_client
 from snowredis.servers.runner import translated
@@ -177,24 +176,54 @@ class WorkerPool:
             for ended in state.ended
             if ended.state == "expired"
         ]
+        # after the state: what a script wrote meanwhile is among the events, and nothing is in neither
+        dead, claims = self._deaths(expired, info.now_ms)
         return Snapshot(
             info,
             workers=numbered(lambda state: state.alive),
             unknown=numbered(lambda state: [each for each in state.ended if each.state == "unknown"]),
-            # after the state: what a script wrote meanwhile is among the events, and nothing is in neither
-            deaths=tuple(self._deaths(expired, info.now_ms)),
+            deaths=dead,
             idle=numbered(lambda state: state.idle),
+            claims=claims,
         )
 
     def deaths(self) -> list[Death]:
         """Return the processes that ended without a release in the last hour, the newest first."""
         return list(self.snapshot().deaths)
 
-    def _deaths(self, expired: list[Event], now_ms: int) -> list[Death]:
-        written = [
-            self._numbered(event, i) for i, recent in enumerate(self._recent) for event in recent.read(now_ms)
-        ]
-        return deaths.deaths_in([*expired, *written], now_ms - DEATH_SHOWN_MS)
+    def _deaths(self, expired: list[Event], now_ms: int) -> tuple[tuple[Death, ...], int]:
+        """Return the deaths of the last hour, and how many worker ids were claimed in it."""
+        written, claims = list(expired), 0
+        for index, recent in enumerate(self._recent):
+            found, claimed = recent.read(now_ms)
+            written += [self._numbered(event, index) for event in found]
+            claims += claimed
+        dead = deaths.deaths_in(written, now_ms - DEATH_SHOWN_MS)
+        return deaths.acknowledged(dead, self.acknowledgement() if dead else None), claims
+
+    def acknowledgement(self) -> Acknowledgement | None:
+        """Return the newest statement that the deaths of this pool have been seen; None if there is none."""
+        found = [deaths.read_acknowledgement(client, self.name) for client in self._clients]
+        return max((each for each in found if each), key=lambda each: each.until_ms, default=None)
+
+    def acknowledge_deaths(self, *, until_ms: int | None = None, by: str = "") -> Acknowledgement:
+        """Say that the deaths up to now have been seen: no viewer shows them as a warning from now on.
+
+        Args:
+            until_ms: the newest death that was seen, at_ms of Death; None: all up to now.
+            by: who has seen them, for others.
+
+        Raises:
+            PoolNotFound; ConfigError: a pool in memory.
+        """
+        if not self._clients:
+            raise ConfigError("a pool in memory stores no acknowledgement; a pool in Redis does")
+        now_ms, before = self.info().now_ms, self.acknowledgement()
+        until_ms = min(now_ms, now_ms if until_ms is None else until_ms)
+        seen = Acknowledgement(max(until_ms, before.until_ms if before else 0), now_ms, by)
+        for client in self._clients:
+            deaths.write_acknowledgement(client, self.name, seen)
+        return seen
 
     def _each(self, read: Callable[[Any], Any]) -> list[tuple[int, Any]]:
         """Return the index and the result of every server that has the pool. Raises PoolNotFound."""
@@ -291,21 +320,24 @@ class WorkerPool:
         """Return which process of this pool made *an_id*, as far as it can be known.
 
         Blocks:
-            0.6 s if the pool's stream is full; Redis is busy for 15 ms of it.
+            at most 1 s, also if the stream has a million events; Redis is busy for 20 ms of it.
 
         Raises:
             PoolNotFound, StoreUnavailable; InvalidId: a number that no id can be.
         """
         return self.whois_all([an_id])[0]
 
-    def whois_all(self, ids: Sequence[int]) -> list[Whois]:
+    def whois_all(self, ids: Sequence[int], info: PoolInfo | None = None) -> list[Whois]:
         """Return which process made each distinct id, in order; for an id that is given twice also possible causes.
+
+        Args:
+            info: the pool, if it was just read.
 
         Blocks and raises as whois(), once for all ids.
         """
         if not self._clients:
             raise ConfigError("a pool in memory has no history; whois needs a Redis")
-        return find_makers(self._clients, self.info(), ids)
+        return find_makers(self._clients, info or self.info(), ids)
 
     def forecast(self, info: PoolInfo | None = None) -> Forecast:
         """Estimate from the events when the pool will be full; "unknown" where they do not show it."""

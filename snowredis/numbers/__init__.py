@@ -19,31 +19,53 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from snowredis.numbers.administration import (
-    DatedInfo,
-    TagInfo,
-    change_tag,
-    create_tag,
-    delete_dated,
-    delete_tag,
-    open_dated,
-    open_tag,
-    show_dated,
-    show_tag,
-)
-from snowredis.numbers.dated import DatedGenerator
-from snowredis.numbers.errors import (
-    NumbersBroken,
-    NumbersClosed,
-    NumbersDiffer,
-    NumbersExhausted,
-    NumbersLimited,
-)
-from snowredis.numbers.opening import highest_in
-from snowredis.numbers.segments import SegmentGenerator
-
 if TYPE_CHECKING:
+    from snowredis.numbers.administration import (
+        DatedInfo,
+        TagInfo,
+        change_tag,
+        create_tag,
+        delete_dated,
+        delete_tag,
+        open_dated,
+        open_tag,
+        show_dated,
+        show_tag,
+    )
+    from snowredis.numbers.dated import DatedGenerator
+    from snowredis.numbers.errors import (
+        NumbersBroken,
+        NumbersClosed,
+        NumbersDiffer,
+        NumbersExhausted,
+        NumbersLimited,
+    )
+    from snowredis.numbers.opening import highest_in
+    from snowredis.numbers.segments import SegmentGenerator
     from snowredis.numbers.transaction import TransactionNumbers
+
+# loaded at the first use: redis-py takes long to load, and transaction.py needs SQLAlchemy
+_MODULE_OF = {
+    "DatedGenerator": "dated",
+    "DatedInfo": "administration",
+    "NumbersBroken": "errors",
+    "NumbersClosed": "errors",
+    "NumbersDiffer": "errors",
+    "NumbersExhausted": "errors",
+    "NumbersLimited": "errors",
+    "SegmentGenerator": "segments",
+    "TagInfo": "administration",
+    "TransactionNumbers": "transaction",
+    "change_tag": "administration",
+    "create_tag": "administration",
+    "delete_dated": "administration",
+    "delete_tag": "administration",
+    "highest_in": "opening",
+    "open_dated": "administration",
+    "open_tag": "administration",
+    "show_dated": "administration",
+    "show_tag": "administration",
+}
 
 __all__ = [
     "DatedGenerator",
@@ -69,9 +91,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "TransactionNumbers":
-        # it needs SQLAlchemy
-        from snowredis.numbers.transaction import TransactionNumbers
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
 
-        return TransactionNumbers
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)

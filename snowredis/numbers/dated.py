@@ -139,7 +139,7 @@ class DatedGenerator(GeneratorBase[str]):
         # of the blocks; never held while Redis is asked
         self._lock = threading.RLock()
         self._deliveries: Deliveries[str] = Deliveries(lambda count: Made(self._make(count), lambda _: None))
-        GUARD.watch(self)
+        GUARD.reset_in_child(self)
 
     @property
     def description(self) -> IdDescription:

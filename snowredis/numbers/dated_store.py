@@ -8,9 +8,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from snowredis.numbers.formats import Period
 from snowredis.numbers.stores import NumberStore, load
 from snowredis.servers.clients import is_cluster
-from snowredis.servers.connections import CALL_LIMIT_S, time_limit
 from snowredis.servers.runner import RedisScripts, translated
 from snowredis.servers.scripts import text_of, with_format
+from snowredis.servers.time_limit import CALL_LIMIT_S, time_limit
 from snowredis.settings import MinReplicas
 from snowredis.snowflake.open import open_client
 

@@ -14,7 +14,8 @@ from concurrent.futures import Future, InvalidStateError
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from snowredis.numbers.errors import NumbersExhausted
-from snowredis.process.threads import NotAcquired, locked, result_of, start_thread
+from snowredis.process.coroutines import result_of
+from snowredis.process.threads import NotAcquired, locked, start_thread
 from snowredis.snowflake.batches import MAX_BATCH
 
 Id = TypeVar("Id")

@@ -20,8 +20,9 @@ from snowredis.numbers.path import NumberRange, SegmentPath
 from snowredis.numbers.prefetcher import Prefetcher, Threads
 from snowredis.numbers.protocol import TagStore, describe
 from snowredis.process.clock import SYSTEM, Clock
+from snowredis.process.coroutines import in_thread
 from snowredis.process.fork import GUARD, ForkGuard
-from snowredis.process.threads import in_thread, with_lock
+from snowredis.process.threads import with_lock
 from snowredis.snowflake.batches import MAX_BATCH, as_int64, check_count
 from snowredis.snowflake.lease import PROCESS
 from snowredis.snowflake.protocol import owner_text
@@ -125,7 +126,7 @@ class SegmentGenerator(SegmentPath):
 
         self._deliveries: Deliveries[int] = Deliveries(make, at_once)
         self._supersede(self._position[0], nothing())
-        guard.watch(self)
+        guard.reset_in_child(self)
         # a thread that is forgotten with its generator ends
         self._to_stop = [self._prefetcher]
         weakref.finalize(self, _stop, self._to_stop).atexit = False

@@ -14,9 +14,9 @@ from snowredis.errors import ServerUnidentified
 from snowredis.numbers import protocol
 from snowredis.numbers.errors import NumbersBroken, NumbersDiffer
 from snowredis.numbers.protocol import BURST_S, OpenRequest, TagConfig, TakeRequest, parse_reply
-from snowredis.servers.connections import CALL_LIMIT_S, time_limit
 from snowredis.servers.runner import RedisScripts, translated
 from snowredis.servers.scripts import Script, Scripted, load_script, read_lua, text_of
+from snowredis.servers.time_limit import CALL_LIMIT_S, time_limit
 from snowredis.settings import MinReplicas
 
 _Done = TypeVar("_Done", bound=protocol.Answer)

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from snowredis.core.as_json import IdNumber
 from snowredis.errors import SnowredisError
 from snowredis.numbers.administration import TagInfo, remaining, tag_info
 from snowredis.numbers.errors import NumbersDiffer
@@ -47,7 +48,7 @@ class TagState:
     level: str
     text: str
     commands: Sequence[str] = ()
-    next_number: int | None = None
+    next_number: IdNumber | None = None
     remaining: int | None = None
     rate: float | None = None
     used_up_in_s: float | None = None

@@ -1,14 +1,4 @@
-"""One time limit for a whole call, however many servers and round trips it needs.
-
-redis-py limits each connect and each read, so a call that asks several servers one after the other could take the sum.
-The connections of lease.connections end when the time of the call is over.
-
-Tell errors that came from outside, such as the time limit of a job, from those of the code that was running.
-
-They have to reach the application, also through code that expects errors of Redis or of files, and they may be of any
-class: TimeoutError, or one that only the application knows.
-
-Set-up of every redis-py client that snowredis owns: short time limits, no retries, safe to fork.
+"""Set-up of every redis-py client that snowredis owns: short time limits, no retries, safe to fork.
 
 Nothing here connects.
 """
@@ -19,11 +9,6 @@ import contextlib
 import functools
 import math
 import os
-import sys
-import threading
-import time
-from collections.abc import Iterator
-from types import FrameType, TracebackType
 from typing import Any
 
 import redis
@@ -32,80 +17,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 from redis.sentinel import SentinelConnectionPool
 
-# a connect within a second and a read within another, as with a single server
-CALL_LIMIT_S = 2.0
-
-_thread = threading.local()
-
-
-@contextlib.contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
-    """Limit this thread's Redis commands in the with block to *seconds*; of nested limits, the nearest counts."""
-    outer_s, now_s = getattr(_thread, "deadline_s", math.inf), time.monotonic()
-    if outer_s < now_s - CALL_LIMIT_S:
-        # that call is over: a signal handler raised at its end, and somebody keeps the error, which refers to it
-        outer_s = math.inf
-    _thread.deadline_s = min(outer_s, now_s + seconds)
-    try:
-        yield
-    finally:
-        _thread.deadline_s = outer_s
-
-
-def remaining_s() -> float:
-    """Return the seconds left to this thread's call: infinity without a limit, 0 or less after its end."""
-    deadline_s: float = getattr(_thread, "deadline_s", math.inf)
-    return deadline_s - time.monotonic()
-
-
-_OWN_MODULES = {*sys.stdlib_module_names, "snowredis", "redis"}
-
-
-def raised_by_handler(error: BaseException | None, handled: BaseException | None) -> BaseException | None:
-    """Return the error of a signal handler that *error* is, or in whose place it was raised; None if there is none.
-
-    Args:
-        handled: what was being handled, sys.exc_info()[1], before the code began that raised *error*.
-    """
-    while error is not None and error is not handled:
-        if _passed_handler(error.__traceback__):
-            return error
-        error = error.__context__
-    return None
-
-
-def is_interruption(error: BaseException) -> bool:
-    """Return whether a signal handler, or another thread by PyThreadState_SetAsyncExc(), raised *error* here."""
-    if _passed_handler(error.__traceback__):
-        return True
-    raised_in = [frame.f_globals.get("__name__", "") for frame in _frames(error.__traceback__)][-1:]
-    # a class that the code where it was raised does not know
-    return not _is_own(type(error).__module__) and all(map(_is_own, raised_in))
-
-
-def _passed_handler(traceback: TracebackType | None) -> bool:
-    """Return whether one of the functions of *traceback* got the frame that called it, as signal handlers do."""
-    caller: FrameType | None = None
-    for frame in _frames(traceback):
-        for value in frame.f_locals.values() if caller not in (None, frame) else ():
-            # of a handler(*_), too
-            if value is caller or (isinstance(value, tuple) and any(item is caller for item in value)):
-                return True
-        caller = frame
-    return False
-
-
-def _frames(traceback: TracebackType | None) -> list[FrameType]:
-    frames = []
-    while traceback is not None:
-        frames.append(traceback.tb_frame)
-        traceback = traceback.tb_next
-    return frames
-
-
-def _is_own(module: str) -> bool:
-    return module.partition(".")[0] in _OWN_MODULES
-
+from snowredis.servers.time_limit import remaining_s
 
 try:
     from redis.driver_info import DriverInfo

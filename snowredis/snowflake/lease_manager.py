@@ -14,7 +14,7 @@ import socket
 from collections.abc import Callable
 
 from snowredis.errors import ClockMovedBack, LayoutMismatch, PoolExhausted, SnowredisError, StoreUnavailable
-from snowredis.servers.connections import is_interruption
+from snowredis.process.interruption import is_interruption
 from snowredis.snowflake.context import Context, Conversation
 from snowredis.snowflake.lease import PROCESS, Claimed, HeldLease, LeaseSlot, PoolView
 from snowredis.snowflake.protocol import NO_STATS, ClaimRequest, PoolConfig, Store, WorkerStats, owner_text

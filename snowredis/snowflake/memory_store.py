@@ -74,6 +74,8 @@ class MemoryStore:
         self._losses_unnoticed = config.durability == "none"
         self._records: dict[int, Record] = {}
         self._incarnation, self._version, self._floor_ms = "", 0, 0
+        # when the floor was raised, and the end of the highest reservation
+        self._raised_ms = self._top_ms = 0
         self._highest_number = ""
         self._raises = 0
         self._swept_ms = 0
@@ -117,7 +119,10 @@ class MemoryStore:
         self._counts["expired"] += 1
 
     def _sweep(self, now: int) -> None:
-        """Write which leases ended since the last call, once the floor has passed."""
+        """Bound the lease ends, and write which leases ended since the last call, once the floor has passed."""
+        for worker, record in self._records.items():
+            if record.lease_end_ms > self._latest_end_ms(now):
+                self._records[worker] = replace(record, lease_end_ms=self._latest_end_ms(now))
         self._swept_ms = min(self._swept_ms, now)
         if self._floor_ms > now:
             return
@@ -129,6 +134,10 @@ class MemoryStore:
         for _, worker in sorted(ended):
             self._note_end(worker, self._records[worker], now)
         self._swept_ms = now
+
+    def _latest_end_ms(self, now: int) -> int:
+        """Return the end above which no server can have granted a lease: above it, the Redis clock was ahead."""
+        return now + self.config.redis_skew_ms + self.config.ttl_ms
 
     def _overdue(self, record: Record, now: int) -> bool:
         """Return True if the worker id may have been leased to another process after a loss that nobody noticed."""
@@ -163,6 +172,7 @@ class MemoryStore:
         with self._lock:
             self._records.clear()
             self._incarnation, self._version, self._floor_ms, self._swept_ms = "", 0, 0, 0
+            self._raised_ms = self._top_ms = 0
             self._highest_number = ""
             self._entries.clear()
             self._counts.clear()
@@ -174,7 +184,7 @@ class MemoryStore:
         self._raises += 1
         newest = max(self._server_time_ms(), raised(self._incarnation) + 1, raised(seen.incarnation) + 1)
         self._incarnation = f"{newest}-{self._raises:x}"
-        self._floor_ms = max(self._floor_ms, floor_ms)
+        self._floor_ms, self._raised_ms = max(self._floor_ms, floor_ms), self._server_time_ms()
 
     def _open(self, caller_ms: int, seen: Seen) -> tuple[int, int]:
         """Create the pool if it does not exist; return the Redis time and the caller's time after the cap (R2)."""
@@ -182,6 +192,10 @@ class MemoryStore:
         if not self._incarnation:
             self._raise_floor(now + self.config.floor_ms, seen)
             self._note_floor(now)
+        if self._raised_ms > now + self.config.redis_skew_ms:
+            # the Redis clock was ahead when the floor was raised
+            self._floor_ms = min(self._floor_ms, max(now + self.config.floor_ms, self._top_ms))
+            self._raised_ms = now
         return now, min(caller_ms, now + self.config.max_clock_lead_ms)
 
     def _pool(self, now: int) -> tuple[int, str, int, int, None]:
@@ -199,7 +213,7 @@ class MemoryStore:
                 replayed = current and len(record.renewal_id) == FIRST_DIGITS and record.lease_end_ms > now
                 if replayed and not self._overdue(record, now):
                     until = max(record.until_ms, capped + ttl)
-                    ends_ms = max(record.lease_end_ms, now + ttl)
+                    ends_ms = min(self._latest_end_ms(now), max(record.lease_end_ms, now + ttl))
                     first = self._first_renewal_id()
                     again = replace(
                         record, until_ms=until, lease_end_ms=ends_ms, renewal_id=first, renewed_ms=now
@@ -237,6 +251,7 @@ class MemoryStore:
 
     def _grant(self, worker: int, record: Record, now: int) -> replies.Granted:
         self._records[worker] = record
+        self._top_ms = max(self._top_ms, record.until_ms)
         return replies.Granted(*self._pool(now), worker, record.until_ms, record.lanes_ms, record.renewal_id)
 
     def _choose(self, now: int, fit_ms: int, wait_ms: int) -> int | replies.ClaimRefused:
@@ -309,12 +324,13 @@ class MemoryStore:
                 incarnation=self._incarnation,
                 renewal_id=request.pending_renewal_id,
                 until_ms=max(record.until_ms, capped + config.ttl_ms),
-                lease_end_ms=max(record.lease_end_ms, now + config.ttl_ms),
+                lease_end_ms=min(self._latest_end_ms(now), max(record.lease_end_ms, now + config.ttl_ms)),
                 stats=request.stats,
                 owner=request.owner,
                 renewed_ms=now,
             )
             self._records[request.worker] = record
+            self._top_ms = max(self._top_ms, record.until_ms)
             if adopted:
                 self._event(EventKind.ADOPTED, request.worker, now, record, reason=FloorReason.NO_POOL)
                 self._counts["adopted"] += 1

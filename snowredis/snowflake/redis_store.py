@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 from snowredis.core.layout import Layout
 from snowredis.errors import LayoutMismatch, PoolBroken
-from snowredis.servers.connections import CALL_LIMIT_S, time_limit
 from snowredis.servers.runner import RedisScripts, translated
 from snowredis.servers.scripts import PROLOGUE, Script, Scripted, load_script, read_lua, text_of
+from snowredis.servers.time_limit import CALL_LIMIT_S, time_limit
 from snowredis.settings import MinReplicas
 from snowredis.snowflake import replies
 from snowredis.snowflake.protocol import (
@@ -96,8 +96,8 @@ class ScriptStore(Scripted):
             int(config.guard_rollbacks),
         )
         self._max_events = max_events
-        # time of the last call, on the caller's clock; there is no connection before the first one
-        self._called_ms = sys.maxsize
+        # time of the last reply, on the caller's clock; there is no connection before the first one
+        self._replied_ms = sys.maxsize
 
     def mismatch(self, stored: str) -> LayoutMismatch:
         return LayoutMismatch(self.config.name, stored, self.signature)
@@ -113,12 +113,12 @@ class ScriptStore(Scripted):
         caller_ms: int,
         *args: str | int,
     ) -> _Done | _Refused:
-        if caller_ms - self._called_ms > self.config.ttl_ms:
-            # this host stood still, maybe with a master of before; what leads to the present one is asked again
+        if caller_ms - self._replied_ms > self.config.ttl_ms // 2:
+            # this host stood still, or its calls fail: the connection may lead to a master of before
             self.reconnect(also_in_use=False)
-        self._called_ms = caller_ms
         newest = (seen.incarnation, seen.version, caller_ms, self._max_events, self.config.durability)
         texts = self.ask(name, *self._constants, *newest, *args)
+        self._replied_ms = caller_ms
         try:
             reply = parse_reply(texts)
         except ValueError:

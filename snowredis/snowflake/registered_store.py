@@ -22,7 +22,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from snowredis.errors import ShardNumberRefused, StoreUnavailable
-from snowredis.servers.connections import time_limit
+from snowredis.servers.time_limit import time_limit
 from snowredis.settings import check
 from snowredis.snowflake import replies
 from snowredis.snowflake.open import Servers, is_in_memory, open_client, open_store_from_settings, pool_config

@@ -20,8 +20,6 @@ from typing import Any
 
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import LayoutMismatch, ShardNumberRefused, SnowredisError, StoreUnavailable
-from snowredis.servers.clients import address, close_client
-from snowredis.servers.runner import translated
 from snowredis.servers.scripts import text_of
 from snowredis.settings import MinReplicas
 from snowredis.snowflake.open import is_in_memory, open_client, open_servers, open_store
@@ -137,6 +135,9 @@ def confirm_pools(
 
     Raises StoreUnavailable. Scans all keys of the server.
     """
+    from snowredis.servers.clients import address, close_client
+    from snowredis.servers.runner import translated
+
     opened = open_client(server)
     client = opened.client
     stack = contextlib.ExitStack()

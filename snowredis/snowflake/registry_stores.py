@@ -20,9 +20,9 @@ from dataclasses import replace
 from typing import Any
 
 from snowredis.errors import PoolBroken, ShardNumberRefused, StoreUnavailable, wrong_format
-from snowredis.servers.connections import CALL_LIMIT_S, time_limit
 from snowredis.servers.runner import RedisScripts, translated
 from snowredis.servers.scripts import Scripted, load_script, text_of
+from snowredis.servers.time_limit import CALL_LIMIT_S, time_limit
 from snowredis.snowflake.registry import (
     ANY_PLACE,
     NO_NUMBER,

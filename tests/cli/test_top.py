@@ -37,7 +37,7 @@ from textual.widgets import Static
 
 from snowredis.cli import top_view
 from snowredis.cli.top_view import TopView, WorkerTable
-from snowredis.cli.worker_table import COLUMNS, SORT_KEYS
+from snowredis.cli.worker_text import COLUMNS, SORT_KEYS
 
 Cli = Callable[..., Any]
 THOUSAND = 1_000

@@ -128,4 +128,4 @@ def test_an_interruption_comes_exactly_where_it_is_asked_for(explorer: Explorer)
     assert first == again
     # many places (a loop comes to one more than once), and all of them in the product
     assert len({where for (where,) in first}) > 10
-    assert all(where.startswith(("core/", "lease/", "runtime/")) for (where,) in first)
+    assert all(where.startswith(("core/", "process/", "snowflake/")) for (where,) in first)

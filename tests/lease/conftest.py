@@ -24,13 +24,18 @@ CONFIG = PoolConfig(name="contract", layout=SMALL, ttl_ms=TTL_MS)
 
 @dataclass
 class Place:
-    """A store and its time."""
+    """A store and its time.
+
+    Attributes:
+        step: sets the clock of the server, ms forward or back; None for a real one.
+    """
 
     store: Store
     now_ms: Callable[[], int]
     elapse: Callable[[int], None]
     wipe: Callable[[], object]
     config: PoolConfig
+    step: Callable[[int], None] | None = None
 
     def holder(self) -> Holder:
         return Holder(self.store, self.now_ms)
@@ -53,6 +58,12 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
     yield from open_place(request, CONFIG)
 
 
+@pytest.fixture(params=["memory", "fakeredis"])
+def stepped(request: pytest.FixtureRequest) -> Iterator[Place]:
+    """A pool whose server has a clock that a test can step."""
+    yield from open_place(request, CONFIG)
+
+
 @pytest.fixture(params=["memory", "redis"])
 def forgetful(request: pytest.FixtureRequest) -> Iterator[Place]:
     """A pool with durability="none"."""
@@ -63,7 +74,7 @@ def open_place(request: pytest.FixtureRequest, config: PoolConfig) -> Iterator[P
     if request.param == "memory":
         clock = ManualClock()
         memory = MemoryStore(config, clock.server_time_ms, new=False)
-        yield Place(memory, clock.server_time_ms, clock.advance, memory.wipe, config)
+        yield Place(memory, clock.server_time_ms, clock.advance, memory.wipe, config, clock.advance)
         return
     from snowredis.snowflake.redis_store import RedisStore
 
@@ -76,7 +87,8 @@ def open_place(request: pytest.FixtureRequest, config: PoolConfig) -> Iterator[P
         client, clock = fakeredis.FakeRedis(), ManualClock()
         # what the command TIME reads
         request.getfixturevalue("monkeypatch").setattr("fakeredis.commands_mixins.server_mixin.time", clock)
-        yield Place(RedisStore(client, config), clock.server_time_ms, clock.advance, client.flushall, config)
+        store = RedisStore(client, config)
+        yield Place(store, clock.server_time_ms, clock.advance, client.flushall, config, clock.advance)
         return
     running: RedisServer = request.getfixturevalue("server")
     store = RedisStore(running.url, config)

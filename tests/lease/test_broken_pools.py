@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 import snowredis
 from snowredis import WorkerPool
 from snowredis.core.layout import Layout
-from snowredis.errors import LayoutMismatch, PoolBroken, PoolNotFound
+from snowredis.errors import LayoutMismatch, PoolBroken, PoolNotFound, StoreRefused
 from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Created, Granted, Renewed, Settling
@@ -61,18 +62,24 @@ def test_a_pool_that_comes_back_with_a_shorter_ttl_starts_above_the_reservations
         old.ask_renew()
 
 
-def test_what_a_deleted_pool_leaves_is_small_and_goes_by_itself(server: RedisServer) -> None:
+def test_what_a_deleted_pool_leaves_is_small_and_is_never_evicted_before_other_keys(
+    server: RedisServer,
+) -> None:
     store = new_pool(server, LONG)
     name, client = store.config.name, server.client()
     old = holder(store).claim()
     version = int(client.hget(pool_keys(name)[0], "version") or 0)
+    before = wall_ms()
     WorkerPool(server.url, name).delete(force=True)
     left: Any = client.hgetall(pool_keys(name)[0])
-    assert left == {"floor": str(old.until_ms), "incarnation": old.seen.incarnation, "version": str(version)}
+    assert left.keys() == {"floor", "floor_at", "top", "incarnation", "version", "ends"}
+    assert (left["floor"], left["incarnation"]) == (str(old.until_ms), old.seen.incarnation)
+    assert left["version"] == str(version)
     assert client.exists(*pool_keys(name)[1:]) == 0
-    before = wall_ms()
+    # a Redis with maxmemory-policy volatile-* evicts keys with an expiry time
+    assert client.ttl(pool_keys(name)[0]) == -1
     # a day beyond the last mark
-    assert 0 < client.pttl(pool_keys(name)[0]) <= old.until_ms + DAY_MS - before
+    assert before < int(left["ends"]) <= old.until_ms + DAY_MS
     # nothing to look at, nothing to delete
     looked = WorkerPool(server.url, name)
     assert name not in looked.pools()
@@ -83,6 +90,51 @@ def test_what_a_deleted_pool_leaves_is_small_and_goes_by_itself(server: RedisSer
     holder(store).ask_claim()
     assert client.ttl(pool_keys(name)[0]) == -1
     assert int(client.hget(pool_keys(name)[0], "version") or 0) > version
+
+
+def test_what_a_deleted_pool_left_is_dropped_by_the_next_script_after_its_end(server: RedisServer) -> None:
+    store = new_pool(server, LONG)
+    key, client = pool_keys(store.config.name)[0], server.client()
+    old = holder(store).claim()
+    WorkerPool(server.url, store.config.name).delete(force=True)
+    client.hset(key, mapping={"ends": wall_ms() - 1, "version": 77})
+    anew = again(store, server, LONG)
+    created = anew.create(wall_ms())
+    assert isinstance(created, Created)
+    assert created.version == 1
+    assert created.floor_ms == 0
+    assert max(holder(anew).claim().lanes_ms) < old.until_ms
+
+
+@pytest.mark.parametrize("refused", ["hdel", "zadd", "hset", "xadd", "unlink", "hincrby"])
+def test_a_user_without_one_right_leaves_a_whole_pool_or_none(own_server: RedisServer, refused: str) -> None:
+    client = own_server.client()
+    client.execute_command("ACL", "SETUSER", "app", "on", ">x", "~*", "+@all", f"-{refused}")
+    poor = RedisStore(own_server.url, replace(LONG, name="poor"))
+    poor._client = client.from_url(own_server.url, username="app", password="x")
+    key = pool_keys("poor")[0]
+    with contextlib.suppress(StoreRefused):
+        poor.create(wall_ms())
+    with contextlib.suppress(StoreRefused):
+        holder(poor).ask_claim()
+    fields: Any = client.hgetall(key)
+    whole = {
+        "signature",
+        "floor",
+        "floor_at",
+        "top",
+        "incarnation",
+        "run_id",
+        "version",
+        "last",
+        "records",
+        "next",
+    }
+    assert not fields or whole <= fields.keys()
+    # whoever may do everything goes on
+    rich = RedisStore(own_server.url, replace(LONG, name="poor"))
+    rich.create(wall_ms())
+    assert isinstance(holder(rich).ask_claim(), Granted | Settling)
 
 
 def test_living_workers_bring_a_deleted_pool_back_and_keep_their_worker_ids(server: RedisServer) -> None:

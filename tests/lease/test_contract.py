@@ -9,7 +9,16 @@ import pytest
 
 from snowredis.errors import LayoutMismatch
 from snowredis.snowflake.codes import LossReason
-from snowredis.snowflake.replies import AlreadyExists, Behind, Created, LeaseGone, PoolFull, Renewed, Settling
+from snowredis.snowflake.replies import (
+    AlreadyExists,
+    Behind,
+    Created,
+    Granted,
+    LeaseGone,
+    PoolFull,
+    Renewed,
+    Settling,
+)
 from tests.lease.conftest import TTL_MS, Place
 from tests.support.holder import Holder, fresh_hex
 
@@ -230,6 +239,62 @@ def test_a_pool_that_nobody_created_makes_newcomers_wait_for_its_floor(place: Pl
     holder = place.holder().claim()
     assert began + FLOOR_MS <= min(holder.lanes_ms)
     assert max(holder.lanes_ms) <= place.now_ms()
+
+
+HOURS_MS = 8 * 3600 * 1000
+
+
+def test_a_floor_of_a_time_when_the_redis_clock_was_ahead_is_replaced(stepped: Place) -> None:
+    """A machine that boots with its clock in local time, for some seconds."""
+    assert stepped.step is not None
+    true_ms = stepped.now_ms()
+    stepped.step(HOURS_MS)
+    early = Holder(stepped.store, lambda: true_ms).ask_claim()
+    assert isinstance(early, Settling)
+    assert early.floor_ms >= true_ms + HOURS_MS
+    stepped.step(-HOURS_MS)
+    answer = stepped.holder().ask_claim()
+    assert isinstance(answer, Settling)
+    assert 0 < answer.wait_ms <= FLOOR_MS
+    stepped.elapse(answer.wait_ms + 1)
+    assert min(stepped.holder().claim().lanes_ms) <= stepped.now_ms()
+
+
+def test_a_floor_is_not_lowered_below_a_reservation_that_the_pool_knows(stepped: Place) -> None:
+    assert stepped.step is not None
+    stepped.step(HOURS_MS)
+    holder = stepped.created().holder().claim()
+    stepped.wipe()
+    assert isinstance(holder.ask_renew(), Renewed)
+    stepped.step(-HOURS_MS)
+    answer = stepped.holder().ask_claim()
+    assert isinstance(answer, Settling)
+    assert answer.floor_ms >= holder.until_ms
+
+
+def test_a_lease_end_of_a_time_when_the_redis_clock_was_ahead_is_replaced(stepped: Place) -> None:
+    assert stepped.step is not None
+    stepped.created()
+    # the processes' own clocks are right, and they are killed
+    true_ms = stepped.now_ms()
+    stepped.step(HOURS_MS)
+    killed = [Holder(stepped.store, lambda: true_ms).claim() for _ in range(4)]
+    stepped.step(-HOURS_MS)
+    answer = stepped.holder().ask_claim()
+    assert isinstance(answer, PoolFull)
+    stepped.elapse(TTL_MS + SKEW_MS + 1)
+    assert stepped.holder().claim().worker in [each.worker for each in killed]
+
+
+def test_a_small_step_back_of_the_redis_clock_changes_no_lease_end(stepped: Place) -> None:
+    assert stepped.step is not None
+    holder = stepped.created().holder().claim()
+    stepped.step(-SKEW_MS)
+    assert isinstance(stepped.holder().ask_claim(), Granted)
+    stepped.elapse(TTL_MS)
+    others = [stepped.holder().claim().worker for _ in range(3)]
+    assert holder.worker not in others
+    assert isinstance(stepped.holder().ask_claim(), PoolFull)
 
 
 def test_after_a_wipe_living_holders_go_on_and_newcomers_wait(pool: Place) -> None:

@@ -118,7 +118,7 @@ class Family:
     first: int = 1
 
 
-LEASE = Family("pool", ALL_PARTS, {"reply_with": ("pool",)}, first=3)
+LEASE = Family("pool", ALL_PARTS, {}, first=3)
 REGISTRY = Family("registry", ALL_PARTS, {"reply_with": ("registry",)}, first=3)
 BEGINNING = Family("arguments", ALL_PARTS, {})
 
@@ -185,6 +185,7 @@ def problems(name: str, source: str, common: str, family: Family) -> list[str]:
         if not header.cost.startswith("O("):
             wrong.append("the cost is not documented")
         refusals = windows(tokens, "if", "bad", "then", "return", "refuse")
+        refusals += windows(tokens, "return", "transaction", "(")
         if not refusals and not windows(tokens, "if", "bad", "then", "return", "redis", ".", "error_reply"):
             wrong.append("what is refused is not answered")
     return wrong
@@ -192,7 +193,7 @@ def problems(name: str, source: str, common: str, family: Family) -> list[str]:
 
 def _statuses(tokens: list[str], family: Family, *, is_common: bool) -> set[str]:
     """Return the statuses with which the script, or the common part, replies."""
-    made = [window[2] for window in windows(tokens, "return", "{", "", ",")]
+    made = [window[2] for window in windows(tokens, "return", "{", "", "")]
     if is_common:
         made += [window[4] for window in windows(tokens, "return", "nil", ",", "{", "")]
         made += [window[2] for window in windows(tokens, "or", "{", "", ",")]
@@ -332,13 +333,13 @@ DOCTORED = [
     ("claim", "int('fit_ms', ARGV[14]", "int('fit', ARGV[14]", "ARGV[14] is read as int 'fit"),
     ("claim", "ARGV[15], 0", "ARGV[14], 0", "ARGV[14] is read as int 'wait_ms"),
     ("claim", "local owner = str('owner', ARGV[16],", "local owner = f('{}',", "ARGV[16] is not read"),
-    ("claim", "if bad then return refuse() end", "", "what is refused is not answered"),
-    ("claim", "return reply_with(pool, 'settling', '1')", "return reply_with(pool, 'busy')", "'busy'"),
+    ("claim", "return transaction(", "return (", "what is refused is not answered"),
+    ("claim", "return { 'settling', '1' }", "return { 'busy' }", "'busy'"),
     ("claim", "'ZADD', KEYS[2], r.lease_end", "'ZADD', 'leases', r.lease_end", "ZADD is not given a key"),
     ("claim", "local token_hash = sha(token)", "local n = #ARGV", "ARGV is read 7 times for 6"),
-    ("release", "redis.call('HDEL', KEYS[1]", "redis.call('HDEL', KEYS[4]", "KEYS[4] is not documented"),
-    ("release", "redis.call('HDEL', KEYS[1]", "redis.call('HDEL', unpack(KEYS)", "KEYS is read without"),
-    ("release", "redis.call('HDEL', KEYS[1]", "redis.call(what, KEYS[1]", "the command what is computed"),
+    ("release", "redis.call('ZADD', KEYS[2]", "redis.call('ZADD', KEYS[4]", "KEYS[4] is not documented"),
+    ("release", "redis.call('ZADD', KEYS[2]", "redis.call('ZADD', unpack(KEYS)", "KEYS is read without"),
+    ("release", "redis.call('ZADD', KEYS[2]", "redis.call(what, KEYS[1]", "the command what is computed"),
 ]
 
 

@@ -307,6 +307,23 @@ def test_a_holder_whose_record_was_rolled_back_raises_the_floor_whatever_others_
     assert busy.ask_renew().adopted
 
 
+def test_a_claim_that_a_rollback_forgot_and_another_process_repeated_raises_an_alarm(
+    server: RedisServer,
+) -> None:
+    """The version has caught up by then, and both leases begin at the same marks."""
+    store = new_pool(server, LONG)
+    forgotten, other = holder(store), holder(store)
+    with rolled_back(server, store.config.name):
+        forgotten.claim()
+    other.claim()
+    assert (other.worker, other.lanes_ms) == (forgotten.worker, forgotten.lanes_ms)
+    assert other.seen == forgotten.seen
+    reply = forgotten.ask_renew()
+    assert reply.alarm is not None
+    assert isinstance(holder(store).ask_claim(), Settling)
+    assert [isinstance(each.ask_renew(), Renewed) for each in (forgotten, other)].count(True) == 1
+
+
 @pytest.mark.parametrize("guard", [True, False])
 def test_a_silence_of_over_one_ttl_raises_the_floor_only_under_guard_rollbacks(
     server: RedisServer, guard: bool

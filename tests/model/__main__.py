@@ -1,7 +1,8 @@
 """Search all configurations of the model and print what was found. Run by scripts/model, which installs Spin.
 
 Exit code 1 if a tick can be stamped twice where that must not be, or if a rule that is switched off, or a
-documented limit, shows no counterexample, or if a search was not completed; 2 if a program is missing.
+documented limit, shows no counterexample, or if a search was not completed; 2 if a program is missing; 3 if no
+configuration has the name.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ def main() -> int:
         print(f"not on PATH: {', '.join(missing)}. On Debian: apt-get install spin gcc", file=sys.stderr)
         return 2
     if not any(options.only in configuration.name for configuration in (*HOLDS, *NEEDED, *LIMITS)):
-        parser.error(f"no configuration has {options.only!r} in its name")
+        print(f"no configuration of the model has {options.only!r} in its name")
+        return 3
     found = [
         search("With all rules", HOLDS, options, repeats=False),
         search("With one rule switched off", NEEDED, options, repeats=True),

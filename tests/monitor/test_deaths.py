@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 import snowredis
+from snowredis.core.layout import Layout
 from snowredis.errors import StoreUnavailable
 from snowredis.monitor.events import Event
 from snowredis.monitor.polling import PoolWatch
@@ -60,7 +61,7 @@ def test_a_death_is_one_event_before_and_after_a_script_writes_it(
     clock: ManualClock, memory: MemoryPool, seen: WorkerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # follow() looks at the leases in every round
-    monkeypatch.setattr("snowredis.monitor.recent_events.FOLLOW_EVERY_S", 0.0)
+    monkeypatch.setattr("snowredis.monitor.events.FOLLOW_EVERY_S", 0.0)
     dying = [memory.connect(label=f"w{number}") for number in range(3)]
     for ids in dying:
         ids.next_id()
@@ -112,6 +113,98 @@ def test_a_process_that_returns_is_not_dead(clock: ManualClock, memory: MemoryPo
     assert seen.events()[-1].ended_ms == clock.server_time_ms() - 1_000
     paused.close()
     assert (seen.deaths(), seen.info().deaths) == ([], 1)
+
+
+def test_a_process_whose_renewal_is_refused_is_alive(
+    clock: ManualClock, memory: MemoryPool, seen: WorkerPool
+) -> None:
+    paused = memory.connect(layout=Layout(worker_bits=0), label="paused")
+    paused.next_id()
+    clock.advance(TTL_MS + 1_000)
+    heir = memory.connect(layout=Layout(worker_bits=0), label="heir")
+    heir.next_id()
+    assert [death.label for death in seen.deaths()] == ["paused"]
+    with pytest.raises(snowredis.LeaseLost):
+        paused.next_id()
+    assert [event.kind for event in seen.events()][-2:] == ["claimed", "lost"]
+    assert seen.deaths() == []
+    # it can die later, too
+    heir.close()
+    paused.next_id()
+    clock.advance(TTL_MS + 1_000)
+    assert [death.label for death in seen.deaths()] == ["paused"]
+
+
+def test_leases_that_ended_in_an_outage_are_no_deaths_until_their_workers_had_time_to_return(
+    clock: ManualClock, memory: MemoryPool, seen: WorkerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = PoolWatch(seen, clock.server_time_ms)
+    fleet = [memory.connect() for _ in range(4)]
+    for ids in fleet:
+        ids.next_id()
+    assert watch.read().status.level == "ok"
+
+    def refuse(**_: object) -> None:
+        raise StoreUnavailable("here", "gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(seen, "snapshot", refuse)
+        watch.read()
+    clock.advance(TTL_MS + 1_000)
+    reading = watch.read()
+    assert [condition.code for condition in reading.status.conditions] == ["returning"]
+    assert (reading.status.level, reading.status.headline) == ("unknown", "4 workers unknown")
+    for ids in fleet[:3]:
+        ids.next_id()
+    # the fourth does not return within two heartbeats
+    clock.advance(TTL_MS // 3)
+    reading = watch.read()
+    assert reading.snapshot is not None
+    assert (len(reading.snapshot.deaths), reading.snapshot.returning) == (1, ())
+    assert reading.status.headline == "1 died"
+
+
+def test_everybody_sees_that_a_death_was_acknowledged_until_redis_forgets_both(server: RedisServer) -> None:
+    config = PoolConfig(name=f"d-{uuid.uuid4().hex[:10]}")
+    first, second, store = (
+        WorkerPool(server.url, config.name),
+        WorkerPool(server.url, config.name),
+        RedisStore(server.url, config),
+    )
+    first.create(config)
+    Holder(store, lambda: time.time_ns() // 1_000_000).claim()
+    end_lease(server, config.name, 0)
+    assert [death.acknowledged for death in second.deaths()] == [False]
+    seen = first.acknowledge_deaths(by="ann \x1b[31m")
+    assert second.acknowledgement() == seen
+    assert status_of(second.snapshot()).level == "notice"
+    assert [death.acknowledged for death in second.deaths()] == [True]
+    # an older statement does not take back a newer one, and nobody has seen the future
+    assert first.acknowledge_deaths(until_ms=1).until_ms == seen.until_ms
+    assert first.acknowledge_deaths(until_ms=10**15).until_ms < 10**14
+    key = f"{pool_keys(config.name)[0]}:acknowledged"
+    assert 0 < server.client().pttl(key) <= 3_600_000
+    for damaged in ("", "no", "[]", '{"until": "x", "at": 1, "by": ""}', '{"until": 1}'):
+        server.client().set(key, damaged)
+        assert second.acknowledgement() is None
+    first.close()
+    second.close()
+    store.close()
+
+
+def test_a_pool_in_memory_stores_no_acknowledgement(seen: WorkerPool) -> None:
+    assert seen.acknowledgement() is None
+    with pytest.raises(snowredis.ConfigError, match="in memory"):
+        seen.acknowledge_deaths()
+
+
+def end_lease(server: RedisServer, pool: str, worker: int) -> None:
+    """Let the lease of *worker* end now."""
+    client, (key, leases, _) = server.client(), pool_keys(pool)
+    record, now_ms = str(client.hget(key, f"w:{worker}")).split("|"), int(client.time()[0]) * 1_000
+    record[4] = str(now_ms)
+    client.hset(key, mapping={f"w:{worker}": "|".join(record), "swept": now_ms - 1})
+    client.zadd(leases, {str(worker): now_ms})
 
 
 def test_independent_servers_number_their_deaths_as_one_pool(clock: ManualClock) -> None:

@@ -110,7 +110,9 @@ def test_refused_claims_are_counted_by_the_pool_and_by_the_process(server: Redis
     with contextlib.ExitStack() as stack:
 
         def connected(**options: Any) -> snowredis.Generator:
-            return stack.enter_context(snowredis.connect(server.url, pool=small, **options))
+            return stack.enter_context(
+                contextlib.closing(snowredis.connect(server.url, pool=small, **options))
+            )
 
         for _ in range(2):
             connected(**options).next_id()
@@ -134,7 +136,7 @@ def test_a_redis_that_is_away_is_a_number_and_no_error(tmp_path: Path) -> None:
     found = shown(registry)
     for pool in ("orders", "users"):
         assert found[f'snowredis_pool_up{{pool="{pool}"}}'] == 0
-        assert found[f'snowredis_pool_condition{{condition="redis-unavailable",pool="{pool}"}}'] == 1
+        assert found[f'snowredis_pool_condition{{condition="redis-unavailable",pool="{pool}"}}'] == 2
         assert found[f'snowredis_pool_condition{{condition="pool-missing",pool="{pool}"}}'] == 0
     # the rest is unknown, and not 0
     assert {name.partition("{")[0] for name in found} == {

@@ -10,8 +10,8 @@ import pytest
 import snowredis
 from snowredis.errors import ConfigError, PoolNotFound
 from snowredis.monitor.events import Event, parse_event
-from snowredis.monitor.forecast import forecast_of
 from snowredis.monitor.snapshot import PoolInfo, WorkerInfo, state_of
+from snowredis.monitor.usage import forecast_of
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.snowflake.codes import EventKind
 from snowredis.snowflake.open import pool_config
@@ -216,3 +216,56 @@ def test_a_forecast_says_what_it_does_not_know() -> None:
     assert (flat.known, flat.used_up_ms, flat.reason) == (True, None, "it does not grow")
     full = forecast_of([], [], pool_info(1024, now))
     assert full.used_up_ms == now
+
+
+# adds ARGV[2] pairs of a claim and a release, one a ms from ARGV[1] on, the pairs with the numbers from ARGV[3] on
+_HISTORY = """
+local from, count, first = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+for i = first, first + count - 1 do
+  local at, worker = from + i, 5 + i % 995
+  local owner = '{"host":"web","pid":' .. i .. ',"label":""}'
+  redis.call('XADD', KEYS[1], at .. '-0', 'event', 'claimed', 'worker', worker, 'owner', owner, 'from', at,
+    'until', at + 30000, 'at', at, 'lanes', table.concat({at, at, at, at}, ','))
+  redis.call('XADD', KEYS[1], at .. '-1', 'event', 'released', 'worker', worker, 'owner', owner, 'from', at,
+    'until', at + 1, 'at', at, 'claimed', at)
+end
+"""
+
+
+def test_of_a_stream_with_many_events_whois_reads_those_around_the_time_of_the_id(
+    own_server: RedisServer,
+) -> None:
+    client, count = own_server.client(), 100_000
+    pool = WorkerPool(own_server.url, "long")
+    pool.create(PoolConfig(name="long"))
+    key, now_ms = "snowredis:{long}:events", pool.info().now_ms
+    client.delete(key)
+    # older than the pool can be, since ids before its creation are never certain
+    client.hset("snowredis:{long}", "created", now_ms - 10 * count)
+    for first in range(0, count, 5_000):
+        client.eval(_HISTORY, 1, key, now_ms - 5 * count, 5_000, first)
+    assert client.xlen(key) == 2 * count
+
+    def ask(an_id: int) -> tuple[str, int | None]:
+        client.config_resetstat()
+        found = pool.whois(an_id)
+        stats = client.info("commandstats")
+        assert (
+            sum(stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("xrange", "xrevrange")) <= 23
+        )
+        return found.certainty, found.holder.pid if found.holder else None
+
+    layout = pool.info().layout
+
+    def made(place: int) -> int:
+        at_ms = now_ms - 5 * count + place
+        return layout.compose(tick=layout.tick_at(at_ms), worker=5 + place % 995)
+
+    # near the end all is read; in the middle, what came later is not
+    assert ask(made(count - 10)) == ("certain", count - 10)
+    assert ask(made(count // 2)) == ("probable", count // 2)
+    certainty, pid = ask(made(count // 2) + (1 << layout.worker_shift) * 20)
+    assert (certainty, pid) == ("unknown", None)
+    with snowredis.connect(own_server.url, pool="long") as ids:
+        assert ask(ids.next_id())[0] == "certain"
+    pool.close()

@@ -98,7 +98,7 @@ def test_a_quiet_pool_is_ok() -> None:
         ),
         (
             replace(QUIET, info=info(used=95, free=5)),
-            "nearly-full", "critical", "95 of 100 worker ids are leased$", None, None,
+            "nearly-full", "warning", "95 of 100 worker ids are leased$", None, None,
         ),
         (
             replace(QUIET, info=info(used=60, free=40)),
@@ -109,8 +109,12 @@ def test_a_quiet_pool_is_ok() -> None:
             "clocks", "warning", r"9 on web-9:100.* by up to -9,000 ms", None, None,
         ),
         (
+            replace(QUIET, info=info(now_ms=LAYOUT.end_ms - 40 * 86_400_000)),
+            "layout-ends", "warning", "ends in 40 days", None, LAYOUT.end_ms,
+        ),
+        (
             replace(QUIET, info=info(now_ms=LAYOUT.end_ms - 86_400_000)),
-            "layout-ends", "warning", "ends in 1 days", None, LAYOUT.end_ms,
+            "layout-ends", "critical", "ends in 1 day,", None, LAYOUT.end_ms,
         ),
         (
             replace(QUIET, info=info(now_ms=LAYOUT.end_ms)),
@@ -130,6 +134,50 @@ def test_each_bad_moment_is_named_with_its_time_and_what_to_do(
     assert "{" not in condition.text
     assert re.search(r"\d{13}", condition.text) is None
     assert status.headline != ""
+
+
+def test_while_no_lease_is_valid_before_the_floor_the_verdict_is_critical() -> None:
+    """As after an outage of Redis that was longer than the reservations."""
+    down = info(floor_ms=NOW_MS + 30_000, floor_reason="other-server", used=0, free=100)
+    for unknown in ((), (worker(7, alive=False, state="unknown"),)):
+        snapshot = Snapshot(down, (), unknown)
+        first = status_of(snapshot).conditions[0]
+        assert (first.code, first.level, first.until_ms) == ("no-ids", "critical", NOW_MS + 30_000)
+        assert "no worker can make ids until 2026-" in first.text
+        assert "without a pause" not in f"{first.text}{first.advice}"
+        assert not snapshot.makes_ids
+    # within one heartbeat, those that Redis has forgotten may be adopted
+    just_raised = replace(down, incarnation=f"{NOW_MS - 4_999}-ab")
+    assert status_of(Snapshot(just_raised, ())).level == "warning"
+    assert status_of(Snapshot(down, FLEET[:1])).level == "warning"
+    assert Snapshot(down, FLEET[:1]).makes_ids
+    # a new pool waits, but nothing is down
+    assert status_of(Snapshot(replace(down, claims=0), ())).level == "warning"
+    assert not Snapshot(info(free=0, now_ms=LAYOUT.end_ms), FLEET).makes_ids
+
+
+def test_an_acknowledged_death_is_a_notice_and_does_not_come_back_with_the_next_one() -> None:
+    seen = tuple(replace(death(number, number + 10), acknowledged=True) for number in range(13))
+    quiet = status_of(replace(QUIET, deaths=seen))
+    assert (quiet.level, quiet.headline) == ("notice", "10 workers alive")
+    assert quiet.conditions[0].code == "deaths-acknowledged"
+    (condition,) = status_of(replace(QUIET, deaths=(death(5, 1), *seen))).conditions
+    assert (condition.code, condition.level, condition.count) == ("deaths", "warning", 1)
+
+
+def test_deaths_are_judged_by_the_processes_of_that_hour() -> None:
+    """Of 1,000 short jobs 13 died: no reason to wake anybody."""
+    deaths = tuple(death(number, number) for number in range(13))
+    assert status_of(replace(QUIET, deaths=deaths, claims=1_000)).level == "warning"
+    assert status_of(replace(QUIET, deaths=deaths, claims=130)).level == "critical"
+
+
+def test_alerts_and_page_have_the_same_severities() -> None:
+    """An alert of one level of a condition has the severity of that name."""
+    rules = (Path(__file__).parents[2] / "docs" / "alerts.yml").read_text("utf-8")
+    found = re.findall(r'condition="[\w-]+"}\) == (\d)\n        labels: {severity: (\w+)}', rules)
+    assert len(found) == 3
+    assert all(LEVELS[int(level)] == severity for level, severity in found)
 
 
 def test_a_full_pool_says_how_much_of_it_may_be_dead_and_when_that_is_over() -> None:

@@ -227,7 +227,7 @@ class SegmentProcess:
         if bypass:
             child.guard.alive.value = 0
         else:
-            child.guard.watch(child.generator)
+            child.guard.reset_in_child(child.generator)
             child.guard.recover()
         return child
 

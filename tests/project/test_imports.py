@@ -36,7 +36,7 @@ MAY_IMPORT |= {
     "numbers": {*MAY_IMPORT} - {"monitor", "merge"},
     "process_generator": {*MAY_IMPORT} - {"monitor", "merge"},
 }
-MAY_IMPORT |= {"testing": {*MAY_IMPORT} - {"monitor", "merge"}, "timing": {"core", "testing"}}
+MAY_IMPORT |= {"testing": {*MAY_IMPORT} - {"monitor", "merge"}}
 EVERYTHING = {*MAY_IMPORT, "snowredis"}
 MAY_IMPORT |= {
     "snowredis": {*MAY_IMPORT},
@@ -57,6 +57,8 @@ IMPORTS_REDIS = (
     "snowredis.servers.connections",
     "snowredis.servers.runner",
 )
+# what is loaded in a process that may never use Redis: it imports none of these, however indirectly
+LIGHT = ("snowredis.process_generator", "snowredis.testing", "snowredis.cli", "snowredis.numbers")
 
 
 class Import(NamedTuple):
@@ -238,6 +240,21 @@ def test_no_files_import_each_other_however_lazily() -> None:
         found = imports_of(path.read_text(), module, is_package, for_types=True)
         arrows[module] = {one.module for one in found} & names
     assert circle_in(arrows) == []
+
+
+@pytest.mark.parametrize("module", LIGHT)
+def test_what_may_never_use_redis_does_not_load_it(module: str) -> None:
+    paths = {module_name(path): path for path in MODULES}
+    loaded, found = {module}, [module]
+    while found:
+        name = found.pop()
+        path = paths[name]
+        for one in imports_of(path.read_text(), name, path.name == "__init__.py"):
+            parents = one.module.split(".")
+            packages = {".".join(parents[:size]) for size in range(1, len(parents) + 1)} & paths.keys()
+            found += [] if one.lazy else packages - loaded
+            loaded |= set() if one.lazy else packages
+    assert loaded & {*IMPORTS_REDIS} == set()
 
 
 def test_the_check_finds_a_circle() -> None:

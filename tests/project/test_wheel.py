@@ -94,13 +94,14 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_holds_every_module_every_script_and_the_type_marker(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     source = ROOT / "snowredis"
+    scripts = list(source.rglob("*.lua"))
     wanted = {
         *source.rglob("*.py"),
-        *source.glob("snowflake/lua/*.lua"),
+        *scripts,
         *source.glob("web/static/*"),
         source / "py.typed",
     }
-    assert len(list(source.glob("snowflake/lua/*.lua"))) > 0
+    assert {path.parent.parent.name for path in scripts} == {"numbers", "servers", "snowflake"}
     assert {path.relative_to(ROOT).as_posix() for path in wanted} - names == set()
 
 

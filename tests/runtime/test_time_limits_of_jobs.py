@@ -12,7 +12,7 @@ import pytest
 
 import snowredis
 from snowredis.errors import StoreUnavailable
-from snowredis.servers.connections import is_interruption
+from snowredis.process.interruption import is_interruption
 from snowredis.snowflake import lease_manager
 from snowredis.snowflake.generator import Generator
 from snowredis.snowflake.protocol import PoolConfig

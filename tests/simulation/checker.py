@@ -94,6 +94,8 @@ class Checker:
             self._world.note(
                 "%s: id worker %d lane %d tick %d sequence %d", process.name, worker, lane, tick, sequence
             )
+        if process.sim.tracer is not None:
+            process.sim.tracer.used(process.name, worker, lane, tick)
         before = self._remember(process, an_id)
         if before is not None:
             self._repeated(process, before, worker, lane, tick)

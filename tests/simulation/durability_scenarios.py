@@ -180,18 +180,3 @@ def a_pool_that_comes_back_with_a_shorter_ttl(off: str | None) -> Stage:
     stage.set_clock(heir, now_ms)
     stage.make(heir)
     return stage
-
-
-@shows("deleted pool's end")
-def a_pool_that_outlives_what_the_one_before_it_left(off: str | None) -> Stage:
-    """The tombstone of a deleted pool expires; the pool that was created in its place does not."""
-    stage = Stage(off=off).with_pool()
-    holder = stage.process()
-    stage.make(holder)
-    _deleted(stage, stage.config.ttl_ms)
-    made = stage.master.data[KEY]["incarnation"]
-    stage.wait(25 * 3600 * 1000)
-    stage.make(stage.process())
-    if stage.master.data[KEY]["incarnation"] != made:
-        stage.checker.fail("the pool was gone, and newcomers waited for another floor")
-    return stage

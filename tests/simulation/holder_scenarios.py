@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+from tests.simulation.process import Process
 from tests.simulation.scenarios import shows
 from tests.simulation.stage import Stage
+
+
+def clone_of_claim(stage: Stage, one: Process, two: Process) -> None:
+    """Let *two* be a clone that was made of *one* while its present lease was being claimed, and did nothing since."""
+    held = one.lease_manager.held
+    assert held is not None
+    two.lease_manager.slot.set_token(held.token)
+    if stage.tracer is not None:
+        stage.tracer.cloned(one.name, two.name, held.token)
 
 
 @shows("R5 chain")
@@ -71,9 +81,7 @@ def a_claim_that_arrives_again(off: str | None) -> Stage:
     stage.make(one)
     stage.beat(one)
     two = stage.process()
-    held = one.lease_manager.held
-    assert held is not None
-    two.lease_manager.slot.set_token(held.token)
+    clone_of_claim(stage, one, two)
     stage.make(two, one)
     return stage
 
@@ -84,9 +92,7 @@ def a_claim_that_two_clones_repeat(off: str | None) -> Stage:
     stage = Stage(off=off).with_pool()
     one, two = stage.process(), stage.process()
     stage.make(one)
-    held = one.lease_manager.held
-    assert held is not None
-    two.lease_manager.slot.set_token(held.token)
+    clone_of_claim(stage, one, two)
     stage.wait(2_000)
     stage.make(two)
     stage.wait(1_000)
@@ -100,9 +106,8 @@ def a_clone_of_a_claim_that_is_repeated_when_its_lease_is_over(off: str | None) 
     """Ticks of 1 ms. One copy was granted the claim and sent a renewal whose answer is lost; the other claims later."""
     stage = Stage(off=off, tick_ms=1).with_pool()
     one, two = stage.process(), stage.process()
-    for process in (one, two):
-        process.lease_manager.slot.set_token("c1" * 16)
     stage.do(one, lambda process: process.generator.claim())
+    clone_of_claim(stage, one, two)
     network = stage.network
     network.answered = lambda server, name, reply: setattr(network, "loss", 1.0)
     stage.beat(one)

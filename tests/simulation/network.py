@@ -17,6 +17,7 @@ from tests.simulation.world import Task, World
 if TYPE_CHECKING:
     from tests.simulation.process import Process
     from tests.simulation.stand_ins import Host
+    from tests.simulation.tracing import Tracer
 
 # snowredis.snowflake.redis_store.SOCKET_TIMEOUT_S
 TIMEOUT_US = 1_000_000
@@ -60,6 +61,8 @@ class Network:
         self.master = servers[0]
         self.strayed: dict[str, RedisModel] = {}
         self.edit: Callable[[str, str], str] = lambda name, source: source
+        # logs what is asked and answered; see tracing.py
+        self.tracer: Tracer | None = None
 
     def heal(self) -> None:
         """Deliver every message in time from now on; no message that was sent before arrives late."""
@@ -84,9 +87,10 @@ class Network:
         call = Call(world.current)
         server = self.server_of(process)
         source = self.edit(name, source)
+        number = self.tracer.sent(process.name, name, args) if self.tracer is not None else 0
 
         def arrive() -> None:
-            self._arrive(call, server, process, name, source, keys, args)
+            self._arrive(call, server, process, name, source, keys, args, number)
 
         if world.trace is not None:
             world.note("%s -> %s: %s %s", process.name, server.name, name, args[9:])
@@ -98,6 +102,8 @@ class Network:
             raise call.error
         if call.reply is None:
             raise StoreUnavailable("simulated", "no answer within 1 s")
+        if self.tracer is not None:
+            self.tracer.answered(process.name, number, call.reply)
         return call.reply
 
     def _chance(self, fault: str, probability: float) -> bool:
@@ -129,15 +135,20 @@ class Network:
         source: str,
         keys: Sequence[str],
         args: Sequence[str | int],
+        number: int,
     ) -> None:
         reply: list[str] | None = None
         error: Exception | None = None
         if server.up:
+            if self.tracer is not None:
+                self.tracer.arrives(server, keys[0])
             try:
                 reply = server.eval(source, keys, args)
             except ConfigError as refused:
                 error = refused
             else:
+                if self.tracer is not None:
+                    self.tracer.ran(server, keys[0], number, reply)
                 self.answered(server, name, reply)
         else:
             error = StoreUnavailable("simulated", "connection refused")

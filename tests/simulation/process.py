@@ -272,6 +272,8 @@ class Process:
         if alike:
             child.entropy = copy.copy(self.entropy)
         if not suspended:
+            if self.sim.tracer is not None:
+                self.sim.tracer.cloned(self.name, child.name)
             self.sim.checker.cloned(self.lease_manager.held, self.lease_manager.slot.token)
         return child
 
@@ -310,7 +312,7 @@ class Process:
         ticks, last_id, _ = self.generator._position
         ticks = ticks._replace(first_id=last_id, alive=child.guard.alive, clock=child.clock)
         twin._supersede(None, SEALED, ticks)
-        child.guard.watch(twin)
+        child.guard.reset_in_child(twin)
         return child
 
 

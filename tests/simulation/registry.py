@@ -224,7 +224,7 @@ class Simulation:
                 continue
 
     def _confirm(self, registry: SimRegistry, key: str, pool: dict[str, Any]) -> None:
-        """Confirm the number of a pool, as registry/recovery.py does."""
+        """Confirm the number of a pool, as registration.py does."""
         stored = settings_of(pool.get("signature", ""))
         _, registration = parse_registration(stored.get("registry", ""))
         if registration:

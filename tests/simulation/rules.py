@@ -158,7 +158,7 @@ _RAISED = "pool.floor = math.max(pool.floor, horizon())"
 _FROM_ITS_START = """
     local uptime = tonumber(string.match(redis.call('INFO', 'server'), 'uptime_in_seconds:(%d+)'))
     pool.floor = math.max(pool.floor, horizon() - uptime * 1000)"""
-_LEFT = "pool.incarnation, 'version', pool.version)"
+_LEFT = "redis.call('HSET', KEYS[1], 'floor', pool.floor,"
 _IDENTITY = "local id, reason = identity()"
 _UNKNOWN = "if not id then return nil, { 'unidentified', reason, nonce } end"
 _NEWCOMERS = "local least = durability == 'none' and math.max(pool.floor, horizon()) or pool.floor"
@@ -181,7 +181,7 @@ RULES: dict[str, Rule] = {
     "settling": Rule((("claim", "if pool.floor > now and", "if pool.floor - now > ttl and"),)),
     "R5 chain": Rule((("renew", "  if not in_chain(r, renewal_id, pending_renewal_id) then", "if false then"),)),
     "R5 chain across a loss": Rule((("renew", "r['until'] > held_until and not in_chain", "false and in_chain"),)),
-    "R5 replayed claim": Rule((("claim", "and #r.renewal_id == FIRST_DIGITS\n    and r.lease_end > now", ""),)),
+    "R5 replayed claim": Rule((("claim", "and #r.renewal_id == FIRST_DIGITS\n      and r.lease_end > now", ""),)),
     "R5 chain of each answer": Rule((("claim", "r.renewed, r.renewal_id = now, first_renewal_id", "r.renewed = now"),)),
     "R5 chain of each grant": Rule((("claim", "renewal_id = first_renewal_id,\n", "renewal_id = '000000000000',\n"),)),
     "R6 fresh tokens": Rule(lease_manager=HostPidKeeper),
@@ -195,18 +195,17 @@ RULES: dict[str, Rule] = {
     ),
     "R10 version": Rule((("common", _ROLLED_BACK, "elseif false then"),)),
     "R10 record": Rule((("renew", "if is_rolled_back() then", "if false then"),)),
-    "R10 silence": Rule((("common", "elseif guard and now - last > ttl then", "elseif false then"),)),
+    "R10 silence": Rule((("common", "elseif guard and now - pool.last > ttl then", "elseif false then"),)),
     "none: newcomers wait": Rule((("claim", _NEWCOMERS, "local least = pool.floor"),)),
     "none: no adoption": Rule((("renew", "elseif durability == 'none' then", "elseif false then"),)),
     "none: no late renewal": Rule((("common", _OVERDUE, "local function overdue(r) return false end"),)),
-    "deleted pool's floor": Rule((("delete", _LEFT, _LEFT[:-1] + ", 'floor', 0)"),)),
+    "deleted pool's floor": Rule((("delete", _LEFT, _LEFT.replace("pool.floor", "0")),)),
     "crash record's mark": Rule(record=LateRecord),
     "crash record's row": Rule(record=OneRowRecord),
     "crash record's text": Rule(record=OneTextRecord),
     "crash record's namespace": Rule(name=lambda name: name._replace(namespace="all")),
     "crash record's start": Rule(name=lambda name: name._replace(started="0")),
     "crash record taken over": Rule(machines=HastyMachines),
-    "deleted pool's end": Rule((("common", "redis.call('PERSIST', KEYS[1])", ""),)),
 }  # fmt: skip
 
 

@@ -239,6 +239,8 @@ def _back_in_time(stage: Stage, witness: Process | None, busy: Process | None = 
         stage.beat(witness)
     # what went before is where ids may have been repeated; the promise holds from here on
     stage.checker.lifted_until_ms = 0
+    if stage.tracer is not None:
+        stage.tracer.lifted(0)
     for process in filter(None, (witness, heir)):
         stage.set_clock(process, now_ms)
         stage.make(process)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from snowredis.core.lanes import ClockRules
 from snowredis.core.layout import Layout
@@ -30,6 +30,9 @@ from tests.simulation.redis_faults import IDENTITIES, LOSSES, NOT_ASSURED, OF_SE
 from tests.simulation.redis_model import CHANGING, CONSTANT, SHOWN, WITHOUT_IDENTITY, RedisModel
 from tests.simulation.stand_ins import Host
 from tests.simulation.world import START_US, Stuck, World
+
+if TYPE_CHECKING:
+    from tests.simulation.tracing import Tracer
 
 TTL_MS = 6_000
 EPOCH_2015_MS = 1_420_070_400_000
@@ -73,6 +76,8 @@ class Simulation:
         self.classes = tuple(classes) if classes is not None else self._draw_classes()
         self.fired: Counter[str] = Counter()
         self.alarms = 0
+        # logs the run; see tracing.py
+        self.tracer: Tracer | None = None
         self._names = 0
         self._hosts = 0
         self.processes: list[Process] = []
@@ -251,7 +256,10 @@ class Simulation:
     def lift(self) -> None:
         """From a state that went back in time nobody holds anything for longer than this."""
         reach_us = self.ttl_us + self.lead_us + self.skew_us + self.slack_us
-        self.checker.lift((self.world.now_us + reach_us) // 1000 + self.config.layout.tick_ms)
+        until_ms = (self.world.now_us + reach_us) // 1000 + self.config.layout.tick_ms
+        self.checker.lift(until_ms)
+        if self.tracer is not None:
+            self.tracer.lifted(until_ms)
 
     def _answered(self, server: RedisModel, name: str, reply: list[str]) -> None:
         self._check_identity(server, name, reply)
@@ -417,10 +425,18 @@ def quiet() -> Iterator[None]:
 
 
 def run_schedule(
-    seed: int, classes: Iterable[str] | None = None, *, traced: bool = False, bytecodes: bool = False
+    seed: int,
+    classes: Iterable[str] | None = None,
+    *,
+    traced: bool = False,
+    bytecodes: bool = False,
+    prepare: Callable[[Simulation], object] = lambda sim: None,
 ) -> Result:
     """Run the schedule of *seed*, with the fault classes that it draws or with the given ones.
 
     *bytecodes*: tasks are also interrupted before random bytecodes, which takes several times as long.
+    *prepare* is called before the schedule begins.
     """
-    return Simulation(seed, classes, traced=traced, bytecodes=bytecodes).run()
+    sim = Simulation(seed, classes, traced=traced, bytecodes=bytecodes)
+    prepare(sim)
+    return sim.run()

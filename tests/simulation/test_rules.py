@@ -16,7 +16,6 @@ from tests.simulation.stage import Stage
 # without them a worker id is of no use for a time, and no id is repeated
 STARVING = (
     "R1 index",
-    "deleted pool's end",
     "crash record's text",
     "crash record's start",
     "crash record taken over",

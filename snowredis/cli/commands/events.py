@@ -7,11 +7,10 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from snowredis.cli.event_lines import event_line
 from snowredis.cli.exit_codes import ExitCode
-from snowredis.cli.options import Parser, add_redis, natural, open_known_pool, positive
+from snowredis.cli.options import Parser, add_redis, add_times, natural, open_known_pool, positive
 from snowredis.cli.output import colored, plain, print_json, printable, wants_color
-from snowredis.cli.times import add_times
+from snowredis.cli.status_text import event_line
 from snowredis.errors import StoreUnavailable
 
 if TYPE_CHECKING:

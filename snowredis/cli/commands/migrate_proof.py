@@ -11,9 +11,8 @@ from typing import Any
 from snowredis.cli.commands.layout import name_of
 from snowredis.cli.exit_codes import CommandError, ExitCode
 from snowredis.cli.migration import add_source, labelled, open_migration
-from snowredis.cli.options import Parser, natural
+from snowredis.cli.options import Parser, moment_ms, natural
 from snowredis.cli.output import Line, duration, printable, time_of, write
-from snowredis.cli.times import moment_ms
 from snowredis.core.collisions import IdSet, Proof, Range, counter_ids, layout_ids, prove
 from snowredis.core.layout import Layout
 from snowredis.core.presets import layout_spec, resolve_layout

@@ -7,8 +7,7 @@ import sys
 
 from snowredis.cli.commands.workers import DEFAULT_INTERVAL_S, MIN_INTERVAL_S, first_reading
 from snowredis.cli.exit_codes import CommandError, ExitCode, missing_extra
-from snowredis.cli.options import Parser, add_redis, open_known_pool, seconds
-from snowredis.cli.times import add_times
+from snowredis.cli.options import Parser, add_redis, add_times, open_known_pool, seconds
 
 SUMMARY = "watch the workers of a pool: sort, filter, scroll, look at one"
 ABOUT = """Columns are those of `snowredis workers`. Click a column's title, or press s and S, to sort by it; r

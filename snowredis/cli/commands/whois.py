@@ -7,9 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from snowredis.cli.exit_codes import ExitCode
-from snowredis.cli.options import Parser, add_format, add_redis, open_known_pool
+from snowredis.cli.options import Parser, add_format, add_redis, add_times, open_known_pool
 from snowredis.cli.output import MAX_FOREIGN, Line, Pair, ago, pairs, print_json, printable, write
-from snowredis.cli.times import add_times
 
 if TYPE_CHECKING:
     from snowredis.monitor.ownership import Holder
@@ -45,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
         readings = [
             parse_user_id(text, info.layout, form=args.format, now_ms=info.now_ms) for text in args.ids
         ]
-        results = pool.whois_all([an_id for (_, an_id), *_ in readings])
+        results = pool.whois_all([an_id for (_, an_id), *_ in readings], info)
     for number, whois in enumerate(results):
         if args.json:
             print_json(whois)

@@ -11,9 +11,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from snowredis.cli.death_table import death_table
 from snowredis.cli.exit_codes import ExitCode
-from snowredis.cli.options import Parser, add_redis, natural, open_known_pool, seconds
+from snowredis.cli.options import Parser, add_redis, add_times, natural, open_known_pool, seconds
 from snowredis.cli.output import (
     Line,
     alternate_screen,
@@ -23,10 +22,8 @@ from snowredis.cli.output import (
     terminal_width,
     write,
 )
-from snowredis.cli.status_lines import status_lines
-from snowredis.cli.times import add_times
-from snowredis.cli.worker_filter import WorkerFilter, add_filter, group_table
-from snowredis.cli.worker_table import pool_lines, worker_table
+from snowredis.cli.status_text import death_table, status_lines
+from snowredis.cli.worker_text import WorkerFilter, add_filter, group_table, pool_lines, worker_table
 
 if TYPE_CHECKING:
     from snowredis.monitor.polling import Reading
@@ -112,7 +109,7 @@ def _show_life(pool: WorkerPool, args: argparse.Namespace) -> None:
     if args.json:
         print_json({"worker": worker, "events": events})
     else:
-        from snowredis.cli.worker_life import life_lines
+        from snowredis.cli.worker_text import life_lines
 
         write(life_lines(args.worker, worker, events, info, args.time_text))
 

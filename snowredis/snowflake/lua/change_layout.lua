@@ -14,20 +14,20 @@
 
 local next_signature = str('next_signature', ARGV[13], '^[%w ./;=_-]+$', 400)
 local at = int('at_ms', ARGV[14], 0, YEAR_5138)
-if bad then return refuse() end
 
-local pool, refused = open_pool()
-if not pool then return refused end
-if pool.created then return reply_with(pool, 'absent') end
-if next_signature == signature then
-  redis.call('HDEL', KEYS[1], 'next_signature', 'changes_at', 'changes_floor')
-  commit(pool)
-  return reply_with(pool, 'kept')
-end
-if at <= now or at > now + 366 * 864e5 then
-  commit(pool)
-  return reply_with(pool, 'late')
-end
-local floor = at + horizon() - now
-commit(pool, 'next_signature', next_signature, 'changes_at', at, 'changes_floor', floor)
-return reply_with(pool, 'changing', tostring(floor))
+return transaction(function(pool)
+  if pool.created then
+    pool.unchanged = true
+    return { 'absent' }
+  end
+  if next_signature == signature then
+    drop(pool, 'next_signature')
+    drop(pool, 'changes_at')
+    drop(pool, 'changes_floor')
+    return { 'kept' }
+  end
+  if at <= now or at > now + 366 * 864e5 then return { 'late' } end
+  local floor = at + horizon() - now
+  put(pool, 'next_signature', next_signature, 'changes_at', at, 'changes_floor', floor)
+  return { 'changing', tostring(floor) }
+end)

@@ -20,143 +20,141 @@ local wait_ms = int('wait_ms', ARGV[15], 0, YEAR_5138)
 local owner = str('owner', ARGV[16], '^{[^%c]*}$', 1000)
 local capacity = int('capacity', ARGV[17], 1, 4194304)
 local lane_count = int('lane_count', ARGV[18], 1, 64)
-if bad then return refuse() end
-
-local pool, refused = open_pool()
-if not pool then return refused end
 local token_hash = sha(token)
 
-local function grant(worker, r)
+local function grant(pool, worker, r)
   redis.call('ZADD', KEYS[2], r.lease_end, worker)
-  commit(pool, 'w:' .. worker, pack_record(r), 't:' .. token_hash, worker)
-  return reply_with(pool, 'granted', worker, tostring(r['until']), table.concat(r.lanes, ','), r.renewal_id)
+  put(pool, 'w:' .. worker, pack_record(r), 't:' .. token_hash, worker)
+  pool.top = math.max(pool.top, r['until'])
+  return { 'granted', worker, tostring(r['until']), table.concat(r.lanes, ','), r.renewal_id }
 end
 -- R5: each reply has another first renewal id, so that of two clones that repeat one claim only the one with the last
 -- reply can renew. The ids of renewals are longer
 local FIRST_DIGITS = 12
-local first_renewal_id = string.sub(sha(nonce .. now .. pool.version .. token), 1, FIRST_DIGITS)
 
--- R5: the same claim again, because its reply was lost
-local claimed = redis.call('HGET', KEYS[1], 't:' .. token_hash)
-if claimed then
-  local r = record_of(claimed)
-  if r and r.token == token_hash and r.incarnation == pool.incarnation and #r.renewal_id == FIRST_DIGITS
-    and r.lease_end > now and not overdue(r) then
-    r['until'], r.lease_end = math.max(r['until'], capped + ttl), math.max(r.lease_end, now + ttl)
-    r.renewed, r.renewal_id = now, first_renewal_id
-    return grant(claimed, r)
-  end
-end
+return transaction(function(pool)
+  local first_renewal_id = string.sub(sha(nonce .. now .. pool.version .. token), 1, FIRST_DIGITS)
 
--- R4: nothing is leased before the floor has passed. A holder that has not renewed yet may still be adopted after another
--- loss, or by another server, which would not know of a lease granted here. With durability none, no lease is adopted
-if pool.floor > now and durability ~= 'none' then
-  commit(pool)
-  return reply_with(pool, 'settling', tostring(pool.floor - now))
-end
-
--- R1: an index that has not as many entries as the hash has records is rebuilt, in bounded steps
-local cursor = string.match(redis.call('HGET', KEYS[1], 'rebuild') or '', '^%d+$')
-if cursor or redis.call('ZCARD', KEYS[2]) ~= pool.records then
-  local in_one_step = not cursor
-  if in_one_step then redis.call('DEL', KEYS[2]) end
-  cursor = cursor or '0'
-  for _ = 1, 2 do
-    local page = redis.call('HSCAN', KEYS[1], cursor, 'COUNT', 500)
-    cursor = page[1]
-    for i = 1, #page[2], 2 do
-      local worker = string.match(page[2][i], '^w:(%d+)$')
-      local r = worker and unpack_record(page[2][i + 1])
-      if r then redis.call('ZADD', KEYS[2], r.lease_end, worker) end
+  -- R5: the same claim again, because its reply was lost
+  local claimed = redis.call('HGET', KEYS[1], 't:' .. token_hash)
+  if claimed then
+    local r = record_of(claimed)
+    if r and r.token == token_hash and r.incarnation == pool.incarnation and #r.renewal_id == FIRST_DIGITS
+      and r.lease_end > now and not overdue(r) then
+      r['until'] = math.max(r['until'], capped + ttl)
+      r.lease_end = math.min(latest_end(), math.max(r.lease_end, now + ttl))
+      r.renewed, r.renewal_id = now, first_renewal_id
+      return grant(pool, claimed, r)
     end
-    if cursor == '0' then break end
   end
-  if cursor ~= '0' then
-    commit(pool, 'rebuild', cursor)
-    return reply_with(pool, 'settling', '1')
-  end
-  -- between the steps, the index may have been lost again: then it is rebuilt again, unless the result is the same twice,
-  -- as it is after a person removed a record
-  local have = redis.call('ZCARD', KEYS[2])
-  redis.call('HDEL', KEYS[1], 'rebuild')
-  if not in_one_step and have ~= pool.records and redis.call('HGET', KEYS[1], 'rebuilt') ~= tostring(have) then
-    commit(pool, 'rebuilt', have)
-    return reply_with(pool, 'settling', '1')
-  end
-  redis.call('HDEL', KEYS[1], 'rebuilt')
-  pool.records = have
-end
 
-local function low_mark(r)
-  local low = math.huge
-  for i = 1, #r.lanes do low = math.min(low, math.max(r.lanes[i], r['until'])) end
-  return low
-end
+  -- R4: nothing is leased before the floor has passed. A holder that has not renewed yet may still be adopted after another
+  -- loss, or by another server, which would not know of a lease granted here. With durability none, no lease is adopted
+  if pool.floor > now and durability ~= 'none' then
+    return { 'settling', tostring(pool.floor - now) }
+  end
 
-local chosen, chosen_record, nearest, nearest_record, nearest_mark
-local free = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'LIMIT', 0, 8)
-for _, worker in ipairs(free) do
-  local r = record_of(worker)
-  if not r or #r.lanes ~= lane_count or tonumber(worker) >= capacity then
-    if not r then redis.call('ZREM', KEYS[2], worker) end
-  elseif r.lease_end > now then
-    redis.call('ZADD', KEYS[2], r.lease_end, worker)
+  -- R1: an index that has not as many entries as the hash has records is rebuilt, in bounded steps
+  local cursor = string.match(redis.call('HGET', KEYS[1], 'rebuild') or '', '^%d+$')
+  if cursor or redis.call('ZCARD', KEYS[2]) ~= pool.records then
+    local in_one_step = not cursor
+    if in_one_step then redis.call('DEL', KEYS[2]) end
+    cursor = cursor or '0'
+    for _ = 1, 2 do
+      local page = redis.call('HSCAN', KEYS[1], cursor, 'COUNT', 500)
+      cursor = page[1]
+      for i = 1, #page[2], 2 do
+        local worker = string.match(page[2][i], '^w:(%d+)$')
+        local r = worker and unpack_record(page[2][i + 1])
+        if r then redis.call('ZADD', KEYS[2], r.lease_end, worker) end
+      end
+      if cursor == '0' then break end
+    end
+    if cursor ~= '0' then
+      put(pool, 'rebuild', cursor)
+      return { 'settling', '1' }
+    end
+    -- between the steps, the index may have been lost again: then it is rebuilt again, unless the result is the same twice,
+    -- as it is after a person removed a record
+    local have = redis.call('ZCARD', KEYS[2])
+    drop(pool, 'rebuild')
+    if not in_one_step and have ~= pool.records and redis.call('HGET', KEYS[1], 'rebuilt') ~= tostring(have) then
+      put(pool, 'rebuilt', have)
+      return { 'settling', '1' }
+    end
+    drop(pool, 'rebuilt')
+    pool.records = have
+  end
+
+  local function low_mark(r)
+    local low = math.huge
+    for i = 1, #r.lanes do low = math.min(low, math.max(r.lanes[i], r['until'])) end
+    return low
+  end
+
+  local chosen, chosen_record, nearest, nearest_record, nearest_mark
+  local free = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'LIMIT', 0, 8)
+  for _, worker in ipairs(free) do
+    local r = record_of(worker)
+    if not r or #r.lanes ~= lane_count or tonumber(worker) >= capacity then
+      if not r then redis.call('ZREM', KEYS[2], worker) end
+    elseif r.lease_end > now then
+      redis.call('ZADD', KEYS[2], r.lease_end, worker)
+    else
+      local mark = low_mark(r)
+      if mark <= fit then
+        chosen, chosen_record = worker, r
+        break
+      elseif not nearest or mark < nearest_mark then
+        nearest, nearest_record, nearest_mark = worker, r, mark
+      end
+    end
+  end
+  if not chosen then
+    -- skip worker ids that have records because their leases were adopted after a loss; in bounded steps
+    local looked_at = 0
+    while pool.next < capacity and redis.call('HEXISTS', KEYS[1], 'w:' .. pool.next) == 1 do
+      pool.next, looked_at = pool.next + 1, looked_at + 1
+      if looked_at == 500 then
+        return { 'settling', '1' }
+      end
+    end
+    if pool.next < capacity then
+      chosen = tostring(pool.next)
+      pool.next = pool.next + 1
+    elseif nearest and nearest_mark - fit <= wait_ms then
+      chosen, chosen_record = nearest, nearest_record
+    end
+  end
+  if not chosen then
+    if nearest then return { 'behind', tostring(nearest_mark - fit) } end
+    count('refused')
+    local first = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
+    return { 'exhausted', tostring(math.max(0, (tonumber(first[2]) or now) - now)) }
+  end
+
+  -- R1, R3: at or above the lane's mark and the floor; with durability none, above every reservation that may exist
+  local least = durability == 'none' and math.max(pool.floor, horizon()) or pool.floor
+  local lanes = {}
+  local before = chosen_record
+  if before then
+    if before.token ~= '' then
+      note_end(pool, chosen, before)
+      drop(pool, 't:' .. before.token)
+    end
   else
-    local mark = low_mark(r)
-    if mark <= fit then
-      chosen, chosen_record = worker, r
-      break
-    elseif not nearest or mark < nearest_mark then
-      nearest, nearest_record, nearest_mark = worker, r, mark
-    end
+    pool.records = pool.records + 1
   end
-end
-if not chosen then
-  -- skip worker ids that have records because their leases were adopted after a loss; in bounded steps
-  local looked_at = 0
-  while pool.next < capacity and redis.call('HEXISTS', KEYS[1], 'w:' .. pool.next) == 1 do
-    pool.next, looked_at = pool.next + 1, looked_at + 1
-    if looked_at == 500 then
-      commit(pool)
-      return reply_with(pool, 'settling', '1')
-    end
+  for i = 1, lane_count do
+    lanes[i] = math.max(before and before.lanes[i] or 0, before and before['until'] or 0, least)
   end
-  if pool.next < capacity then
-    chosen = tostring(pool.next)
-    pool.next = pool.next + 1
-  elseif nearest and nearest_mark - fit <= wait_ms then
-    chosen, chosen_record = nearest, nearest_record
-  end
-end
-if not chosen then
-  commit(pool)
-  if nearest then return reply_with(pool, 'behind', tostring(nearest_mark - fit)) end
-  count('refused')
-  local first = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
-  return reply_with(pool, 'exhausted', tostring(math.max(0, (tonumber(first[2]) or now) - now)))
-end
-
--- R1, R3: at or above the lane's mark and the floor; with durability none, above every reservation that may exist
-local least = durability == 'none' and math.max(pool.floor, horizon()) or pool.floor
-local lanes = {}
-local before = chosen_record
-if before then
-  if before.token ~= '' then
-    note_end(pool, chosen, before)
-    redis.call('HDEL', KEYS[1], 't:' .. before.token)
-  end
-else
-  pool.records = pool.records + 1
-end
-for i = 1, lane_count do
-  lanes[i] = math.max(before and before.lanes[i] or 0, before and before['until'] or 0, least)
-end
-local r = { token = token_hash, incarnation = pool.incarnation, renewal_id = first_renewal_id,
-  ['until'] = capped + ttl, lanes = lanes, lease_end = now + ttl, claimed = now, renewed = now, stats = '',
-  owner = owner }
-event('claimed', chosen, owner, lanes[1], r['until'], 'lanes', table.concat(lanes, ','))
-count('claims')
-local reply = grant(chosen, r)
-local used = redis.call('ZCOUNT', KEYS[2], '(' .. now, '+inf')
-if used > (number_of(redis.call('HGET', KEYS[1], 'peak')) or 0) then redis.call('HSET', KEYS[1], 'peak', used) end
-return reply
+  local r = { token = token_hash, incarnation = pool.incarnation, renewal_id = first_renewal_id,
+    ['until'] = capped + ttl, lanes = lanes, lease_end = now + ttl, claimed = now, renewed = now, stats = '',
+    owner = owner }
+  event('claimed', chosen, owner, lanes[1], r['until'], 'lanes', table.concat(lanes, ','))
+  count('claims')
+  local reply = grant(pool, chosen, r)
+  local used = redis.call('ZCOUNT', KEYS[2], '(' .. now, '+inf')
+  if used > (number_of(redis.call('HGET', KEYS[1], 'peak')) or 0) then put(pool, 'peak', used) end
+  return reply
+end)

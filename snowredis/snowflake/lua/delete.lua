@@ -25,7 +25,12 @@ guard = string.find(text or '', ' guard_rollbacks=1', 1, true) ~= nil
 signature = text
 
 local pool = open_pool()
-if pool and not text then return reply_with(pool, 'absent') end
+if pool and not text then
+  return transaction(function(absent)
+    absent.unchanged = true
+    return { 'absent' }
+  end)
+end
 local certain = pool and not pool.raised and durability ~= 'none' and guessed == 0
 pool = pool or { floor = number_of(redis.call('HGET', KEYS[1], 'floor')) or 0, incarnation = now .. '-' .. nonce,
   version = number_of(redis.call('HGET', KEYS[1], 'version')) or 0 }
@@ -47,10 +52,14 @@ if not certain then pool.floor = math.max(pool.floor, horizon()) end
 -- a pool has at most four constants of a day each; a higher floor was set by a person
 pool.floor = math.min(pool.floor, now + 4 * 864e5)
 
+-- a user without the right to write is refused here, before anything is dropped
+redis.call('HSET', KEYS[1], 'last', now)
 -- UNLINK frees large keys in another thread of the server
 redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3])
-redis.call('HSET', KEYS[1], 'floor', pool.floor, 'incarnation', pool.incarnation, 'version', pool.version)
--- the only key with an expiry time. A pool that a claim creates has a floor of its own in any case; for one that a person
--- creates, this floor keeps a host whose clock is behind from using times again
-redis.call('PEXPIREAT', KEYS[1], math.max(pool.floor, now) + KEPT_MS)
-return reply_with(pool, 'deleted', tostring(guessed))
+-- without an expiry time: a Redis that evicts keys evicts those with one first. The next script after its end drops it.
+-- A pool that a claim creates has a floor of its own in any case; for one that a person creates, this floor keeps a host
+-- whose clock is behind from using times again
+redis.call('HSET', KEYS[1], 'floor', pool.floor, 'floor_at', now, 'top', pool.floor, 'incarnation', pool.incarnation,
+  'version', pool.version, 'ends', math.max(pool.floor, now) + KEPT_MS)
+return { 'deleted', tostring(now), pool.incarnation, tostring(pool.version), tostring(pool.floor), '',
+  tostring(guessed), nonce }

@@ -7,11 +7,13 @@
 -- Cost    O(1)
 
 local highest = int('highest', ARGV[13], 0, 2 ^ 46)
-if bad then return refuse() end
 
-local pool, refused = open_pool()
-if not pool then return refused end
-if pool.created then return reply_with(pool, 'absent') end
-local noted = number_of(redis.call('HGET', KEYS[1], 'highest_number')) or 0
-commit(pool, 'highest_number', math.max(noted, highest))
-return reply_with(pool, 'noted')
+return transaction(function(pool)
+  if pool.created then
+    pool.unchanged = true
+    return { 'absent' }
+  end
+  local noted = number_of(redis.call('HGET', KEYS[1], 'highest_number')) or 0
+  put(pool, 'highest_number', math.max(noted, highest))
+  return { 'noted' }
+end)

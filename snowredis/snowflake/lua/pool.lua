@@ -22,6 +22,10 @@
 -- when the caller's becomes the pool's, and " changed=1" that the caller's was the pool's
 --
 -- The common fields of other replies are: time of the call, incarnation, version, floor, alarm.
+--
+-- Two values come from readings of the Redis clock and only grow: the floor and the ends of leases. If the clock was ahead
+-- for a while, they are replaced as soon as they are above what any reservation can have reached. Marks grow, too, but
+-- they are as the clocks of processes showed: ids were made up to there.
 
 -- The record of a worker id, which snowredis/monitor and the end of the embedded server read, too.
 -- Returns the record in a text of pack_record(), or nil for any other text. The mark of a lane is the later of its entry
@@ -67,15 +71,26 @@ local function horizon() return now + skew + ttl + lead + slack end
 
 local function sha(text) return redis.sha1hex and redis.sha1hex(text) or text end
 
+-- What is written after the state: for people only.
+local later = {}
 -- Adds an event. The other arguments are field, value pairs that only this kind has: lanes, stats, times, or the code of
 -- a reason (codes.py).
 local function event_at(at, kind, worker, owner, from, to, ...)
-  redis.pcall('XADD', KEYS[3], 'MAXLEN', '~', max_events, '*', 'event', kind, 'worker', worker,
-    'owner', owner, 'from', from, 'until', to, 'at', at, ...)
+  later[#later + 1] = { 'event', kind, 'worker', worker, 'owner', owner, 'from', from, 'until', to, 'at', at, ... }
 end
 local function event(...) event_at(now, ...) end
--- Counts an event, for people only.
-local function count(what) redis.pcall('HINCRBY', KEYS[1], what, 1) end
+-- Counts an event.
+local function count(what) later[#later + 1] = what end
+local function write_later()
+  for _, each in ipairs(later) do
+    if type(each) == 'table' then
+      redis.pcall('XADD', KEYS[3], 'MAXLEN', '~', max_events, '*', unpack(each))
+    else
+      redis.pcall('HINCRBY', KEYS[1], each, 1)
+    end
+  end
+  later = {}
+end
 
 -- Returns the record, nil if there is none, or nil and the reply "broken" if it is not valid.
 local function record_of(worker)
@@ -87,36 +102,14 @@ end
 -- R5: returns true for a renewal that follows the newest one, and for the newest one repeated.
 local function in_chain(r, renewal_id, pending) return r.renewal_id == renewal_id or r.renewal_id == pending end
 
--- R9: drops all records of the old layout, in which worker ids mean something else, and remembers until when it was used.
-local function leave_layout(pool, old_signature, from)
-  local alive = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. now, '+inf', 'LIMIT', 0, 1000)
-  for _, worker in ipairs(alive) do
-    local r = unpack_record(redis.call('HGET', KEYS[1], 'w:' .. worker))
-    if r then
-      event('released', worker, r.owner, r.lanes[1], r['until'], 'stats', r.stats, 'claimed', r.claimed, 'renewed',
-        r.renewed)
-      count('releases')
-    end
-  end
-  local kept = { 'created', 'alarm', 'alarms', 'floor', 'version', 'last', 'floor_reason', 'highest_number', 'layouts',
-    'incarnation', 'run_id',
-    'claims', 'refused', 'releases', 'expired', 'reclaimed', 'returned', 'adopted', 'lost', 'peak' }
-  local values = redis.call('HMGET', KEYS[1], unpack(kept))
-  redis.call('UNLINK', KEYS[1], KEYS[2])
-  for i, name in ipairs(kept) do
-    if values[i] then redis.call('HSET', KEYS[1], name, values[i]) end
-  end
-  local spec = string.match(old_signature, '^layout=([^ ]+)') or ''
-  redis.call('HSET', KEYS[1], 'layouts', (values[9] and values[9] .. ' ' or '') .. from .. '|' .. spec,
-    'old_signature', old_signature, 'signature', signature, 'floor', from, 'next', 0, 'records', 0)
-  pool.next, pool.records, pool.stored_swept, pool.swept = 0, 0, now, now
-end
-
 local function raised_at(incarnation) return number_of(string.match(incarnation, '^(%d+)%-%x+$')) end
 -- Begins a new incarnation; with *lossy*, no new reservation begins before all that may have been lost have ended: from
 -- now, not from the start of this server, since clients may have been sent here only now.
 local function begin_incarnation(pool, reason, lossy)
-  if lossy then pool.floor = math.max(pool.floor, horizon()) end
+  if lossy then
+    pool.floor = math.max(pool.floor, horizon())
+    pool.floor_at = now
+  end
   pool.incarnation = math.max(now, (raised_at(pool.incarnation) or 0) + 1, (raised_at(seen_incarnation) or 0) + 1)
     .. '-' .. string.sub(nonce, 1, 16)
   pool.raised = reason
@@ -130,7 +123,9 @@ end
 -- something. Returns the pool, or nil and the reply of the script. Writes nothing: commit() does.
 local function open_pool()
   local v = redis.call('HMGET', KEYS[1], 'signature', 'floor', 'incarnation', 'run_id', 'version', 'last', 'records',
-    'next', 'swept')
+    'next', 'swept', 'floor_at', 'top', 'ends')
+  -- R9: what a tombstone remembers has passed
+  if not v[1] and v[12] and (number_of(v[12]) or 0) <= now then v = {} end
   local change = redis.call('HMGET', KEYS[1], 'next_signature', 'changes_at', 'changes_floor', 'old_signature')
   local due = v[1] and change[1] and (number_of(change[2]) or 0) <= now
   local current = due and change[1] or v[1]
@@ -148,12 +143,12 @@ local function open_pool()
     return n or 0
   end
   local pool = { floor = stored('floor', v[2]), incarnation = v[3] or '', version = stored('version', v[5]),
-    records = stored('records', v[7]), next = stored('next', v[8]), run_id = '' }
+    records = stored('records', v[7]), next = stored('next', v[8]), floor_at = stored('floor_at', v[10]),
+    top = stored('top', v[11]), run_id = '', fields = {}, gone = {} }
   -- the end of the leases that sweep() looked at last; the Redis clock may have gone back
   pool.stored_swept = number_of(v[9]) or 0
   pool.swept = math.min(pool.stored_swept, now)
-  local last = stored('last', v[6])
-  pool.last = last
+  pool.last = math.min(stored('last', v[6]), now)
   local pool_raised, seen_raised = raised_at(pool.incarnation), raised_at(seen_incarnation) or 0
   if not pool_raised and (v[1] or v[3]) then wrong = wrong or broken('incarnation', v[3]) end
   if wrong then return nil, wrong end
@@ -161,6 +156,10 @@ local function open_pool()
     local id, reason = identity()
     if not id then return nil, { 'unidentified', reason, nonce } end
     pool.run_id = id
+  end
+  if pool.floor_at > now + skew then
+    -- the Redis clock was ahead when the floor was raised
+    pool.floor, pool.floor_at = math.min(pool.floor, math.max(horizon(), pool.top)), now
   end
   pool.kept_floor = pool.floor
   local reason
@@ -170,16 +169,17 @@ local function open_pool()
     reason = 'other-server'
   elseif seen_raised > pool_raised or (seen_incarnation == pool.incarnation and seen_version > pool.version) then
     reason = 'rolled-back'
-    note_rollback(pool, last)
-  elseif guard and now - last > ttl then
+    note_rollback(pool, pool.last)
+  elseif guard and now - pool.last > ttl then
     reason = 'silence'
   end
   local lossy = reason ~= nil
   if due then
     -- R9: the marks of the old layout end before this floor, which was fixed when the change was planned
     reason = 'layout-changed'
-    pool.floor = math.max(pool.floor, number_of(change[3]) or horizon())
-    leave_layout(pool, v[1], pool.floor)
+    pool.floor, pool.floor_at = math.max(pool.floor, number_of(change[3]) or horizon()), now
+    pool.left = v[1]
+    pool.next, pool.records, pool.stored_swept, pool.swept = 0, 0, now, now
   end
   if reason then
     begin_incarnation(pool, reason, lossy)
@@ -198,9 +198,22 @@ local function note_end(pool, worker, r)
     'renewed', r.renewed)
   count('expired')
 end
+-- Lowers lease ends that no server can have granted by now: the Redis clock was ahead when they were written.
+local SWEPT_AT_ONCE = 100
+local function latest_end() return now + skew + ttl end
+local function bound_lease_ends()
+  local beyond = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. latest_end(), '+inf', 'LIMIT', 0, SWEPT_AT_ONCE)
+  for _, worker in ipairs(beyond) do
+    local r = unpack_record(redis.call('HGET', KEYS[1], 'w:' .. worker))
+    if r then
+      r.lease_end = math.min(r.lease_end, latest_end())
+      redis.call('HSET', KEYS[1], 'w:' .. worker, pack_record(r))
+    end
+    redis.call('ZADD', KEYS[2], r and r.lease_end or now, worker)
+  end
+end
 -- Writes which leases ended since the last script; a claim may come much later. Not before the floor has passed: until
 -- then, leases whose renewals Redis forgot are adopted. Not in an incomplete index. At most SWEPT_AT_ONCE of them.
-local SWEPT_AT_ONCE = 100
 local function sweep(pool)
   if pool.floor > now then return end
   local ended = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. pool.swept, now, 'WITHSCORES', 'LIMIT', 0, SWEPT_AT_ONCE)
@@ -230,32 +243,78 @@ local function alarm_of(pool)
   return pool.alarm and table.concat({ pool.alarm, pool.alarm_from, pool.alarm_until }, ' ') or ''
 end
 
--- Writes the fields of the pool and the given field, value pairs.
-local function commit(pool, ...)
-  pool.version = pool.version + 1
-  if pool.raised then
-    event('floor', -1, '', pool.floor, 0, 'reason', pool.raised)
-    redis.call('HSET', KEYS[1], 'signature', signature, 'floor', pool.floor, 'incarnation', pool.incarnation,
-      'run_id', pool.run_id, 'floor_reason', pool.raised)
-    if pool.created then
-      redis.call('HSET', KEYS[1], 'created', pool.created)
-      -- a tombstone has an expiry time, a pool has none
-      redis.call('PERSIST', KEYS[1])
+-- Adds field, value pairs to what commit() writes, and fields to what it drops.
+local function put(pool, ...)
+  for _, each in ipairs({ ... }) do pool.fields[#pool.fields + 1] = each end
+end
+local function drop(pool, field) pool.gone[#pool.gone + 1] = field end
+
+-- R9: drops all records of the old layout, in which worker ids mean something else, and remembers until when it was used.
+local function leave_layout(pool)
+  local alive = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. now, '+inf', 'LIMIT', 0, 1000)
+  for _, worker in ipairs(alive) do
+    local r = unpack_record(redis.call('HGET', KEYS[1], 'w:' .. worker))
+    if r then
+      event('released', worker, r.owner, r.lanes[1], r['until'], 'stats', r.stats, 'claimed', r.claimed, 'renewed',
+        r.renewed)
+      count('releases')
     end
   end
-  if pool.alarm then
-    event('alarm', -1, '', pool.alarm_from, pool.alarm_until, 'reason', pool.alarm)
-    redis.pcall('HINCRBY', KEYS[1], 'alarms', 1)
-    redis.call('HSET', KEYS[1], 'alarm', alarm_of(pool))
+  local kept = { 'created', 'alarm', 'alarms', 'highest_number', 'layouts', 'claims', 'refused', 'releases', 'expired',
+    'reclaimed', 'returned', 'adopted', 'lost', 'peak' }
+  local values = redis.call('HMGET', KEYS[1], unpack(kept))
+  -- a user without the right to write is refused here, before anything is dropped
+  redis.call('HSET', KEYS[1], 'last', now)
+  redis.call('UNLINK', KEYS[1], KEYS[2])
+  for i, name in ipairs(kept) do
+    if values[i] then put(pool, name, values[i]) end
   end
-  redis.call('HSET', KEYS[1], 'version', pool.version, 'last', now, 'records', pool.records, 'next', pool.next, ...)
-  sweep(pool)
+  local spec = string.match(pool.left, 'layout=([^ ]+)') or ''
+  put(pool, 'layouts', (values[5] and values[5] .. ' ' or '') .. pool.floor .. '|' .. spec, 'old_signature', pool.left)
+  pool.left = nil
 end
--- Returns the reply: status, common fields, the given fields, and the nonce, which shows the caller that it is the reply
--- to its own request.
-local function reply_with(pool, status, ...)
-  local reply = { status, tostring(now), pool.incarnation, tostring(pool.version), tostring(pool.floor),
-    alarm_of(pool), ... }
+
+-- Writes all of the pool that changed, in one step: a user without the right to do so changes nothing.
+local function commit(pool)
+  pool.version = pool.version + 1
+  local raised, alarm = pool.raised, pool.alarm
+  if pool.left then leave_layout(pool) end
+  if raised then
+    event('floor', -1, '', pool.floor, 0, 'reason', raised)
+    put(pool, 'signature', signature, 'incarnation', pool.incarnation, 'run_id', pool.run_id, 'floor_reason', raised)
+    if pool.created then put(pool, 'created', pool.created, 'ends', '') end
+  end
+  if alarm then
+    event('alarm', -1, '', pool.alarm_from, pool.alarm_until, 'reason', alarm)
+    count('alarms')
+    put(pool, 'alarm', alarm_of(pool))
+  end
+  put(pool, 'version', pool.version, 'last', now, 'records', pool.records, 'next', pool.next, 'floor', pool.floor,
+    'floor_at', pool.floor_at, 'top', pool.top)
+  redis.call('HSET', KEYS[1], unpack(pool.fields))
+  if #pool.gone > 0 then redis.call('HDEL', KEYS[1], unpack(pool.gone)) end
+  pool.fields, pool.gone, pool.raised = {}, {}, nil
+  write_later()
+  bound_lease_ends()
+  sweep(pool)
+  write_later()
+end
+
+-- Runs a script: opens the pool, lets *body* decide, writes everything, and returns the reply. *body* gets the pool and
+-- returns status and fields; it writes with put() and drop(). If it sets pool.unchanged, nothing is written.
+local function transaction(body)
+  if bad then return refuse() end
+  local pool, refused = open_pool()
+  if not pool then return refused end
+  -- body must not see the records of another layout
+  if pool.left then commit(pool) end
+  local reply = body(pool)
+  if bad then return refuse() end
+  if reply[1] == 'broken' then return reply end
+  if not pool.unchanged then commit(pool) end
+  local common = { tostring(now), pool.incarnation, tostring(pool.version), tostring(pool.floor), alarm_of(pool) }
+  for i, each in ipairs(common) do table.insert(reply, i + 1, each) end
+  -- shows the caller that it is the reply to its own request
   reply[#reply + 1] = nonce
   return reply
 end

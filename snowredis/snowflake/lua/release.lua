@@ -20,48 +20,46 @@ local pending = str('pending_renewal_id', ARGV[16], '^%x*$', 64)
 local marks = str('marks_ms', ARGV[17], '^[%d,]*$', 1100)
 local stats = str('stats', ARGV[18], '^[%d,-]+$', 120)
 local reclaimed = int('reclaimed', ARGV[19], 0, 1) == 1
-if bad then return refuse() end
 
-local pool, refused = open_pool()
-if not pool then return refused end
-local r, unreadable = record_of(worker)
-if unreadable then return unreadable end
-if not (r and r.token == token_hash and in_chain(r, renewal_id, pending) and r.incarnation == pool.incarnation) then
-  commit(pool)
-  return reply_with(pool, 'gone')
-end
-
-local used = marks ~= '' and ints('marks_ms', marks, #r.lanes)
-if bad then return refuse() end
-
-local ended = r.lease_end <= now and r.lease_end
-if ended then
-  note_end(pool, worker, r)
-  if not reclaimed then
-    event('returned', worker, r.owner, r.lanes[1], r['until'], 'ended', ended)
-    count('returned')
+return transaction(function(pool)
+  local r, unreadable = record_of(worker)
+  if unreadable then return unreadable end
+  if not (r and r.token == token_hash and in_chain(r, renewal_id, pending) and r.incarnation == pool.incarnation) then
+    return { 'gone' }
   end
-end
-local used_from, used_until = r.lanes[1], r['until']
-if used then
-  -- R7: the marks are at this holder's own until; each is lowered to its first unused ms
-  used_until = 0
-  for i = 1, #r.lanes do
-    r.lanes[i] = math.max(r.lanes[i], used[i])
-    used_until = math.max(used_until, used[i])
+
+  local used = marks ~= '' and ints('marks_ms', marks, #r.lanes)
+  if bad then return {} end
+
+  local ended = r.lease_end <= now and r.lease_end
+  if ended then
+    note_end(pool, worker, r)
+    if not reclaimed then
+      event('returned', worker, r.owner, r.lanes[1], r['until'], 'ended', ended)
+      count('returned')
+    end
   end
-  r['until'] = 0
-end
-redis.call('ZADD', KEYS[2], now, worker)
--- a process has one death, also if its lease ended before it was reclaimed
-if reclaimed and not ended then
-  event('reclaimed', worker, r.owner, used_from, used_until, 'stats', stats, 'claimed', r.claimed, 'renewed', r.renewed)
-  count('reclaimed')
-else
-  event('released', worker, r.owner, used_from, used_until, 'stats', stats, 'claimed', r.claimed, 'renewed', r.renewed)
-  count('releases')
-end
-r.token, r.renewal_id, r.owner, r.lease_end, r.stats = '', '', '', now, stats
-redis.call('HDEL', KEYS[1], 't:' .. token_hash)
-commit(pool, 'w:' .. worker, pack_record(r))
-return reply_with(pool, 'released')
+  local used_from, used_until = r.lanes[1], r['until']
+  if used then
+    -- R7: the marks are at this holder's own until; each is lowered to its first unused ms
+    used_until = 0
+    for i = 1, #r.lanes do
+      r.lanes[i] = math.max(r.lanes[i], used[i])
+      used_until = math.max(used_until, used[i])
+    end
+    r['until'] = 0
+  end
+  redis.call('ZADD', KEYS[2], now, worker)
+  -- a process has one death, also if its lease ended before it was reclaimed
+  if reclaimed and not ended then
+    event('reclaimed', worker, r.owner, used_from, used_until, 'stats', stats, 'claimed', r.claimed, 'renewed', r.renewed)
+    count('reclaimed')
+  else
+    event('released', worker, r.owner, used_from, used_until, 'stats', stats, 'claimed', r.claimed, 'renewed', r.renewed)
+    count('releases')
+  end
+  r.token, r.renewal_id, r.owner, r.lease_end, r.stats = '', '', '', now, stats
+  drop(pool, 't:' .. token_hash)
+  put(pool, 'w:' .. worker, pack_record(r))
+  return { 'released' }
+end)

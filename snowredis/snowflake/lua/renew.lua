@@ -28,7 +28,6 @@ local stats = str('stats', ARGV[19], '^[%d,-]+$', 120)
 local owner = str('owner', ARGV[20], '^{[^%c]*}$', 1000)
 local held_incarnation = str('held_incarnation', ARGV[21], '^[%x-]*$', 64)
 if held_incarnation ~= '' then int('held_incarnation', string.match(held_incarnation, '^(%d+)%-%x+$'), 0, 9e13) end
-if bad then return refuse() end
 
 -- R4: in every lane, an older record begins at or below this lease, and that of a lease that was claimed later at or
 -- above. If nothing was used in between, both are equal, and the lease that was granted less is lost
@@ -39,94 +38,94 @@ local function claimed_later(r)
   return r.token ~= '' and r['until'] > held_until
 end
 
-local pool, refused = open_pool()
-if not pool then return refused end
-local r, unreadable = record_of(worker)
-if unreadable then return unreadable end
--- R10: returns true if the pool lacks what it granted to this holder in the same incarnation
-local function is_rolled_back()
-  if durability == 'none' or held_incarnation ~= pool.incarnation then return false end
-  if not r then return true end
-  if r.token == token_hash then return r['until'] < held_until end
-  for i = 1, #held_lanes do
-    if (r.lanes[i] or 0) ~= held_lanes[i] then return (r.lanes[i] or 0) < held_lanes[i] end
+return transaction(function(pool)
+  local r, unreadable = record_of(worker)
+  if unreadable then return unreadable end
+  -- R10: returns true if the pool lacks what it granted to this holder in the same incarnation. Equal lanes under another
+  -- token are that case: a lease that was granted later begins above this one, unless the pool has forgotten this one
+  local function is_rolled_back()
+    if durability == 'none' or held_incarnation ~= pool.incarnation then return false end
+    if not r then return true end
+    if r.token == token_hash then return r['until'] < held_until end
+    for i = 1, #held_lanes do
+      if (r.lanes[i] or 0) ~= held_lanes[i] then return (r.lanes[i] or 0) < held_lanes[i] end
+    end
+    return r.token ~= ''
   end
-  return false
-end
-if is_rolled_back() then
-  -- this holder did not renew since
-  note_rollback(pool, math.max(0, math.min(pool.last, held_until - ttl - lead)))
-  begin_incarnation(pool, 'rolled-back', true)
-end
-local adopted, reason, stale = 0, nil, nil
-local ended = r and r.token ~= '' and r.lease_end <= now and r.lease_end
+  if is_rolled_back() then
+    -- this holder did not renew since
+    note_rollback(pool, math.max(0, math.min(pool.last, held_until - ttl - lead)))
+    begin_incarnation(pool, 'rolled-back', true)
+  end
+  local adopted, reason, stale = 0, nil, nil
+  local ended = r and r.token ~= '' and r.lease_end <= now and r.lease_end
 
-if r and r.token == token_hash and r.incarnation == pool.incarnation then
-  -- R5: of two clones, the second to renew is refused here
-  if not in_chain(r, renewal_id, pending_renewal_id) then
+  if r and r.token == token_hash and r.incarnation == pool.incarnation then
+    -- R5: of two clones, the second to renew is refused here
+    if not in_chain(r, renewal_id, pending_renewal_id) then
+      reason = 'copied'
+    elseif overdue(r) then
+      reason = 'late'
+    end
+  elseif r and r.incarnation == pool.incarnation then
+    reason = 'reassigned'
+  elseif durability == 'none' then
+    reason = 'forgotten'
+  elseif held_until <= now + skew + lead + slack then
+    -- R4: by now, another server may have leased this worker id, which this one cannot know
+    reason = 'too-old'
+  elseif r and r.token ~= token_hash and claimed_later(r) then
+    -- a clone whose original released the lease, or a renewal that arrives after the release
+    reason = 'reassigned'
+  elseif r and r.token == token_hash and r['until'] > held_until and not in_chain(r, renewal_id, pending_renewal_id) then
+    -- R5, also after a loss: a holder knows all that it was granted; if the record shows more, a copy of it was granted that
     reason = 'copied'
-  elseif overdue(r) then
-    reason = 'late'
+  else
+    local lanes = {}
+    for i = 1, #held_lanes do lanes[i] = math.max(held_lanes[i], r and r.lanes[i] or 0) end
+    if not r then
+      pool.records = pool.records + 1
+    elseif r.token ~= token_hash then
+      stale = r.token
+    end
+    -- the old stats: a clock that went back before the loss is not reported again
+    r = { token = token_hash, ['until'] = math.max(held_until, r and r['until'] or 0), lanes = lanes, claimed = now,
+      stats = r and not stale and r.stats or stats }
+    adopted = 1
   end
-elseif r and r.incarnation == pool.incarnation then
-  reason = 'reassigned'
-elseif durability == 'none' then
-  reason = 'forgotten'
-elseif held_until <= now + skew + lead + slack then
-  -- R4: by now, another server may have leased this worker id, which this one cannot know
-  reason = 'too-old'
-elseif r and r.token ~= token_hash and claimed_later(r) then
-  -- a clone whose original released the lease, or a renewal that arrives after the release
-  reason = 'reassigned'
-elseif r and r.token == token_hash and r['until'] > held_until and not in_chain(r, renewal_id, pending_renewal_id) then
-  -- R5, also after a loss: a holder knows all that it was granted; if the record shows more, a copy of it was granted that
-  reason = 'copied'
-else
-  local lanes = {}
-  for i = 1, #held_lanes do lanes[i] = math.max(held_lanes[i], r and r.lanes[i] or 0) end
-  if not r then
-    pool.records = pool.records + 1
-  elseif r.token ~= token_hash then
-    stale = r.token
+
+  if reason then
+    event('lost', worker, owner, 0, held_until, 'reason', reason)
+    count('lost')
+    return { 'lost', reason }
   end
-  -- the old stats: a clock that went back before the loss is not reported again
-  r = { token = token_hash, ['until'] = math.max(held_until, r and r['until'] or 0), lanes = lanes, claimed = now,
-    stats = r and not stale and r.stats or stats }
-  adopted = 1
-end
 
-if reason then
-  commit(pool)
-  event('lost', worker, owner, 0, held_until, 'reason', reason)
-  count('lost')
-  return reply_with(pool, 'lost', reason)
-end
-
-if stale then redis.call('HDEL', KEYS[1], 't:' .. stale) end
-if ended and adopted == 0 then
-  note_end(pool, worker, r)
-  event('returned', worker, owner, r.lanes[1], r['until'], 'ended', ended)
-  count('returned')
-elseif ended and ended > pool.swept then
-  -- nobody wrote that it ended, since Redis may only have forgotten a renewal; those who read the pool counted it
-  count('expired')
-  if not stale then count('returned') end
-end
-local function clock_backs(text) return tonumber(string.match(text or '', '(%d+)$') or '0') end
-if clock_backs(stats) > clock_backs(r.stats) then
-  event('clock-back', worker, owner, r.lanes[1], r['until'], 'stats', stats)
-end
-r.incarnation, r.renewal_id, r.renewed = pool.incarnation, pending_renewal_id, now
--- R4: never lowered, even if the Redis clock went back: the worker id is leased again only after the end of the
--- reservation, less the lead, on the clock of any of the servers
-r.lease_end = math.max(r.lease_end or 0, now + ttl)
-redis.call('ZADD', KEYS[2], r.lease_end, worker)
-r['until'], r.stats, r.owner = math.max(r['until'], capped + ttl), stats, owner
-if adopted == 1 then
-  event('adopted', worker, owner, r.lanes[1], r['until'], 'reason', pool.raised or '')
-  count('adopted')
-  commit(pool, 'w:' .. worker, pack_record(r), 't:' .. token_hash, worker)
-else
-  commit(pool, 'w:' .. worker, pack_record(r))
-end
-return reply_with(pool, 'renewed', tostring(r['until']), tostring(adopted))
+  if stale then drop(pool, 't:' .. stale) end
+  if ended and adopted == 0 then
+    note_end(pool, worker, r)
+    event('returned', worker, owner, r.lanes[1], r['until'], 'ended', ended)
+    count('returned')
+  elseif ended and ended > pool.swept then
+    -- nobody wrote that it ended, since Redis may only have forgotten a renewal; those who read the pool counted it
+    count('expired')
+    if not stale then count('returned') end
+  end
+  local function clock_backs(text) return tonumber(string.match(text or '', '(%d+)$') or '0') end
+  if clock_backs(stats) > clock_backs(r.stats) then
+    event('clock-back', worker, owner, r.lanes[1], r['until'], 'stats', stats)
+  end
+  r.incarnation, r.renewal_id, r.renewed = pool.incarnation, pending_renewal_id, now
+  -- R4: never lowered, even if the Redis clock went back: the worker id is leased again only after the end of the
+  -- reservation, less the lead, on the clock of any of the servers
+  r.lease_end = math.min(latest_end(), math.max(r.lease_end or 0, now + ttl))
+  redis.call('ZADD', KEYS[2], r.lease_end, worker)
+  r['until'], r.stats, r.owner = math.max(r['until'], capped + ttl), stats, owner
+  pool.top = math.max(pool.top, r['until'])
+  put(pool, 'w:' .. worker, pack_record(r))
+  if adopted == 1 then
+    event('adopted', worker, owner, r.lanes[1], r['until'], 'reason', pool.raised or '')
+    count('adopted')
+    put(pool, 't:' .. token_hash, worker)
+  end
+  return { 'renewed', tostring(r['until']), tostring(adopted) }
+end)

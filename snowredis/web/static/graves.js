@@ -16,11 +16,11 @@ const nameOf = (death) => `${state.pool?.name} ${death.key}`;
 
 // *death* as the service sent it, with the fields that a worker has, too
 export function deathRow(death) {
-  return { ...death, death: true, renewed_ms: death.heartbeat_ms, lease_end_ms: death.at_ms, clock_offset_ms: null, namespace: null, clock_backs: null };
+  return { ...death, death: true, lease_end_at: death.at, clock_offset_ms: null, namespace: null, clock_backs: null };
 }
 
 export function shownDeaths() {
-  return state.deaths.filter((death) => now() - death.at_ms < KEPT_MS && !dismissed.has(nameOf(death)));
+  return state.deaths.filter((death) => now() - death.at < KEPT_MS && !dismissed.has(nameOf(death)));
 }
 
 function dismiss(deaths) {
@@ -54,7 +54,7 @@ function row(death) {
   return element("li", {},
     element("i", { class: "s-dead", "aria-hidden": "true" }, "✕"),
     element("span", { class: "what" }, worker, ` ${ownerOf(death)}${death.label && place ? `, ${place}` : ""}: ${how}`),
-    element("time", { datetime: isoText(death.at_ms) }, `${timeText(death.at_ms)}, ${agoText(now() - death.at_ms)}`),
+    element("time", { datetime: isoText(death.at) }, `${timeText(death.at)}, ${agoText(now() - death.at)}`),
     button);
 }
 

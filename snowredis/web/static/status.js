@@ -35,7 +35,7 @@ const isShown = (condition) => condition.code !== "deaths" || shownDeaths().leng
 // what is the case; in place of {since} and {until} stand times
 function render(condition) {
   const timeOr = (ms) => (ms === null ? "an unknown time" : timeText(ms));
-  return condition.template.replace("{since}", timeOr(condition.since_ms)).replace("{until}", timeOr(condition.until_ms));
+  return condition.template.replace("{since}", timeOr(condition.since)).replace("{until}", timeOr(condition.until));
 }
 
 // texts of the service end with or without a full stop
@@ -48,7 +48,7 @@ const icons = new Map();
 export async function startStatus() {
   for (const level of LEVELS) {
     try {
-      const response = await fetch(`/static/icon-${level}.svg`);
+      const response = await fetch(`static/icon-${level}.svg`);
       if (response.ok) icons.set(level, `data:image/svg+xml,${encodeURIComponent(await response.text())}`);
     } catch {
       // the icon stays as it is

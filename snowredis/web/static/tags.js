@@ -41,7 +41,7 @@ async function ask() {
   asking = true;
   askedAt = Date.now();
   try {
-    const response = await fetch("/kinds");
+    const response = await fetch("kinds");
     failed = !response.ok;
     if (response.ok) kinds = (await response.json()).kinds;
   } catch {

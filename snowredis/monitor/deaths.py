@@ -1,0 +1,120 @@
+"""Deaths: processes that ended without releasing their worker id, and which of them somebody has seen already.
+
+A process that was paused, or cut off from Redis, for longer than a ttl can return. Its death is taken back then: it
+renewed its lease after all, or its renewal was refused, after which it claims another worker id.
+
+An acknowledgement says that a person has seen the deaths up to a time. It is stored in Redis, so that all viewers show
+the same. It ends by itself when these deaths are too old to be shown.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from snowredis.core.as_json import TimeMs
+from snowredis.monitor.events import Event
+from snowredis.monitor.snapshot import DEATH_SHOWN_MS, Death
+from snowredis.servers.clients import address
+from snowredis.servers.runner import translated
+from snowredis.servers.scripts import text_of
+from snowredis.snowflake.codes import EventKind
+from snowredis.snowflake.protocol import pool_keys
+
+# events without which deaths_in() would return another result
+KINDS = frozenset({EventKind.EXPIRED, EventKind.RECLAIMED, EventKind.RETURNED, EventKind.LOST})
+# letters of a name that are kept
+_MAX_NAME = 100
+
+
+def deaths_in(events: Iterable[Event], since_ms: int = 0) -> list[Death]:
+    """Return the deaths after *since_ms*, the newest first, each once, without those that were taken back."""
+    deaths: dict[tuple[int, int, int, EventKind], Event] = {}
+    returned: set[tuple[int, int, int, EventKind]] = set()
+    lost: dict[tuple[object, ...], int] = {}
+    for event in events:
+        if event.kind == EventKind.RETURNED and event.ended_ms is not None:
+            returned.add((event.server, event.worker, event.ended_ms, EventKind.EXPIRED))
+        elif event.kind == EventKind.LOST:
+            lost[_process(event)] = max(event.at_ms, lost.get(_process(event), 0))
+        elif event.kind in KINDS and event.at_ms > since_ms:
+            deaths[event.server, event.worker, event.at_ms, event.kind] = event
+    left = [
+        _death_of(event)
+        for place, event in deaths.items()
+        if place not in returned and lost.get(_process(event), -1) < event.at_ms
+    ]
+    return sorted(left, key=lambda death: (-death.at_ms, death.server, death.worker))
+
+
+def _process(event: Event) -> tuple[object, ...]:
+    """Return what is equal in two events of the same process on the same worker id."""
+    return event.server, event.worker, event.host, event.pid, event.label
+
+
+def _death_of(event: Event) -> Death:
+    return Death(
+        at_ms=event.at_ms,
+        worker=event.worker,
+        host=event.host,
+        pid=event.pid,
+        label=event.label,
+        kind="reclaimed" if event.kind == EventKind.RECLAIMED else "expired",
+        heartbeat_ms=event.heartbeat_ms,
+        claimed_ms=event.claimed_ms,
+        until_ms=event.until_ms,
+        ids_made=event.stats.ids_made if event.stats else 0,
+        server=event.server,
+        key=event.key,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledgement:
+    """Statement of a person who has seen the deaths of a pool. Times are ms since 1970 on the Redis clock.
+
+    Attributes:
+        until_ms: all deaths up to this time have been seen.
+        at_ms: when the person said so.
+        by: who said so, as the person gave it; untrusted text, may be empty.
+    """
+
+    until_ms: TimeMs
+    at_ms: TimeMs
+    by: str = ""
+
+
+def acknowledged(deaths: Iterable[Death], seen: Acknowledgement | None) -> tuple[Death, ...]:
+    """Return *deaths* with those marked that *seen* covers."""
+    until_ms = seen.until_ms if seen else -1
+    return tuple(replace(death, acknowledged=death.at_ms <= until_ms) for death in deaths)
+
+
+def read_acknowledgement(client: Any, name: str) -> Acknowledgement | None:
+    """Return the acknowledgement of the pool *name*; None if there is none, or no valid one.
+
+    Blocks for a round trip. Raises StoreUnavailable.
+    """
+    with translated(address(client)):
+        stored = text_of(client.get(_key(name)) or b"")
+    try:
+        fields = json.loads(stored)
+        return Acknowledgement(int(fields["until"]), int(fields["at"]), str(fields["by"])[:_MAX_NAME])
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def write_acknowledgement(client: Any, name: str, seen: Acknowledgement) -> None:
+    """Store *seen* for the pool *name*, for as long as its deaths are shown.
+
+    Blocks for a round trip. Raises StoreUnavailable.
+    """
+    fields = {"until": seen.until_ms, "at": seen.at_ms, "by": seen.by[:_MAX_NAME]}
+    with translated(address(client)):
+        client.set(_key(name), json.dumps(fields), px=DEATH_SHOWN_MS)
+
+
+def _key(name: str) -> str:
+    return f"{pool_keys(name)[0]}:acknowledged"

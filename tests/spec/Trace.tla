@@ -1,0 +1,276 @@
+------------------------------- MODULE Trace -------------------------------
+(* Does the specification allow what a real system did? Each run of         *)
+(* TraceData is a sequence of steps that tests/spec/steps.py made of a log. *)
+(* A step takes what the log shows, takes the actions of Lease.tla and      *)
+(* LeaseAsBuilt.tla with these values, and compares what comes out. A run   *)
+(* is accepted if all of its steps can be taken.                            *)
+(*                                                                          *)
+(* Time: one unit is one ms, and 0 is a moment before the run, so sums and  *)
+(* comparisons are those of the real times. A process here is one claim of  *)
+(* a real process, with all that follows from it.                           *)
+(* Faults are not bounded as in Lease.tla: there are any number of servers, *)
+(* losses and copies. Servers find themselves with whatever data they had.  *)
+EXTENDS LeaseAsBuilt, TraceData
+
+CONSTANT Show  \* the step at which the states are printed; 0: none
+
+VARIABLES
+  run,         \* which of Runs
+  at,          \* the next step
+  time,        \* real time, as far as the servers' clocks show it
+  incs,        \* the incarnations of the log -> those of the specification
+  kept,        \* pools that a server will be found with later
+  held,        \* answers that arrive later than one that was sent after them
+  uses,        \* ticks that each process used in each lane, from lo to hi
+  lift         \* no promise for ticks below it
+
+traceVars == <<run, at, time, incs, kept, held, uses, lift>>
+
+NoUse == [w |-> "none", lo |-> 0, hi |-> -1, sh |-> 0]
+Step == Runs[run][((at - 1) \div PartSize) + 1][((at - 1) % PartSize) + 1]
+Size == Sizes[run]
+
+TraceRepeatable(r) == TRUE
+NoSymmetry == {}
+(* Only what the log says to arrive later has to be kept of old requests.   *)
+TracePast(p) == {q \in net : q.p # p \/ q.t = "claim" \/ (q.t = "renew" /\ <<q.p, q.dep>> \in Late[run])}
+
+TraceInit ==
+  /\ run \in DOMAIN Runs /\ at = 1 /\ time = 0
+  /\ now = 0
+  /\ srv = [s \in Servers |->
+              [up |-> TRUE, id |-> 1, jump |-> 0, til |-> 0, pool |-> NoPool]]
+  /\ save = NoPool
+  /\ net = {} /\ ans = [p \in Procs |-> NoAns]
+  /\ pr = [p \in Procs |-> NoProc]
+  /\ wit = [w |-> "none", l |-> "none", t |-> -1, shared |-> 0] /\ chg = 0 /\ dup = FALSE
+  /\ cnt = [loss |-> 0, copy |-> 0, id |-> 1, inc |-> 1, chain |-> 0]
+  /\ incs = <<>> /\ kept = <<>> /\ held = <<>> /\ lift = 0
+  /\ uses = [p \in Procs |-> Each(NoUse)]
+
+Same(v) == UNCHANGED v
+LeaseVars == <<now, srv, save, net, ans, pr, wit, cnt, chg, dup>>
+
+-----------------------------------------------------------------------------
+(* What servers do.                                                         *)
+Pool(s) == srv[s].pool
+PoolAfter(s) == srv'[s].pool
+
+(* The clock of the server is at most RS ahead of real time.                *)
+ClockOK == Step.now >= time /\ Step.now <= Step.R /\ Step.R <= Step.now + RS + Step.jump
+
+(* The pool after the step is in the incarnation, and has the floor, that   *)
+(* the reply shows.                                                         *)
+Shown(P) ==
+  /\ P.floor = Step.floor
+  /\ IF Step.inc \in DOMAIN incs THEN incs[Step.inc] = P.inc
+     ELSE \A i \in DOMAIN incs : incs[i] # P.inc
+
+ReplyOK(P) == Shown(P) /\ incs' = IF Step.inc \in DOMAIN incs THEN incs ELSE incs @@ (Step.inc :> P.inc)
+
+(* A reservation of the log: its lanes begin at lanes and all end at until. *)
+GrantOK(P, w, f, m) ==
+  \A l \in Ord : IF Step.until > Step.lanes[l]
+                 THEN f[l] # Unheld /\ f[l] = Step.lanes[l] /\ m[l] = Step.until
+                 ELSE f[l] = Unheld /\ m[l] = Step.lanes[l]
+
+Clock == time' = Step.now
+
+ServedClaim ==
+  /\ Step.op = "granted" /\ ClockOK /\ Clock
+  /\ LET P == Touch(Pool(Step.s), srv[Step.s].id, Step.R) IN
+     \E q \in net :
+       /\ q.t = "claim" /\ q.p = Step.p
+       /\ ClaimScript(Step.s, q, P, Step.c, Step.R)
+       /\ PoolAfter(Step.s).rec[Step.w].tok = q.tok
+       /\ PoolAfter(Step.s).rec[Step.w] # P.rec[Step.w]
+       /\ GrantOK(P, Step.w, PoolAfter(Step.s).rec[Step.w].f, PoolAfter(Step.s).rec[Step.w].mark)
+  /\ ReplyOK(PoolAfter(Step.s))
+  /\ Same(<<run, kept, held, uses, lift>>)
+
+(* The reservation's end is compared where the holder has a reservation.    *)
+ServedRenewal ==
+  /\ Step.op = "renewed" /\ ClockOK /\ Clock
+  /\ LET P == Touch(Pool(Step.s), srv[Step.s].id, Step.R) IN
+     \E q \in net :
+       /\ q.t = "renew" /\ q.p = Step.p /\ q.dep = Step.dep /\ q.w = Step.w
+       /\ RenewScript(Step.s, q, P, Step.c, Step.R)
+       /\ LET r == PoolAfter(Step.s).rec[Step.w] IN
+          /\ r.tok = q.tok /\ r.tip = q.rid /\ r.inc = P.inc
+          /\ r # P.rec[Step.w] \/ P.rec[Step.w].tip = q.rid
+          /\ \A l \in Ord : r.f[l] # Unheld => r.mark[l] = Step.until
+          /\ \A l \in Ord : r.f[l] = Unheld => r.mark[l] >= Step.until
+  /\ ReplyOK(PoolAfter(Step.s))
+  /\ Same(<<run, kept, held, uses, lift>>)
+
+ServedRelease ==
+  /\ Step.op = "released" /\ ClockOK /\ Clock
+  /\ LET P == Touch(Pool(Step.s), srv[Step.s].id, Step.R) IN
+     \E q \in net :
+       /\ q.t = "release" /\ q.p = Step.p
+       /\ ReleaseScript(Step.s, q, P, Step.R)
+       /\ P.rec[q.w].tok = q.tok /\ PoolAfter(Step.s).rec[q.w].tok = NoTok
+  /\ ReplyOK(PoolAfter(Step.s))
+  /\ Same(<<run, kept, held, uses, lift>>)
+
+(* Whatever was refused changed nothing but what R3 does. Where the         *)
+(* specification would have granted it, the process is one that never asks  *)
+(* again: as if it had crashed.                                             *)
+Refused ==
+  /\ Step.op = "refused" /\ ClockOK /\ Clock
+  /\ LET P == Touch(Pool(Step.s), srv[Step.s].id, Step.R) IN
+     /\ srv' = [srv EXCEPT ![Step.s].pool = P]
+     /\ cnt' = [cnt EXCEPT !.inc = Max(@, P.inc)]
+     /\ ReplyOK(P)
+  /\ Same(<<now, save, net, ans, pr, wit, chg, dup>>) /\ Same(<<run, kept, held, uses, lift>>)
+
+(* A person says that the pool is new: no floor, in a pool that is absent.  *)
+Created ==
+  /\ Step.op = "created" /\ ClockOK /\ Clock
+  /\ LET P == [Touch(Pool(Step.s), srv[Step.s].id, Step.R) EXCEPT !.floor = Pool(Step.s).floor] IN
+     /\ Pool(Step.s).inc = 0
+     /\ srv' = [srv EXCEPT ![Step.s].pool = P]
+     /\ cnt' = [cnt EXCEPT !.inc = Max(@, P.inc)]
+     /\ ReplyOK(P)
+  /\ Same(<<now, save, net, ans, pr, wit, chg, dup>>) /\ Same(<<run, kept, held, uses, lift>>)
+
+(* Something ran that sent no reply that the log has: one of these requests.*)
+Unseen ==
+  /\ Step.op = "unseen" /\ Clock
+  /\ \E k \in DOMAIN Step.any :
+     LET x == Step.any[k]
+         P == Touch(Pool(Step.s), srv[Step.s].id, Step.R) IN
+     \/ /\ srv' = [srv EXCEPT ![Step.s].pool = P] /\ cnt' = [cnt EXCEPT !.inc = Max(@, P.inc)]
+        /\ Same(<<now, save, net, ans, pr, wit, chg, dup>>)
+     \/ \E q \in net :
+          /\ q.t = x.t /\ q.p = x.p
+          /\ \/ q.t = "claim" /\ ClaimScript(Step.s, q, P, x.c, Step.R)
+             \/ q.t = "renew" /\ q.dep = x.dep /\ RenewScript(Step.s, q, P, x.c, Step.R)
+             \/ q.t = "release" /\ ReleaseScript(Step.s, q, P, Step.R)
+  /\ Same(<<run, incs, kept, held, uses, lift>>)
+
+-----------------------------------------------------------------------------
+(* What processes do.                                                       *)
+Claims ==
+  /\ Step.op = "claim" /\ Claim(Step.p)
+  /\ Same(<<run, time, incs, kept, held, uses, lift>>)
+
+(* What the request says of the reservation is what the process was granted.*)
+Renews ==
+  /\ Step.op = "renew" /\ Renew(Step.p)
+  /\ \A l \in Ord : pr[Step.p].f[l] # Unheld => pr[Step.p].u[l] = Step.until
+  /\ pr[Step.p].w = Step.w
+  /\ Same(<<run, time, incs, kept, held, uses, lift>>)
+
+(* A copy repeats what was under way, in its own name.                      *)
+Repeats ==
+  /\ Step.op = "repeat" /\ Repeat(Step.p)
+  /\ Same(<<run, time, incs, kept, held, uses, lift>>)
+
+Delivers ==
+  /\ Step.op = "deliver" /\ ans[Step.p].kind = "ok" /\ Deliver(Step.p)
+  /\ Same(<<run, time, incs, kept, held, uses, lift>>)
+
+(* An answer is overtaken by a newer one, and arrives all the same.         *)
+Holds ==
+  /\ Step.op = "hold" /\ ans[Step.p] # NoAns
+  /\ held' = (Step.p :> ans[Step.p]) @@ held
+  /\ Same(LeaseVars) /\ Same(<<run, time, incs, kept, uses, lift>>)
+Unholds ==
+  /\ Step.op = "unhold" /\ ans' = [ans EXCEPT ![Step.p] = held[Step.p]]
+  /\ Same(<<now, srv, save, net, pr, wit, cnt, chg, dup>>) /\ Same(<<run, time, incs, kept, held, uses, lift>>)
+
+(* R7: what is given back was not used.                                     *)
+Releases ==
+  /\ Step.op = "release" /\ pr[Step.p].st = "held" /\ pr[Step.p].w = Step.w
+  /\ LET x == pr[Step.p]
+         low == [l \in Lanes |-> IF x.f[l] = Unheld THEN 0 ELSE Max(x.f[l], Step.low[l])]
+     IN /\ \A l \in Lanes : uses[Step.p][l].w = x.w => low[l] > uses[Step.p][l].hi
+        /\ net' = net \cup {[t |-> "release", p |-> Step.p, tok |-> x.tok, w |-> x.w, pend |-> x.pend,
+                             tip |-> x.tip, f |-> x.f, u |-> x.u, low |-> low]}
+        /\ pr' = [pr EXCEPT ![Step.p] = [NoProc EXCEPT !.n = x.n, !.st = "sealed", !.rel = TRUE]]
+  /\ Same(<<now, srv, save, ans, wit, cnt, chg, dup>>)
+  /\ Same(<<run, time, incs, kept, held, uses, lift>>)
+
+Copies1 ==
+  /\ Step.op = "copy" /\ Copy(Step.p, Step.q)
+  /\ uses' = [uses EXCEPT ![Step.q] = Each(NoUse)]
+  /\ Same(<<run, time, incs, kept, held, lift>>)
+
+(* Ticks lo to hi of a lane: all within the own reservation, and used by    *)
+(* nobody else, but for what is documented as remaining.                    *)
+Overlap(a, b) == a.w = b.w /\ a.lo <= b.hi /\ b.lo <= a.hi
+Excused(a, b) == LET top == Min(a.hi, b.hi) IN top < a.sh \/ top < b.sh \/ top < lift
+Uses ==
+  /\ Step.op = "use"
+  /\ Step.lo \in Range(Step.p, Step.l) /\ Step.hi \in Range(Step.p, Step.l)
+  /\ pr[Step.p].w = Step.w
+  /\ LET old == uses[Step.p][Step.l]
+         one == [w |-> Step.w, lo |-> Step.lo, hi |-> Step.hi, sh |-> pr[Step.p].sh[Step.l]]
+         all == IF old.w = Step.w
+                THEN [one EXCEPT !.lo = Min(@, old.lo), !.hi = Max(@, old.hi), !.sh = Max(@, old.sh)]
+                ELSE one
+     IN /\ \A q \in Procs \ {Step.p} : Overlap(one, uses[q][Step.l]) => Excused(one, uses[q][Step.l])
+        /\ uses' = [uses EXCEPT ![Step.p][Step.l] = all]
+  /\ Same(LeaseVars) /\ Same(<<run, time, incs, kept, held, lift>>)
+
+-----------------------------------------------------------------------------
+(* What happens to servers.                                                 *)
+Keeps ==
+  /\ Step.op = "keep" /\ kept' = kept @@ (Step.k :> Pool(Step.s))
+  /\ Same(LeaseVars) /\ Same(<<run, time, incs, held, uses, lift>>)
+
+(* A server is found with other data, as another server, or both. k: 0: no  *)
+(* data, -1: its own.                                                       *)
+Found ==
+  /\ Step.op = "found"
+  /\ srv' = [srv EXCEPT
+       ![Step.s].id = Step.id,
+       ![Step.s].pool = IF Step.k = 0 THEN NoPool ELSE IF Step.k = -1 THEN @ ELSE kept[Step.k]]
+  /\ Same(<<now, save, net, ans, pr, wit, cnt, chg, dup>>) /\ Same(<<run, time, incs, kept, held, uses, lift>>)
+
+(* Ticks below t may be repeated from now on; 0: the promise holds again.   *)
+Lifts ==
+  /\ Step.op = "lift" /\ lift' = Step.t
+  /\ Same(LeaseVars) /\ Same(<<run, time, incs, kept, held, uses>>)
+
+-----------------------------------------------------------------------------
+Accepted == at = Size + 1 => PrintT(<<"accepted", run>>)
+
+(* What is printed of a step that is not allowed: the state before it, and  *)
+(* what the specification makes of the same request.                        *)
+Has(name) == name \in DOMAIN Step
+Before ==
+  [process |-> IF Has("p") THEN pr[Step.p] ELSE "-",
+   answer  |-> IF Has("p") THEN ans[Step.p] ELSE NoAns,
+   pool    |-> IF Has("s") THEN [inc |-> Pool(Step.s).inc, id |-> Pool(Step.s).id, floor |-> Pool(Step.s).floor] ELSE "-",
+   record  |-> IF Has("s") /\ Has("w") THEN Pool(Step.s).rec[Step.w] ELSE "-",
+   server  |-> IF Has("s") THEN srv[Step.s].id ELSE "-",
+   used    |-> IF Has("p") THEN uses[Step.p] ELSE "-",
+   others  |-> IF Step.op = "use" THEN {uses[q][Step.l] : q \in {x \in Procs : uses[x][Step.l].w = Step.w}} ELSE "-",
+   incs    |-> IF Has("inc") /\ Step.inc \in DOMAIN incs THEN incs[Step.inc] ELSE "new",
+   time    |-> time]
+After ==
+  /\ Step.op \in {"granted", "renewed", "released"}
+  /\ \E q \in {x \in net : x.p = Step.p} :
+       LET P == Touch(Pool(Step.s), srv[Step.s].id, Step.R) IN
+       /\ CASE Step.op = "granted"  -> ClaimScript(Step.s, q, P, Step.c, Step.R)
+            [] Step.op = "renewed"  -> q.t = "renew" /\ q.dep = Step.dep /\ RenewScript(Step.s, q, P, Step.c, Step.R)
+            [] Step.op = "released" -> ReleaseScript(Step.s, q, P, Step.R)
+       /\ PrintT(<<"after", [answer |-> ans'[q.p], inc |-> PoolAfter(Step.s).inc, floor |-> PoolAfter(Step.s).floor,
+                             record |-> IF Has("w") THEN PoolAfter(Step.s).rec[Step.w] ELSE "-"]>>)
+ShowStep ==
+  /\ Show > 0 /\ at = Show /\ at <= Size
+  /\ PrintT(<<"before", Before>>)
+  /\ After
+  /\ FALSE /\ UNCHANGED <<LeaseVars, traceVars>>
+
+TraceNext ==
+  \/ /\ at <= Size /\ at' = at + 1
+     /\ \/ ServedClaim \/ ServedRenewal \/ ServedRelease \/ Refused \/ Created \/ Unseen
+        \/ Claims \/ Renews \/ Repeats \/ Delivers \/ Holds \/ Unholds \/ Releases \/ Copies1 \/ Uses
+        \/ Keeps \/ Found \/ Lifts
+  \/ ShowStep
+TraceSpec == TraceInit /\ [][TraceNext]_<<LeaseVars, traceVars>>
+Place == <<run, at>>
+=============================================================================

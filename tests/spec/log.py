@@ -1,0 +1,82 @@
+"""Logs of real runs: what their lines are, and how they are read.
+
+One JSON object a line. All times are ms since 1970, on the clock of whoever shows them. ``do`` says what happened:
+
+begin: a run begins: kind (simulation or chaos), and the constants of its pool
+send: a process sends a request: call (a number), process, script, the fields of its request
+run: a server runs the script of a call: run (a number), call, server, and its reply, without the nonce. Only the
+    simulation sees this; in chaos, a reply that arrived shows it
+reply: the reply to a call arrives at its process: run, the run that sent it; in chaos, the reply itself
+use: a process used ticks of a lane between its last call and this line: worker, lane, first_ms and last_ms (the first
+    ms of the first tick and of the last one)
+clone: a process is cloned while it runs: process, child; with a token: it was, while that claim was under way
+found: a server is found with the data that it, or another, had after a run (0: none; null: its own), and with an
+    identity, a number; 1 is that of every server at first
+lift: ticks before until_ms may be repeated from now on, as documented; 0: none may
+end: the run ends
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from snowredis.snowflake.protocol import PoolConfig
+
+# how many arguments all scripts have, and which of them is the caller's clock
+COMMON, CALLER_MS = 12, 9
+
+Entry = dict[str, Any]
+
+
+def header(config: PoolConfig) -> Entry:
+    """Return the constants of a pool that a log begins with."""
+    names = ("ttl_ms", "max_clock_lead_ms", "redis_skew_ms", "failover_slack_ms", "durability")
+    return {name: getattr(config, name) for name in names} | {
+        "workers": config.layout.workers,
+        "lanes": config.layout.namespaces,
+    }
+
+
+def request_of(script: str, args: Sequence[str | int]) -> Entry:
+    """Return the fields of a request that matter here, from the arguments of its script."""
+    own = list(map(str, args[COMMON:]))
+    request: Entry = {"script": script, "caller_ms": int(args[CALLER_MS])}
+    match script:
+        case "claim":
+            return request | {"token": own[0]}
+        case "renew":
+            names = ("token", "renewal_id", "pending")
+            return (
+                request
+                | dict(zip(names, own[1:4], strict=True))
+                | {"worker": int(own[0]), "until_ms": int(own[4]), "lanes_ms": ints(own[5])}
+            )
+        case "release":
+            names = ("token", "renewal_id", "pending")
+            return (
+                request
+                | dict(zip(names, own[1:4], strict=True))
+                | {"worker": int(own[0]), "marks_ms": ints(own[4]) or None}
+            )
+    return request
+
+
+def ints(text: str) -> list[int]:
+    return [int(item) for item in text.split(",") if item]
+
+
+def read_log(path: Path) -> Iterator[list[Entry]]:
+    """Yield the entries of each run of a log, one run after the other."""
+    entries: list[Entry] = []
+    with path.open() as file:
+        for line in file:
+            entry = json.loads(line)
+            if entry["do"] == "begin" and entries:
+                yield entries
+                entries = []
+            entries.append(entry)
+    if entries:
+        yield entries

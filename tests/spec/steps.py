@@ -1,0 +1,353 @@
+"""Make steps of Trace.tla of the log of one run. See tests/spec/log.py for the log, Trace.tla for the steps.
+
+A process of the specification is one claim of a real process, with everything that follows from it: a real process
+that claims again is another one. A step of a process is put where the specification needs it: what a process sends is
+a step when it is sent, what it is told when the reply arrives, what it gives back just before a server does so.
+Refusals change nothing in the specification, so no process is told of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from tests.spec.log import Entry
+
+Step = dict[str, Any]
+# fields of steps that are times
+TIMES = ("now", "R", "c", "floor", "until", "lanes", "low", "lo", "hi", "t")
+
+
+class Unusable(Exception):
+    """The log cannot be turned into steps."""
+
+
+@dataclass
+class Slot:
+    """A process of the specification: one claim.
+
+    Attributes:
+        name: in the specification.
+        owner, token: of the real process.
+        worker: that it was granted; -1: none yet.
+        state: claim, held or sealed.
+        depth: how many renewals were answered since the claim.
+        renewal_id, pending: as the real process has them.
+        low: what it gave back, by lane.
+        newest: the run whose answer is the newest on its way; 0: none is.
+        asked: whether its present request is known in its own name; false in a copy.
+    """
+
+    name: str
+    owner: str
+    token: str
+    worker: int = -1
+    state: str = "claim"
+    depth: int = 0
+    renewal_id: str = ""
+    pending: str = ""
+    low: list[int] | None = None
+    newest: int = 0
+    asked: bool = True
+
+
+@dataclass
+class Call:
+    """A request, and the slot that it belongs to."""
+
+    number: int
+    entry: Entry
+    slot: Slot | None
+    depth: int = 0
+
+
+class Answer(NamedTuple):
+    """An answer that grants something, and the depth of the renewal; 0 for a claim."""
+
+    reply: list[str]
+    depth: int
+
+
+@dataclass
+class Steps:
+    """Steps of one run, and what the specification has to know of it."""
+
+    header: Entry
+    steps: list[Step] = field(default_factory=list)
+    slots: list[str] = field(default_factory=list)
+    servers: list[str] = field(default_factory=list)
+    # (process, depth) of the renewals that are served after their process has gone on
+    late: set[tuple[str, int]] = field(default_factory=set)
+
+
+class Converter:
+    """Converter of one run."""
+
+    def __init__(self, entries: list[Entry]) -> None:
+        self._entries = entries
+        self.out = Steps(entries[0])
+        self._calls: dict[int, Call] = {}
+        self._by_owner: dict[tuple[str, str], Slot] = {}
+        self._of_worker: dict[tuple[str, int], Slot] = {}
+        self._incarnations: dict[str, int] = {}
+        # runs after which a server is found later
+        self._needed = {entry["data"] for entry in entries if entry["do"] == "found" and entry["data"]}
+        # what runs granted, and the runs whose answers arrive
+        self._answers: dict[int, Answer] = {}
+        self._arriving = {entry["run"] for entry in entries if entry["do"] == "reply"}
+
+    def convert(self) -> Steps:
+        for entry in self._entries:
+            getattr(self, f"_{entry['do']}")(entry)
+        self._set_times()
+        return self.out
+
+    def _add(self, op: str, **fields: Any) -> None:
+        self.out.steps.append({"op": op} | fields)
+
+    def _begin(self, entry: Entry) -> None:
+        pass
+
+    def _end(self, entry: Entry) -> None:
+        pass
+
+    # --- processes ---------------------------------------------------------------------------------
+
+    def _new_slot(self, owner: str, token: str) -> Slot:
+        slot = Slot(f"c{len(self.out.slots) + 1}", owner, token)
+        self.out.slots.append(slot.name)
+        self._by_owner[owner, token] = slot
+        return slot
+
+    def _slot_of(self, entry: Entry) -> Slot | None:
+        """Return the slot of a request; that of a dead process, if another one gives back what it had."""
+        token, script = entry["token"], entry["script"]
+        slot = self._by_owner.get((entry["process"], token))
+        if slot is not None:
+            return slot
+        others = [slot for slot in self._by_owner.values() if slot.token == token and slot.state != "sealed"]
+        if script == "release":
+            ids = {entry["renewal_id"], entry["pending"]} - {""}
+            others = [slot for slot in others if ids & {slot.renewal_id, slot.pending}] or others
+        if others:
+            return others[-1]
+        return self._new_slot(entry["process"], token) if script == "claim" else None
+
+    def _send(self, entry: Entry) -> None:
+        call = self._calls[entry["call"]] = Call(entry["call"], entry, None)
+        script = entry["script"]
+        if script == "create":
+            return
+        before = len(self.out.slots)
+        slot = call.slot = self._slot_of(entry)
+        if slot is None:
+            return
+        if script == "claim":
+            if len(self.out.slots) > before:
+                self._add("claim", p=slot.name)
+            elif not slot.asked:
+                self._repeat(slot)
+        elif script == "renew":
+            if entry["pending"] != slot.pending:
+                self._add("renew", p=slot.name, w=entry["worker"], until=entry["until_ms"])
+                slot.pending, slot.asked = entry["pending"], True
+            elif not slot.asked:
+                self._repeat(slot)
+            call.depth = slot.depth + 1
+
+    def _repeat(self, slot: Slot) -> None:
+        self._add("repeat", p=slot.name)
+        slot.asked = True
+
+    def _reply(self, entry: Entry) -> None:
+        slot = self._calls[entry["call"]].slot
+        run = entry["run"]
+        answer = self._answers.get(run)
+        if slot is None or answer is None or not self._awaits(slot, answer):
+            return
+        if slot.newest != run:
+            self._add("unhold", p=slot.name)
+        self._add("deliver", p=slot.name)
+        slot.state, slot.depth, slot.pending, slot.newest = "held", answer.depth, "", 0
+        if answer.reply[0] == "granted":
+            slot.worker, slot.renewal_id = int(answer.reply[6]), answer.reply[9]
+            self._of_worker[slot.owner, slot.worker] = slot
+        else:
+            slot.renewal_id = self._calls[entry["call"]].entry["pending"]
+
+    def _awaits(self, slot: Slot, answer: Answer) -> bool:
+        """Return whether the process waits for that answer: it has none to this claim, or to this renewal."""
+        if answer.reply[0] == "granted":
+            return slot.state == "claim"
+        return slot.state == "held" and answer.depth == slot.depth + 1
+
+    def _use(self, entry: Entry) -> None:
+        slot = self._of_worker.get((entry["process"], entry["worker"]))
+        step = {
+            "op": "use",
+            # of nobody: no step of the specification
+            "p": slot.name if slot is not None else self._nobody(),
+            "w": entry["worker"],
+            "l": entry["lane"],
+            "lo": entry["first_ms"],
+            "hi": entry["last_ms"],
+        }
+        steps = self.out.steps
+        if slot is not None and slot.state == "sealed":
+            assert slot.low is not None
+            if entry["last_ms"] < slot.low[entry["lane"]]:
+                # made before the generator was sealed, and shown later
+                place = next(
+                    i for i, old in enumerate(steps) if old["op"] == "release" and old["p"] == slot.name
+                )
+                steps.insert(place, step)
+                return
+        steps.append(step)
+
+    def _nobody(self) -> str:
+        if "nobody" not in self.out.slots:
+            self.out.slots.append("nobody")
+        return "nobody"
+
+    def _clone(self, entry: Entry) -> None:
+        if entry["token"]:
+            slot = self._by_owner[entry["process"], entry["token"]]
+            copy = self._new_slot(entry["child"], entry["token"])
+            copy.asked = False
+            steps = self.out.steps
+            place = next(
+                i for i, step in enumerate(steps) if step["op"] == "claim" and step["p"] == slot.name
+            )
+            steps.insert(place + 1, {"op": "copy", "p": slot.name, "q": copy.name})
+            return
+        for (owner, token), slot in list(self._by_owner.items()):
+            if owner != entry["process"] or slot.state == "sealed":
+                continue
+            copy = self._new_slot(entry["child"], token)
+            copy.worker, copy.state, copy.depth = slot.worker, slot.state, slot.depth
+            copy.renewal_id, copy.pending = slot.renewal_id, slot.pending
+            copy.asked = slot.state == "held" and not slot.pending
+            self._add("copy", p=slot.name, q=copy.name)
+            if slot.worker >= 0 and self._of_worker.get((owner, slot.worker)) is slot:
+                self._of_worker[entry["child"], slot.worker] = copy
+
+    def _lift(self, entry: Entry) -> None:
+        self._add("lift", t=entry["until_ms"])
+
+    # --- servers -----------------------------------------------------------------------------------
+
+    def _server(self, name: str) -> str:
+        if name not in self.out.servers:
+            self.out.servers.append(name)
+        return name
+
+    def _found(self, entry: Entry) -> None:
+        data = entry["data"]
+        self._add(
+            "found",
+            s=self._server(entry["server"]),
+            k=-1 if data is None else data,
+            id=entry["identity"],
+        )
+
+    def _run(self, entry: Entry) -> None:
+        call, reply = self._calls[entry["call"]], entry["reply"]
+        self._serve(self._server(entry["server"]), call, entry["run"], reply)
+        if entry["run"] in self._needed:
+            self._add("keep", s=entry["server"], k=entry["run"])
+
+    def _serve(self, server: str, call: Call, run: int, reply: list[str]) -> None:
+        status = reply[0]
+        if len(reply) < 6:
+            # it changed nothing, not even what R3 changes
+            return
+        slot = call.slot
+        common = {
+            "s": server,
+            "R": int(reply[1]),
+            "inc": self._incarnations.setdefault(reply[2], len(self._incarnations) + 1),
+            "floor": int(reply[4]),
+            "c": call.entry["caller_ms"],
+        }
+        name = slot.name if slot is not None else self._nobody()
+        if status in ("granted", "renewed") and slot is not None:
+            answer = self._answers[run] = Answer(reply, call.depth)
+            if self._awaits(slot, answer):
+                if slot.newest in self._arriving:
+                    self._add("hold", p=slot.name)
+                slot.newest = run
+            elif status == "renewed":
+                self.out.late.add((slot.name, call.depth))
+        if status == "granted":
+            lanes = [int(item) for item in reply[8].split(",")]
+            self._add("granted", p=name, w=int(reply[6]), until=int(reply[7]), lanes=lanes, **common)
+        elif status == "renewed":
+            worker = call.entry["worker"]
+            self._add("renewed", p=name, w=worker, dep=call.depth, until=int(reply[6]), **common)
+        elif status == "released":
+            if slot is not None:
+                self._release(slot, call)
+            self._add("released", p=name, **common)
+        elif status == "created":
+            self._add("created", **common)
+        elif status != "exists":
+            self._add("refused", **common)
+
+    def _release(self, slot: Slot, call: Call) -> None:
+        """Let the process give back what it had, just before a server does so."""
+        if slot.state == "sealed":
+            return
+        marks = call.entry["marks_ms"]
+        if marks is None:
+            raise Unusable("a release without marks")
+        self._add("release", p=slot.name, w=call.entry["worker"], low=marks)
+        slot.state, slot.low = "sealed", marks
+
+    # --- times -------------------------------------------------------------------------------------
+
+    def _set_times(self) -> None:
+        """Map all times: the distance between two is kept, unless no sum of the specification can bridge it.
+
+        The specification compares times after it has added constants of the pool to them, all of them together at
+        most. So a distance that is longer may be any other that is longer, too: every comparison comes out the same.
+        """
+        header, steps = self.out.header, self.out.steps
+        skew, lead = header["redis_skew_ms"], header["max_clock_lead_ms"]
+        reach = header["ttl_ms"] + lead + skew + header["failover_slack_ms"]
+        lowest: int | None = None
+        for step in reversed(steps):
+            if "R" in step:
+                lowest = step["R"] if lowest is None else min(lowest, step["R"])
+                step["now"] = lowest
+                step["jump"] = 0
+                # a clock that is further ahead is capped in any case
+                step["c"] = min(step["c"], step["R"] + lead + 1)
+        points = sorted({time for step in steps for time in _times(step)} | {0})
+        mapped = [0]
+        for before, after in itertools.pairwise(points):
+            mapped.append(mapped[-1] + min(after - before, reach + 1))
+        for step in steps:
+            for name in TIMES:
+                if name in step:
+                    value = step[name]
+                    step[name] = (
+                        [mapped[bisect_left(points, item)] for item in value]
+                        if isinstance(value, list)
+                        else mapped[bisect_left(points, value)]
+                    )
+
+
+def _times(step: Step) -> list[int]:
+    times: list[int] = []
+    for name in TIMES:
+        if name in step:
+            value = step[name]
+            times += value if isinstance(value, list) else [value]
+    return times
+
+
+def steps_of(entries: list[Entry]) -> Steps:
+    """Return the steps of one run. Raises Unusable."""
+    return Converter(entries).convert()
