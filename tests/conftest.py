@@ -21,8 +21,8 @@ from tests.support.servers import RedisServer, redis_server
 from tests.support.started import Watch, starts_something
 
 TESTS = Path(__file__).parent
-# their tests cover snowredis/core and snowredis/snowflake; to measure others, too, makes those twice as slow
-MEASURED = {"core", "generators", "ha", "lease", "registry"}
+# their tests cover what pyproject.toml lists as the source; to measure others, too, makes those twice as slow
+MEASURED = {"core", "generators", "ha", "kinds", "lease", "registry", "servers", "snowflake"}
 
 # all that is collected in a run with -m "not server": elsewhere nearly every test starts something
 QUICK = {
@@ -30,7 +30,10 @@ QUICK = {
     *("reclaim", "registry", "runtime", "segment", "servers", "snowflake"),
 }
 # … but these, which count in seconds what others count in ms: schedules, kills, leaks, every bytecode
-THOROUGH = {"test_apply.py", "test_extension.py", "test_interruptions.py", "test_schedules.py", "test_tables.py"}
+THOROUGH = {
+    *("test_apply.py", "test_apply_command.py", "test_check_command.py", "test_extension.py"),
+    *("test_interruptions.py", "test_schedules.py", "test_tables.py"),
+}
 
 # how long an example takes says how busy the machine is: the first one may import numpy
 hypothesis.settings.register_profile("any machine", deadline=None)
