@@ -1073,7 +1073,7 @@ def test_a_pool_with_living_workers_is_deleted_only_by_force(server: RedisServer
     name = store.config.name
     living = holder(store).claim()
     seen = WorkerPool(server.url, name)
-    with pytest.raises(ConfigError, match="1 living workers; nothing was deleted"):
+    with pytest.raises(ConfigError, match="1 living worker; nothing was deleted"):
         seen.delete()
     assert seen.delete(force=True).alive == 1
     assert stored(server, name)[1:] == [None] * 2

@@ -295,8 +295,8 @@ def test_tags_show_their_consumption_and_the_command_that_opens_a_closed_one(
     assert "closed: this Redis does not know the tag" in page.text(f"{never} .tag-state")
     commands = f"[...document.querySelectorAll(`{never} .commands .mono`)].map(each => each.textContent)"
     assert page.evaluate(commands) == [
-        f"snowredis segment open {pool}-b --from N",
-        f"snowredis segment create {pool}-b",
+        f"snowredis numbers open {pool}-b --from N",
+        f"snowredis numbers create {pool}-b",
     ]
     assert "uuid7" in page.text("#tags-others")
     # on top of the page, too
@@ -312,7 +312,7 @@ def test_tags_show_their_consumption_and_the_command_that_opens_a_closed_one(
     delete_tag(server.url, f"{pool}-a")
     page.wait(f"document.querySelector(`{used} .tag-state`).dataset.level == 'critical'")
     assert page.text(f"{used} .sign") == "✕"
-    assert page.text(f"{used} .commands .mono") == f"snowredis segment open {pool}-a --from N --maximum 5000"
+    assert page.text(f"{used} .commands .mono") == f"snowredis numbers open {pool}-a --from N --maximum 5000"
     assert f"{pool}-a is closed" in page.text("#tags-said")
     page.wait(f"document.querySelector(`{never} .tag-state`).innerText.includes('<img')")
     assert page.evaluate("window.evil === undefined && !document.querySelector('main img')")

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 from snowredis.errors import SnowredisError
 from snowredis.numbers.counts import Steps
 from snowredis.numbers.fetcher import TagClient
-from snowredis.numbers.model import TagConfig
 from snowredis.numbers.path import NumberRange
 from snowredis.numbers.prefetcher import Threads
-from snowredis.numbers.scripts import ScriptTagStore
+from snowredis.numbers.protocol import TagConfig
 from snowredis.numbers.segments import Published, SegmentGenerator
+from snowredis.numbers.stores import ScriptTagStore
 from tests.simulation.stand_ins import Host, SimGuard
 from tests.simulation.world import START_US, SimLock, Task
 
 if TYPE_CHECKING:
-    from tests.segment.simulation import SegmentSimulation
+    from tests.numbers.simulation import SegmentSimulation
 
 
 class SimTagStore(ScriptTagStore):
@@ -148,7 +148,7 @@ class SegmentProcess:
             copied = Published(published.segment.segment, rest)
             mine._supersede(mine._position[0], NumberRange(first, published.stride, left, alive, copied))
         mine._prefetcher.ready = deque(theirs._prefetcher.ready)
-        mine._prefetcher.hungry = theirs._prefetcher.hungry
+        mine._prefetcher._hungry = theirs._prefetcher._hungry
         for client, original in zip(mine._fetcher._clients, theirs._fetcher._clients, strict=True):
             for name, value in vars(original).items():
                 if name not in ("store", "_random_name", "_owner"):

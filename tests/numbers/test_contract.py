@@ -1,4 +1,4 @@
-"""Contract of every store of tags: in memory, and by scripts on a real redis-server."""
+"""Contract of the store of segments on a real redis-server, and what the store in memory does of it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from uuid import uuid4
 import pytest
 
 from snowredis.errors import ConfigError
-from snowredis.numbers import replies
-from snowredis.numbers.errors import TagMismatch
+from snowredis.numbers import protocol as replies
+from snowredis.numbers.errors import NumbersBroken, NumbersDiffer
 from snowredis.numbers.fetcher import TagClient
 from snowredis.numbers.memory_store import MemoryTagStore
-from snowredis.numbers.model import OpenRequest, TagConfig, TakeRequest, parse_signature
-from snowredis.numbers.replies import ClosedReason
-from snowredis.numbers.scripts import RedisTagStore, TagBroken, tag_keys
+from snowredis.numbers.protocol import ClosedReason, OpenRequest, TagConfig, TakeRequest, parse_signature
+from snowredis.numbers.stores import RedisTagStore, tag_keys
 from tests.support.servers import RedisServer
 
 _tags = (f"tag-{number}" for number in itertools.count())
@@ -35,18 +34,15 @@ class Place:
         return TagClient(store or self.store, lambda: uuid4().hex, lambda: '{"host":"h"}')
 
     def create(self) -> Place:
-        assert self.store.open(OpenRequest("create", 0, 0, 0)).changed
+        assert self.store.open(OpenRequest("create", 0)).changed
         return self
 
     def word(self, position: int) -> Any:
-        return self.store.open(OpenRequest("word", position, 0, 0))
+        return self.store.open(OpenRequest("word", position))
 
 
-def place_of(kind: str, request: pytest.FixtureRequest, **settings: Any) -> Place:
+def place_of(request: pytest.FixtureRequest, **settings: Any) -> Place:
     config = TagConfig(tag=next(_tags), **settings)
-    if kind == "memory":
-        store = MemoryTagStore(config, lambda: 1_000_000, new=False)
-        return Place(store, lambda **more: store, store.wipe)
     server: RedisServer = request.getfixturevalue("server")
     return Place(
         RedisTagStore(server.url, config),
@@ -55,9 +51,9 @@ def place_of(kind: str, request: pytest.FixtureRequest, **settings: Any) -> Plac
     )
 
 
-@pytest.fixture(params=["memory", "redis"])
+@pytest.fixture
 def place(request: pytest.FixtureRequest) -> Iterator[Place]:
-    found = place_of(request.param, request)
+    found = place_of(request)
     yield found
     found.store.close()
 
@@ -72,7 +68,7 @@ def test_a_tag_that_nobody_created_hands_out_nothing(place: Place) -> None:
     assert isinstance(reply, replies.Closed)
     assert reply.reason is ClosedReason.NO_TAG
     place.create()
-    assert isinstance(place.store.open(OpenRequest("create", 0, 0, 0)), replies.NotNew)
+    assert isinstance(place.store.open(OpenRequest("create", 0)), replies.NotNew)
 
 
 def test_segments_follow_each_other_whoever_asks(place: Place) -> None:
@@ -124,7 +120,7 @@ def test_what_a_process_reports_after_a_loss_is_not_handed_out_again(place: Plac
     reply = client.ask(10)
     assert isinstance(reply, replies.Closed)
     assert (reply.next, reply.alarm) == (1020, None)
-    assert isinstance(place.store.open(OpenRequest("create", 0, 0, 0)), replies.NotNew)
+    assert isinstance(place.store.open(OpenRequest("create", 0)), replies.NotNew)
     # a word that is too low
     assert place.word(50).changed
     assert positions(client.ask(10)) == (1020, 1030)
@@ -161,45 +157,51 @@ def test_a_wrong_word_closes_the_tag_as_soon_as_it_shows_and_names_the_numbers(p
 
 def test_a_bound_opens_only_after_processes_had_time_to_report(place: Place) -> None:
     assert isinstance(place.client().ask(1), replies.Closed)
-    reply = place.store.open(OpenRequest("bound", 500, 25_000, 0))
+    reply = place.store.open(OpenRequest("bound", 500, 25_000))
     assert isinstance(reply, replies.Settling)
     assert 20_000 < reply.wait_ms <= 25_000
-    assert place.store.open(OpenRequest("bound", 500, 0, 0)).changed
-    assert not place.store.open(OpenRequest("bound", 900, 0, 0)).changed
+    assert place.store.open(OpenRequest("bound", 500, 0)).changed
+    assert not place.store.open(OpenRequest("bound", 900, 0)).changed
     assert positions(place.client().ask(1)) == (500, 501)
 
 
 def test_a_bound_waits_for_reports_of_what_a_deposed_master_handed_out(
     request: pytest.FixtureRequest,
 ) -> None:
-    place = place_of("redis", request, failover_slack_ms=15_000)
+    place = place_of(request, failover_slack_ms=15_000)
     assert isinstance(place.client().ask(1), replies.Closed)
-    reply = place.store.open(OpenRequest("bound", 500, 25_000, 0))
+    reply = place.store.open(OpenRequest("bound", 500, 25_000))
     assert isinstance(reply, replies.Settling)
     assert 35_000 < reply.wait_ms <= 40_000
     place.store.close()
 
 
-@pytest.mark.parametrize("kind", ["memory", "redis"])
-def test_a_range_ends_or_begins_again(kind: str, request: pytest.FixtureRequest) -> None:
-    place = place_of(kind, request, start=5, maximum=14).create()
+def test_a_range_ends(request: pytest.FixtureRequest) -> None:
+    place = place_of(request, start=5, maximum=14).create()
     client = place.client()
     assert [positions(client.ask(8)), positions(client.ask(8))] == [(0, 8), (8, 10)]
     assert isinstance(client.ask(8), replies.Exhausted)
 
-    place = place_of(kind, request, start=5, maximum=14, cyclic=True).create()
-    client = place.client()
-    got = [positions(client.ask(8)) for _ in range(4)]
-    assert got == [(0, 8), (8, 10), (10, 18), (18, 20)]
-    config = place.store.config
-    assert [config.number_at(position) for position in (0, 9, 10, 19)] == [5, 14, 5, 14]
-    # the next number 7 comes in the next cycle
-    place.word(2)
-    assert positions(client.ask(1)) == (22, 23)
+
+def test_the_store_in_memory_hands_out_segments_until_it_is_wiped() -> None:
+    store = MemoryTagStore(TagConfig(tag="t", maximum=30), lambda: 1_000_000)
+    place = Place(store, lambda **_: store, store.wipe)
+    assert isinstance(store.open(OpenRequest("create", 0)), replies.NotNew)
+    one, other = place.client(), place.client()
+    first = TakeRequest("aa", 0, "01", (), "", 0, 10, "{}")
+    assert positions(store.take(first)) == positions(store.take(first)) == (0, 10)
+    assert [positions(one.ask(5)), positions(other.ask(5))] == [(10, 15), (15, 20)]
+    place.wipe()
+    assert isinstance(other.ask(5), replies.Closed)
+    assert isinstance(store.open(OpenRequest("bound", 0, 25_000)), replies.Settling)
+    # what a process has is not handed out again
+    assert place.word(0).changed
+    assert [positions(one.ask(8)), positions(one.ask(8))] == [(20, 28), (28, 30)]
+    assert isinstance(one.ask(8), replies.Exhausted)
 
 
 def test_max_rate_limits_what_is_handed_out(request: pytest.FixtureRequest) -> None:
-    place = place_of("redis", request, max_rate=3).create()
+    place = place_of(request, max_rate=3).create()
     client = place.client()
     first, until = positions(client.ask(1000))
     assert (first, until) == (0, 30)
@@ -209,8 +211,8 @@ def test_max_rate_limits_what_is_handed_out(request: pytest.FixtureRequest) -> N
 
 
 def test_processes_with_other_constants_are_refused(request: pytest.FixtureRequest) -> None:
-    place = place_of("redis", request).create()
-    with pytest.raises(TagMismatch, match="share is 0/1 in the tag, 1/2 here"):
+    place = place_of(request).create()
+    with pytest.raises(NumbersDiffer, match="place in the list of servers is 1 of 1 in the tag, 2 of 2 here"):
         place.client(place.make(share=(1, 2))).ask(1)
     assert positions(place.client().ask(1)) == (0, 1)
 
@@ -218,7 +220,7 @@ def test_processes_with_other_constants_are_refused(request: pytest.FixtureReque
 def test_memory_that_was_rolled_back_is_noticed_and_the_numbers_are_named(
     request: pytest.FixtureRequest, server: RedisServer
 ) -> None:
-    place = place_of("redis", request).create()
+    place = place_of(request).create()
     key, redis = tag_keys(place.store.config.tag)[0], server.client()
     one, two, three = place.client(), place.client(), place.client()
     one.ask(10)
@@ -240,7 +242,7 @@ def test_a_restart_closes_the_tag_unless_a_rate_or_a_word_says_how_to_go_on(own_
     settings_of: dict[str, dict[str, Any]] = {
         "plain": {},
         "rate": {"max_rate": 50, "redis_skew_ms": 100},
-        "assured": {"assured": True},
+        "assured": {"durability": "assured"},
     }
     made = {
         name: Place(
@@ -268,9 +270,9 @@ def test_a_restart_closes_the_tag_unless_a_rate_or_a_word_says_how_to_go_on(own_
 
 
 def test_a_value_that_no_script_wrote_is_refused(request: pytest.FixtureRequest, server: RedisServer) -> None:
-    place = place_of("redis", request).create()
+    place = place_of(request).create()
     server.client().hset(tag_keys(place.store.config.tag)[0], "next", "-7")
-    with pytest.raises(TagBroken, match=r"field 'next' of the hash .* holds '-7'"):
+    with pytest.raises(NumbersBroken, match=r"field 'next' holds '-7'.*snowredis numbers delete"):
         place.client().ask(1)
 
 

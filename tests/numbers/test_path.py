@@ -1,4 +1,4 @@
-"""The fast path in C and in Python does the same."""
+"""The numbers of a segment are taken one after the other, and a segment is replaced once."""
 
 from __future__ import annotations
 
@@ -8,36 +8,25 @@ from typing import Any
 
 import pytest
 
-from snowredis.numbers import path as segment_path
-from snowredis.numbers.path import NumberRange, PureSegmentPath
-
-try:
-    from snowredis.numbers import _segment
-except ImportError:
-    _segment = None  # type: ignore[assignment]
-
-PATHS = [PureSegmentPath] + ([_segment.SegmentPath] if _segment is not None else [])
+from snowredis.numbers.path import NumberRange, SegmentPath
 
 
 class Slow(Exception):
     """The slow path was called."""
 
 
-def make(base: Any) -> Any:
-    class Path(base):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self._lock = threading.RLock()
+class Path(SegmentPath):
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = threading.RLock()
 
-        def _next_slow(self) -> int:
-            raise Slow
+    def _next_slow(self) -> int:
+        raise Slow
 
+
+@pytest.fixture
+def path() -> Any:
     return Path()
-
-
-@pytest.fixture(params=PATHS, ids=lambda base: base.__module__)
-def path(request: pytest.FixtureRequest) -> Any:
-    return make(request.param)
 
 
 def publish(path: Any, *fields: Any) -> NumberRange:
@@ -81,13 +70,10 @@ def test_a_range_is_replaced_once_and_its_numbers_are_gone(path: Any) -> None:
 
 
 def test_a_forked_child_takes_nothing(path: Any) -> None:
-    alive = array("B", [1])
-    publish(path, 1, 1, 10, alive, None)
+    publish(path, 1, 1, 10, b"\1", None)
     assert path.next_id() == 1
-    alive[0] = 0
-    if isinstance(path, PureSegmentPath):
-        # there it is the truth value of a ctypes object that counts
-        path._block = (path._block[0], b"")
+    # the truth value of a ctypes object counts, which changes in the child
+    path._block = (path._block[0], b"")
     assert path._take_now(5) == []
     with pytest.raises(Slow):
         path.next_id()
@@ -113,12 +99,3 @@ def test_threads_share_numbers_while_ranges_are_replaced(path: Any) -> None:
     numbers = [number for mine in taken for number in mine]
     assert len(numbers) == len(set(numbers))
     assert all(number % 1000 < 700 for number in numbers)
-
-
-@pytest.mark.skipif(_segment is None, reason="the C extension is not built")
-def test_c_refuses_what_is_no_range() -> None:
-    path = make(_segment.SegmentPath)
-    for wrong in [(1, 1, 1), (1, 0, 1, b"", None), (1, 1, -1, b"", None), (1, 1, 1, "text", None)]:
-        with pytest.raises((TypeError, ValueError)):
-            path._supersede(path._position[0], wrong)
-    assert segment_path.IMPLEMENTATION in ("c", "python")

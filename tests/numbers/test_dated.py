@@ -18,8 +18,9 @@ from typing import Any
 import pytest
 
 import snowredis
-from snowredis.numbers import DatedGenerator, PeriodClosed, PeriodExhausted, TagDiffers
+from snowredis.numbers import DatedGenerator, NumbersClosed, NumbersDiffer, NumbersExhausted
 from snowredis.numbers.dated import describe
+from snowredis.numbers.dated_store import Request
 from tests.chaos import shim
 from tests.support.servers import PROGRAM, RedisServer
 
@@ -162,7 +163,10 @@ def test_a_process_uses_up_its_block_within_the_period_only(stage: Stage) -> Non
 def test_the_highest_number_of_a_period_is_the_last(stage: Stage) -> None:
     ids = stage.generator(format="{date:%Y%m%d}-{number:01}", block=4)
     assert ids.next_ids(9)[-1] == "20261122-9"
-    with pytest.raises(PeriodExhausted, match=r"all numbers of 2026-11-22 .* up to 9\. No number was made"):
+    with pytest.raises(
+        NumbersExhausted,
+        match=r"no number left of the period 2026-11-22, up to its maximum 9\. No number was made",
+    ):
         ids.next_id()
     stage.set("2026-11-23T00:00")
     assert ids.next_id() == "20261123-1"
@@ -174,7 +178,7 @@ def test_the_highest_number_of_a_period_is_the_last(stage: Stage) -> None:
 def test_a_tag_that_redis_does_not_know_makes_no_number_until_a_person_says_so(stage: Stage) -> None:
     ids = DatedGenerator("new", stage.server.url, redis_skew=0.0)
     with pytest.raises(
-        PeriodClosed, match=r"does not know the tag.*If the tag is new, call create\(\) once"
+        NumbersClosed, match=r"does not know the tag.*Next: if it is new, create it"
     ) as raised:
         ids.next_id()
     assert 11.9 * 3_600_000 < raised.value.wait_ms <= 12 * 3_600_000
@@ -188,7 +192,7 @@ def test_after_a_wipe_numbers_stop_until_the_next_day(stage: Stage) -> None:
     made = [ids.next_id(), *others.next_ids(5), ids.next_id()]
     stage.server.client().flushall()
     for each in (others, ids):
-        with pytest.raises(PeriodClosed) as raised:
+        with pytest.raises(NumbersClosed) as raised:
             each.next_id()
     # what a process saw is not handed out again, and nobody may say that the tag is new
     assert raised.value.next_number == 8
@@ -205,7 +209,7 @@ def test_after_a_restart_numbers_stop_until_a_person_says_from_where_on(stage: S
     stage.server.save()
     others.next_ids(4)
     stage.restart()
-    with pytest.raises(PeriodClosed, match="Redis was restarted or replaced") as raised:
+    with pytest.raises(NumbersClosed, match="Redis was restarted, failed over or replaced") as raised:
         ids.next_id()
     assert raised.value.next_number == 4
     # so long after, no process uses numbers that it has had since before
@@ -222,10 +226,10 @@ def test_an_older_state_is_noticed_by_whoever_saw_a_newer_one(stage: Stage) -> N
     before: Any = stage.server.client().hgetall(key)
     others.next_ids(4)
     stage.server.client().hset(key, mapping=before)
-    with pytest.raises(PeriodClosed, match="Redis went back to an older state") as raised:
+    with pytest.raises(NumbersClosed, match="Redis forgot numbers") as raised:
         others.next_id()
     assert raised.value.next_number == 8
-    with pytest.raises(PeriodClosed):
+    with pytest.raises(NumbersClosed):
         ids.next_id()
 
 
@@ -283,10 +287,10 @@ def test_a_period_is_opened_when_numbers_of_a_deposed_master_are_not_usable_any_
     ids = stage.generator(failover_slack=15.0)
     ids.next_id()
     stage.restart()
-    with pytest.raises(PeriodClosed):
+    with pytest.raises(NumbersClosed):
         ids.next_id()
     stage.set("2026-11-22T12:00:16")
-    reply = ids._ask("open", 50)
+    reply, _ = ids._ask_now(lambda period: Request("open", period, 50))
     assert reply.status == "settling"
     assert 4_000 < int(reply.values[0]) < 6_000
     stage.set("2026-11-22T12:00:22")
@@ -304,9 +308,7 @@ def test_assured_writes_survive_a_restart(stage: Stage) -> None:
 def test_all_processes_of_a_tag_have_the_same_period_and_zone(stage: Stage) -> None:
     stage.generator().next_id()
     other = DatedGenerator("orders", stage.server.url, zone="Asia/Tokyo")
-    with pytest.raises(
-        TagDiffers, match="has period=day zone=UTC in Redis, and period=day zone=Asia/Tokyo here"
-    ):
+    with pytest.raises(NumbersDiffer, match="zone is UTC in the tag, Asia/Tokyo here"):
         other.next_id()
 
 
@@ -336,7 +338,7 @@ def test_no_text_comes_twice_whatever_is_lost_and_wherever_the_clock_is_set(stag
         for user in chosen.sample(users, 2):
             try:
                 made += user.next_ids(chosen.choice([1, 1, 4, 30]))
-            except PeriodClosed:
+            except NumbersClosed:
                 closed += 1
     assert len(set(made)) == len(made) > 100
     assert closed > 0
@@ -347,7 +349,7 @@ def test_no_text_comes_twice_whatever_is_lost_and_wherever_the_clock_is_set(stag
 
 def test_threads_processes_and_forked_children_share_the_numbers(stage: Stage) -> None:
     stage.generator(period="year")
-    program = ROOT / "tests/dated/programs/numbers.py"
+    program = ROOT / "tests/numbers/programs/dated_numbers.py"
     commands = [[sys.executable, program, stage.server.url, "orders", "200", block] for block in ("1", "7")]
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for command in commands]
     made: list[str] = []

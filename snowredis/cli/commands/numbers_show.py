@@ -1,7 +1,4 @@
-"""`segment show`: show a tag: what was handed out, how fast, and for how long it lasts. Only reads.
-
-Dated numbers of the same name are shown, too: they have no command of their own.
-"""
+"""`numbers show`: show a tag: what was handed out, how fast, and for how long it lasts. Only reads."""
 
 from __future__ import annotations
 
@@ -9,6 +6,7 @@ import argparse
 import contextlib
 import dataclasses
 import json
+import os
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -28,21 +26,38 @@ from snowredis.cli.output import (
     time_of,
     write,
 )
-from snowredis.cli.segment_access import add_tag, tag_of
+from snowredis.settings import DEFAULT_URL, settings_in_environment, split_urls
 
 if TYPE_CHECKING:
-    from snowredis.numbers.administration import TagInfo
-    from snowredis.numbers.dated_administration import DatedInfo
+    from snowredis.numbers.administration import DatedInfo, TagInfo
 
 SUMMARY = "show a tag: what was handed out, how fast, and for how long it lasts"
 ABOUT = """The consumption is that between two looks at Redis, so numbers of segments that were fetched in between. How
 many numbers each process has at hand, its step, prefetches and waits are in its metrics. Of dated numbers it shows the
 current period, the last number of it, and whether it is closed."""
 EXAMPLES = [
-    ("snowredis segment show invoices", "for how long it lasts"),
-    ("snowredis segment show invoices --seconds 60", "at the rate of a minute"),
-    ("snowredis segment show invoices --json", "for programs"),
+    ("snowredis numbers show invoices", "for how long it lasts"),
+    ("snowredis numbers show invoices --seconds 60", "at the rate of a minute"),
+    ("snowredis numbers show invoices --json", "for programs"),
 ]
+
+
+def add_tag(parser: Parser) -> None:
+    """Add TAG and --url."""
+    parser.add_argument("tag", nargs="?", metavar="TAG", help="default: SNOWREDIS_TAG")
+    text = "the Redis, or several independent ones, separated by spaces (default: SNOWREDIS_URL, else "
+    parser.add_argument("--url", help=f"{text}{DEFAULT_URL})")
+
+
+def tag_of(args: argparse.Namespace) -> tuple[str | list[str], str]:
+    """Return the URL and the tag: from the command line, else from SNOWREDIS_* variables."""
+    from snowredis.numbers.settings import SEGMENT_SETTINGS
+
+    given = settings_in_environment(os.environ, [SEGMENT_SETTINGS["url"], SEGMENT_SETTINGS["tag"]])
+    url, tag = args.url or given.get("url", DEFAULT_URL), args.tag or given.get("tag")
+    if tag is None:
+        raise CommandError(ExitCode.USAGE, "no tag is named. Write it after the command.")
+    return split_urls(url) if isinstance(url, str) else url, tag
 
 
 def add_arguments(parser: Parser) -> None:
@@ -55,17 +70,17 @@ def add_arguments(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> int:
     from snowredis.numbers.administration import show_tag
 
-    url, tag, _ = tag_of(args)
-    (infos, dated), rate = _read(url, tag), None
+    url, tag = tag_of(args)
+    (infos, dated), rate = read(url, tag), None
     exists = any(info.exists for info in infos)
     if not exists and dated is None:
         where = ", ".join(info.where for info in infos)
         text = (
             f"there is no tag {tag!r} at {where}, neither of segments nor of dated numbers. If it is new, create it "
-            f"once: snowredis segment create {tag}"
+            f"once: snowredis numbers create {tag}"
         )
         raise CommandError(ExitCode.POOL_NOT_FOUND, text)
-    if exists and args.seconds > 0:
+    if exists and args.seconds > 0 and not any(info.error for info in infos):
         before, began_s = infos, time.monotonic()
         time.sleep(args.seconds)
         infos = show_tag(url, tag)
@@ -85,14 +100,13 @@ def run(args: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-def _read(url: str | list[str], tag: str) -> tuple[Sequence[TagInfo], DatedInfo | None]:
+def read(url: str | list[str], tag: str) -> tuple[Sequence[TagInfo], DatedInfo | None]:
     """Return the segments of *tag* on each server, and its dated numbers on the first server that has some.
 
     Raises StoreRefused if the user has the right to neither.
     """
-    from snowredis.errors import StoreRefused
-    from snowredis.numbers.administration import show_tag
-    from snowredis.numbers.dated_administration import show_dated
+    from snowredis.errors import StoreRefused, StoreUnavailable
+    from snowredis.numbers.administration import show_dated, show_tag
 
     infos: Sequence[TagInfo] = ()
     refused: StoreRefused | None = None
@@ -102,8 +116,8 @@ def _read(url: str | list[str], tag: str) -> tuple[Sequence[TagInfo], DatedInfo 
         refused = error
     dated = None
     for each in [url] if isinstance(url, str) else url:
-        # a user with rights to segments only
-        with contextlib.suppress(StoreRefused):
+        # a user with rights to segments only, or one of several servers that does not reply
+        with contextlib.suppress(*((StoreUnavailable,) if infos else (StoreRefused,))):
             dated = dated or show_dated(each, tag)
     if refused is not None and dated is None:
         raise refused
@@ -134,9 +148,10 @@ def _rows(infos: Sequence[TagInfo], rate: float | None) -> list[tuple[str, str |
     state: str | Line = "open"
     if closed:
         text = closed[0].reason.text if closed[0].reason is not None else "a server does not know it"
+        text = closed[0].error or text
         state = [(f"closed: {text}", "bad")]
     left = remaining(infos)
-    lasts = "it begins again" if config.cyclic else "not known"
+    lasts = "not known"
     if left is not None:
         lasts = f"{left:,} numbers are left"
         if rate:
@@ -146,7 +161,7 @@ def _rows(infos: Sequence[TagInfo], rate: float | None) -> list[tuple[str, str |
     alarms = sum(info.alarms for info in infos)
     return [
         ("state", state),
-        ("range", f"{config.start:,} to {config.maximum:,}" + (", cyclic" if config.cyclic else "")),
+        ("range", f"{config.start:,} to {config.maximum:,}"),
         ("next", f"{min(info.next_number for info in infos if info.exists):,}"),
         ("consumption", "not measured" if rate is None else f"{rate:,.0f} numbers a second are handed out"),
         ("lasts", lasts),
@@ -161,7 +176,9 @@ def _table(infos: Sequence[TagInfo], now_ms: int) -> list[Line]:
     ]
     rows: list[list[Cell]] = []
     for info in infos:
-        state = "unknown here" if not info.exists else info.reason.value if info.reason else "open"
+        state = info.reason.value if info.reason else "open"
+        if not info.exists:
+            state = "no reply" if info.error else "unknown here"
         last = ago(max(0, now_ms - info.last_ms)) if info.last_ms else "never"
         numbers = [
             f"{number:,}" for number in (info.next_number, info.handed_out, info.segments, info.clients)
@@ -182,6 +199,7 @@ def _as_json(
         {
             "where": info.where,
             "exists": info.exists,
+            "error": info.error or None,
             "closed": info.reason.value if info.reason is not None else None,
             "next": str(info.next_number),
             "handed_out": str(info.handed_out),
@@ -197,7 +215,8 @@ def _as_json(
         "servers": servers,
         "dated": None
         if dated is None
-        else dataclasses.asdict(dated) | {"last_number": str(dated.last_number)},
+        else {name: value for name, value in dataclasses.asdict(dated).items() if name != "url"}
+        | {"last_number": str(dated.last_number)},
     }
 
 

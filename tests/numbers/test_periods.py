@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from snowredis.errors import ConfigError
-from snowredis.numbers.dated_formats import Calendar, PeriodName
+from snowredis.numbers.formats import Calendar, PeriodName
 
 LABELS = {"hour": "%Y-%m-%dT%H", "day": "%Y-%m-%d", "month": "%Y-%m", "year": "%Y"}
 # zone, and an instant around which its clocks were changed in one way or another

@@ -15,16 +15,17 @@ from dataclasses import replace
 
 from snowredis.errors import SnowredisError
 from snowredis.numbers.fetcher import Bound
-from snowredis.numbers.model import OpenRequest, TagConfig
-from snowredis.numbers.replies import NotNew
-from tests.segment.simulated_faults import FAULTS, FAULTY_US
-from tests.segment.simulated_process import Operator, SegmentProcess, SimTagStore
+from snowredis.numbers.protocol import NotNew, OpenRequest, TagConfig
+from tests.numbers.simulated_faults import FAULTS, FAULTY_US
+from tests.numbers.simulated_process import Operator, SegmentProcess, SimTagStore
 from tests.simulation.network import Network
 from tests.simulation.redis_model import RedisModel
 from tests.simulation.stand_ins import Host
 from tests.simulation.world import START_US, World
 
 SKEW_MS, SLACK_MS = 500, 3_000
+# of common.lua
+BRIDGED_MS = 4_000
 PROCESSES = 8
 HEALED_US = 33_000_000
 # after this time every process has reported
@@ -152,7 +153,10 @@ class SegmentSimulation:
             server = RedisModel(self.world, f"redis{index}")
             server.history = []
             network = Network(self.world, [server], self.fired)
-            network.edit = edit
+            # a schedule is shorter than a minute
+            network.edit = lambda name, source: edit(
+                name, source.replace("BRIDGED_MS = 60000", f"BRIDGED_MS = {BRIDGED_MS}")
+            )
             network.answered = lambda server, name, reply, index=index: self.checker.answered(  # type: ignore[misc]
                 index, name, reply
             )
@@ -191,9 +195,9 @@ class SegmentSimulation:
         store = SimTagStore(self.operator, index, self.configs[index])  # type: ignore[arg-type]
         truth = self.checker.tops[index] if position is None else position
         try:
-            reply = store.open(OpenRequest(how, truth, 0, 0))
+            reply = store.open(OpenRequest(how, truth))
             if isinstance(reply, NotNew):
-                store.open(OpenRequest("word", self.checker.tops[index], 0, 0))
+                store.open(OpenRequest("word", self.checker.tops[index]))
         except SnowredisError as error:
             self.say("the operator fails: %s", error)
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from snowredis.numbers.scripts import tag_keys
-from tests.segment.simulated_process import SegmentProcess
+from snowredis.numbers.stores import tag_keys
+from tests.numbers.simulated_process import SegmentProcess
 from tests.simulation.network import Network
 from tests.simulation.redis_model import RedisModel
 from tests.simulation.world import START_US
 
 if TYPE_CHECKING:
-    from tests.segment.simulation import SegmentSimulation
+    from tests.numbers.simulation import SegmentSimulation
 
 # how long faults come, in a schedule
 FAULTY_US = 20_000_000

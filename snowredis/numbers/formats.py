@@ -1,18 +1,16 @@
-"""Periods of a calendar, hours to years, in a time zone: which one an instant is in, and from when until when.
+"""Periods of a calendar in a time zone, and texts of dated numbers such as "INV-{date:%Y%m%d}-{number:06}". Pure.
 
-Pure. A period is known by its label, the local time without what is smaller than the period: "2026-10-25T02". At the
-end of daylight saving time an hour comes twice, and in some zones a day was left and entered again: both times are one
-period, since they have one label, and numbers of a label never repeat.
+A period is known by its label, the local time without what is smaller than the period: "2026-10-25T02". At the end of
+daylight saving time an hour comes twice, and in some zones a day was left and entered again: both times are one period,
+since they have one label, and numbers of a label never repeat.
 
-Texts of dated numbers, such as "INV-{date:%Y%m%d}-{number:06}": checked so that no two numbers have one text.
-
-Pure. The text has to show the period: with daily numbers and "{date:%Y}-{number}", each day would repeat the numbers of
-the day before. And it has to show where the date ends: "{date:%d}{number}" has one text for several numbers.
+No two numbers have one text, by construction: every part of a text has a fixed length, but for the number. So the
+length of a text says where the number and the parts of the date are, and these say the period.
 """
 
 from __future__ import annotations
 
-import functools
+import re
 import string
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -131,97 +129,114 @@ DEFAULT_FORMATS = {
 }
 # digits of the highest number, where the format does not say how many
 DEFAULT_DIGITS = 10
+MAX_NUMBER = 10**14
 MAX_TEXT_LENGTH = 200
-_FIELDS = ("date", "number", "tag")
+# parts of a date that have the same length in every period -> that length
+_DATE_PARTS = {"Y": 4, "y": 2, "m": 2, "d": 2, "H": 2, "j": 3, "G": 4, "V": 2, "u": 1, "%": 1}
+_DATE_PART = re.compile(r"%(.?)", re.DOTALL)
+# 6, 06, 06d; a comma would make the length of a text say less
+_NUMBER_SPEC = re.compile(r"(?:0([1-9][0-9]?))?d?")
+# combinations of parts that say the day
+_DAYS = ({"Y", "m", "d"}, {"y", "m", "d"}, {"Y", "j"}, {"y", "j"}, {"G", "V", "u"})
+# what has to be in the text: one of these combinations
+_NEEDED: dict[PeriodName, tuple[set[str], ...]] = {
+    "year": ({"Y"}, {"y"}, *_DAYS),
+    "month": ({"Y", "m"}, {"y", "m"}, *_DAYS),
+    "day": _DAYS,
+    "hour": tuple({*day, "H"} for day in _DAYS),
+}
+# parts of a date that sort like it, if they stand in this order
+_SORTED = ("YmdH", "YjH")
 
 
 class NumberFormat:
     """Format of the numbers of one tag.
 
     Args:
-        text: with the fields {date}, {number} and {tag}, each with a format as in str.format().
+        text: with the fields {date}, {number} and {tag}: as in str.format(), {date:FORMAT} as for strftime() with the
+            parts %Y %y %m %d %H %j %G %V %u, and {number} or {number:06}. %y says the year for 100 years.
         period: how often numbers start again.
         tag: for the field of that name.
         maximum: the highest number of a period; None: the highest that has as many digits as the format says.
 
-    Raises ConfigError for a text that cannot be used, or that two numbers would have.
+    Raises ConfigError for a text that cannot be used, or that two numbers could have.
     """
 
     def __init__(self, text: str, period: PeriodName, tag: str, maximum: int | None = None) -> None:
-        width = _number_width(text)
         self._text, self._tag = text, tag
-        self.maximum: int = maximum or 10 ** (width or DEFAULT_DIGITS) - 1
-        self.text_length, self.sortable = _examine(text, period, tag, self.maximum)
+        parts, width = [], 0
+        fixed = 0
+        for literal, name, spec in _fields(text):
+            fixed += len(literal)
+            if name == "number":
+                parts.append("number")
+                width = _width(text, spec)
+            elif name == "date":
+                parts += _DATE_PART.findall(spec)
+                fixed += _date_length(text, spec)
+            elif name == "tag":
+                fixed += len(tag)
+        if parts.count("number") != 1:
+            raise ConfigError(f"format {text!r} must have the field {{number}} once, such as {{number:06}}")
+        if not any(needed <= set(parts) for needed in _NEEDED[period]):
+            raise ConfigError(
+                f"format {text!r} does not show the whole period, but numbers start again each {period}: two numbers "
+                f"would have one text. Write more of the date, such as {DEFAULT_FORMATS[period]!r}"
+            )
+        self.maximum: int = maximum or min(10 ** (width or DEFAULT_DIGITS) - 1, MAX_NUMBER)
+        digits = len(str(self.maximum))
+        self.text_length = fixed + max(width, digits)
+        if self.text_length > MAX_TEXT_LENGTH:
+            raise ConfigError(
+                f"format {text!r} makes texts of {self.text_length} characters; {MAX_TEXT_LENGTH} are allowed"
+            )
+        before = "".join(parts[: parts.index("number")])
+        self.sortable = (
+            width >= digits
+            and any(order.startswith(before) for order in _SORTED)
+            and any(needed <= set(before) for needed in _NEEDED[period])
+        )
 
     def write(self, date: datetime, number: int) -> str:
         """Return the text of a number; *date* is the beginning of its period."""
         return self._text.format(date=date, number=number, tag=self._tag)
 
 
-def _number_width(text: str) -> int:
-    """Return how many digits *text* gives to a number, 0 if it does not say. Raises ConfigError."""
+def _fields(text: str) -> Iterator[tuple[str, str | None, str]]:
+    """Yield each field of *text*: the literal before it, its name and its format. Raises ConfigError."""
     try:
         parts = list(string.Formatter().parse(text))
     except ValueError as error:
         raise ConfigError(f"format {text!r} cannot be used: {error}") from None
-    fields = [(name, spec or "") for _, name, spec, _ in parts if name is not None]
-    for name, _ in fields:
-        if name not in _FIELDS:
+    for literal, name, spec, conversion in parts:
+        if name not in (None, "date", "number", "tag"):
             raise ConfigError(
                 f"format {text!r} has an unknown field {name!r}. The fields are: date, number, tag"
             )
-    numbers = [spec for name, spec in fields if name == "number"]
-    if len(numbers) != 1:
-        raise ConfigError(f"format {text!r} must have the field {{number}} once, such as {{number:06}}")
-    digits = numbers[0].removesuffix("d").removeprefix("0")
-    return int(digits) if digits.isascii() and digits.isdecimal() and numbers[0].startswith("0") else 0
+        if conversion or "{" in (spec or "") or (name == "tag" and spec):
+            raise ConfigError(f"format {text!r} cannot be used: write the field {name!r} as {{{name}}}")
+        yield literal, name, spec or ""
 
 
-@functools.cache  # a few thousand texts
-def _examine(text: str, period: PeriodName, tag: str, maximum: int) -> tuple[int, bool]:
-    """Return the length of the longest text, and whether texts sort like dates and numbers. Raises ConfigError."""
-    seen: dict[str, tuple[datetime, int]] = {}
-    last, longest = "", 0
-    sortable = True
-    numbers = sorted({number for number in (1, 2, 10, 11, 111, maximum) if number <= maximum})
-    for date in _dates(period):
-        for number in numbers:
-            try:
-                made = text.format(date=date, number=number, tag=tag)
-            except (ValueError, TypeError) as error:
-                raise ConfigError(f"format {text!r} cannot be used: {error}") from None
-            if made in seen:
-                other, other_number = seen[made]
-                raise ConfigError(
-                    f"format {text!r} writes {made!r} for number {number} of {date:%Y-%m-%d %H:00} and for number "
-                    f"{other_number} of {other:%Y-%m-%d %H:00}, but numbers start again each {period}. Write more of "
-                    f"the date, such as {DEFAULT_FORMATS[period]!r}"
-                )
-            seen[made] = date, number
-            sortable, last, longest = sortable and made > last, made, max(longest, len(made))
-    sortable = sortable and _sorts(text, next(_dates(period)), tag, maximum)
-    if longest > MAX_TEXT_LENGTH:
+def _width(text: str, spec: str) -> int:
+    """Return how many digits *spec* gives to a number at least, 0 if it does not say. Raises ConfigError."""
+    found = _NUMBER_SPEC.fullmatch(spec)
+    if found is None:
         raise ConfigError(
-            f"format {text!r} makes texts of {longest} characters; {MAX_TEXT_LENGTH} are allowed"
+            f"format {text!r} cannot be used: {{number:{spec}}} may have one text for two numbers. Write {{number}} "
+            "or {number:06}"
         )
-    return longest, sortable
+    return int(found[1] or 0)
 
 
-def _sorts(text: str, date: datetime, tag: str, maximum: int) -> bool:
-    """Return whether the texts of one date sort like their numbers."""
-    numbers = sorted({min(10**digits - less, maximum) for digits in range(16) for less in (0, 1)} - {0})
-    texts = [text.format(date=date, number=number, tag=tag) for number in numbers]
-    return texts == sorted(texts)
-
-
-def _dates(period: PeriodName) -> Iterator[datetime]:
-    """Yield beginnings of periods, in order: neighbors, and those that are a day, a month or some years apart."""
-    dates = {datetime(year, month, 1, tzinfo=UTC) for year in range(2000, 2040) for month in range(1, 13)}
-    if period == "year":
-        dates = {datetime(year, 1, 1, tzinfo=UTC) for year in range(2000, 2100)}
-    first = datetime(2023, 12, 25, tzinfo=UTC)
-    if period in ("day", "hour"):
-        dates |= {first + timedelta(days=day) for day in range(800)}
-    if period == "hour":
-        dates |= {first + timedelta(hours=hour) for hour in range(10 * 24)}
-    yield from sorted(dates)
+def _date_length(text: str, spec: str) -> int:
+    """Return how many characters *spec* makes of every date. Raises ConfigError."""
+    length = len(_DATE_PART.sub("", spec))
+    for part in _DATE_PART.findall(spec):
+        if part not in _DATE_PARTS:
+            raise ConfigError(
+                f"format {text!r} cannot be used: the text of %{part} has no fixed length, or depends on the system. "
+                f"The parts of a date are: {' '.join(f'%{name}' for name in _DATE_PARTS)}"
+            )
+        length += _DATE_PARTS[part]
+    return length

@@ -15,7 +15,7 @@ import pytest
 
 import snowredis
 from snowredis.errors import ConfigError, GeneratorClosed, GeneratorSuspended, StoreUnavailable
-from snowredis.numbers import SegmentGenerator, TagClosed, TagExhausted, fetcher
+from snowredis.numbers import NumbersClosed, NumbersExhausted, SegmentGenerator, fetcher
 from snowredis.numbers.counts import Steps
 from snowredis.numbers.opening import open_generator
 from snowredis.testing import memory_pool
@@ -148,7 +148,7 @@ def test_suspend_drops_what_a_clone_would_have(ids: SegmentGenerator) -> None:
 def test_a_range_that_is_used_up_is_an_error() -> None:
     with open_generator(memory_pool(), tag="t", start=0, maximum=4, step=3) as ids:
         assert ids.next_ids(5) == [0, 1, 2, 3, 4]
-        with pytest.raises(TagExhausted, match="up to its maximum 4"):
+        with pytest.raises(NumbersExhausted, match="up to its maximum 4"):
             ids.next_id()
         assert ids.status.remaining == 0
 
@@ -157,14 +157,14 @@ def test_a_tag_that_redis_forgot_is_opened_by_the_bound(monkeypatch: pytest.Monk
     pool = memory_pool(new=False)
     highest: list[int | None] = [None]
     with open_generator(pool, tag="t", step=5, bound=lambda: highest[0], bound_margin=100) as ids:
-        with pytest.raises(TagClosed, match="snowredis segment open t --from N"):
+        with pytest.raises(NumbersClosed, match="snowredis numbers open t --from N"):
             ids.next_id()
         monkeypatch.setattr(fetcher, "SETTLE_MS", 0)
-        assert eventually(ids.next_id, ignored=(TagClosed,)) == 101
+        assert eventually(ids.next_id, ignored=(NumbersClosed,)) == 101
     highest[0] = 4321
     pool._tags["t"].wipe()
     with open_generator(pool, tag="t", bound=lambda: highest[0], bound_margin=100) as ids:
-        assert eventually(ids.next_id, ignored=(TagClosed,)) == 4422
+        assert eventually(ids.next_id, ignored=(NumbersClosed,)) == 4422
     pool._tags["t"].wipe()
     with open_generator(pool, tag="t", bound=lambda: 1 / 0) as ids, pytest.raises(ZeroDivisionError):
         ids.next_id()
@@ -183,10 +183,9 @@ def test_numbers_that_others_may_have_are_not_made(own_server: RedisServer, capl
     with open_generator(own_server.url, tag=ids.tag, step=50) as other:
         assert other.next_id() == mine[0]
         # the request for the next segment tells what was forgotten
-        ids._prefetcher.hungry = True
-        ids._prefetcher.wake()
+        ids._prefetcher.fetch_ahead()
         eventually(lambda: ids.counts.alarms)
-        with pytest.raises(TagClosed, match="Redis forgot segments"):
+        with pytest.raises(NumbersClosed, match="Redis forgot numbers"):
             ids.next_id()
         assert "numbers from 1 to 50 may have been handed out twice" in caplog.text
         assert ids.counts.dropped == 95
@@ -196,7 +195,7 @@ def test_numbers_that_others_may_have_are_not_made(own_server: RedisServer, capl
 
 
 def test_numbers_go_on_while_redis_is_away_to_the_end_of_the_segments(own_server: RedisServer) -> None:
-    ids = created(own_server.url, step=100, max_step=100, assured=False)
+    ids = created(own_server.url, step=100, max_step=100)
     numbers = [ids.next_id() for _ in range(50)]
     eventually(lambda: ids._prefetcher.ready)
     own_server.save()
@@ -206,12 +205,12 @@ def test_numbers_go_on_while_redis_is_away_to_the_end_of_the_segments(own_server
         ids.next_id()
     assert numbers == list(range(1, 201))
     own_server.start()
-    with pytest.raises(TagClosed, match="restarted, failed over or replaced"):
+    with pytest.raises(NumbersClosed, match="restarted, failed over or replaced"):
         eventually(ids.next_id, ignored=(StoreUnavailable,))
     from snowredis.numbers.administration import open_tag
 
     open_tag(own_server.url, ids.tag, None)
-    assert eventually(ids.next_id, ignored=(TagClosed,)) == 201
+    assert eventually(ids.next_id, ignored=(NumbersClosed,)) == 201
     ids.close()
 
 
@@ -219,7 +218,7 @@ def test_numbers_go_on_while_redis_is_away_to_the_end_of_the_segments(own_server
 def test_forks_and_signal_handlers_get_numbers_of_their_own(server: RedisServer, program: str) -> None:
     generator = created(server.url)
     generator.close()
-    made = run(f"tests.segment.programs.{program}", server.url, generator.tag).split()
+    made = run(f"tests.numbers.programs.{program}", server.url, generator.tag).split()
     assert len(made) > 300
     assert len(made) == len(set(made))
 
@@ -240,7 +239,10 @@ def test_independent_servers_have_numbers_of_their_own_and_any_may_be_away(
         assert [number % 2 for number in numbers[-100:]] == [1] * 100
     with (
         open_generator(urls[::-1], tag=ids.tag) as wrong,
-        pytest.raises(snowredis.SnowredisError, match=r"share is 0/2 in the tag, 1/2 here|cannot be used"),
+        pytest.raises(
+            snowredis.SnowredisError,
+            match=r"is 1 of 2 in the tag, 2 of 2 here|cannot be used",
+        ),
     ):
         wrong.next_id()
 

@@ -36,7 +36,7 @@ def before_bytecode(number: int, action: Callable[[], None], call: Callable[[], 
 
     def trace(frame: FrameType, event: str, arg: object) -> Any:
         nonlocal count
-        if f"{os.sep}numbers{os.sep}" not in frame.f_code.co_filename:
+        if f"{os.sep}snowredis{os.sep}numbers{os.sep}" not in frame.f_code.co_filename:
             return None
         frame.f_trace_opcodes = True
         if event == "opcode":
@@ -144,4 +144,4 @@ def test_a_fork_in_the_middle_of_a_call(server: RedisServer) -> None:
 
 
 def test_no_lock_stays_held_when_a_signal_handler_raises() -> None:
-    assert run("tests.segment.programs.signals_that_raise") == "True [False]\n"
+    assert run("tests.numbers.programs.signals_that_raise") == "True [False]\n"

@@ -64,7 +64,7 @@ RULES: Mapping[str, Rule] = {
         ("local lost = received > 0 and", "local lost = false and"),
         None,
         ("rollback",),
-        8,
+        4,
     ),
     "serial-requests": Rule(
         "a request that is late is not answered with another segment",
@@ -81,12 +81,19 @@ RULES: Mapping[str, Rule] = {
         ("failover", "moved"),
         9,
     ),
+    "words-wait": Rule(
+        "a tag with max_rate opens by itself only after a loss that is shorter than a word takes to count",
+        ("now - tag.last <= BRIDGED_MS and", ""),
+        None,
+        ("snapshot", "wipe"),
+        0,
+    ),
     "deposed-master": Rule(
         "a tag is opened only when no deposed master answers any more",
         ("local wait = settle + (how == 'create' and 0 or slack)", "local wait = settle"),
         None,
         ("split",),
-        2,
+        6,
     ),
     "gaps": Rule(
         "what was handed out by a lost history only is no cause for an alarm",
@@ -109,7 +116,7 @@ RULES: Mapping[str, Rule] = {
         None,
         lambda patch: patch.setattr(SegmentGenerator, "_drop", _drop_if(lambda position: position == 0)),
         ("rollback",),
-        8,
+        4,
         "which had dropped it",
     ),
     "copy-drops": Rule(

@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from tests.segment.rules import RULES
-from tests.segment.simulation import SegmentSimulation, Violation
+from tests.numbers.rules import RULES
+from tests.numbers.simulation import SegmentSimulation, Violation
 
 
 @pytest.fixture(autouse=True)

@@ -8,8 +8,7 @@ import pytest
 
 from snowredis.errors import SnowredisError, StoreUnavailable
 from snowredis.numbers.administration import TagInfo
-from snowredis.numbers.model import TagConfig
-from snowredis.numbers.replies import ClosedReason
+from snowredis.numbers.protocol import ClosedReason, TagConfig
 from snowredis.numbers.watch import ALARM_MS, SOON_S, TagState, TagWatch, tag_state
 from snowredis.testing import memory_pool
 
@@ -45,7 +44,7 @@ def test_the_end_of_a_range_is_announced_once_the_rate_is_steady_and_said_when_i
     assert state_of([ONE], [info(ONE)], rate=rate / 1.1).level == "ok"
     end = state_of([ONE], [info(ONE, 1000)], rate=rate)
     assert (end.state, end.level, end.remaining) == ("used up", "critical", 0)
-    assert end.commands == ["snowredis segment change t --maximum N"]
+    assert end.commands == ["snowredis numbers change t --maximum N"]
 
 
 def test_a_closed_tag_says_why_and_what_opens_it() -> None:
@@ -56,12 +55,14 @@ def test_a_closed_tag_says_why_and_what_opens_it() -> None:
     )
     assert "Redis was restarted" in closed.text
     assert "reported numbers up to 100" in closed.text
-    assert closed.commands == ["snowredis segment open t --from N"]
-    config = TagConfig(tag="t", start=5, maximum=99, cyclic=True, max_rate=20, failover_slack_ms=1500)
-    options = " --start 5 --maximum 99 --max-rate 20 --failover-slack 1.5 --cyclic"
+    assert closed.commands == ["snowredis numbers open t --from N"]
+    config = TagConfig(
+        tag="t", start=5, maximum=99, durability="assured", max_rate=20, failover_slack_ms=1500
+    )
+    options = " --start 5 --maximum 99 --durability assured --max-rate 20 --failover-slack 1.5"
     assert state_of([config], [TagInfo("r", False)]).commands == [
-        f"snowredis segment open t --from N{options}",
-        f"snowredis segment create t{options}",
+        f"snowredis numbers open t --from N{options}",
+        f"snowredis numbers create t{options}",
     ]
 
 
@@ -75,7 +76,7 @@ def test_of_several_servers_some_may_be_closed_away_or_others() -> None:
     assert state_of(TWO, [], away, away).state == "unknown"
     other = state_of([ONE], [open_])
     assert (other.state, other.level) == ("other settings", "critical")
-    assert "share is 0/2 in the tag, 0/1 here" in other.text
+    assert "place in the list of servers is 1 of 2 in the tag, 1 of 1 here" in other.text
 
 
 def test_numbers_that_came_twice_are_named() -> None:

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from snowredis.errors import ConfigError
-from snowredis.numbers import PeriodExhausted, TransactionNumbers
+from snowredis.numbers import NumbersExhausted, TransactionNumbers
 from tests.support.databases import DatabaseServer
 
 NOON_MS = round(datetime(2026, 11, 22, 12, tzinfo=UTC).timestamp() * 1000)
@@ -119,7 +119,7 @@ def test_the_highest_number_of_a_period_is_the_last() -> None:
     with engine.connect() as connection:
         assert numbers.next_id(connection)[-2:] == "-1"
         assert numbers.next_id(connection)[-2:] == "-2"
-        with pytest.raises(PeriodExhausted, match="up to 2"):
+        with pytest.raises(NumbersExhausted, match="up to its maximum 2"):
             numbers.next_id(connection)
     engine.dispose()
 
