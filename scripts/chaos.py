@@ -85,6 +85,12 @@ def main() -> int:
         action="store_true",
         help="workers trust their lease until a heartbeat, slow as over a network, is refused",
     )
+    parser.add_argument(
+        "--trace",
+        type=Path,
+        metavar="FILE",
+        help="log the run there, for scripts/model --trace FILE; without steps of Redis' clock by hours",
+    )
     parser.add_argument("--directory", type=Path, help="for the files; default: a temporary one")
     options = parser.parse_args()
     plan = Plan(
@@ -97,6 +103,7 @@ def main() -> int:
         layout=options.layout,
         durability=options.durability,
         plain_ttl=options.plain_ttl,
+        trace=options.trace.absolute() if options.trace is not None else None,
     )
     # short, since the path of a socket may have 107 characters
     directory = Path(tempfile.mkdtemp(prefix="chaos-", dir=options.directory))

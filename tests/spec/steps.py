@@ -177,6 +177,21 @@ class Converter:
         else:
             slot.renewal_id = self._calls[entry["call"]].entry["pending"]
 
+    def _unseen(self, entry: Entry) -> None:
+        """One of these calls ran, and sent no reply that arrived."""
+        candidates: list[Step] = []
+        for number in entry["calls"]:
+            call = self._calls.get(number)
+            if call is None or call.slot is None:
+                continue
+            script = call.entry["script"]
+            if script == "release":
+                self._release(call.slot, call)
+            candidates.append(
+                {"t": script, "p": call.slot.name, "dep": call.depth, "c": call.entry["caller_ms"]}
+            )
+        self._add("unseen", s=self._server(entry["server"]), R=entry["ms"], any=candidates)
+
     def _awaits(self, slot: Slot, answer: Answer) -> bool:
         """Return whether the process waits for that answer: it has none to this claim, or to this renewal."""
         if answer.reply[0] == "granted":
@@ -323,27 +338,33 @@ class Converter:
                 step["now"] = lowest
                 step["jump"] = 0
                 # a clock that is further ahead is capped in any case
-                step["c"] = min(step["c"], step["R"] + lead + 1)
+                for asked in step.get("any", (step,)):
+                    asked["c"] = min(asked["c"], step["R"] + lead + 1)
         points = sorted({time for step in steps for time in _times(step)} | {0})
         mapped = [0]
         for before, after in itertools.pairwise(points):
             mapped.append(mapped[-1] + min(after - before, reach + 1))
         for step in steps:
-            for name in TIMES:
-                if name in step:
-                    value = step[name]
-                    step[name] = (
+            for part in (step, *step.get("any", ())):
+                for name in _times_in(part):
+                    value = part[name]
+                    part[name] = (
                         [mapped[bisect_left(points, item)] for item in value]
                         if isinstance(value, list)
                         else mapped[bisect_left(points, value)]
                     )
 
 
+def _times_in(part: Step) -> list[str]:
+    """Return which fields are times. A part without "op" is a request that may have run unseen."""
+    return [name for name in (TIMES if "op" in part else ("c",)) if name in part]
+
+
 def _times(step: Step) -> list[int]:
     times: list[int] = []
-    for name in TIMES:
-        if name in step:
-            value = step[name]
+    for part in (step, *step.get("any", ())):
+        for name in _times_in(part):
+            value = part[name]
             times += value if isinstance(value, list) else [value]
     return times
 
