@@ -4,6 +4,8 @@
     scripts/chaos.py                                              1,000 faults in 5 minutes, 8 processes
     scripts/chaos.py --ids 1_000_000_000 --seed 7                 the same for a billion ids at least
     scripts/chaos.py --faults 60 --seconds 15 --processes 4       a short one
+    scripts/chaos.py --ids 100_000_000 --into postgresql://me@localhost/test     a primary key compares all ids, too
+    scripts/chaos.py --trace run.log                              log it, for scripts/model --trace run.log
     scripts/chaos.py --plain-ttl --faults 120 --seconds 40 --ttl 1.5 --layout 41/0/2/3/16
                                                                leases that trust their ttl: what is caught then
 
@@ -91,6 +93,11 @@ def main() -> int:
         metavar="FILE",
         help="log the run there, for scripts/model --trace FILE; without steps of Redis' clock by hours",
     )
+    parser.add_argument(
+        "--into",
+        metavar="URL",
+        help="postgresql://…: copy all ids into a new table there, whose primary key is the judge; the table stays",
+    )
     parser.add_argument("--directory", type=Path, help="for the files; default: a temporary one")
     options = parser.parse_args()
     plan = Plan(
@@ -112,6 +119,19 @@ def main() -> int:
     began_s = time.monotonic()
     verdict = check(directory, plan.layout)
     show(plan, report, verdict, time.monotonic() - began_s)
+    if options.into is not None:
+        # psycopg is needed for this only
+        from tests.chaos.into import TABLE, copy_ids
+
+        copied = copy_ids(options.into, directory)
+        rate = copied.ids / copied.seconds
+        print(f"PostgreSQL: {copied.ids:,} rows in {TABLE} in {copied.seconds:.0f} s, {rate:,.0f} a second")
+        if copied.error:
+            verdict.add_problem(f"PostgreSQL: {copied.error}")
+            print(verdict.problems[-1])
+        elif copied.ids != verdict.ids:
+            verdict.add_problem(f"PostgreSQL has {copied.ids:,} rows, and the files {verdict.ids:,} ids")
+            print(verdict.problems[-1])
     if not verdict.good or report.problems:
         print(f"a check failed; the files are kept in {directory}")
         return 1

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -96,6 +97,8 @@ class Converter:
         self._needed = {entry["data"] for entry in entries if entry["do"] == "found" and entry["data"]}
         # what runs granted, and the runs whose answers arrive
         self._answers: dict[int, Answer] = {}
+        # tokens of claims that a server may have granted
+        self._tokens = set(_tokens(entries))
         self._arriving = {entry["run"] for entry in entries if entry["do"] == "reply"}
 
     def convert(self) -> Steps:
@@ -127,6 +130,9 @@ class Converter:
         slot = self._by_owner.get((entry["process"], token))
         if slot is not None:
             return slot
+        if token not in self._tokens:
+            # a claim that was refused, and is never heard of again
+            return None
         others = [slot for slot in self._by_owner.values() if slot.token == token and slot.state != "sealed"]
         if script == "release":
             ids = {entry["renewal_id"], entry["pending"]} - {""}
@@ -367,6 +373,18 @@ def _times(step: Step) -> list[int]:
             value = part[name]
             times += value if isinstance(value, list) else [value]
     return times
+
+
+def _tokens(entries: list[Entry]) -> Iterator[str]:
+    calls = {entry["call"]: entry.get("token", "") for entry in entries if entry["do"] == "send"}
+    for entry in entries:
+        match entry["do"]:
+            case "run" if entry["reply"][0] == "granted":
+                yield calls[entry["call"]]
+            case "unseen":
+                yield from (calls[call] for call in entry["calls"])
+            case "send" if entry["script"] in ("renew", "release"):
+                yield entry["token"]
 
 
 def steps_of(entries: list[Entry]) -> Steps:
