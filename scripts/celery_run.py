@@ -30,9 +30,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import snowredis
-from snowredis.core.duplicates import Duplicates, Runs, find_duplicates
 from snowredis.snowflake.protocol import PoolConfig
 from tests.integrations.celery_worker import IDS_KEY, POOL, environment, worker
+from tests.support.duplicates import Duplicates, Runs, find_duplicates
 from tests.support.programs import ROOT
 from tests.support.servers import RedisServer, redis_server
 

@@ -24,9 +24,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import snowredis
 from snowredis import embedded
-from snowredis.core.duplicates import Duplicates, Runs, find_duplicates, int64s
 from snowredis.core.presets import resolve_layout
 from tests.chaos.runs import runs_of
+from tests.support.duplicates import Duplicates, Runs, find_duplicates, int64s
 
 POOL = "fleet"
 # ids a batch; a tenth of them is made with next_id(), one by one

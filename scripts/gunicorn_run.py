@@ -34,9 +34,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from snowredis.core.duplicates import Runs, find_duplicates
 from tests.chaos.runs import runs_of
 from tests.integrations.gunicorn_server import HOOKS, WORKERS, Gunicorn, create_pool, eventually, gunicorn
+from tests.support.duplicates import Runs, find_duplicates
 from tests.support.servers import redis_server
 
 CLIENTS = 6

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from snowredis.connection import AllSettings, connect
 from snowredis.errors import ConfigError, GeneratorClosed
-from snowredis.process.threads import in_thread
-from snowredis.settings import KIND, check_names, from_environment
+from snowredis.process.coroutines import in_thread
+from snowredis.settings import KIND, PREFIX, check_names, from_environment
 from snowredis.snowflake.fast_path import bind
 from snowredis.snowflake.fast_path import next_id as next_id  # noqa: PLC0414 - one of this module's functions
 from snowredis.snowflake.generator import Generator
@@ -23,6 +23,11 @@ from snowredis.snowflake.generator import Generator
 if TYPE_CHECKING:
     from snowredis.kinds.opening import KindAndSettings
     from snowredis.kinds.protocol import IdGenerator
+
+
+# the settings that mean the same for every kind of ids, and their variables
+_SHARED = ("url", "min_replicas")
+_VARIABLES = tuple(f"{PREFIX}{name.upper()}" for name in _SHARED)
 
 
 class _Source:
@@ -121,7 +126,8 @@ def effective_kind(kind: str | None = None, settings: Mapping[str, Any] | None =
 
     Args:
         kind: another kind, as snowredis.generator() takes it.
-        settings: of *kind*; those that are not given are those of this process that the kind knows.
+        settings: of *kind*. Those that are not given are those of this process if its ids are of the same kind. For
+            another kind, only those of the server count (_SHARED): a tag or a maximum means something else there.
 
     Raises ConfigError.
     """
@@ -129,8 +135,24 @@ def effective_kind(kind: str | None = None, settings: Mapping[str, Any] | None =
     if kind is None:
         return _resolve(_kind(), configured)
     declared, in_url = _resolve(kind)
-    known = {name: value for name, value in configured.items() if name in declared.settings}
-    return _resolve(kind, known | in_url | dict(settings or {}))
+    is_ours = declared.name == _resolve(_kind()).kind.name
+    known = {
+        name: value
+        for name, value in configured.items()
+        if name in declared.settings and (is_ours or name in _SHARED)
+    }
+    variables = (
+        os.environ if is_ours else {name: os.environ[name] for name in _VARIABLES if name in os.environ}
+    )
+    return _resolve(kind, known | in_url | dict(settings or {}), variables)
+
+
+def preload() -> None:
+    """Import and read what the first id of a child needs, in a process that is about to fork. Connects to nothing."""
+    from snowredis.snowflake import redis_store
+
+    for name in ("claim", "renew", "release"):
+        redis_store.load(name)
 
 
 def _kind() -> str | None:
@@ -138,10 +160,14 @@ def _kind() -> str | None:
     return _sources[-1].configured.get("kind") or os.environ.get(KIND.variable) or None
 
 
-def _resolve(kind: str | None, settings: dict[str, Any] | None = None) -> KindAndSettings:
+def _resolve(
+    kind: str | None, settings: dict[str, Any] | None = None, environment: Mapping[str, str] | None = None
+) -> KindAndSettings:
     from snowredis.kinds.opening import resolve
 
-    return resolve(kind, settings or {}, {} if settings is None else os.environ)
+    if environment is None:
+        environment = {} if settings is None else os.environ
+    return resolve(kind, settings or {}, environment)
 
 
 def process_generator() -> Any:

@@ -124,8 +124,8 @@ def _about() -> str:
     """Machine, versions and date, in a few sentences."""
     import redis
 
+    from snowredis.cli.commands.bench import this_machine
     from snowredis.embedded import find_server
-    from snowredis.timing import this_machine
 
     model = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scripts._bench.server import OWNER, STATS, Server, end_one_lease, fill, now_ms, private_server
+from snowredis.cli.commands.bench import in_turns, quartiles
 from snowredis.core.layout import Layout
 from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, ReleaseRequest, pool_keys
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Granted, PoolFull, Released, Seen
-from snowredis.timing import in_turns, quartiles
 
 SIZES = (10, 16, 22)
 QUICK_SIZES = (6, 8, 10)

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from snowredis.cli.commands.bench import BASE, UNCAPPED, Subject
 from snowredis.testing import memory_pool
-from snowredis.timing import BASE, UNCAPPED, Subject
 
 # of ours: measured with the implementation in C and with the one in Python
 OURS = "snowredis"

@@ -18,10 +18,10 @@ from scripts._bench.ids import workers
 from scripts._bench.pauses import BOUND, ONE, OWN, PAUSES, SHARED, TWO, typical
 from scripts._bench.server import now_ms, private_server
 from scripts._bench.worker import Worker
+from snowredis.cli.commands.bench import BASE, in_turns, quartiles, ratios
 from snowredis.settings import SETTINGS
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.redis_store import RedisStore
-from snowredis.timing import BASE, in_turns, quartiles, ratios
 
 # what is measured, if it is there: of ours with both implementations, and the clock beside each
 IDS = "ids.next_id()"

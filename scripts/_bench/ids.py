@@ -13,7 +13,7 @@ from typing import Any
 
 from scripts._bench.contestants import BUFFER, BY_LABEL, NOT_INSTALLABLE, OURS
 from scripts._bench.worker import Worker
-from snowredis.timing import BASE, UNCAPPED, in_turns, quartiles, ratios
+from snowredis.cli.commands.bench import BASE, UNCAPPED, in_turns, quartiles, ratios
 
 # what is measured in two processes at a time
 IN_TWO = (BASE, "ids.next_id()", f"ids.fill() of {BUFFER:,}, an id", "uuid.uuid4()")

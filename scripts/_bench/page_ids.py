@@ -8,7 +8,7 @@ from typing import Any
 from scripts._bench import plots
 from scripts._bench.contestants import BATCH, BUFFER, BY_LABEL, FLOOR, METHOD_FLOOR, OURS, SNOWFLAKE
 from scripts._bench.tables import AtMost, Results, markdown, number, percent, spread
-from snowredis.timing import BASE
+from snowredis.cli.commands.bench import BASE
 
 SINGLE, BOUND = "ids.next_id()", "snowredis.next_id()"
 LIST, LARGE_FILL = f"ids.next_ids({BATCH:,}), an id", f"ids.fill() of {BUFFER:,}, an id"

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import snowredis
+from snowredis.cli.commands.bench import in_turns, quartiles
 from snowredis.testing import memory_pool, use
-from snowredis.timing import in_turns, quartiles
 
 # of a round: few enough that the ids of the default layout, 1,024 a ms, are never exhausted
 COUNT = 500

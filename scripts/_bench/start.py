@@ -19,11 +19,11 @@ from typing import Any
 import redis
 
 from scripts._bench.server import private_server
+from snowredis.cli.commands.bench import in_turns, quartiles, ratios
 from snowredis.core.presets import resolve_layout
 from snowredis.settings import SETTINGS
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.redis_store import RedisStore
-from snowredis.timing import in_turns, quartiles, ratios
 
 ROOT = Path(__file__).resolve().parents[2]
 BARE, REDIS, FIRST_ID = "nothing", "import redis", "`app.py`: one id, and exit"

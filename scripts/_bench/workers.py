@@ -21,12 +21,12 @@ from redis.connection import UnixDomainSocketConnection
 
 import snowredis
 from scripts._bench.server import OWNER, STATS, Server, now_ms, private_server
+from snowredis.cli.commands.bench import in_turns, quartiles
 from snowredis.core.layout import Layout
 from snowredis.servers.scripts import Script
 from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, ReleaseRequest, RenewRequest, pool_keys
 from snowredis.snowflake.redis_store import RedisStore, ScriptStore, load
 from snowredis.snowflake.replies import Granted, Renewed, Seen
-from snowredis.timing import in_turns, quartiles
 
 # leases of the unit costs outlive the run, so that living workers stay living
 LONG_TTL_MS = 3_600_000

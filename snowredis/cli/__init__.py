@@ -1,9 +1,8 @@
 """The command `snowredis`: parse the command line, run the command, and turn errors into exit codes.
 
-One rule for the files: commands/NAME.py is the command `snowredis NAME`, commands/GROUP_NAME.py is
-`snowredis GROUP NAME`; each defines what options.Command lists. What several commands share is in the files
-beside this one. The demo and the terminal view of `top`, which are larger than their commands, are in demo/
-and top_view.py.
+commands/NAME.py is the command `snowredis NAME`, or the group of commands with that name. What several commands share
+is in the files beside this one. The demo and the terminal view of `top`, which are larger than their commands, are in
+demo/ and top_view.py.
 
 Every command imports what is slow to import when it runs, so that --help, decode and layout start fast:
 this module and the parsers import neither redis nor textual nor asyncio.
@@ -25,31 +24,47 @@ from snowredis.cli.commands import (
     events,
     generate,
     layout,
-    merge,
     metrics,
-    migrate,
+    numbers,
     pool,
     registry,
-    segment,
     serve,
     top,
     whois,
     workers,
 )
-from snowredis.cli.completion import add_print_completion, print_completion
 from snowredis.cli.exit_codes import CommandError, ExitCode, code_of, print_error
-from snowredis.cli.options import Command, Parser, add_commands
+from snowredis.cli.options import Command, Parser, add_commands, add_print_completion, print_completion
 from snowredis.cli.output import printable
 
 # of a write to a full disk, to a file that is too large, or to a broken device
 _OUTPUT_ERRORS = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)
 # in the order of --help; not in build_parser(), since importing the package cli.demo replaces this module's `demo`
 _COMMANDS: list[Command] = [demo, generate, decode, layout, workers, top]
-_COMMANDS += [whois, events, pool, registry, segment, metrics, doctor, serve, merge, migrate, bench]
+_COMMANDS += [whois, events, pool, registry, numbers, metrics, doctor, serve, bench]
+# Commands that other packages add, as entry points whose objects are options.Command. Those of this distribution are
+# in pyproject.toml, too, and are listed so that a checkout finds them without a look at what is installed.
+GROUP = "snowredis.commands"
+JOINED = {"merge": "snowredis.merge.commands:MERGE", "migrate": "snowredis.merge.commands:MIGRATE"}
 
 
-def build_parser() -> Parser:
-    """Return the parser of the whole command line."""
+def joined_commands(wanted: str | None = None) -> list[Command]:
+    """Return the commands that packages add.
+
+    Args:
+        wanted: the command that will run, if it is known: then others are not looked for among installed packages.
+    """
+    from importlib.metadata import EntryPoint, entry_points
+
+    points = [EntryPoint(name, value, GROUP) for name, value in JOINED.items()]
+    names = {command.__name__.rpartition(".")[2] for command in _COMMANDS} | JOINED.keys()
+    if wanted not in names:
+        points += [point for point in entry_points(group=GROUP) if point.name not in names]
+    return [point.load() for point in points]
+
+
+def build_parser(wanted: str | None = None) -> Parser:
+    """Return the parser of the whole command line; *wanted*: the command that will run, if it is known."""
     codes = [f"{code.value} {code.name.lower().replace('_', ' ')}" for code in ExitCode]
     parser = Parser(
         prog="snowredis",
@@ -60,7 +75,7 @@ def build_parser() -> Parser:
     text = "show the version, and what it runs on"
     parser.add_argument("--version", action="store_true", help=text)
     add_print_completion(parser)
-    add_commands(parser, "command", _COMMANDS)
+    add_commands(parser, "command", [*_COMMANDS, *joined_commands(wanted)])
     return parser
 
 
@@ -74,7 +89,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     try:
-        code = _run(build_parser(), argv)
+        given = sys.argv[1:] if argv is None else argv
+        code = _run(build_parser(given[0] if given else None), argv)
         sys.stdout.flush()
     except KeyboardInterrupt:
         print("\nsnowredis: interrupted", file=sys.stderr)

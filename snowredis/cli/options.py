@@ -11,10 +11,12 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
-from snowredis.cli.exit_codes import CommandError, ExitCode
-from snowredis.cli.output import MAX_FOREIGN, printable
+from snowredis.cli.exit_codes import CommandError, ExitCode, missing_extra
+from snowredis.cli.output import MAX_FOREIGN, local_time_of, printable, time_of
 from snowredis.errors import ConfigError, PoolNotFound
 from snowredis.settings import (
     BOOL,
@@ -37,25 +39,38 @@ _MAX_NAMED = 12
 _Number = TypeVar("_Number", int, float)
 
 
-class Command(Protocol):
-    """A module in commands/. Its file name ends in the name of the command.
+@dataclass(frozen=True, slots=True)
+class Subcommand:
+    """A command of a group whose commands are in one file.
 
     Attributes:
-        SUMMARY: what the command does, as a verb phrase.
-        ABOUT: paragraphs below the summary in the command's own help; may be empty.
-        EXAMPLES: pairs of a command line and what it does.
+        name: its name, the last word of what is typed.
+        summary: what it does, as a verb phrase.
+        about: paragraphs below the summary in its own help; may be empty.
+        examples: pairs of a command line and what it does.
+        add_arguments: adds its options and arguments to a parser.
+        run: runs it and returns its exit code.
     """
+
+    name: str
+    summary: str
+    about: str
+    examples: Sequence[tuple[str, str]]
+    add_arguments: Callable[[Parser], None]
+    run: Callable[[argparse.Namespace], int]
+
+
+class Command(Protocol):
+    """A module in commands/ that is one command; its file name ends in the name of the command. See Subcommand."""
 
     __name__: str
     SUMMARY: str
     ABOUT: str
     EXAMPLES: list[tuple[str, str]]
 
-    def add_arguments(self, parser: Parser) -> None:
-        """Add the options and arguments of the command."""
+    def add_arguments(self, parser: Parser) -> None: ...
 
-    def run(self, args: argparse.Namespace) -> int:
-        """Run the command and return its exit code."""
+    def run(self, args: argparse.Namespace) -> int: ...
 
 
 class Parser(argparse.ArgumentParser):
@@ -75,25 +90,31 @@ class _Help(argparse.HelpFormatter):
         return "\n\n".join(fill(part, width, indent) for part in text.split("\n\n"))
 
 
-def add_commands(parser: Parser, title: str, modules: Sequence[Command]) -> None:
-    """Add a command for each of *modules*; without one of them, *parser* prints its help."""
+def add_commands(parser: Parser, title: str, commands: Sequence[Command | Subcommand]) -> None:
+    """Add a parser for each of *commands*; without one of them, *parser* prints its help."""
     parser.set_defaults(run=print_help, parser=parser)
-    commands = parser.add_subparsers(metavar=title.upper(), title=f"{title}s", parser_class=Parser)
+    children = parser.add_subparsers(metavar=title.upper(), title=f"{title}s", parser_class=Parser)
     # commands/pool_show.py is `snowredis pool show`
     prefix = f"{parser.prog.rpartition(' ')[2]}_"
-    for module in modules:
-        widest = max(len(line) for line, _ in module.EXAMPLES)
-        examples = (f"  {line:<{widest}}  {effect}".rstrip() for line, effect in module.EXAMPLES)
-        child = commands.add_parser(
-            module.__name__.rpartition(".")[2].removeprefix(prefix).replace("_", "-"),
-            help=module.SUMMARY,
-            description=f"{module.SUMMARY[0].upper()}{module.SUMMARY[1:]}.\n\n{module.ABOUT}".strip(),
+    for each in commands:
+        command = each if isinstance(each, Subcommand) else _command_of(each, prefix)
+        widest = max(len(line) for line, _ in command.examples)
+        examples = (f"  {line:<{widest}}  {effect}".rstrip() for line, effect in command.examples)
+        child = children.add_parser(
+            command.name,
+            help=command.summary,
+            description=f"{command.summary[0].upper()}{command.summary[1:]}.\n\n{command.about}".strip(),
             epilog="\n".join(["examples:", *examples]),
             formatter_class=_Help,
             allow_abbrev=False,
         )
-        module.add_arguments(child)
-        child.set_defaults(run=module.run)
+        command.add_arguments(child)
+        child.set_defaults(run=command.run)
+
+
+def _command_of(module: Command, prefix: str) -> Subcommand:
+    name = module.__name__.rpartition(".")[2].removeprefix(prefix).replace("_", "-")
+    return Subcommand(name, module.SUMMARY, module.ABOUT, module.EXAMPLES, module.add_arguments, module.run)
 
 
 def print_help(args: argparse.Namespace) -> int:
@@ -144,6 +165,29 @@ def add_format(parser: Parser) -> None:
     """Add --format, the form of the ids that are given."""
     text = f"the form of the ids: {', '.join(FORMS)} (default: any)"
     parser.add_argument("--format", choices=FORMS, metavar="FORM", help=text)
+
+
+def add_times(parser: Parser) -> None:
+    """Add --utc and --local; the arguments' ``time_text`` is then a function that shows ms since 1970.
+
+    UTC is the default: the hosts of a fleet, and those who talk about it, are in several zones.
+    """
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument(
+        "--utc",
+        dest="time_text",
+        action="store_const",
+        const=time_of,
+        default=time_of,
+        help="show times in UTC (the default)",
+    )
+    group.add_argument(
+        "--local",
+        dest="time_text",
+        action="store_const",
+        const=local_time_of,
+        help="show times of this host's zone",
+    )
 
 
 def add_settings(parser: Parser, *names: str) -> None:
@@ -198,6 +242,21 @@ def seconds(text: str) -> float:
     return number
 
 
+def moment_ms(text: str) -> int:
+    """Parse a moment: an ISO date or time, in UTC if it has no offset, or Unix ms. Return Unix ms."""
+    if text.isascii() and text.isdigit():
+        return natural(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{printable(text, 40)!r} is not a valid time: write it as 2026-01-01, 2026-01-01T12:00:00Z or in Unix ms"
+        ) from None
+    if moment.utcoffset() is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+
+
 def between(lowest: int, highest: int, parse: Callable[[str], _Number]) -> Callable[[str], _Number]:
     """Return a function that parses a number from *lowest* to *highest*."""
 
@@ -249,3 +308,37 @@ def _existing_pools(pool: WorkerPool) -> str:
     more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
     verb = "is" if len(names) == 1 else "are"
     return f"At {pool.where} there {verb}: {', '.join(names[:_MAX_NAMED])}{more}."
+
+
+# --- shell completion -------------------------------------------------------------------------------
+
+# as shtab.SUPPORTED_SHELLS, which is not imported for --help; a test compares them
+SHELLS = ("bash", "zsh", "tcsh", "fish", "powershell")
+
+
+def add_print_completion(parser: Parser) -> None:
+    """Add --print-completion."""
+    text = f"print a completion script for {', '.join(SHELLS[:-1])} or {SHELLS[-1]} and exit"
+    parser.add_argument("--print-completion", choices=SHELLS, metavar="SHELL", help=text)
+
+
+def print_completion(parser: Parser, shell: str) -> int:
+    """Print the script that completes the commands and options of *parser* in *shell*."""
+    try:
+        import shtab
+    except ImportError as error:
+        raise missing_extra(error, "cli") from error
+    for action in _actions(parser):
+        if action.metavar == "FILE":
+            action.complete = shtab.FILE  # type: ignore[attr-defined]
+    print(shtab.complete(parser, shell=shell))
+    return ExitCode.OK
+
+
+def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """Yield the options and arguments of *parser* and of all its commands."""
+    for action in parser._actions:
+        yield action
+        if isinstance(action, argparse._SubParsersAction):
+            for child in action.choices.values():
+                yield from _actions(child)

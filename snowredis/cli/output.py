@@ -14,9 +14,10 @@ import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, TextIO
 
-from snowredis.core.layout import utc_text
+from snowredis.core.layout import utc_from_ms, utc_text
 
 Segment = tuple[str, str]
 Line = list[Segment]
@@ -199,6 +200,18 @@ def wrapped(head: Line, text: str, style: str = "") -> list[Line]:
 def time_of(time_ms: int) -> str:
     """Return a time in ms since 1970 as text, in UTC."""
     return utc_text(time_ms) or "past the year 9999"
+
+
+def local_time_of(time_ms: int) -> str:
+    """Return a time in ms since 1970 as text, in the zone of this host, with its offset from UTC."""
+    if utc_text(time_ms) is None:
+        return time_of(time_ms)
+    try:
+        local: datetime = utc_from_ms(time_ms).astimezone()
+    except (OverflowError, OSError, ValueError):
+        # at the ends of the calendar
+        return time_of(time_ms)
+    return local.isoformat(timespec="milliseconds")
 
 
 def duration(ms: float) -> str:

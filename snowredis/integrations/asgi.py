@@ -21,7 +21,7 @@ from snowredis import process_generator
 from snowredis.connection import Settings, aconnect
 from snowredis.errors import ConfigError, SnowredisError
 from snowredis.kinds.protocol import IdGenerator
-from snowredis.process.threads import in_thread
+from snowredis.process.coroutines import in_thread
 from snowredis.snowflake.generator import Generator
 from snowredis.snowflake.open import Servers
 

@@ -17,7 +17,7 @@ from celery import signals
 
 from snowredis.connection import AllSettings
 from snowredis.process.exit import EXIT
-from snowredis.process_generator import configure, next_id
+from snowredis.process_generator import configure, next_id, preload
 from snowredis.snowflake.lease import PROCESS
 
 
@@ -62,6 +62,7 @@ def _release(**_: Any) -> None:
     EXIT.close_all()
 
 
+preload()
 signals.worker_init.connect(_label)
 signals.worker_process_init.connect(_label)
 signals.worker_process_shutdown.connect(_release)

@@ -81,7 +81,7 @@ def register(
     if metrics is None:
         if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
             metrics = MetricFiles(every_s)
-            EXIT.watch(metrics)
+            EXIT.close_at_exit(metrics)
         else:
             metrics = ProcessMetrics()
             registry.register(metrics)

@@ -2,7 +2,8 @@
 
     rq worker --worker-class snowredis.integrations.rq.Worker
 
-rq forks a process for each job, its work-horse, which ends by os._exit(), without Python's exit handlers.
+rq forks a process for each job, its work-horse, which ends by os._exit(), without Python's exit handlers. The worker
+imports what a claim needs, so that the jobs do not: that is most of the time of a short job.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 import rq
 
 from snowredis.process.exit import EXIT
+from snowredis.process_generator import preload
 from snowredis.snowflake.lease import PROCESS
 
 
@@ -36,3 +38,6 @@ class ReleasingMixin:
 
 class Worker(ReleasingMixin, rq.Worker):
     """rq's Worker, whose jobs release their worker ids."""
+
+
+preload()

@@ -1,22 +1,19 @@
-"""Generators whose ids are made by a function of a library, without a server.
+"""The kinds whose ids need no server: "uuid7", "uuid4", "ulid" and "objectid".
 
-The kinds "uuid7" and "uuid4".
+All go through the fork guard: a forked child repeats no id of its parent, however it was forked. What each is made of:
 
-uuid4 is the standard library's: 122 bits of os.urandom() each, so that no fork repeats one. uuid7 is uuid-utils', which
-seeds its random numbers again in a forked child; without it that of the standard library, which has one since 3.14.
-Versions of uuid-utils before 0.14.1 repeat ids in forked children, unless they are told of forks as here.
-
-The kind "ulid": the time in ms and 80 random bits, as 26 characters that sort by time (github.com/ulid/spec).
-
-The random bits are os.urandom()'s; the text is ulid-transform's. That library's own random numbers, as of 2.2, repeat
-in processes that are forked from one process, and python-ulid's go on with the next number within a millisecond.
-
-The kind "objectid": MongoDB's ObjectId, from bson: 4 bytes of seconds, 5 random bytes a process, 3 of a counter.
+- uuid4: the standard library's, 122 random bits.
+- uuid7: that of uuid-utils, whose random numbers are seeded again in a forked child; without it that of the standard
+  library, which has one since 3.14.
+- ulid: the time in ms and 80 bits of os.urandom(), as 26 characters that sort by time (github.com/ulid/spec). The text
+  is that of ulid-transform, whose own random numbers, as of 2.2, repeat in processes that are forked from one process.
+- objectid: MongoDB's ObjectId: 4 bytes of seconds, 5 random bytes a process, 3 of a counter. Not that of bson, which
+  tells processes apart by their pids: in a pid namespace of its own, a child can have the pid of its parent.
 """
 
 from __future__ import annotations
 
-import functools
+import itertools
 import os
 import time
 import uuid
@@ -26,34 +23,32 @@ from typing import Any, Literal, TypeAlias, TypeVar, get_args
 from snowredis.core.description import IdDescription
 from snowredis.errors import GeneratorClosed
 from snowredis.kinds.protocol import GeneratorBase, IdKind
+from snowredis.process.fork import GUARD
 from snowredis.settings import Setting, one_of
 from snowredis.snowflake.batches import check_count
 
 Id = TypeVar("Id")
 Form: TypeAlias = Literal["uuid", "text", "bytes"]
 FORMS: tuple[Form, ...] = get_args(Form)
-
-
-def form_setting(default: Form, kind: object = Form) -> Setting:
-    """Return the declaration of the setting ``form`` of a kind; *kind*: a Literal of the forms that it has."""
-    text = "type of an id in Python: `uuid`, `text` or `bytes`"
-    return Setting("form", one_of(kind), default, default, text)
+_TYPES: Mapping[Form, Any] = {"uuid": uuid.UUID, "text": str, "bytes": bytes}
 
 
 class LocalGenerator(GeneratorBase[Id]):
-    """Generator of ids of a function: of UUIDs, ULIDs, ObjectIds.
+    """Generator of ids that a function makes: of UUIDs, ULIDs, ObjectIds.
 
-    ``next_id`` is that function, with nothing around it.
+    Args:
+        make: makes an id.
+        reset: called in a forked child before its first id, so that *make* repeats nothing of the parent.
     """
 
-    __slots__ = ("_closed", "_description", "next_id")
+    __slots__ = ("_closed", "_description", "_make", "_reset")
 
-    next_id: Callable[[], Id]  # a method of the base class
-
-    def __init__(self, make: Callable[[], Id], description: IdDescription) -> None:
-        self._description = description
+    def __init__(
+        self, make: Callable[[], Id], description: IdDescription, reset: Callable[[], object] | None = None
+    ) -> None:
+        self._make, self._description, self._reset = make, description, reset
         self._closed = False
-        self.next_id = make
+        GUARD.reset_in_child(self)
 
     @property
     def description(self) -> IdDescription:
@@ -63,22 +58,37 @@ class LocalGenerator(GeneratorBase[Id]):
     def closed(self) -> bool:
         return self._closed
 
+    def next_id(self) -> Id:
+        """Make one id. Thread-safe. Raises GeneratorClosed after close()."""
+        return GUARD.in_one_process(self._make)
+
     def next_ids(self, count: int) -> list[Id]:
         """Make *count* ids at once, 0 to 1,000,000."""
-        make = self.next_id
-        return [make() for _ in range(check_count(count))]
+        make, number = self._make, check_count(count)
+        if self._closed:
+            make()
+        return GUARD.in_one_process(lambda: [make() for _ in range(number)])
 
     def close(self) -> None:
         """Stop making ids. Idempotent."""
         self._closed = True
-        self.next_id = self._refuse
+        self._make = self._refuse
 
     def _refuse(self) -> Id:
         raise GeneratorClosed("", self._description.kind)
 
+    def _after_fork(self) -> None:
+        if self._reset is not None:
+            self._reset()
 
-_SETTINGS = {"form": form_setting("uuid")}
-_TYPES: Mapping[Form, Any] = {"uuid": uuid.UUID, "text": str, "bytes": bytes}
+
+def form_setting(default: Form, kind: object = Form) -> Setting:
+    """Return the declaration of the setting ``form`` of a kind; *kind*: a Literal of the forms that it has."""
+    text = "type of an id in Python: `uuid`, `text` or `bytes`"
+    return Setting("form", one_of(kind), default, default, text)
+
+
+# --- UUIDs -----------------------------------------------------------------------------------------
 
 
 def _describe_uuid7(settings: Mapping[str, Any]) -> IdDescription:
@@ -92,6 +102,7 @@ def _describe_uuid4(settings: Mapping[str, Any]) -> IdDescription:
 
 
 def _open_uuid7(settings: Mapping[str, Any]) -> LocalGenerator[Any]:
+    reset: Callable[[], object] | None = None
     try:
         import uuid_utils
         from uuid_utils import compat, reseed_rng
@@ -101,14 +112,13 @@ def _open_uuid7(settings: Mapping[str, Any]) -> LocalGenerator[Any]:
         plain, full = uuid.uuid7, uuid.uuid7
     else:
         # its own type is not the standard library's UUID, which drivers expect, and is made ten times as fast
-        plain, full = uuid_utils.uuid7, compat.uuid7
-        _call_in_forked_children(reseed_rng)
+        plain, full, reset = uuid_utils.uuid7, compat.uuid7, reseed_rng
     makers: Mapping[Form, Callable[[], Any]] = {
         "uuid": full,
         "text": lambda: str(plain()),
         "bytes": lambda: plain().bytes,
     }
-    return LocalGenerator(makers[settings.get("form", "uuid")], _describe_uuid7(settings))
+    return LocalGenerator(makers[settings.get("form", "uuid")], _describe_uuid7(settings), reset)
 
 
 def _open_uuid4(settings: Mapping[str, Any]) -> LocalGenerator[Any]:
@@ -120,16 +130,10 @@ def _open_uuid4(settings: Mapping[str, Any]) -> LocalGenerator[Any]:
     return LocalGenerator(makers[settings.get("form", "uuid")], _describe_uuid4(settings))
 
 
-@functools.cache  # once a process
-def _call_in_forked_children(function: Callable[[], None]) -> None:
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=function)
-
-
 UUID7 = IdKind(
     name="uuid7",
     summary="UUIDs, ordered by time (RFC 9562), without any coordination",
-    settings=_SETTINGS,
+    settings={"form": form_setting("uuid")},
     describe=_describe_uuid7,
     open=_open_uuid7,
     extra="uuid",
@@ -137,10 +141,13 @@ UUID7 = IdKind(
 UUID4 = IdKind(
     name="uuid4",
     summary="random UUIDs, without any coordination",
-    settings=_SETTINGS,
+    settings={"form": form_setting("uuid")},
     describe=_describe_uuid4,
     open=_open_uuid4,
 )
+
+
+# --- ULIDs -----------------------------------------------------------------------------------------
 
 
 def _describe_ulids(settings: Mapping[str, Any]) -> IdDescription:
@@ -149,20 +156,19 @@ def _describe_ulids(settings: Mapping[str, Any]) -> IdDescription:
     return IdDescription("ulid", _TYPES[form], 128, length, sortable=True, guessable=False, leaks=("time",))
 
 
-def _make_bytes() -> bytes:
+def _make_ulid() -> bytes:
     return (time.time_ns() // 1_000_000).to_bytes(6) + os.urandom(10)
 
 
 def _open_ulids(settings: Mapping[str, Any]) -> LocalGenerator[Any]:
     form: Form = settings.get("form", "text")
+    make: Callable[[], Any] = _make_ulid
     if form == "text":
         from ulid_transform import bytes_to_ulid
 
-        make: Callable[[], Any] = lambda: bytes_to_ulid(_make_bytes())  # noqa: E731
+        make = lambda: bytes_to_ulid(_make_ulid())  # noqa: E731
     elif form == "uuid":
-        make = lambda: uuid.UUID(bytes=_make_bytes())  # noqa: E731
-    else:
-        make = _make_bytes
+        make = lambda: uuid.UUID(bytes=_make_ulid())  # noqa: E731
     return LocalGenerator(make, _describe_ulids(settings))
 
 
@@ -176,7 +182,22 @@ ULID = IdKind(
 )
 
 
-_Form: TypeAlias = Literal["text", "bytes"]
+# --- ObjectIds -------------------------------------------------------------------------------------
+
+
+class _ObjectIds:
+    """Makes ObjectIds of one process (github.com/mongodb/specifications, bson-objectid)."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Take other random bytes, and another number to count from."""
+        self._process, self._numbers = os.urandom(5), itertools.count(int.from_bytes(os.urandom(3)))
+
+    def make(self) -> bytes:
+        number = next(self._numbers) & 0xFFFFFF
+        return (int(time.time()) & 0xFFFFFFFF).to_bytes(4) + self._process + number.to_bytes(3)
 
 
 def _describe_objectids(settings: Mapping[str, Any]) -> IdDescription:
@@ -187,18 +208,15 @@ def _describe_objectids(settings: Mapping[str, Any]) -> IdDescription:
 
 
 def _open_objectids(settings: Mapping[str, Any]) -> LocalGenerator[Any]:
-    from bson import ObjectId
-
-    if settings.get("form", "text") == "bytes":
-        return LocalGenerator(lambda: ObjectId().binary, _describe_objectids(settings))
-    return LocalGenerator(lambda: str(ObjectId()), _describe_objectids(settings))
+    ids = _ObjectIds()
+    make: Callable[[], Any] = ids.make if settings.get("form") == "bytes" else lambda: ids.make().hex()
+    return LocalGenerator(make, _describe_objectids(settings), ids.reset)
 
 
 OBJECTID = IdKind(
     name="objectid",
     summary="24 hex digits, ordered by second, without any coordination",
-    settings={"form": form_setting("text", _Form)},
+    settings={"form": form_setting("text", Literal["text", "bytes"])},
     describe=_describe_objectids,
     open=_open_objectids,
-    extra="objectid",
 )

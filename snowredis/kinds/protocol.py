@@ -15,10 +15,11 @@ from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 
 from snowredis.core.description import IdDescription
 from snowredis.errors import ConfigError
-from snowredis.process.threads import in_thread
+from snowredis.process.coroutines import OneThread, in_thread
 from snowredis.settings import Setting, check_names
 
 Id = TypeVar("Id")
+T = TypeVar("T")
 
 
 @runtime_checkable
@@ -130,11 +131,11 @@ class IdKind:
 class GeneratorBase(ABC, Generic[Id]):
     """Implements IdGenerator for a subclass with a description, ``closed``, next_id(), next_ids() and close().
 
-    Ids that may wait for a server are made in a thread for coroutines; a subclass that can tell that an id is ready
-    overrides anext_id().
+    Ids that may wait for a server are made in a thread for coroutines, one for all of them; a subclass that can tell
+    that an id is ready overrides anext_id().
     """
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ("__weakref__", "_thread")
 
     @property
     @abstractmethod
@@ -160,12 +161,19 @@ class GeneratorBase(ABC, Generic[Id]):
 
     async def anext_id(self) -> Id:
         """Make one id. Async version of next_id(): does not block the event loop."""
-        return await in_thread(self.next_id) if self.description.may_block else self.next_id()
+        return await self.in_one_thread(self.next_id) if self.description.may_block else self.next_id()
 
     async def anext_ids(self, count: int) -> list[Id]:
         """Make *count* ids at once. Async version of next_ids(): does not block the event loop."""
         # a million ids of any kind take longer than an event loop should wait
-        return await in_thread(lambda: self.next_ids(count))
+        return await self.in_one_thread(lambda: self.next_ids(count))
+
+    async def in_one_thread(self, function: Callable[[], T]) -> T:
+        """Call *function*, which may block, in the thread of this generator, after calls that were made before."""
+        thread: OneThread | None = getattr(self, "_thread", None)
+        if thread is None:
+            thread = self._thread = OneThread()
+        return await thread.call(function)
 
     async def aclose(self) -> None:
         """Async version of close(): does not block the event loop."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import logging
 import os
 import sys
@@ -10,17 +11,36 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from snowredis.process.fork import listed, run_in_forked_children
 from snowredis.process.threads import with_lock
 
 log = logging.getLogger("snowredis")
 
-# the longest that an exit is delayed, however many generators there are, also if Redis does not reply
+# the longest that an exit is delayed, however many generators there are, even if Redis does not reply
 EXIT_BOUND_S = 3.0
 # priority among multiprocessing's finalizers: after those of queues, whose threads may still make ids
 LAST = -1000
+
+
+S = TypeVar("S")
+
+
+def quiet_at_exit(method: Callable[[S], None]) -> Callable[[S], None]:
+    """Let *method* raise nothing while the interpreter finalizes: a finalizer may call it when modules are gone."""
+    # not a global of this module, which may be gone, too
+    is_finalizing = sys.is_finalizing
+
+    @functools.wraps(method)
+    def call(self: S) -> None:
+        try:
+            method(self)
+        except Exception:
+            if not is_finalizing():
+                raise
+
+    return call
 
 
 class Closable(Protocol):
@@ -45,7 +65,7 @@ class ExitHook:
         self._postponed: tuple[int, Callable[[], None]] | None = None
 
     @with_lock
-    def watch(self, member: Closable) -> None:
+    def close_at_exit(self, member: Closable) -> None:
         """Close *member* at exit if it still exists then."""
         if not self._registered:
             self._registered = True
@@ -87,7 +107,7 @@ class ExitHook:
 
     @property
     def members(self) -> list[Closable]:
-        """The members of watch() that still exist."""
+        """The members of close_at_exit() that still exist."""
         return listed(self._members)
 
     def close_all(self) -> None:

@@ -79,7 +79,7 @@ class ForkGuard:
         return listed(self._members)
 
     @with_lock
-    def watch(self, member: Forkable) -> None:
+    def reset_in_child(self, member: Forkable) -> None:
         """Reset *member* in every forked child, as long as it exists."""
         if not self._pid:
             self._start()
@@ -119,7 +119,8 @@ class ForkGuard:
     def in_one_process(self, take: Callable[[], T]) -> T:
         """Return what *take* returns; call it again in a child that is forked meanwhile: that is its parent's."""
         while True:
-            self.check()
+            if not self.alive or self._page is None:
+                self.check()
             generation = self.generation
             taken = take()
             if self.generation == generation and self.alive:

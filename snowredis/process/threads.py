@@ -1,9 +1,4 @@
-"""Call a function while a lock is held, and release the lock whatever a signal handler raises, at any moment.
-
-Start a thread, with a bounded wait for it.
-
-Run blocking functions for coroutines of asyncio, uvloop or trio, without blocking their event loop.
-"""
+"""Locks that no signal handler, fork or exit leaves locked, and threads whose start is waited for within a limit."""
 
 from __future__ import annotations
 
@@ -12,12 +7,14 @@ import functools
 import sys
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 S = TypeVar("S")
 T = TypeVar("T")
+
+# a thread runs within a millisecond; on a busy machine the caller need not wait for it
+_LONGEST_WAIT_S = 0.1
 
 
 class NotAcquired(Exception):
@@ -32,6 +29,9 @@ def locked(lock: Any, function: Callable[[], T], timeout_s: float = -1) -> T:
     an __exit__() that is written in Python; and, in Python 3.14, between the __enter__() of a ``with`` statement and
     its block.
 
+    While the interpreter finalizes, a lock that is held is held by a thread that never runs again. The function is
+    called without the lock then, as a signal handler in that thread would call it.
+
     Args:
         timeout_s: how long to wait for the lock; 0: not at all; negative: without a limit.
 
@@ -39,10 +39,11 @@ def locked(lock: Any, function: Callable[[], T], timeout_s: float = -1) -> T:
         NotAcquired: another thread held the lock for so long.
     """
     acquired = False
+    is_last = sys.is_finalizing()
     try:
         # no signal handler runs between the acquire() in map() and the assignment: this is no call, but an unpacking
-        (acquired,) = map(lock.acquire, (True,), (timeout_s,))
-        if not acquired:
+        (acquired,) = map(lock.acquire, (True,), (0 if is_last else timeout_s,))
+        if not acquired and not is_last:
             raise NotAcquired
         return function()
     finally:
@@ -60,10 +61,6 @@ def with_lock(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S,
     return call
 
 
-# a thread runs within a millisecond; on a busy machine the caller need not wait for it
-_LONGEST_WAIT_S = 0.1
-
-
 def start_thread(run: Callable[[], object], name: str) -> None:
     """Start a daemon thread that calls *run*, and return when it runs. Blocks 0.1 s at most.
 
@@ -79,57 +76,16 @@ def start_thread(run: Callable[[], object], name: str) -> None:
     def begin() -> None:
         waiting.release()
         threading.current_thread().name = name
-        run()
+        try:
+            run()
+        finally:
+            _forget_thread()
 
     _thread.start_new_thread(begin, ())
     waiting.acquire(timeout=_LONGEST_WAIT_S)
 
 
-def in_background(function: Callable[[], T]) -> Future[T]:
-    """Call *function* in a daemon thread; return a future of its result or error. Blocks 0.1 s at most."""
-    future: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(function())
-        except BaseException as error:  # noqa: BLE001 - raised where the future is awaited
-            future.set_exception(error)
-
-    start_thread(run, "snowredis-async")
-    return future
-
-
-async def in_thread(function: Callable[[], T]) -> T:
-    """Call *function* in a thread and return its result; raises what it raises."""
-    return await result_of(in_background(function))
-
-
-async def result_of(future: Future[T]) -> T:
-    """Wait for *future* and return its result, or raise its error. If this is cancelled, the future is not."""
-    trio = _trio()
-    if trio is not None:
-        result: T = await trio.to_thread.run_sync(future.result, abandon_on_cancel=True)
-        return result
-    # not at the top: without coroutines it is not needed, and gevent has to be imported before it
-    import asyncio
-
-    return await asyncio.shield(asyncio.wrap_future(future))
-
-
-async def sleep(seconds: float) -> None:
-    """Sleep without blocking the event loop that runs this coroutine."""
-    trio = _trio()
-    if trio is not None:
-        await trio.sleep(seconds)
-        return
-    import asyncio
-
-    await asyncio.sleep(seconds)
-
-
-def _trio() -> Any:
-    """Return the module trio if it runs this coroutine, else None."""
-    trio: Any = sys.modules.get("trio")
-    # another thread may be in the middle of importing it
-    lowlevel = getattr(trio, "lowlevel", None)
-    return trio if lowlevel is not None and lowlevel.in_trio_task() else None
+def _forget_thread() -> None:
+    """Remove this thread from threading.enumerate(), which lists threads of _thread for ever before Python 3.13."""
+    active: dict[int, threading.Thread] = getattr(threading, "_active", {})
+    active.pop(threading.get_ident(), None)

@@ -380,7 +380,9 @@ path_fill_now(PyObject *self, PyObject *argument)
     taken = take_many((FastPath *)self, view.len / 8, &first, &step);
     write_to(view.buf, (unsigned long long)first, (unsigned long long)step, taken);
     PyBuffer_Release(&view);
-    return taken < 0 ? NULL : PyLong_FromSsize_t(taken);
+    if (taken < 0)
+        return NULL;
+    return Py_BuildValue("(nLL)", taken, first, taken > 0 ? first + (long long)(taken - 1) * step : 0);
 }
 
 /* --- the types ----------------------------------------------------------------------------------------- */
@@ -476,7 +478,7 @@ static PyMethodDef path_methods[] = {
     {"next_id", path_next_id, METH_NOARGS, next_id_doc},
     {"_id_now", path_id_now, METH_NOARGS, "Take an id of the clock's tick; 0 if only the slow path can make one."},
     {"_take_now", path_take_now, METH_O, "Take up to count ids of the clock's tick; return a list."},
-    {"_fill_now", path_fill_now, METH_O, "Write ids of the clock's tick into a buffer of int64; return how many."},
+    {"_fill_now", path_fill_now, METH_O, "Write ids of the clock's tick into a buffer of int64; return how many, the first and the last."},
     {"_supersede", path_supersede, METH_VARARGS,
      "Replace the current TickRange by a new one and take its first id; False if old and tick are not current."},
     {NULL, NULL, 0, NULL},

@@ -7,7 +7,7 @@ from collections.abc import Generator as Steps
 from types import TracebackType
 from typing import Any
 
-from snowredis.process.threads import in_background, in_thread
+from snowredis.process.coroutines import in_background, in_thread
 from snowredis.snowflake.generator import Generator
 
 

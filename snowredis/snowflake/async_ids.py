@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from snowredis.core.lanes import Wait
 from snowredis.process.clock import MAX_SLEEP_S, FrozenClockCheck
+from snowredis.process.coroutines import in_background, result_of, sleep
 from snowredis.process.fork import ForkGuard
-from snowredis.process.threads import in_background, result_of, sleep
 from snowredis.snowflake.batches import check_count
 from snowredis.snowflake.fast_path import FastPath
 from snowredis.snowflake.slow_path import SlowPath

@@ -13,7 +13,7 @@ MAX_BATCH = 1_000_000
 
 
 def check_count(count: int) -> int:
-    """Return *count* as an int. Raises ConfigError unless so many ids can be asked for at once."""
+    """Return *count* as an int. Raises ConfigError if it is no whole number or out of range."""
     try:
         number = as_int(count)
     except TypeError:
@@ -42,20 +42,22 @@ def next_ids(path: FastPath, guard: ForkGuard, count: int) -> list[int]:
 
 
 def fill(path: FastPath, guard: ForkGuard, buffer: Any) -> None:
-    """Fill *buffer* with ids. See Generator.fill()."""
+    """Fill *buffer* with ids. See Generator.fill().
+
+    Reads nothing back from the buffer, whose memory others may write to.
+    """
     view = as_int64(buffer)
     while True:
-        generation, filled = guard.generation, 0
+        generation, filled, last = guard.generation, 0, 0
         while filled < len(view):
             wanted = view[filled : filled + MAX_BATCH]
-            count = path._fill_now(wanted)
+            count, first, newest = path._fill_now(wanted)
             if not count:
-                wanted[0], count = path._next_slow(), 1
-            if filled and wanted[0] < view[filled - 1]:
-                # the clock went back and another namespace is in use: begin again with its ids
-                view[:count] = wanted[:count]
-                filled = 0
-            filled += count
+                count, first = 1, path._next_slow()
+                wanted[0] = newest = first
+            # else the clock went back and another namespace is in use: begin again
+            filled = filled + count if first > last else 0
+            last = newest if filled else 0
         # else forked in between: some of the ids are the parent's
         if guard.generation == generation and guard.alive:
             return
@@ -65,12 +67,18 @@ def as_int64(buffer: Any) -> memoryview:
     """Return a flat view of *buffer* as int64. Raises ConfigError for a buffer that cannot have ids written to it."""
     try:
         view = memoryview(buffer)
-    except TypeError:
-        raise ConfigError(f"fill() needs a buffer such as array('q'), not {type(buffer).__name__}") from None
+    except (TypeError, ValueError, BufferError) as error:
+        # ValueError: a file that was closed, a view that was released
+        raise ConfigError(
+            f"fill() needs a buffer such as array('q'), not this {type(buffer).__name__}: {shown(str(error))}"
+        ) from None
     if view.readonly or not view.c_contiguous:
         raise ConfigError("fill() needs a buffer that is writable and contiguous")
     if not ((view.format in ("q", "l", "Q", "L") and view.itemsize == 8) or view.format in ("B", "b", "c")):
         raise ConfigError(f"fill() needs 8-byte integers (format 'q'), not format {view.format!r}")
     if view.nbytes % 8:
         raise ConfigError(f"fill() needs a multiple of 8 bytes, not {view.nbytes}")
+    if not view.nbytes:
+        # cast() refuses a shape with a zero
+        return memoryview(bytearray()).cast("q")
     return view.cast("B").cast("q")

@@ -281,11 +281,11 @@ class PureFastPath:
                 return taken
             return list(itertools.islice(self._open_tick(), count))
 
-    def _fill_now(self, buffer: memoryview) -> int:
-        """Write ids of the clock's tick into a buffer of int64; return how many."""
+    def _fill_now(self, buffer: memoryview) -> tuple[int, int, int]:
+        """Write ids of the clock's tick into a buffer of int64; return how many, the first and the last."""
         taken = self._take_now(len(buffer))
         buffer[: len(taken)] = memoryview(array("q", taken))
-        return len(taken)
+        return (len(taken), taken[0], taken[-1]) if taken else (0, 0, 0)
 
 
 def _raise_mark(marks: memoryview, lane: int, mark_ms: int) -> bool:

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from snowredis.core.lanes import ClockRules
 from snowredis.core.layout import Layout, Parts
-from snowredis.errors import LeaseLost
+from snowredis.errors import LeaseLost, SnowredisError
 from snowredis.process.clock import SYSTEM, Clock, ClockReading
-from snowredis.process.exit import EXIT
+from snowredis.process.coroutines import in_background, in_thread
+from snowredis.process.exit import EXIT, quiet_at_exit
 from snowredis.process.fork import GUARD, ForkGuard
-from snowredis.process.threads import in_thread
 from snowredis.snowflake import async_ids, batches
 from snowredis.snowflake.allocator import IdAllocator
 from snowredis.snowflake.context import Context, Reference
@@ -87,8 +87,8 @@ class Generator(FastPath):
         self._allocator = IdAllocator(context, leases, sequence_start, sequence_start_bound)
         self._lifecycle = LeaseLifecycle(context, leases, self._allocator)
         self._slow_path = SlowPath(context, leases, self._allocator, self._lifecycle, claim_timeout)
-        guard.watch(self)
-        EXIT.watch(self)
+        guard.reset_in_child(self)
+        EXIT.close_at_exit(self)
 
     # --- state -------------------------------------------------------------------------------------
 
@@ -238,6 +238,7 @@ class Generator(FastPath):
         self._check()
         self._lifecycle.resume()
 
+    @quiet_at_exit
     def close(self) -> None:
         """Stop making ids and give the worker id back. Idempotent, never raises.
 
@@ -253,6 +254,12 @@ class Generator(FastPath):
         await in_thread(self.close)
 
     def __enter__(self) -> Self:
+        """Claim a worker id, so that a wrong URL shows here. Blocks and raises as claim()."""
+        try:
+            self.claim()
+        except BaseException:
+            self.close()
+            raise
         return self
 
     def __exit__(
@@ -261,7 +268,13 @@ class Generator(FastPath):
         self.close()
 
     async def __aenter__(self) -> Self:
-        await self.aclaim()
+        """Async version of ``with``: does not block the event loop."""
+        try:
+            await self.aclaim()
+        except BaseException:
+            # cancelled, or refused: the caller has no block to leave
+            in_background(self.close)
+            raise
         return self
 
     async def __aexit__(
@@ -279,8 +292,8 @@ class Generator(FastPath):
         context = self._context
         if context.reference() is None:
             context.reference.renew(self)
-            context.guard.watch(self)
-            EXIT.watch(self)
+            context.guard.reset_in_child(self)
+            EXIT.close_at_exit(self)
             # forked when the guard did not know of this generator
             if self._generation != context.guard.generation:
                 self._after_fork()
@@ -288,12 +301,19 @@ class Generator(FastPath):
 
     def _next_slow(self) -> int:
         self._check()
-        return self._slow_path.next_id()
+        try:
+            return self._slow_path.next_id()
+        except SnowredisError as error:
+            # the frames below say no more than the message
+            raise error.with_traceback(None)  # noqa: B904 - the same error
 
     def _make_ready(self) -> None:
         """Claim, renew, or wait for the pool, so that the next id needs no Redis."""
         self._check()
-        self._slow_path.next_id(only_claim=True)
+        try:
+            self._slow_path.next_id(only_claim=True)
+        except SnowredisError as error:
+            raise error.with_traceback(None)  # noqa: B904 - the same error
 
     def _beat(self) -> float:
         self._context.guard.check()

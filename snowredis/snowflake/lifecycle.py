@@ -25,6 +25,7 @@ from snowredis.errors import (
     as_cause,
 )
 from snowredis.process.exit import EXIT
+from snowredis.process.fork import ForkGuard
 from snowredis.process.threads import locked, start_thread
 from snowredis.snowflake.allocator import IdAllocator
 from snowredis.snowflake.context import Context
@@ -45,9 +46,15 @@ class HasBeat(Protocol):
 
 
 class Heartbeat:
-    """Calls ``_beat()`` of *owner* until it is stopped; calls *abandon* if the owner was dropped without close()."""
+    """Calls ``_beat()`` of *owner* until it is stopped; calls *abandon* if the owner was dropped without close().
 
-    def __init__(self, owner: Callable[[], HasBeat | None], abandon: Callable[[], None]) -> None:
+    A forked child may inherit it, as a greenlet of gevent: there it ends.
+    """
+
+    def __init__(
+        self, owner: Callable[[], HasBeat | None], abandon: Callable[[], None], guard: ForkGuard
+    ) -> None:
+        self._guard, self._generation = guard, guard.generation
         self._stopped = threading.Event()
         # held until the thread ends
         self._running = threading.Lock()
@@ -99,6 +106,9 @@ class Heartbeat:
 
     def _beat(self, delay_s: float) -> None:
         while not self._stopped.wait(delay_s):
+            self._guard.check()
+            if self._guard.generation != self._generation:
+                return
             owner = self._owner()
             if owner is None:
                 EXIT.drop(self)
@@ -134,6 +144,8 @@ class LeaseLifecycle:
         # the clock and ids_made at the last stats()
         self._last_rate = (self._clock.monotonic(), 0)
         self._replace_again_s = -1e9
+        # of counts.clock_backs: those of earlier leases
+        self._clock_backs_before = 0
 
     @property
     def closed(self) -> bool:
@@ -164,6 +176,9 @@ class LeaseLifecycle:
         if old is not None:
             marks = locked(self._path._lock, functools.partial(self._seal_through, old))
             self._leases.release(old, marks, self.stats())
+        if claimed.granted is not None:
+            # what happened under another lease is no event of this one
+            self._clock_backs_before = self._leases.counts.clock_backs
         if self._leases.held is not None:
             # Redis replies; those who come next find the worker ids
             self._leases.give_back_of_dead(MOST_AT_ONCE)
@@ -275,7 +290,7 @@ class LeaseLifecycle:
             ids_per_s=max(0, rate),
             clock_offset_ms=self._leases.view.offset_ms,
             namespace=self._allocator.lanes.current,
-            clock_backs=self._leases.counts.clock_backs,
+            clock_backs=self._leases.counts.clock_backs - self._clock_backs_before,
         )
 
     # --- heartbeat ---------------------------------------------------------------------------------
@@ -301,7 +316,9 @@ class LeaseLifecycle:
     def _new_heartbeat(self) -> Heartbeat | None:
         if self._heartbeat is not None or self.closed or not self._clock.background:
             return None
-        self._heartbeat = heartbeat = Heartbeat(self._context.reference, self._leases.abandon)
+        self._heartbeat = heartbeat = Heartbeat(
+            self._context.reference, self._leases.abandon, self._context.guard
+        )
         return heartbeat
 
     def beat_after_s(self) -> float:
@@ -420,5 +437,5 @@ class LeaseLifecycle:
             heartbeat.join()
 
     def after_fork(self) -> None:
-        """Forget the parent's heartbeat thread, in a forked child: it does not exist there."""
-        self._heartbeat = None
+        """Forget the parent's heartbeat thread and its counts, in a forked child."""
+        self._heartbeat, self._clock_backs_before = None, 0

@@ -200,6 +200,7 @@ class RequestGuard:
         self._hosts = HostCheck(hosts)
         self._ids = TokenBucket(limits.id_requests_per_s)
         self._lookups = TokenBucket(limits.lookups_per_s)
+        self._metrics = TokenBucket(limits.lookups_per_s)
         self._wrong_tokens = TokenBucket(limits.wrong_tokens_per_s)
         # server addresses of earlier requests, all loopback
         self._loopback: set[Any] = set()
@@ -266,6 +267,11 @@ class RequestGuard:
             return session
         return None
 
+    def knows(self, scope: Scope) -> bool:
+        """Return true if the request may see texts: it has the token, or the service has none."""
+        token = dict(scope["headers"]).get(b"authorization")
+        return self.auth is None or (token is not None and self.auth.is_bearer(token))
+
     def check_token(self, token: bytes) -> None:
         """Raise Problem unless *token* is the token, or none is needed."""
         self._check_token(self.auth is None or self.auth.is_token(token))
@@ -290,6 +296,11 @@ class RequestGuard:
             )
         if len(self._loopback) < _MAX_REMEMBERED:
             self._loopback.add(address)
+
+    def check_metrics_rate(self) -> None:
+        """Raise Problem if /metrics is read too often. Lookups do not count: who measures must see an overload."""
+        if not self._metrics.take(time.monotonic()):
+            raise too_many_requests(f"the limit for /metrics is {self._limits.lookups_per_s} a second")
 
     def check_lookup_rate(self) -> None:
         """Raise Problem if there are too many requests for lookups."""

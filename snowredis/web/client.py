@@ -15,12 +15,15 @@ import sys
 import threading
 import time
 from array import array
-from typing import Self
+from collections.abc import Callable
+from typing import Self, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 from snowredis.errors import ConfigError, SnowredisError
 from snowredis.process.fork import GUARD
-from snowredis.process.threads import with_lock
+from snowredis.process.threads import NotAcquired, locked
+
+T = TypeVar("T")
 
 # a first pause after a failed connection; it doubles
 _FIRST_PAUSE_S = 0.05
@@ -61,8 +64,9 @@ class Client:
         token: if the service requires one.
         batch: how many ids next_id() fetches at once. The time in an id is that of its fetch.
         timeout: seconds, for a connect and for a read.
-        max_wait: seconds; how long a call waits and tries again while the service cannot be reached or has no ids. It
-            waits as long as the service says, and not at all if that is longer. 0: one attempt.
+        max_wait: seconds; how long a call waits and tries again while the service cannot be reached or has no ids, also
+            if other threads wait, too. It waits as long as the service says, and not at all if that is longer. 0: one
+            attempt.
     """
 
     def __init__(
@@ -89,7 +93,7 @@ class Client:
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
         self._after_fork()
-        GUARD.watch(self)
+        GUARD.reset_in_child(self)
 
     def _after_fork(self) -> None:
         self._lock = threading.Lock()
@@ -100,17 +104,12 @@ class Client:
 
     def next_id(self) -> int:
         """Return the next id, increasing within a thread. Blocks for a fetch every *batch* ids. Raises ServiceError."""
-        return GUARD.in_one_process(self._take)
+        return GUARD.in_one_process(lambda: self._with_retries(self._take))
 
     def next_ids(self, count: int) -> list[int]:
         """Fetch *count* ids, strictly increasing, in one request. Blocks for it. Raises ServiceError."""
-        return GUARD.in_one_process(lambda: self._take_many(count))
+        return GUARD.in_one_process(lambda: self._with_retries(lambda: self._fetch(count)))
 
-    @with_lock
-    def _take_many(self, count: int) -> list[int]:
-        return self._fetch(count)
-
-    @with_lock
     def _take(self) -> int:
         # read once: a child that is forked in here has another list, which gets nothing of this one
         ids = self._ids
@@ -125,23 +124,30 @@ class Client:
             self._ids = []
             self._connection.close()
 
-    def _fetch(self, count: int) -> list[int]:
-        """Fetch *count* ids. Ids of a response that was lost are never used, so a request may be repeated."""
-        until_s, pause_s = time.monotonic() + self._max_wait_s, _FIRST_PAUSE_S
+    def _with_retries(self, attempt: Callable[[], T]) -> T:
+        """Call *attempt* under the lock until it succeeds, for max_wait.
+
+        Ids of a response that was lost are never used, so a request may be repeated. Other threads have their attempts
+        during the pauses. Behind a service that hangs a thread waits in the queue for as long as one attempt may take.
+        """
+        began_s, pause_s = time.monotonic(), _FIRST_PAUSE_S
         while True:
+            left_s = began_s + self._max_wait_s - time.monotonic()
             try:
-                return self._fetch_once(count)
+                return locked(self._lock, attempt, max(left_s, self._timeout_s))
+            except NotAcquired:
+                where = f"other threads of this client wait for {self._host}"
+                raise ServiceError(0, "Timeout", f"{where}, which does not respond") from None
             except ServiceError as error:
                 if error.status not in _TEMPORARY or error.error == "Timeout":
                     raise
                 wait_s = float(error.retry_after_s) or pause_s
-                if time.monotonic() + wait_s > until_s:
+                if time.monotonic() + wait_s > began_s + self._max_wait_s:
                     raise
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-                # other threads need ids of this connection too, and would have to wait as long
                 time.sleep(wait_s)
 
-    def _fetch_once(self, count: int) -> list[int]:
+    def _fetch(self, count: int) -> list[int]:
         query = {"count": count} | ({"pool": self._pool} if self._pool is not None else {})
         status, headers, body = self._get(f"{self._path}/ids?{urlencode(query)}")
         if status != 200:

@@ -16,16 +16,14 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from snowredis.core.as_json import to_json
 from snowredis.errors import SnowredisError
-from snowredis.monitor.events import Event
 from snowredis.monitor.polling import PoolWatch, Reading
-from snowredis.monitor.snapshot import POOL_COUNTERS, Death, Snapshot
+from snowredis.monitor.snapshot import POOL_COUNTERS, Snapshot
 from snowredis.monitor.status import Status, TagVerdict, unknown_status, with_tags
 from snowredis.monitor.usage import UsageHistory
 from snowredis.monitor.worker_pool import WorkerPool
-from snowredis.process.threads import in_thread
-from snowredis.snowflake.codes import EventKind
-from snowredis.web.json_values import jsonable, pool_state
+from snowredis.process.coroutines import in_thread
 
 # length of the live chart
 PAST_MS = 10 * 60 * 1000
@@ -80,10 +78,8 @@ class FeedState:
         values: Row = {
             "status": status_row(reading.status),
             "stale_since_ms": reading.stale_since_ms,
-            "pool": None if snapshot is None else pool_state(snapshot.info) | {"forecast": forecast},
-            "deaths": []
-            if snapshot is None
-            else [keyed_row(death) for death in snapshot.deaths[:MAX_DEATHS]],
+            "pool": None if snapshot is None else to_json(snapshot.info) | {"forecast": forecast},
+            "deaths": [] if snapshot is None else to_json(snapshot.deaths[:MAX_DEATHS]),
         }
         workers = {} if snapshot is None else worker_rows(snapshot)
         point: Point = (reading.status.now_ms + offset_ms, None, None)
@@ -127,7 +123,7 @@ def worker_rows(snapshot: Snapshot) -> dict[int, Row]:
     """Return the workers by worker id; a state only where the page cannot derive it from the heartbeat."""
     rows: dict[int, Row] = {}
     for info in (*snapshot.workers, *snapshot.unknown):
-        row: Row = jsonable(info)
+        row: Row = to_json(info)
         rows[info.worker] = {name: value for name, value in row.items() if name not in _LEFT_OUT}
     for info in snapshot.unknown:
         rows[info.worker]["state"] = "unknown"
@@ -142,17 +138,11 @@ def event_counts(snapshot: Snapshot) -> tuple[Any, ...]:
     return *counters, info.incarnation, info.floor_ms, clock_backs
 
 
-def keyed_row(value: Event | Death) -> Row:
-    """Return an event or a death with its key."""
-    row: Row = jsonable(value)
-    return row | {"key": value.key}
-
-
 def status_row(status: Status) -> Row:
-    """Return a status with, of each condition, its part of the headline: the page can leave conditions out."""
-    row: Row = jsonable(status)
+    """Return a status with the template of each condition: the page shows times in the viewer's zone."""
+    row: Row = to_json(status)
     for condition, values in zip(status.conditions, row["conditions"], strict=True):
-        values["short"] = condition.short
+        values["template"] = condition.template
     return row
 
 
@@ -266,7 +256,7 @@ class LiveFeed:
             # the next reading reports a Redis that has just gone
             with contextlib.suppress(SnowredisError):
                 if counts != self._event_counts:
-                    events = newest_events(monitor)
+                    events = to_json(monitor.events(newest=MAX_EVENTS))
                     self._event_counts = counts
                 self._read_forecast(monitor)
         return reading, self._state.update(reading, events, self._forecast)
@@ -274,7 +264,7 @@ class LiveFeed:
     def _read_forecast(self, monitor: WorkerPool) -> None:
         if self.viewers and time.monotonic() >= self._forecast_at_s:
             self._forecast_at_s = time.monotonic() + FORECAST_EVERY_S
-            self._forecast = jsonable(monitor.forecast())
+            self._forecast = to_json(monitor.forecast())
 
     def _store(self, reading: Reading, update: Update) -> None:
         self._state.apply(update)
@@ -293,6 +283,10 @@ class LiveFeed:
         self._changed.set()
         self._changed = asyncio.Event()
 
+    def look_now(self) -> None:
+        """Read the pool at once: something has changed."""
+        self._hurry.set()
+
     async def stream(self) -> AsyncIterator[bytes]:
         """Yield the complete state, then changes, until the service stops or STREAM_LIFE_S has passed."""
         self.viewers += 1
@@ -300,7 +294,7 @@ class LiveFeed:
         sent = -1
         try:
             # the state may be IDLE_EVERY_S old
-            self._hurry.set()
+            self.look_now()
             while not self._stopped and time.monotonic() < until_s:
                 changed, number = self._changed, self._number
                 if number and number != sent:
@@ -316,18 +310,3 @@ class LiveFeed:
         if self._complete is None:
             self._complete = self._state.complete()
         return self._complete
-
-
-def newest_events(monitor: WorkerPool) -> list[Row]:
-    """Return the newest events, oldest first. Blocks for a round trip to Redis."""
-    return [keyed_row(event) for event in monitor.events(newest=MAX_EVENTS)]
-
-
-def events_of(monitor: WorkerPool, kind: EventKind | None, worker: int | None) -> list[Row]:
-    """Return the newest events of a kind, of a worker id, or both, oldest first. Blocks: it reads all events."""
-    found = [
-        event
-        for event in monitor.events()
-        if (kind is None or event.kind == kind) and (worker is None or event.worker == worker)
-    ]
-    return [keyed_row(event) for event in found[-MAX_EVENTS:]]

@@ -8,6 +8,7 @@ import sys
 import time
 from array import array
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qs
@@ -33,8 +34,7 @@ from snowredis.errors import (
     StoreUnavailable,
 )
 from snowredis.snowflake.codes import EventKind
-from snowredis.web.json_values import to_json
-from snowredis.web.shared_reads import Answer
+from snowredis.web.shared_reads import Answer, json_bytes
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -156,16 +156,15 @@ def encode_ids(ids: Sequence[int], media_type: str) -> bytes:
     return packed.tobytes()
 
 
-def encode_any(ids: Sequence[Any], media_type: str, *, one: bool) -> bytes | None:
-    """Return the body for ids of any kind, as encode_id() and encode_ids() do; None if they cannot be packed.
+def encode_any(ids: Sequence[Any], media_type: str, *, one: bool) -> bytes:
+    """Return the body for ids of any kind, as encode_id() and encode_ids() do.
 
-    UUIDs and bytes are packed as they are; text cannot be.
+    UUIDs and bytes are packed as they are; text cannot be packed.
     """
     if all(isinstance(an_id, int) for an_id in ids):
         return encode_id(ids[0], media_type) if one else encode_ids(ids, media_type)
     if media_type == BINARY:
-        packed = [an_id.bytes if isinstance(an_id, UUID) else an_id for an_id in ids]
-        return b"".join(packed) if all(isinstance(each, bytes) for each in packed) else None
+        return b"".join(an_id.bytes if isinstance(an_id, UUID) else an_id for an_id in ids)
     texts = [an_id.hex() if isinstance(an_id, bytes) else str(an_id) for an_id in ids]
     if media_type == TEXT:
         return ("\n".join(texts) + "\n").encode()
@@ -252,6 +251,20 @@ def parse_id(text: str, query: Mapping[str, str], layout: Layout) -> tuple[str, 
     return parse_user_id(text, layout, form=form, now_ms=time.time_ns() // 1_000_000)[0]
 
 
+def parse_until(query: Mapping[str, str]) -> int | None:
+    """Return the time ``until`` as ms since 1970; None if it is not given. Raises Problem."""
+    text = query.get("until")
+    if text is None:
+        return None
+    try:
+        time_s = datetime.fromisoformat(text[:40]).astimezone(UTC).timestamp()
+    except (ValueError, OverflowError):
+        raise Problem(
+            400, "BadTime", f"until must be a time such as 2026-01-31T12:00:00Z, not {text[:40]!r}"
+        ) from None
+    return round(time_s * 1000)
+
+
 def parse_event_filter(query: Mapping[str, str]) -> tuple[EventKind | None, int | None]:
     """Return the kind and the worker id that events are to have; None: any. Raises Problem."""
     kind, worker = query.get("kind"), query.get("worker")
@@ -316,7 +329,7 @@ def json_response(
     value: Any, *, status: int = 200, more: Mapping[str, str] | None = None, media_type: str = JSON
 ) -> Response:
     """Return *value* as a JSON response."""
-    return Response(to_json(value), status, PLAIN_HEADERS | dict(more or {}), media_type)
+    return Response(json_bytes(value), status, PLAIN_HEADERS | dict(more or {}), media_type)
 
 
 def shared_response(request: Request, answer: Answer, *, media_type: str = JSON) -> Response:

@@ -19,7 +19,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from snowredis.errors import SnowredisError
-from snowredis.process.threads import in_thread
+from snowredis.process.coroutines import in_thread
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import text_of
 from snowredis.snowflake.open import is_in_memory, open_client
@@ -149,13 +149,13 @@ class Pages:
         """Return the login form; for a form with the token, set the cookie. Raises Problem."""
         auth = self._guard.auth
         if auth is None:
-            return RedirectResponse("/", 303, headers=PAGE_HEADERS)
+            return RedirectResponse("./", 303, headers=PAGE_HEADERS)
         if request.method != "POST":
             return self._page("login.html")
-        _check_origin(request)
+        check_origin(request)
         form = await _read_form(request)
         try:
-            self._guard.check_token(form.get("token", [""])[0].strip().encode("latin-1"))
+            self._guard.check_token(form.get("token", [""])[0].strip().encode())
         except Problem as problem:
             if problem.status != 401:
                 raise
@@ -164,7 +164,7 @@ class Pages:
 
     async def logout(self, request: Request) -> Response:
         """End the session and delete its cookie. Raises Problem."""
-        _check_origin(request)
+        check_origin(request)
         auth, cookie = self._guard.auth, _header(request, "cookie")
         session = auth.session_of(cookie, time.time()) if auth is not None and cookie is not None else None
         if session is not None:
@@ -203,11 +203,14 @@ async def _read_form(request: Request) -> dict[str, list[str]]:
         raise Problem(400, "BadForm", "the form cannot be parsed") from None
 
 
-def _check_origin(request: Request) -> None:
-    """Raise Problem if a form was sent by a page of another origin. All current browsers send Origin with forms."""
+def check_origin(request: Request) -> None:
+    """Raise Problem if a request that changes something comes from a page of another origin.
+
+    All current browsers send Origin with such requests.
+    """
     origin, host = request.headers.get("origin"), request.headers.get("host", "")
     if origin is not None and origin.partition("://")[2] != host:
-        raise Problem(403, "CrossSite", "this form was sent from a page of another origin")
+        raise Problem(403, "CrossSite", "this request was sent from a page of another origin")
 
 
 def _header(request: Request, name: str) -> bytes | None:
@@ -217,13 +220,15 @@ def _header(request: Request, name: str) -> bytes | None:
 
 def _redirect_with_cookie(request: Request, cookie: str | None) -> Response:
     """Redirect to the dashboard and set *cookie*; None deletes it."""
-    response = RedirectResponse("/", 303, headers=PAGE_HEADERS)
+    response = RedirectResponse("./", 303, headers=PAGE_HEADERS)
     response.set_cookie(
         COOKIE,
         cookie or "",
         max_age=COOKIE_LIFE_S if cookie else 0,
         secure=request.url.scheme == "https",
         httponly=True,
+        # that of the form: behind a proxy there may be a prefix
+        path=None,
         samesite="strict",
     )
     return response

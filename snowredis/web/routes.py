@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import Any
+from collections.abc import AsyncIterator
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from snowredis.process.threads import in_thread
+from snowredis.core.as_json import to_json
+from snowredis.monitor.events import Event
+from snowredis.monitor.polling import PoolReport, Reading
+from snowredis.monitor.status import status_of
+from snowredis.monitor.worker_pool import WorkerPool
+from snowredis.process.coroutines import in_thread
+from snowredis.snowflake.codes import EventKind
 from snowredis.web.access import ID_PATHS, RequestGuard
 from snowredis.web.drain import Drain
-from snowredis.web.feed import events_of, newest_events
-from snowredis.web.json_values import decoded_id, jsonable, pool_state, to_json
+from snowredis.web.feed import MAX_EVENTS
 from snowredis.web.messages import (
     PLAIN_HEADERS,
     PROBLEM_JSON,
@@ -24,19 +28,34 @@ from snowredis.web.messages import (
     parse_event_filter,
     parse_id,
     parse_query,
+    parse_until,
     shared_response,
 )
 from snowredis.web.metrics_endpoint import MetricsEndpoint, RequestCounts
 from snowredis.web.openapi import description
-from snowredis.web.pages import EndedSessions
+from snowredis.web.pages import EndedSessions, check_origin
+from snowredis.web.records import (
+    Alive,
+    Events,
+    FoundMaker,
+    History,
+    Kinds,
+    PoolNames,
+    PoolReadiness,
+    PoolState,
+    Readiness,
+    TagReadiness,
+    decode_id,
+)
 from snowredis.web.served_kinds import ServedKinds
 from snowredis.web.served_pools import ServedPool, ServedPools
 from snowredis.web.settings import Limits
-from snowredis.web.shared_reads import SharedAnswers
+from snowredis.web.shared_reads import SharedAnswers, json_bytes
 
 # how long a refused lookup waits for its response, and how many do
 _PAUSE_S = 0.1
 _MAX_PAUSING = 200
+_ASK_WITH_TOKEN = "a request with the token is told the reason"  # noqa: S105 - a text
 
 
 class Routes:
@@ -71,6 +90,7 @@ class Routes:
             Route("/pools", self._pool_names),
             Route("/kinds", self._kinds_served),
             Route("/events", self._events),
+            Route("/acknowledge", self._acknowledge, methods=["POST"]),
             Route("/history", self._history),
             Route("/live", self._live),
             Route("/healthz", self._healthz),
@@ -94,40 +114,36 @@ class Routes:
         # without a generator the layout is read from Redis
         layout = pool.layout or (await pool.ask(lambda monitor: monitor.info())).layout
         form, an_id = parse_id(request.path_params["text"], _query(request), layout)
-        return json_response(decoded_id(layout, an_id, form))
+        return json_response(decode_id(layout, an_id, form))
 
     async def _whois(self, request: Request) -> Response:
         pool = await self._pool_for_lookup(request)
         layout = (await pool.ask(lambda monitor: monitor.info())).layout
         form, an_id = parse_id(request.path_params["text"], _query(request), layout)
-        whois = jsonable(await pool.ask_alone(lambda monitor: monitor.whois(an_id)))
-        del whois["parts"]
-        decoded = decoded_id(layout, an_id, form)
-        return json_response({"decoded": decoded, "whois": whois | {"id": str(an_id)}})
+        whois = await pool.ask_alone(lambda monitor: monitor.whois(an_id))
+        return json_response(FoundMaker(decode_id(layout, an_id, form), whois))
 
     async def _workers(self, request: Request) -> Response:
         pool = await self._pool_for_lookup(request)
-        answer = await pool.answer(
-            "workers", lambda monitor: {"pool": pool.name, "workers": monitor.workers()}
-        )
-        return shared_response(request, answer)
+        return shared_response(request, await pool.answer("workers", report_of))
 
     async def _pool(self, request: Request) -> Response:
         pool = await self._pool_for_lookup(request)
-        answer = await pool.answer(
-            "pool",
-            lambda monitor: pool_state(monitor.info()) | {"served_by": pool.worker, "ready": pool.ready},
-        )
-        return shared_response(request, answer)
+
+        def state(monitor: WorkerPool) -> PoolState:
+            report = report_of(monitor)
+            return PoolState(monitor.info(), report.status, pool.worker, pool.ready)
+
+        return shared_response(request, await pool.answer("pool", state))
 
     async def _pool_names(self, _request: Request) -> Response:
-        return json_response({"pools": self._pools.names})
+        return json_response(PoolNames(tuple(self._pools.names)))
 
     async def _kinds_served(self, request: Request) -> Response:
         if not self._kinds.served:
-            return json_response({"kinds": []})
+            return json_response(Kinds(()))
         # without a limit: all dashboards ask, and the tags are read once for all of them
-        answer = await self._answers.get("kinds", lambda: to_json(self._kinds.state()))
+        answer = await self._answers.get("kinds", lambda: json_bytes(self._kinds.state()))
         return shared_response(request, answer)
 
     async def _events(self, request: Request) -> Response:
@@ -135,20 +151,27 @@ class Routes:
         kind, worker = parse_event_filter(_query(request))
         if kind is None and worker is None:
             answer = await pool.answer(
-                "events", lambda monitor: {"pool": pool.name, "events": newest_events(monitor)}
+                "events", lambda monitor: Events(pool.name, tuple(monitor.events(newest=MAX_EVENTS)))
             )
             return shared_response(request, answer)
-        events = await pool.ask_alone(lambda monitor: events_of(monitor, kind, worker))
-        return json_response({"pool": pool.name, "events": events})
+        return json_response(
+            Events(pool.name, await pool.ask_alone(lambda monitor: _events_of(monitor, kind, worker)))
+        )
+
+    async def _acknowledge(self, request: Request) -> Response:
+        """Store that the deaths of a pool have been seen, for all who look at the pool."""
+        check_origin(request)
+        pool = await self._pool_for_lookup(request)
+        until_ms = parse_until(_query(request))
+        seen = await pool.ask(
+            lambda monitor: monitor.acknowledge_deaths(until_ms=until_ms, by="the dashboard")
+        )
+        pool.feed.look_now()
+        return json_response(seen)
 
     async def _history(self, request: Request) -> Response:
-        """Return the use of the pool in the last day: [ms, ids per second, living workers, deaths] for each minute."""
         pool = self._pools.find(_query(request))
-        points = [
-            (point.at_ms, point.ids_per_second, point.living, point.deaths)
-            for point in pool.feed.history.points()
-        ]
-        return json_response({"pool": pool.name, "points": points})
+        return json_response(History(pool.name, tuple(pool.feed.history.points())))
 
     async def _pool_for_lookup(self, request: Request) -> ServedPool:
         pool = self._pools.find(_query(request))
@@ -202,25 +225,40 @@ class Routes:
     # --- for machines ------------------------------------------------------------------------------
 
     async def _healthz(self, _request: Request) -> Response:
-        return json_response({"ok": True})
+        return json_response(Alive())
 
     async def _readyz(self, request: Request) -> Response:
         """Return whether the chosen pools, by default all, can make ids here, and why not; with each pool's status.
 
-        A tag that hands out no numbers is in the body, and in the statuses: pools make ids all the same.
+        A tag that hands out no numbers is in the body, and in the status of each pool: pools make ids all the same.
+        Without the token of the service the response has no names and no texts: they say too much to strangers.
         """
-        pools = self._pools.chosen(_query(request))
-        tags = {tag.name: {"state": tag.state, "level": tag.level} for tag in self._kinds.verdicts}
-        if self._drain.draining:
-            draining = Problem(503, "Draining", "this process of the service is stopping", 1)
-            return _readiness(pools, tags, draining, {pool.name: draining for pool in pools})
-        problems = {pool.name: await pool.reason() for pool in pools if not pool.ready}
+        known = self._guard.knows(request.scope)
+        try:
+            pools = self._pools.chosen(_query(request))
+        except Problem as error:
+            raise error if known else Problem(error.status, error.error, _ASK_WITH_TOKEN) from None
+        draining = Problem(503, "Draining", "this process of the service is stopping", 1)
+        problems = {
+            pool.name: draining if self._drain.draining else await pool.reason()
+            for pool in pools
+            if self._drain.draining or not pool.ready
+        }
         # the longest wait: all of them are needed
         problem = max(problems.values(), key=lambda one: one.retry_after_s) if problems else None
-        return _readiness(pools, tags, problem, problems)
+        state = Readiness(
+            problem is None,
+            {pool.name: _readiness(pool, problems.get(pool.name)) for pool in pools} if known else {},
+            {tag.name: TagReadiness(tag.state, tag.level) for tag in self._kinds.verdicts} if known else {},
+        )
+        if problem is None:
+            return json_response(state)
+        fields = problem.fields() | to_json(state) | ({} if known else {"detail": _ASK_WITH_TOKEN})
+        retry = {"retry-after": str(problem.retry_after_s)} if problem.retry_after_s else {}
+        return json_response(fields, status=problem.status, more=retry, media_type=PROBLEM_JSON)
 
     async def _metrics(self, request: Request) -> Response:
-        await self._check_lookup_rate()
+        self._guard.check_metrics_rate()
         endpoint = self._metrics_endpoint
         if endpoint is None:
             raise Problem(503, "NotReady", "the service has not started yet. Try again.", 1)
@@ -231,33 +269,30 @@ class Routes:
         return json_response(description(self._limits, self._pools.names, self._kinds.served))
 
 
-def _readiness(
-    pools: Iterable[ServedPool],
-    tags: Mapping[str, Any],
-    problem: Problem | None,
-    problems: Mapping[str, Problem],
-) -> Response:
-    """Return the response of /readyz: *problem*, if there is one; problem and status of each pool; the tags."""
-    values = {}
-    for pool in pools:
-        status = pool.feed.status
-        values[pool.name] = {
-            "ready": pool.name not in problems,
-            "status": {"level": status.level, "headline": status.headline},
-        }
-        if (one := problems.get(pool.name)) is not None:
-            values[pool.name] |= {"error": one.error, "detail": one.detail}
-    state: dict[str, Any] = {"ready": problem is None, "pools": values, "tags": tags}
-    if problem is None:
-        return json_response(state)
-    fields = problem.fields() | state
-    retry = {"retry-after": str(problem.retry_after_s)} if problem.retry_after_s else {}
-    return json_response(fields, status=problem.status, more=retry, media_type=PROBLEM_JSON)
-
-
 async def _no_id(_request: Request) -> Response:
     return Response(headers=PLAIN_HEADERS)
 
 
 def _query(request: Request) -> dict[str, str]:
     return parse_query(request.scope["query_string"])
+
+
+def report_of(monitor: WorkerPool) -> PoolReport:
+    """Return the pool as `snowredis workers --json` shows it. Blocks for a few round trips to Redis."""
+    snapshot = monitor.snapshot()
+    return Reading(status_of(snapshot), snapshot).report
+
+
+def _events_of(monitor: WorkerPool, kind: EventKind | None, worker: int | None) -> tuple[Event, ...]:
+    """Return the newest events of a kind, of a worker id, or both, oldest first. Blocks: it reads all events."""
+    found = [
+        event
+        for event in monitor.events()
+        if (kind is None or event.kind == kind) and (worker is None or event.worker == worker)
+    ]
+    return tuple(found[-MAX_EVENTS:])
+
+
+def _readiness(pool: ServedPool, problem: Problem | None) -> PoolReadiness:
+    error, detail = (problem.error, problem.detail) if problem is not None else (None, None)
+    return PoolReadiness(problem is None, pool.feed.status, error, detail)

@@ -18,10 +18,10 @@ from snowredis.kinds.protocol import IdGenerator
 from snowredis.monitor.metrics import TAGS, Family
 from snowredis.monitor.status import LEVELS, TagVerdict
 from snowredis.numbers.watch import TagState, TagWatch
-from snowredis.process.threads import in_thread
+from snowredis.process.coroutines import in_thread
 from snowredis.settings import KIND
-from snowredis.web.json_values import jsonable
 from snowredis.web.messages import Problem
+from snowredis.web.records import Kinds, KindState
 
 T = TypeVar("T")
 
@@ -81,31 +81,25 @@ class ServedKind:
                 503, "NotReady", f"{self.name}: no id within {self._wait_s:g} s. Try again.", 1
             ) from None
 
-    def state(self) -> dict[str, Any]:
-        """Return what its ids look like, what its generator in this process has, and the state of its tag, for JSON.
+    def state(self) -> KindState:
+        """Return what its ids look like, what its generator in this process has, and the state of its tag.
 
         Blocks for a round trip to each server of the tag.
         """
         described = self.description
-        state = {
-            "kind": self.kind,
-            "tag": self.tag,
-            "type": described.type.__name__,
-            "text_length": described.text_length,
-            "sortable": described.sortable,
-            "guessable": described.guessable,
-            "leaks": list(described.leaks),
-            "needs": list(described.needs),
-        }
-        # segments: step, numbers at hand, prefetches, waits
-        status = getattr(self._generator, "status", None)
-        if status is not None:
-            state["status"] = status
-        tag_state = self.read_tag()
-        if tag_state is not None:
-            state["tag_state"] = tag_state
-        values: dict[str, Any] = jsonable(state)
-        return values
+        return KindState(
+            self.kind,
+            self.tag,
+            described.type.__name__,  # type: ignore[arg-type]  # one of four names
+            described.text_length,
+            described.sortable,
+            described.guessable,
+            described.leaks,
+            described.needs,
+            # segments: step, numbers at hand, prefetches, waits
+            status=getattr(self._generator, "status", None),
+            tag_state=self.read_tag(),
+        )
 
     def read_tag(self) -> TagState | None:
         """Read the state of its tag; None if it has none. Blocks for a round trip to each server."""
@@ -170,9 +164,9 @@ class ServedKinds:
             raise Problem(400, "BadQuery", f"{what} is not one of what is served, but several: {served}")
         raise Problem(404, "KindNotFound", f"this service has no {what}; it has {served or 'pools only'}")
 
-    def state(self) -> dict[str, Any]:
-        """Return all of them with their states, for JSON. Blocks as ServedKind.state()."""
-        return {"kinds": [one.state() for one in self.served]}
+    def state(self) -> Kinds:
+        """Return all of them with their states. Blocks as ServedKind.state()."""
+        return Kinds(tuple(one.state() for one in self.served))
 
     @property
     def verdicts(self) -> list[TagVerdict]:

@@ -25,14 +25,13 @@ from snowredis.errors import (
 from snowredis.monitor.snapshot import PoolInfo
 from snowredis.monitor.status import TagVerdict
 from snowredis.monitor.worker_pool import WorkerPool
-from snowredis.process.threads import in_thread
+from snowredis.process.coroutines import in_thread
 from snowredis.snowflake.generator import Generator
 from snowredis.snowflake.lease import Lease
 from snowredis.snowflake.open import is_embedded, is_in_memory
 from snowredis.web.feed import LiveFeed
-from snowredis.web.json_values import to_json
 from snowredis.web.messages import Problem, problem_of, seconds
-from snowredis.web.shared_reads import Answer, OneByOne, SharedAnswers, SharedPool
+from snowredis.web.shared_reads import Answer, OneByOne, SharedAnswers, SharedPool, json_bytes
 
 log = logging.getLogger("snowredis")
 T = TypeVar("T")
@@ -175,9 +174,11 @@ class ServedPool:
 
     @property
     def ready(self) -> bool:
-        """True while there is a lease whose reservation has not ended."""
+        """True while there is a lease whose reservation has not ended, and the layout has not ended."""
         ids, lease = self._ids, self._lease
-        return ids is not None and lease is not None and ids.clock_reading.now_ms < lease.until_ms
+        if ids is None or lease is None:
+            return False
+        return ids.clock_reading.now_ms < min(lease.until_ms, ids.layout.end_ms)
 
     @property
     def worker(self) -> int | None:
@@ -213,6 +214,9 @@ class ServedPool:
                 return await result
         except TimeoutError:
             raise await self.reason() from None
+        except LayoutError as error:
+            # the request was right: the layout is at its end
+            raise Problem(503, "LayoutError", str(error)) from error
 
     def _generator(self) -> Generator:
         # with a lease, the problem is over; _claim() is about to notice it
@@ -230,6 +234,11 @@ class ServedPool:
 
     async def reason(self) -> Problem:
         """Return why there are no ids, with a true Retry-After. At most one look at Redis a second."""
+        ids = self._ids
+        if ids is not None and ids.clock_reading.now_ms >= ids.layout.end_ms:
+            return Problem(
+                503, "LayoutError", f"pool {self.name!r}: the layout is at its end; no ids can be made"
+            )
         if self._problem is not None:
             return self._problem
         if self._looking is None or self._looking.done():
@@ -262,7 +271,7 @@ class ServedPool:
 
     async def answer(self, name: str, question: Callable[[WorkerPool], Any]) -> Answer:
         """Return what *question* returns as JSON, made once a second for all requests that call it *name*."""
-        return await self.answers.get(name, lambda: to_json(self.read(question)))
+        return await self.answers.get(name, lambda: json_bytes(self.read(question)))
 
     async def ask_alone(self, question: Callable[[WorkerPool], T]) -> T:
         """Call *question* as ask(), but after all others: it needs much of the interpreter. Raises Problem."""

@@ -24,6 +24,7 @@ from snowredis.settings import check
 from snowredis.web.access import ID_PATHS, PROBES, Proxies, RequestGuard
 from snowredis.web.drain import Drain
 from snowredis.web.messages import (
+    BINARY,
     CONNECTION,
     PROBLEM_JSON,
     Message,
@@ -143,6 +144,9 @@ class Service:
             await send({"type": "websocket.close", "code": 1008})
 
     async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if root := scope.get("root_path"):
+            # the path of a mount, or of a proxy
+            scope = {**scope, "path": scope["path"].removeprefix(root) or "/", "root_path": ""}
         if self.drain.draining:
             send = _closing(scope, send)
         if self._running >= self.limits.max_at_once and scope["path"] not in PROBES:
@@ -208,15 +212,14 @@ class Service:
     async def _send_other_ids(
         self, one: bool, kind: ServedKind, query: Mapping[str, str], media_type: str, send: Send
     ) -> None:
-        """Respond with ids that are no Snowflakes."""
-        ids = await kind.make_ids(1 if one else parse_count(query, self.limits.max_count))
-        body = encode_any(ids, media_type, one=one)
-        if body is None:
+        """Respond with ids that are no Snowflakes. What cannot be served is refused before an id is made."""
+        if media_type == BINARY and kind.description.type is str:
             raise Problem(
                 406, "NotAcceptable", f"ids of the kind {kind.kind!r} are text, and cannot be packed"
             )
+        ids = await kind.make_ids(1 if one else parse_count(query, self.limits.max_count))
         self.counts.count_ids(kind.name, len(ids))
-        await send_body(send, body, media_type=media_type)
+        await send_body(send, encode_any(ids, media_type, one=one), media_type=media_type)
 
     # --- start and stop ----------------------------------------------------------------------------
 

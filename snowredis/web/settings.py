@@ -37,8 +37,8 @@ class Limits:
     max_body_bytes: int = _limit(4_096, "size of a request's body")
     max_query_bytes: int = _limit(2_048, "size of a request's path and query")
     id_requests_per_s: int = _limit(50_000, "requests for ids in a second")
-    # workers, pool, events, whois, metrics
-    lookups_per_s: int = _limit(50, "requests for lookups in a second")
+    # workers, pool, events, whois
+    lookups_per_s: int = _limit(50, "requests for lookups in a second, and for metrics")
     # above it, tokens are refused without a comparison
     wrong_tokens_per_s: int = _limit(10, "wrong tokens that are compared in a second")
     max_at_once: int = _limit(1_000, "concurrent requests, besides probes")

@@ -9,16 +9,18 @@ from __future__ import annotations
 import asyncio
 import gzip
 import hashlib
+import json
 import threading
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from snowredis.core.as_json import to_json
 from snowredis.errors import PoolNotFound, StoreUnavailable
 from snowredis.monitor.events import PAGE, Event
 from snowredis.monitor.snapshot import POOL_COUNTERS, PoolInfo, Snapshot, WorkerInfo
 from snowredis.monitor.worker_pool import WorkerPool
-from snowredis.process.threads import in_thread
+from snowredis.process.coroutines import in_thread
 
 T = TypeVar("T")
 
@@ -109,6 +111,25 @@ class _Read:
             return age_s < FRESH_S
         # a reader that has seen other counters does not ask again for the events that they count
         return while_same == self.while_same and age_s < EVENTS_FRESH_S
+
+
+def json_bytes(value: Any) -> bytes:
+    """Return *value* as compact JSON, as snowredis.core.as_json says.
+
+    Lists of an object are encoded row by row: json.dumps() keeps all other threads waiting until it returns.
+    """
+    converted = to_json(value)
+    if not isinstance(converted, dict):
+        return _dumps(converted).encode()
+    members = (
+        f"{_dumps(name)}:" + (f"[{','.join(map(_dumps, item))}]" if isinstance(item, list) else _dumps(item))
+        for name, item in converted.items()
+    )
+    return f"{{{','.join(members)}}}".encode()
+
+
+def _dumps(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
 
 
 class Answer:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from snowredis.core.duplicates import MAX_EXAMPLES, WINDOW_RUNS, Repetition, Run, Runs, find_duplicates
 from snowredis.core.layout import Layout
 from snowredis.core.presets import resolve_layout
 from tests.chaos.runs import RecordedRuns, read_runs, read_status
+from tests.support.duplicates import MAX_EXAMPLES, WINDOW_RUNS, Repetition, Run, Runs, find_duplicates
 
 
 @dataclass

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from snowredis.core.duplicates import int64s
+from tests.support.duplicates import int64s
 
 PAGE = mmap.PAGESIZE
 MAGIC = int.from_bytes(b"SNOWRUNS", "little")

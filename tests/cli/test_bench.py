@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import snowredis
-from snowredis import timing
+from snowredis.cli.commands import bench as timing
 
 Cli = Callable[..., Any]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from snowredis.cli.completion import SHELLS
+from snowredis.cli.options import SHELLS
 
 Cli = Callable[..., Any]
 

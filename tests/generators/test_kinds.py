@@ -77,6 +77,25 @@ def test_no_kind_makes_an_id_after_close(kind: str, settings: dict[str, Any]) ->
     assert f"the {MAKERS.get(kind, kind)} generator" in str(raised.value) or kind == "snowflake"
 
 
+def test_coroutines_that_wait_for_a_server_are_one_thread(kind: str, settings: dict[str, Any]) -> None:
+    if kind in ("segment", "ticket"):
+        pytest.skip("fetches in a thread of its own")
+    most = 0
+
+    async def use(ids: Any) -> list[Any]:
+        async def one() -> Any:
+            nonlocal most
+            an_id = await ids.anext_id()
+            most = max(most, sum(thread.name == "snowredis-async" for thread in threading.enumerate()))
+            return an_id
+
+        return await asyncio.gather(*(one() for _ in range(300)))
+
+    with snowredis.generator(kind, **settings) as ids:
+        assert len(set(asyncio.run(use(ids)))) == 300
+    assert most <= 2
+
+
 def test_threads_share_a_generator_of_every_kind(kind: str, settings: dict[str, Any]) -> None:
     with snowredis.generator(kind, **settings) as ids:
         made: list[Any] = []
@@ -91,11 +110,12 @@ def test_threads_share_a_generator_of_every_kind(kind: str, settings: dict[str, 
         assert len(set(made)) == 2000
 
 
+@pytest.mark.parametrize("pids", [[], ["the same"]], ids=["", "in namespaces of their own"])
 @pytest.mark.parametrize("local_kind", ["uuid7", "uuid4", "ulid", "objectid"])
-def test_forked_children_repeat_no_id_of_each_other(local_kind: str) -> None:
+def test_forked_children_repeat_no_id_of_each_other(local_kind: str, pids: list[str]) -> None:
     program = ROOT / "tests/generators/programs/forked_ids.py"
     done = subprocess.run(
-        [sys.executable, program, local_kind], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, program, local_kind, *pids], capture_output=True, text=True, timeout=60, check=True
     )
     made = done.stdout.split()
     # the random part alone: the time may differ by chance. An ObjectId's begins after 8 digits

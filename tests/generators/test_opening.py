@@ -10,12 +10,14 @@ import pytest
 
 import snowredis
 from snowredis.kinds.opening import kind_names, parse_kind, resolve
+from snowredis.process_generator import effective_kind
 
 # a package that declares a kind, as installed packages do
 OTHER_PACKAGE = {
     "other_ids.py": """
 from snowredis.core.description import IdDescription
 from snowredis.kinds.protocol import IdKind
+from snowredis.process_generator import effective_kind
 from snowredis.kinds.libraries import LocalGenerator
 
 described = IdDescription("coin", str, None, 5, sortable=False, guessable=True)
@@ -74,10 +76,9 @@ def test_what_cannot_work_is_refused_with_a_reason(kind: str, settings: dict[str
 
 
 def test_a_missing_library_is_an_error_with_the_extra_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    for library, kind, extra in [("ulid_transform", "ulid", "ulid"), ("bson", "objectid", "objectid")]:
-        monkeypatch.setitem(sys.modules, library, None)
-        with pytest.raises(snowredis.ConfigError, match=rf"pip install 'snowredis\[{extra}\]'"):
-            snowredis.generator(kind)
+    monkeypatch.setitem(sys.modules, "ulid_transform", None)
+    with pytest.raises(snowredis.ConfigError, match=r"pip install 'snowredis\[ulid\]'"):
+        snowredis.generator("ulid")
 
 
 @pytest.mark.parametrize(
@@ -119,3 +120,15 @@ def test_without_a_kind_the_environment_names_it_and_what_is_not_given() -> None
 def test_the_environment_of_the_process_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SNOWREDIS_KIND", "uuid7:?form=text")
     assert isinstance(snowredis.generator().next_id(), str)
+
+
+def test_another_kind_takes_the_server_of_the_process_and_no_tag_or_range(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SNOWREDIS_KIND", "segment")
+    monkeypatch.setenv("SNOWREDIS_URL", "redis://shared/0")
+    monkeypatch.setenv("SNOWREDIS_TAG", "invoices")
+    monkeypatch.setenv("SNOWREDIS_MAXIMUM", "500")
+    assert effective_kind("dated").settings == {"url": "redis://shared/0"}
+    assert effective_kind("segment").settings["tag"] == "invoices"
+    assert effective_kind().settings["maximum"] == 500

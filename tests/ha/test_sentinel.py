@@ -126,7 +126,7 @@ def test_sentinels_that_know_no_such_master_are_said(tmp_path: Path) -> None:
     with running([made.master, made.sentinels[0]]):
         url = f"sentinel://{made.sentinels[0].address}/other"
         text = r"No master found for 'other'\. A failover may be"
-        with snowredis.connect(url, pool="p") as ids, pytest.raises(snowredis.StoreUnavailable, match=text):
+        with pytest.raises(snowredis.StoreUnavailable, match=text), snowredis.connect(url, pool="p") as ids:
             ids.next_id()
         with snowredis.connect(
             url.replace("/other", f"/{MASTER}"), pool="p", ttl=0.3, failover_slack=0
@@ -136,7 +136,7 @@ def test_sentinels_that_know_no_such_master_are_said(tmp_path: Path) -> None:
         assert len(made.sentinels[0].client().client_list()) == 1
         made.sentinels[0].ask("ACL", "SETUSER", "default", "resetpass", ">right")
         wrong = url.replace("sentinel://", f"sentinel://127.0.0.1:{free_port()},") + "?sentinel_password=x"
-        with snowredis.connect(wrong, pool="p") as ids, pytest.raises(snowredis.StoreUnavailable) as caught:
+        with pytest.raises(snowredis.StoreUnavailable) as caught, snowredis.connect(wrong, pool="p") as ids:
             ids.next_id()
         assert "'other'; 1 Sentinel does not reply; 1 Sentinel does not accept the password. " in str(
             caught.value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -47,7 +48,7 @@ def silent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
 # the bound: it must not be asked again and again
 @pytest.mark.timeout(10)
 def test_a_server_without_info_is_refused_at_once_and_holds_nothing(silent: RedisServer) -> None:
-    with snowredis.connect(silent.url, pool="orders", layout=LAYOUT) as ids:
+    with contextlib.closing(snowredis.connect(silent.url, pool="orders", layout=LAYOUT)) as ids:
         for make in (ids.claim, ids.next_id):
             with pytest.raises(ServerUnidentified, match="refuses INFO inside scripts") as caught:
                 make()
@@ -236,7 +237,7 @@ def test_a_client_that_trusts_redis_otherwise_is_refused(server: RedisServer, ot
 
 def test_the_environment_says_what_redis_is_trusted_with() -> None:
     settings = from_environment({"SNOWREDIS_DURABILITY": "none", "SNOWREDIS_GUARD_ROLLBACKS": "yes"})
-    with snowredis.connect(**settings) as ids:
+    with contextlib.closing(snowredis.connect(**settings)) as ids:
         assert ids._config.signature.endswith("durability=none guard_rollbacks=1")
 
 

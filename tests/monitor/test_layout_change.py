@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -44,9 +45,10 @@ def change(pool: snowredis.WorkerPool, layout: Layout, delay_ms: int) -> LayoutC
 def test_old_processes_stop_new_ones_start_and_old_ids_are_still_known(
     pool: snowredis.WorkerPool, server: RedisServer
 ) -> None:
-    connect: Callable[..., Any] = lambda layout, label: snowredis.connect(  # noqa: E731
-        server.url, pool=pool.name, layout=layout, ttl=TTL_S, label=label
-    )
+    def connect(layout: Layout, label: str) -> Any:
+        ids = snowredis.connect(server.url, pool=pool.name, layout=layout, ttl=TTL_S, label=label)
+        return contextlib.closing(ids)
+
     with connect(OLD, "old") as old, connect(OLD, "gone") as gone, connect(NEW, "new") as new:
         gone_id, made = gone.next_id(), old.next_ids(2000)
         gone.close()
@@ -121,11 +123,11 @@ def test_a_layout_that_a_pool_had_is_compared_too(pool: snowredis.WorkerPool, se
     first = change(pool, NEW, 1000)
 
     def changed() -> bool:
-        with snowredis.connect(server.url, pool=pool.name, layout=NEW, ttl=TTL_S) as ids:
-            try:
+        try:
+            with snowredis.connect(server.url, pool=pool.name, layout=NEW, ttl=TTL_S) as ids:
                 return bool(ids.next_id())
-            except LayoutMismatch:
-                return False
+        except LayoutMismatch:
+            return False
 
     eventually(changed, "the new layout", 10)
     second = change(pool, OLD, 60_000)

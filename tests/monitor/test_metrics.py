@@ -110,7 +110,9 @@ def test_refused_claims_are_counted_by_the_pool_and_by_the_process(server: Redis
     with contextlib.ExitStack() as stack:
 
         def connected(**options: Any) -> snowredis.Generator:
-            return stack.enter_context(snowredis.connect(server.url, pool=small, **options))
+            return stack.enter_context(
+                contextlib.closing(snowredis.connect(server.url, pool=small, **options))
+            )
 
         for _ in range(2):
             connected(**options).next_id()

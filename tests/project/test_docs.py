@@ -5,9 +5,11 @@ scripts/docs.py builds the site and fails at any warning.
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import re
 from collections.abc import Iterator
+from datetime import UTC, date, datetime
 
 import pytest
 
@@ -110,7 +112,28 @@ def code_of(page: str) -> list[str]:
     return [re.sub(r"(^|  +)#.*$", "", block.text, flags=re.MULTILINE) for block in blocks_of(page)]
 
 
+def original_of(page: str) -> str:
+    return "README.md" if page.endswith("README.md") else page.replace("docs/zh/", "docs/")
+
+
 @pytest.mark.parametrize("page", TRANSLATED)
 def test_a_translation_has_the_code_of_the_original(page: str) -> None:
-    original = "README.md" if page.endswith("README.md") else page.replace("docs/zh/", "docs/")
-    assert code_of(page) == code_of(original)
+    assert code_of(page) == code_of(original_of(page))
+
+
+# a translation -> until when it may follow an older English page
+MAY_LAG: dict[str, date] = {}
+
+
+@pytest.mark.parametrize("page", TRANSLATED)
+def test_a_translation_follows_the_english_page_as_it_is_now(page: str) -> None:
+    """Its last line names the git object of that page; `git cat-file -p ID` shows the text that was translated."""
+    english = PAGES[original_of(page)].read_bytes()
+    now = hashlib.sha1(b"blob %d\0" % len(english) + english).hexdigest()[:12]
+    followed = re.search(r"<!-- follows (\S+) at ([0-9a-f]{12}) -->\n\Z", PAGES[page].read_text("utf-8"))
+    assert followed is not None
+    assert followed[1] == original_of(page)
+    if datetime.now(UTC).date() > MAY_LAG.get(page, date.min):
+        assert followed[2] == now, (
+            f"translate what changed; then its last line is: follows {followed[1]} at {now}"
+        )

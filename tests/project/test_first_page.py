@@ -21,7 +21,7 @@ ANSWERS = {
     "pool full": ("how-to/troubleshooting.md", "the-pool-fills-up", ("snowredis top", "ttl")),
     "which layout": ("reference/layouts.md", "how-to-choose", ("worker ids", "js-safe")),
     "existing table": ("how-to/migrate.md", "from-auto-increment", ("BIGINT", "bigint")),
-    "upgrade": ("how-to/upgrade.md", "the-version-of-snowredis", ("restart", "changelog")),
+    "upgrade": ("how-to/upgrade.md", "the-version-of-snowredis", ("restart", "format")),
     "celery": ("how-to/integrations.md", "celery", ("setup(app", "Prefork")),
     "tests without Redis": ("how-to/develop.md", "unit-tests-no-redis", ("memory_pool", "snowredis_ids")),
     "what does LeaseExpired mean": ("reference/errors.md", "leaseexpired", ("reservation", "Try again")),

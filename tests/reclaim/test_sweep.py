@@ -142,7 +142,7 @@ def test_a_heartbeat_gives_back_what_others_left(server: RedisServer, new_pool: 
 
 
 def test_a_living_process_keeps_its_lease_whatever_happens_to_it(server: RedisServer, pool: str) -> None:
-    with holder(server.url, pool) as process, connect(server.url, pool) as other:
+    with holder(server.url, pool) as process, contextlib.closing(connect(server.url, pool)) as other:
         for number in (0, signal.SIGSTOP):
             os.kill(process.pid, number)
             with pytest.raises(snowredis.PoolExhausted):
@@ -201,7 +201,7 @@ def test_an_outage_leaves_few_files_of_closed_generators(
     mute.bind(f"{tmp_path}/mute.sock")
     mute.listen()
     for _ in range(4):
-        with connect(f"unix://{tmp_path}/mute.sock", "away") as ids, pytest.raises(StoreUnavailable):
+        with pytest.raises(StoreUnavailable), connect(f"unix://{tmp_path}/mute.sock", "away") as ids:
             ids.claim()
         left.append({file.name for file in records.iterdir()})
     mute.close()
@@ -321,7 +321,7 @@ def test_what_a_process_that_died_itself_was_giving_back_is_taken_over(
         process.kill()
     assert name is not None
     own = own_name()
-    with connect(server.url, pool) as heir:
+    with contextlib.closing(connect(server.url, pool)) as heir:
         # this process, in another thread, gives it back
         file.rename(records / str(name._replace(taker=own)))
         with pytest.raises(snowredis.PoolExhausted):

@@ -94,7 +94,7 @@ def test_only_who_knows_the_number_may_use_the_pool(shards: Shards, memory: Memo
         ),
         ("old", {}, r"the pool exists, but was created without a registry"),
     ):
-        with shards.connect(pool, **others) as ids, pytest.raises(ShardNumberRefused, match=message):
+        with pytest.raises(ShardNumberRefused, match=message), shards.connect(pool, **others) as ids:
             ids.next_id()
     with pytest.raises(LayoutMismatch, match=r'use datacenter="auto" and registry=\'world\''):
         snowredis.connect(memory, pool="a", layout=LAYOUT, ttl=TTL_S).claim()
@@ -114,7 +114,7 @@ def test_a_number_is_not_used_before_it_was_confirmed(
         broken.setattr("snowredis.snowflake.registry_stores.MemoryRegistry.confirm", silent)
         with pytest.raises(StoreUnavailable):
             shards.create("a")
-        with shards.connect("a") as ids, pytest.raises(StoreUnavailable, match="it is away"):
+        with pytest.raises(StoreUnavailable, match="it is away"), shards.connect("a") as ids:
             ids.claim()
     # whoever can confirm it may use it
     shards.connect("a").claim()

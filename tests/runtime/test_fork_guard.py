@@ -44,7 +44,7 @@ def test_a_child_with_the_pid_of_its_parent_is_reset_without_a_wiped_page(
     monkeypatch.setattr(os, "getpid", lambda: 1)
     guard, member = ForkGuard(), Member()
     monkeypatch.setattr(guard, "_new_page", lambda: (None, b"\1"))
-    guard.watch(member)
+    guard.reset_in_child(member)
     assert not guard.sees_all_forks
     assert in_child(lambda: member.resets) == 1
     assert in_child(lambda: in_child(lambda: member.resets)) == 2
@@ -54,7 +54,7 @@ def test_a_child_with_the_pid_of_its_parent_is_reset_without_a_wiped_page(
 def test_a_child_whose_earlier_hook_made_an_id_is_reset_once() -> None:
     guard, member = ForkGuard(), Member()
     os.register_at_fork(after_in_child=guard.check)
-    guard.watch(member)
+    guard.reset_in_child(member)
     assert in_child(lambda: member.resets) == 1
 
 
@@ -67,7 +67,7 @@ def test_a_system_that_accepts_all_advice_is_not_trusted_to_wipe_a_page(
 
     guard = ForkGuard()
     monkeypatch.setattr(mmap, "mmap", Accepting)
-    guard.watch(Member())
+    guard.reset_in_child(Member())
     assert not guard.sees_all_forks
     assert guard.alive
 

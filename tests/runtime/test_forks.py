@@ -8,6 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from snowredis.monitor.worker_pool import WorkerPool
+from snowredis.process.fork import ForkGuard
+from snowredis.snowflake.lifecycle import Heartbeat
+from tests.support.pools import new_pool
 from tests.support.programs import run, start
 from tests.support.servers import RedisServer
 
@@ -80,3 +83,34 @@ def test_a_child_that_never_makes_an_id_takes_no_worker_id(
         name,
     )
     assert WorkerPool(server.url, name).workers() == []
+
+
+def test_a_heartbeat_that_a_child_inherits_ends_there() -> None:
+    # as a greenlet of gevent, which a fork copies; a thread does not exist in the child
+    guard, beats = ForkGuard(), []
+
+    class Owner:
+        def _beat(self) -> float:
+            beats.append(guard.generation)
+            if len(beats) == 2:
+                # forked, as os.fork() in another greenlet would
+                guard.recover()
+            return 0.0
+
+        def _after_fork(self) -> None:
+            pass
+
+    owner = Owner()
+    guard.reset_in_child(owner)
+    abandoned: list[bool] = []
+    heartbeat = Heartbeat(lambda: owner, lambda: abandoned.append(True), guard)
+    heartbeat._beat(0.0)
+    assert (len(beats), abandoned) == (2, [])
+
+
+@pytest.mark.parametrize("module", ["rq", "celery"])
+def test_a_worker_that_forks_imports_what_a_claim_needs(server: RedisServer, module: str) -> None:
+    pytest.importorskip(module)
+    new_pool(server.url, "preloaded")
+    imported = run("tests.runtime.programs.imports_of_a_child", module, server.url, "preloaded")
+    assert imported.split() == []

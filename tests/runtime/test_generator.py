@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import mmap
 import pickle
+import subprocess
+import sys
 import time
 from array import array
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +23,7 @@ from snowredis.core.layout import Layout
 from snowredis.errors import ClockStopped
 from snowredis.process.clock import SystemClock
 from snowredis.settings import SequenceStart
+from snowredis.snowflake.generator import Generator
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.testing import ManualClock, MemoryPool, memory_pool
 from tests.runtime.conftest import make_pool
@@ -140,6 +145,32 @@ def test_fill_writes_into_every_kind_of_int64_buffer(pool: MemoryPool) -> None:
     ids.fill(memoryview(numbers)[:0])
     both = [*numbers, *array("q", bytes(raw))]
     assert both == sorted(set(both))
+
+
+def test_fill_does_not_trust_what_others_write_into_its_buffer(pool: MemoryPool) -> None:
+    class Scribbled(Generator):
+        __slots__ = ()
+
+        def _fill_now(self, buffer: Any) -> Any:
+            found = super()._fill_now(buffer)
+            # another thread, or a process that shares the memory: below every id, so each looks out of order
+            buffer[:] = array("q", range(len(buffer), 0, -1))
+            return found
+
+    ids: Any = pool.connect()
+    ids.__class__ = Scribbled
+    ids.fill(array("q", bytes(80_000)))
+
+
+@pytest.mark.parametrize("released", [memoryview(bytearray(8)), mmap.mmap(-1, 4096)])
+def test_fill_refuses_memory_that_is_gone(pool: MemoryPool, released: Any) -> None:
+    released.release() if isinstance(released, memoryview) else released.close()
+    with pytest.raises(snowredis.ConfigError, match=r"fill\(\) needs a buffer"):
+        pool.connect().fill(released)
+
+
+def test_a_shape_without_elements_is_filled_with_nothing(pool: MemoryPool) -> None:
+    pool.connect().fill(memoryview(bytearray(8)).cast("q", (1, 1))[0:0])
 
 
 @pytest.mark.parametrize(
@@ -677,3 +708,36 @@ def test_a_clock_that_stands_still_is_said_when_its_ids_are_used_up(server: Redi
         clock.frozen_ns += 1_000_000
         made.append(ids.next_id())
         assert len(set(made)) == 1025
+
+
+def test_what_the_clock_did_under_another_lease_is_not_reported_again(clock: ManualClock) -> None:
+    ids = memory_pool(clock=clock).connect(clock=clock)
+    ids.next_id()
+    clock.step(-5_000)
+    ids.next_id()
+    assert ids._lifecycle.stats().clock_backs == 1
+    ids.suspend()
+    ids.resume()
+    ids.next_id()
+    assert ids._lifecycle.stats().clock_backs == 0
+    assert ids.counts.clock_backs == 1
+    clock.step(-5_000)
+    ids.next_id()
+    assert ids._lifecycle.stats().clock_backs == 1
+
+
+def test_a_with_block_claims_at_its_begin_and_leaves_nothing_if_that_fails(tmp_path: Path) -> None:
+    with memory_pool().connect() as ids:
+        assert ids.lease is not None
+    refused = snowredis.connect(f"unix://{tmp_path}/no.sock")
+    with pytest.raises(snowredis.StoreUnavailable), refused:
+        raise AssertionError
+    assert refused.closed
+
+
+@pytest.mark.parametrize("call", ["ids.next_id()", "ids.claim()", "ids.next_ids(3)", "ids.__enter__()"])
+def test_a_missing_redis_is_told_in_a_short_traceback(tmp_path: Path, call: str) -> None:
+    program = f"import snowredis\nids = snowredis.connect('unix://{tmp_path}/no.sock')\n{call}"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
+    assert "StoreUnavailable: Redis at" in done.stderr
+    assert done.stderr.count("\n") <= 30

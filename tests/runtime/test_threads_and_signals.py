@@ -17,6 +17,7 @@ import pytest
 
 import snowredis
 from snowredis.errors import StoreUnavailable
+from snowredis.process.coroutines import in_background
 from snowredis.process.exit import EXIT, ExitHook
 from snowredis.process.fork import ForkGuard
 from snowredis.snowflake import fast_path
@@ -24,8 +25,10 @@ from snowredis.snowflake.context import Conversation
 from snowredis.snowflake.generator import Generator
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.testing import ManualClock, memory_pool
-from tests.support.programs import run
+from tests.support.pools import new_pool
+from tests.support.programs import run, start
 from tests.support.servers import RedisServer
+from tests.support.waiting import eventually
 
 
 @pytest.fixture(params=["as built", "locked"])
@@ -312,3 +315,20 @@ def test_a_greenlet_beside_one_that_talks_to_redis_hears_when_to_patch() -> None
     conversation = Conversation("here")
     with pytest.raises(StoreUnavailable, match="patch the process before snowredis is imported"):
         conversation.run(lambda: conversation.run(lambda: 0))
+
+
+def test_a_program_ends_whatever_its_daemons_held_and_its_finalizers_call(server: RedisServer) -> None:
+    new_pool(server.url, "finalizers")
+    for _ in range(12):
+        process = start("tests.runtime.programs.finalizers_beside_daemons", server.url, "finalizers")
+        try:
+            _, errors = process.communicate(timeout=30)
+        finally:
+            process.kill()
+        assert (process.returncode, errors) == (0, "")
+
+
+def test_a_thread_that_has_ended_is_not_listed_any_more() -> None:
+    for _ in range(3):
+        in_background(threading.current_thread).result(10)
+    eventually(lambda: not [thread for thread in threading.enumerate() if thread.name == "snowredis-async"])

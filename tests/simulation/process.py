@@ -312,7 +312,7 @@ class Process:
         ticks, last_id, _ = self.generator._position
         ticks = ticks._replace(first_id=last_id, alive=child.guard.alive, clock=child.clock)
         twin._supersede(None, SEALED, ticks)
-        child.guard.watch(twin)
+        child.guard.reset_in_child(twin)
         return child
 
 

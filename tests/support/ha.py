@@ -16,11 +16,11 @@ import pytest
 import redis
 
 import snowredis
-from snowredis.core.duplicates import Runs, find_duplicates
 from snowredis.core.layout import Layout
 from snowredis.snowflake.generator import Generator
 from snowredis.snowflake.lease import Lease
 from tests.support import waiting
+from tests.support.duplicates import Runs, find_duplicates
 from tests.support.servers import PROGRAM
 
 # a busy machine starts a server within a second, and a Cluster or three Sentinels agree within ten

@@ -12,7 +12,7 @@ from snowredis.snowflake.protocol import pool_keys
 def new_pool(url: Any, pool: str, **options: Any) -> None:
     """Delete a pool and create it as new, as a person does once, so that no worker waits for a floor."""
     seen = snowredis.WorkerPool(url, pool)
-    with contextlib.closing(seen), snowredis.connect(url, pool=pool, **options) as ids:
+    with contextlib.closing(seen), contextlib.closing(snowredis.connect(url, pool=pool, **options)) as ids:
         # no way for anybody but tests: what WorkerPool.delete() leaves makes newcomers wait
         for client in seen._clients:
             client.delete(*pool_keys(pool))

@@ -20,10 +20,14 @@ NOW_MS = 1_795_000_000_000
 LOCAL_MS = NOW_MS - 1000
 
 
+def blank(kind: type[Any]) -> dict[str, Any]:
+    """Return empty values for the fields of a dataclass that have no default."""
+    fields = (field for field in dataclasses.fields(kind) if field.default is dataclasses.MISSING)
+    return {field.name: "" if field.type in ("str", "Hidden") else 0 for field in fields}
+
+
 def worker(number: int, **fields: Any) -> WorkerInfo:
-    values = {
-        field.name: "" if field.type in ("str", "Hidden") else 0 for field in dataclasses.fields(WorkerInfo)
-    } | {
+    values = blank(WorkerInfo) | {
         "worker": number,
         "alive": True,
         "state": "healthy",
@@ -34,10 +38,13 @@ def worker(number: int, **fields: Any) -> WorkerInfo:
 
 
 def snapshot(*workers: WorkerInfo, **fields: Any) -> Snapshot:
-    values: dict[str, Any] = {
-        field.name: "" if field.type in ("str", "Hidden") else 0 for field in dataclasses.fields(PoolInfo)
+    values = blank(PoolInfo) | {
+        "name": "orders",
+        "layout": Layout(),
+        "now_ms": NOW_MS,
+        "capacity": 1024,
+        "used": len(workers),
     }
-    values |= {"name": "orders", "layout": Layout(), "now_ms": NOW_MS, "capacity": 1024, "used": len(workers)}
     parts = {name: fields.pop(name) for name in ("unknown", "deaths") if name in fields}
     return Snapshot(PoolInfo(**values | fields), workers, parts.get("unknown", ()), parts.get("deaths", ()))
 

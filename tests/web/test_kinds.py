@@ -77,7 +77,7 @@ def test_ids_of_a_kind_or_a_tag_are_served_in_every_form(kinds_client: TestClien
         ("/id?kind=segment", 400, "BadQuery", "several: kind=uuid7, "),
         ("/id?kind=uuid7&pool=kinds", 400, "BadQuery", "name a pool, or a kind or a tag"),
         ("/ids?kind=uuid7", 400, "BadCount", "count must be"),
-        ("/id?tag=web-unknown", 503, "TagClosed", "this Redis does not know the tag"),
+        ("/id?tag=web-unknown", 503, "NumbersClosed", "this Redis does not know the tag"),
     ],
 )
 def test_what_is_not_served_is_refused_with_a_reason(
@@ -88,9 +88,14 @@ def test_what_is_not_served_is_refused_with_a_reason(
     assert words in response.json()["detail"]
 
 
-def test_text_cannot_be_packed(kinds_client: TestClient) -> None:
-    response = get(kinds_client, "/id?kind=ulid", "application/octet-stream")
-    assert (response.status_code, response.json()["error"]) == (406, "NotAcceptable")
+def test_text_cannot_be_packed_and_no_number_is_made_for_it(kinds_client: TestClient) -> None:
+    before = get(kinds_client, "/id?tag=web-orders").json()["id"]
+    for path in ("/id?kind=ulid", "/id?tag=web-orders", "/ids?tag=web-orders&count=1000"):
+        response = get(kinds_client, path, "application/octet-stream")
+        assert (response.status_code, response.json()["error"]) == (406, "NotAcceptable")
+        assert get(kinds_client, path, "image/png").status_code == 406
+    after = get(kinds_client, "/id?tag=web-orders").json()["id"]
+    assert int(after.partition("-")[2]) == int(before.partition("-")[2]) + 1
 
 
 def test_all_kinds_are_listed_with_the_state_of_segments(kinds_client: TestClient) -> None:

@@ -74,6 +74,35 @@ def test_probes_need_neither_a_token_nor_a_name(guarded: TestClient, path: str) 
     assert guarded.get(path, headers={"host": "10.1.2.3"}).status_code == 200
 
 
+def test_strangers_are_told_whether_it_is_ready_and_neither_names_nor_addresses() -> None:
+    app = create_app("redis://127.0.0.1:1/0", pools=["secret-pool"], token=TOKEN)
+    with client_of(app) as client:
+        for headers in ({}, {"authorization": f"Bearer {TOKEN}x"}):
+            for query in ("", "?pool=secret-pool", "?pool=other"):
+                answer = client.get(f"/readyz{query}", headers=headers)
+                assert answer.status_code == (404 if "other" in query else 503)
+                assert "secret-pool" not in answer.text
+                assert "127.0.0.1" not in answer.text
+        assert client.get("/readyz").json()["error"] == "StoreUnavailable"
+        known = client.get("/readyz", headers=BEARER).json()
+        assert "127.0.0.1:1" in known["pools"]["secret-pool"]["detail"]
+
+
+@pytest.mark.parametrize("token", ["日本語-日本語-日本語", "%E6%97%A5", "%ff%00", "ü" * 20])
+def test_a_token_of_any_characters_is_refused_and_counted(token: str) -> None:
+    with client_of(create_app(memory_pool(), token=TOKEN)) as client:
+        statuses = [
+            client.post(
+                "/login",
+                content=f"token={token}".encode(),
+                headers={"content-type": "application/x-www-form-urlencoded"},
+            ).status_code
+            for _ in range(30)
+        ]
+    assert statuses[:5] == [401] * 5
+    assert set(statuses) == {401, 429}
+
+
 def test_guessing_is_slowed_down_and_the_right_token_is_not(guarded: TestClient) -> None:
     wrong = {"authorization": "Bearer 0000000000000000"}
     assert 429 in {guarded.get("/id", headers=wrong).status_code for _ in range(30)}
@@ -112,7 +141,7 @@ def test_a_browser_gets_in_by_the_form_and_out_again(guarded: TestClient) -> Non
     assert first.status_code == 401
     assert 'name="token"' in first.text
     answer = guarded.post("/login", data={"token": TOKEN}, follow_redirects=False)
-    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    assert (answer.status_code, answer.headers["location"]) == (303, "./")
     cookie = answer.headers["set-cookie"]
     assert "HttpOnly" in cookie
     assert "SameSite=strict" in cookie

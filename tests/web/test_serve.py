@@ -12,6 +12,8 @@ import struct
 import subprocess
 import sys
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -166,8 +168,8 @@ def test_a_head_without_an_end_is_cut_off(server: RedisServer, pool_name: str, s
                 raw.sendall(b"X-Filler: " + b"y" * 4000 + b"\r\n")
             answer = raw.recv(1000)
         except (BrokenPipeError, ConnectionResetError):
-            answer = b"HTTP/1.1 400"
-        assert answer.startswith(b"HTTP/1.1 400")
+            answer = b"HTTP/1.1 431"
+        assert answer.startswith(b"HTTP/1.1 431")
     assert served.ask("/id")[0] == 200
 
 
@@ -266,6 +268,36 @@ def test_the_client_waits_as_long_as_the_service_says_unless_that_is_too_long() 
                 client.next_id()
             assert (refused.value.error, refused.value.retry_after_s, len(asked)) == ("FloorWait", 35, 4)
         refusing.shutdown()
+
+
+def test_threads_that_wait_for_one_client_wait_no_longer_than_one() -> None:
+    """The service that they talk to never has ids."""
+
+    class Refusing(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            self.send_response(503)
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def log_message(self, *_args: Any) -> None: ...
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as refusing:
+        threading.Thread(target=refusing.serve_forever, daemon=True).start()
+        with Client(f"http://127.0.0.1:{refusing.server_port}", max_wait=0.5) as client:
+
+            def wait(_: int) -> float:
+                began_s = time.monotonic()
+                with pytest.raises(ServiceError):
+                    client.next_id()
+                return time.monotonic() - began_s
+
+            with ThreadPoolExecutor(10) as threads:
+                waits = list(threads.map(wait, range(10)))
+        refusing.shutdown()
+    # one after the other, ten times 0.5 s
+    assert max(waits) < 1.5
 
 
 @pytest.mark.parametrize("url", ["ftp://h", "127.0.0.1:8600", "http://", "http://h/?x=1"])

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import struct
+import subprocess
+import sys
 from typing import Any
 
 import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 import snowredis
+from snowredis.core.layout import Layout
 from snowredis.errors import ClockMovedBack, PoolExhausted, SnowredisError, StoreUnavailable
-from snowredis.testing import ManualClock, memory_pool
+from snowredis.testing import DEFAULT_START_MS, ManualClock, memory_pool
 from snowredis.web.access import TokenBucket
-from snowredis.web.json_values import to_json
 from snowredis.web.messages import BINARY, JSON, TEXT, choose_media_type, encode_id, encode_ids, problem_of
 from snowredis.web.service import create_app, from_environment
 from snowredis.web.settings import Limits
@@ -90,7 +95,7 @@ def test_every_kind_carries_63_bits(kind: str) -> None:
 def test_a_pool_is_chosen_by_its_name(client: TestClient) -> None:
     assert client.get("/pools").json() == {"pools": ["a", "b"]}
     for pool in ("a", "b"):
-        assert client.get(f"/pool?pool={pool}").json()["name"] == pool
+        assert client.get(f"/pool?pool={pool}").json()["pool"]["name"] == pool
         assert client.get(f"/id?pool={pool}").status_code == 200
     answer = client.get("/id?pool=c")
     assert answer.status_code == 404
@@ -154,9 +159,12 @@ def test_health_and_readiness_need_no_more_than_a_lease(client: TestClient) -> N
 
     # unknown until the pools were read
     eventually(statuses, "the status of both pools")
-    ready = {"ready": True, "status": {"level": "ok", "headline": "1 worker alive"}}
-    assert client.get("/readyz").json() == {"ready": True, "pools": {"a": ready, "b": ready}, "tags": {}}
-    assert client.get("/readyz?pool=b").json() == {"ready": True, "pools": {"b": ready}, "tags": {}}
+    told = client.get("/readyz").json()
+    assert (told["ready"], [*told["pools"]], told["tags"]) == (True, ["a", "b"], {})
+    one = client.get("/readyz?pool=b").json()["pools"]
+    assert [*one] == ["b"]
+    assert (one["b"]["ready"], one["b"]["error"], one["b"]["detail"]) == (True, None, None)
+    assert one["b"]["status"]["headline"] == "1 worker alive"
     assert client.get("/readyz?pool=c").status_code == 404
 
 
@@ -174,6 +182,41 @@ def test_without_a_lease_it_is_not_ready_and_gives_no_ids() -> None:
             answer = client.get("/id")
             assert (answer.status_code, answer.json()["error"]) == (503, "PoolExhausted")
             assert int(answer.headers["retry-after"]) > 0
+
+
+def test_at_the_end_of_a_layout_it_is_not_ready_and_the_request_was_not_wrong() -> None:
+    clock = ManualClock()
+    layout = Layout(
+        timestamp_bits=20, backup_bits=2, worker_bits=5, sequence_bits=5, epoch_ms=DEFAULT_START_MS
+    )
+    with client_of(create_app(memory_pool(clock=clock), pools=["a"], layout=layout)) as client:
+        assert client.get("/id").status_code == client.get("/readyz").status_code == 200
+        # without a heartbeat in between, the lease would have ended
+        app: Any = client.app
+        lease = app.pools.find({})._ids.lease
+        clock.sleep((layout.end_ms - clock.time() * 1000) / 1000)
+        assert lease is not None
+        for path in ("/id", "/ids?count=2", "/readyz"):
+            answer = client.get(path)
+            assert (answer.status_code, answer.json()["error"]) == (503, "LayoutError"), path
+            # time does not help
+            assert "retry-after" not in answer.headers
+        assert client.get("/readyz").json()["pools"]["a"]["ready"] is False
+
+
+def test_below_a_prefix_it_serves_what_it_serves_without(client: TestClient) -> None:
+    app: Any = client.app
+    mounted = TestClient(Starlette(routes=[Mount("/ids", app)]), base_url="http://127.0.0.1:8600")
+    for path in ("/id", "/ids?count=2", "/workers", "/healthz", "/", "/static/page.css"):
+        assert mounted.get(f"/ids{path}").status_code == 200, path
+    assert mounted.post("/ids/logout", follow_redirects=False).headers["location"] == "./"
+
+
+def test_metrics_are_read_however_many_lookups_there_are() -> None:
+    with client_of(create_app(memory_pool(), limits=Limits(lookups_per_s=3))) as client:
+        assert {client.get("/workers").status_code for _ in range(10)} == {200, 429}
+        assert client.get("/metrics").status_code == 200
+        assert {client.get("/metrics").status_code for _ in range(10)} == {200, 429}
 
 
 def test_redis_away_is_503_at_once_and_the_service_starts_all_the_same() -> None:
@@ -267,7 +310,7 @@ def test_what_the_pool_looks_like_is_told_without_tokens(server: RedisServer, po
     workers, pool, events, whois = (answer.json() for answer in answers)
     assert {row["label"] for row in workers["workers"]} == {"shop", "snowredis serve"}
     assert workers["workers"][0]["state"] == "healthy"
-    assert (pool["used"], pool["capacity"], pool["ready"]) == (2, 1024, True)
+    assert (pool["pool"]["used"], pool["pool"]["capacity"], pool["ready"]) == (2, 1024, True)
     assert pool["served_by"] == 1
     assert [event["kind"] for event in events["events"]].count("claimed") == 2
     assert whois["whois"]["holder"]["label"] == "shop"
@@ -281,7 +324,7 @@ def test_settings_that_nobody_gives_are_the_pools_own(server: RedisServer, pool_
     new_pool(server.url, pool_name, layout="twitter", ttl=7)
     with client_of(create_app(server.url, pools=[pool_name])) as client:
         assert client.get("/readyz").status_code == 200
-        assert client.get("/pool").json()["settings"]["ttl_ms"] in (7000, "7000")
+        assert client.get("/pool").json()["pool"]["settings"]["ttl_ms"] in (7000, "7000")
         assert client.get("/decode/1").json()["layout"].startswith("41/")
     assert snowredis.WorkerPool(server.url, pool_name).workers() == []
 
@@ -395,14 +438,13 @@ def test_a_variable_that_makes_no_sense_is_refused(name: str, text: str) -> None
 def test_the_description_names_every_route_and_every_status(client: TestClient) -> None:
     told = client.get("/openapi.json").json()
     assert told["openapi"].startswith("3.1")
-    answers = {
-        path: client.get(path.replace("{text}", "1") + ("?count=2" if path == "/ids" else ""))
-        for path in told["paths"]
+    for path, operations in told["paths"].items():
         # has no end
-        if path != "/live"
-    }
-    for path, answer in answers.items():
-        described = told["paths"][path]["get"]["responses"]
+        if path == "/live":
+            continue
+        ((method, operation),) = operations.items()
+        given = path.replace("{text}", "1") + ("?count=2" if path == "/ids" else "")
+        answer, described = client.request(method, given), operation["responses"]
         assert str(answer.status_code) in described, path
         kind = answer.headers["content-type"].partition(";")[0]
         assert kind in described[str(answer.status_code)]["content"], path
@@ -417,11 +459,6 @@ def test_metrics_count_what_was_served(client: TestClient) -> None:
     assert 'snowredis_http_errors_total{status="400"} 1.0' in text
     assert 'snowredis_pool_used{pool="b"} 1.0' in text
     assert "snowredis_ids_total{" in text
-
-
-def test_json_leaves_tokens_out_and_spells_large_numbers() -> None:
-    told = json.loads(to_json({"token_hash": "x", "id": 1 << 60, "n": 3, "f": float("inf"), "t": (1, None)}))
-    assert told == {"id": str(1 << 60), "n": 3, "f": None, "t": [1, None]}
 
 
 # --- the stream ------------------------------------------------------------------------------------
@@ -483,7 +520,38 @@ def test_events_are_filtered_by_kind_and_worker_and_there_is_a_history(
         for query in ("kind=nonsense", "worker=-1", "worker=x", "worker=" + "9" * 30):
             assert client.get(f"/events?{query}").status_code == 400
         points = client.get("/history").json()["points"]
-        assert [len(point) for point in points] == [4]
+        assert [point.keys() for point in points] == [{"at", "living", "ids_per_second", "deaths"}]
+
+
+def test_deaths_are_acknowledged_for_all_who_look(
+    server: RedisServer, pool_name: str, each_request_reads: None
+) -> None:
+    new_pool(server.url, pool_name, ttl=0.5)
+    with client_of(create_app(server.url, pools=[pool_name])) as client:
+        script = f"import snowredis, os, signal; ids = snowredis.connect({server.url!r}, pool={pool_name!r}, ttl=0.5); "
+        script += "ids.next_id(); "
+        subprocess.run(
+            [sys.executable, "-c", script + "os.kill(os.getpid(), signal.SIGKILL)"],
+            env=os.environ | {"SNOWREDIS_CRASH_RECORDS": "off"},
+            check=False,
+        )
+
+        def codes() -> list[str]:
+            return [one["code"] for one in client.get("/workers").json()["status"]["conditions"]]
+
+        eventually(lambda: "deaths" in codes(), "the death")
+        death = client.get("/workers").json()["deaths"][0]
+        foreign = client.post("/acknowledge", headers={"origin": "http://elsewhere"})
+        assert (foreign.status_code, foreign.json()["error"]) == (403, "CrossSite")
+        assert client.post("/acknowledge?until=yesterday").json()["error"] == "BadTime"
+        assert client.get("/acknowledge").status_code == 405
+        early = client.post("/acknowledge", params={"until": "2020-01-01T00:00:00Z"}).json()
+        assert early["until"] == "2020-01-01T00:00:00.000Z"
+        assert "deaths" in codes()
+        seen = client.post("/acknowledge", params={"until": death["at"]})
+        assert (seen.status_code, seen.json()["until"]) == (200, death["at"])
+        assert "deaths-acknowledged" in codes()
+        assert snowredis.WorkerPool(server.url, pool_name).deaths()[0].acknowledged
 
 
 def test_too_many_viewers_are_sent_away() -> None:

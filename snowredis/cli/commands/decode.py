@@ -9,8 +9,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from snowredis.cli.bit_diagram import bits_of, draw
-from snowredis.cli.commands.layout import name_of
+from snowredis.cli.commands.layout import bits_of, draw, name_of
 from snowredis.cli.exit_codes import ExitCode, print_error
 from snowredis.cli.options import Parser, add_format, layout_text
 from snowredis.cli.output import (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from snowredis.cli.commands.layout import name_of
 from snowredis.cli.exit_codes import ExitCode
-from snowredis.cli.options import Parser, add_pool_name, add_redis, open_known_pool, open_pool
+from snowredis.cli.options import Parser, add_pool_name, add_redis, add_times, open_known_pool, open_pool
 from snowredis.cli.output import (
     MAX_FOREIGN,
     Cell,
@@ -24,8 +24,7 @@ from snowredis.cli.output import (
     terminal_width,
     write,
 )
-from snowredis.cli.status_lines import status_lines
-from snowredis.cli.times import add_times
+from snowredis.cli.status_text import status_lines
 from snowredis.errors import SnowredisError
 from snowredis.settings import POOL_DURATIONS, SETTINGS
 

@@ -1,11 +1,361 @@
-"""`registry`: the group of commands for registries of shard numbers."""
+"""`registry`: the commands for registries of shard numbers."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
+import sys
+from typing import TYPE_CHECKING
 
-from snowredis.cli.commands import registry_create, registry_free, registry_open, registry_show
-from snowredis.cli.options import Parser, add_commands, print_help
+from snowredis.cli.exit_codes import CommandError, ExitCode
+from snowredis.cli.options import (
+    Parser,
+    Subcommand,
+    add_commands,
+    add_settings,
+    add_times,
+    natural,
+    print_help,
+    settings,
+)
+from snowredis.cli.output import (
+    MAX_FOREIGN,
+    Cell,
+    Column,
+    Line,
+    ago,
+    duration,
+    pairs,
+    printable,
+    table,
+    terminal_width,
+    write,
+)
+from snowredis.snowflake.open import DEFAULT_REGISTRY
+
+if TYPE_CHECKING:
+    from snowredis.snowflake.registry import Place, Record, Registry, RegistryState
+
+
+def add_registry(parser: Parser, *, positional: bool = True) -> None:
+    """Add NAME, a registry, or --registry NAME; and --url, where it is."""
+    text = f"default: SNOWREDIS_REGISTRY, else {DEFAULT_REGISTRY}"
+    if positional:
+        parser.add_argument("registry", nargs="?", metavar="NAME", help=text)
+    else:
+        parser.add_argument("--registry", metavar="NAME", help=text)
+    text = "the Redis of the registry (default: SNOWREDIS_REGISTRY_URL, else SNOWREDIS_URL)"
+    parser.add_argument("--url", dest="registry_url", metavar="URL", help=text)
+
+
+def open_named(
+    args: argparse.Namespace, place: Place | None = None, name: str | None = None
+) -> contextlib.closing[Registry]:
+    """Open the registry that the command line or the environment names, or *name*."""
+    from snowredis.snowflake.registered_store import open_registry
+
+    url, options = settings(args)
+    server = options.get("registry_url") or (url[0] if isinstance(url, list) else url)
+    return contextlib.closing(
+        open_registry(server, name or options.get("registry") or DEFAULT_REGISTRY, place)
+    )
+
+
+def not_found(registry: Registry) -> CommandError:
+    """Return the error for a registry that does not exist."""
+    return CommandError(
+        ExitCode.POOL_NOT_FOUND,
+        f"there is no registry {registry.name!r} at {registry.where}. If it never existed, create it once: snowredis "
+        f"registry create {registry.name} --layout LAYOUT. If Redis lost it, its pools create it again within a "
+        "minute, as far as their processes are alive",
+    )
+
+
+def _add_create_arguments(parser: Parser) -> None:
+    add_registry(parser)
+    add_settings(parser, "layout")
+    parser.add_argument(
+        "--durability",
+        choices=("detect", "assured"),
+        default="detect",
+        help="whether Redis may lose writes that it acknowledged: detect: yes, in a restart or failover, after which "
+        "the registry gives no new numbers before a person opens it; assured: never (default: detect)",
+    )
+    parser.add_argument(
+        "--first", type=natural, default=1, metavar="N", help="the lowest number that is given (default: 1)"
+    )
+
+
+def _create(args: argparse.Namespace) -> int:
+    from snowredis.core.presets import resolve_layout
+    from snowredis.errors import ConfigError
+    from snowredis.snowflake.registry import Place, Status
+
+    place = Place.of(resolve_layout(settings(args)[1].get("layout")))
+    if args.first >= place.capacity:
+        raise ConfigError(f"--first {args.first} is too high: the highest number is {place.capacity - 1}")
+    with open_named(args, place) as registry:
+        reply = registry.create(durability=args.durability, first=args.first)
+        if reply.status is Status.CREATED:
+            numbers = f"{args.first:,} to {place.capacity - 1:,}"
+            print(f"registry {registry.name} at {registry.where} was created; it gives the numbers {numbers}")
+            return ExitCode.OK
+        print(f"registry {registry.name} at {registry.where} already exists; nothing was changed")
+        if reply.closed:
+            print(f"it gives no new numbers; see: snowredis registry show {registry.name}")
+    return ExitCode.OK
+
+
+_CREATE = Subcommand(
+    "create",
+    "create a registry that is really new",
+    """The layout says where in an id the number is: all pools of the registry need layouts with the same datacenter
+bits in the same place. Number 0 is left to pools without a registry, unless --first 0 is given.
+
+Redis may lose a registry, as any key. Its pools remember their numbers and create it again, closed. So never run this
+for a registry that existed: it could give numbers a second time.""",
+    [
+        ("snowredis registry create --layout game-shards", "4,096 numbers"),
+        ("snowredis registry create world --layout twitter", "of another name"),
+        ("snowredis registry create --layout twitter --first 8", "0 to 7 are in use"),
+    ],
+    _add_create_arguments,
+    _create,
+)
+
+
+def _add_show_arguments(parser: Parser) -> None:
+    add_registry(parser)
+    add_times(parser)
+    parser.add_argument("--json", action="store_true", help="an object")
+
+
+def _show(args: argparse.Namespace) -> int:
+    with open_named(args) as registry:
+        state = registry.read()
+        if state is None:
+            raise not_found(registry)
+        where = registry.where
+    if args.json:
+        print(json.dumps(_as_json(state)))
+        return ExitCode.OK
+    head: Line = [("registry ", "dim"), (state.name, "strong"), (f" at {where}", "dim")]
+    write([head, *pairs(_rows(state, args), wrap=True), [], *records_table(state)])
+    return ExitCode.OK
+
+
+def _rows(state: RegistryState, args: argparse.Namespace) -> list[tuple[str, str | Line]]:
+    given = len(state.records)
+    opened: str | Line = "new numbers are given"
+    if state.closed:
+        since = args.time_text(state.closed_ms)
+        opened = [(f"gives no new numbers since {since}: {closed_text(state.closed)}", "warn")]
+    return [
+        ("state", opened),
+        ("numbers", f"{given:,} given, the next is {state.next_number:,} of {state.place.capacity:,}"),
+        ("place", f"{state.place.bits} bits, {state.place.shift} bits from the right of an id"),
+        ("durability", printable(state.durability, 20)),
+        ("conflicts", [(f"{state.conflicts:,}", "bad")] if state.conflicts else "0"),
+        ("created", args.time_text(state.created_ms) if state.created_ms else "by its pools, after a loss"),
+    ]
+
+
+def closed_text(code: str) -> str:
+    """Return the reason why a registry is closed."""
+    from snowredis.snowflake.registry import CLOSED_TEXTS
+
+    return CLOSED_TEXTS.get(code, printable(code, 40))
+
+
+def state_text(record: Record, now_ms: int) -> str:
+    """Return alive, idle, deleted, or unconfirmed."""
+    if record.retired_ms:
+        return "deleted"
+    if not record.confirmed_ms:
+        return "unconfirmed"
+    return "alive" if record.alive_at(now_ms) else "idle"
+
+
+_STYLES = {"alive": "good", "unconfirmed": "warn", "deleted": "dim", "idle": ""}
+
+
+def records_table(state: RegistryState) -> list[Line]:
+    """Return a table of all numbers."""
+    columns = [Column("number", right=True), Column("pool", shrinks=True), Column("state")]
+    columns += [Column("confirmed", right=True), Column("where", shrinks=True, optional=True)]
+    rows: list[list[Cell]] = []
+    for number, record in state.records.items():
+        text = state_text(record, state.now_ms)
+        confirmed = ago(state.now_ms - record.confirmed_ms) if record.confirmed_ms else "never"
+        rows.append(
+            [
+                f"{number:,}",
+                (printable(record.pool, MAX_FOREIGN), "strong"),
+                (text, _STYLES[text]),
+                confirmed,
+                printable(record.owner, 80),
+            ]
+        )
+    return table(columns, rows, terminal_width())
+
+
+def _as_json(state: RegistryState) -> dict[str, object]:
+    return {
+        "name": state.name,
+        "closed": state.closed or None,
+        "durability": state.durability,
+        "bits": state.place.bits,
+        "shift": state.place.shift,
+        "next": state.next_number,
+        "conflicts": state.conflicts,
+        "numbers": [
+            {
+                "number": number,
+                "pool": record.pool,
+                "state": state_text(record, state.now_ms),
+                "taken_ms": record.taken_ms,
+                "confirmed_ms": record.confirmed_ms or None,
+                "where": record.owner,
+            }
+            for number, record in state.records.items()
+        ],
+    }
+
+
+_SHOW = Subcommand(
+    "show",
+    "show a registry: which pool has which number",
+    "",
+    [
+        ("snowredis registry show", "which pool has which number"),
+        ("snowredis registry show world --json", "for programs"),
+    ],
+    _add_show_arguments,
+    _show,
+)
+
+
+def _add_open_arguments(parser: Parser) -> None:
+    add_registry(parser)
+    parser.add_argument(
+        "--from",
+        dest="servers",
+        nargs="+",
+        default=[],
+        metavar="URL",
+        help="servers whose pools confirm their numbers first",
+    )
+    parser.add_argument("--above", type=natural, metavar="N", help="give only numbers above this one")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def _open(args: argparse.Namespace) -> int:
+    from snowredis.snowflake.registration import confirm_pools
+    from snowredis.snowflake.registry import NO_NUMBER
+
+    with open_named(args) as registry:
+        for server in args.servers:
+            for line in confirm_pools(server, registry, lambda place: open_named(args, place)):
+                print(line)
+        state = registry.read()
+        if state is None:
+            raise not_found(registry)
+        if state.closed:
+            print(f"registry {state.name} is closed: {closed_text(state.closed)}. It knows these pools:")
+        else:
+            print(f"registry {state.name} is open, as far as is known. It knows these pools:")
+        write(records_table(state))
+        above = NO_NUMBER if args.above is None else args.above
+        following = max(state.next_number, above + 1)
+        if not args.yes:
+            if not sys.stdin.isatty():
+                raise CommandError(
+                    ExitCode.USAGE,
+                    "standard input is not a terminal, so nobody can confirm that these are all pools of the registry; "
+                    "it was not opened. Confirm with --yes.",
+                )
+            question = f"Are these all pools that have a number? Then give {following} and above [y/N] "
+            try:
+                agreed = input(question).strip().lower() in ("y", "yes")
+            except EOFError:
+                print()
+                agreed = False
+            if not agreed:
+                print("it was not opened")
+                return ExitCode.ERROR
+        reply = registry.open(above, read=state.incarnation)
+        if reply.closed:
+            print(
+                f"it was not opened: Redis may have forgotten more meanwhile ({closed_text(reply.closed)}). Run it "
+                f"again: snowredis registry open {registry.name}",
+                file=sys.stderr,
+            )
+            return ExitCode.ERROR
+        print(f"registry {registry.name} gives new numbers again, from {reply.highest + 1}")
+    return ExitCode.OK
+
+
+_OPEN = Subcommand(
+    "open",
+    "let a registry give new numbers again, after its Redis may have forgotten some",
+    """Run it when every pool that ever got a number is in the list that it shows. Pools whose processes are alive
+come back by themselves within a minute. For others, name the servers where they are with --from: their own hashes
+hold their numbers. With --above, new numbers are higher than that one, whatever the registry knows.
+
+A pool that is missing may find its number given to another one; then it is refused, and no id is repeated as long as
+the registry can be reached.""",
+    [
+        ("snowredis registry open", "shows the numbers, asks"),
+        ("snowredis registry open --from redis://s7 redis://s8", "reads their pools"),
+        ("snowredis registry open world --above 412 --yes", "the highest given"),
+    ],
+    _add_open_arguments,
+    _open,
+)
+
+
+def _add_free_arguments(parser: Parser) -> None:
+    parser.add_argument("number", type=natural, metavar="NUMBER")
+    add_registry(parser, positional=False)
+
+
+def _free(args: argparse.Namespace) -> int:
+    from snowredis.snowflake.registry import Status
+
+    with open_named(args) as registry:
+        reply = registry.retire(args.number)
+        match reply.status, *reply.fields:
+            case Status.MISSING, *_:
+                raise not_found(registry)
+            case Status.UNKNOWN, *_:
+                raise CommandError(
+                    ExitCode.BAD_INPUT, f"no pool has the number {args.number}; nothing was changed"
+                )
+            case Status.ALIVE, pool, age_ms, owner:
+                raise CommandError(
+                    ExitCode.BAD_INPUT,
+                    f"pool {printable(pool, 80)} is alive: it confirmed its number {duration(int(age_ms))} ago, "
+                    f"{printable(owner, 200)}. Nothing was changed. Stop its processes, wait 3 minutes, and repeat.",
+                )
+            case _, pool:
+                print(f"number {args.number} of registry {registry.name} is free; pool {pool} had it")
+    return ExitCode.OK
+
+
+_FREE = Subcommand(
+    "free",
+    "free the number of a pool that will never make ids again",
+    """Another pool may then be created with this very number; `auto` never gives it. Ids of both pools differ by
+their times, as long as the old pool makes none any more.""",
+    [
+        ("snowredis registry free 17", "its pool is gone for good"),
+        ("snowredis registry free 17 --registry world", "of another registry"),
+    ],
+    _add_free_arguments,
+    _free,
+)
+
 
 SUMMARY = "give each shard its own number: create, show and open registries"
 ABOUT = """A registry gives numbers to pools, each to one pool: the values of the datacenter bits, so that ids of
@@ -19,7 +369,7 @@ EXAMPLES = [
 
 
 def add_arguments(parser: Parser) -> None:
-    add_commands(parser, "action", [registry_create, registry_show, registry_open, registry_free])
+    add_commands(parser, "action", [_CREATE, _SHOW, _OPEN, _FREE])
 
 
 def run(args: argparse.Namespace) -> int:

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from snowredis.cli.exit_codes import ExitCode
-from snowredis.cli.options import Parser, add_format, add_redis, open_known_pool
+from snowredis.cli.options import Parser, add_format, add_redis, add_times, open_known_pool
 from snowredis.cli.output import MAX_FOREIGN, Line, Pair, ago, pairs, print_json, printable, write
-from snowredis.cli.times import add_times
 
 if TYPE_CHECKING:
     from snowredis.monitor.ownership import Holder

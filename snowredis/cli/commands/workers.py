@@ -11,9 +11,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from snowredis.cli.death_table import death_table
 from snowredis.cli.exit_codes import ExitCode
-from snowredis.cli.options import Parser, add_redis, natural, open_known_pool, seconds
+from snowredis.cli.options import Parser, add_redis, add_times, natural, open_known_pool, seconds
 from snowredis.cli.output import (
     Line,
     alternate_screen,
@@ -23,10 +22,8 @@ from snowredis.cli.output import (
     terminal_width,
     write,
 )
-from snowredis.cli.status_lines import status_lines
-from snowredis.cli.times import add_times
-from snowredis.cli.worker_filter import WorkerFilter, add_filter, group_table
-from snowredis.cli.worker_table import pool_lines, worker_table
+from snowredis.cli.status_text import death_table, status_lines
+from snowredis.cli.worker_text import WorkerFilter, add_filter, group_table, pool_lines, worker_table
 
 if TYPE_CHECKING:
     from snowredis.monitor.polling import Reading
@@ -48,6 +45,7 @@ EXAMPLES = [
     ("snowredis workers --state suspect --host 'web-*'", "find some"),
     ("snowredis workers --group-by host", "a line for each host"),
     ("snowredis workers --worker 17", "the life of one"),
+    ("snowredis workers --acknowledge", "you have seen who died"),
     ("snowredis workers --pool orders --all --json", "free ones too, for programs"),
 ]
 
@@ -65,6 +63,8 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--all", action="store_true", help="also worker ids that nobody has")
     add_filter(parser)
     parser.add_argument("--group-by", choices=("host", "label"), help="one line for each host or label")
+    text = "say that you have seen the deaths that are shown: nobody is warned of them any more"
+    parser.add_argument("--acknowledge", action="store_true", help=text)
     parser.add_argument("--worker", type=natural, metavar="N", help="the life of this worker id")
     add_times(parser)
     parser.add_argument("--json", action="store_true", help="one object; with --watch one object per line")
@@ -72,6 +72,12 @@ def add_arguments(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     with open_known_pool(args) as pool:
+        if args.acknowledge:
+            seen = pool.acknowledge_deaths(by=this_person())
+            print(
+                f"the deaths of pool {pool.name} up to {args.time_text(seen.until_ms)} are acknowledged",
+                file=sys.stderr,
+            )
         watch = _open(pool, args)
         if args.worker is not None:
             _show_life(pool, args)
@@ -80,6 +86,18 @@ def run(args: argparse.Namespace) -> int:
         else:
             _show(first_reading(watch), pool.where, args)
     return ExitCode.OK
+
+
+def this_person() -> str:
+    """Return the name of the user and of this host."""
+    import getpass
+    import socket
+
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):
+        user = "?"
+    return f"{user}@{socket.gethostname()}"
 
 
 def _open(pool: WorkerPool, args: argparse.Namespace) -> Callable[[], Reading]:
@@ -112,7 +130,7 @@ def _show_life(pool: WorkerPool, args: argparse.Namespace) -> None:
     if args.json:
         print_json({"worker": worker, "events": events})
     else:
-        from snowredis.cli.worker_life import life_lines
+        from snowredis.cli.worker_text import life_lines
 
         write(life_lines(args.worker, worker, events, info, args.time_text))
 

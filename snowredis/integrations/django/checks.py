@@ -167,7 +167,7 @@ def _pool_config(given: dict[str, Any]) -> PoolConfig:
             f"redis://offline-{index}" if is_in_memory(url) or is_embedded(url) else url
             for index, url in enumerate(urls)
         ]
-    with connect(**{**given, "url": urls}) as generator:
+    with contextlib.closing(connect(**{**given, "url": urls})) as generator:
         return generator._config
 
 

@@ -60,6 +60,7 @@ async function start() {
 
 $("pool").addEventListener("change", () => goTo({ pool: $("pool").value }));
 $("clear").addEventListener("click", clearSelection);
+setHidden($("loading"), true);
 startStatus();
 startTimes(() => { drawAnswer(); drawAll(); });
 startHistory();

@@ -61,20 +61,20 @@ export function drawDrawer() {
 
 function stateText(worker, health, deaths) {
   if (worker) return { healthy: "healthy", late: "late: a heartbeat is missing", suspect: "suspect: it hangs, was killed, or cannot reach Redis", unknown: "unknown: its heartbeats cannot be seen now" }[health];
-  return deaths.length ? `died at ${timeText(deaths[0].at_ms)}` : "no process has this worker id now";
+  return deaths.length ? `died at ${timeText(deaths[0].at)}` : "no process has this worker id now";
 }
 
 function facts(worker, health) {
-  const leftMs = worker.lease_end_ms - now(), unknown = health === "unknown";
+  const leftMs = worker.lease_end_at - now(), unknown = health === "unknown";
   return definitionRows([
     ["label", worker.label && copyable(worker.label, "the label")],
     ["host", worker.host && copyable(worker.host, "the host")],
     ["pid", worker.pid && copyable(String(worker.pid), "the pid")],
-    ["leased", `${timeText(worker.claimed_ms)}, for ${durationText(now() - worker.claimed_ms)}`],
-    ["heartbeat", `${timeText(worker.renewed_ms)}, ${durationText(heartbeatAge(worker))} ago${unknown ? "; newer ones are unknown" : ""}`],
+    ["leased", `${timeText(worker.claimed_at)}, for ${durationText(now() - worker.claimed_at)}`],
+    ["heartbeat", `${timeText(worker.heartbeat_at)}, ${durationText(heartbeatAge(worker))} ago${unknown ? "; newer ones are unknown" : ""}`],
     ["lease ends", leftMs > 0 ? `in ${durationText(leftMs)} without a heartbeat` : "it ended"],
-    ["ids", `${whole(worker.ids_made)}${health === "healthy" || health === "late" ? `, ${compact(worker.ids_per_second)} a second` : ", rate unknown"}`],
-    ["clock", `${worker.clock_offset_ms > 0 ? "+" : ""}${worker.clock_offset_ms} ms to Redis, went back ${whole(worker.clock_backs)} times`],
+    ["ids", `${whole(worker.ids_made)}${unknown ? " when it was last known" : ""}${health === "healthy" || health === "late" ? `, ${compact(worker.ids_per_second)} a second` : ", rate unknown"}`],
+    ["clock", unknown ? "" : `${worker.clock_offset_ms > 0 ? "+" : ""}${worker.clock_offset_ms} ms to Redis, went back ${whole(worker.clock_backs)} times`],
     ["namespace", String(worker.namespace)],
   ]);
 }
@@ -84,8 +84,8 @@ function lastFacts(death) {
     ["label", death.label && copyable(death.label, "the label")],
     ["host", death.host && copyable(death.host, "the host")],
     ["pid", death.pid && copyable(String(death.pid), "the pid")],
-    ["leased", death.claimed_ms && `${timeText(death.claimed_ms)}, for ${durationText(death.at_ms - death.claimed_ms)}`],
-    ["last heartbeat", death.renewed_ms && timeText(death.renewed_ms)],
+    ["leased", death.claimed_at && `${timeText(death.claimed_at)}, for ${durationText(death.at - death.claimed_at)}`],
+    ["last heartbeat", death.heartbeat_at && timeText(death.heartbeat_at)],
     ["ids", death.ids_made ? whole(death.ids_made) : ""],
   ]);
 }

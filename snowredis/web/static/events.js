@@ -3,7 +3,7 @@ import { requestDraw } from "./draw.js";
 import { $, element, setHidden, setText } from "./dom.js";
 import { linkTo } from "./route.js";
 import { state } from "./state.js";
-import { isoText, timeText } from "./times.js";
+import { isoText, parseJson, timeText } from "./times.js";
 
 const KINDS = ["claimed", "released", "expired", "reclaimed", "returned", "adopted", "lost", "clock-back", "floor", "alarm"];
 // their reason is shown, too
@@ -16,18 +16,18 @@ let older = null, drawn = "";
 
 // without the worker if all rows are of one
 export function eventRow(event, withWorker = true) {
-  const worker = !withWorker ? "" : event.worker >= 0 ? element("a", { href: linkTo({ pool: state.pool.name, worker: event.worker }) }, `worker ${event.worker}`) : "the pool";
+  const worker = !withWorker ? "" : event.worker !== null ? element("a", { href: linkTo({ pool: state.pool.name, worker: event.worker }) }, `worker ${event.worker}`) : "the pool";
   const owner = [event.label, event.host && `${event.host} ${event.pid}`].filter(Boolean).join(", ");
   const text = SAID[event.kind] ?? (WITH_TEXT.has(event.kind) ? reasonOf(event) : "");
   return element("li", {},
-    element("time", { datetime: isoText(event.at_ms) }, timeText(event.at_ms)),
+    element("time", { datetime: isoText(event.at) }, timeText(event.at)),
     element("span", { class: `kind k-${/^[a-z-]+$/.test(event.kind) ? event.kind : ""}` }, event.kind),
     element("span", { class: "what" }, worker, (owner && withWorker ? `, ${owner}` : owner) + (text && `: ${text}`)));
 }
 
 function reasonOf(event) {
-  if (event.reason === "ids-may-repeat") return `ids may have been repeated between ${timeText(event.from_ms)} and ${timeText(event.until_ms)}`;
-  const ends = event.kind === "floor" && event.from_ms ? `; new ids begin at ${timeText(event.from_ms)}` : "";
+  if (event.reason === "ids-may-repeat") return `ids may have been repeated between ${timeText(event.from)} and ${timeText(event.until)}`;
+  const ends = event.kind === "floor" && event.from ? `; new ids begin at ${timeText(event.from)}` : "";
   return event.text + ends;
 }
 
@@ -43,17 +43,17 @@ const matches = (event, { kind, worker }) => (!kind || event.kind === kind) && (
 // the newest events that match, from the service; throws without it
 export async function fetchEvents({ kind = "", worker = null }) {
   const query = new URLSearchParams({ pool: state.pool.name, ...(kind ? { kind } : {}), ...(worker === null ? {} : { worker }) });
-  const response = await fetch(`/events?${query}`);
+  const response = await fetch(`events?${query}`);
   if (response.status === 401) location.reload();
   if (!response.ok) throw new Error((await response.json()).detail);
-  return (await response.json()).events;
+  return parseJson(await response.text()).events;
 }
 
 // *fetched* and what came in since, the newest first, each once
 export function mergeEvents(fetched, wanted) {
   const merged = new Map();
   for (const event of [...(fetched ?? []), ...state.events.filter((event) => matches(event, wanted))]) merged.set(keyOf(event), event);
-  return [...merged.values()].sort((a, b) => b.at_ms - a.at_ms);
+  return [...merged.values()].sort((a, b) => b.at - a.at);
 }
 
 export function drawEvents() {

@@ -2,6 +2,7 @@
 import { setAttribute, setText, $ } from "./dom.js";
 import { deathRow } from "./graves.js";
 import { now, SILENT_MS, state } from "./state.js";
+import { parseJson } from "./times.js";
 
 const MAX_EVENTS = 200, RETRY_MS = 3000, MAX_RATES = 120;
 // length of the live chart
@@ -11,15 +12,22 @@ export const PAST_MS = 600000;
 export async function poolNames() {
   for (;;) {
     try {
-      const response = await fetch("/pools");
+      const response = await fetch("pools");
       if (response.status === 401) location.reload();
       if (response.ok) return (await response.json()).pools;
+      state.refusal = await refusalOf(response);
     } catch {
-      // the service is down
+      state.refusal = "";
     }
     serviceFailed();
     await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
   }
+}
+
+// why a response is none of the data; a proxy's has no detail
+async function refusalOf(response) {
+  const { detail } = await response.json().catch(() => ({}));
+  return String(detail ?? `${new URL(response.url).pathname} has the HTTP status ${response.status}`);
 }
 
 function serviceFailed() {
@@ -31,7 +39,7 @@ async function readRefusal(url) {
   const aborted = new AbortController();
   try {
     const response = await fetch(url, { signal: aborted.signal });
-    state.refusal = response.ok ? "" : String((await response.json()).detail ?? response.status);
+    state.refusal = response.ok ? "" : await refusalOf(response);
   } catch {
     state.refusal = "";
   }
@@ -41,7 +49,7 @@ async function readRefusal(url) {
 // a stream also ends after an hour, or when a process of the service is replaced
 async function checkService() {
   try {
-    const response = await fetch("/pools");
+    const response = await fetch("pools");
     if (response.status === 401) location.reload();
     if (!response.ok) serviceFailed();
   } catch {
@@ -65,9 +73,9 @@ export class Feed {
   connect(pool) {
     this.pool = pool;
     this.source?.close();
-    const url = `/live?pool=${encodeURIComponent(pool)}`, source = this.source = new EventSource(url);
-    source.addEventListener("all", (event) => this.takeAll(JSON.parse(event.data)));
-    source.addEventListener("change", (event) => this.take(JSON.parse(event.data)));
+    const url = `live?pool=${encodeURIComponent(pool)}`, source = this.source = new EventSource(url);
+    source.addEventListener("all", (event) => this.takeAll(parseJson(event.data)));
+    source.addEventListener("change", (event) => this.take(parseJson(event.data)));
     source.addEventListener("error", () => {
       checkService().then(this.onChange);
       // after a response with an error status, such as 401, the browser does not retry by itself
@@ -86,7 +94,7 @@ export class Feed {
     state.points = state.points.filter((point) => point[0] < first);
     this.take(message);
     for (const [number, worker] of state.workers) {
-      const earlier = (rates.get(number) ?? []).filter(([ms]) => ms < worker.renewed_ms && ms >= worker.claimed_ms);
+      const earlier = (rates.get(number) ?? []).filter(([ms]) => ms < worker.heartbeat_at && ms >= worker.claimed_at);
       worker.rates = [...earlier, ...worker.rates].slice(-MAX_RATES);
     }
   }
@@ -109,8 +117,8 @@ export class Feed {
 // its rate at each heartbeat is kept as long as the page is open: [ms, ids per second]
 function takeWorker(worker) {
   const before = state.workers.get(worker.worker);
-  worker.rates = before && before.claimed_ms === worker.claimed_ms ? before.rates : [];
-  if (before?.renewed_ms !== worker.renewed_ms) worker.rates.push([worker.renewed_ms, worker.ids_per_second]);
+  worker.rates = before && before.claimed_at === worker.claimed_at ? before.rates : [];
+  if (before?.heartbeat_at !== worker.heartbeat_at) worker.rates.push([worker.heartbeat_at, worker.ids_per_second]);
   if (worker.rates.length > MAX_RATES) worker.rates.shift();
   state.workers.set(worker.worker, worker);
 }

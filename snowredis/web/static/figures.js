@@ -21,8 +21,8 @@ export function drawFigures() {
   const workers = [...state.workers.values()].map((worker) => [worker, healthOf(worker)]);
   drawWorkers(workers);
   drawUse(pool);
-  const end = Number(pool.layout_end_ms), year = new Date(end).getUTCFullYear(), left = end - now();
-  setFigure("end", year > 9999 || Number.isNaN(year) ? "past 9999" : String(year), left > 0 ? `in ${durationText(left)}` : "over");
+  const end = pool.layout_end_at ?? NaN, year = new Date(end).getUTCFullYear(), left = end - now();
+  setFigure("end", year > 9999 || Number.isNaN(year) ? "past 9999" : String(year), Number.isNaN(left) ? "" : left > 0 ? `in ${durationText(left)}` : "over");
 }
 
 function drawWorkers(workers) {
@@ -32,7 +32,7 @@ function drawWorkers(workers) {
   const made = workers.reduce((sum, [worker]) => sum + worker.ids_made, 0);
   // the last rate of a silent worker is out of date
   const isKnown = !stale && reporting.length >= silent;
-  setFigure("rate", isKnown ? compact(rate) : null, silent && !stale ? `${isKnown ? "" : `${compact(rate)} a second `}without ${plural(silent, "silent worker")}` : `${compact(made)} made by these workers`);
+  setFigure("rate", isKnown ? compact(rate) : null, silent && !stale ? `${isKnown ? "" : `${compact(rate)} a second `}without ${plural(silent, "silent worker")}` : `${compact(made)} made by these workers${stale ? ", when it was last known" : ""}`);
   const count = (health) => workers.filter(([, other]) => other === health).length;
   const others = STATES.filter((health) => health !== "healthy" && count(health)).map((health) => `${whole(count(health))} ${health}`);
   const living = workers.filter(([worker]) => worker.state !== "unknown").length;
@@ -60,18 +60,18 @@ function drawUse(pool) {
 export function drawPool() {
   const pool = state.pool;
   if (!pool) return;
-  const settings = pool.settings ?? {}, forecast = pool.forecast, floorMs = pool.floor_ms - now();
+  const settings = pool.settings ?? {}, forecast = pool.forecast, floorMs = pool.floor_at - now();
   const counters = [["claims", "claims"], ["releases", "releases"], ["expired", "expired"], ["reclaimed", "reclaimed after a kill"], ["returned", "returned"], ["adopted", "adopted"], ["lost", "lost"]];
   replaceIfChanged($("state"), definitionRows([
     ["name", copyable(pool.name, "the name of the pool")],
     ["layout", copyable(String(pool.layout), "the layout")],
     ["lease", `${durationText(Number(settings.ttl_ms))}; clocks may run ahead by ${durationText(Number(settings.max_clock_lead_ms))}`],
-    ["new workers", isStale() ? "unknown" : floorMs > 0 ? `wait ${Math.ceil(floorMs / 1000)} s for the floor, until ${timeText(pool.floor_ms)}` : "do not wait"],
+    ["new workers", isStale() ? "unknown" : floorMs > 0 ? `wait ${Math.ceil(floorMs / 1000)} s for the floor, until ${timeText(pool.floor_at)}` : "do not wait"],
     ["counters", counters.filter(([name]) => pool[name] !== undefined).map(([name, text]) => `${whole(pool[name])} ${text}`).join(", ")],
-    ["growth", forecast?.used_up_ms ? `full at ${timeText(forecast.used_up_ms)} if it continues like this` : forecast?.reason],
+    ["growth", forecast?.used_up_at ? `full at ${timeText(forecast.used_up_at)} if it continues like this` : forecast?.reason],
     ["alarms", alarmText(pool)],
-    ["created", pool.created_ms ? timeText(pool.created_ms) : null],
-    ["layout ends", timeText(Number(pool.layout_end_ms))],
+    ["created", pool.created_at ? timeText(pool.created_at) : null],
+    ["layout ends", timeText(pool.layout_end_at ?? NaN)],
     ["incarnation", pool.incarnation, true],
     ["version", whole(pool.version)],
   ]));
@@ -79,6 +79,6 @@ export function drawPool() {
 
 function alarmText(pool) {
   if (!pool.alarms) return "none";
-  const last = pool.alarm_from_ms ? `ids may have been repeated between ${timeText(pool.alarm_from_ms)} and ${timeText(pool.alarm_until_ms)}` : pool.alarm;
+  const last = pool.alarm_from ? `ids may have been repeated between ${timeText(pool.alarm_from)} and ${timeText(pool.alarm_until)}` : pool.alarm;
   return `${whole(pool.alarms)}, the last: ${last}`;
 }

@@ -2,7 +2,7 @@
 import { $, compact, element, plural, setAttribute, setHidden, setText } from "./dom.js";
 import { currentRoute, linkTo } from "./route.js";
 import { groupOf, grouping, itemKey } from "./selection.js";
-import { heartbeatAge, LETTERS, ownerOf, STATES, state, ttlMs } from "./state.js";
+import { heartbeatAge, LETTERS, now, ownerOf, STATES, state, ttlMs } from "./state.js";
 import { durationText } from "./times.js";
 
 const MAX_TILES = 4096;
@@ -107,7 +107,7 @@ function drawTile(tile, worker, health, size) {
 }
 
 function activityOf(worker, health) {
-  if (health === "dead") return `died ${durationText(heartbeatAge({ renewed_ms: worker.at_ms }))} ago`;
+  if (health === "dead") return `died ${durationText(now() - worker.at)} ago`;
   if (health === "unknown") return "unknown";
   return `${compact(worker.ids_per_second)}/s, ${durationText(heartbeatAge(worker))} ago`;
 }

@@ -3,6 +3,7 @@ import { Chart } from "./chart.js";
 import { $, setAttribute } from "./dom.js";
 import { PAST_MS } from "./feed.js";
 import { now, state } from "./state.js";
+import { parseJson } from "./times.js";
 
 const RANGES = { "10m": PAST_MS, "1h": 3600000, "24h": 86400000 };
 // readings come every 1 to 5 s; points of the history every minute
@@ -17,8 +18,8 @@ async function fetchHistory() {
   if (!pool) return;
   fetchedAt = Date.now();
   try {
-    const response = await fetch(`/history?pool=${encodeURIComponent(pool)}`);
-    if (response.ok && state.pool?.name === pool) points = (await response.json()).points;
+    const response = await fetch(`history?pool=${encodeURIComponent(pool)}`);
+    if (response.ok && state.pool?.name === pool) points = parseJson(await response.text()).points.map((point) => [point.at, point.ids_per_second, point.living, point.deaths]);
   } catch {
     // the chart shows the gap
   }
@@ -29,7 +30,7 @@ export function drawHistory() {
   const toMs = now();
   if (range === "10m") {
     const first = state.points[0]?.[0] ?? toMs, past = Math.min(RANGES[range], Math.max(MIN_RANGE_MS, toMs - first));
-    chart.show({ points: state.points, deaths: state.deaths.map((death) => death.at_ms), fromMs: toMs - past, toMs, maxStepMs: LIVE_STEP_MS });
+    chart.show({ points: state.points, deaths: state.deaths.map((death) => death.at), fromMs: toMs - past, toMs, maxStepMs: LIVE_STEP_MS });
     return;
   }
   if (Date.now() - fetchedAt > AGAIN_MS) fetchHistory();

@@ -3,7 +3,7 @@ import { copyable } from "./copy.js";
 import { $, definitionRows, element } from "./dom.js";
 import { goTo, linkTo } from "./route.js";
 import { now } from "./state.js";
-import { durationText, isoText, timeText } from "./times.js";
+import { durationText, isoText, parseJson, timeText } from "./times.js";
 
 const message = (text) => element("p", { class: "note said" }, text);
 const note = (...children) => element("p", { class: "note" }, ...children);
@@ -17,7 +17,7 @@ async function lookUp(pool, path) {
   try {
     const response = await fetch(`${path}/${encodeURIComponent(text)}?pool=${encodeURIComponent(pool)}`);
     if (response.status === 401) return location.reload();
-    current = { pool, ok: response.ok, result: await response.json() };
+    current = { pool, ok: response.ok, result: parseJson(await response.text()) };
   } catch {
     current = { pool, ok: false, result: { detail: "The service does not respond." } };
   }
@@ -31,8 +31,8 @@ export function drawAnswer() {
 }
 
 function resultNodes(result, pool) {
-  const id = result.decoded ?? result, age = now() - id.timestamp_ms;
-  const time = id.time ? element("time", { datetime: isoText(id.timestamp_ms) }, `${timeText(id.timestamp_ms)}, ${id.timestamp_ms % 1000} ms, ${age >= 0 ? `${durationText(age)} ago` : `in ${durationText(-age)}`}`) : "past the year 9999";
+  const id = result.decoded ?? result, age = now() - id.time;
+  const time = id.time ? element("time", { datetime: isoText(id.time) }, `${timeText(id.time)}, ${id.time % 1000} ms, ${age >= 0 ? `${durationText(age)} ago` : `in ${durationText(-age)}`}`) : "past the year 9999";
   const worker = element("a", { href: linkTo({ pool, worker: id.worker }) }, `worker ${id.worker}`);
   return [
     ...(result.whois ? makerNodes(result.whois, pool) : []),
@@ -53,8 +53,8 @@ function makerNodes(whois, pool) {
   const badge = element("span", { class: `certain is-${certainty}` }, certainty), holder = whois.holder;
   const nodes = [element("p", { class: "said" }, badge, holder ? nameOf(holder) : "The process is not known")];
   if (holder) {
-    const from = holder.from_ms ? `from ${timeText(holder.from_ms)}` : "from an unknown time";
-    const to = holder.held ? "until now" : holder.to_ms ? `to ${timeText(holder.to_ms)}` : "to an unknown time";
+    const from = holder.claimed_at ? `from ${timeText(holder.claimed_at)}` : "from an unknown time";
+    const to = holder.held ? "until now" : holder.ended_at ? `to ${timeText(holder.ended_at)}` : "to an unknown time";
     nodes.push(note(element("a", { href: linkTo({ pool, worker: holder.worker }) }, `worker ${holder.worker}`), `, ${from} ${to}`));
   }
   return [...nodes, note(whois.reason), ...(whois.candidates ?? []).map((other) => note(`possibly ${nameOf(other)}`))];
@@ -77,19 +77,19 @@ function bitDiagram(fields) {
 // from a link: the id's fields and the process that made it
 export function showId(pool, text) {
   $("id").value = text;
-  lookUp(pool, "/whois");
+  lookUp(pool, "whois");
 }
 
 // *poolName* returns the name of the pool that the page shows
 export function startLookup(poolName) {
   $("ask").addEventListener("submit", (event) => {
     event.preventDefault();
-    lookUp(poolName(), "/decode");
+    lookUp(poolName(), "decode");
   });
   // the link of the answer can be copied from the browser
   $("do-whois").addEventListener("click", () => {
     const target = { pool: poolName(), id: $("id").value.trim() };
-    if (!target.id || location.hash === linkTo(target)) lookUp(target.pool, "/whois");
+    if (!target.id || location.hash === linkTo(target)) lookUp(target.pool, "whois");
     else goTo(target);
   });
 }

@@ -33,7 +33,7 @@ export const LETTERS = { healthy: "", late: "L", suspect: "S", unknown: "?", dea
 
 export const now = () => Date.now() + state.offsetMs;
 export const ttlMs = () => Number(state.pool?.settings?.ttl_ms) || 30000;
-export const heartbeatAge = (worker) => Math.max(0, now() - worker.renewed_ms);
+export const heartbeatAge = (worker) => Math.max(0, now() - worker.heartbeat_at);
 export const serviceIsDown = () => state.downSinceMs !== null || Date.now() - state.receivedAtMs > SILENT_MS;
 export const isStale = () => state.staleSinceMs !== null || serviceIsDown();
 

@@ -9,20 +9,20 @@ import { durationText } from "./times.js";
 const ROWS_PER_PAGE = 20;
 
 const ago = (ms) => `${durationText(now() - ms)} ago`;
-const leaseText = (worker, health) => (health === "dead" ? "ended" : worker.lease_end_ms > now() ? durationText(worker.lease_end_ms - now()) : health);
+const leaseText = (worker, health) => (health === "dead" ? "ended" : worker.lease_end_at > now() ? durationText(worker.lease_end_at - now()) : health);
 // of a dead worker not all is known
 const numberText = (number, show = String) => (number === null || number === undefined ? "" : show(number));
 
 // key, title, text of a cell, class, value to sort by (default: the worker's field)
 const COLUMNS = [
   ["worker", "Worker", (worker) => String(worker.worker), ""],
-  ["state", "State", (worker, health) => health, "left state", (worker, health) => STATES.indexOf(health) * 1e9 - (worker.renewed_ms ? heartbeatAge(worker) : 0) / 1000],
+  ["state", "State", (worker, health) => health, "left state", (worker, health) => STATES.indexOf(health) * 1e9 - (worker.heartbeat_at ? heartbeatAge(worker) : 0) / 1000],
   ["host", "Host", (worker) => worker.host, "left wide"],
   ["pid", "Pid", (worker) => (worker.pid ? String(worker.pid) : ""), "wide"],
   ["label", "Label", (worker) => worker.label, "left"],
-  ["claimed_ms", "Leased for", (worker, health) => (worker.claimed_ms ? durationText((health === "dead" ? worker.at_ms : now()) - worker.claimed_ms) : ""), "wide"],
-  ["renewed_ms", "Heartbeat", (worker, health) => (health === "unknown" ? "unknown" : worker.renewed_ms ? ago(worker.renewed_ms) : ""), ""],
-  ["lease_end_ms", "Lease left", leaseText, "wide"],
+  ["claimed_at", "Leased for", (worker, health) => (worker.claimed_at ? durationText((health === "dead" ? worker.at : now()) - worker.claimed_at) : ""), "wide"],
+  ["heartbeat_at", "Heartbeat", (worker, health) => (health === "unknown" ? "unknown" : worker.heartbeat_at ? ago(worker.heartbeat_at) : ""), ""],
+  ["lease_end_at", "Lease left", leaseText, "wide"],
   ["ids_made", "Ids", (worker) => numberText(worker.ids_made, compact), "wide"],
   ["ids_per_second", "Ids/s", (worker, health) => (health === "dead" ? "" : health === "unknown" || health === "suspect" ? "unknown" : compact(worker.ids_per_second)), ""],
   ["clock_offset_ms", "Clock", (worker) => numberText(worker.clock_offset_ms, (ms) => `${ms > 0 ? "+" : ""}${ms} ms`), "wide"],

@@ -25,6 +25,13 @@ function partsOf(ms) {
   };
 }
 
+const TIME = /(?:^|_)(?:at|from|until|since|time)$/;
+
+// JSON of the service, with its times as ms since 1970
+export function parseJson(text) {
+  return JSON.parse(text, (name, value) => (typeof value === "string" && TIME.test(name) ? Date.parse(value) : value));
+}
+
 // 2026-11-21 21:47:28 UTC
 export function timeText(ms) {
   const parts = partsOf(ms);

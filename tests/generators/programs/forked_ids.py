@@ -1,4 +1,7 @@
-"""Print the ids that a process and its forked children make, of the kind that the first argument names."""
+"""Print the ids that a process and its forked children make, of the kind that the first argument names.
+
+With a second argument, all have the same pid, as in pid namespaces of their own.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ import sys
 
 import snowredis
 
+if sys.argv[2:]:
+    os.getpid = lambda: 7
 ids = snowredis.generator(sys.argv[1])
 ids.next_id()
 read, write = os.pipe()

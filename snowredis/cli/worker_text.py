@@ -1,0 +1,268 @@
+"""Workers of a pool as text: a table, sums by host or label, and the life of one worker id.
+
+WorkerFilter decides which workers are shown.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from snowredis.cli.options import Parser
+from snowredis.cli.output import (
+    MAX_FOREIGN,
+    Cell,
+    Column,
+    Line,
+    Pair,
+    Segment,
+    ago,
+    compact,
+    duration,
+    offset,
+    pairs,
+    plain,
+    printable,
+    table,
+    width_of,
+)
+from snowredis.cli.status_text import event_line
+
+if TYPE_CHECKING:
+    from snowredis.monitor.events import Event
+    from snowredis.monitor.snapshot import Death, PoolInfo, Snapshot, WorkerInfo
+
+
+# a narrower terminal gets the compact form of the table
+WIDE = 100
+# spaces between columns in the wide and in the compact form
+GAP, COMPACT_GAP = 2, 1
+_STATE_STYLES = {
+    "healthy": "good",
+    "late": "warn",
+    "suspect": "bad",
+    "unknown": "note",
+    "expired": "bad",
+    "free": "dim",
+}
+
+# each column and its sort key; numbers that need attention when they are high are sorted from high to low
+_COLUMNS: tuple[tuple[Column, Callable[[WorkerInfo], Any]], ...] = (
+    (Column("worker", right=True), lambda worker: worker.worker),
+    (Column("state", min_width=7), lambda worker: -worker.heartbeat_age_ms if worker.alive else 0),
+    (Column("host", shrinks=True), lambda worker: (worker.host, worker.pid)),
+    (Column("pid", right=True), lambda worker: worker.pid),
+    (Column("label", shrinks=True), lambda worker: (worker.label, worker.host)),
+    (Column("lease", right=True, min_width=6), lambda worker: worker.lease_left_ms),
+    (Column("beat", right=True, min_width=6), lambda worker: -worker.heartbeat_age_ms),
+    (Column("ids", right=True, min_width=6, optional=True), lambda worker: -worker.ids_made),
+    (Column("ids/s", right=True, min_width=6), lambda worker: -worker.ids_per_second),
+    (Column("clock", right=True, min_width=6, optional=True), lambda worker: -abs(worker.clock_offset_ms)),
+    (Column("ns", right=True, optional=True), lambda worker: -worker.namespace),
+    (Column("back", right=True, optional=True), lambda worker: -worker.clock_backs),
+)
+COLUMNS = tuple(column for column, _ in _COLUMNS)
+SORT_KEYS = {column.title: key for column, key in _COLUMNS}
+
+
+def pool_lines(where: str, info: PoolInfo) -> list[Line]:
+    """Return two lines about the pool: its name and address; its use, and the wait for its floor."""
+    use: Line = [
+        (f"{info.used:,} of {info.capacity:,} worker ids leased", "warn" if info.free == 0 else ""),
+        (f"  {info.free:,} free  peak {info.peak:,}  ", "dim"),
+    ]
+    if info.floor_ms > info.now_ms:
+        use.append((f"new workers wait {duration(info.floor_ms - info.now_ms)} for the floor", "warn"))
+    else:
+        use.append(("no wait for new workers", "dim"))
+    return [[("pool ", "dim"), (info.name, "strong"), (f" at {printable(where)}", "dim")], use]
+
+
+def worker_table(workers: Sequence[WorkerInfo], info: PoolInfo, width: int | None) -> list[Line]:
+    """Return a table of *workers*; if it does not fit into *width*, its numbers are short and its texts are cut.
+
+    A terminal narrower than WIDE gets no column for the state: the color of the heartbeat shows it.
+    """
+    hidden = () if width is None or width >= WIDE else ("state",)
+    lines = table(*worker_rows(workers, info, hidden=hidden), gap=GAP)
+    if width is None or width_of(plain(lines[0])) <= width:
+        return lines
+    return table(*worker_rows(workers, info, hidden=hidden, short_numbers=True), width, COMPACT_GAP)
+
+
+def worker_rows(
+    workers: Sequence[WorkerInfo], info: PoolInfo, *, hidden: Sequence[str] = (), short_numbers: bool = False
+) -> tuple[list[Column], list[list[Segment]]]:
+    """Return the columns, without *hidden* ones, and the cells of a table of *workers*."""
+    shown = [at for at, column in enumerate(COLUMNS) if column.title not in hidden]
+    count: Callable[[float], str] = compact if short_numbers else "{:,}".format
+    cells = (_cells(worker, info, count) for worker in workers)
+    return [COLUMNS[at] for at in shown], [[row[at] for at in shown] for row in cells]
+
+
+def _cells(worker: WorkerInfo, info: PoolInfo, count: Callable[[float], str]) -> list[Segment]:
+    """Return the cells of one worker, one for each of COLUMNS."""
+    normal, state = "" if worker.alive else "dim", _STATE_STYLES.get(worker.state, "")
+    lease = ("ended" if worker.token_hash else "free", "dim")
+    if worker.alive:
+        lease = (duration(worker.lease_left_ms), "warn" if worker.lease_left_ms < info.ttl_ms / 2 else "good")
+    far = abs(worker.clock_offset_ms) > info.lead_ms and worker.alive
+    # a rate of an earlier time would look like one of now
+    rate = ("?", "dim") if worker.state == "unknown" else (count(worker.ids_per_second), normal)
+    return [
+        (str(worker.worker), "strong" if worker.alive else "dim"),
+        (worker.state, state),
+        (printable(worker.host, MAX_FOREIGN), normal),
+        (str(worker.pid or ""), normal),
+        (printable(worker.label, MAX_FOREIGN), normal),
+        lease,
+        (duration(worker.heartbeat_age_ms), state if worker.alive else "dim"),
+        (count(worker.ids_made), normal),
+        rate,
+        (offset(worker.clock_offset_ms), "warn" if far else normal),
+        (str(worker.namespace), "note" if worker.namespace and worker.alive else normal),
+        (str(worker.clock_backs), "warn" if worker.clock_backs and worker.alive else normal),
+    ]
+
+
+# as in monitor.snapshot, which is not imported for --help
+STATES = ("healthy", "late", "suspect", "unknown", "expired", "free")
+# states without a lease, whose worker ids are read only if they are asked for
+IDLE_STATES = ("expired", "free")
+
+
+def add_filter(parser: Parser) -> None:
+    """Add --state, --host and --label."""
+    parser.add_argument(
+        "--state",
+        action="append",
+        choices=STATES,
+        metavar="STATE",
+        help=f"only {', '.join(STATES)}; may be repeated",
+    )
+    for name in ("host", "label"):
+        text = f"only workers whose {name} matches this pattern, such as 'web-*'"
+        parser.add_argument(f"--{name}", metavar="PATTERN", help=text)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFilter:
+    """Filter of workers; None: any. Patterns are those of file names."""
+
+    states: Sequence[str] | None = None
+    host: str | None = None
+    label: str | None = None
+
+    @classmethod
+    def of(cls, args: argparse.Namespace) -> WorkerFilter:
+        """Return the filter that the arguments of add_filter() name."""
+        return cls(args.state, args.host, args.label)
+
+    @property
+    def wants_idle(self) -> bool:
+        """True if worker ids without a lease are asked for by their state."""
+        return any(state in IDLE_STATES for state in self.states or ())
+
+    def workers(self, snapshot: Snapshot, *, show_all: bool = False) -> list[WorkerInfo]:
+        """Return the workers to show, by worker id."""
+        everybody = show_all or self.wants_idle
+        infos = snapshot.worker_ids if everybody else sorted_by_id((*snapshot.workers, *snapshot.unknown))
+        return [info for info in infos if self._matches(info) and info.state in (self.states or STATES)]
+
+    def deaths(self, snapshot: Snapshot) -> list[Death]:
+        """Return the deaths to show, the newest first."""
+        wanted = self.states is None or "expired" in self.states
+        return [death for death in snapshot.deaths if wanted and self._matches(death)]
+
+    def _matches(self, who: WorkerInfo | Death) -> bool:
+        pairs = ((self.host, who.host), (self.label, who.label))
+        return all(pattern is None or fnmatchcase(text, pattern) for pattern, text in pairs)
+
+
+def sorted_by_id(infos: Iterable[WorkerInfo]) -> list[WorkerInfo]:
+    """Return *infos* by worker id."""
+    return sorted(infos, key=lambda info: info.worker)
+
+
+_GROUP_COLUMNS = tuple(
+    Column(title, right=True)
+    for title in ("workers", "healthy", "late", "suspect", "unknown", "died", "oldest beat", "ids/s")
+)
+
+
+def group_table(
+    by: str, workers: Sequence[WorkerInfo], deaths: Sequence[Death], width: int | None
+) -> list[Line]:
+    """Return one row for each host or label, with counts of its workers and of its deaths in the last hour."""
+    names = sorted({getattr(who, by) for who in (*workers, *deaths)})
+    rows: list[list[Cell]] = []
+    for name in names:
+        members = [worker for worker in workers if getattr(worker, by) == name]
+        states = [worker.state for worker in members]
+        died = sum(getattr(death, by) == name for death in deaths)
+        living = [worker for worker in members if worker.alive]
+        oldest_ms = max((worker.heartbeat_age_ms for worker in living), default=None)
+        rows.append(
+            [
+                (printable(name, MAX_FOREIGN) or "(none)", "strong"),
+                f"{len(living):,}",
+                (f"{states.count('healthy'):,}", "good" if states.count("healthy") else "dim"),
+                (f"{states.count('late'):,}", "warn" if states.count("late") else "dim"),
+                (f"{states.count('suspect'):,}", "bad" if states.count("suspect") else "dim"),
+                (f"{states.count('unknown'):,}", "note" if states.count("unknown") else "dim"),
+                (f"{died:,}", "bad" if died else "dim"),
+                "" if oldest_ms is None else duration(oldest_ms),
+                compact(sum(worker.ids_per_second for worker in living)),
+            ]
+        )
+    return table((Column(by, shrinks=True), *_GROUP_COLUMNS), rows, width)
+
+
+def life_rows(worker: WorkerInfo, info: PoolInfo, time_text: Callable[[int], str]) -> list[Pair]:
+    """Return the state of a worker id by name."""
+    if worker.state == "free":
+        since = f"{time_text(worker.lease_end_ms)}, {ago(info.now_ms - worker.lease_end_ms)}"
+        return [("worker id", str(worker.worker)), ("state", f"free: released at {since}")]
+    left = f"{duration(worker.lease_left_ms)} left" if worker.alive else "ended"
+    # a rate since the claim shows what one heartbeat may miss
+    lived_s = max(1, (worker.renewed_ms - worker.claimed_ms) // 1000)
+    return [
+        ("worker id", str(worker.worker)),
+        ("state", worker.state),
+        ("process", f"{printable(worker.host, MAX_FOREIGN)}:{worker.pid}"),
+        ("label", printable(worker.label, MAX_FOREIGN)),
+        ("claimed", f"{time_text(worker.claimed_ms)}, {ago(info.now_ms - worker.claimed_ms)}"),
+        ("last heartbeat", f"{time_text(worker.renewed_ms)}, {ago(worker.heartbeat_age_ms)}"),
+        ("lease", f"until {time_text(worker.lease_end_ms)}, {left}"),
+        ("reserved", f"until {time_text(worker.reserved_until_ms)}, on its own clock"),
+        (
+            "ids",
+            f"{worker.ids_made:,}; {worker.ids_per_second:,} a second at the last heartbeat, "
+            f"{worker.ids_made // lived_s:,} on average since the claim",
+        ),
+        (
+            "clock",
+            f"{offset(worker.clock_offset_ms)} from the Redis clock; went back {worker.clock_backs} times",
+        ),
+        ("namespace", str(worker.namespace)),
+    ]
+
+
+def life_lines(
+    number: int,
+    worker: WorkerInfo | None,
+    events: Sequence[Event],
+    info: PoolInfo,
+    time_text: Callable[[int], str],
+) -> list[Line]:
+    """Return the state of worker id *number* and its events, the oldest first."""
+    if worker is None:
+        lines: list[Line] = [[(f"worker id {number} was never leased", "dim")]]
+    else:
+        lines = pairs(life_rows(worker, info, time_text), indent=0)
+    if events:
+        lines += [[], [("events", "strong")], *(event_line(event, time_text) for event in events)]
+    return lines

@@ -1,0 +1,142 @@
+"""Run blocking functions for coroutines of asyncio, uvloop or trio, without blocking their event loop.
+
+Not in the executor of the loop, which the application may have filled.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from snowredis.process.fork import GUARD
+from snowredis.process.threads import locked, start_thread
+
+T = TypeVar("T")
+
+
+def in_background(function: Callable[[], T]) -> Future[T]:
+    """Call *function* in a daemon thread; return a future of its result or error. Blocks 0.1 s at most."""
+    future: Future[T] = Future()
+    start_thread(lambda: _finish(future, function), "snowredis-async")
+    return future
+
+
+async def in_thread(function: Callable[[], T]) -> T:
+    """Call *function* in a thread and return its result; raises what it raises."""
+    return await result_of(in_background(function))
+
+
+class OneThread:
+    """Calls the blocking functions of many coroutines one after the other, in one thread for all of them.
+
+    For functions that would wait for each other in any case, such as those of one generator: 2,000 coroutines that wait
+    for it are one thread, not 2,000. The thread starts when there is something to do and ends when there is nothing.
+    In a forked child, calls of the parent's coroutines are forgotten.
+    """
+
+    __slots__ = ("_generation", "_is_running", "_lock", "_waiting")
+
+    def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
+        self._is_running = False
+        self._generation = GUARD.generation
+
+    async def call(self, function: Callable[[], T]) -> T:
+        """Call *function* and return its result; raises what it raises. Not called if this is canceled before."""
+        if self._generation != GUARD.generation:
+            self._begin()
+        future: Future[T] = Future()
+        if locked(self._lock, lambda: self._add(future, function)):
+            try:
+                start_thread(self._run, "snowredis-async")
+            except BaseException:
+                self._is_running = False
+                raise
+        return await result_of(future, cancels=True)
+
+    def _add(self, future: Future[T], function: Callable[[], T]) -> bool:
+        """Return whether a thread has to be started."""
+        self._waiting.append((future, function))
+        was_running, self._is_running = self._is_running, True
+        return not was_running
+
+    def _run(self) -> None:
+        while item := locked(self._lock, self._next):
+            future, function = item
+            if future.set_running_or_notify_cancel():
+                _finish(future, function)
+
+    def _next(self) -> tuple[Future[Any], Callable[[], Any]] | None:
+        """Return the next call; None if there is none, so that the thread ends."""
+        self._is_running = bool(self._waiting)
+        return self._waiting.popleft() if self._waiting else None
+
+
+def _finish(future: Future[T], function: Callable[[], T]) -> None:
+    try:
+        future.set_result(function())
+    except BaseException as error:  # noqa: BLE001 - raised where the future is awaited
+        future.set_exception(error)
+
+
+async def result_of(future: Future[T], *, cancels: bool = False) -> T:
+    """Wait for *future* and return its result, or raise its error.
+
+    Args:
+        cancels: whether the future is canceled if this is; a function that runs already goes on.
+    """
+    trio = _trio()
+    if trio is not None:
+        return await _result_in_trio(trio, future, cancels)
+    # not at the top: without coroutines it is not needed, and gevent has to be imported before it
+    import asyncio
+
+    wrapped = asyncio.wrap_future(future)
+    return await (wrapped if cancels else asyncio.shield(wrapped))
+
+
+async def _result_in_trio(trio: Any, future: Future[T], cancels: bool) -> T:
+    token, is_done = trio.lowlevel.current_trio_token(), trio.Event()
+
+    def wake(_: Future[T]) -> None:
+        try:
+            token.run_sync_soon(is_done.set)
+        except trio.RunFinishedError:
+            # nobody waits any more
+            return
+
+    future.add_done_callback(wake)
+    try:
+        await is_done.wait()
+    except BaseException:
+        if cancels:
+            future.cancel()
+        raise
+    return future.result()
+
+
+async def sleep(seconds: float) -> None:
+    """Sleep without blocking the event loop that runs this coroutine."""
+    trio = _trio()
+    if trio is not None:
+        await trio.sleep(seconds)
+        return
+    import asyncio
+
+    await asyncio.sleep(seconds)
+
+
+def _trio() -> Any:
+    """Return the module trio if it runs this coroutine, else None."""
+    trio: Any = sys.modules.get("trio")
+    # another thread may be in the middle of importing it
+    lowlevel = getattr(trio, "lowlevel", None)
+    return trio if lowlevel is not None and lowlevel.in_trio_task() else None

@@ -1,0 +1,90 @@
+"""The records of the service: those of the commands, and as /openapi.json describes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+import snowredis
+from snowredis.cli import main
+from snowredis.web.service import create_app
+from tests.support.pools import new_pool
+from tests.support.servers import RedisServer
+from tests.web.conftest import client_of
+
+# values that another reading has changed
+_MOVING = {
+    "at",
+    "heartbeat_age_ms",
+    "lease_left_ms",
+    "version",
+    "heartbeat_at",
+    "lease_end_at",
+    "reserved_until",
+}
+_MOVING |= {"ids_made", "ids_per_second", "clock_offset_ms"}
+
+
+@pytest.fixture
+def served(server: RedisServer, pool_name: str, each_request_reads: None) -> Iterator[tuple[TestClient, int]]:
+    """Yield a client of a service, and an id that another process of the pool made."""
+    new_pool(server.url, pool_name)
+    app = create_app(server.url, pools=[pool_name])
+    with snowredis.connect(server.url, pool=pool_name, label="maker") as ids:
+        an_id = ids.next_id()
+        with client_of(app) as client:
+            yield client, an_id
+
+
+def steady(value: Any) -> Any:
+    """Return *value* without what changes from one reading to the next."""
+    if isinstance(value, dict):
+        return {name: steady(item) for name, item in value.items() if name not in _MOVING}
+    return [steady(item) for item in value] if isinstance(value, list) else value
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[Any]:
+    main([*arguments])
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_the_service_and_the_commands_show_the_same(
+    served: tuple[TestClient, int], server: RedisServer, pool_name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client, an_id = served
+    options = ("--url", server.url, "--pool", pool_name, "--json")
+    assert [steady(client.get("/workers").json())] == steady(printed(capsys, "workers", *options))
+    assert client.get("/events").json()["events"] == printed(capsys, "events", *options)
+    whois = client.get(f"/whois/{an_id}").json()["whois"]
+    assert whois["holder"]["label"] == "maker"
+    assert [steady(whois)] == steady(printed(capsys, "whois", str(an_id), *options))
+    pool = client.get("/pool").json()
+    shown = printed(capsys, "pool", "show", pool_name, "--url", server.url, "--json")[0]
+    assert steady(pool["pool"]) == steady(shown["pool"])
+    assert steady(pool["status"]) == steady(shown["status"])
+
+
+def test_every_record_is_as_its_description_says(served: tuple[TestClient, int]) -> None:
+    jsonschema: Any = pytest.importorskip("jsonschema_rs")
+    client, an_id = served
+    described = client.get("/openapi.json").json()["paths"]
+    paths = ("/workers", "/events", "/history", "/pool", "/pools", "/kinds", "/healthz", "/readyz", "/id")
+    for path, asked in [(path, path) for path in paths] + [
+        ("/whois/{text}", f"/whois/{an_id}"),
+        ("/decode/{text}", f"/decode/{an_id}"),
+        ("/ids", "/ids?count=3"),
+    ]:
+        schema = described[path]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+        jsonschema.Draft202012Validator(schema).validate(client.get(asked).json())
+        # no record is described as "an object"
+        assert schema["properties"], path
+    whois = described["/whois/{text}"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+    assert whois["properties"]["whois"]["properties"]["certainty"]["enum"] == [
+        "certain",
+        "probable",
+        "unknown",
+    ]
