@@ -132,7 +132,7 @@ class _Order:
             return []
         first = incarnations[0].served[0]
         incarnations[0].base = ("", first.version)
-        send = {"do": "send", "call": "create", "process": "driver", "script": "create"}
+        send: Entry = {"do": "send", "call": "create", "process": "driver", "script": "create"}
         send["caller_ms"] = first.redis_ms
         reply = ["created", str(first.redis_ms), incarnations[0].name, "1", "0", "", ""]
         return [send, {"do": "run", "run": 0, "call": "create", "server": SERVER, "reply": reply}]
