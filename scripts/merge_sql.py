@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import duckdb
 
 from snowredis.core.presets import layouts
-from snowredis.merge.dialects import Dialect, queries
+from snowredis.merge.id_sql import Dialect, queries
 from snowredis.merge.sources import parse_sources
 
 LAYOUT = layouts["twitter"]

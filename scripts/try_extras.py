@@ -27,7 +27,7 @@ BASE = "import snowredis, snowredis.testing; print(snowredis.testing.memory_pool
 IMPORTS = {
     "cli": "import shtab, snowredis.cli.top_view",
     "fake": "import fakeredis, lupa",
-    "merge": "import snowredis.merge.check, snowredis.merge.dialects, snowredis.merge.databases",
+    "merge": "import snowredis.merge.check, snowredis.merge.id_sql, snowredis.merge.databases",
     "ulid": "print(snowredis.generator('ulid').next_id())",
     "uuid": "print(snowredis.generator('uuid7').next_id())",
     "celery": "import snowredis.integrations.celery",

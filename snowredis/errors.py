@@ -20,10 +20,7 @@ SnowredisError
 │   ├── ServerUnidentified          … a restart or failover would go unnoticed
 │   └── PoolBroken                  … a field of the pool holds a value that snowredis never writes
 ├── GeneratorClosed                 next_id() after close()
-├── GeneratorSuspended              next_id() between suspend() and resume()
-├── SourceError                     a file or a table whose ids cannot be read
-├── MergeError                      a merge of databases that was refused or that stopped
-└── MigrationError                  a step of a migration that was refused, or that stopped
+└── GeneratorSuspended              next_id() between suspend() and resume()
 
 Each error keeps its values as attributes; its message says what happened, what was refused and what to do. All
 errors can be pickled (the constructor takes exactly ``args``).
@@ -45,8 +42,6 @@ __all__ = [
     "LayoutMismatch",
     "LeaseExpired",
     "LeaseLost",
-    "MergeError",
-    "MigrationError",
     "PoolBroken",
     "PoolExhausted",
     "PoolNotFound",
@@ -54,7 +49,6 @@ __all__ = [
     "SettingsMismatch",
     "ShardNumberRefused",
     "SnowredisError",
-    "SourceError",
     "StoreReadOnly",
     "StoreRefused",
     "StoreUnavailable",
@@ -311,6 +305,11 @@ class LeaseExpired(SnowredisError):
         self.pool, self.worker, self.reason = pool, worker, reason
 
     def __str__(self) -> str:
+        if self.worker < 0:
+            return (
+                f"no worker id of pool {self.pool!r} is leased, and none could be claimed: "
+                f"{self.reason.rstrip('.')}. No id was made; next_id() works again as soon as Redis does."
+            )
         return (
             f"the reservation of worker id {self.worker} of pool {self.pool!r} ended and could not be "
             f"extended: {self.reason.rstrip('.')}. No id was made; next_id() works again as soon as Redis does."
@@ -507,15 +506,3 @@ class GeneratorSuspended(SnowredisError):
 
     def __str__(self) -> str:
         return f"the generator of pool {self.pool!r} is suspended; no id was made. Call resume() first."
-
-
-class SourceError(SnowredisError):
-    """A file, a table or a database whose ids cannot be read, for `snowredis merge`; nothing was changed in it."""
-
-
-class MergeError(SnowredisError):
-    """A merge of databases that was refused, or that stopped; the message says what was changed until then."""
-
-
-class MigrationError(SnowredisError):
-    """A step of a migration that was refused, or that stopped; the message says what was changed until then."""

@@ -24,12 +24,10 @@ from snowredis.cli.commands import (
     events,
     generate,
     layout,
-    merge,
     metrics,
-    migrate,
+    numbers,
     pool,
     registry,
-    segment,
     serve,
     top,
     whois,
@@ -43,11 +41,30 @@ from snowredis.cli.output import printable
 _OUTPUT_ERRORS = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)
 # in the order of --help; not in build_parser(), since importing the package cli.demo replaces this module's `demo`
 _COMMANDS: list[Command] = [demo, generate, decode, layout, workers, top]
-_COMMANDS += [whois, events, pool, registry, segment, metrics, doctor, serve, merge, migrate, bench]
+_COMMANDS += [whois, events, pool, registry, numbers, metrics, doctor, serve, bench]
+# Commands that other packages add, as entry points whose objects are options.Command. Those of this distribution are
+# in pyproject.toml, too, and are listed so that a checkout finds them without a look at what is installed.
+GROUP = "snowredis.commands"
+JOINED = {"merge": "snowredis.merge.commands:MERGE", "migrate": "snowredis.merge.commands:MIGRATE"}
 
 
-def build_parser() -> Parser:
-    """Return the parser of the whole command line."""
+def joined_commands(wanted: str | None = None) -> list[Command]:
+    """Return the commands that packages add.
+
+    Args:
+        wanted: the command that will run, if it is known: then others are not looked for among installed packages.
+    """
+    from importlib.metadata import EntryPoint, entry_points
+
+    points = [EntryPoint(name, value, GROUP) for name, value in JOINED.items()]
+    names = {command.__name__.rpartition(".")[2] for command in _COMMANDS} | JOINED.keys()
+    if wanted not in names:
+        points += [point for point in entry_points(group=GROUP) if point.name not in names]
+    return [point.load() for point in points]
+
+
+def build_parser(wanted: str | None = None) -> Parser:
+    """Return the parser of the whole command line; *wanted*: the command that will run, if it is known."""
     codes = [f"{code.value} {code.name.lower().replace('_', ' ')}" for code in ExitCode]
     parser = Parser(
         prog="snowredis",
@@ -58,7 +75,7 @@ def build_parser() -> Parser:
     text = "show the version, and what it runs on"
     parser.add_argument("--version", action="store_true", help=text)
     add_print_completion(parser)
-    add_commands(parser, "command", _COMMANDS)
+    add_commands(parser, "command", [*_COMMANDS, *joined_commands(wanted)])
     return parser
 
 
@@ -72,7 +89,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     try:
-        code = _run(build_parser(), argv)
+        given = sys.argv[1:] if argv is None else argv
+        code = _run(build_parser(given[0] if given else None), argv)
         sys.stdout.flush()
     except KeyboardInterrupt:
         print("\nsnowredis: interrupted", file=sys.stderr)

@@ -26,10 +26,9 @@ class ExitCode(IntEnum):
     POOL_EXHAUSTED = 7
     LEASE_OR_CLOCK = 8
     FOUND_ERRORS = 9  # doctor
-    FOUND_CLASHES = 10  # merge check, migrate proof, migrate verify
+    FOUND_CLASHES = 10  # merge check, migrate proof
     SOURCE_UNREADABLE = 11  # merge: a file, a table or a database
-    MERGE_REFUSED = 12  # merge plan, merge apply
-    MIGRATION_REFUSED = 13  # migrate
+    MERGE_REFUSED = 12  # merge plan, apply, undo, abandon
     INTERRUPTED = 130  # Ctrl-C, SIGTERM or a closed terminal
 
 
@@ -38,9 +37,6 @@ _ERRORS: dict[ExitCode, tuple[type[Exception], ...]] = {
     ExitCode.POOL_NOT_FOUND: (errors.PoolNotFound,),
     ExitCode.BAD_INPUT: (errors.ConfigError, errors.LayoutError, errors.InvalidId),
     ExitCode.REDIS_UNAVAILABLE: (errors.StoreUnavailable,),
-    ExitCode.SOURCE_UNREADABLE: (errors.SourceError,),
-    ExitCode.MERGE_REFUSED: (errors.MergeError,),
-    ExitCode.MIGRATION_REFUSED: (errors.MigrationError,),
     ExitCode.LAYOUT_MISMATCH: (errors.SettingsMismatch,),
     ExitCode.POOL_EXHAUSTED: (errors.PoolExhausted,),
     ExitCode.LEASE_OR_CLOCK: (errors.LeaseExpired, errors.ClockMovedBack, errors.ClockSkewed)
@@ -71,6 +67,9 @@ def code_of(error: BaseException) -> ExitCode:
     """Return the exit code for *error*."""
     if isinstance(error, CommandError):
         return error.code
+    if (own := getattr(error, "exit_code", None)) is not None:
+        # of a package that adds commands
+        return ExitCode(own)
     return next((code for code, kinds in _ERRORS.items() if isinstance(error, kinds)), ExitCode.ERROR)
 
 

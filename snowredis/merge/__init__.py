@@ -1,4 +1,26 @@
-"""Merge shards, and change ids: read columns of ids, find those that clash, give new ones.
+"""Find ids that clash between databases, give them new ones, and prove what changes: a tool of its own.
 
-Needs the extra `merge`: DuckDB, SQLAlchemy, SQLGlot, numpy. Nothing here is imported before it is used.
+Joined to the command line by the entry points of the group `snowredis.commands` (pyproject.toml). Nothing outside of
+this package imports it. Of snowredis it imports errors, layouts, the comparison of old and new ids, and the public
+parts of the command line. Needs the extra `merge`: DuckDB, SQLAlchemy, SQLGlot, numpy. Nothing of the extra is
+imported before it is used.
 """
+
+from __future__ import annotations
+
+from snowredis.errors import SnowredisError
+
+__all__ = ["MergeError", "SourceError"]
+
+
+class SourceError(SnowredisError):
+    """A file, a table or a database whose ids cannot be read; nothing was changed in it."""
+
+    # of the command line
+    exit_code = 11
+
+
+class MergeError(SnowredisError):
+    """A merge that was refused, or that stopped; the message says what was changed until then."""
+
+    exit_code = 12

@@ -1,33 +1,48 @@
-"""Connections to the databases of a merge, and their errors as errors of snowredis."""
+"""Connections to databases, with the same settings in every session, and their errors as errors of this tool."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import importlib.util
+import secrets
+import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError, StatementError
 
-from snowredis.errors import MergeError, shown
+from snowredis.errors import shown
+from snowredis.merge import MergeError, SourceError
 
-__all__ = ["database_errors", "open_database", "reading", "stream", "url_of", "with_driver"]
+__all__ = ["database_errors", "is_same_database", "open_database", "reading", "stream", "url_of", "writing"]
 
-SUPPORTED = {"sqlite": "SQLite", "postgresql": "PostgreSQL", "mysql": "MySQL", "mariadb": "MariaDB"}
+_SUPPORTED = ("sqlite", "postgresql", "mysql", "mariadb")
 # backend -> drivers in the order in which they are looked for: the module, and what it is called in URLs
 _MYSQL = {"pymysql": "pymysql", "MySQLdb": "mysqldb"}
-DRIVERS = {
-    "postgresql": {"psycopg": "psycopg", "psycopg2": "psycopg2"},
-    "mysql": _MYSQL,
-    "mariadb": _MYSQL,
-}
-# how long a statement waits for somebody else's lock before it gives up
+_DRIVERS = {"postgresql": {"psycopg": "psycopg", "psycopg2": "psycopg2"}, "mysql": _MYSQL, "mariadb": _MYSQL}
+# how long a statement waits for a lock of another session before it gives up
 LOCK_WAIT_S = 15
 # rows that are fetched at once
 _FETCH = 20_000
+# the same text of a time or a float on every server, no hidden rows, no time limits of the server's
+_SETTINGS = {
+    "postgresql": (
+        *("SET TimeZone = 'UTC'", "SET DateStyle = 'ISO, YMD'", "SET IntervalStyle = 'postgres'"),
+        *("SET extra_float_digits = 1", "SET bytea_output = 'hex'", "SET row_security = off"),
+        *("SET statement_timeout = 0", "SET idle_in_transaction_session_timeout = 0"),
+        *("SET default_transaction_read_only = off", f"SET lock_timeout = '{LOCK_WAIT_S}s'"),
+    ),
+    "mysql": (
+        "SET SESSION time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO', sql_safe_updates = 0, "
+        f"innodb_lock_wait_timeout = {LOCK_WAIT_S}, lock_wait_timeout = {LOCK_WAIT_S}",
+    ),
+    "sqlite": (f"PRAGMA busy_timeout = {LOCK_WAIT_S * 1000}",),
+}
 
 
 def url_of(engine: sa.Engine, *, hide: bool = True) -> str:
@@ -38,119 +53,127 @@ def url_of(engine: sa.Engine, *, hide: bool = True) -> str:
 
 
 def with_driver(url: sa.URL) -> sa.URL:
-    """Return *url* with a driver that is installed, if it names none and one of DRIVERS is."""
+    """Return *url* with a driver that is installed, if it names none and one of _DRIVERS is."""
     backend = url.get_backend_name()
-    if url.drivername != backend or backend not in DRIVERS:
+    if url.drivername != backend or backend not in _DRIVERS:
         return url
-    names = DRIVERS[backend]
+    names = _DRIVERS[backend]
     module = next((name for name in names if importlib.util.find_spec(name)), next(iter(names)))
     return url.set(drivername=f"{backend}+{names[module]}")
 
 
-def open_database(text: str) -> sa.Engine:
+def open_database(text: str, *, read_only: bool = False) -> sa.Engine:
     """Return an engine for a URL; connect once, to see that it works.
 
     On SQLite its transactions are what SQLAlchemy begins and commits, with DDL in them.
 
+    Args:
+        read_only: open an SQLite file for reading only.
+
     Raises:
-        MergeError: not a URL, a database that is not supported, no driver, or no connection.
+        SourceError: not a URL, a database that is not supported, no driver, or no connection.
     """
     try:
         url = with_driver(sa.make_url(text))
-        if url.get_backend_name() not in SUPPORTED:
-            raise MergeError(
-                f"{url.get_backend_name()} is not supported. Nothing was read; merge and apply work on "
-                "sqlite://, postgresql:// and mysql:// or mariadb:// databases."
+        if url.get_backend_name() not in _SUPPORTED:
+            raise SourceError(
+                f"{url.get_backend_name()} is not supported. Nothing was read; the URL of a database begins with "
+                "sqlite://, postgresql://, mysql:// or mariadb://."
             )
         engine = sa.create_engine(url)
-    except ArgumentError as error:
-        raise MergeError(
+    except (ArgumentError, ValueError) as error:
+        raise SourceError(
             f"{shown(text)} is not the URL of a database. Nothing was read; write one such as "
-            "postgresql+psycopg://user@host/database or sqlite:///file.db."
+            "postgresql://user@host/database or sqlite:///file.db."
         ) from error
     except NoSuchModuleError as error:
-        raise MergeError(f"{error}. Nothing was read; check the name before the ://.") from error
+        raise SourceError(f"{error}. Nothing was read; check the name before the ://.") from error
     except ModuleNotFoundError as error:
-        raise MergeError(
+        raise SourceError(
             f"the driver {error.name} is not installed. Nothing was read; install it with pip, or name another driver "
             "in the URL, such as postgresql+psycopg:// or mysql+pymysql://."
         ) from error
     if engine.dialect.name == "sqlite":
-        path = engine.url.database
-        if not path or path == ":memory:" or not Path(path).is_file():
-            raise MergeError(
-                f"there is no SQLite file {path or ''}. Nothing was read; check the path: sqlite:///relative.db, "
-                "sqlite:////absolute.db."
-            )
-        # a plan may be applied from another directory
-        engine = sa.create_engine(url.set(database=str(Path(path).resolve())))
+        engine = _sqlite(url, read_only=read_only)
     event.listen(engine, "connect", _set_up(engine.dialect.name))
-    if engine.dialect.name == "sqlite":
-        event.listen(engine, "begin", _begin_sqlite)
     with database_errors(engine), engine.connect():
         pass
     return engine
 
 
+def _sqlite(url: sa.URL, *, read_only: bool) -> sa.Engine:
+    path = Path(url.database or "")
+    if not path.is_file():
+        # SQLite would make it
+        raise SourceError(
+            f"there is no SQLite file {str(path)!r}. Nothing was read; check the path: sqlite:///relative.db, "
+            "sqlite:////absolute.db."
+        )
+    # a plan may be applied from another directory
+    url = url.set(database=str(path.resolve()))
+    uri = f"file:{quote(str(path.resolve()))}?mode={'ro' if read_only else 'rw'}"
+    engine = sa.create_engine(url, creator=lambda: sqlite3.connect(uri, uri=True, check_same_thread=False))
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
 def _set_up(dialect: str) -> Any:
+    kind = "mysql" if dialect == "mariadb" else dialect
+
     def connected(connection: Any, _record: object) -> None:
-        if dialect == "sqlite":
+        if kind == "sqlite":
             # transactions begin where SQLAlchemy begins them, not at the first change
             connection.isolation_level = None
-            statements = [f"PRAGMA busy_timeout = {LOCK_WAIT_S * 1000}"]
-        elif dialect == "postgresql":
-            # row_security: rows that are hidden from this user are an error, not missing
-            statements = [f"SET lock_timeout = '{LOCK_WAIT_S}s'", "SET row_security = off"]
-        else:
-            statements = [f"SET SESSION innodb_lock_wait_timeout = {LOCK_WAIT_S}"]
-            statements += [f"SET SESSION lock_wait_timeout = {LOCK_WAIT_S}"]
         cursor = connection.cursor()
-        for statement in statements:
+        for statement in _SETTINGS[kind]:
             cursor.execute(statement)
         cursor.close()
-        if dialect == "postgresql":
+        if kind == "postgresql":
             connection.commit()
 
     return connected
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:
-    options = connection.get_execution_options()
-    # has no effect inside a transaction
-    connection.exec_driver_sql(
-        f"PRAGMA foreign_keys = {'ON' if options.get('snowredis_keys', True) else 'OFF'}"
-    )
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get("snowredis_writes") else "BEGIN")
+    writes = connection.get_execution_options().get("snowredis_writes", False)
+    # No effect inside a transaction. Off for changes: even at the commit only, SQLite 3.53 finds violations that are
+    # not there where many rows of a table that refers to itself have changed.
+    connection.exec_driver_sql(f"PRAGMA foreign_keys = {'OFF' if writes else 'ON'}")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
 @contextlib.contextmanager
-def database_errors(engine: sa.Engine, changed: str = "Nothing was changed") -> Iterator[None]:
-    """Turn errors of the database into MergeError.
+def database_errors(engine: sa.Engine, changed: str = "") -> Iterator[None]:
+    """Turn errors of the database into SourceError, or into MergeError where it is being changed.
 
     Args:
-        changed: what was changed until then, the start of a sentence.
+        changed: what was changed until then, the start of a sentence; empty: only reading.
     """
+    kind = MergeError if changed else SourceError
     try:
         yield
     except StatementError as error:
         # without the statement and its values
-        reason = str(error.orig).strip().replace("\n", " ")
-        raise MergeError(
-            f"{url_of(engine)}: {reason}. {changed}; {_advice(reason)}, then run the same command again."
+        reason = " ".join(str(error.orig).split()).rstrip(".")
+        raise kind(
+            f"{url_of(engine)}: {reason}. {changed or 'Nothing was changed'}; {_advice(reason)}, then run the same "
+            "command again."
         ) from error
     except SQLAlchemyError as error:
-        raise MergeError(f"{url_of(engine)}: {error}. {changed}.") from error
+        raise kind(f"{url_of(engine)}: {error}. {changed or 'Nothing was changed'}.") from error
 
 
 def _advice(reason: str) -> str:
     lower = reason.lower()
     if any(word in lower for word in ("lock timeout", "lock wait", "locked", "deadlock")):
-        return "somebody else uses the database: stop the application that writes to it"
+        return "another process uses the database: stop the application that writes to it"
     if any(word in lower for word in ("denied", "must be owner", "permission", "authentication", "readonly")):
-        return "connect as a user that owns the tables, or check the password"
-    if any(word in lower for word in ("connect", "refused", "gone away", "terminat", "no such file")):
-        return "check that the server runs and that the URL is right"
-    return "see what the database says"
+        return "check the user, the password, and that this user owns the tables"
+    if any(
+        word in lower for word in ("connect", "refused", "gone away", "terminat", "no such file", "resolve")
+    ):
+        return "check that the server runs, and the host, port and database of the URL"
+    return "correct that"
 
 
 @contextlib.contextmanager
@@ -167,16 +190,16 @@ def reading(engine: sa.Engine) -> Iterator[sa.Connection]:
 
 
 @contextlib.contextmanager
-def writing(engine: sa.Engine, changed: str, *, keys: bool = True) -> Iterator[sa.Connection]:
+def writing(engine: sa.Engine, changed: str) -> Iterator[sa.Connection]:
     """Run one transaction that changes the database.
 
     Args:
         changed: what an error says of the changes until then.
-        keys: whether SQLite checks foreign keys. Even at the commit only, SQLite 3.53 finds violations that are not
-            there where many rows of a table that refers to itself have changed.
     """
-    options = {"snowredis_writes": True, "snowredis_keys": keys}
-    with database_errors(engine, changed), engine.connect().execution_options(**options) as connection:
+    with (
+        database_errors(engine, changed),
+        engine.connect().execution_options(snowredis_writes=True) as connection,
+    ):
         try:
             with connection.begin():
                 yield connection
@@ -191,7 +214,66 @@ def stream(connection: sa.Connection, query: sa.Executable) -> Iterator[Sequence
 
     Only one query of a connection may be under way (MariaDB).
     """
-    options = {"stream_results": True, "yield_per": _FETCH}
-    with connection.execute(query, execution_options=options) as result:
+    with connection.execute(query, execution_options={"stream_results": True, "yield_per": _FETCH}) as result:
         for part in result.partitions():
             yield from part
+
+
+@contextlib.contextmanager
+def lock(engine: sa.Engine, name: str) -> Iterator[None]:
+    """Hold the advisory lock *name* of the database, until the end or until this process dies.
+
+    SQLite has none: there the journal's compare-and-set alone finds a second process.
+
+    Raises:
+        MergeError: another session holds it, for LOCK_WAIT_S.
+    """
+    if engine.dialect.name == "sqlite":
+        yield
+        return
+    with (
+        database_errors(engine),
+        engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection,
+    ):
+        if not _take(connection, name, LOCK_WAIT_S):
+            raise MergeError(
+                f"another process works on a merge in {url_of(engine)}. Nothing was changed by this one; wait for the "
+                "other, or stop it, and run the same command again."
+            )
+        try:
+            yield
+        finally:
+            # a lock ends with its session
+            connection.invalidate()
+
+
+def _take(connection: sa.Connection, name: str, wait_s: int) -> bool:
+    if connection.dialect.name != "postgresql":
+        query = sa.text("SELECT GET_LOCK(CONCAT(:name, '.', MD5(DATABASE())), :wait)")
+        return bool(connection.scalar(query, {"name": name, "wait": wait_s}))
+    key = {"key": int.from_bytes(hashlib.blake2b(name.encode(), digest_size=7).digest())}
+    if not wait_s:
+        return bool(connection.scalar(sa.text("SELECT pg_try_advisory_lock(:key)"), key))
+    try:
+        connection.execute(sa.text("SELECT pg_advisory_lock(:key)"), key)
+    except StatementError:
+        return False
+    return True
+
+
+def is_same_database(one: sa.Engine, other: sa.Engine) -> bool:
+    """Return whether two URLs lead to one database, however they are written: a lock of one is seen from the other."""
+    if one.dialect.name != other.dialect.name:
+        return False
+    if one.dialect.name == "sqlite":
+        return Path(one.url.database or "").samefile(other.url.database or "")
+    name = f"snowredis_{secrets.token_hex(8)}"
+    with database_errors(one), one.connect() as first, database_errors(other), other.connect() as second:
+        if not _take(first, name, 0):
+            raise MergeError(
+                f"{url_of(one)} grants no advisory lock. Nothing was changed; connect without a proxy."
+            )
+        is_same = not _take(second, name, 0)
+        first.invalidate()
+        second.invalidate()
+        return is_same

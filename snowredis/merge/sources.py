@@ -21,7 +21,8 @@ from urllib.parse import parse_qsl, urlencode
 
 from snowredis.core.layout import Layout
 from snowredis.core.presets import resolve_layout
-from snowredis.errors import ConfigError, SourceError, shown
+from snowredis.errors import ConfigError, shown
+from snowredis.merge import SourceError
 
 __all__ = ["Kind", "Source", "parse_sources", "without_password"]
 

@@ -387,7 +387,7 @@ def _closed_tags(tags: Sequence[TagVerdict]) -> list[Condition]:
     if not closed:
         return []
     text = f"no numbers are handed out of {_named_tags(closed)}"
-    advice = "snowredis segment show TAG says why; snowredis segment open TAG --from N opens a closed one"
+    advice = "snowredis numbers show TAG says why; snowredis numbers open TAG --from N opens a closed one"
     return [Condition("tags-closed", "critical", text, advice, count=len(closed))]
 
 
@@ -397,7 +397,7 @@ def _other_tags(tags: Sequence[TagVerdict]) -> list[Condition]:
     if not others:
         return []
     others.sort(key=lambda tag: -LEVELS.index(tag.level))
-    advice = "snowredis segment show TAG says what is wrong"
+    advice = "snowredis numbers show TAG says what is wrong"
     text = f"look at {_named_tags(others)}"
     return [Condition("tags", others[0].level, text, advice, count=len(others))]
 

@@ -381,7 +381,8 @@ class WorkerPool:
             alive = 0
         if alive and not force:
             raise ConfigError(
-                f"pool {self.name!r} has {alive} living workers; nothing was deleted. Stop them first, or use force."
+                f"pool {self.name!r} has {alive} living {'worker' if alive == 1 else 'workers'}; nothing was deleted. "
+                "Stop them first, or delete it nevertheless with force=True (--force)."
             )
         now_ms, replies = time.time_ns() // 1_000_000, []
         for server in self._servers:

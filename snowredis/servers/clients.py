@@ -1,13 +1,12 @@
-"""Create redis-py clients from URLs. Nothing here connects, and no error shows a password.
+"""redis-py clients that only snowredis uses: from URLs, and like the application's clients.
 
-redis-py clients that only snowredis uses, from URLs and from the application's clients.
-
-Every command returns or fails within about two seconds and is never repeated by redis-py. Nothing connects
-before the first command.
+Every command returns or fails within about two seconds, and redis-py never repeats it. Nothing connects before the
+first command, and no error shows a password.
 """
 
 from __future__ import annotations
 
+import copy
 import re
 import socket
 import threading
@@ -122,6 +121,10 @@ def redacted(url: str) -> str:
 # redis-py gives these no types
 _SentinelPool: Any = sentinel.SentinelConnectionPool
 
+# a client's own encoding is for the application's values
+UNDECODED = {"decode_responses": False, "encoding": "utf-8", "encoding_errors": "strict"}
+# how the address of a server with TLS begins
+TLS_PREFIX = "rediss://"
 # how long a deposed master may go on answering; see failover_slack of connect()
 FAILOVER_SLACK_MS = 15_000
 # clients that this process inherited in a fork
@@ -196,7 +199,7 @@ def without_retries(client: Any) -> Any:
     pool = client.connection_pool
     if type(pool) is SentinelConnectionPool and type(pool.sentinel_manager) is _Sentinel:
         return _sentinel_without_retries(pool)
-    if type(pool) is not redis.ConnectionPool:
+    if type(pool) not in (redis.ConnectionPool, redis.BlockingConnectionPool):
         return client
     settings = _settings_of(pool)
     if issubclass(pool.connection_class, redis.UnixDomainSocketConnection):
@@ -210,11 +213,9 @@ def _on_pool(pool: redis.ConnectionPool) -> redis.Redis:
 
 def _sentinel_without_retries(pool: Any) -> redis.Redis:
     manager = pool.sentinel_manager
-    copy = _Sentinel([], min_other_sentinels=manager.min_other_sentinels)
-    # since redis-py 6.3
-    if getattr(manager, "_force_master_ip", None) is not None:
-        copy._force_master_ip = manager._force_master_ip
-    copy.sentinels = [
+    # with its other settings
+    manager_copy = copy.copy(manager)
+    manager_copy.sentinels = [
         _on_pool(
             redis.ConnectionPool(
                 connection_class=sentinel_client.connection_pool.connection_class,
@@ -229,7 +230,7 @@ def _sentinel_without_retries(pool: Any) -> redis.Redis:
     return _on_pool(
         _SentinelPool(
             pool.service_name,
-            copy,
+            manager_copy,
             connection_class=pool.connection_class,
             is_master=pool.is_master,
             check_connection=pool.check_connection,
@@ -258,7 +259,7 @@ def _settings_of(pool: Any, seconds: float = SOCKET_TIMEOUT_S) -> dict[str, Any]
         for name, value in pool.connection_kwargs.items()
         if not name.startswith("orig_") and name != "maint_notifications_pool_handler"
     }
-    return settings | limits(seconds) | {"decode_responses": False}
+    return settings | limits(seconds) | UNDECODED
 
 
 def fresh_copy(client: Any) -> Any:
@@ -274,10 +275,10 @@ def fresh_copy(client: Any) -> Any:
         for part in client.parts():
             _disarm(part)
         return client.fresh_copy()
-    copy = without_retries(client)
-    if copy is not client:
+    fresh = without_retries(client)
+    if fresh is not client:
         _disarm(client)
-    return copy
+    return fresh
 
 
 def _disarm(client: Any) -> None:
@@ -328,7 +329,10 @@ def address(client: Any) -> str:
     if "path" in settings:
         return f"unix://{settings['path']}"
     if "host" in settings:
-        return f"{settings['host']}:{settings.get('port', REDIS_PORT)}/{settings.get('db', 0)}"
+        tls = issubclass(getattr(pool, "connection_class", object), redis.SSLConnection)
+        return (
+            f"{TLS_PREFIX * tls}{settings['host']}:{settings.get('port', REDIS_PORT)}/{settings.get('db', 0)}"
+        )
     return type(client).__name__
 
 

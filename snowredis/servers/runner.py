@@ -26,7 +26,7 @@ from snowredis.errors import (
     as_cause,
 )
 from snowredis.process.interruption import raised_by_handler
-from snowredis.servers.clients import OwnClient, close_client, fresh_copy, is_cluster, own_client
+from snowredis.servers.clients import TLS_PREFIX, OwnClient, close_client, fresh_copy, is_cluster, own_client
 from snowredis.servers.cluster import on_one_connection
 from snowredis.servers.connections import is_unsent
 from snowredis.servers.scripts import REFUSALS, Script, text_of
@@ -133,7 +133,7 @@ def translated(where: str) -> Iterator[None]:
     handled = sys.exc_info()[1]
     try:
         yield
-    except (exceptions.RedisError, exceptions.RedisClusterException, OSError) as error:
+    except (exceptions.RedisError, exceptions.RedisClusterException, OSError, UnicodeError) as error:
         # redis-py takes a TimeoutError of a handler for one of the socket
         of_handler = raised_by_handler(error, handled)
         if of_handler is not None:
@@ -162,11 +162,15 @@ def _translation(where: str, error: Exception) -> SnowredisError:
         if "SNOWREDIS bad argument" in text:
             name = text.rpartition(" ")[2]
             return ConfigError(f"the script refused {name}: it is out of range. Check the settings")
+        if "NOREPLICAS" in text:
+            return StoreReadOnly(where, f"{text} (it has lost its replicas, and may be a master of before)")
         read_only = isinstance(error, exceptions.ReadOnlyError) or "READONLY" in text
         if read_only or "can't write against a read only replica" in text.lower():
             return StoreReadOnly(where, text)
         if "WRONGTYPE" in text:
             return StoreUnavailable(where, f"another program uses the keys of this pool ({text})")
+    if "DB index is out of range" in text or "Invalid Database" in text:
+        return ConfigError(f"Redis at {where} has no database of this number ({text}). Correct it in the URL")
     if isinstance(error, MasterNotFoundError):
         # followed by the repr of each client that failed
         text, _, failures = text.partition(" : ")
@@ -177,6 +181,18 @@ def _translation(where: str, error: Exception) -> SnowredisError:
     for kinds, advice in _ADVICE:
         if isinstance(error, kinds):
             return StoreUnavailable(where, text, advice)
+    if where.startswith(TLS_PREFIX) and isinstance(
+        error, exceptions.TimeoutError | exceptions.ConnectionError
+    ):
+        return StoreUnavailable(
+            where,
+            text,
+            "Check that the server is running, and that this port speaks TLS: if not, write redis://",
+        )
+    if isinstance(error, UnicodeError):
+        return StoreUnavailable(
+            where, f"this client decodes replies in another encoding ({text})", "Use encoding utf-8"
+        )
     return StoreUnavailable(where, text)
 
 
@@ -207,11 +223,19 @@ class RedisScripts:
         self._acknowledged = Acknowledged(min_replicas, self.where) if min_replicas else None
 
     def run(self, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> Sequence[bytes | str]:
-        """Run *script*, once. Blocks for a round trip, CALL_LIMIT_S at most. Raises StoreUnavailable and subclasses."""
-        with translated(self.where), time_limit(CALL_LIMIT_S):
-            if self._acknowledged is not None:
-                return list(self._acknowledged.run(self._client, script, keys, args))
-            return run_script(self._client, script, keys, args)
+        """Run *script*, once. Blocks for a round trip, CALL_LIMIT_S at most. Raises StoreUnavailable and subclasses.
+
+        A server that refuses writes may have been a master until now: the next call opens a new connection, which may
+        lead to the present one.
+        """
+        try:
+            with translated(self.where), time_limit(CALL_LIMIT_S):
+                if self._acknowledged is not None:
+                    return list(self._acknowledged.run(self._client, script, keys, args))
+                return run_script(self._client, script, keys, args)
+        except StoreReadOnly:
+            self.reconnect()
+            raise
 
     def after_fork(self) -> None:
         """In a forked child: use nothing of the parent's connections and locks."""
@@ -221,13 +245,14 @@ class RedisScripts:
     def reconnect(self, *, also_in_use: bool = True) -> None:
         # TypeError: redis-py 5's BlockingConnectionPool, which has no choice
         with contextlib.suppress(exceptions.RedisError, OSError, AttributeError, TypeError):
-            if is_cluster(self._client):
-                if self._owned:
-                    self._client.close()
-            elif also_in_use:
-                self._client.connection_pool.disconnect()
+            if not is_cluster(self._client):
+                pool = self._client.connection_pool
+                pool.disconnect() if also_in_use else pool.disconnect(inuse_connections=False)
+            elif self._owned:
+                self._client.close()
             else:
-                self._client.connection_pool.disconnect(inuse_connections=False)
+                # its slots are read anew
+                self._client.nodes_manager.initialize()
 
     def close(self) -> None:
         """Close the connections, unless they are the application's."""

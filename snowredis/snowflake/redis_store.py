@@ -34,6 +34,8 @@ from snowredis.snowflake.replies import Reply, Seen, parse_reply
 _Done = TypeVar("_Done", bound=Reply)
 _Refused = TypeVar("_Refused", bound=Reply)
 
+# how long a claim that was refused for its settings is not sent again
+REFUSED_FOR_MS = 1_000
 # the first four are run by generators, the others when a person asks for it
 SCRIPTS = ("claim", "renew", "release", "note_number", "create", "change_layout", "delete")
 
@@ -96,8 +98,10 @@ class ScriptStore(Scripted):
             int(config.guard_rollbacks),
         )
         self._max_events = max_events
-        # time of the last call, on the caller's clock; there is no connection before the first one
-        self._called_ms = sys.maxsize
+        # time of the last reply, on the caller's clock; there is no connection before the first one
+        self._replied_ms = sys.maxsize
+        # the last refusal of a claim for its settings, and when it came
+        self._refusal: tuple[tuple[str, ...], int] | None = None
 
     def mismatch(self, stored: str) -> LayoutMismatch:
         return LayoutMismatch(self.config.name, stored, self.signature)
@@ -113,12 +117,12 @@ class ScriptStore(Scripted):
         caller_ms: int,
         *args: str | int,
     ) -> _Done | _Refused:
-        if caller_ms - self._called_ms > self.config.ttl_ms:
-            # this host stood still, maybe with a master of before; what leads to the present one is asked again
+        if caller_ms - self._replied_ms > self.config.ttl_ms // 2:
+            # this host stood still, or its calls fail: the connection may lead to a master of before
             self.reconnect(also_in_use=False)
-        self._called_ms = caller_ms
         newest = (seen.incarnation, seen.version, caller_ms, self._max_events, self.config.durability)
         texts = self.ask(name, *self._constants, *newest, *args)
+        self._replied_ms = caller_ms
         try:
             reply = parse_reply(texts)
         except ValueError:
@@ -130,7 +134,15 @@ class ScriptStore(Scripted):
     def claim(self, request: ClaimRequest, seen: Seen) -> replies.ClaimReply:
         args = (*script_arguments(request), self.config.capacity, self.config.layout.namespaces)
         expected = (replies.Granted, replies.ClaimRefused)
-        return self._call("claim", expected, seen, request.caller_ms, *args)
+        if self._refusal is not None and 0 <= request.caller_ms - self._refusal[1] < REFUSED_FOR_MS:
+            # a process that goes on calling next_id() would ask at each call
+            raise LayoutMismatch(*self._refusal[0])
+        self._refusal = None
+        try:
+            return self._call("claim", expected, seen, request.caller_ms, *args)
+        except LayoutMismatch as error:
+            self._refusal = (error.args, request.caller_ms)
+            raise
 
     def renew(self, request: RenewRequest, seen: Seen) -> replies.RenewReply:
         expected = (replies.Renewed, replies.LeaseGone)

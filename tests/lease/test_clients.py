@@ -1,7 +1,10 @@
-"""Clients for Sentinel and Cluster, from URLs and from clients of the application: all without a server."""
+"""Clients for one server, Sentinel and Cluster: from URLs and from clients of the application."""
 
 from __future__ import annotations
 
+import socket
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +14,9 @@ from redis.exceptions import ClusterDownError, MasterDownError, SlotNotCoveredEr
 from redis.retry import Retry
 from redis.sentinel import MasterNotFoundError, Sentinel, SentinelManagedSSLConnection
 
-from snowredis.errors import ConfigError, StoreUnavailable
+import snowredis
+from snowredis import WorkerPool
+from snowredis.errors import ConfigError, LeaseExpired, SnowredisError, StoreReadOnly, StoreUnavailable
 from snowredis.servers.clients import (
     FAILOVER_SLACK_MS,
     address,
@@ -26,6 +31,7 @@ from snowredis.servers.connections import SENTINEL_TIMEOUT_S, SOCKET_TIMEOUT_S
 from snowredis.servers.runner import translated
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.redis_store import RedisStore
+from tests.support.servers import RedisServer
 
 SENTINEL_URL = (
     "sentinel://app:s3cret@b:26380,a,[::1]:26381/orders-master/3?sentinel_password=hush&client_name=web"
@@ -221,3 +227,69 @@ def test_connect_takes_that_slack_unless_told_otherwise() -> None:
 def test_an_error_of_several_servers_says_what_to_do(error: Exception, advice: str) -> None:
     with pytest.raises(StoreUnavailable, match=advice), translated("here"):
         raise error
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "message"),
+    [
+        (
+            redis.exceptions.ResponseError("DB index is out of range"),
+            ConfigError,
+            "has no database of this number",
+        ),
+        (redis.exceptions.ConnectionError("Invalid Database"), ConfigError, "Correct it in the URL"),
+        (
+            redis.exceptions.ResponseError("NOREPLICAS Not enough good replicas"),
+            StoreReadOnly,
+            "lost its replicas",
+        ),
+        (UnicodeDecodeError("utf-16", b"\xff", 0, 1, "truncated data"), StoreUnavailable, "another encoding"),
+    ],
+)
+def test_an_error_that_another_try_does_not_mend_says_what_is_wrong(
+    error: Exception, kind: type[SnowredisError], message: str
+) -> None:
+    with pytest.raises(kind, match=message) as caught, translated("here"):
+        raise error
+    assert type(caught.value) is kind
+
+
+def test_a_database_that_does_not_exist_is_a_mistake_in_the_url(server: RedisServer) -> None:
+    with pytest.raises(ConfigError, match="no database") as caught:
+        snowredis.connect(f"{server.url}?db=99").claim()
+    assert not caught.value.retry
+
+
+def test_tls_on_a_port_without_it_is_named(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as plain:
+        port = plain.getsockname()[1]
+        with pytest.raises(StoreUnavailable, match="that this port speaks TLS: if not, write redis://"):
+            snowredis.connect(f"rediss://127.0.0.1:{port}", claim_timeout=0).claim()
+
+
+def test_no_worker_id_is_not_called_worker_id_minus_one() -> None:
+    assert "worker id -1" not in str(LeaseExpired("orders", -1, "Redis keeps losing its state"))
+
+
+def test_a_blocking_pool_of_the_application_is_not_waited_for(server: RedisServer) -> None:
+    pool = redis.BlockingConnectionPool.from_url(server.url, max_connections=1, timeout=40)
+    theirs = redis.Redis(connection_pool=pool)
+    with theirs.pipeline() as pipe:
+        # the only connection of the pool
+        pipe.watch("mine")
+        before_s = time.monotonic()
+        WorkerPool(server.url, "blocking").create(PoolConfig(name="blocking"))
+        with snowredis.connect(theirs, pool="blocking") as ids:
+            assert ids.next_id() > 0
+        assert time.monotonic() - before_s < 20
+
+
+@pytest.mark.parametrize(
+    "options", [{"encoding": "utf-16"}, {"encoding": "utf-16", "decode_responses": True}]
+)
+def test_a_client_with_another_encoding_works(server: RedisServer, options: dict[str, Any]) -> None:
+    theirs = redis.Redis.from_url(server.url, **options)
+    name = f"encoded{len(options)}"
+    WorkerPool(server.url, name).create(PoolConfig(name=name))
+    with snowredis.connect(theirs, pool=name) as ids:
+        assert ids.next_id() > 0

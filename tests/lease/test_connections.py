@@ -134,7 +134,7 @@ def test_a_socket_whose_number_was_closed_and_is_used_by_another_file_is_left_al
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["own client", "the application's client"])
-def test_after_a_silence_of_a_ttl_a_new_connection_is_used_that_may_lead_to_another_master(
+def test_after_a_silence_of_half_a_ttl_a_new_connection_is_used_that_may_lead_to_another_master(
     own_server: RedisServer, shared: bool
 ) -> None:
     observer, application = own_server.client(), own_server.client()
@@ -148,8 +148,8 @@ def test_after_a_silence_of_a_ttl_a_new_connection_is_used_that_may_lead_to_anot
 
     now_ms = time.time_ns() // 1_000_000
     first = connection_at(now_ms)
-    assert connection_at(now_ms + 3000) == first
-    later = connection_at(now_ms + 6001)
+    assert connection_at(now_ms + 1500) == first
+    later = connection_at(now_ms + 3001)
     assert later != first
-    assert connection_at(now_ms + 6002) == later
+    assert connection_at(now_ms + 3002) == later
     store.close()

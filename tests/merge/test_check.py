@@ -6,7 +6,6 @@ import os
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +16,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from snowredis.core.presets import layouts
-from snowredis.errors import ConfigError, SourceError
+from snowredis.errors import ConfigError
+from snowredis.merge import SourceError
 from snowredis.merge.check import Check
-from snowredis.merge.check.compare import _ranges, find_duplicates
-from snowredis.merge.check.progress import Progress
-from snowredis.merge.check.result import CheckResult, ProblemKind
-from snowredis.merge.check.workspace import MIB, MemoryBudget, Workspace
+from snowredis.merge.findings import CheckResult, ProblemKind
+from snowredis.merge.progress import Progress
 from snowredis.merge.sources import parse_sources
+from snowredis.merge.workspace import MIB, Workspace
 
 LAYOUT = layouts["twitter"]
 # 2026-01-01
@@ -206,42 +205,26 @@ def test_an_id_with_more_bits_than_its_layout_is_a_problem(tmp_path: Path) -> No
 # --- memory, ranges, stopping ----------------------------------------------------------------------
 
 
-def fill(workspace: Workspace, ids: Any) -> None:
-    workspace.query.register("given", {"id": ids})
-    workspace.query.rows("INSERT INTO ids SELECT 0, id, NULL FROM given")
-    workspace.query.unregister("given")
-
-
-def test_ranges_fit_the_memory_cover_everything_and_find_the_same(tmp_path: Path) -> None:
+def test_parts_that_fit_the_memory_find_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(5)
-    # bursts: most ids are in a few narrow ranges; one id is there more often than fits at all
-    ids = np.concatenate(
-        [
-            rng.integers(0, 2**62, 3000),
-            2**61 + rng.integers(0, 900, 3000),
-            np.full(2500, 77),
-            [-(2**63), 2**63 - 1] * 2,
-        ]
-    )
-    with Workspace(tmp_path / "state", 1 << 30, threads=1) as workspace:
-        fill(workspace, ids)
-        object.__setattr__(workspace.budget, "sorted_ids", 500)
-        ranges = list(_ranges(workspace.query, len(ids), 500))
-        assert sum(count for _, _, count in ranges) == len(ids)
-        assert all(one[1] <= other[0] for one, other in pairwise(ranges))
-        assert {(low, high) for low, high, count in ranges if count > 500} == {(77, 78)}
-        find_duplicates(workspace, lambda _: None)
-        found = dict(workspace.query.rows("SELECT id, times FROM duplicates"))
+    # one id is there more often than fits at all
+    ids = np.concatenate([rng.integers(0, 2000, 3000), np.full(2500, 77), [-(2**63), 2**63 - 1] * 2])
+    monkeypatch.setattr(Workspace, "ids_at_once", 500)
+    duckdb.from_query("SELECT 1")
+    path = tmp_path / "a.parquet"
+    table = {"id": ids}
+    duckdb.connect().register("t", table).execute(f"COPY (SELECT id FROM t) TO '{path}'")
+    with Check(parse_sources([str(path)]), threads=1) as running:
+        running.run()
+        running.export_duplicates(tmp_path / "d.csv")
+    rows = (tmp_path / "d.csv").read_text().splitlines()[1:]
+    found = {int(row.split(",")[0]): int(row.split(",")[2]) for row in rows}
     assert found == {number: count for number, count in Counter(ids.tolist()).items() if count > 1}
 
 
-def test_too_little_memory_is_refused_and_the_parts_of_more_add_up() -> None:
+def test_too_little_memory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="384 MiB"):
-        MemoryBudget.of(100 * MIB)
-    for mib in (384, 1024, 65_536):
-        budget = MemoryBudget.of(mib * MIB)
-        # 26 bytes for each id that is sorted; DuckDB exceeds its limit by 20 %
-        assert budget.duckdb_bytes * 1.2 + budget.sorted_ids * 26 < mib * MIB
+        Workspace(tmp_path / "state", 100 * MIB)
 
 
 class Stop(BaseException):
@@ -253,24 +236,27 @@ def test_a_check_that_was_stopped_goes_on_and_reads_nothing_twice(tmp_path: Path
     parsed = parse_sources(write(tmp_path, sources), ["twitter"])
     state = tmp_path / "state"
 
-    def stop_after_two(progress: Progress) -> None:
-        if progress.what == "b" and progress.finished:
-            raise Stop
+    seen: list[str] = []
+
+    class Seen(Progress):
+        def add(self, done: float, finished: str = "") -> None:
+            seen.append(finished)
+            if finished == "b.csv" and len(seen) == 2:
+                raise Stop
 
     with pytest.raises(Stop), Check(parsed, state=state, threads=1) as running:
-        running.run(stop_after_two, now_ms=NOW_MS)
+        running.run(Seen(shown=False), now_ms=NOW_MS)
     # the first file is not read again, as long as its size and its time are the same
     path = Path(parsed[0].location)
     stat = path.stat()
     path.write_bytes(b"x" * stat.st_size)
     os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-    seen: list[Progress] = []
-    for expected in (["c"], []):
-        with Check(parsed, state=state, threads=1) as running:
-            result = running.run(seen.append, now_ms=NOW_MS)
-        assert (result.repeated_ids, result.repeated_rows) == (39, 117)
-        assert [progress.what for progress in seen if progress.finished and progress.what] == expected
+    for expected in (["c.txt"], []):
         seen.clear()
+        with Check(parsed, state=state, threads=1) as running:
+            result = running.run(Seen(shown=False), now_ms=NOW_MS)
+        assert (result.repeated_ids, result.repeated_rows) == (39, 117)
+        assert [part for part in seen if part] == expected
     os.utime(path)
     with Check(parsed, state=state, threads=1) as running, pytest.raises(SourceError, match="holds no ids"):
         running.run(now_ms=NOW_MS)

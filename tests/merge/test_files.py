@@ -10,11 +10,12 @@ import duckdb
 import pytest
 import zstandard
 
-from snowredis.errors import SourceError
-from snowredis.merge.check.files import insert_statement, parts_of
-from snowredis.merge.check.ingest import ingest
-from snowredis.merge.check.workspace import Workspace
+from snowredis.merge import SourceError
+from snowredis.merge.files import parts_of, select_statement
+from snowredis.merge.ingest import ingest
+from snowredis.merge.progress import Progress
 from snowredis.merge.sources import parse_sources
+from snowredis.merge.workspace import Workspace
 
 IDS = [250017180000000000 + at for at in range(500)]
 LINES = "".join(f"{an_id}\n" for an_id in IDS).encode()
@@ -39,10 +40,10 @@ def read(workspace: Workspace, tmp_path: Path) -> Callable[..., list[int | str]]
 
 
 def read_source(workspace: Workspace, text: str) -> list[int | str]:
-    for table in ("sources", "parts", "ids"):
-        workspace.query.rows(f"DELETE FROM {table}")
-    ingest(workspace, parse_sources([text]), lambda _: None)
-    rows = workspace.query.rows("SELECT id, rejected FROM ids ORDER BY id, rejected")
+    for table in ("sources", "parts", "stored"):
+        workspace.rows(f"DELETE FROM {table}")
+    ingest(workspace, parse_sources([text]), Progress(shown=False))
+    rows = workspace.rows("SELECT id, rejected FROM ids ORDER BY id, rejected")
     return [rejected if an_id is None else an_id for an_id, rejected in rows]
 
 
@@ -159,11 +160,11 @@ def test_a_path_that_is_missing_is_found_before_anything_is_read(
 ) -> None:
     (tmp_path / "a.txt").write_bytes(LINES)
     sources = parse_sources([f"{tmp_path}/a.txt", f"{tmp_path}/b*.txt"])
-    for table in ("sources", "parts", "ids"):
-        workspace.query.rows(f"DELETE FROM {table}")
+    for table in ("sources", "parts", "stored"):
+        workspace.rows(f"DELETE FROM {table}")
     with pytest.raises(SourceError, match=r"there is no file .*b\*\.txt"):
-        ingest(workspace, sources, lambda _: None)
-    assert workspace.query.rows("SELECT count(*) FROM ids") == [(0,)]
+        ingest(workspace, sources, Progress(shown=False))
+    assert workspace.rows("SELECT count(*) FROM stored") == [(0,)]
 
 
 def test_names_are_quoted_in_the_statement(workspace: Workspace, tmp_path: Path) -> None:
@@ -172,4 +173,4 @@ def test_names_are_quoted_in_the_statement(workspace: Workspace, tmp_path: Path)
     (source,) = parse_sources([f'{path}#x"; DROP TABLE ids'])
     assert read_source(workspace, f'{path}#x"; DROP TABLE ids') == [1]
     (part,) = parts_of(source)
-    assert "''s; DROP" in insert_statement(workspace.query, source, part.path, 0)
+    assert "''s; DROP" in select_statement(workspace, source, part.path, 0)[0]

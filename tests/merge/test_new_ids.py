@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from snowredis.core.layout import Layout
-from snowredis.errors import MergeError
-from snowredis.merge.plan.new_ids import counter_offset, lane_mask, lanes_needed, new_ids, unused_lanes
-from snowredis.merge.plan.scan import find_clashes, prove
+from snowredis.merge import MergeError
+from snowredis.merge.id_store import IdStore
+from snowredis.merge.new_ids import counter_offset, lane_mask, lanes_needed, new_ids, unused_lanes
+from snowredis.merge.planning import workspace
 
 # small, so that ticks are full and lanes are few
 LAYOUTS = [
@@ -20,38 +22,63 @@ LAYOUTS = [
         timestamp_bits=4, datacenter_bits=0, backup_bits=0, worker_bits=4, sequence_bits=2, worker_last=True
     ),
 ]
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[IdStore]:
+    with workspace() as place:
+        yield IdStore(place)
+
+
+def fill(store: IdStore, kept: Iterable[int], changed: Iterable[int], number: int = 1) -> None:
+    for table, ids in (("kept", kept), ("changed", changed)):
+        store.rows(f"DELETE FROM {table} WHERE domain = {number}")
+        for an_id in ids:
+            store.rows(f"INSERT INTO {table} VALUES ({number}, {an_id})")
+    store.rows("DELETE FROM mapping")
+
+
 IDS = st.sets(st.integers(0, 1023), max_size=60).map(sorted)
 
 
+@settings(max_examples=25)
 @given(st.sampled_from(LAYOUTS), IDS, IDS)
 def test_ids_of_a_layout_get_new_ones_of_the_same_tick_in_the_same_order(
-    layout: Layout, kept: list[int], changed: list[int]
+    store: IdStore, layout: Layout, kept: list[int], changed: list[int]
 ) -> None:
     kept, changed = ([an_id for an_id in ids if not an_id >> layout.total_bits] for ids in (kept, changed))
-    scan = find_clashes(iter(kept), iter(changed), layout)
-    assert list(scan.clashes) == sorted({*kept} & {*changed})
-    assert (scan.kept, scan.changed) == (len(kept), len(changed))
+    fill(store, kept, changed)
+    scan, clashes = store.scan(1, layout), store.clashes(1)
+    assert clashes == sorted({*kept} & {*changed})
+    assert (scan.kept, scan.changed, scan.clashes) == (len(kept), len(changed), len(clashes))
     assert scan.lanes == {an_id & lane_mask(layout) for an_id in [*kept, *changed]}
-    needed, _ = lanes_needed(scan.clashes, layout)
+    needed, _ = lanes_needed(clashes, layout)
     lanes = sorted(islice(unused_lanes(layout, scan.lanes), needed))
     if len(lanes) < needed:
         return
-    pairs = list(new_ids(scan.clashes, layout, lanes))
+    pairs = list(new_ids(clashes, layout, lanes))
     old, new = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-    assert old == list(scan.clashes)
+    assert old == clashes
     assert new == sorted(set(new))
     assert not {*new} & {*kept, *changed}
     assert [layout.decode(an_id).tick for an_id in new] == [layout.decode(an_id).tick for an_id in old]
-    prove("t.id", kept, changed, old, new)
+    store.add(1, ((old, new, new) for old, new in pairs))
+    store.prove(1, "t.id", matched=False)
 
 
+@settings(max_examples=25)
 @given(st.sets(st.integers(-50, 5000), min_size=1), st.sets(st.integers(-50, 5000), min_size=1))
-def test_a_counters_offset_leaves_every_number_in_use_behind(kept: set[int], changed: set[int]) -> None:
+def test_a_counters_offset_leaves_every_number_in_use_behind(
+    store: IdStore, kept: set[int], changed: set[int]
+) -> None:
     offset = counter_offset(min(changed), max(kept | changed), 1 << 40, "t.id")
     new = sorted(number + offset for number in changed)
     assert not {*new} & (kept | changed)
     assert set(str(offset)) <= {"1", "0"}
-    prove("t.id", sorted(kept), sorted(changed), sorted(changed), new)
+    fill(store, kept, changed)
+    store.add_offset(1, offset)
+    assert [pair[2] for pair in store.pairs(1)] == new
+    store.prove(1, "t.id", matched=False)
 
 
 def test_a_narrow_column_gets_the_least_offset_and_then_none() -> None:
@@ -73,21 +100,39 @@ def test_unused_lanes_are_of_datacenters_in_use_and_of_the_workers_that_are_give
 
 
 @pytest.mark.parametrize(
-    ("kept", "changed", "old", "new", "message"),
+    ("kept", "changed", "pairs", "message"),
     [
-        ([1, 2], [2, 3], [], [], "2 is in both databases"),
-        ([1, 2], [2, 3], [2], [3], "3 is a new id of the plan, and is in use"),
-        ([1, 2], [2, 3], [2], [1], "1 is a new id of the plan, and is in use"),
+        ([1, 2], [2, 3], [], "2 is in both databases"),
+        ([1, 2], [2, 3], [(2, 3, 3)], "3 is there twice after the change"),
+        ([1, 2], [2, 3], [(2, 1, 1)], "1 is a new id of the plan, and is in use"),
         # a chain: the new id of one is the old id of another
-        ([1, 2], [1, 2], [1, 2], [2, 9], "2 is a new id of the plan, and is in use"),
-        ([1, 2], [1, 2], [1, 2], [9, 9], "9 is a new id of the plan, and is in use"),
-        ([1, 2], [3], [2], [9], "2 is to get a new id, and does not exist"),
+        ([1, 2], [1, 2], [(1, 2, 2), (2, 9, 9)], "2 is a new id of the plan, and is in use"),
+        ([1, 2], [1, 2], [(1, 9, 9), (2, 9, 9)], "9 is there twice after the change"),
+        ([1, 2], [3], [(2, 9, 9)], "2 is to get a new id, and does not exist"),
+        ([1, 2], [1, 2], [(1, 2, 8), (2, 7, 9)], "2 is a temporary id of the plan, and is in use"),
+        ([1, 2], [1, 2], [(1, 9, 8), (2, 7, 9)], "9 is a temporary id of the plan, and is in use"),
     ],
 )
 def test_the_proof_refuses_ids_that_clash(
-    kept: list[int], changed: list[int], old: list[int], new: list[int], message: str
+    store: IdStore, kept: list[int], changed: list[int], pairs: list[tuple[int, int, int]], message: str
 ) -> None:
+    fill(store, kept, changed)
+    store.add(1, pairs)
     with pytest.raises(MergeError) as refused:
-        prove("t.id", kept, changed, old, new)
+        store.prove(1, "t.id", matched=False)
     assert message in str(refused.value)
     assert "make a new plan" in str(refused.value)
+
+
+def test_rows_that_both_have_may_take_ids_of_the_other_in_a_circle(store: IdStore) -> None:
+    fill(store, [1, 2, 3], [1, 2, 3])
+    store.add(1, [(1, 11, 2), (2, 12, 3), (3, 13, 1)])
+    store.prove(1, "t.id", matched=True)
+    assert list(store.pairs(1)) == [(1, 11, 2), (2, 12, 3), (3, 13, 1)]
+
+
+def test_a_set_of_ids_is_a_subset_if_it_has_ids_and_all_are_in_the_other(store: IdStore) -> None:
+    fill(store, [], [1, 2, 3])
+    for number, ids in ((2, [1, 3]), (3, [1, 4]), (4, [])):
+        fill(store, [], ids, number)
+    assert [store.is_subset(number, 1) for number in (2, 3, 4)] == [True, False, False]

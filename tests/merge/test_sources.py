@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from snowredis.core.presets import layouts
-from snowredis.errors import ConfigError, SourceError
+from snowredis.errors import ConfigError
+from snowredis.merge import SourceError
 from snowredis.merge.sources import parse_sources, without_password
 
 

@@ -246,7 +246,7 @@ def test_tags_that_are_shown_with_a_pool_count_in_its_verdict() -> None:
     assert (one.level, one.headline) == ("critical", "1 tag makes no numbers")
     assert two.headline == "2 tags make no numbers"
     assert "no numbers are handed out of 2 tags (a: closed, b: used up)" in two.conditions[0].text
-    assert "snowredis segment open TAG --from N" in two.conditions[0].advice
+    assert "snowredis numbers open TAG --from N" in two.conditions[0].advice
     others = [TagVerdict("c", "unknown", "unknown"), TagVerdict("d", "partly closed", "warning")]
     both = with_tags(quiet, [*closed, *others])
     assert [(each.code, each.level) for each in both.conditions] == [

@@ -157,4 +157,4 @@ return transaction(function(pool)
   local used = redis.call('ZCOUNT', KEYS[2], '(' .. now, '+inf')
   if used > (number_of(redis.call('HGET', KEYS[1], 'peak')) or 0) then put(pool, 'peak', used) end
   return reply
-end)
+end, owner)

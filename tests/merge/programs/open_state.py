@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
-from snowredis.errors import SourceError
-from snowredis.merge.check.workspace import Workspace
+from snowredis.merge import SourceError
+from snowredis.merge.workspace import Workspace
 
 try:
     Workspace(Path(sys.argv[1]), 1 << 30).close()

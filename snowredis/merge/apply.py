@@ -1,0 +1,412 @@
+"""Apply a plan to the database that changes, and take it back: both go on where a process stopped.
+
+Every transaction leaves a consistent database and says in the journal how far it got. An id changes in its own column
+and in every column that refers to it in one transaction, so after each commit all references are right. Undoing is the
+same, from the map in the database, in the other direction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import sqlalchemy as sa
+
+from snowredis.merge import MergeError
+from snowredis.merge.databases import (
+    database_errors,
+    is_same_database,
+    lock,
+    open_database,
+    reading,
+    url_of,
+    writing,
+)
+from snowredis.merge.id_store import IdStore
+from snowredis.merge.journal import FINISHED, LOCK, MAP, Journal, Run, check_none_unfinished
+from snowredis.merge.obstacles import check_obstacles, rehearse
+from snowredis.merge.plan_file import DomainPlan, Plan, PlanFile
+from snowredis.merge.planning import read_both, workspace
+from snowredis.merge.progress import Progress
+from snowredis.merge.schema import ColumnName, Domain, Schema, read_schema
+from snowredis.merge.support import support_of
+from snowredis.merge.verify import check_references, check_sums, sums
+
+__all__ = ["Databases", "Outcome", "apply_plan", "open_databases", "take_back"]
+
+# pairs that one transaction stores in the map
+_LOADED = 5_000
+# ids of the first batch; later ones follow from how many rows refer to an id
+_FIRST = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Databases:
+    """Both databases of a plan, and what is in them."""
+
+    kept: sa.Engine
+    changed: sa.Engine
+    of_kept: Schema
+    of_changed: Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Result of a run.
+
+    Attributes:
+        ids, values: how many ids changed, and in how many places.
+        tables, rows: how many were compared with what they were before.
+        resumed: whether an earlier process had begun.
+    """
+
+    ids: int
+    values: int
+    tables: int
+    rows: int
+    resumed: bool
+
+
+def open_databases(plan: Plan, kept_url: str | None = None, changed_url: str | None = None) -> Databases:
+    """Connect to the databases of a plan, and check that their tables are those of the plan.
+
+    Args:
+        kept_url, changed_url: if others than the plan has, such as with a password.
+
+    Raises:
+        MergeError: the tables are not those of the plan.
+        SourceError: no connection.
+    """
+    kept, changed = open_database(kept_url or plan.kept), open_database(changed_url or plan.changed)
+    if is_same_database(kept, changed):
+        raise MergeError(
+            f"both URLs lead to one database, {url_of(changed)}. Nothing was changed; ids of one stay, those of the "
+            "other change."
+        )
+    schemas = read_both(kept, changed, plan.options)
+    for engine, schema, planned in zip((kept, changed), schemas, plan.fingerprints, strict=True):
+        if schema.fingerprint() != planned:
+            raise MergeError(
+                f"the tables of {url_of(engine)} are not as they were when the plan was made. Nothing was changed; "
+                "make a new plan."
+            )
+    return Databases(kept, changed, *schemas)
+
+
+# --- apply -----------------------------------------------------------------------------------------------
+
+
+def apply_plan(
+    plan: Plan,
+    file: PlanFile,
+    databases: Databases,
+    *,
+    batch_rows: int,
+    with_triggers: bool = False,
+    progress: Progress | None = None,
+) -> Outcome:
+    """Rewrite the ids, from where the last process stopped, and verify the result. Returns at once if all is done.
+
+    Args:
+        batch_rows: about how many values a transaction changes; more for a single id that has more references.
+        with_triggers: triggers that cannot be switched off do no harm.
+
+    Raises:
+        MergeError: refused or stopped; the message says what was changed.
+    """
+    progress = progress or Progress(shown=False)
+    engine, schema, journal = databases.changed, databases.of_changed, Journal(databases.changed)
+    with lock(engine, LOCK):
+        run = journal.read(plan.id)
+        resumed = run is not None
+        if run is None:
+            check_none_unfinished(engine)
+            _check(plan, file, databases, with_triggers, progress)
+            run = journal.begin(plan)
+        if run.state in ("undoing", "undone"):
+            raise MergeError(
+                f"plan {plan.id} is being taken back in {url_of(engine)}. Nothing was changed; finish that first, with "
+                "`snowredis merge undo` and the URL."
+            )
+        if run.state == "loading":
+            run = _load(file, databases, journal, run, progress)
+        if run.state == "rewriting":
+            run = _Rewriter(engine, schema, journal, batch_rows, progress).rewrite(run)
+            _move_counters(engine, schema, run)
+            run = _advance(engine, journal, run, state="verifying")
+        if run.state == "verifying":
+            tail = "The ids were changed, and the check failed; `snowredis merge abandon` and the URL take it back"
+            check_sums(run.sums, sums(engine, schema, run, run.domains, progress), tail)
+            progress.start("checking references")
+            check_references(engine, schema, tail)
+            run = _advance(engine, journal, run, state="done")
+    rows = sum(count for count, _ in run.sums.values())
+    return Outcome(sum(domain.renamed for domain in run.domains), run.changed, len(run.sums), rows, resumed)
+
+
+def _advance(engine: sa.Engine, journal: Journal, run: Run, **changes: Any) -> Run:
+    with writing(engine, "All batches were done") as connection:
+        return journal.advance(connection, run, **changes)
+
+
+def _check(plan: Plan, file: PlanFile, databases: Databases, with_triggers: bool, progress: Progress) -> None:
+    """Check that both databases still are what the plan was made for, and that all new ids are unused."""
+    renamed = [domain.domain for domain in plan.renamed]
+    with reading(databases.kept) as kept, reading(databases.changed) as changed, workspace() as place:
+        check_obstacles(changed, databases.of_changed, renamed, with_triggers=with_triggers)
+        store = IdStore(place)
+        for domain in plan.domains:
+            if domain.kind == "shared":
+                continue
+            progress.start(f"proving that no id of {domain.name} clashes any more")
+            there = Domain(domain.keys, domain.references)
+            store.load("kept", domain.number, kept, databases.of_kept, there)
+            store.load("changed", domain.number, changed, databases.of_changed, domain.domain)
+            store.add(domain.number, file.pairs(domain.number))
+            store.prove(domain.number, domain.name, matched=domain.kind == "match")
+        for table in plan.tables:
+            query = sa.select(sa.func.count()).select_from(databases.of_changed.tables[table.name])
+            if (now := changed.scalar(query)) != table.rows:
+                raise MergeError(
+                    f"{table.name} has {now:,} rows, and had {table.rows:,} when the plan was made. Nothing was "
+                    "changed; stop the application that writes to it, and make a new plan."
+                )
+    rehearse(databases.changed, renamed, databases.of_changed)
+
+
+def _load(file: PlanFile, databases: Databases, journal: Journal, run: Run, progress: Progress) -> Run:
+    """Fill the map, and remember the sums of all tables."""
+    engine = databases.changed
+    for plan in run.domains:
+        if run.domain > plan.number:
+            continue
+        pairs = file.pairs(plan.number, run.done_to if run.domain == plan.number else None)
+        progress.start(f"storing the map of {plan.name}", plan.renamed, "ids")
+        while batch := list(islice(pairs, _LOADED)):
+            with writing(engine, "No row was changed; only the map was being filled") as connection:
+                run = journal.advance(connection, run, domain=plan.number, done_to=batch[-1][0])
+                journal.add_pairs(connection, run, plan.number, batch)
+            progress.add(len(batch))
+    with writing(engine, "No row was changed") as connection:
+        support_of(engine).analyze(connection, MAP.name)
+    before = sums(engine, databases.of_changed, run, (), progress)
+    with writing(engine, "No row was changed") as connection:
+        return journal.advance(connection, run, state="rewriting", domain=0, done_to=None, sums=before)
+
+
+def _move_counters(engine: sa.Engine, schema: Schema, run: Run) -> None:
+    """Let the database's own counters go on above the new numbers."""
+    keys = {key for plan in run.domains for key in plan.keys}
+    support = support_of(engine)
+    with reading(engine) as connection:
+        statements = [text for name, text in support.counters(connection, schema) if name in keys]
+    for statement in statements:
+        with writing(engine, "All batches were done") as connection:
+            support.run(connection, statement)
+
+
+# --- undo ------------------------------------------------------------------------------------------------
+
+
+def take_back(url: str, *, finished: bool, batch_rows: int, progress: Progress | None = None) -> Outcome:
+    """Give the ids of the last run their old values again, from the map in the database; goes on if it was stopped.
+
+    Args:
+        finished: the run must be complete (undo), or else must not be (abandon).
+
+    Raises:
+        MergeError: there is no such run, an old id is in use, or the result is not what it was.
+    """
+    progress = progress or Progress(shown=False)
+    engine = open_database(url)
+    journal = Journal(engine)
+    with lock(engine, LOCK):
+        run = _last_run(engine, journal.read(), finished)
+        with database_errors(engine):
+            schema = read_schema(engine, also=(), **run.options)
+        resumed = run.state == "undoing"
+        if run.state == "loading":
+            # no id was changed yet
+            run = _advance(engine, journal, run, state="undoing", domain=0, done_to=None, changed=0)
+        elif not resumed:
+            rewritten = len(run.domains) if run.state != "rewriting" else _domains_begun(run)
+            if run.state == "done":
+                _check_unused(engine, schema, run)
+                run = _advance(engine, journal, run, sums=sums(engine, schema, run, run.domains, progress))
+            number = run.domains[rewritten - 1].number if rewritten else 0
+            rehearse(engine, [plan.domain for plan in run.domains], schema)
+            run = _advance(engine, journal, run, state="undoing", domain=number, done_to=None, changed=0)
+        run = _Rewriter(engine, schema, journal, batch_rows, progress).undo(run)
+        tail = "The ids have their old values, and the check failed"
+        if run.sums:
+            check_sums(run.sums, sums(engine, schema, run, (), progress), tail)
+            progress.start("checking references")
+            check_references(engine, schema, tail)
+        with writing(engine, "All ids have their old values") as connection:
+            journal.forget(connection, run)
+            journal.advance(connection, run, state="undone", domain=0, done_to=None)
+    rows = sum(count for count, _ in run.sums.values())
+    return Outcome(sum(domain.renamed for domain in run.domains), run.changed, len(run.sums), rows, resumed)
+
+
+def _last_run(engine: sa.Engine, run: Run | None, finished: bool) -> Run:
+    """Return *run* if it can be taken back; MergeError if not."""
+    if run is None or run.state == "undone":
+        raise MergeError(f"no ids were changed in {url_of(engine)}. Nothing was changed.")
+    if run.state != "undoing" and finished != (run.state in FINISHED):
+        other = "is not finished: take it back with `snowredis merge abandon`"
+        if not finished:
+            other = "is finished: take it back with `snowredis merge undo`"
+        raise MergeError(f"the merge in {url_of(engine)} {other}. Nothing was changed.")
+    return run
+
+
+def _domains_begun(run: Run) -> int:
+    """Return how many domains have new ids, the one under way included."""
+    return sum(1 for plan in run.domains if plan.number <= run.domain)
+
+
+def _check_unused(engine: sa.Engine, schema: Schema, run: Run) -> None:
+    """Refuse to undo if a row was made since that has an old id; MergeError."""
+    with reading(engine) as connection:
+        for plan in run.domains:
+            # the old ids of matched rows are new ids of others
+            for name in plan.keys if plan.kind != "match" else ():
+                column = schema.column(name)
+                query = (
+                    sa.select(column)
+                    .join(MAP, column == MAP.c.old)
+                    .where(*_range(run, plan.number, None, None))
+                )
+                if (row := connection.execute(query.limit(1)).first()) is not None:
+                    raise MergeError(
+                        f"{name} has a row with the id {row[0]}, which another row gets back. Nothing was changed; "
+                        "the row was made since: give it another id, or remove it."
+                    )
+
+
+# --- the rewriting ---------------------------------------------------------------------------------------
+
+
+class _Rewriter:
+    """Rewrites the ids of one database, forwards or backwards, in batches of old ids."""
+
+    def __init__(
+        self, engine: sa.Engine, schema: Schema, journal: Journal, batch_rows: int, progress: Progress
+    ) -> None:
+        self._engine, self._schema, self._support = engine, schema, support_of(engine)
+        self._journal, self._batch_rows, self._progress = journal, batch_rows, progress
+        self._kept: dict[object, list[str]] = {}
+
+    def rewrite(self, run: Run) -> Run:
+        """Give all ids their new values, from where *run* is; return its state after."""
+        for plan in run.domains:
+            if run.domain <= plan.number:
+                run = self._domain(
+                    run, plan, run.done_to if run.domain == plan.number else None, backwards=False
+                )
+        return run
+
+    def undo(self, run: Run) -> Run:
+        """Give all ids their old values, from the last domain that has new ones; return the state after."""
+        for plan in reversed(run.domains):
+            if plan.number <= run.domain:
+                run = self._domain(
+                    run, plan, run.done_to if run.domain == plan.number else None, backwards=True
+                )
+        return run
+
+    def _domain(self, run: Run, plan: DomainPlan, done_to: int | None, *, backwards: bool) -> Run:
+        size = _FIRST
+        self._progress.start(f"changing {plan.name}{' back' if backwards else ''}", plan.renamed, "ids")
+        while True:
+            ids = sa.select(MAP.c.old).where(*_range(run, plan.number, done_to, None)).order_by(MAP.c.old)
+            ids = ids if plan.at_once else ids.limit(size)
+            with reading(self._engine) as connection:
+                part = ids.subquery()
+                count, last = connection.execute(sa.select(sa.func.count(), sa.func.max(part.c.old))).one()
+            if not count:
+                return run
+            before = run.changed
+            run = self._batch(run, plan, done_to, int(last), backwards=backwards)
+            done_to = int(last)
+            # a batch of twice as many ids, unless it would be too large
+            size = max(1, min(2 * count, count * self._batch_rows // max(run.changed - before, 1)))
+            self._progress.add(count)
+
+    def _batch(self, run: Run, plan: DomainPlan, after: int | None, last: int, *, backwards: bool) -> Run:
+        text = f"{run.changed:,} values were changed until then, and stay as they are"
+        with writing(self._engine, text) as connection:
+            # locks the journal's row: a second process finds another version
+            run = self._journal.advance(connection, run, domain=plan.number, done_to=last)
+            with self._support.relaxed(connection, plan.domain.tables):
+                changed = self._update_all(connection, plan, _range(run, plan.number, after, last), backwards)
+            return self._journal.advance(connection, run, changed=run.changed + changed)
+
+    def _update_all(
+        self, connection: sa.Connection, plan: DomainPlan, mine: list[sa.ColumnElement[bool]], backwards: bool
+    ) -> int:
+        """Change the ids of a batch, through temporary ids where new ids are also old ones of other rows."""
+        through = [MAP.c.old, MAP.c.via, MAP.c.new]
+        is_chain = connection.scalar(sa.select(sa.func.count()).where(*mine, MAP.c.via != MAP.c.new))
+        steps = (
+            [(through[0], through[1]), (through[1], through[2])] if is_chain else [(through[0], through[2])]
+        )
+        if backwards:
+            steps = [(new, old) for old, new in reversed(steps)]
+        # a kind that changes here, too, has its old value before all steps, and after them when going back
+        changed = 0 if backwards else self._update_partials(connection, plan, mine, backwards)
+        for old, new in steps:
+            changed += sum(self._update(connection, name, old, new, mine) for name in plan.domain.columns)
+        return changed + (self._update_partials(connection, plan, mine, backwards) if backwards else 0)
+
+    def _update(
+        self,
+        connection: sa.Connection,
+        name: ColumnName,
+        old: sa.ColumnElement[Any],
+        new: sa.ColumnElement[Any],
+        mine: Sequence[sa.ColumnElement[bool]],
+        where: Sequence[sa.ColumnElement[bool]] = (),
+        *,
+        is_text: bool = False,
+    ) -> int:
+        table, column = self._schema.tables[name.of], self._schema.column(name)
+        if name.of not in self._kept:
+            self._kept[name.of] = self._support.kept_columns(connection, name.of)
+        values: dict[Any, Any] = {table.c[other]: table.c[other] for other in self._kept[name.of]}
+        from_, to = (sa.cast(side, sa.String(40)) if is_text else side for side in (old, new))
+        if connection.dialect.name == "sqlite":
+            # SQLite would read the whole table for each batch of an UPDATE FROM without statistics
+            value = sa.select(to).where(*mine, from_ == column).correlate(table).scalar_subquery()
+            statement = sa.update(table).where(column.in_(sa.select(from_).where(*mine)), *where)
+        else:
+            value, statement = to, sa.update(table).where(column == from_, *mine, *where)  # type: ignore[assignment]
+        return connection.execute(statement.values({column: value, **values})).rowcount
+
+    def _update_partials(
+        self,
+        connection: sa.Connection,
+        plan: DomainPlan,
+        mine: Sequence[sa.ColumnElement[bool]],
+        backwards: bool,
+    ) -> int:
+        """Change references of some rows; no constraint is on them, so new ids may be old ones of other rows."""
+        sides = (MAP.c.new, MAP.c.old) if backwards else (MAP.c.old, MAP.c.new)
+        changed = 0
+        for part in plan.partials:
+            kind = self._schema.tables[part.column.of].c[part.kind]
+            is_kind = sa.cast(kind, sa.String(200)) == part.value
+            changed += self._update(connection, part.column, *sides, mine, [is_kind], is_text=part.is_text)
+        return changed
+
+
+def _range(run: Run, number: int, after: int | None, last: int | None) -> list[sa.ColumnElement[bool]]:
+    conditions = [MAP.c.run == run.number, MAP.c.domain == number]
+    if after is not None:
+        conditions.append(MAP.c.old > after)
+    if last is not None:
+        conditions.append(MAP.c.old <= last)
+    return conditions

@@ -1,0 +1,131 @@
+"""`snowredis merge check`: which ids of several files and tables are repeated, which cannot be right, which will clash.
+
+The path of an id: sources.py says where it is, ingest.py reads it into the workspace, or places.py compares it in its
+server; findings.py says what that means.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Self
+
+import duckdb
+
+from snowredis.errors import ConfigError
+from snowredis.merge import SourceError
+from snowredis.merge.findings import CheckResult, Findings
+from snowredis.merge.id_sql import CLOCKS_DIFFER_MS, Bounds, text_literal
+from snowredis.merge.page import Picture, draw
+from snowredis.merge.places import Places
+from snowredis.merge.progress import Progress
+from snowredis.merge.sources import Source
+from snowredis.merge.workspace import MIB, Workspace
+
+__all__ = ["DEFAULT_MEMORY", "Check", "check_export_path"]
+
+DEFAULT_MEMORY = 1 << 30
+# sources of an id are a set of bits in 127 bits of a HUGEINT; several files can be one source
+MAX_SOURCES = 100
+_EXPORTS = {".csv": "FORMAT csv, HEADER true", ".parquet": "FORMAT parquet"}
+
+
+class Check:
+    """One check; a context manager that removes what it stored.
+
+    Args:
+        sources: columns of ids, from parse_sources().
+        state: directory that keeps what was read, so that the same check can go on after a stop; None: a temporary one.
+        memory_bytes: what the whole process may take at its peak.
+        threads: of DuckDB; None: one for each core.
+
+    Raises:
+        ConfigError: too little memory, or a directory that cannot be used.
+        SourceError: too many sources, or a state that is of no use.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        *,
+        state: Path | None = None,
+        memory_bytes: int = DEFAULT_MEMORY,
+        threads: int | None = None,
+    ) -> None:
+        if len(sources) > MAX_SOURCES:
+            raise SourceError(
+                f"{len(sources)} sources are more than {MAX_SOURCES}. Nothing was read; several files can be one "
+                "source: write a pattern in quotes, such as 'shard1=dumps/*.csv#id'."
+            )
+        self._sources = sources
+        self._workspace = Workspace(state, memory_bytes, threads=threads)
+        self._places = Places(self._workspace, sources)
+        self._bounds: list[Bounds] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._places.__exit__()
+        self._workspace.close()
+
+    def run(self, progress: Progress | None = None, *, now_ms: int | None = None) -> CheckResult:
+        """Read what is missing, and compare everything.
+
+        Args:
+            now_ms: ids of later times are from the future; None: the clock of this host.
+
+        Raises:
+            SourceError: a source cannot be read, or the disk or the memory is too small.
+        """
+        now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+        with self._errors():
+            started_s = time.monotonic()
+            self._places.find(progress or Progress(shown=False))
+            read_s = time.monotonic() - started_s
+            self._bounds = [Bounds.of(source.layout, now_ms + CLOCKS_DIFFER_MS) for source in self._sources]
+            findings = Findings(self._places, self._sources, self._bounds)
+            return findings.result(now_ms, read_s, started_s + read_s)
+
+    def picture(self) -> Picture:
+        """Return which source made ids when, by worker id; after run()."""
+        with self._errors():
+            return draw(self._places, self._sources, self._bounds)
+
+    def export_duplicates(self, path: Path) -> None:
+        """Write all repeated ids to a .csv or .parquet file: id, source, times; after run()."""
+        names = " ".join(
+            f"WHEN {n} THEN {text_literal(source.name)}" for n, source in enumerate(self._sources)
+        )
+        with self._errors():
+            self._workspace.rows(
+                f"COPY (SELECT id, CASE source {names} END AS source, times FROM duplicates "
+                f"ORDER BY id, duplicates.source) TO {text_literal(str(path))} ({_EXPORTS[path.suffix]})"
+            )
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except duckdb.OutOfMemoryException as error:
+            raise SourceError(
+                f"the memory or the disk is too small: {str(error).splitlines()[0]}. The check was stopped; give it "
+                f"more with --memory, now {self._workspace.duckdb_bytes // MIB} MiB for DuckDB, or free disk space at "
+                f"{self._workspace.directory}."
+            ) from error
+        except duckdb.Error as error:
+            raise SourceError(
+                f"DuckDB cannot go on: {str(error).splitlines()[0]}. The check was stopped; free disk space at "
+                f"{self._workspace.directory} if that is what is missing, or name another place with --state."
+            ) from error
+
+
+def check_export_path(path: Path) -> None:
+    """Raise ConfigError if *path* is not a file that export_duplicates() can write."""
+    if path.suffix not in _EXPORTS or not path.absolute().parent.is_dir():
+        raise ConfigError(
+            f"{path} cannot be written: it must end in {' or '.join(_EXPORTS)}, in a directory that exists. Nothing "
+            "was read; name another file with --duplicates."
+        )

@@ -1,0 +1,506 @@
+"""The commands `snowredis merge …` and the group `snowredis migrate`, which the command line finds by entry points."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from snowredis.cli.exit_codes import CommandError, ExitCode, interrupted_by_signals, missing_extra
+from snowredis.cli.options import Parser, add_commands, positive, print_help
+from snowredis.cli.output import Column, Line, printable, table, terminal_width, wrapped, write
+from snowredis.merge import proof
+from snowredis.merge.progress import Progress
+
+if TYPE_CHECKING:
+    from snowredis.merge.apply import Outcome
+    from snowredis.merge.plan_file import DomainPlan, Plan
+
+__all__ = ["MERGE", "MIGRATE"]
+
+Examples = list[tuple[str, str]]
+Run = Callable[[argparse.Namespace], int]
+DIALECTS = ("spark", "trino", "clickhouse", "bigquery", "duckdb", "postgres", "mysql", "sqlite")
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+class _Command:
+    """One command, as options.Command describes it."""
+
+    def __init__(
+        self,
+        name: str,
+        summary: str,
+        about: str,
+        examples: Examples,
+        add_arguments: Callable[[Parser], None],
+        run: Run,
+    ) -> None:
+        self.__name__ = name
+        self.SUMMARY, self.ABOUT, self.EXAMPLES = summary, about, examples
+        self.add_arguments, self.run = add_arguments, run
+
+
+# --- check -----------------------------------------------------------------------------------------------
+
+
+def _add_check(parser: Parser) -> None:
+    add = parser.add_argument
+    add("sources", nargs="+", metavar="SOURCE", help="[NAME=]LOCATION[#COLUMN]")
+    text = "layout of the ids, or NAME=LAYOUT for one source; may be repeated (default: 'default')"
+    add("--layout", action="append", default=[], metavar="L", help=text)
+    text = "keep what was read in DIR: the same command goes on after a stop"
+    add("--state", type=Path, metavar="DIR", help=text)
+    text = "what the process may take at its peak, such as 768M or 4G (default: 1G)"
+    add("--memory", type=_bytes, default=_UNITS["G"], metavar="SIZE", help=text)
+    add("--json", action="store_true", help="the report as one object; ids are strings in it")
+    add("--html", type=Path, metavar="FILE", help="write the report as one page, with a picture")
+    add("--duplicates", type=Path, metavar="FILE", help="write all repeated ids to a .csv or .parquet file")
+    text = f"print the check as SQL, and read nothing: {', '.join(DIALECTS)}"
+    add("--emit-sql", choices=DIALECTS, metavar="DIALECT", help=text)
+    text = "SOURCE is the URL of a whole database: print the SQL that moves all of its counters above the greatest ids"
+    add("--counters", action="store_true", help=text)
+    add("--quiet", action="store_true", help="show no progress")
+
+
+def _bytes(text: str) -> int:
+    match = re.fullmatch(r"(\d{1,12})([KMG]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    if match is None:
+        raise argparse.ArgumentTypeError(
+            f"{printable(text, 40)!r} is not an amount of memory, such as 768M or 4G"
+        )
+    return int(match[1]) * _UNITS[match[2].upper()]
+
+
+def _check(args: argparse.Namespace) -> int:
+    if args.counters:
+        return _counters(args)
+    from snowredis.merge.sources import parse_sources
+
+    sources = parse_sources(args.sources, args.layout)
+    if args.emit_sql:
+        from snowredis.merge.id_sql import check_as_sql
+
+        print(check_as_sql(sources, args.emit_sql))
+        return ExitCode.OK
+    from snowredis.merge.check import Check, check_export_path
+    from snowredis.merge.report import as_json, as_lines
+
+    if args.duplicates:
+        check_export_path(args.duplicates)
+    if args.html and not args.html.absolute().parent.is_dir():
+        text = f"--html {args.html} is in a directory that does not exist. Nothing was read."
+        raise CommandError(ExitCode.USAGE, text)
+    try:
+        with (
+            interrupted_by_signals(),
+            Progress(shown=not args.quiet) as progress,
+            Check(sources, state=args.state, memory_bytes=args.memory) as check,
+        ):
+            result = check.run(progress)
+            if args.duplicates:
+                check.export_duplicates(args.duplicates)
+            if args.html:
+                from snowredis.merge.page import as_page
+
+                _write(args.html, as_page(result, check.picture()))
+    except KeyboardInterrupt:
+        text = "Nothing is kept; with --state DIR the same command goes on after a stop."
+        if args.state:
+            text = "What was read completely is kept; run the same command to go on."
+        raise CommandError(ExitCode.INTERRUPTED, f"interrupted. {text}") from None
+    if args.json:
+        print(json.dumps(as_json(result)))
+    else:
+        write(as_lines(result))
+    if result.repeated_ids:
+        return ExitCode.FOUND_CLASHES
+    return ExitCode.FOUND_ERRORS if result.errors else ExitCode.OK
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CommandError(ExitCode.ERROR, f"{path} could not be written: {error.strerror}") from error
+
+
+def _counters(args: argparse.Namespace) -> int:
+    """Print a script of all counters; exit with FOUND_ERRORS if a reference leads to no row."""
+    from snowredis.merge.databases import open_database, reading
+    from snowredis.merge.obstacles import orphans
+    from snowredis.merge.schema import read_schema
+    from snowredis.merge.support import support_of
+
+    code = ExitCode.OK
+    for url in args.sources:
+        engine = open_database(url, read_only=True)
+        schema = read_schema(engine)
+        with reading(engine) as connection:
+            for key in schema.foreign_keys:
+                if (row := connection.execute(orphans(schema, key).limit(1)).first()) is not None:
+                    print(printable(f"-- error: foreign key {key} leads nowhere from {tuple(row)}"))
+                    code = ExitCode.FOUND_ERRORS
+            statements = support_of(engine).counters(connection, schema)
+        for statement in dict.fromkeys(text for _, text in statements):
+            print(f"{statement};")
+        if not statements:
+            print("-- no column has a counter")
+    return code
+
+
+# --- plan ------------------------------------------------------------------------------------------------
+
+
+def _add_plan(parser: Parser) -> None:
+    add = parser.add_argument
+    add("kept", metavar="KEPT", help="URL of the database whose ids stay, as SQLAlchemy takes it")
+    add("changed", metavar="CHANGED", help="URL of the database whose ids change where they clash")
+    add("--out", metavar="FILE", type=Path, default=Path("merge.plan"), help="the plan (default: merge.plan)")
+    add("--layout", metavar="LAYOUT", help="name or spec of the layout that the ids were made with")
+    many = [
+        ("reference", "CHILD=PARENT", "a foreign key without a constraint: child.column=parent.column, or also WHERE "
+         "kind=value for a part of the rows"),
+        ("independent", "COLUMN", "a column that looks like a reference, and is none"),
+        ("match", "TABLE=COLUMNS", "a table whose rows have other ids in both, and are the same where COLUMNS are"),
+        ("shared", "TABLE", "a table whose rows are the same in both, with the same ids: they stay"),
+        ("exclude", "TABLE", "a table that takes no part"),
+        ("id", "COLUMN", "a column whose values get new ones too, such as one of a composite key"),
+        ("counter", "COLUMN", "its ids are plain numbers, although some are above 2**32"),
+        ("schema", "NAME", "a schema that takes part (default: the default one; on PostgreSQL: all)"),
+    ]  # fmt: skip
+    for name, metavar, text in many:
+        add(f"--{name}", metavar=metavar, action="append", default=[], help=f"{text}; repeatable")
+    text = "worker ids that new ids may use (default: the highest that neither database uses)"
+    add("--workers", metavar="FIRST-LAST", type=_workers, help=text)
+    add("--with-triggers", action="store_true", help=_WITH_TRIGGERS)
+
+
+_WITH_TRIGGERS = "go on although triggers run that cannot be switched off"
+
+
+def _workers(text: str) -> range:
+    first, dash, last = text.partition("-")
+    if not (first.isdecimal() and (last.isdecimal() or not dash) and len(text) < 20):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a range of worker ids, such as 1000-1023")
+    numbers = range(int(first), int(last or first) + 1)
+    if not numbers:
+        raise argparse.ArgumentTypeError(f"{text!r} ends before it begins")
+    return numbers
+
+
+def _plan(args: argparse.Namespace) -> int:
+    from snowredis.merge.planning import Request, make_plan
+
+    if not args.out.parent.is_dir():
+        raise CommandError(
+            ExitCode.BAD_INPUT, f"there is no directory {args.out.parent}; nothing was planned."
+        )
+    request = Request(
+        kept=args.kept,
+        changed=args.changed,
+        layout=args.layout,
+        schemas=args.schema,
+        references=args.reference,
+        independent=args.independent,
+        ids=args.id,
+        excluded=args.exclude,
+        shared=args.shared,
+        matched=args.match,
+        counters=args.counter,
+        workers=args.workers,
+        with_triggers=args.with_triggers,
+    )
+    with interrupted_by_signals(), Progress() as progress:
+        plan = make_plan(request, args.out, progress)
+    write(_lines_of(plan))
+    print(f"\nthe plan is in {args.out}; next: snowredis merge apply {args.out} --dry-run")
+    return ExitCode.OK
+
+
+def _lines_of(plan: Plan) -> list[Line]:
+    """Return what a plan says, for a person."""
+    lines: list[Line] = [
+        [("ids stay in    ", "dim"), (printable(plan.kept), "")],
+        [("ids change in  ", "dim"), (printable(plan.changed), "")],
+        [],
+    ]
+    columns = [
+        Column("ids of", shrinks=True),
+        *(Column(name, right=True) for name in ("kept", "changed", "clash")),
+    ]
+    rows = [
+        (
+            printable(domain.name),
+            f"{domain.kept:,}",
+            f"{domain.changed:,}",
+            (
+                f"{domain.clashes:,}",
+                "warn" if domain.clashes and domain.kind not in ("shared", "match") else "",
+            ),
+            f"{domain.renamed:,}",
+            _how(domain),
+        )
+        for domain in plan.domains
+    ]
+    lines += table(
+        [*columns, Column("new ids", right=True), Column("how", shrinks=True)], rows, terminal_width()
+    )
+    for domain in plan.renamed:
+        others = [*map(str, domain.references), *map(str, domain.keys[1:]), *map(str, domain.partials)]
+        if others:
+            lines += wrapped(
+                [(f"  {printable(domain.name)} is also in ", "dim")], printable(", ".join(others))
+            )
+    for note in plan.notes:
+        lines += wrapped([("note: ", "warn")], printable(note))
+    return lines
+
+
+def _how(domain: DomainPlan) -> str:
+    if domain.kind == "counter":
+        return f"+ {domain.offset:,}"
+    if domain.kind == "layout":
+        lanes = f" of {len(domain.lanes)}" if len(domain.lanes) > 1 else ""
+        return f"same time, an unused worker id{lanes}"
+    texts = {"shared": "the same rows in both", "match": "the ids of the same rows in the other"}
+    return texts.get(domain.kind, "stay: none clashes")
+
+
+# --- apply, undo, abandon --------------------------------------------------------------------------------
+
+
+def _add_changes(parser: Parser) -> None:
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    text = "about how many values one transaction changes (default: 10000); one id may have more references"
+    parser.add_argument("--batch-rows", type=positive, default=10_000, metavar="N", help=text)
+
+
+def _add_apply(parser: Parser) -> None:
+    parser.add_argument("plan", metavar="PLAN", type=Path, help="the file that `snowredis merge plan` wrote")
+    parser.add_argument("--dry-run", action="store_true", help="say what would happen, and stop")
+    text = "of the database whose ids stay (default: as in the plan)"
+    parser.add_argument("--kept", metavar="URL", help=text)
+    text = "of the database whose ids change; plans hold no passwords"
+    parser.add_argument("--changed", metavar="URL", help=text)
+    parser.add_argument("--with-triggers", action="store_true", help=_WITH_TRIGGERS)
+    _add_changes(parser)
+
+
+def _apply(args: argparse.Namespace) -> int:
+    from snowredis.merge.apply import apply_plan, open_databases
+    from snowredis.merge.journal import Journal
+    from snowredis.merge.plan_file import PlanFile
+    from snowredis.merge.support import support_of
+
+    plan, file = PlanFile.open(args.plan)
+    with ExitStack() as stack:
+        stack.enter_context(file)
+        stack.enter_context(interrupted_by_signals())
+        progress = stack.enter_context(Progress())
+        progress.start("reading tables and foreign keys")
+        databases = open_databases(plan, args.kept, args.changed)
+        begun = Journal(databases.changed).read(plan.id)
+        progress.clear()
+        write(_lines_of(plan))
+        write([[], *wrapped([("locks    ", "dim")], support_of(databases.changed).locks)])
+        check = "both databases are compared again; nothing is changed if they differ from the plan"
+        if begun is not None:
+            done = (
+                "all ids are changed"
+                if begun.state == "done"
+                else f"{begun.changed:,} values are changed so far"
+            )
+            check = f"an earlier process began with this plan: {done}; it is continued"
+        write(wrapped([("before   ", "dim")], check))
+        write(
+            wrapped(
+                [("after    ", "dim")], "checksums of all rows are compared, and all foreign keys are checked"
+            )
+        )
+        if args.dry_run:
+            print("\nnothing was changed")
+            return ExitCode.OK
+        if not _agreed(args):
+            return ExitCode.ERROR
+        outcome = apply_plan(
+            plan,
+            file,
+            databases,
+            batch_rows=args.batch_rows,
+            with_triggers=args.with_triggers,
+            progress=progress,
+        )
+        progress.clear()
+        _print_outcome(outcome, "new")
+        print(f"old and new ids: snowredis_merge_map in {plan.changed}")
+        print("next: copy the rows with the database's own tool, then: snowredis merge check --counters KEPT")
+    return ExitCode.OK
+
+
+def _agreed(args: argparse.Namespace) -> bool:
+    if args.yes:
+        return True
+    if not sys.stdin.isatty():
+        text = "standard input is not a terminal, so nobody can confirm the changes; nothing was changed. "
+        raise CommandError(ExitCode.USAGE, f"{text}Confirm with --yes.")
+    try:
+        agreed = input("\nchange this? [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        agreed = False
+    if not agreed:
+        print("nothing was changed")
+    return agreed
+
+
+def _print_outcome(outcome: Outcome, kind: str) -> None:
+    print(
+        f"\n{outcome.ids:,} ids have {kind} values, in {outcome.values:,} places; the checksums of "
+        f"{outcome.rows:,} rows in {outcome.tables} tables are as before but for the ids, and every foreign "
+        "key leads to a row"
+    )
+
+
+def _add_take_back(parser: Parser) -> None:
+    parser.add_argument("changed", metavar="URL", help="of the database whose ids were changed")
+    _add_changes(parser)
+
+
+def _take_back(args: argparse.Namespace, *, finished: bool) -> int:
+    from snowredis.merge.apply import take_back
+
+    if not _agreed(args):
+        return ExitCode.ERROR
+    with interrupted_by_signals(), Progress() as progress:
+        outcome = take_back(args.changed, finished=finished, batch_rows=args.batch_rows, progress=progress)
+    _print_outcome(outcome, "their old")
+    return ExitCode.OK
+
+
+# --- the groups ------------------------------------------------------------------------------------------
+
+
+def _needs_extra(run: Run) -> Run:
+    """Name the extra where a package of it is not installed."""
+
+    def guarded(args: argparse.Namespace) -> int:
+        try:
+            return run(args)
+        except ModuleNotFoundError as error:
+            if (error.name or "").startswith("snowredis"):
+                raise
+            raise missing_extra(error, "merge") from error
+
+    return guarded
+
+
+_MERGE_COMMANDS = [
+    _Command(
+        "check",
+        "say which ids exist twice in files and tables, and which cannot be right",
+        """SOURCE is [NAME=]LOCATION[#COLUMN]: a file (csv, tsv or txt, each also with .gz or .zst, or parquet), or the
+URL of a database, such as postgresql://host/db#table.column. Nothing is changed in any source.
+
+Exits with 10 if ids exist twice, with 9 if there are other ids that cannot be right, and with 0 if all is well; worker
+ids that two sources share, so that their next ids can clash, are a warning.""",
+        [
+            ("snowredis merge check a.parquet#id b.csv#player_id", "two files"),
+            ("snowredis merge check mysql://db1/game#players.id b.csv#id", "a table, a file"),
+            ("snowredis merge check a.csv#id b.csv#id --html report.html", "with a picture"),
+            ("snowredis merge check a.csv#id b.csv#id --emit-sql spark", "for larger engines"),
+            ("snowredis merge check --counters postgresql://db1/game", "after the rows were copied"),
+        ],
+        _add_check,
+        _needs_extra(_check),
+    ),
+    _Command(
+        "plan",
+        "decide the new ids of a merge, and which rows they are in",
+        """Two databases with the same tables are to become one. The ids of KEPT stay; ids of CHANGED that clash get
+new ones. An id of a layout (--layout) keeps its time, and gets a worker id that neither database uses; numbers of a
+counter all move by one offset. Foreign keys are found in the database. A column that looks like a reference without a
+constraint must be decided, with --reference or --independent.
+
+Reads both databases, and writes a plan for `snowredis merge apply`; changes nothing else. Nobody should write to
+CHANGED from now on.""",
+        [
+            ("snowredis merge plan URL URL", "ids of counters"),
+            ("snowredis merge plan URL URL --layout game", "ids of a preset"),
+            ("snowredis merge plan URL URL --reference a.b=c.id", "no constraint"),
+            ("snowredis merge plan URL URL --match tag=name", "same rows, other ids"),
+        ],
+        _add_plan,
+        _needs_extra(_plan),
+    ),
+    _Command(
+        "apply",
+        "change the ids of a plan, with all that refers to them",
+        """First says what will happen, then asks. Nobody may write to the database whose ids change; make a backup
+of it.
+
+Works in batches; every commit leaves a consistent database. If it is stopped, in whatever way, the same command
+continues. At the end it compares checksums of all rows, and looks for references that lead nowhere. Which id a row had
+before stays in the table snowredis_merge_map.""",
+        [
+            ("snowredis merge apply merge.plan --dry-run", "what would happen"),
+            ("snowredis merge apply merge.plan", "change the ids; asks first"),
+        ],
+        _add_apply,
+        _needs_extra(_apply),
+    ),
+    _Command(
+        "undo",
+        "give all ids of a finished merge their old values again",
+        "Needs no plan: the database has the map. If it is stopped, the same command continues.",
+        [("snowredis merge undo postgresql://db2/game", "asks first")],
+        _add_take_back,
+        _needs_extra(lambda args: _take_back(args, finished=True)),
+    ),
+    _Command(
+        "abandon",
+        "take back a merge that was begun and is not finished",
+        "Needs no plan: the database has the map. If it is stopped, the same command continues.",
+        [("snowredis merge abandon postgresql://db2/game", "asks first")],
+        _add_take_back,
+        _needs_extra(lambda args: _take_back(args, finished=False)),
+    ),
+]
+MERGE = _Command(
+    "merge",
+    "find ids that clash between shards, and change them",
+    "Needs the extra merge: pip install 'snowredis[merge]'.",
+    [
+        ("snowredis merge check a.parquet#id b.csv#id", "which ids exist twice"),
+        ("snowredis merge plan URL_A URL_B", "new ids for those of B that clash"),
+        ("snowredis merge apply merge.plan", "change them"),
+        ("snowredis merge undo URL_B", "change them back"),
+    ],
+    lambda parser: add_commands(parser, "action", _MERGE_COMMANDS),
+    print_help,
+)
+MIGRATE = _Command(
+    "migrate",
+    "prove that new ids never equal those that a column has",
+    "",
+    proof.EXAMPLES,
+    lambda parser: add_commands(
+        parser,
+        "action",
+        [
+            _Command(
+                "proof",
+                proof.SUMMARY,
+                proof.ABOUT,
+                proof.EXAMPLES,
+                proof.add_arguments,
+                _needs_extra(proof.run),
+            )
+        ],
+    ),
+    print_help,
+)

@@ -1,0 +1,470 @@
+"""What a check finds in the ids that were read: repeated ids, values that cannot be right, worker ids that are shared.
+
+The queries are written for the ids of one source; `places.py` runs them where that source is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from snowredis.core.layout import Layout, utc_text
+from snowredis.core.presets import layout_spec
+from snowredis.merge.id_sql import ID_LIMIT, Bounds, FieldSql
+from snowredis.merge.places import Places
+from snowredis.merge.sources import Source
+
+__all__ = [
+    "CheckResult",
+    "DuplicatesIn",
+    "Example",
+    "Findings",
+    "Problem",
+    "ProblemKind",
+    "SharedWorkers",
+    "WorkerRange",
+]
+
+MAX_WORKERS = 50
+MAX_EXAMPLES = 20
+MAX_RANGES = 20
+# periods of duplicates: the first of which there are few enough
+_PERIODS_MS = (60_000, 3_600_000, 86_400_000, 7 * 86_400_000)
+_MAX_PERIODS = 72
+
+
+class ProblemKind(StrEnum):
+    """Kinds of values of a column that are wrong."""
+
+    MISSING = "missing"  # NULL, or an empty text
+    DECIMAL = "decimal"
+    TEXT = "text"
+    TOO_LARGE = "too-large"  # does not fit into 64 bits with a sign
+    NEGATIVE = "negative"
+    TOO_WIDE = "too-wide"  # has bits above those of the layout
+    FUTURE = "future"
+    COUNTER = "counter"  # of the layout's first hour, as the numbers of a counter are
+    NO_IDS = "no-ids"
+    LAYOUTS_DIFFER = "layouts-differ"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Values of one source that are not ids, or whose fields cannot be right.
+
+    Attributes:
+        source: name of the source.
+        count: how many values.
+        examples: some of them, as text that is not trusted.
+        text: what is wrong, and what to do.
+        is_error: whether the values cannot be right; else they are only unusual.
+    """
+
+    source: str
+    kind: ProblemKind
+    count: int
+    examples: list[str]
+    text: str
+    is_error: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSummary:
+    """Summary of a source.
+
+    Attributes:
+        location: file or table, without a password.
+        layout: the full text form.
+        rows: how many values, NULL included.
+        ids: how many of them are whole numbers of 64 bits.
+        first_ms, last_ms: time of the first and last plausible id, Unix ms; None if there is none.
+        workers: how many pairs of datacenter and worker made its plausible ids.
+        read_ms: when it was read completely, Unix ms.
+    """
+
+    name: str
+    kind: str
+    location: str
+    layout: str
+    rows: int
+    ids: int
+    first_ms: int | None
+    last_ms: int | None
+    workers: int
+    read_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicatesIn:
+    """Ids that exactly these sources have more than once between them."""
+
+    sources: tuple[str, ...]
+    ids: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicatesByWorker:
+    """Repeated ids of one worker id in one source; datacenter and worker are None for ids that no layout explains."""
+
+    source: str
+    datacenter: int | None
+    worker: int | None
+    ids: int
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicatesByTime:
+    """Repeated ids whose time is in one period."""
+
+    start_ms: int
+    ids: int
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """Place of a repeated id, and what the layout of that source says of it."""
+
+    source: str
+    times: int
+    datacenter: int | None
+    worker: int | None
+    time_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One repeated id."""
+
+    an_id: int
+    occurrences: list[Occurrence]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRange:
+    """Consecutive worker ids of one datacenter, both ends included."""
+
+    datacenter: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class SharedWorkers:
+    """Worker ids that made ids in two sources, so that their next ids can be equal.
+
+    Attributes:
+        workers: how many pairs of datacenter and worker.
+        at_once: how many of them were in use in both sources at the same time.
+        ranges: which, MAX_RANGES at most.
+    """
+
+    sources: tuple[str, str]
+    workers: int
+    at_once: int
+    ranges: list[WorkerRange]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """Result of a check.
+
+    Attributes:
+        sources: what was read.
+        ids: how many ids were compared.
+        repeated_ids: how many different ids are there more than once.
+        repeated_rows: how many rows they are in.
+        duplicates: repeated ids by the sources that have them, the most first.
+        by_worker: by worker id, the most first, MAX_WORKERS at most.
+        by_time: by periods of *period_ms*, in order.
+        examples: the smallest repeated ids.
+        problems: values that are not ids, or that cannot be right.
+        shared_workers: pairs of sources whose next ids can clash.
+        now_ms: when the check was made, Unix ms: later times are in the future.
+        read_s, compare_s: how long this run took for reading and for everything else.
+    """
+
+    sources: list[SourceSummary]
+    ids: int
+    repeated_ids: int
+    repeated_rows: int
+    duplicates: list[DuplicatesIn]
+    by_worker: list[DuplicatesByWorker]
+    by_time: list[DuplicatesByTime]
+    period_ms: int
+    examples: list[Example]
+    problems: list[Problem]
+    shared_workers: list[SharedWorkers]
+    now_ms: int
+    read_s: float = 0.0
+    compare_s: float = 0.0
+
+    @property
+    def errors(self) -> list[Problem]:
+        """Problems of values that cannot be right."""
+        return [problem for problem in self.problems if problem.is_error]
+
+
+_EXAMPLES = 3
+# the kind of a value that is no 64-bit integer, in the column ``rejected``
+_KIND_OF_REJECTED = rf"""CASE
+    WHEN lower(trim(rejected)) IN ('', 'null', '\n', 'none', 'na', 'nan') THEN '{ProblemKind.MISSING}'
+    WHEN regexp_full_match(trim(rejected), '[+-]?[0-9]+') THEN CASE
+        WHEN trim(rejected)[1] = '-' AND length(trim(rejected)) < 20 THEN '{ProblemKind.NEGATIVE}'
+        WHEN length(trim(rejected)) < 19 THEN '{ProblemKind.TEXT}'
+        ELSE '{ProblemKind.TOO_LARGE}' END
+    WHEN regexp_full_match(trim(rejected), '[+-]?([0-9]+[.,]?[0-9]*|[.,][0-9]+)(e[+-]?[0-9]+)?', 'i')
+        THEN '{ProblemKind.DECIMAL}'
+    ELSE '{ProblemKind.TEXT}' END"""
+
+_LEFT_OUT = "Not compared"
+_TEXTS = {
+    ProblemKind.MISSING: f"without a number (NULL or empty). {_LEFT_OUT}; rows without an id cannot be merged, so give "
+    "them one",
+    ProblemKind.DECIMAL: f"with a decimal point or an exponent. {_LEFT_OUT}; a spreadsheet or JavaScript has rounded "
+    "them: export the column again as text or as 64-bit integers",
+    ProblemKind.TEXT: f"of text. {_LEFT_OUT}; see whether this is the right column",
+    ProblemKind.TOO_LARGE: f"beyond 64 bits with a sign, as ids have. {_LEFT_OUT}; the greatest id is 2**63 - 1",
+    ProblemKind.NEGATIVE: "below 0, before the epoch of every layout. An overflow makes such numbers, or "
+    "a column without "
+    "a sign that was read with one",
+}
+
+
+class Findings:
+    """Makes the tables ``workers`` and ``counts`` and the view ``decoded``; ``duplicates`` is there already.
+
+    Args:
+        bounds: of each source: ids outside are not attributed to a worker.
+    """
+
+    def __init__(self, places: Places, sources: Sequence[Source], bounds: Sequence[Bounds]) -> None:
+        self._places, self._rows = places, places.workspace.rows
+        self._sources, self._bounds = sources, bounds
+        self._rows(
+            "CREATE OR REPLACE TEMP TABLE workers (source USMALLINT, layout USMALLINT, datacenter BIGINT, "
+            "worker BIGINT, ids BIGINT, first_ms BIGINT, last_ms BIGINT)"
+        )
+        self._rows(
+            "CREATE OR REPLACE TEMP TABLE counts (source USMALLINT, rows BIGINT, ids BIGINT, kind VARCHAR, "
+            "found BIGINT, lowest BIGINT, highest BIGINT)"
+        )
+        layouts = [source.layout for source in sources]
+        # one at a time: DuckDB reads only the blocks of that source
+        for number, layout in enumerate(layouts):
+            fields, limits = FieldSql(layout), bounds[number]
+            places.insert(
+                "workers",
+                f"{number}, {layouts.index(layout)}",
+                number,
+                f"SELECT {fields.datacenter} AS a, {fields.worker} AS b, count(*) AS c, min({fields.time_ms}) AS d, "
+                f"max({fields.time_ms}) AS e FROM ids WHERE id BETWEEN {limits.first} AND {limits.future - 1} "
+                "GROUP BY 1, 2",
+            )
+            for kind, condition in _conditions(limits).items():
+                found = f"CASE WHEN {condition} THEN id END"
+                places.insert(
+                    "counts",
+                    f"{number}",
+                    number,
+                    f"SELECT count(*) AS a, count(id) AS b, '{kind}' AS c, count({found}) AS d, min({found}) AS e, "
+                    f"max({found}) AS f FROM ids",
+                )
+        parts = " UNION ALL ".join(self._decoded(number) for number in range(len(sources)))
+        self._rows(f"CREATE OR REPLACE TEMP VIEW decoded AS {parts}")
+
+    def _decoded(self, number: int) -> str:
+        fields, limit = FieldSql(self._sources[number].layout), self._bounds[number].limit - 1
+        values = {"datacenter": fields.datacenter, "worker": fields.worker, "time_ms": fields.time_ms}
+        columns = ", ".join(
+            f"CASE WHEN id BETWEEN 0 AND {limit} THEN {value} END AS {name}" for name, value in values.items()
+        )
+        return f"SELECT source, id, times, {columns} FROM duplicates WHERE source = {number}"
+
+    def result(self, now_ms: int, read_s: float, began_s: float) -> CheckResult:
+        """Return everything; *began_s*: when comparing began, on the monotonic clock."""
+        sources = self._summaries()
+        repeated_ids, repeated_rows = self._rows(
+            "SELECT count(DISTINCT id), coalesce(sum(times), 0) FROM duplicates"
+        )[0]
+        period_ms, by_time = self._by_time()
+        return CheckResult(
+            sources=sources,
+            ids=sum(source.ids for source in sources),
+            repeated_ids=int(repeated_ids),
+            repeated_rows=int(repeated_rows),
+            duplicates=self._duplicates(),
+            by_worker=self._by_worker(),
+            by_time=by_time,
+            period_ms=period_ms,
+            examples=self._examples(),
+            problems=self._problems(),
+            shared_workers=self._shared_workers(),
+            now_ms=now_ms,
+            read_s=read_s,
+            compare_s=time.monotonic() - began_s,
+        )
+
+    def _name(self, number: int) -> str:
+        return self._sources[number].name
+
+    def _summaries(self) -> list[SourceSummary]:
+        query = "SELECT source, any_value(rows), any_value(ids) FROM counts GROUP BY source"
+        counts = {number: row for number, *row in self._rows(query)}
+        query = "SELECT source, count(*), min(first_ms), max(last_ms) FROM workers GROUP BY source"
+        workers = {number: row for number, *row in self._rows(query)}
+        read_ms = dict(self._rows("SELECT source, max(read_ms) FROM parts GROUP BY source"))
+        summaries = []
+        for number, source in enumerate(self._sources):
+            rows, ids = counts[number]
+            count, first_ms, last_ms = workers.get(number, (0, None, None))
+            place = (source.name, source.kind, source.shown, layout_spec(source.layout))
+            when = read_ms.get(number, time.time_ns() // 1_000_000)
+            summaries.append(SourceSummary(*place, rows, ids, first_ms, last_ms, count, when))
+        return summaries
+
+    # --- repeated ids ------------------------------------------------------------------------------
+
+    def _duplicates(self) -> list[DuplicatesIn]:
+        """Return the repeated ids by the set of sources that have them, the most first."""
+        rows = self._rows(
+            "SELECT mask, count(*), sum(times) FROM (SELECT bit_or(1::HUGEINT << source) AS mask, sum(times) AS times "
+            "FROM duplicates GROUP BY id) GROUP BY mask ORDER BY 2 DESC, mask"
+        )
+        numbers = range(len(self._sources))
+        return [
+            DuplicatesIn(tuple(self._name(n) for n in numbers if mask >> n & 1), ids, int(times))
+            for mask, ids, times in rows
+        ]
+
+    def _by_worker(self) -> list[DuplicatesByWorker]:
+        """Return the repeated ids by source and worker id, the most first."""
+        rows = self._rows(
+            "SELECT source, datacenter, worker, count(*) FROM decoded GROUP BY ALL ORDER BY 4 DESC, 1, 2, 3 "
+            f"LIMIT {MAX_WORKERS}"
+        )
+        return [DuplicatesByWorker(self._name(number), *rest) for number, *rest in rows]
+
+    def _by_time(self) -> tuple[int, list[DuplicatesByTime]]:
+        """Return the length of a period, and the repeated ids of each that has some."""
+        first, last = self._rows("SELECT min(time_ms), max(time_ms) FROM decoded")[0]
+        fits = (p for p in _PERIODS_MS if first is None or last // p - first // p < _MAX_PERIODS)
+        period_ms = next(fits, _PERIODS_MS[-1])
+        rows = self._rows(
+            f"SELECT time_ms // {period_ms} * {period_ms}, count(DISTINCT id) FROM decoded WHERE time_ms IS NOT NULL "
+            "GROUP BY 1 ORDER BY 1"
+        )
+        return period_ms, [DuplicatesByTime(*row) for row in rows]
+
+    def _examples(self) -> list[Example]:
+        """Return the smallest repeated ids, and where they are."""
+        rows = self._rows(
+            "SELECT id, source, times, datacenter, worker, time_ms FROM decoded WHERE id IN "
+            f"(SELECT DISTINCT id FROM duplicates ORDER BY id LIMIT {MAX_EXAMPLES}) ORDER BY id, source"
+        )
+        examples: dict[int, Example] = {}
+        for an_id, number, *rest in rows:
+            occurrence = Occurrence(self._name(number), *rest)
+            examples.setdefault(an_id, Example(an_id, [])).occurrences.append(occurrence)
+        return list(examples.values())
+
+    # --- clashes to come ---------------------------------------------------------------------------
+
+    def _shared_workers(self) -> list[SharedWorkers]:
+        """Return the pairs of sources in which the same worker ids made ids, under the same layout."""
+        self._rows(
+            "CREATE OR REPLACE TEMP TABLE shared AS SELECT one.source AS one, other.source AS other, datacenter, "
+            "worker, one.first_ms <= other.last_ms AND other.first_ms <= one.last_ms AS at_once FROM workers one "
+            "JOIN workers other USING (layout, datacenter, worker) WHERE one.source < other.source"
+        )
+        pairs = self._rows(
+            "SELECT one, other, count(*), count(*) FILTER (at_once) FROM shared GROUP BY ALL ORDER BY 1, 2"
+        )
+        return [
+            SharedWorkers((self._name(one), self._name(other)), workers, at_once, self._ranges(one, other))
+            for one, other, workers, at_once in pairs
+        ]
+
+    def _ranges(self, *pair: int) -> list[WorkerRange]:
+        rows = self._rows(
+            "SELECT datacenter, min(worker), max(worker) FROM (SELECT datacenter, worker, worker - row_number() OVER "
+            "(PARTITION BY datacenter ORDER BY worker) AS island FROM shared WHERE one = ? AND other = ?) "
+            f"GROUP BY datacenter, island ORDER BY 1, 2 LIMIT {MAX_RANGES}",
+            *pair,
+        )
+        return [WorkerRange(*row) for row in rows]
+
+    # --- values that cannot be right ---------------------------------------------------------------
+
+    def _problems(self) -> list[Problem]:
+        """Return the problems of all sources, in their order."""
+        found = [problem for number in range(len(self._sources)) for problem in self._of_source(number)]
+        if len({source.layout for source in self._sources}) > 1:
+            text = (
+                "the sources have different layouts, so their worker ids mean different bits: whether ids of different "
+                "layouts can be equal later is not said here"
+            )
+            found.append(Problem("", ProblemKind.LAYOUTS_DIFFER, 0, [], text, is_error=False))
+        return found
+
+    def _of_source(self, number: int) -> Iterator[Problem]:
+        source = self._sources[number]
+        rejected = {
+            ProblemKind(kind): (count, examples)
+            for kind, count, examples in self._rows(
+                f"SELECT {_KIND_OF_REJECTED} AS kind, count(*), list(DISTINCT rejected)[:{_EXAMPLES}] FROM stored "
+                "WHERE source = ? AND rejected IS NOT NULL GROUP BY 1",
+                number,
+            )
+        }
+        query = "SELECT kind, rows, ids, found, lowest, highest FROM counts WHERE source = ?"
+        outside: dict[ProblemKind, tuple[int, list[str]]] = {}
+        for kind, rows, ids, count, lowest, highest in self._rows(query, number):
+            outside[ProblemKind(kind)] = (count, list(map(str, sorted({lowest, highest}))) if count else [])
+            missing = rows - ids - sum(count for count, _ in rejected.values())
+        if not rows:
+            text = "there are no ids in it. See whether it is the right one"
+            yield Problem(source.name, ProblemKind.NO_IDS, 0, [], text, is_error=False)
+        # NULLs of columns that were not stored
+        outside[ProblemKind.MISSING] = (missing, [])
+        for kind in ProblemKind:
+            parts = [part[kind] for part in (rejected, outside) if kind in part]
+            if not (count := sum(number for number, _ in parts)):
+                continue
+            examples = [text for _, texts in parts for text in texts if kind is not ProblemKind.MISSING]
+            text = _TEXTS.get(kind) or _text(kind, source.layout)
+            # counters are usual in a table that had ids before it had snowredis'
+            yield Problem(
+                source.name, kind, count, examples[:_EXAMPLES], text, kind is not ProblemKind.COUNTER
+            )
+
+
+def _conditions(bounds: Bounds) -> dict[ProblemKind, str]:
+    conditions = {
+        ProblemKind.NEGATIVE: "id < 0",
+        ProblemKind.FUTURE: f"id BETWEEN {bounds.future} AND {bounds.limit - 1}",
+        ProblemKind.COUNTER: f"id BETWEEN 0 AND {bounds.first - 1}",
+    }
+    if bounds.limit < ID_LIMIT:
+        conditions[ProblemKind.TOO_WIDE] = f"id >= {bounds.limit}"
+    return conditions
+
+
+def _text(kind: ProblemKind, layout: Layout) -> str:
+    if kind is ProblemKind.TOO_WIDE:
+        return (
+            f"of more than the {layout.total_bits} bits of the layout {layout}. Probably made with "
+            "another one; name it "
+            "with --layout"
+        )
+    if kind is ProblemKind.FUTURE:
+        return (
+            "with a time in the future. Probably made with another layout, or on a host whose clock was ahead; see "
+            "whether --layout is right"
+        )
+    return (
+        f"with a time in the first hour of the layout, from {utc_text(layout.epoch_ms)} on. Probably numbers of a "
+        "counter, such as an auto-increment, or of another layout"
+    )

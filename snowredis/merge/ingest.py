@@ -1,0 +1,287 @@
+"""Read the ids of all sources into the workspace; what an earlier run read completely is not read again.
+
+Fills the view ``ids`` (source, id, rejected): whole numbers of 64 bits, and as text the values that are none. Columns
+of whole numbers in Parquet are not copied: the view reads their files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal
+from typing import Any
+
+import duckdb
+import numpy as np
+import sqlalchemy as sa
+from sqlalchemy.exc import NoSuchTableError
+
+from snowredis.core.presets import layout_spec
+from snowredis.errors import shown
+from snowredis.merge import SourceError
+from snowredis.merge.databases import open_database, reading, stream
+from snowredis.merge.files import FilePart, is_compressed, parts_of, select_statement, truncation, unreadable
+from snowredis.merge.progress import Progress
+from snowredis.merge.sources import Source, without_password
+from snowredis.merge.workspace import Workspace
+
+__all__ = ["ingest"]
+
+# rows that are stored at once: some 10 MB as Python integers
+_PAGE_ROWS = 100_000
+# a row of a table is as much work as these bytes of a file
+_ROW_WEIGHT = 30
+_MIN_INT64, _MAX_INT64 = -(1 << 63), (1 << 63) - 1
+_MAX_REJECTED_CHARS = 200
+
+
+def ingest(workspace: Workspace, sources: Sequence[Source], progress: Progress) -> None:
+    """Read what is missing, and make the view ``ids``.
+
+    Raises:
+        SourceError: a source cannot be read, or the workspace is one of other sources.
+    """
+    _match_sources(workspace, sources)
+    # all files are looked at before the first is read: a wrong path is found at once
+    files = {number: parts_of(source) for number, source in enumerate(sources) if source.kind != "database"}
+    _forget_changed(workspace, files)
+    done = {(source, part) for source, part in workspace.rows("SELECT source, part FROM parts")}
+    views = ["SELECT source, id, rejected FROM stored"]
+    with contextlib.ExitStack() as stack:
+        tables = {
+            number: stack.enter_context(_open_table(source))
+            for number, source in enumerate(sources)
+            if source.kind == "database" and (number, source.shown) not in done
+        }
+        total = sum(rows * _ROW_WEIGHT for _, _, rows in tables.values())
+        left = {
+            number: [part for part in parts if (number, part.name) not in done]
+            for number, parts in files.items()
+        }
+        progress.start("reading", total + sum(part.weight for parts in left.values() for part in parts), "B")
+        for number, source in enumerate(sources):
+            parts = left.get(number, ())
+            views += filter(None, (_read_file(workspace, number, source, part, progress) for part in parts))
+            if number in tables:
+                _read_table(workspace, number, source, tables[number], progress)
+    workspace.rows(f"CREATE OR REPLACE TEMP VIEW ids AS {' UNION ALL '.join(views)}")
+    workspace.rows("CHECKPOINT")
+
+
+def _match_sources(workspace: Workspace, sources: Sequence[Source]) -> None:
+    """Store which sources there are; refuse a workspace of others."""
+    given = [(n, source.name, source.shown, layout_spec(source.layout)) for n, source in enumerate(sources)]
+    stored = workspace.rows("SELECT source, name, location, layout FROM sources ORDER BY source")
+    if not stored:
+        for values in given:
+            workspace.rows("INSERT INTO sources VALUES (?, ?, ?, ?)", *values)
+    elif [row[:3] for row in stored] != [row[:3] for row in given]:
+        raise SourceError(
+            f"the state is of other sources: {', '.join(f'{name} ({location})' for _, name, location, _ in stored)}. "
+            "Nothing was read; give the same sources in the same order, or another directory with --state."
+        )
+
+
+def _forget_changed(workspace: Workspace, files: dict[int, list[FilePart]]) -> None:
+    """Forget files that changed since they were read, or that are not of the sources any more."""
+    current = {(number, part.name, part.fingerprint) for number, parts in files.items() for part in parts}
+    for source, part, fingerprint in workspace.rows("SELECT source, part, fingerprint FROM parts"):
+        if source in files and (source, part, fingerprint) not in current:
+            # the rows of one part are not told apart from those of the others of its source
+            with workspace.transaction():
+                workspace.rows("DELETE FROM stored WHERE source = ?", source)
+                workspace.rows("DELETE FROM parts WHERE source = ?", source)
+
+
+def _finish(workspace: Workspace, number: int, part: str, fingerprint: str, rows: int) -> None:
+    now_ms = time.time_ns() // 1_000_000
+    workspace.rows("INSERT INTO parts VALUES (?, ?, ?, ?, ?)", number, part, fingerprint, rows, now_ms)
+
+
+# --- files -----------------------------------------------------------------------------------------------
+
+
+def _read_file(workspace: Workspace, number: int, source: Source, part: FilePart, progress: Progress) -> str:
+    """Store the ids of a file; or return the SELECT that reads them, if nothing has to be stored."""
+    for latin_1 in (False, True):
+        try:
+            statement, is_whole = select_statement(workspace, source, part.path, number, latin_1=latin_1)
+            if not is_whole:
+                _store(workspace, number, source, part, statement, progress)
+            else:
+                # a damaged file is found now
+                workspace.rows(f"SELECT count(id) FROM ({statement})")
+            progress.add(part.weight, part.path.name)
+            return statement if is_whole else ""
+        except duckdb.Error as error:
+            is_text = "unicode" in str(error).lower() and source.kind != "parquet"
+            # digits are the same in every encoding that extends ASCII, so another column is not UTF-8
+            if isinstance(error, duckdb.InvalidInputException) and is_text and not latin_1:
+                continue
+            if isinstance(error, duckdb.OutOfMemoryException) or "could not write" in str(error).lower():
+                # not the file's fault: this machine's memory, or its disk
+                raise
+            raise unreadable(source, part.path, _first_lines(str(error))) from error
+    raise AssertionError
+
+
+def _store(
+    workspace: Workspace, number: int, source: Source, part: FilePart, statement: str, progress: Progress
+) -> None:
+    with _verified(source, part) as check, workspace.transaction():
+        rows = workspace.rows(
+            f"INSERT INTO stored {statement}", on_progress=lambda done: progress.show(done * part.weight)
+        )
+        check()
+        _finish(workspace, number, part.name, part.fingerprint, int(rows[0][0]))
+
+
+@contextlib.contextmanager
+def _verified(source: Source, part: FilePart) -> Iterator[Callable[[], None]]:
+    """Check a compressed file while it is read; yields a function that waits, and raises if it is damaged."""
+    if source.kind == "parquet" or not is_compressed(part.path):
+        yield lambda: None
+        return
+    stop, outcome = threading.Event(), list[str | None]()
+    thread = threading.Thread(
+        target=lambda: outcome.append(truncation(part.path, stop.is_set)),
+        name="snowredis-archive",
+        daemon=True,
+    )
+
+    def check() -> None:
+        thread.join()
+        reason = outcome[0] if outcome else "it could not be read a second time"
+        if reason is not None:
+            raise unreadable(source, part.path, reason)
+
+    thread.start()
+    try:
+        yield check
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _first_lines(message: str) -> str:
+    """Return what a message of DuckDB says, without its advice on options of its own."""
+    kept = []
+    for line in message.partition(": ")[2].splitlines():
+        if not line.strip() or line.startswith(("Possible", "LINE 1", "  file")):
+            break
+        kept.append(line.strip())
+    return ", ".join(kept) or message.splitlines()[0]
+
+
+# --- tables ----------------------------------------------------------------------------------------------
+
+_Table = tuple[sa.Connection, sa.Column[Any], int]
+
+
+@contextlib.contextmanager
+def _open_table(source: Source) -> Iterator[_Table]:
+    """Yield a connection, the column, and how many rows there are."""
+    engine = open_database(source.location, read_only=True)
+    try:
+        column = column_of(engine, source)
+        with reading(engine) as connection:
+            yield (
+                connection,
+                column,
+                connection.scalar(sa.select(sa.func.count()).select_from(column.table)) or 0,
+            )
+    finally:
+        engine.dispose()
+
+
+def column_of(engine: sa.Engine, source: Source) -> sa.Column[Any]:
+    """Return the column of *source*, as the database describes it; SourceError if it cannot hold ids."""
+
+    def refused(what: str, advice: str) -> SourceError:
+        place = without_password(source.location)
+        return SourceError(f"{source.name}: {place}: {what}. Nothing of it was used. {advice}.")
+
+    try:
+        table = sa.Table(str(source.table), sa.MetaData(), schema=source.schema, autoload_with=engine)
+    except NoSuchTableError:
+        inspector = sa.inspect(engine)
+        names = inspector.get_table_names(source.schema) + inspector.get_view_names(source.schema)
+        advice = f"It has {_listed(names)}; name one of these after the #"
+        raise refused(f"there is no table {shown(source.table)}", advice) from None
+    column = table.c.get(str(source.column))
+    if column is None:
+        what = f"table {shown(source.table)} has no column {shown(source.column)}"
+        raise refused(what, f"It has {_listed(list(table.c.keys()))}; name one of these after the #")
+    what = f"column {shown(source.column)} holds {column.type}"
+    if isinstance(column.type, sa.Float):
+        loses = "which loses the last digits of an id from 2**53 on"
+        raise refused(f"{what}, {loses}", "Name a column of whole numbers")
+    if not isinstance(column.type, sa.Integer | sa.Numeric | sa.String | sa.types.NullType):
+        raise refused(f"{what}, not whole numbers", "Name the column of the ids")
+    return column
+
+
+def _listed(names: list[str]) -> str:
+    return (", ".join(map(shown, names[:12])) + (", …" if len(names) > 12 else "")) or "none"
+
+
+def _read_table(workspace: Workspace, number: int, source: Source, table: _Table, progress: Progress) -> None:
+    connection, column, rows = table
+    read, page = 0, list[Any]()
+    with workspace.transaction():
+        for (value,) in stream(connection, sa.select(column)):
+            page.append(value)
+            if len(page) == _PAGE_ROWS:
+                _store_page(workspace, number, source, page, is_first=not read)
+                read += len(page)
+                page = []
+                progress.add(_PAGE_ROWS * _ROW_WEIGHT)
+        _store_page(workspace, number, source, page, is_first=not read)
+        _finish(workspace, number, source.shown, "", read + len(page))
+    progress.add((rows - read) * _ROW_WEIGHT, source.name)
+
+
+def _store_page(
+    workspace: Workspace, number: int, source: Source, values: Sequence[Any], *, is_first: bool
+) -> None:
+    ids, rejected = _split(values)
+    if is_first and not len(ids) and any(rejected):
+        raise SourceError(
+            f"{source.name}: {source.shown} holds no ids, but {', '.join(shown(text) for text in rejected[:3])}. None "
+            "of its values was used; name the column of the ids after the #."
+        )
+    if len(ids):
+        workspace.insert("stored", f"{number}, value, NULL", {"value": ids})
+    if rejected:
+        workspace.insert("stored", f"{number}, NULL, value", {"value": np.array(rejected, dtype=object)})
+
+
+def _split(values: Sequence[Any]) -> tuple[Any, list[str]]:
+    """Return the values that are 64-bit integers, and the text of the others."""
+    # bool is another type
+    if set(map(type, values)) == {int}:
+        with contextlib.suppress(OverflowError):
+            return np.array(values, dtype=np.int64), []
+    ids, rejected = [], []
+    for value in values:
+        number = _whole(value)
+        if number is not None and _MIN_INT64 <= number <= _MAX_INT64:
+            ids.append(number)
+        else:
+            rejected.append("" if value is None else str(value)[:_MAX_REJECTED_CHARS])
+    return np.array(ids, dtype=np.int64), rejected
+
+
+def _whole(value: object) -> int | None:
+    match value:
+        case bool():
+            return None
+        case int():
+            return value
+        case Decimal() if value == value.to_integral_value():
+            return int(value)
+        case str() if value.strip().isascii() and value.strip().isdigit() and len(value) < 40:
+            return int(value)
+    return None

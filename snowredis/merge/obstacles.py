@@ -1,0 +1,277 @@
+"""What stands in the way of new ids, found before the first change: each is refused, with what to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import sqlalchemy as sa
+
+from snowredis.errors import shown
+from snowredis.merge import MergeError
+from snowredis.merge.databases import database_errors
+from snowredis.merge.schema import ColumnName, Domain, ForeignKey, Schema, TableName
+from snowredis.merge.support import Support, support_of
+
+__all__ = [
+    "check_columns",
+    "check_no_orphans",
+    "check_obstacles",
+    "check_same_types",
+    "orphans",
+    "rehearse",
+    "stale_views",
+    "without_index",
+]
+
+# rows and obstacles that a message names
+_NAMED = 10
+# rows from which a column without an index is worth a note
+SMALL_TABLE = 10_000
+# a check that greater numbers pass, too: new ids are never below 1
+_LOWER_BOUND = re.compile(
+    r"[\s(]*[\"`]?(\w+)[\"`]?[\s)]*(?:>=?\s*\(?'?[01]'?\)?(::\w+)?|IS NOT NULL)[\s)]*", re.IGNORECASE
+)
+
+_ENGINES = sa.text(
+    "SELECT table_name AS tab, engine AS engine FROM information_schema.tables "
+    "WHERE table_schema = COALESCE(:schema, DATABASE()) AND table_type = 'BASE TABLE' AND engine <> 'InnoDB'"
+)
+_OUTSIDE = sa.text(
+    "SELECT table_schema AS other, table_name AS tab, constraint_name AS name "
+    "FROM information_schema.key_column_usage WHERE referenced_table_schema = COALESCE(:schema, DATABASE()) "
+    "AND table_schema <> referenced_table_schema"
+)
+_MYSQL_TRIGGERS = sa.text(
+    "SELECT trigger_name AS name, event_object_table AS tab FROM information_schema.triggers "
+    "WHERE event_object_schema = COALESCE(:schema, DATABASE()) AND event_manipulation = 'UPDATE' ORDER BY 1"
+)
+# old-style inheritance: rows of the heir are also seen, and changed, in the table that it inherits from
+_HEIRS = sa.text(
+    "SELECT p.relname AS tab, NULLIF(n.nspname, current_schema()) AS schema, c.oid::regclass::text AS heir "
+    "FROM pg_inherits JOIN pg_class p ON p.oid = inhparent JOIN pg_namespace n ON n.oid = p.relnamespace "
+    "JOIN pg_class c ON c.oid = inhrelid WHERE NOT c.relispartition AND p.relkind = 'r'"
+)
+_RULES = sa.text(
+    "SELECT c.relname AS tab, NULLIF(n.nspname, current_schema()) AS schema, r.rulename AS name FROM pg_rewrite r "
+    "JOIN pg_class c ON c.oid = r.ev_class JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'p')"
+)
+_MATERIALIZED = sa.text(
+    "SELECT DISTINCT v.oid::regclass::text AS name, t.relname AS tab, NULLIF(n.nspname, current_schema()) AS schema "
+    "FROM pg_depend d JOIN pg_rewrite r ON r.oid = d.objid AND d.classid = 'pg_rewrite'::regclass "
+    "JOIN pg_class v ON v.oid = r.ev_class AND v.relkind = 'm' JOIN pg_class t ON t.oid = d.refobjid "
+    "AND t.relkind IN ('r', 'p') JOIN pg_namespace n ON n.oid = t.relnamespace ORDER BY 1"
+)
+
+
+def orphans(schema: Schema, key: ForeignKey) -> sa.Select[tuple[object, ...]]:
+    """Return a query for the values of *key* that refer to no row."""
+    child = schema.tables[key.child].alias("child")
+    parent = schema.tables[key.parent].alias("parent")
+    pairs = list(zip(key.columns, key.parents, strict=True))
+    found = sa.exists().where(*(parent.c[one.column] == child.c[other.column] for other, one in pairs))
+    columns = [child.c[column.column] for column in key.columns]
+    return sa.select(*columns).where(*(column.is_not(None) for column in columns), ~found)
+
+
+def check_no_orphans(connection: sa.Connection, schema: Schema, which: str) -> None:
+    """Refuse a database with rows that refer to a row that does not exist: a merge would give them a parent.
+
+    Raises:
+        MergeError: there are some.
+    """
+    for key in schema.foreign_keys:
+        rows = connection.execute(orphans(schema, key).limit(3)).all()
+        if rows:
+            values = ", ".join(shown(row[0] if len(row) == 1 else tuple(row)) for row in rows)
+            raise MergeError(
+                f"the database {which} has rows of {key.child} whose {', '.join(c.column for c in key.columns)} leads "
+                f"to no row of {key.parent}, such as {values}. Nothing was planned, since a row of the other database "
+                "may have that id; delete those rows, or set the column to NULL."
+            )
+
+
+def check_same_types(of_kept: Schema, of_changed: Schema) -> None:
+    """Refuse tables whose columns differ: their rows could not be copied without a loss.
+
+    Raises:
+        MergeError: with the first differences.
+    """
+    differences = []
+    for name, table in of_changed.tables.items():
+        if (other := of_kept.tables.get(name)) is None:
+            continue
+        for column in dict.fromkeys([*table.c.keys(), *other.c.keys()]):
+            if column not in table.c or column not in other.c:
+                which = "changes" if column in table.c else "is kept"
+                differences.append(f"{name}.{column} is only in the database that {which}")
+            elif (one := str(other.c[column].type)) != (two := str(table.c[column].type)):
+                differences.append(f"{name}.{column} is {one} in one, and {two} in the other")
+    if differences:
+        more = f" and {len(differences) - _NAMED} more" if len(differences) > _NAMED else ""
+        raise MergeError(
+            f"the tables differ: {'; '.join(differences[:_NAMED])}{more}. Nothing was planned; make the schemas equal, "
+            "or --exclude a table."
+        )
+
+
+def check_columns(schemas: Sequence[Schema], domain: Domain, highest: int, support: Support) -> None:
+    """Refuse new ids that do not fit all columns of a domain, in both databases.
+
+    Raises:
+        MergeError: with the column.
+    """
+    for name in [*domain.columns, *(partial.column for partial in domain.partials)]:
+        for schema in schemas:
+            if name.of not in schema.tables:
+                continue
+            column = schema.column(name)
+            if highest > (limit := support.limit(column)):
+                raise MergeError(
+                    f"{name}: the new ids reach {highest:,}, and {column.type} holds at most {limit:,}. Nothing was "
+                    "planned; widen the column to 64 bits (BIGINT), with all foreign keys to it, in both databases."
+                )
+
+
+def check_obstacles(
+    connection: sa.Connection, schema: Schema, domains: Sequence[Domain], *, with_triggers: bool
+) -> None:
+    """Refuse tables whose ids cannot be changed safely.
+
+    Args:
+        domains: those whose ids change.
+        with_triggers: triggers that run at each change do no harm, says a person.
+
+    Raises:
+        MergeError: with everything that was found.
+    """
+    tables = {table for domain in domains for table in domain.tables}
+    columns = {str(name) for domain in domains for name in domain.columns}
+    found = list(_of_catalog(connection, tables, with_triggers))
+    names = {
+        table: {name.column for domain in domains for name in domain.columns if name.of == table}
+        for table in tables
+    }
+    inspector = sa.inspect(connection)
+    for table, ids in names.items():
+        for column in schema.tables[table].c:
+            if column.computed is not None and ids & _words(str(column.computed.sqltext)):
+                text = f"{table}.{column.name} is computed from an id"
+                found.append(f"{text}: drop the column, and add it again afterwards")
+        for check in inspector.get_check_constraints(table.table, table.schema):
+            text = str(check["sqltext"])
+            if ids & _words(text) and _LOWER_BOUND.fullmatch(text) is None:
+                found.append(
+                    f"the check {check['name']} of {table} is about an id: drop it, and add it again afterwards"
+                )
+    found += _views(connection, inspector, {str(name).rpartition(".")[2] for name in columns}, tables)
+    if found:
+        raise MergeError(
+            f"{len(found)} obstacles: {'; '.join(found[:_NAMED])}. Nothing was changed; remove them first, with a "
+            "backup."
+        )
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text))
+
+
+def _of_catalog(connection: sa.Connection, tables: set[TableName], with_triggers: bool) -> Iterator[str]:
+    kind = connection.dialect.name
+    if kind == "postgresql":
+        for row in connection.execute(_HEIRS):
+            if TableName(row.schema, row.tab) in tables:
+                yield f"the table {row.heir} inherits from {row.tab} (INHERITS): make it a table of its own"
+        for row in connection.execute(_RULES):
+            if TableName(row.schema, row.tab) in tables:
+                yield f"the rule {row.name} of {row.tab} may rewrite changes: drop it, and create it again afterwards"
+    elif kind == "sqlite":
+        problems = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar()
+        if problems != "ok":
+            yield f"the file is damaged: {problems}: repair it, with .recover of sqlite3"
+    else:
+        for schema in {table.schema for table in tables}:
+            for row in connection.execute(_ENGINES, {"schema": schema}):
+                if TableName(schema, row.tab) in tables:
+                    yield (
+                        f"table {row.tab} is of the engine {row.engine}, which has no transactions: ALTER TABLE "
+                        f"{row.tab} ENGINE=InnoDB"
+                    )
+            for row in connection.execute(_OUTSIDE, {"schema": schema}):
+                if TableName(row.other, row.tab) not in tables:
+                    yield (
+                        f"the foreign key {row.name} of the database {row.other} leads here: name all databases with "
+                        "--schema"
+                    )
+            for row in connection.execute(_MYSQL_TRIGGERS, {"schema": schema}) if not with_triggers else ():
+                if TableName(schema, row.tab) in tables:
+                    yield (
+                        f"the trigger {row.name} of {row.tab} would run at each change: drop it, or, if it does no "
+                        "harm, go on --with-triggers"
+                    )
+
+
+def _views(
+    connection: sa.Connection, inspector: sa.Inspector, ids: set[str], tables: set[TableName]
+) -> Iterator[str]:
+    """Yield views that compare an id with a number, which would show other rows afterwards."""
+    compared = re.compile(
+        rf"[\"`]?\b({'|'.join(map(re.escape, sorted(ids)))})\b[\"`]?\)*\s*(=|<>|<|>|IN)[\s=(]*\d",
+        re.IGNORECASE,
+    )
+    for schema in {table.schema for table in tables}:
+        for view in [*inspector.get_view_names(schema), *_materialized_names(connection, inspector, schema)]:
+            definition = inspector.get_view_definition(view, schema) or ""
+            if compared.search(definition):
+                yield f"the view {view} compares an id with a number: drop it, and create it again with the new id"
+
+
+def _materialized_names(connection: sa.Connection, inspector: sa.Inspector, schema: str | None) -> list[str]:
+    return inspector.get_materialized_view_names(schema) if connection.dialect.name == "postgresql" else []
+
+
+def stale_views(connection: sa.Connection, tables: set[TableName]) -> list[str]:
+    """Return the materialized views that show old ids until they are refreshed."""
+    if connection.dialect.name != "postgresql":
+        return []
+    rows = connection.execute(_MATERIALIZED)
+    return list(dict.fromkeys(row.name for row in rows if TableName(row.schema, row.tab) in tables))
+
+
+def rehearse(engine: sa.Engine, domains: Sequence[Domain], schema: Schema) -> None:
+    """Do everything that needs a right, on no row, in a transaction that is rolled back.
+
+    Raises:
+        MergeError: a right lacks.
+    """
+    support = support_of(engine)
+    tables = list(dict.fromkeys(table for domain in domains for table in domain.tables))
+    with (
+        database_errors(engine, "Nothing was changed"),
+        engine.connect().execution_options(snowredis_writes=True) as connection,
+        connection.begin() as transaction,
+    ):
+        with support.relaxed(connection, tables):
+            for domain in domains:
+                for name in [*domain.columns, *(partial.column for partial in domain.partials)]:
+                    table, column = schema.tables[name.of], schema.column(name)
+                    connection.execute(sa.update(table).values({column: column}).where(sa.literal(1) == 0))
+        transaction.rollback()
+
+
+def without_index(engine: sa.Engine, schema: Schema, domain: Domain) -> list[ColumnName]:
+    """Return the columns of a domain whose table is read as a whole by each batch."""
+    inspector, found = sa.inspect(engine), []
+    for name in domain.columns:
+        table = name.of
+        keys = [[column.name for column in schema.tables[table].primary_key.columns]]
+        keys += [
+            list(map(str, index["column_names"]))
+            for index in inspector.get_indexes(table.table, table.schema)
+        ]
+        keys += [
+            list(key["column_names"]) for key in inspector.get_unique_constraints(table.table, table.schema)
+        ]
+        if not any(key[:1] == [name.column] for key in keys):
+            found.append(name)
+    return found

@@ -1,0 +1,163 @@
+"""Run the queries of a check where the ids are: in the workspace, or in the one server that has all sources.
+
+In a server, only what the queries count and the few ids that clash are sent. Its tables are compared by a join there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Any, Self
+
+import numpy as np
+import sqlalchemy as sa
+
+from snowredis.merge.databases import open_database, reading
+from snowredis.merge.id_sql import Dialect, quoted, translated
+from snowredis.merge.ingest import column_of, ingest
+from snowredis.merge.progress import Progress
+from snowredis.merge.sources import Source
+from snowredis.merge.workspace import Workspace
+
+__all__ = ["Places"]
+
+_DIALECTS: dict[str, Dialect] = {"postgresql": "postgres", "mysql": "mysql", "mariadb": "mysql"}
+# more sources are compared by one GROUP BY instead of a join for each pair
+_JOINED = 4
+
+
+class Places:
+    """Where the ids of each source are; a context manager that closes the connection."""
+
+    def __init__(self, workspace: Workspace, sources: Sequence[Source]) -> None:
+        self.workspace, self._sources = workspace, sources
+        self._stack = contextlib.ExitStack()
+        self._connection: sa.Connection | None = None
+        self._columns: list[sa.Column[object]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def find(self, progress: Progress) -> None:
+        """Read what has to be read, and fill the table ``duplicates``: id, source, and how often it is there."""
+        self.workspace.rows("CREATE OR REPLACE TABLE duplicates (id BIGINT, source USMALLINT, times BIGINT)")
+        if self._open_server():
+            progress.start("comparing in the server")
+            self._find_in_server()
+        else:
+            ingest(self.workspace, self._sources, progress)
+            self._find_here(progress)
+
+    def insert(self, table: str, prefix: str, number: int, query: str) -> None:
+        """Insert the values *prefix* and each row of a query of ``ids``, the ids of one source, into a table.
+
+        Its columns are whole numbers, or texts that are in the query itself, and are called a, b, c, …
+        """
+        if self._connection is None:
+            query = re.sub(
+                r"\bids\b( WHERE)?", lambda m: f"ids WHERE source = {number}{' AND' if m[1] else ''}", query
+            )
+            self.workspace.rows(f"INSERT INTO {table} SELECT {prefix}, * FROM ({query})")
+            return
+        rows = self._in_server(
+            re.sub(r"\bids\b", f"(SELECT {self._id(number)} AS id FROM {self._table(number)}) AS ids", query)
+        )
+        for at in range(0, len(rows), 10_000):
+            names = [f"c{column}" for column in range(len(rows[0]))]
+            values = ", ".join(
+                f"({prefix}, {', '.join(_literal(value) for value in row)})" for row in rows[at : at + 10_000]
+            )
+            del names
+            self.workspace.rows(f"INSERT INTO {table} VALUES {values}")
+
+    # --- here ------------------------------------------------------------------------------------------
+
+    def _find_here(self, progress: Progress) -> None:
+        """Group the ids in as many parts as the memory needs: DuckDB's own way to spill takes longer."""
+        rows = self.workspace.rows
+        total = rows("SELECT count(id) FROM ids")[0][0]
+        parts = -(-total // self.workspace.ids_at_once) or 1
+        progress.start("comparing", parts)
+        for part in range(parts):
+            mine = f"id IS NOT NULL AND hash(id) % {parts} = {part}" if parts > 1 else "id IS NOT NULL"
+            rows(
+                f"CREATE OR REPLACE TEMP TABLE repeated AS SELECT id FROM ids WHERE {mine} "
+                "GROUP BY id HAVING count(*) > 1",
+                on_progress=progress.show,
+            )
+            rows(
+                "INSERT INTO duplicates SELECT id, source, count(*) FROM ids SEMI JOIN repeated USING (id) GROUP BY ALL"
+            )
+            progress.add(1)
+
+    # --- in a server -----------------------------------------------------------------------------------
+
+    def _open_server(self) -> bool:
+        """Connect to the server that has all sources, if there is one and all columns hold integers of 64 bits."""
+        databases = {source.location for source in self._sources}
+        if len(databases) > 1 or len(self._sources) < 2 or self._sources[0].kind != "database":
+            return False
+        engine = open_database(databases.pop(), read_only=True)
+        self._stack.callback(engine.dispose)
+        columns = [column_of(engine, source) for source in self._sources]
+        fits = all(isinstance(c.type, sa.Integer) and not getattr(c.type, "unsigned", False) for c in columns)
+        if engine.dialect.name not in _DIALECTS or not fits:
+            return False
+        self._columns, self._connection = columns, self._stack.enter_context(reading(engine))
+        return True
+
+    def _find_in_server(self) -> None:
+        numbers = range(len(self._sources))
+        if len(numbers) <= _JOINED and all(map(self._is_unique, numbers)):
+            found: set[tuple[int, int]] = set()
+            for one, other in combinations(numbers, 2):
+                tables = f"{self._table(one)} AS a JOIN {self._table(other)} AS b"
+                ids = self._in_server(
+                    f"SELECT a.{self._id(one)} FROM {tables} ON a.{self._id(one)} = b.{self._id(other)}"
+                )
+                found |= {(an_id, number) for (an_id,) in ids for number in (one, other)}
+            rows = [(an_id, number, 1) for an_id, number in found]
+        else:
+            parts = [f"SELECT {n} AS source, {self._id(n)} AS id FROM {self._table(n)}" for n in numbers]
+            union = " UNION ALL ".join(parts)
+            rows = [
+                (an_id, number, times)
+                for an_id, number, times in self._in_server(
+                    f"SELECT id, source, count(*) FROM ({union}) AS a WHERE id IN (SELECT id FROM ({union}) AS b "
+                    "GROUP BY id HAVING count(*) > 1) GROUP BY 1, 2"
+                )
+            ]
+        if rows:
+            table = np.array(rows, dtype=np.int64)
+            arrays = {"id": table[:, 0], "source": table[:, 1], "times": table[:, 2]}
+            self.workspace.insert("duplicates", "id, source, times", arrays)
+
+    def _in_server(self, query: str) -> list[tuple[Any, ...]]:
+        assert self._connection is not None  # noqa: S101 - for mypy
+        text = translated(query, _DIALECTS[self._connection.dialect.name])
+        rows = self._connection.exec_driver_sql(text.replace("%", "%%")).all()
+        return [
+            tuple(value if isinstance(value, str) or value is None else int(value) for value in row)
+            for row in rows
+        ]
+
+    def _table(self, number: int) -> str:
+        source = self._sources[number]
+        return ".".join(quoted(part) for part in (source.schema, source.table) if part is not None)
+
+    def _id(self, number: int) -> str:
+        return quoted(str(self._sources[number].column))
+
+    def _is_unique(self, number: int) -> bool:
+        column = self._columns[number]
+        assert isinstance(column.table, sa.Table)  # noqa: S101 - for mypy
+        return [key.name for key in column.table.primary_key.columns] == [column.name]
+
+
+def _literal(value: object) -> str:
+    return "NULL" if value is None else f"'{value}'" if isinstance(value, str) else str(value)

@@ -1,0 +1,214 @@
+"""The plan of a merge as a file: an SQLite database with what was found, and the old and the new value of each id."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from snowredis.errors import shown
+from snowredis.merge import MergeError
+from snowredis.merge.schema import ColumnName, Domain, Partial, TableName
+
+__all__ = ["DomainPlan", "Pair", "Plan", "PlanFile", "TablePlan"]
+
+_VERSION = 2
+_TABLES = """
+CREATE TABLE about (plan TEXT NOT NULL);
+CREATE TABLE mapping (domain INTEGER, old INTEGER, via INTEGER, new INTEGER, PRIMARY KEY (domain, old)) WITHOUT ROWID;
+"""
+# old id, temporary id, new id; the temporary one is the new one unless that is also an old one
+Pair = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class DomainPlan:
+    """Ids of one domain.
+
+    Attributes:
+        number: order in which domains are rewritten, from 1.
+        keys, references, partials: the columns, as in schema.Domain.
+        kind: "unchanged", "shared" (its ids mean the same in both), "match", "counter" or "layout".
+        kept, changed: how many ids each database has.
+        clashes: how many of them both have.
+        renamed: how many get a new id.
+        at_once: all ids are rewritten in one transaction.
+        offset: of a counter.
+        lanes: of a layout: what the new ids have in common, as ids of tick 0 and sequence 0.
+    """
+
+    number: int
+    keys: tuple[ColumnName, ...]
+    references: tuple[ColumnName, ...]
+    partials: tuple[Partial, ...]
+    kind: str
+    kept: int
+    changed: int
+    clashes: int
+    renamed: int = 0
+    at_once: bool = False
+    offset: int = 0
+    lanes: tuple[int, ...] = ()
+
+    @property
+    def domain(self) -> Domain:
+        return Domain(self.keys, self.references, self.partials)
+
+    @property
+    def name(self) -> str:
+        return str(self.keys[0])
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> DomainPlan:
+        """Return the plan of json.loads() of asdict()."""
+        data["keys"], data["references"] = (
+            tuple(ColumnName(*name) for name in data[part]) for part in ("keys", "references")
+        )
+        data["partials"] = tuple(Partial(ColumnName(*column), *rest) for column, *rest in data["partials"])
+        return cls(**{**data, "lanes": tuple(data["lanes"])})
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlan:
+    """One table of the database that changes, and how many rows it and its counterpart have."""
+
+    name: TableName
+    rows: int
+    kept_rows: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that a plan says, besides the ids.
+
+    Attributes:
+        id: of the plan: 16 hexadecimal digits.
+        kept, changed: URLs without passwords, of the database whose ids stay, and of the one whose ids change.
+        options: what read_schema() was told.
+        fingerprints: of the schemas of both databases.
+        notes: what a person should know before the plan is applied.
+    """
+
+    id: str
+    kept: str
+    changed: str
+    layout: str | None
+    options: dict[str, list[str]]
+    fingerprints: tuple[str, str]
+    domains: list[DomainPlan]
+    tables: list[TablePlan]
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def renamed(self) -> list[DomainPlan]:
+        """Domains in which ids change, in their order."""
+        return [domain for domain in self.domains if domain.renamed]
+
+
+class PlanFile:
+    """A plan file. A context manager."""
+
+    def __init__(self, path: Path, database: sqlite3.Connection) -> None:
+        self.path, self._database = path, database
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._database.close()
+
+    @classmethod
+    def create(cls, path: Path) -> PlanFile:
+        """Start a file under another name; finish() gives it its own.
+
+        Raises:
+            MergeError: it exists already, or cannot be written.
+        """
+        if path.exists():
+            raise MergeError(
+                f"{path} already exists. Nothing was planned; remove it, or give --out another name."
+            )
+        part = _part(path)
+        try:
+            part.unlink(missing_ok=True)
+            database = sqlite3.connect(part, isolation_level=None)
+            database.executescript(f"PRAGMA journal_mode = off; PRAGMA synchronous = off; {_TABLES}")
+        except (OSError, sqlite3.Error) as error:
+            raise MergeError(f"{path} cannot be written: {error}. Nothing was planned.") from error
+        return cls(path, database)
+
+    def add(self, domain: int, pairs: Iterable[Pair]) -> int:
+        """Store old and new ids of a domain; return how many there are."""
+        before = self._database.total_changes
+        self._database.execute("BEGIN")
+        self._database.executemany(
+            "INSERT INTO mapping VALUES (?, ?, ?, ?)", ((domain, *pair) for pair in pairs)
+        )
+        self._database.execute("COMMIT")
+        return self._database.total_changes - before
+
+    def finish(self, plan: Plan) -> None:
+        """Store *plan* and give the file its name."""
+        text = json.dumps({"version": _VERSION, **asdict(plan)})
+        self._database.execute("INSERT INTO about VALUES (?)", (text,))
+        self._database.close()
+        os.replace(_part(self.path), self.path)
+
+    def discard(self) -> None:
+        """Remove an unfinished file."""
+        self._database.close()
+        _part(self.path).unlink(missing_ok=True)
+
+    @classmethod
+    def open(cls, path: Path) -> tuple[Plan, PlanFile]:
+        """Open a finished plan.
+
+        Raises:
+            MergeError: there is no such file, or it is no whole plan.
+        """
+        if not path.is_file():
+            raise MergeError(
+                f"there is no plan {path}. Nothing was changed; make one with: snowredis merge plan"
+            )
+        database = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, check_same_thread=False)
+        try:
+            (text,) = database.execute("SELECT plan FROM about").fetchone()
+            plan = _plan(json.loads(text))
+            rows = dict(database.execute("SELECT domain, count(*) FROM mapping GROUP BY domain"))
+        except (sqlite3.Error, ValueError, TypeError, KeyError) as error:
+            database.close()
+            raise MergeError(
+                f"{path} is not a plan of this version of snowredis ({shown(str(error))}). Nothing was changed; make "
+                "one with: snowredis merge plan"
+            ) from error
+        if any(rows.get(domain.number, 0) != domain.renamed for domain in plan.domains):
+            database.close()
+            raise MergeError(
+                f"{path} is damaged: not all new ids are there. Nothing was changed; make a new plan."
+            )
+        return plan, cls(path, database)
+
+    def pairs(self, domain: int, after: int | None = None) -> Iterator[Pair]:
+        """Yield old and new ids of a domain in the order of the old ones, from the first above *after*."""
+        cursor = self._database.execute(
+            "SELECT old, via, new FROM mapping WHERE domain = ? AND (? IS NULL OR old > ?) ORDER BY old",
+            (domain, after, after),
+        )
+        # through map(): `yield from` alone closes the cursor, even after its database was closed
+        yield from map(tuple, cursor)
+
+
+def _part(path: Path) -> Path:
+    return path.with_name(f"{path.name}.part")
+
+
+def _plan(data: dict[str, Any]) -> Plan:
+    if data.pop("version") != _VERSION:
+        raise ValueError("another version")
+    data["domains"] = [DomainPlan.from_json(domain) for domain in data["domains"]]
+    data["tables"] = [TablePlan(TableName(*table.pop("name")), **table) for table in data["tables"]]
+    return Plan(**{**data, "fingerprints": tuple(data["fingerprints"])})

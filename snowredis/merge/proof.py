@@ -1,0 +1,350 @@
+"""`snowredis migrate proof`: can old and new ids be equal, and which statements let a column take the new ones?
+
+Old ids nearly always stay: numbers of a counter are far below the ids of a layout. The proof says so for the column as
+it is, and names the start, or the epoch, from which it holds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from snowredis.cli.exit_codes import CommandError, ExitCode
+from snowredis.cli.options import Parser, moment_ms, natural
+from snowredis.cli.output import Line, duration, printable, time_of, wrapped, write
+from snowredis.core.collisions import IdSet, Proof, Range, counter_ids, layout_ids, prove
+from snowredis.core.layout import Layout
+from snowredis.core.presets import layout_spec, layouts, resolve_layout
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from snowredis.merge.schema import ColumnName, Schema
+    from snowredis.merge.sources import Source
+
+AUTO_INCREMENT = "auto-increment"
+
+SUMMARY = "prove whether old and new ids can be equal, and whether new ones sort after old ones"
+ABOUT = """Decided from all ids that either side can make, not from a sample. Exit code 0: old and new ids
+are never equal; 10: they can be."""
+EXAMPLES = [
+    ("snowredis migrate proof --max 81234567", ""),
+    ("snowredis migrate proof --from twitter --to game", "two layouts"),
+    ("snowredis migrate proof postgresql://host/db#orders.id", "measured"),
+    ("snowredis migrate proof URL#orders.id --statements", "what to run"),
+]
+
+
+def add_arguments(parser: Parser) -> None:
+    text = "the column of the ids, in a database: postgresql://host/db#orders.id"
+    parser.add_argument("source", nargs="?", metavar="SOURCE", help=text)
+    parser.add_argument(
+        "--from",
+        dest="old",
+        default=AUTO_INCREMENT,
+        metavar="LAYOUT",
+        help=f"the old ids: {AUTO_INCREMENT} (the default), or a layout's name or spec",
+    )
+    parser.add_argument("--max", type=natural, metavar="ID", help="the greatest old id")
+    parser.add_argument(
+        "--growth",
+        type=natural,
+        default=0,
+        metavar="N",
+        help="old ids a day until --start, for auto-increment",
+    )
+    text = "when the first old id was made, of a layout (default: its epoch)"
+    parser.add_argument("--since", type=moment_ms, metavar="TIME", help=text)
+    text = "when the last old id is made (default: at --start)"
+    parser.add_argument("--until", type=moment_ms, metavar="TIME", help=text)
+    text = "those that made old ids: 3, or 0-31 (default: any)"
+    parser.add_argument("--old-datacenter", type=_range, metavar="N", help=text)
+    parser.add_argument("--old-worker", type=_range, metavar="N", help="the same, of worker ids")
+    text = "the layout of the new ids (default: 'default')"
+    parser.add_argument("--to", dest="new", default="default", metavar="LAYOUT", help=text)
+    text = "those that make new ids (default: any)"
+    parser.add_argument("--datacenter", type=_range, metavar="N", help=text)
+    text = "when the first new id is made: an ISO date or time (UTC), or Unix ms (default: now)"
+    parser.add_argument("--start", type=moment_ms, metavar="TIME", help=text)
+    text = "how far clocks may be off, on both sides (default: 10)"
+    parser.add_argument("--clock-error", type=natural, default=10, metavar="S", help=text)
+    text = "print the SQL that lets SOURCE take the new ids, and what to change in Django, SQLAlchemy and Alembic"
+    parser.add_argument("--statements", action="store_true", help=text)
+    parser.add_argument("--json", action="store_true", help="one object; ids are strings in it")
+
+
+def _range(text: str) -> Range:
+    low, dash, high = text.partition("-")
+    try:
+        return natural(low), natural(high if dash else low)
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(
+            f"{printable(text, 40)!r} is neither a number nor a range: write it as 3 or 0-31"
+        ) from None
+
+
+def run(args: argparse.Namespace) -> int:
+    statements = ""
+    if args.source is not None:
+        statements = _measure(args)
+    elif args.statements:
+        raise CommandError(
+            ExitCode.USAGE, "--statements needs a SOURCE, such as postgresql://host/db#orders.id."
+        )
+    start_ms = time.time_ns() // 1_000_000 if args.start is None else args.start
+    error_ms = args.clock_error * 1000
+    proof = prove(
+        _old_ids(args, start_ms, error_ms),
+        resolve_layout(args.new),
+        start_ms=start_ms,
+        clock_error_ms=error_ms,
+        datacenters=args.datacenter,
+    )
+    if args.json:
+        print(json.dumps({**proof_json(proof), **({"statements": statements} if args.statements else {})}))
+    else:
+        write(proof_lines(proof))
+        if args.statements:
+            print(f"\n{statements}")
+    return ExitCode.OK if proof.distinct else ExitCode.FOUND_CLASHES
+
+
+def _measure(args: argparse.Namespace) -> str:
+    """Take what the command line does not say from the column: its greatest id, and when its first id was made.
+
+    Returns:
+        The statements that let the column take new ids.
+    """
+    import sqlalchemy as sa
+
+    from snowredis.merge.databases import open_database, reading
+    from snowredis.merge.ingest import column_of
+    from snowredis.merge.sources import parse_sources
+
+    (source,) = parse_sources([args.source])
+    if source.kind != "database":
+        text = f"{source.shown} is a file. Name a column of a database, as postgresql://host/db#orders.id."
+        raise CommandError(ExitCode.BAD_INPUT, text)
+    engine = open_database(source.location, read_only=True)
+    column = column_of(engine, source)
+    with reading(engine) as connection:
+        first, last = connection.execute(sa.select(sa.func.min(column), sa.func.max(column))).one()
+    if first is not None and int(first) < 0:
+        raise CommandError(
+            ExitCode.BAD_INPUT,
+            f"{source.shown} has the id {int(first)}, and ids are 0 or more. Correct that row first.",
+        )
+    if args.max is None:
+        args.max = 0 if last is None else int(last)
+    if args.old != AUTO_INCREMENT and args.since is None and first is not None:
+        args.since = resolve_layout(args.old).decode(int(first)).timestamp_ms
+    return _statements(engine, source) if args.statements else ""
+
+
+def _old_ids(args: argparse.Namespace, start_ms: int, error_ms: int) -> IdSet:
+    if args.old != AUTO_INCREMENT:
+        layout = resolve_layout(args.old)
+        if args.max is not None:
+            _check_max(layout, args.max, start_ms + error_ms)
+        return layout_ids(
+            layout,
+            from_ms=args.since,
+            until_ms=(start_ms if args.until is None else args.until) + error_ms,
+            datacenters=args.old_datacenter,
+            workers=args.old_worker,
+        )
+    if args.max is None:
+        raise CommandError(
+            ExitCode.USAGE,
+            "the greatest old id is unknown, so nothing can be proved. Add --max with SELECT max(id) of the table, or "
+            "the table itself as postgresql://host/db#table.column, or --from with the layout of the old ids.",
+        )
+    days = max(0, start_ms + error_ms - time.time_ns() // 1_000_000) / 86_400_000
+    return counter_ids(max(1, args.max) + int(args.growth * days))
+
+
+def _check_max(layout: Layout, an_id: int, latest_ms: int) -> None:
+    """Refuse a layout that the greatest old id does not fit."""
+    time_ms = layout.decode(an_id).timestamp_ms
+    if time_ms > latest_ms:
+        raise CommandError(
+            ExitCode.BAD_INPUT,
+            f"by the layout {layout}, id {an_id} was made at {time_of(time_ms)}, after the switch. Nothing was "
+            "proved; check --from: 'snowredis decode --layout' shows when an id was made.",
+        )
+
+
+# --- the proof as text -----------------------------------------------------------------------------------
+
+
+def proof_lines(proof: Proof) -> list[Line]:
+    """Return the proof as text for people."""
+    rows = [("old ids", "", "", _described(proof.old)), ("new ids", "", "", _described(proof.new))]
+    rows += [("equal", *_whether_equal(proof)), ("order", *_whether_sorted(proof))]
+    if not (proof.distinct and proof.sorted):
+        rows += [("to do", "", "", text) for text in _remedies(proof)]
+    return _labelled(rows)
+
+
+def _described(ids: IdSet) -> str:
+    if ids.layout is None:
+        return f"{AUTO_INCREMENT}, {ids.lowest:,} to {ids.highest:,}"
+    layout, (_, first, last), *others = ids.layout, *ids.fields
+    from_text, until_text = time_of(layout.ms_at(first)), time_of(layout.ms_at(last + 1) - 1)
+    text = f"{_name_of(layout) or layout_spec(layout)}, {from_text} to {until_text}"
+    named = zip([name for name, bits in layout.fields[1:] if bits], others, strict=True)
+    for name, (bits, low, high) in named:
+        if high - low + 1 < 1 << bits:
+            text += f", {name} {low}" + (f"-{high}" if high > low else "")
+    return text
+
+
+def _whether_equal(proof: Proof) -> tuple[str, str, str]:
+    """Return the verdict, its style, and the reason."""
+    if proof.common is None:
+        return "never: ", "good", "no new id is an old one"
+    count, lowest, _ = proof.common
+    makers = f"{_maker(proof.old, lowest)}, and {_maker(proof.new, lowest)}"
+    return "possible: ", "bad", f"{count:,} ids; the first is {lowest}, {makers}"
+
+
+def _maker(ids: IdSet, an_id: int) -> str:
+    if ids.layout is None:
+        return "counted"
+    parts = ids.layout.decode(an_id)
+    datacenter = f"datacenter {parts.datacenter} " if ids.layout.datacenter_bits else ""
+    return f"made at {time_of(parts.timestamp_ms)} by {datacenter}worker {parts.worker}"
+
+
+def _whether_sorted(proof: Proof) -> tuple[str, str, str]:
+    if proof.sorted:
+        return "kept: ", "good", "every new id is greater than every old one"
+    text = f"the smallest new id is {proof.new.lowest}, the greatest old one {proof.old.highest}"
+    return "not kept: ", "warn", text
+
+
+def _remedies(proof: Proof) -> list[str]:
+    """Return what a person can do: for equal ids first, then for the order."""
+    texts = []
+    starts = {proof.distinct_from_ms: "no new id equals an old one"}
+    # where both begin at one moment, the order says more
+    starts[proof.sorts_from_ms] = "all new ids are greater"
+    for time_ms, effect in starts.items():
+        if time_ms is not None and time_ms > proof.start_ms:
+            texts.append(
+                f"start at {time_of(time_ms)}, {duration(time_ms - proof.start_ms)} later: then {effect}"
+            )
+    if (epoch_ms := proof.latest_epoch_ms) is not None and epoch_ms < proof.layout.epoch_ms:
+        earlier = replace(proof.layout, epoch_ms=epoch_ms)
+        texts.append(
+            f"or an epoch of {time_of(epoch_ms)} or earlier: --to '{layout_spec(earlier)}', which lasts until "
+            f"{time_of(earlier.end_ms)}; then all new ids are greater"
+        )
+    if not proof.distinct and proof.distinct_from_ms is None:
+        texts.append(
+            "no later start helps. Use datacenters or worker ids that made no old ids (--old-worker, --datacenter), or "
+            "more timestamp bits"
+        )
+    return texts
+
+
+def proof_json(proof: Proof) -> dict[str, Any]:
+    """Return the proof for programs. Ids are strings; times are Unix ms, and null where there is none."""
+    common = proof.common
+    return {
+        "equal": not proof.distinct,
+        "sorted": proof.sorted,
+        "start_ms": proof.start_ms,
+        "old": _as_json(proof.old),
+        "new": _as_json(proof.new),
+        "common": common and {name: str(value) for name, value in common._asdict().items()},
+        "distinct_from_ms": proof.distinct_from_ms,
+        "sorts_from_ms": proof.sorts_from_ms,
+        "latest_epoch_ms": proof.latest_epoch_ms,
+    }
+
+
+def _as_json(ids: IdSet) -> dict[str, Any]:
+    layout = layout_spec(ids.layout) if ids.layout else None
+    return {"layout": layout, "lowest": str(ids.lowest), "highest": str(ids.highest)}
+
+
+def _labelled(rows: list[tuple[str, str, str, str]]) -> list[Line]:
+    """Return lines of a label, a word with a style, and a text; all begin in the same column."""
+    return [
+        line
+        for label, word, style, text in rows
+        for line in wrapped([(f"{label:<9}", "dim"), (word, style)], text)
+    ]
+
+
+def _name_of(layout: Layout) -> str | None:
+    return next((name for name, preset in layouts.items() if preset == layout), None)
+
+
+# --- statements ------------------------------------------------------------------------------------------
+
+
+def _statements(engine: sa.Engine, source: Source) -> str:
+    """Return the SQL that widens a column and all that refer to it, and removes its counter; and the code for it."""
+    from snowredis.merge.schema import ColumnName, TableName, read_schema
+    from snowredis.merge.support import support_of
+
+    schema = read_schema(engine, schemas=[source.schema] if source.schema else ())
+    default = engine.dialect.default_schema_name
+    name = TableName(None if source.schema == default else source.schema, str(source.table))
+    column = ColumnName(*name, str(source.column))
+    domain = next((one for one in schema.domains if column in one.columns), None)
+    columns = [*domain.keys, *domain.references] if domain else [column]
+    write_sql = {"postgresql": _postgresql, "sqlite": _sqlite}.get(engine.dialect.name, _mysql)
+    quote, table = support_of(engine).quote, support_of(engine).name
+    parts = [
+        "-- widen: each statement rewrites its table under a lock; how to do it in use: docs/how-to/migrate.md"
+    ]
+    for each in columns:
+        parts += write_sql(schema, each, table(each.of), quote(each.column), is_source=each == column)
+    parts += [
+        "-- Django: id = SnowflakeField(primary_key=True), from snowredis.integrations.django",
+        "-- SQLAlchemy: mapped_column(SnowflakeId, primary_key=True), from snowredis.integrations.sqlalchemy",
+        *(
+            f'-- Alembic: op.alter_column("{each.table}", "{each.column}", type_=sa.BigInteger())'
+            for each in columns
+        ),
+    ]
+    return "\n".join(printable(part) for part in parts)
+
+
+def _postgresql(schema: Schema, name: ColumnName, table: str, column: str, *, is_source: bool) -> list[str]:
+    import sqlalchemy as sa
+
+    found = schema.column(name)
+    lines = []
+    if not isinstance(found.type, sa.BigInteger):
+        lines.append(f"ALTER TABLE {table} ALTER COLUMN {column} TYPE bigint;")
+    if is_source and found.identity is not None:
+        lines.append(
+            f"ALTER TABLE {table} ALTER COLUMN {column} DROP IDENTITY; -- when the last old process has ended"
+        )
+    elif is_source and found.server_default is not None:
+        lines.append(
+            f"ALTER TABLE {table} ALTER COLUMN {column} DROP DEFAULT; -- when the last old process has ended"
+        )
+    return lines
+
+
+def _mysql(schema: Schema, name: ColumnName, table: str, column: str, *, is_source: bool) -> list[str]:
+    found = schema.column(name)
+    null = "NULL" if found.nullable else "NOT NULL"
+    is_narrow = type(found.type).__name__.upper() != "BIGINT" or bool(getattr(found.type, "unsigned", False))
+    if not is_narrow and not (is_source and found.autoincrement is True):
+        return []
+    return [
+        f"ALTER TABLE {table} MODIFY {column} BIGINT {null}; -- with foreign_key_checks = 0; removes AUTO_INCREMENT"
+    ]
+
+
+def _sqlite(_schema: Schema, _name: ColumnName, table: str, column: str, *, is_source: bool) -> list[str]:  # noqa: ARG001 - as its neighbors
+    return [f"-- {table}.{column}: SQLite's integers have 64 bits already"]

@@ -1,0 +1,443 @@
+"""Tables of a database, and the sets of columns that hold the same ids.
+
+Columns that a foreign key connects hold the same ids, column by column of a composite key, over any number of steps
+and tables. Such a set of columns is an *id domain*: its ids get new values together. Reads the catalog only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from snowredis.errors import shown
+from snowredis.merge import MergeError
+
+__all__ = [
+    "ColumnName",
+    "Domain",
+    "ForeignKey",
+    "Partial",
+    "Schema",
+    "TableName",
+    "is_integer",
+    "read_schema",
+]
+
+# of migration tools: each database has its own
+_NOT_MERGED = {
+    *("alembic_version", "django_migrations", "schema_migrations", "ar_internal_metadata"),
+    "flyway_schema_history",
+}
+OWN_TABLES = "snowredis_merge_"
+_SYSTEM_SCHEMAS = {"information_schema", "pg_catalog", "pg_toast"}
+_REFERENCE = re.compile(r"\s*(\S+?)\s*=\s*(\S+?)\s*(?:\s+WHERE\s+(\S+?)\s*=\s*'?(.*?)'?\s*)?", re.IGNORECASE)
+
+
+class TableName(NamedTuple):
+    """Name of a table; *schema* is None for the schema that the URL leads to."""
+
+    schema: str | None
+    table: str
+
+    def __str__(self) -> str:
+        return self.table if self.schema is None else f"{self.schema}.{self.table}"
+
+
+class ColumnName(NamedTuple):
+    """Name of a column."""
+
+    schema: str | None
+    table: str
+    column: str
+
+    @property
+    def of(self) -> TableName:
+        """The table."""
+        return TableName(self.schema, self.table)
+
+    def __str__(self) -> str:
+        return f"{self.of}.{self.column}"
+
+
+class Partial(NamedTuple):
+    """A column that refers to a domain in some rows: where the column *kind* of its table has a value.
+
+    Attributes:
+        value: as text.
+        is_text: the column holds ids as texts.
+    """
+
+    column: ColumnName
+    kind: str
+    value: str
+    is_text: bool
+
+    def __str__(self) -> str:
+        return f"{self.column} WHERE {self.kind}={self.value}"
+
+
+class ForeignKey(NamedTuple):
+    """A foreign key, simple or composite.
+
+    Attributes:
+        name: of its constraint; empty if it has none and was named by hand.
+        columns, parents: the columns that refer, and what each of them refers to.
+        on_update: what the database does at a change of the parent, in capitals; may be empty.
+    """
+
+    name: str
+    columns: tuple[ColumnName, ...]
+    parents: tuple[ColumnName, ...]
+    on_update: str = ""
+
+    @property
+    def child(self) -> TableName:
+        """The table that refers."""
+        return self.columns[0].of
+
+    @property
+    def parent(self) -> TableName:
+        """The table that is referred to."""
+        return self.parents[0].of
+
+    def __str__(self) -> str:
+        sides = (", ".join(column.column for column in columns) for columns in (self.columns, self.parents))
+        left, right = sides
+        return f"{self.child}({left}) -> {self.parent}({right}){'' if self.name else ' (by hand)'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """Columns that hold the same ids.
+
+    Attributes:
+        keys: columns that define the ids: they refer to no other column.
+        references: the other columns, each before the columns that it refers to.
+        partials: columns that refer to these ids in some of their rows.
+    """
+
+    keys: tuple[ColumnName, ...]
+    references: tuple[ColumnName, ...]
+    partials: tuple[Partial, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return str(self.keys[0])
+
+    @property
+    def columns(self) -> tuple[ColumnName, ...]:
+        """Columns that hold these ids in all rows, in the order in which they are rewritten: keys last."""
+        return self.references + self.keys
+
+    @property
+    def tables(self) -> list[TableName]:
+        """Tables of all columns."""
+        return list(
+            dict.fromkeys(name.of for name in (*(part.column for part in self.partials), *self.columns))
+        )
+
+
+class Schema:
+    """Tables of one database, their foreign keys and id domains.
+
+    Attributes:
+        tables: every table that takes part.
+        foreign_keys: with those by hand.
+        partials: references of some rows, each with a column of the domain that it refers to.
+        domains: in the order of their names.
+    """
+
+    def __init__(
+        self,
+        tables: Mapping[TableName, sa.Table],
+        foreign_keys: Iterable[ForeignKey],
+        ids: Iterable[ColumnName] = (),
+        partials: Iterable[tuple[Partial, ColumnName]] = (),
+    ) -> None:
+        self.tables = dict(sorted(tables.items(), key=lambda item: str(item[0])))
+        self.foreign_keys = sorted(foreign_keys, key=str)
+        self.ids, self.partials = set(ids), list(partials)
+        self.domains = self._domains()
+
+    def column(self, name: ColumnName) -> sa.Column[object]:
+        return self.tables[name.of].c[name.column]
+
+    def with_partials(self, partials: Iterable[tuple[Partial, ColumnName]]) -> Schema:
+        """Return the same with more references of some rows."""
+        return Schema(self.tables, self.foreign_keys, self.ids, [*self.partials, *partials])
+
+    def named(self, text: str, option: str) -> ColumnName:
+        """Return the column that table.column or schema.table.column names; MergeError if there is not exactly one."""
+        found = [
+            ColumnName(*name, column.name)
+            for name, table in self.tables.items()
+            for column in table.columns
+            if text in (f"{name}.{column.name}", f"{name.table}.{column.name}")
+        ]
+        if len(found) == 1:
+            return found[0]
+        why = f"is in {len(found)} schemas" if found else "does not exist, or its table does not take part"
+        raise MergeError(
+            f"{option}: column {shown(text)} {why}. Nothing was planned; write table.column or schema.table.column as "
+            "it is in the database."
+        )
+
+    def fingerprint(self) -> str:
+        """Return a hash of everything that a plan relies on: tables, types of columns, keys."""
+        tables = [
+            (str(name), [(c.name, str(c.type), c.nullable, c.primary_key) for c in table.columns])
+            for name, table in self.tables.items()
+        ]
+        text = repr((tables, list(map(str, self.foreign_keys))))
+        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+    def _domains(self) -> list[Domain]:
+        sets = _DisjointSets()
+        # columns that are ids, not a part of a composite key such as the number of a line
+        certain = set(self.ids)
+        for table_name, table in self.tables.items():
+            key = list(table.primary_key.columns)
+            if len(key) == 1 and is_integer(key[0]):
+                certain.add(ColumnName(*table_name, key[0].name))
+        certain |= {parent for _, parent in self.partials}
+        for name in certain:
+            sets.add(name)
+        refers: dict[ColumnName, set[ColumnName]] = {}
+        for key_ in self.foreign_keys:
+            for child, parent in zip(key_.columns, key_.parents, strict=True):
+                if is_integer(self.column(child)) and is_integer(self.column(parent)):
+                    sets.join(child, parent)
+                    if child != parent:
+                        refers.setdefault(child, set()).add(parent)
+                    if len(key_.columns) == 1:
+                        certain.add(parent)
+        domains = []
+        for columns in sets.sets():
+            if not certain & set(columns):
+                continue
+            # columns that refer to each other in a circle: all of them define ids
+            keys = [column for column in columns if column not in refers] or columns
+            references = [column for column in self._children_first(columns, refers) if column not in keys]
+            partials = [partial for partial, parent in self.partials if parent in columns]
+            domains.append(Domain(tuple(keys), tuple(references), tuple(partials)))
+        return sorted(domains, key=lambda domain: domain.name)
+
+    def _children_first(
+        self, columns: Sequence[ColumnName], refers: Mapping[ColumnName, set[ColumnName]]
+    ) -> list[ColumnName]:
+        """Return *columns* so that each is changed before what it refers to: ON UPDATE then finds nothing to do."""
+        try:
+            order = list(
+                TopologicalSorter({column: refers.get(column, ()) for column in columns}).static_order()
+            )
+        except CycleError:
+            harmful = {"SET NULL", "SET DEFAULT"}
+            for key in self.foreign_keys:
+                if key.on_update in harmful and set(key.columns) & set(columns):
+                    raise MergeError(
+                        f"foreign key {key} is part of a circle of keys, and has ON UPDATE {key.on_update}. Nothing "
+                        "was planned; change it to NO ACTION first."
+                    ) from None
+            return list(columns)
+        return order[::-1]
+
+
+def is_integer(column: sa.Column[object]) -> bool:
+    # of a DOMAIN of PostgreSQL, the type that it is made of
+    return isinstance(getattr(column.type, "data_type", column.type), sa.Integer)
+
+
+class _DisjointSets:
+    """Sets of columns that can be joined (union-find)."""
+
+    def __init__(self) -> None:
+        self._parent: dict[ColumnName, ColumnName] = {}
+
+    def add(self, column: ColumnName) -> None:
+        self._parent.setdefault(column, column)
+
+    def find(self, column: ColumnName) -> ColumnName:
+        self.add(column)
+        while self._parent[column] != column:
+            # halves the path: a chain of a thousand tables stays short
+            self._parent[column] = self._parent[self._parent[column]]
+            column = self._parent[column]
+        return column
+
+    def join(self, first: ColumnName, second: ColumnName) -> None:
+        self._parent[self.find(first)] = self.find(second)
+
+    def sets(self) -> list[list[ColumnName]]:
+        found: dict[ColumnName, list[ColumnName]] = {}
+        for column in sorted(self._parent, key=str):
+            found.setdefault(self.find(column), []).append(column)
+        return list(found.values())
+
+
+# --- the catalog -----------------------------------------------------------------------------------------
+
+
+def read_schema(
+    engine: sa.Engine,
+    *,
+    schemas: Sequence[str] = (),
+    references: Sequence[str] = (),
+    ids: Sequence[str] = (),
+    excluded: Sequence[str] = (),
+    also: Sequence[ForeignKey] = (),
+) -> Schema:
+    """Read tables and foreign keys of a database.
+
+    Args:
+        schemas: names; none: the default one, and on PostgreSQL all of the database.
+        references: as child.column=parent.column, or also WHERE kind=value for some rows.
+        ids: columns that hold ids, besides primary keys of one integer column.
+        excluded: tables that do not take part.
+        also: foreign keys of the other database, which count here, too.
+
+    Raises:
+        MergeError: a table or column that does not exist, or a foreign key from or to a table that takes no part.
+    """
+    inspector = sa.inspect(engine)
+    metadata, default, found = sa.MetaData(), inspector.default_schema_name, list[ForeignKey]()
+    for schema in schemas or _all_schemas(engine, inspector):
+        name = None if schema == default else schema
+        metadata.reflect(engine, schema=name, resolve_fks=False)
+        found += _foreign_keys(inspector, name)
+    reflected = {
+        TableName(table.schema, table.name): table
+        for table in metadata.tables.values()
+        if not table.name.startswith(OWN_TABLES)
+    }
+    partitions = _partitions(engine)
+    left_out = {name for text in excluded for name in tables_called(text, reflected, "--exclude")}
+    left_out |= {name for name in reflected if name.table in _NOT_MERGED}
+    tables = {
+        name: table
+        for name, table in reflected.items()
+        if name not in left_out and partitions.get(name, name) not in left_out and name not in partitions
+    }
+    keys = {_of_whole_tables(key, partitions) for key in found}
+    keys = {key for key in keys if key.child in tables or key.parent in tables}
+    for key in sorted(keys, key=str):
+        if key.parent not in tables or key.child not in tables:
+            outside = key.child if key.parent in tables else key.parent
+            raise MergeError(
+                f"foreign key {key}: the table {outside} does not take part. Nothing was planned; name its schema with "
+                "--schema, or exclude both tables."
+            )
+    plain = Schema(tables, keys)
+    partials: list[tuple[Partial, ColumnName]] = []
+    for text in references:
+        key_or_partial = _by_hand(text, plain)
+        if isinstance(key_or_partial, ForeignKey):
+            keys.add(key_or_partial)
+        else:
+            partials.append(key_or_partial)
+    known = {(key.columns, key.parents) for key in keys}
+    for key in also:
+        exists = all(
+            name.of in tables and name.column in tables[name.of].c for name in key.columns + key.parents
+        )
+        if exists and (key.columns, key.parents) not in known:
+            keys.add(key._replace(on_update=""))
+    by_hand = [plain.named(text, "--id") for text in ids]
+    for column in by_hand:
+        _check_integer(column, plain)
+    return Schema(tables, keys, by_hand, partials)
+
+
+def _all_schemas(engine: sa.Engine, inspector: sa.Inspector) -> list[str | None]:
+    if engine.dialect.name != "postgresql":
+        return [inspector.default_schema_name]
+    names = inspector.get_schema_names()
+    return [name for name in names if name not in _SYSTEM_SCHEMAS and not name.startswith("pg_")]
+
+
+def _partitions(engine: sa.Engine) -> dict[TableName, TableName]:
+    """Return the partitioned table, the outermost one, of every partition."""
+    if engine.dialect.name != "postgresql":
+        return {}
+    query = sa.text(
+        "SELECT NULLIF(n.nspname, current_schema()), c.relname, NULLIF(rn.nspname, current_schema()), r.relname "
+        "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_class r ON r.oid = "
+        "pg_partition_root(c.oid) JOIN pg_namespace rn ON rn.oid = r.relnamespace "
+        "WHERE c.relispartition AND c.relkind IN ('r', 'p')"
+    )
+    with engine.connect() as connection:
+        return {TableName(*row[:2]): TableName(*row[2:]) for row in connection.execute(query).all()}
+
+
+def _foreign_keys(inspector: sa.Inspector, schema: str | None) -> Iterable[ForeignKey]:
+    for (_, table), keys in inspector.get_multi_foreign_keys(schema=schema).items():
+        for key in keys:
+            parent = TableName(key["referred_schema"], key["referred_table"])
+            # SQLite: REFERENCES parent, without columns, means its primary key
+            referred = (
+                key["referred_columns"]
+                or inspector.get_pk_constraint(parent.table, parent.schema)["constrained_columns"]
+            )
+            yield ForeignKey(
+                key["name"] or f"of {', '.join(key['constrained_columns'])}",
+                tuple(ColumnName(schema, table, column) for column in key["constrained_columns"]),
+                tuple(ColumnName(*parent, column) for column in referred),
+                str(key.get("options", {}).get("onupdate") or "").upper(),
+            )
+
+
+def _of_whole_tables(key: ForeignKey, partitions: Mapping[TableName, TableName]) -> ForeignKey:
+    def moved(column: ColumnName) -> ColumnName:
+        return ColumnName(*partitions.get(column.of, column.of), column.column)
+
+    if key.child not in partitions and key.parent not in partitions:
+        return key
+    # every partition may have a constraint of its own
+    return ForeignKey(
+        "of partitions", tuple(map(moved, key.columns)), tuple(map(moved, key.parents)), key.on_update
+    )
+
+
+# --- names that a person wrote -------------------------------------------------------------------------
+
+
+def tables_called(text: str, tables: Mapping[TableName, object], option: str) -> list[TableName]:
+    """Return the tables that table or schema.table names; MergeError if there is none."""
+    found = [name for name in tables if text in (str(name), name.table)]
+    if not found:
+        raise MergeError(
+            f"{option}: there is no table {shown(text)}. Nothing was planned; write table or schema.table."
+        )
+    return found
+
+
+def _by_hand(text: str, schema: Schema) -> ForeignKey | tuple[Partial, ColumnName]:
+    match = _REFERENCE.fullmatch(text)
+    if match is None:
+        raise MergeError(
+            f"--reference {shown(text)} cannot be read. Nothing was planned; write child.column=parent.column, or "
+            "'child.column=parent.column WHERE kind=value' for a part of the rows."
+        )
+    child, parent = (schema.named(side, "--reference") for side in (match[1], match[2]))
+    if child == parent:
+        raise MergeError(f"--reference {shown(text)}: a column cannot refer to itself. Nothing was planned.")
+    _check_integer(parent, schema)
+    if match[3] is None:
+        _check_integer(child, schema)
+        return ForeignKey("", (child,), (parent,))
+    kind = schema.named(f"{child.of}.{match[3].rpartition('.')[2]}", "--reference").column
+    return Partial(child, kind, match[4], not is_integer(schema.column(child))), parent
+
+
+def _check_integer(name: ColumnName, schema: Schema) -> None:
+    column = schema.column(name)
+    if not is_integer(column):
+        raise MergeError(
+            f"column {name} is {column.type}, not an integer: only integer ids get new values. Nothing was planned; "
+            "leave it out."
+        )

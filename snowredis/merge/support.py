@@ -1,0 +1,328 @@
+"""What differs between the kinds of databases while ids change: foreign keys, triggers, types, checksums, counters.
+
+PostgreSQL: in each transaction foreign keys are made deferrable, and triggers and generated keys are switched off. DDL
+is part of the transaction there, so a process that is killed leaves the catalog as it was. MariaDB and MySQL: foreign
+keys are not checked by the session; triggers cannot be switched off, and DDL ends a transaction: nothing is altered.
+SQLite: foreign keys are not checked; triggers are dropped and made again in the same transaction.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from typing import Any
+
+import sqlalchemy as sa
+
+from snowredis.merge.schema import ColumnName, Schema, TableName
+
+__all__ = ["Support", "support_of"]
+
+_MAX_INT64 = (1 << 63) - 1
+
+
+class Support:
+    """Statements of one kind of database.
+
+    Attributes:
+        locks: who waits for whom while ids change, for people.
+        keeps_triggers: triggers of the user run at each change.
+    """
+
+    locks = ""
+    keeps_triggers = False
+
+    def __init__(self, dialect: sa.Dialect) -> None:
+        self._preparer = dialect.identifier_preparer
+        self._doubles_percent = dialect.paramstyle in ("format", "pyformat")
+
+    def quote(self, name: str) -> str:
+        """Return the quoted name of a table, column or trigger, for run()."""
+        text = self._preparer.quote(name)
+        return text.replace("%%", "%") if self._doubles_percent else text
+
+    def name(self, table: TableName) -> str:
+        """Return the quoted name of a table."""
+        return ".".join(self.quote(part) for part in table if part is not None)
+
+    def run(self, connection: sa.Connection, statement: str) -> None:
+        """Execute a statement without parameters; names in it may have any characters."""
+        connection.execute(sa.text(statement.replace(":", "\\:"))).close()
+
+    @contextlib.contextmanager
+    def relaxed(self, connection: sa.Connection, tables: Sequence[TableName]) -> Iterator[None]:
+        """Let rows of *tables* change one after the other inside a transaction, without triggers if possible.
+
+        Foreign keys hold again when it is left, or else it fails; nothing of it outlasts the transaction.
+        """
+        yield
+
+    def limit(self, column: sa.Column[Any]) -> int:
+        """Return the greatest number that fits *column*; texts hold any."""
+        of = getattr(column.type, "data_type", column.type)
+        if not isinstance(of, sa.Integer):
+            return _MAX_INT64
+        bits = 16 if isinstance(of, sa.SmallInteger) else 64 if isinstance(of, sa.BigInteger) else 32
+        return (1 << (bits - 1)) - 1
+
+    def kept_columns(self, connection: sa.Connection, table: TableName) -> list[str]:
+        """Return the columns that the database would change by itself at each update."""
+        return []
+
+    def analyze(self, connection: sa.Connection, table: str) -> None:
+        """Update the statistics of a table that was filled."""
+        self.run(connection, f"ANALYZE {self.quote(table)}")
+
+    def checksum(self, columns: Sequence[sa.ColumnElement[Any]]) -> sa.ColumnElement[Any]:
+        """Return an aggregate over rows that does not depend on their order, computed by the server."""
+        raise NotImplementedError
+
+    def prepare(self, connection: sa.Connection) -> None:
+        """Make what checksum() needs on this connection."""
+
+    def counters(self, connection: sa.Connection, schema: Schema) -> list[tuple[ColumnName, str]]:
+        """Return, for each column whose numbers the database counts, the statement that moves its counter.
+
+        Each counter then goes on above the greatest number of the column, and never goes back.
+        """
+        raise NotImplementedError
+
+
+def support_of(engine: sa.Engine) -> Support:
+    """Return what the kind of database of *engine* needs."""
+    kinds: dict[str, type[Support]] = {"sqlite": SQLite, "postgresql": PostgreSQL}
+    return kinds.get(engine.dialect.name, MySQL)(engine.dialect)
+
+
+# --- PostgreSQL ------------------------------------------------------------------------------------------
+
+_WITH_PARTITIONS = sa.text(
+    "SELECT oid FROM pg_class WHERE oid IN (SELECT to_regclass(n) FROM unnest(CAST(:names AS text[])) n) "
+    "OR relispartition AND pg_partition_root(oid) IN (SELECT to_regclass(n) FROM unnest(CAST(:names AS text[])) n)"
+)
+# those of partitions follow those of the partitioned table, unless they are a partition's own
+_CONSTRAINTS = sa.text(
+    "SELECT conrelid::regclass::text AS relation, conname AS name FROM pg_constraint WHERE contype = 'f' "
+    "AND conparentid = 0 AND NOT condeferrable AND (conrelid = ANY(:oids) OR confrelid = ANY(:oids)) ORDER BY 1, 2"
+)
+_TRIGGERS = sa.text(
+    "SELECT tgrelid::regclass::text AS relation, tgname AS name, tgenabled AS mode FROM pg_trigger "
+    "WHERE NOT tgisinternal AND tgenabled IN ('O', 'A') AND tgrelid = ANY(:oids) ORDER BY 1, 2"
+)
+_IDENTITIES = sa.text(
+    "SELECT attrelid::regclass::text AS relation, attname AS name FROM pg_attribute "
+    "WHERE attidentity = 'a' AND NOT attisdropped AND attrelid = ANY(:oids) ORDER BY 1, 2"
+)
+# sequences that a column owns (serial, identity), and those that its default uses
+_SEQUENCES = sa.text(
+    "SELECT s.oid::regclass::text AS seq, q.seqincrement > 0 AS up, NULLIF(n.nspname, current_schema()) AS schema, "
+    "t.relname AS tab, a.attname AS col FROM pg_class s JOIN pg_sequence q ON q.seqrelid = s.oid JOIN "
+    "(SELECT objid AS seq, refobjid AS tab, refobjsubid AS col FROM pg_depend WHERE classid = 'pg_class'::regclass "
+    "AND refclassid = 'pg_class'::regclass AND deptype IN ('a', 'i') AND refobjsubid > 0 UNION "
+    "SELECT d.refobjid, f.adrelid, f.adnum FROM pg_depend d JOIN pg_attrdef f ON d.classid = 'pg_attrdef'::regclass "
+    "AND d.objid = f.oid AND d.refclassid = 'pg_class'::regclass) u ON u.seq = s.oid "
+    "JOIN pg_class t ON t.oid = u.tab JOIN pg_namespace n ON n.oid = t.relnamespace "
+    "JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum = u.col WHERE s.relkind = 'S' ORDER BY 1, 3, 4, 5"
+)
+
+
+class PostgreSQL(Support):
+    """PostgreSQL 12 or later."""
+
+    locks = "each batch locks the tables whose foreign keys or triggers it switches off (ACCESS EXCLUSIVE)"
+
+    @contextlib.contextmanager
+    def relaxed(self, connection: sa.Connection, tables: Sequence[TableName]) -> Iterator[None]:
+        names = {"names": [self.name(table) for table in tables]}
+        oids = {"oids": list(connection.scalars(_WITH_PARTITIONS, names))}
+        before, after = [], []
+        for row in connection.execute(_CONSTRAINTS, oids):
+            alter = f"ALTER TABLE {row.relation} ALTER CONSTRAINT {self.quote(row.name)}"
+            before.append(f"{alter} DEFERRABLE")
+            after.append(f"{alter} NOT DEFERRABLE")
+        for row in connection.execute(_TRIGGERS, oids):
+            alter, name = f"ALTER TABLE {row.relation}", self.quote(row.name)
+            before.append(f"{alter} DISABLE TRIGGER {name}")
+            always = row.mode in ("A", b"A")
+            after.append(f"{alter} ENABLE {'ALWAYS ' if always else ''}TRIGGER {name}")
+        for row in connection.execute(_IDENTITIES, oids):
+            alter = f"ALTER TABLE {row.relation} ALTER COLUMN {self.quote(row.name)} SET GENERATED"
+            before.append(f"{alter} BY DEFAULT")
+            after.append(f"{alter} ALWAYS")
+        for statement in [*before, "SET CONSTRAINTS ALL DEFERRED"]:
+            self.run(connection, statement)
+        yield
+        # checks the foreign keys now: a table with checks that are due cannot be altered
+        for statement in ["SET CONSTRAINTS ALL IMMEDIATE", *after]:
+            self.run(connection, statement)
+
+    def checksum(self, columns: Sequence[sa.ColumnElement[Any]]) -> sa.ColumnElement[Any]:
+        row = sa.cast(sa.func.row(*columns), sa.Text)
+        half = sa.literal_column("'x'").concat(sa.func.left(sa.func.md5(row), 15))
+        return sa.func.sum(sa.cast(sa.cast(half, _BIT60), sa.BigInteger))
+
+    def counters(self, connection: sa.Connection, schema: Schema) -> list[tuple[ColumnName, str]]:
+        found: dict[str, list[Any]] = {}
+        for row in connection.execute(_SEQUENCES):
+            if TableName(row.schema, row.tab) in schema.tables:
+                found.setdefault(row.seq, []).append(row)
+        statements = []
+        for sequence, rows in found.items():
+            end, choose = ("max", "greatest") if rows[0].up else ("min", "least")
+            values = [
+                f"(SELECT {end}({self.quote(row.col)}) FROM {self.name(TableName(row.schema, row.tab))})"
+                for row in rows
+            ]
+            literal = sequence.replace("'", "''")
+            # a sequence that was never used, of an empty table, stays so
+            statement = (
+                f"SELECT setval('{literal}', {choose}(last_value, {', '.join(values)}), "
+                f"is_called OR coalesce({', '.join(values)}) IS NOT NULL) FROM {sequence}"
+            )
+            statements += [(ColumnName(row.schema, row.tab, row.col), statement) for row in rows]
+        return statements
+
+
+class _BIT60(sa.types.UserDefinedType[str]):
+    cache_ok = True
+
+    def get_col_spec(self, **_: Any) -> str:
+        return "bit(60)"
+
+
+# --- MariaDB and MySQL -----------------------------------------------------------------------------------
+
+_ON_UPDATE = sa.text(
+    "SELECT column_name FROM information_schema.columns WHERE table_schema = COALESCE(:schema, DATABASE()) "
+    "AND table_name = :table AND lower(extra) LIKE '%on update current_timestamp%'"
+)
+_COUNTERS = sa.text(
+    "SELECT table_name AS tab, auto_increment AS next FROM information_schema.tables "
+    "WHERE table_schema = COALESCE(:schema, DATABASE()) AND auto_increment IS NOT NULL ORDER BY 1"
+)
+_DEFAULTS = sa.text(
+    "SELECT table_name AS tab, column_name AS col, column_default AS text FROM information_schema.columns "
+    "WHERE table_schema = COALESCE(:schema, DATABASE()) AND column_default LIKE '%nextval(%' ORDER BY 1, 2"
+)
+_BITS = {"TINYINT": 8, "SMALLINT": 16, "MEDIUMINT": 24, "INTEGER": 32, "BIGINT": 64}
+
+
+class MySQL(Support):
+    """MariaDB 10.5 or later, MySQL 8."""
+
+    locks = "each batch locks the rows that it changes; foreign_key_checks is off in its session only"
+    keeps_triggers = True
+
+    def limit(self, column: sa.Column[Any]) -> int:
+        if not isinstance(column.type, sa.Integer):
+            return _MAX_INT64
+        bits = _BITS.get(type(column.type).__name__.upper(), 32)
+        # ids are signed everywhere else: of BIGINT UNSIGNED only the lower half is used
+        unsigned = bool(getattr(column.type, "unsigned", False)) and bits < 64
+        return (1 << (bits if unsigned else bits - 1)) - 1
+
+    @contextlib.contextmanager
+    def relaxed(self, connection: sa.Connection, tables: Sequence[TableName]) -> Iterator[None]:
+        self.run(connection, "SET SESSION foreign_key_checks = 0")
+        yield
+        self.run(connection, "SET SESSION foreign_key_checks = 1")
+
+    def kept_columns(self, connection: sa.Connection, table: TableName) -> list[str]:
+        return list(connection.scalars(_ON_UPDATE, {"schema": table.schema, "table": table.table}))
+
+    def analyze(self, connection: sa.Connection, table: str) -> None:
+        self.run(connection, f"ANALYZE TABLE {self.quote(table)}")
+
+    def checksum(self, columns: Sequence[sa.ColumnElement[Any]]) -> sa.ColumnElement[Any]:
+        parts = [sa.func.ifnull(sa.func.md5(sa.cast(column, sa.LargeBinary)), "n") for column in columns]
+        half = sa.func.conv(sa.func.left(sa.func.md5(sa.func.concat_ws("|", *parts)), 15), 16, 10)
+        return sa.func.sum(sa.cast(half, sa.Numeric(20, 0)))
+
+    def counters(self, connection: sa.Connection, schema: Schema) -> list[tuple[ColumnName, str]]:
+        statements = []
+        for name in {table.schema for table in schema.tables}:
+            for row in connection.execute(_COUNTERS, {"schema": name}):
+                table = TableName(name, row.tab)
+                column = schema.tables[table].autoincrement_column if table in schema.tables else None
+                if column is not None:
+                    highest = connection.scalar(sa.select(sa.func.max(column))) or 0
+                    # InnoDB does not go below the greatest number that is there
+                    counter = max(int(row.next), int(highest) + 1)
+                    statement = f"ALTER TABLE {self.name(table)} AUTO_INCREMENT = {counter:d}"
+                    statements.append((ColumnName(*table, column.name), statement))
+            for row in connection.execute(_DEFAULTS, {"schema": name}):
+                table = TableName(name, row.tab)
+                sequence = str(row.text).partition("nextval(")[2].rpartition(")")[0]
+                if table in schema.tables:
+                    highest = connection.scalar(sa.select(sa.func.max(schema.tables[table].c[row.col]))) or 0
+                    # does nothing if the sequence is further
+                    statement = f"SELECT SETVAL({sequence}, {int(highest):d})"
+                    statements.append((ColumnName(*table, row.col), statement))
+        return statements
+
+
+# --- SQLite ----------------------------------------------------------------------------------------------
+
+
+class SQLite(Support):
+    """SQLite 3.33 or later."""
+
+    locks = "each batch locks the whole file; readers go on if it is in WAL mode"
+
+    def limit(self, column: sa.Column[Any]) -> int:
+        # a column's type says nothing of its size
+        return _MAX_INT64
+
+    @contextlib.contextmanager
+    def relaxed(self, connection: sa.Connection, tables: Sequence[TableName]) -> Iterator[None]:
+        names = {table.table.lower() for table in tables}
+        query = sa.text("SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'trigger' ORDER BY name")
+        triggers = [row for row in connection.execute(query) if row.tbl_name.lower() in names]
+        for trigger in triggers:
+            connection.exec_driver_sql(f"DROP TRIGGER {self.quote(trigger.name)}")
+        yield
+        for trigger in triggers:
+            connection.exec_driver_sql(trigger.sql)
+
+    def prepare(self, connection: sa.Connection) -> None:
+        raw = connection.connection.dbapi_connection
+        if raw is not None:
+            raw.create_aggregate("snowredis_sum", -1, _Sum)
+
+    def checksum(self, columns: Sequence[sa.ColumnElement[Any]]) -> sa.ColumnElement[Any]:
+        return sa.func.snowredis_sum(*(sa.type_coerce(column, sa.types.NULLTYPE) for column in columns))
+
+    def counters(self, connection: sa.Connection, schema: Schema) -> list[tuple[ColumnName, str]]:
+        if not connection.scalar(sa.text("SELECT 1 FROM sqlite_master WHERE name = 'sqlite_sequence'")):
+            return []
+        statements = []
+        # only tables with AUTOINCREMENT are in it; the others number from their greatest row
+        for (table,) in connection.execute(sa.text("SELECT name FROM sqlite_sequence ORDER BY name")).all():
+            name = TableName(None, table)
+            if name in schema.tables and schema.tables[name].primary_key.columns:
+                column, literal = (
+                    next(iter(schema.tables[name].primary_key.columns)).name,
+                    table.replace("'", "''"),
+                )
+                statement = (
+                    f"UPDATE sqlite_sequence SET seq = max(seq, (SELECT coalesce(max({self.quote(column)}), 0) "
+                    f"FROM {self.quote(table)})) WHERE name = '{literal}'"
+                )
+                statements.append((ColumnName(*name, column), statement))
+        return statements
+
+
+class _Sum:
+    """Sum of the hashes of rows, modulo 2**62, as an aggregate function of SQLite."""
+
+    def __init__(self) -> None:
+        self._total = 0
+
+    def step(self, *values: object) -> None:
+        self._total += int.from_bytes(
+            blake2b(repr(values).encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        )
+
+    def finalize(self) -> int:
+        return self._total & (1 << 62) - 1

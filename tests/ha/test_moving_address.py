@@ -1,0 +1,73 @@
+"""An address that follows the master, in a planned failover after which the old master keeps its connections open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import snowredis
+from tests.chaos.proxy import Proxy
+from tests.support.ha import free_port
+from tests.support.servers import PROGRAM, RedisServer
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no redis-server or valkey-server on PATH")
+TTL_S = 3.0
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[tuple[RedisServer, RedisServer]]:
+    """Return a master and its replica."""
+    servers = []
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        servers.append(
+            RedisServer(tmp_path / name, "--port", str(free_port()), "--repl-diskless-sync-delay", "0")
+        )
+    master, replica = servers
+    try:
+        for server in servers:
+            server.start()
+        follow(replica, master)
+        yield master, replica
+    finally:
+        for server in servers:
+            server.kill()
+
+
+def follow(replica: RedisServer, master: RedisServer) -> None:
+    replica.client().replicaof("127.0.0.1", master.client().config_get("port")["port"])
+    eventually(lambda: replica.client().info("replication").get("master_link_status") == "up", "the link", 20)
+
+
+@pytest.mark.parametrize("refusal", ["replica", "too few replicas"])
+def test_a_worker_leaves_a_demoted_master_that_keeps_its_connections(
+    pair: tuple[RedisServer, RedisServer], refusal: str
+) -> None:
+    old, new = pair
+    proxy = Proxy(old.socket)
+    proxy.start()
+    url = f"redis://127.0.0.1:{proxy.port}"
+    settings: dict[str, Any] = {"pool": "orders", "ttl": TTL_S, "failover_slack": 0.2}
+    with snowredis.connect(url, **settings) as ids:
+        first = ids.next_id()
+        # new connections lead to the new master; those that exist stay
+        proxy._target = new.socket
+        new.client().replicaof("NO", "ONE")
+        if refusal == "replica":
+            follow(old, new)
+        else:
+            old.client().config_set("min-replicas-to-write", 1)
+        before = ids.lease
+        assert before is not None
+        eventually(
+            lambda: (lease := ids.lease) is not None and lease.until > before.until,
+            "a renewal at the new master",
+            2 * TTL_S,
+        )
+        assert ids.next_id() > first
+        assert new.client().hget("snowredis:{orders}", "adopted") == "1"
+    proxy.stop()

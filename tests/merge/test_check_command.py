@@ -1,0 +1,152 @@
+"""`snowredis merge check`: exit codes, report, JSON, page, what a stop leaves, and what untrusted text can do."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from snowredis.cli.exit_codes import ExitCode
+from snowredis.core.presets import layouts
+
+Cli = Callable[..., Any]
+LAYOUT = layouts["default"]
+IDS = [LAYOUT.compose(tick=40_000_000_000 + at * 1000, worker=at % 3) for at in range(60)]
+EVIL = "\x1b[31m\u202e<script>alert(1)</script>"
+
+
+def write(path: Path, values: Sequence[object]) -> str:
+    path.write_text("id,name\n" + "".join(f'"{value}",x\n' for value in values))
+    return f"{path}#id"
+
+
+@pytest.mark.parametrize(
+    ("values", "code", "says"),
+    [
+        (IDS[30:], ExitCode.FOUND_CLASHES, "error   15 ids are there more than once, in 30 rows"),
+        ([*IDS[50:], 1 << 62], ExitCode.FOUND_ERRORS, "error   No id is there more than once"),
+        (IDS[50:], ExitCode.OK, "warning No id is there more than once"),
+        (
+            [an_id + (1 << LAYOUT.worker_shift + 5) for an_id in IDS],
+            ExitCode.OK,
+            "ok      No id is there more than once",
+        ),
+        (["abc"], ExitCode.SOURCE_UNREADABLE, "holds no ids, but 'abc'"),
+    ],
+)
+def test_the_exit_code_and_the_first_line_say_whether_ids_clash(
+    offline: Cli, tmp_path: Path, values: list[object], code: ExitCode, says: str
+) -> None:
+    one, other = write(tmp_path / "a.csv", list(IDS[:45])), write(tmp_path / "b.csv", values)
+    result = offline("merge", "check", one, other)
+    assert result.code == code
+    assert says in result.out + result.err
+    if code is not ExitCode.SOURCE_UNREADABLE:
+        assert "reading 100%" in result.err
+
+
+def test_json_has_ids_as_strings_and_what_the_report_says(offline: Cli, tmp_path: Path) -> None:
+    sources = [write(tmp_path / f"{name}.csv", IDS[: 20 + at]) for at, name in enumerate("ab")]
+    result = offline("merge", "check", *sources, "--json", "--quiet", "--duplicates", str(tmp_path / "d.csv"))
+    report = json.loads(result.out)
+    assert (result.code, result.err) == (ExitCode.FOUND_CLASHES, "")
+    assert report["duplicates"]["ids"] == 20
+    assert report["duplicates"]["examples"][0]["id"] == str(IDS[0])
+    assert report["shared_workers"][0]["workers"] == 3
+    assert len((tmp_path / "d.csv").read_text().splitlines()) == 41
+
+
+class Tags(HTMLParser):
+    """Tags of a page, and its text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_the_page_stands_alone_shows_the_clashes_and_escapes_what_it_read(
+    offline: Cli, tmp_path: Path
+) -> None:
+    sources = [write(tmp_path / "a.csv", [*IDS, EVIL]), write(tmp_path / "b<b>&.csv", list(IDS[:10]))]
+    page = tmp_path / "report.html"
+    assert offline("merge", "check", *sources, "--html", str(page), "--quiet").code == ExitCode.FOUND_CLASHES
+    text = page.read_text()
+    parsed = Tags(text)
+    names = {tag for tag, _ in parsed.tags}
+    assert not names & {"script", "link", "img", "iframe", "b><"}
+    assert not [attrs for _, attrs in parsed.tags if {"src", "href", "onload"} & attrs.keys()]
+    assert "url(" not in text
+    # ten ids in both, each in a cell of its own
+    assert len([attrs for _, attrs in parsed.tags if attrs.get("class") == "clash"]) == 10
+    assert "a.csv: 1 ids, b<b>&.csv: 1 ids; 2 are repeated" in parsed.text
+    assert EVIL not in text
+    assert "\\u001b[31m\\u202e<script>alert(1)</script>" in parsed.text
+    shown = offline("merge", "check", *sources, "--quiet").out
+    assert "\x1b" not in shown
+    assert "\\x1b[31m\\u202e" in shown
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "says"),
+    [
+        (["--memory", "100M"], ExitCode.BAD_INPUT, "384 MiB or more"),
+        (["--memory", "lots"], ExitCode.USAGE, "is not an amount of memory"),
+        (["--html", "/nowhere/x.html"], ExitCode.USAGE, "does not exist"),
+        (["--duplicates", "d.txt"], ExitCode.BAD_INPUT, "must end in .csv or .parquet"),
+        (["--layout", "twiter"], ExitCode.BAD_INPUT, "Did you mean 'twitter'?"),
+        (["--layout", "b=twitter"], ExitCode.BAD_INPUT, "the sources are named 'a.csv'"),
+    ],
+)
+def test_options_that_cannot_work_are_refused_before_anything_is_read(
+    offline: Cli, tmp_path: Path, options: list[str], code: ExitCode, says: str
+) -> None:
+    result = offline("merge", "check", write(tmp_path / "a.csv", list(IDS)), *options)
+    assert (result.code, result.out) == (code, "")
+    assert says in result.err
+
+
+def test_sql_is_printed_without_reading_anything(offline: Cli) -> None:
+    result = offline(
+        "merge", "check", "a=missing.parquet#id", "b=postgresql://h/x#t.id", "--emit-sql", "trino"
+    )
+    assert result.code == ExitCode.OK
+    assert "BITWISE_RIGHT_SHIFT" in result.out
+    assert "-- shared_workers" in result.out
+
+
+def test_ctrl_c_stops_a_statement_removes_what_was_spilled_and_says_how_to_go_on(tmp_path: Path) -> None:
+    (tmp_path / "done.csv").write_text("id\n1\n")
+    big = tmp_path / "big.txt"
+    with big.open("w") as file:
+        for at in range(100):
+            file.write("".join(f"{IDS[0] + at * 10_000 + more}\n" for more in range(10_000)))
+    command = [sys.executable, "-m", "snowredis.cli", "merge", "check", str(tmp_path / "done.csv"), str(big)]
+    command += ["--state", str(tmp_path / "state")]
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(tmp_path)}
+    )
+    assert process.stderr is not None
+    assert "done.csv is finished" in process.stderr.readline()
+    time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    error = process.stderr.read()
+    assert process.wait(60) == ExitCode.INTERRUPTED
+    assert "What was read completely is kept; run the same command to go on." in error
+    assert sorted(path.name for path in (tmp_path / "state").iterdir()) == ["check.duckdb"]
