@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Build the C fast paths with the address and undefined behavior sanitizers, and run their tests on that build.
+"""Build the C fast path with the address and undefined behavior sanitizers, and run their tests on that build.
 
-    scripts/sanitize.py            # tests of ids and of segments in tests/runtime and tests/segment
+    scripts/sanitize.py            # tests of ids in tests/runtime
     scripts/sanitize.py -k leak    # further arguments are pytest's
 
 Works on a copy of the package in build/sanitize, so the installed build stays as it is. Needs gcc with libasan and
@@ -22,9 +22,8 @@ BUILD = ROOT / "build" / "sanitize"
 TESTS = [
     "tests/runtime/test_implementations.py",
     "tests/runtime/test_extension.py",
-    "tests/segment/test_path.py",
 ]
-EXTENSIONS = ("snowflake/_fastpath", "numbers/_segment")
+EXTENSIONS = ("snowflake/_fastpath",)
 COMPILER = os.environ.get("CC", "gcc")
 FLAGS = [
     "-g", "-O1", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-fno-omit-frame-pointer",

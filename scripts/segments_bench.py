@@ -23,7 +23,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from snowredis.numbers import SegmentGenerator, path
+from snowredis.numbers import SegmentGenerator
 from snowredis.numbers.administration import create_tag
 from snowredis.numbers.opening import open_generator
 from tests.support.servers import RedisServer
@@ -53,9 +53,7 @@ def hot(ids: SegmentGenerator) -> None:
     print(
         f"next_id(): {ours:.1f} ns; next() of itertools.count: {bound:.1f} ns (in a lambda {in_lambda:.1f})"
     )
-    print(
-        f"  ratio {ratio:.2f}, with the check that the process was not forked; implementation: {path.IMPLEMENTATION}"
-    )
+    print(f"  ratio {ratio:.2f}, with the check that the process was not forked")
 
 
 def waits(url: str, slow: str, numbers: int, latency_ms: float, step: int, max_step: int) -> None:
@@ -121,7 +119,7 @@ def main() -> int:
             [
                 sys.executable,
                 "-m",
-                "tests.segment.programs.slow_redis",
+                "tests.numbers.programs.slow_redis",
                 str(server.socket),
                 str(options.latency_ms),
             ],

@@ -78,7 +78,7 @@ class Chaos:
 
     def start_recorder(self) -> None:
         self.files += 1
-        command = [sys.executable, "-m", "tests.segment.programs.recorder", self.url]
+        command = [sys.executable, "-m", "tests.numbers.programs.recorder", self.url]
         path = self.directory / f"{self.files}.numbers"
         process = subprocess.Popen([*command, str(path), str(MAX_RATE)], cwd=ROOT)
         self.recorders.append(process)

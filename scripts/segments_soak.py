@@ -19,7 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.segment.simulation import SegmentSimulation, Violation
+from tests.numbers.simulation import SegmentSimulation, Violation
 
 
 def run(first: int, schedules: int, seconds: float, *, traced: bool) -> int:

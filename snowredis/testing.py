@@ -25,7 +25,7 @@ from snowredis.snowflake.registry import Place
 
 if TYPE_CHECKING:
     from snowredis.numbers.memory_store import MemoryTagStore
-    from snowredis.numbers.model import TagConfig
+    from snowredis.numbers.protocol import TagConfig
     from snowredis.snowflake.registry_stores import MemoryRegistry
 
 __all__ = ["ManualClock", "MemoryPool", "memory_pool", "use"]
@@ -108,15 +108,15 @@ class MemoryPool:
         return store
 
     def tag_store(self, config: TagConfig) -> MemoryTagStore:
-        """Return the store of the tag *config.tag*. Raises TagMismatch if it was opened with other settings."""
-        from snowredis.numbers.errors import TagMismatch
+        """Return the store of the tag *config.tag*. Raises NumbersDiffer if it was opened with other settings."""
+        from snowredis.numbers.errors import NumbersDiffer
         from snowredis.numbers.memory_store import MemoryTagStore
 
         store = self._tags.get(config.tag)
         if store is None:
             store = self._tags[config.tag] = MemoryTagStore(config, self._server_time_ms, new=self._new)
         if store.config.signature != config.signature:
-            raise TagMismatch(config.tag, store.config.signature, config.signature)
+            raise NumbersDiffer(config.tag, store.config.signature, config.signature)
         return store
 
     def _server_time_ms(self) -> int:

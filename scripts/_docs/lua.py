@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 from scripts._docs.tables import table
-from snowredis.numbers import scripts as segment_scripts
-from snowredis.numbers.dated_store import read_script
+from snowredis.numbers import stores as numbers
 from snowredis.servers.scripts import PROLOGUE
 from snowredis.snowflake.redis_store import SCRIPTS, lua_of
 from snowredis.snowflake.registry_stores import REGISTRY_SCRIPTS
@@ -23,13 +22,13 @@ def of_leases() -> str:
 
 def of_segments() -> str:
     """Return a section for each script of segments; first for the part that they begin with."""
-    names = ("common", *segment_scripts.SCRIPTS)
-    return "\n\n".join(_section(segment_scripts.read_lua(name)) for name in names)
+    names = ("common", *numbers.SCRIPTS)
+    return "\n\n".join(_section(numbers.lua_of(name)) for name in names)
 
 
 def of_dated_numbers() -> str:
     """Return the section for the script of dated numbers."""
-    return _section(read_script())
+    return _section(numbers.lua_of("dated"))
 
 
 def _section(source: str) -> str:

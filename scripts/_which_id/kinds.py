@@ -11,7 +11,7 @@ from snowredis.core.description import IdDescription
 from snowredis.core.presets import resolve_layout
 from snowredis.kinds.opening import find_kind
 from snowredis.numbers import DatedGenerator
-from snowredis.numbers.model import OpenRequest
+from snowredis.numbers.protocol import OpenRequest
 from snowredis.snowflake.protocol import PoolConfig
 
 # kind -> settings, without the url
@@ -58,5 +58,5 @@ def opened(kind: str, redis_url: str) -> Iterator[Contestant]:
             numbers.create()
     with snowredis.generator(kind, **settings) as ids:
         for store in getattr(ids, "_stores", ()):
-            store.open(OpenRequest("create", 0, 0, 0))
+            store.open(OpenRequest("create", 0))
         yield Contestant(kind, ids, settings)

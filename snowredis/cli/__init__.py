@@ -25,9 +25,9 @@ from snowredis.cli.commands import (
     generate,
     layout,
     metrics,
+    numbers,
     pool,
     registry,
-    segment,
     serve,
     top,
     whois,
@@ -41,7 +41,7 @@ from snowredis.cli.output import printable
 _OUTPUT_ERRORS = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)
 # in the order of --help; not in build_parser(), since importing the package cli.demo replaces this module's `demo`
 _COMMANDS: list[Command] = [demo, generate, decode, layout, workers, top]
-_COMMANDS += [whois, events, pool, registry, segment, metrics, doctor, serve, bench]
+_COMMANDS += [whois, events, pool, registry, numbers, metrics, doctor, serve, bench]
 # Commands that other packages add, as entry points whose objects are options.Command. Those of this distribution are
 # in pyproject.toml, too, and are listed so that a checkout finds them without a look at what is installed.
 GROUP = "snowredis.commands"

@@ -221,7 +221,7 @@ def check_tags(client: Any, name: str | None) -> Iterator[Finding]:
     if tags.refused is not None:
         yield Finding("segments", *not_checked(tags.refused))
     elif name is not None and not tags.segments and not tags.dated:
-        yield Finding("segments", *error(f"there is no tag {name}", f"once: snowredis segment create {name}"))
+        yield Finding("segments", *error(f"there is no tag {name}", f"once: snowredis numbers create {name}"))
         return
     else:
         try:
@@ -248,12 +248,12 @@ def check_segments(client: Any, tags: Sequence[Tag]) -> Result:
     if closed:
         return error(
             f"closed tags, which hand out no numbers: {', '.join(closed)}",
-            "find the highest number in use, then: snowredis segment open TAG --from N",
+            "find the highest number in use, then: snowredis numbers open TAG --from N",
         )
     if alarmed:
         return error(
             f"numbers of these tags may have been handed out twice: {', '.join(alarmed)}",
-            "see: snowredis segment show TAG; compare the numbers in use",
+            "see: snowredis numbers show TAG; compare the numbers in use",
         )
     info = client.info("persistence")
     if not int(info.get("aof_enabled", 1)):

@@ -21,65 +21,71 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from snowredis.numbers.administration import (
+        DatedInfo,
         TagInfo,
         change_tag,
         create_tag,
+        delete_dated,
         delete_tag,
+        open_dated,
         open_tag,
+        show_dated,
         show_tag,
     )
     from snowredis.numbers.dated import DatedGenerator
     from snowredis.numbers.errors import (
-        PeriodClosed,
-        PeriodExhausted,
-        TagClosed,
-        TagDiffers,
-        TagExhausted,
-        TagLimited,
-        TagMismatch,
+        NumbersBroken,
+        NumbersClosed,
+        NumbersDiffer,
+        NumbersExhausted,
+        NumbersLimited,
     )
-    from snowredis.numbers.model import highest_in
+    from snowredis.numbers.opening import highest_in
     from snowredis.numbers.segments import SegmentGenerator
     from snowredis.numbers.transaction import TransactionNumbers
 
 # loaded at the first use: redis-py takes long to load, and transaction.py needs SQLAlchemy
 _MODULE_OF = {
     "DatedGenerator": "dated",
-    "PeriodClosed": "errors",
-    "PeriodExhausted": "errors",
+    "DatedInfo": "administration",
+    "NumbersBroken": "errors",
+    "NumbersClosed": "errors",
+    "NumbersDiffer": "errors",
+    "NumbersExhausted": "errors",
+    "NumbersLimited": "errors",
     "SegmentGenerator": "segments",
-    "TagClosed": "errors",
-    "TagDiffers": "errors",
-    "TagExhausted": "errors",
     "TagInfo": "administration",
-    "TagLimited": "errors",
-    "TagMismatch": "errors",
     "TransactionNumbers": "transaction",
     "change_tag": "administration",
     "create_tag": "administration",
+    "delete_dated": "administration",
     "delete_tag": "administration",
-    "highest_in": "model",
+    "highest_in": "opening",
+    "open_dated": "administration",
     "open_tag": "administration",
+    "show_dated": "administration",
     "show_tag": "administration",
 }
 
 __all__ = [
     "DatedGenerator",
-    "PeriodClosed",
-    "PeriodExhausted",
+    "DatedInfo",
+    "NumbersBroken",
+    "NumbersClosed",
+    "NumbersDiffer",
+    "NumbersExhausted",
+    "NumbersLimited",
     "SegmentGenerator",
-    "TagClosed",
-    "TagDiffers",
-    "TagExhausted",
     "TagInfo",
-    "TagLimited",
-    "TagMismatch",
     "TransactionNumbers",
     "change_tag",
     "create_tag",
+    "delete_dated",
     "delete_tag",
     "highest_in",
+    "open_dated",
     "open_tag",
+    "show_dated",
     "show_tag",
 ]
 

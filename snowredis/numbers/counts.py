@@ -1,16 +1,11 @@
-"""Size of the next segment: so many that one fetch lasts for the period. Pure.
+"""Size of the next segment, and counters and status of one SegmentGenerator. Pure.
 
-Leaf doubles the step if a segment lasted for less than 15 minutes, and halves it if it lasted for more than 30. Here it
-follows the consumption at once, at most GROWTH times up and SHRINK times down a fetch.
-
-Where a segment is used up before the next one has come, as in a tight loop, the next one is as large as it has to be to
-last for FETCHES fetches at the rate of that moment: the loop waits once, and not at every segment until the step has
-grown. A process that never waits gets no larger segments by this.
+A segment is to last for a period. Leaf doubles the step if a segment lasted for less than 15 minutes, and halves it if
+it lasted for more than 30. Here the step follows the consumption at once, at most GROWTH times up and SHRINK times down
+a fetch.
 
 Source:
     Meituan Leaf, SegmentIDGenImpl.updateSegmentFromDb.
-
-Counters of one SegmentGenerator, for people: the command line, metrics and pages show it.
 """
 
 from __future__ import annotations
@@ -22,9 +17,7 @@ from snowredis.settings import as_int
 
 GROWTH = 10
 SHRINK = 2
-# a fetch begins when a tenth of a segment is used; the rate is measured over a moment, and fetches differ
-FETCHES = 4
-# a larger segment is a mistake
+# larger segments are probably mistakes
 MAX_STEP = 10**12
 
 
@@ -54,33 +47,20 @@ class Steps:
         self.step, self.max_step, self.period_s = step, max_step, period_s
         self.size = step
         self._fetched_s: float | None = None
-        # how long the newest fetch took
-        self._took_s = 0.0
 
-    @property
-    def started(self) -> bool:
-        """True after the first segment."""
-        return self._fetched_s is not None
-
-    def next_size(self, now_s: float, used_up_in_s: float | None = None) -> int:
-        """Return how many numbers to ask for at *now_s*, a monotonic clock; the segment before is being used up.
-
-        Args:
-            used_up_in_s: in what time the segment before was used up, if somebody waits for this one; else None.
-        """
+    def next_size(self, now_s: float) -> int:
+        """Return how many numbers to ask for at *now_s*, a monotonic clock; the segment before is being used up."""
         if self._fetched_s is None:
             return self.size
         lasted_s = max(now_s - self._fetched_s, 1e-6)
         target = self.size * self.period_s / lasted_s
         wish = min(max(target, self.size / SHRINK), self.size * GROWTH)
-        if used_up_in_s is not None:
-            wish = max(wish, FETCHES * self._took_s * self.size / max(used_up_in_s, 1e-6))
         return int(min(max(wish, self.step), self.max_step))
 
-    def fetched(self, size: int, now_s: float, took_s: float = 0.0) -> None:
-        """Note that a segment of *size* numbers came at *now_s*, *took_s* after it was needed."""
+    def fetched(self, size: int, now_s: float) -> None:
+        """Note that a segment of *size* numbers came at *now_s*."""
         self.size = min(max(size, self.step), self.max_step)
-        self._fetched_s, self._took_s = now_s, took_s
+        self._fetched_s = now_s
 
     def after_fork(self) -> None:
         """Begin again."""
@@ -132,7 +112,7 @@ class SegmentStatus:
         step: how many numbers the newest segment has.
         tag_rate: numbers a second that Redis hands out to all processes; None if that is not known yet.
         next_number: the lowest number that Redis has not handed out; None if that is not known yet.
-        remaining: how many numbers of the range are not handed out; None for a cyclic tag, or if that is not known.
+        remaining: how many numbers of the range are not handed out; None if that is not known.
         used_up_in_s: when the range is used up at that rate, s; None if it is not known, or never.
         counts: the counters.
     """

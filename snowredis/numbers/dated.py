@@ -5,22 +5,24 @@ The kind "dated".
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, Literal, NamedTuple, NoReturn
+from typing import Any, Literal, NoReturn
 
 from snowredis.core.description import IdDescription
-from snowredis.errors import ConfigError, GeneratorClosed, StoreUnavailable
+from snowredis.errors import ConfigError, GeneratorClosed, StoreUnavailable, shown
 from snowredis.kinds.protocol import GeneratorBase, IdKind
-from snowredis.numbers.dated_formats import DEFAULT_FORMATS, Calendar, NumberFormat, Period, PeriodName
-from snowredis.numbers.dated_store import BLOCK_LIFE_MS, Action, DatedReply, Request
-from snowredis.numbers.errors import PeriodClosed, PeriodExhausted
+from snowredis.numbers.dated_store import BLOCK_LIFE_MS, DatedReply, DatedStore, Request, signature_of
+from snowredis.numbers.deliveries import Deliveries, Made
+from snowredis.numbers.errors import NumbersClosed, NumbersExhausted
+from snowredis.numbers.formats import DEFAULT_FORMATS, Calendar, NumberFormat, Period, PeriodName
 from snowredis.numbers.settings import DATED_SETTINGS, check_settings
 from snowredis.process.fork import GUARD
-from snowredis.process.threads import with_lock
-from snowredis.settings import DEFAULT_URL, Durability
+from snowredis.process.threads import locked, with_lock
+from snowredis.settings import DEFAULT_URL, as_int
 from snowredis.snowflake.batches import check_count
 
 # replies that say "it is another period now" before this gives up: at a boundary there is one, after the first call two
@@ -29,24 +31,24 @@ _MAX_MOVES = 5
 _MAX_SETTLE_S = 60.0
 
 
-class _Block(NamedTuple):
-    """Numbers that Redis handed out to this process, of one period.
+class _Block:
+    """Numbers that Redis handed out to this process, of one period: from *first* on, below *until*.
 
-    Attributes:
-        numbers: a range iterator.
+    Args:
         at_ms, at_s: when, on the wall clock as Redis shows it, and on the monotonic clock.
     """
 
-    period: Period
-    numbers: Any
-    at_ms: int
-    at_s: float
+    __slots__ = ("_at_ms", "_at_s", "first", "period", "until")
+
+    def __init__(self, period: Period, first: int, until: int, at_ms: int, at_s: float) -> None:
+        self.period, self.first, self.until = period, first, until
+        self._at_ms, self._at_s = at_ms, at_s
 
     def is_usable(self, now_ms: int, now_s: float) -> bool:
         """Return whether it has numbers, it is its period now, and Redis knows of them for certain."""
-        fresh = abs(now_ms - self.at_ms) < BLOCK_LIFE_MS and now_s - self.at_s < BLOCK_LIFE_MS / 1000
+        fresh = abs(now_ms - self._at_ms) < BLOCK_LIFE_MS and now_s - self._at_s < BLOCK_LIFE_MS / 1000
         in_period = self.period.from_ms <= now_ms < self.period.until_ms
-        return fresh and in_period and self.numbers.__length_hint__() > 0
+        return fresh and in_period and self.first < self.until
 
 
 class DatedGenerator(GeneratorBase[str]):
@@ -73,7 +75,7 @@ class DatedGenerator(GeneratorBase[str]):
         failover_slack: how long a deposed master may go on answering, s; default: 0, under Sentinel and Cluster 15.
         min_replicas: how many replicas must have each number before it is used, or "all".
         bound: returns the highest number in use of the period that begins at its argument, 0 for none, for example from
-            the table: it is called instead of raising PeriodClosed. Numbers that are in transactions which are not
+            the table: it is called instead of raising NumbersClosed. Numbers that are in transactions which are not
             committed yet would be repeated, so the column should be UNIQUE.
 
     Raises:
@@ -81,11 +83,12 @@ class DatedGenerator(GeneratorBase[str]):
     """
 
     __slots__ = (
-        "_block",
         "_block_size",
+        "_blocks",
         "_bound",
         "_calendar",
         "_closed",
+        "_deliveries",
         "_format",
         "_lock",
         "_offset_ms",
@@ -105,7 +108,7 @@ class DatedGenerator(GeneratorBase[str]):
         format: str | None = None,  # noqa: A002 - it is one
         block: int = 1,
         maximum: int | None = None,
-        durability: Durability = "detect",
+        durability: Literal["detect", "assured"] = "detect",
         redis_skew: float = 2.5,
         failover_slack: float | None = None,
         min_replicas: int | Literal["all"] = 0,
@@ -115,13 +118,10 @@ class DatedGenerator(GeneratorBase[str]):
         self.tag, self._block_size, self._bound = tag, block, bound
         self._calendar = Calendar(period, zone)
         self._format = NumberFormat(format or DEFAULT_FORMATS[period], period, tag, maximum)
-        # here: redis-py takes 0.15 s, and numbers of a transaction do without it
-        from snowredis.numbers.dated_store import DatedStore
-
         self._store = DatedStore(
             url,
             tag,
-            f"period={period} zone={zone}",
+            signature_of(period, zone, durability),
             assured=durability == "assured",
             skew_ms=round(redis_skew * 1000),
             slack_ms=None if failover_slack is None else round(failover_slack * 1000),
@@ -131,11 +131,14 @@ class DatedGenerator(GeneratorBase[str]):
         )
         self._wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
         self._offset_ms = 0
-        self._block: _Block | None = None
+        # the oldest first
+        self._blocks: list[_Block] = []
         # label -> the next number after the highest that this process saw; of the newest periods only
         self._seen: dict[str, int] = {}
         self._closed = False
+        # of the blocks; never held while Redis is asked
         self._lock = threading.RLock()
+        self._deliveries: Deliveries[str] = Deliveries(lambda count: Made(self._make(count), lambda _: None))
         GUARD.reset_in_child(self)
 
     @property
@@ -150,45 +153,84 @@ class DatedGenerator(GeneratorBase[str]):
         """Make one text. Thread-safe.
 
         Raises:
-            PeriodClosed: Redis may have forgotten numbers of this period, or does not know the tag.
-            PeriodExhausted: the period's highest number was handed out.
-            TagDiffers: the tag was made with another period or zone.
-            StoreUnavailable: Redis does not answer, or its clock jumps.
+            NumbersClosed: Redis may have forgotten numbers of this period, or does not know the tag.
+            NumbersExhausted: the period's highest number was handed out.
+            NumbersDiffer: the tag was created with another period or zone.
+            StoreUnavailable: Redis does not reply, or its clock jumps.
             GeneratorClosed: after close().
 
         Blocks:
-            for a round trip to Redis, unless a number is left of the process' block.
+            for a round trip to Redis, unless a number is left of the process' block. Threads that wait at the same time
+            share a request.
         """
         return self.next_ids(1)[0]
 
     def next_ids(self, count: int) -> list[str]:
-        """Make *count* texts at once, 0 to 1,000,000, with one round trip for each block that it takes.
+        """Make *count* texts at once, 0 to 1,000,000.
 
-        They are of one period, or of two if it ends meanwhile. Raises and blocks as next_id(); it returns nothing then.
+        They are of one period, or of two if it ends meanwhile. Raises and blocks as next_id(). It uses no number then.
         """
         count = check_count(count)
-        return GUARD.in_one_process(lambda: self._made(count))
+        return GUARD.in_one_process(
+            lambda: self._from_blocks(count) or self._deliveries.take(count) if count else []
+        )
 
-    @with_lock
+    async def anext_id(self) -> str:
+        """Make one text. Async version of next_id(): does not block the event loop."""
+        return (await self.anext_ids(1))[0]
+
+    async def anext_ids(self, count: int) -> list[str]:
+        """Make *count* texts at once. Async version of next_ids(): one thread asks for all coroutines."""
+        count = check_count(count)
+        while True:
+            GUARD.check()
+            generation = GUARD.generation
+            made = (self._from_blocks(count) or await self._deliveries.atake(count)) if count else []
+            if GUARD.generation == generation and GUARD.alive:
+                return made
+
     def create(self) -> bool:
         """Say that the tag is new, as the person who introduces it. Returns False if it is known already.
 
-        Blocks for a round trip. Raises StoreUnavailable, TagDiffers.
+        Blocks for a round trip. Raises StoreUnavailable, NumbersDiffer.
         """
-        return self._ask("create").status == "created"
+        return self._ask_now(lambda period: Request("create", period))[0].status == "created"
 
-    @with_lock
-    def open(self, next_number: int) -> int:
-        """Let the current period go on from *next_number*: somebody knows that no number from there on was used.
+    def open(self, next_number: int, period: str | None = None) -> int:
+        """Let a period go on from *next_number*: somebody knows that no number from there on was used.
+
+        Args:
+            next_number: from 1 to the maximum.
+            period: label of the period of which that is known, such as the ``period`` of NumbersClosed; None: the
+                current one. If it is over when Redis is asked, nothing is opened.
 
         Returns:
             The next number: higher than *next_number* if higher ones were handed out.
 
-        Blocks until 6 s + failover_slack after the loss was noticed. Raises StoreUnavailable, TagDiffers.
+        Raises:
+            ConfigError: *next_number* is out of range, or the period is over.
+            StoreUnavailable, NumbersDiffer: as next_id().
+
+        Blocks until 6 s + failover_slack after the loss was noticed.
         """
+        try:
+            number = as_int(next_number)
+        except TypeError:
+            number = 0
+        if not 1 <= number <= self._format.maximum:
+            raise ConfigError(
+                f"a period can be opened from 1 to {self._format.maximum}, its highest number, not from "
+                f"{shown(next_number)}. Nothing was opened."
+            )
+        GUARD.check()
+        return self._open_from(number, period)
+
+    def _open_from(self, next_number: int, label: str | None) -> int:
         deadline = time.monotonic() + _MAX_SETTLE_S
         while True:
-            reply = self._ask("open", next_number)
+            reply, period = self._ask_now(lambda period: Request("open", period, next_number), label)
+            # what was said is true of this period, whatever time it is after a wait
+            label = period.label
             if reply.status == "opened":
                 return int(reply.values[0])
             if reply.status != "settling" or time.monotonic() > deadline:
@@ -200,45 +242,57 @@ class DatedGenerator(GeneratorBase[str]):
     def close(self) -> None:
         """Stop making numbers; those that are left of the block are never used. Idempotent, never raises."""
         GUARD.check()
-        self._close()
-
-    @with_lock
-    def _close(self) -> None:
         if not self._closed:
-            self._closed, self._block = True, None
+            self._closed, self._blocks = True, []
             self._store.close()
 
     @with_lock
-    def _made(self, count: int) -> list[str]:
+    def _from_blocks(self, count: int) -> list[str]:
+        """Return *count* texts of the blocks; none if they have fewer numbers."""
+        if self._left() < count:
+            return []
         made: list[str] = []
-        while len(made) < count:
-            block = self._current(count - len(made))
-            for _, number in zip(range(count - len(made)), block.numbers, strict=False):
-                made.append(self._format.write(block.period.date, number))
+        for block in self._blocks:
+            until = min(block.until, block.first + count - len(made))
+            made += [self._format.write(block.period.date, number) for number in range(block.first, until)]
+            block.first = until
         return made
 
-    def _current(self, wanted: int) -> _Block:
-        """Return a block of the current period that has a number."""
-        block, at_s = self._block, time.monotonic()
-        if block is not None and block.is_usable(self._wall_ms() + self._offset_ms, at_s):
-            return block
-        amount = max(wanted, self._block_size)
-        reply, period = self._take(amount)
-        first = int(reply.values[0])
-        until = min(first + amount, self._format.maximum + 1)
-        self._seen = {period.label: until}
-        self._block = block = _Block(period, iter(range(first, until)), reply.now_ms, at_s)
-        return block
+    def _left(self) -> int:
+        """Drop the blocks that are not usable any more; return how many numbers the others have."""
+        now_ms, now_s = self._wall_ms() + self._offset_ms, time.monotonic()
+        self._blocks = [block for block in self._blocks if block.is_usable(now_ms, now_s)]
+        return sum(block.until - block.first for block in self._blocks)
 
-    def _take(self, amount: int) -> tuple[DatedReply, Period]:
+    def _add(self, block: _Block) -> None:
+        self._blocks.append(block)
+
+    def _make(self, count: int) -> list[str]:
+        """Make *count* texts. Called by one thread at a time, or by a signal handler in it."""
+        while True:
+            made = self._from_blocks(count)
+            if made:
+                return made
+            least = max(1, count - locked(self._lock, self._left))
+            at_s = time.monotonic()
+            reply, period = self._take(least, max(least, self._block_size))
+            first, granted = map(int, reply.values)
+            self._seen = {period.label: first + granted}
+            block = _Block(period, first, first + granted, reply.now_ms, at_s)
+            locked(self._lock, functools.partial(self._add, block))
+
+    def _take(self, least: int, most: int) -> tuple[DatedReply, Period]:
         deadline = time.monotonic() + _MAX_SETTLE_S
         while True:
-            reply, period = self._ask_here("take", amount)
+            reply, period = self._ask_now(
+                lambda period: Request("take", period, least, most, self._seen.get(period.label, 1))
+            )
             match reply.status:
                 case "granted":
                     return reply, period
                 case "exhausted":
-                    raise PeriodExhausted(self.tag, period.label, self._format.maximum)
+                    left = int(reply.values[0])
+                    raise NumbersExhausted(self.tag, self._format.maximum, period.label, left)
                 case "past":
                     raise StoreUnavailable(
                         self._store.where, f"its clock went back to {period.label}, which it has forgotten"
@@ -246,7 +300,7 @@ class DatedGenerator(GeneratorBase[str]):
             reason, closed_until, next_number, settle_ms = reply.values
             if self._bound is None or time.monotonic() > deadline:
                 wait_ms = self._next_open_ms(period, int(closed_until)) - reply.now_ms
-                raise PeriodClosed(self.tag, period.label, reason, wait_ms, int(next_number))
+                raise NumbersClosed(self.tag, reason, int(next_number), period.label, wait_ms)
             if int(settle_ms) > 0:
                 # before the bound is read: processes still use numbers that they had
                 time.sleep(min(0.5, int(settle_ms) / 1000))
@@ -254,8 +308,11 @@ class DatedGenerator(GeneratorBase[str]):
             used = self._bound(period.date)
             if isinstance(used, bool) or not isinstance(used, int) or used < 0:
                 raise ConfigError(f"bound must return the highest number in use, 0 for none, not {used!r}")
-            # not repeated: after another loss, the bound is read again
-            self._ask("open", max(used + 1, int(next_number)))
+            following = max(used + 1, int(next_number))
+            if following > self._format.maximum:
+                raise NumbersExhausted(self.tag, self._format.maximum, period.label)
+            # not repeated: after another loss, or in another period, the bound is read again
+            self._store.send(Request("open", period, following, 1, self._seen.get(period.label, 1)))
 
     def _next_open_ms(self, period: Period, closed_until_ms: int) -> int:
         """Return when the first period begins that is open by itself."""
@@ -263,24 +320,36 @@ class DatedGenerator(GeneratorBase[str]):
             period = self._calendar.at(period.until_ms)
         return period.first_ms
 
-    def _ask(self, action: Action, amount: int = 1) -> DatedReply:
-        return self._ask_here(action, amount)[0]
+    def _ask_now(
+        self, request: Callable[[Period], Request], label: str | None = None
+    ) -> tuple[DatedReply, Period]:
+        """Run the script for the period that it is now, by the clock of Redis.
 
-    def _ask_here(self, action: Action, amount: int) -> tuple[DatedReply, Period]:
-        """Run the script for the period that it is now, by the clock of Redis."""
+        Raises ConfigError if that is not the period *label*, if one is given.
+        """
         for _ in range(_MAX_MOVES):
             if self._closed:
                 raise GeneratorClosed(self.tag, "dated")
             period = self._calendar.at(self._wall_ms() + self._offset_ms)
-            reply = self._store.ask(Request(action, period, amount, self._seen.get(period.label, 1)))
+            asked = request(period)
+            if label not in (None, period.label):
+                # for the time only
+                asked = Request("take", period._replace(from_ms=0, until_ms=0))
+            reply = self._store.send(asked)
             self._offset_ms = reply.now_ms - self._wall_ms()
             if reply.status != "elsewhen":
                 return reply, period
+            if label is not None and self._calendar.at(reply.now_ms).label != label:
+                raise ConfigError(
+                    f"the period {label} of the tag {self.tag!r} is over. Nothing was opened, and the present period "
+                    "has numbers of its own."
+                )
         raise StoreUnavailable(self._store.where, "its clock shows another period at each request")
 
     def _after_fork(self) -> None:
         self._lock = threading.RLock()
-        self._block = None
+        self._blocks = []
+        self._deliveries.after_fork()
         self._store.after_fork()
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:

@@ -1,26 +1,27 @@
-"""Requests to the script of dated numbers, and its replies. Pure data.
-
-The numbers of a tag in Redis: one script, its arguments and its replies.
-"""
+"""Store of the dated numbers of a tag in Redis: one script, its arguments and its replies."""
 
 from __future__ import annotations
 
-import functools
-import os
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from snowredis.errors import PoolBroken, ServerUnidentified, StoreUnavailable
-from snowredis.numbers.dated_formats import Period
-from snowredis.numbers.errors import TagDiffers
-from snowredis.servers.runner import RedisScripts
-from snowredis.servers.scripts import Script, own_texts, read_lua
+from snowredis.numbers.formats import Period
+from snowredis.numbers.stores import NumberStore, load
+from snowredis.servers.clients import is_cluster
+from snowredis.servers.runner import RedisScripts, translated
+from snowredis.servers.scripts import text_of, with_format
+from snowredis.servers.time_limit import CALL_LIMIT_S, time_limit
 from snowredis.settings import MinReplicas
 from snowredis.snowflake.open import open_client
 
+# of what is stored, see FORMATS in snowredis.errors
+FORMAT = 2
 # a process uses no number that Redis handed out to it this long ago
 BLOCK_LIFE_MS = 5_000
 # how long after a loss a period is opened at the earliest: by then, no process has numbers of before
 SETTLE_MS = BLOCK_LIFE_MS + 1_000
+# characters of a format that are stored
+MAX_FORMAT = 100
 
 Action: TypeAlias = Literal["take", "open", "create"]
 
@@ -29,13 +30,15 @@ class Request(NamedTuple):
     """Request to the script.
 
     Attributes:
-        amount: how many numbers; with "open", the next number.
+        least: how many numbers the caller needs; with "open", the next number.
+        most: how many numbers it takes, if they are left.
         seen: the next number after the highest that this process saw in the period.
     """
 
     action: Action
     period: Period
-    amount: int = 1
+    least: int = 1
+    most: int = 1
     seen: int = 1
 
 
@@ -55,20 +58,16 @@ class DatedReply(NamedTuple):
 
 # statuses -> how many fields follow the time
 FIELDS = {
-    "granted": 1,
+    "granted": 2,
     "opened": 1,
     "created": 0,
     "exists": 0,
     "elsewhen": 0,
     "closed": 4,
     "settling": 1,
-    "exhausted": 0,
+    "exhausted": 1,
     "past": 0,
 }
-
-
-# characters of a format that are stored
-MAX_FORMAT = 100
 
 
 def tag_key(tag: str) -> str:
@@ -76,7 +75,12 @@ def tag_key(tag: str) -> str:
     return f"snowredis:{{{tag}}}:dated"
 
 
-class DatedStore(RedisScripts):
+def signature_of(period: str, zone: str, durability: str) -> str:
+    """Return the constants of a tag as text. They are stored in the tag, and compared by the script."""
+    return with_format(FORMAT, f"period={period} zone={zone} durability={durability}")
+
+
+class DatedStore(RedisScripts, NumberStore):
     """The numbers of one tag on one server.
 
     Args:
@@ -96,54 +100,51 @@ class DatedStore(RedisScripts):
         tag: str,
         signature: str,
         *,
-        assured: bool,
-        skew_ms: int,
-        slack_ms: int | None,
-        maximum: int,
-        format: str,  # noqa: A002 - it is one
+        assured: bool = False,
+        skew_ms: int = 0,
+        slack_ms: int | None = None,
+        maximum: int = 1,
+        format: str = "",  # noqa: A002 - it is one
         min_replicas: MinReplicas = 0,
     ) -> None:
         client = open_client(server)
-        super().__init__(client, min_replicas)
-        self.tag, self._signature, self._maximum = tag, signature, maximum
+        NumberStore.__init__(self, signature, (tag_key(tag),), {"dated": load("dated")})
+        RedisScripts.__init__(self, client, min_replicas)
+        self.tag, self._maximum = tag, maximum
         slack = client.failover_slack_ms if slack_ms is None else slack_ms
-        self._constants = (signature, int(assured))
-        self._limits = (skew_ms, slack)
+        self._constants = (int(assured), skew_ms, slack)
         self._format = "".join(filter(str.isprintable, format))[:MAX_FORMAT]
-        self._keys = (tag_key(tag),)
-        self._script = load()
 
-    def ask(self, request: Request) -> DatedReply:
+    def send(self, request: Request) -> DatedReply:
         """Run the script once.
 
-        Blocks for a round trip. Raises TagDiffers, StoreUnavailable and its subclasses. Is never repeated here: numbers
-        whose reply was lost are gaps.
+        Blocks for a round trip. Raises NumbersDiffer, StoreUnavailable and its subclasses. Is never repeated here:
+        numbers whose reply was lost are gaps.
         """
-        nonce = os.urandom(16).hex()
         period = request.period
-        times = (period.from_ms, period.until_ms, period.first_ms)
-        rest = (request.action, period.label, *times, request.amount, self._maximum, request.seen, SETTLE_MS)
-        arguments = (*self._constants, nonce, *self._limits, *rest, self._format)
-        values = self.run(self._script, self._keys, arguments)
-        texts = own_texts(values, nonce, self.where, self.reconnect)
+        when = (period.label, period.from_ms, period.until_ms, period.first_ms)
+        rest = (request.least, request.most, self._maximum, request.seen, SETTLE_MS, self._format)
+        texts = self.ask("dated", *self._constants, request.action, *when, *rest)
         match texts:
-            case ["signature", stored]:
-                raise TagDiffers(self.tag, stored, self._signature)
-            case ["unidentified", code]:
-                raise ServerUnidentified(self.where, code)
-            case ["broken", field, value]:
-                raise PoolBroken(self.where, self.tag, field, value)
             case [status, now_ms, *others] if FIELDS.get(status) == len(others) and now_ms.isdecimal():
                 return DatedReply(status, int(now_ms), tuple(others))
-        raise StoreUnavailable(self.where, f"it sent a reply that no script sends: {texts!r}")
+        raise self.unknown(texts)
 
+    def read(self) -> tuple[Mapping[str, str], int]:
+        """Return the stored fields, none if there is no such tag, and the time of the server, ms since 1970.
 
-def read_script() -> str:
-    """Return the text of lua/dated.lua."""
-    return read_lua("dated", __file__)
+        Runs no script and writes nothing.
+        """
+        client, key = self._client, self._keys[0]
+        with translated(self.where), time_limit(CALL_LIMIT_S):
+            if is_cluster(client):
+                client = client.get_redis_connection(client.get_node_from_key(key))
+            fields: Any = client.hgetall(key)
+            seconds, micros = client.time()
+        texts = {text_of(name): text_of(value) for name, value in fields.items()}
+        return texts, int(seconds) * 1000 + int(micros) // 1000
 
-
-@functools.cache
-def load() -> Script:
-    """Return the script; reads its files at the first call."""
-    return Script("dated", (read_lua("identity"), read_script()))
+    def delete(self) -> bool:
+        """Delete the dated numbers of the tag. Returns False if there were none."""
+        with translated(self.where), time_limit(CALL_LIMIT_S):
+            return bool(self._client.delete(self._keys[0]))

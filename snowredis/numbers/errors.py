@@ -1,60 +1,92 @@
-"""Errors that only segments have.
+"""Errors of numbers, of segments and of dated ones.
 
 SnowredisError
-├── TagClosed          no numbers are handed out until the tag is opened
-├── TagExhausted       every number of the range is handed out
-├── TagLimited         max_rate allows no number at present
-└── TagMismatch        the tag was made with other constants
-
-Errors of dated numbers.
+├── NumbersClosed          no numbers are handed out until the tag is opened
+├── NumbersExhausted       every number of the range, or of the period, is handed out
+├── NumbersLimited         max_rate allows no number at present
+├── SettingsMismatch
+│   └── NumbersDiffer      the tag was created with other settings
+└── StoreUnavailable
+    └── NumbersBroken      a field of the tag holds a value that snowredis never writes
 """
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from snowredis.errors import SnowredisError
-from snowredis.numbers.replies import ClosedReason
+from snowredis.errors import SettingsMismatch, SnowredisError, StoreUnavailable
+
+# reason -> the same for people
+CLOSED_REASONS = {
+    "no-tag": "this Redis does not know the tag: it is new, or Redis lost it",
+    "other-server": "Redis was restarted, failed over or replaced, and may have lost its last writes",
+    "replicated": "a replica was connected or Redis was promoted, so that Redis has another replication id; a loss "
+    "cannot be excluded",
+    "rolled-back": "Redis forgot numbers that it had handed out",
+    "moved": "a person closed it",
+}
 
 
-class TagClosed(SnowredisError):
-    """The tag hands out no numbers until it is opened, since Redis may have forgotten some; no number was made."""
+class NumbersClosed(SnowredisError):
+    """The tag hands out no numbers, since Redis may have forgotten some; no number was made.
 
-    def __init__(self, tag: str, reason: str, next_number: int) -> None:
-        super().__init__(tag, reason, next_number)
+    Attributes:
+        tag: the tag.
+        reason: a key of CLOSED_REASONS.
+        next_number: the lowest number that may be unused, as far as this Redis and the processes know.
+        period: label of the period, of dated numbers; "" for segments.
+        wait_ms: until the first period that is open for certain; 0 for segments, which a person or a bound opens.
+    """
+
+    def __init__(self, tag: str, reason: str, next_number: int, period: str = "", wait_ms: int = 0) -> None:
+        super().__init__(tag, reason, next_number, period, wait_ms)
         self.tag, self.reason, self.next_number = tag, reason, next_number
+        self.period, self.wait_ms = period, wait_ms
+
+    @property
+    def retry(self) -> bool:  # type: ignore[override]  # of dated numbers, the next period opens by itself
+        """True for dated numbers."""
+        return bool(self.period)
 
     def __str__(self) -> str:
-        text = ClosedReason(self.reason).text
-        if self.reason == ClosedReason.NO_TAG:
-            advice = (
-                f"If it is new: snowredis segment create {self.tag}. Otherwise find the highest number in use, such "
-                f"as max(id) of the table, and say from where on no number was handed out: snowredis segment open "
-                f"{self.tag} --from N"
-            )
-        else:
-            advice = (
-                f"The numbers that processes reported end before {self.next_number}. Say from where on no number was "
-                f"handed out: snowredis segment open {self.tag} --from N"
-            )
-        return f"the tag {self.tag!r} is closed: {text}. No number was made. {advice}; or pass bound=."
+        why = CLOSED_REASONS.get(self.reason, ascii(self.reason))
+        what = f"the tag {self.tag!r} is closed" + (f" in the period {self.period}" if self.period else "")
+        new = "if it is new, create it; otherwise " if self.reason == "no-tag" else ""
+        text = (
+            f"{what}: {why}. No number was made. Next: {new}find the highest number in use, such as that in the "
+            f"table, and open the tag beyond it, from {self.next_number} or later: snowredis numbers open {self.tag} "
+            "--from N; or pass bound=."
+        )
+        if self.period:
+            text += f" The next period that is open by itself begins in {self.wait_ms / 1000:.0f} s."
+        return text
 
 
-class TagExhausted(SnowredisError):
-    """Every number of the tag's range is handed out; no number was made."""
+class NumbersExhausted(SnowredisError):
+    """Every number of the range, or of the period, is handed out, or too few are left; no number was made.
 
-    def __init__(self, tag: str, maximum: int) -> None:
-        super().__init__(tag, maximum)
-        self.tag, self.maximum = tag, maximum
+    Attributes:
+        tag: the tag.
+        maximum: the highest number.
+        period: label of the period, of dated numbers; "" for segments.
+        left: how many numbers are left, fewer than were asked for.
+    """
+
+    def __init__(self, tag: str, maximum: int, period: str = "", left: int = 0) -> None:
+        super().__init__(tag, maximum, period, left)
+        self.tag, self.maximum, self.period, self.left = tag, maximum, period, left
 
     def __str__(self) -> str:
+        of = f" of the period {self.period}" if self.period else ""
+        have = f"has only {self.left} numbers left" if self.left else "has no number left"
+        advice = "a format with more digits" if self.period else "change it: snowredis numbers change"
         return (
-            f"all numbers of tag {self.tag!r} up to its maximum {self.maximum} are handed out. No number was made. "
-            "Use another tag, or one with a higher maximum or cyclic=True."
+            f"the tag {self.tag!r} {have}{of}, up to its maximum {self.maximum}. No number was made. Use another tag, "
+            f"or a higher maximum: {advice}."
         )
 
 
-class TagLimited(SnowredisError):
+class NumbersLimited(SnowredisError):
     """max_rate allows no number at present; no number was made."""
 
     retry: ClassVar[bool] = True
@@ -70,88 +102,34 @@ class TagLimited(SnowredisError):
         )
 
 
-class TagMismatch(SnowredisError):
-    """The tag was made with other constants; nothing was handed out."""
-
-    def __init__(self, tag: str, stored: str, given: str) -> None:
-        super().__init__(tag, stored, given)
-        self.tag, self.stored, self.given = tag, stored, given
-
-    def __str__(self) -> str:
-        stored, given = (
-            dict(part.partition("=")[::2] for part in text.split()) for text in (self.stored, self.given)
-        )
-        different = [
-            f"{ascii(name)[1:-1]} is {ascii(stored.get(name, 'not set'))[1:-1][:40]} in the tag, {given.get(name)} here"
-            for name in given
-            if stored.get(name) != given[name]
-        ]
-        return (
-            f"the tag {self.tag!r} was made with other settings: {'; '.join(different) or 'unknown ones'}. Nothing was "
-            "handed out. Use the settings of the tag, or change it with: snowredis segment change"
-        )
-
-
-# reason -> the same for people
-CLOSED_REASONS = {
-    "no-tag": "this Redis does not know the tag: it is new, or Redis lost it",
-    "other-server": "Redis was restarted or replaced, and may have lost the last numbers",
-    "rolled-back": "Redis went back to an older state",
-}
-
-
-class PeriodClosed(SnowredisError):
-    """Redis may have forgotten numbers of this period, or the tag is new; no number was made.
+class NumbersDiffer(SettingsMismatch):
+    """The tag was created with other settings, or by a version with another format; no number was made.
 
     Attributes:
-        tag: the tag.
-        period: label of the period.
-        reason: "no-tag", "other-server" or "rolled-back".
-        wait_ms: until the first period that is open for certain.
-        next_number: the lowest number that may be unused, as far as this Redis and its callers know.
+        tag: its name.
     """
 
-    retry = True
-
-    def __init__(self, tag: str, period: str, reason: str, wait_ms: int, next_number: int) -> None:
-        super().__init__(tag, period, reason, wait_ms, next_number)
-        self.tag, self.period, self.reason = tag, period, reason
-        self.wait_ms, self.next_number = wait_ms, next_number
-
-    def __str__(self) -> str:
-        what = CLOSED_REASONS.get(self.reason, ascii(self.reason))
-        new = "If the tag is new, call create() once. " if self.reason == "no-tag" else ""
-        return (
-            f"the numbers of {self.period} of the tag {self.tag!r} are closed: {what}. No number was made. {new}Find "
-            f"the highest number of this period in use, such as that in the table, and call open(next_number), at "
-            f"least {self.next_number}; or pass bound=. The next period, in {self.wait_ms / 1000:.0f} s, opens by "
-            "itself."
-        )
-
-
-class PeriodExhausted(SnowredisError):
-    """All numbers of this period were handed out; no number was made."""
-
-    def __init__(self, tag: str, period: str, maximum: int) -> None:
-        super().__init__(tag, period, maximum)
-        self.tag, self.period, self.maximum = tag, period, maximum
-
-    def __str__(self) -> str:
-        return (
-            f"all numbers of {self.period} of the tag {self.tag!r} were handed out, up to {self.maximum}. No number "
-            "was made. Set a higher maximum, or a format with more digits."
-        )
-
-
-class TagDiffers(SnowredisError):
-    """The tag was made with another period or zone; no number was made."""
+    _what, _where, _refused = "the tag", "in the tag", "No number was made."
+    _advice = "Use the settings of the tag, or change a tag of segments with: snowredis numbers change"
 
     def __init__(self, tag: str, stored: str, given: str) -> None:
         super().__init__(tag, stored, given)
-        self.tag, self.stored, self.given = tag, stored, given
+        self.tag = tag
+
+
+class NumbersBroken(StoreUnavailable):
+    """A field of the tag holds a value that snowredis never writes, for example after a manual edit."""
+
+    retry = False
+
+    def __init__(self, where: str, tag: str, field: str, value: str) -> None:
+        super().__init__(where, f"field {field!a} holds {value[:60]!a}")
+        self.args = (where, tag, field, value)
+        self.tag, self.field, self.value = tag, field, value
 
     def __str__(self) -> str:
         return (
-            f"the tag {self.tag!r} has {ascii(self.stored)[1:-1][:100]} in Redis, and {self.given} here. No number was "
-            "made. Use the same settings in all processes, or another tag."
+            f"the tag {self.tag!r} in Redis at {self.where} is broken: {self.reason}, which snowredis never writes. "
+            f"Nothing was changed. Find the highest number in use, delete the tag with: snowredis numbers delete "
+            f"{self.tag}, and open it beyond that number: snowredis numbers open {self.tag} --from N"
         )

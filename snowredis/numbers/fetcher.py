@@ -1,14 +1,8 @@
-"""The requests of one generator to one server: named, numbered, and repeated until they are answered.
+"""Fetch segments: from one server, or from the first of several independent ones that has some.
 
-Every request tells which segment came last and how far the numbers are known to be handed out, so that the script
-notices what Redis forgot. A request for a segment is never abandoned: it is repeated with its id, and gets the same
-segment.
-
-One caller at a time: the prefetcher's thread.
-
-State of a whole tag, from the replies of its servers. Pure.
-
-Fetch segments: from one server, or from the first of several independent ones that has some.
+The requests of one generator to one server are named, numbered, and repeated until they are answered. Every request
+tells which segment came last and how far the numbers are known to be handed out, so that the script notices what Redis
+forgot. A request for a segment is never abandoned: it is repeated with its id, and gets the same segment.
 
 One caller at a time: the prefetcher's thread. Blocks as the stores do.
 """
@@ -16,17 +10,18 @@ One caller at a time: the prefetcher's thread. Blocks as the stores do.
 from __future__ import annotations
 
 import copy
+import functools
 import hashlib
 import logging
-import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from snowredis.errors import ConfigError, SnowredisError, StoreUnavailable
-from snowredis.numbers.counts import MAX_STEP, SegmentCounts, SegmentStatus, Steps
-from snowredis.numbers.errors import TagClosed, TagExhausted, TagLimited
-from snowredis.numbers.model import MAX_NUMBER, MOST_SEGMENTS, OpenRequest, TagStore, TakeRequest
-from snowredis.numbers.replies import (
+from snowredis.numbers.counts import SegmentCounts, SegmentStatus, Steps
+from snowredis.numbers.errors import NumbersClosed, NumbersExhausted, NumbersLimited
+from snowredis.numbers.protocol import (
+    MAX_NUMBER,
+    MOST_SEGMENTS,
     Closed,
     ClosedReason,
     Copied,
@@ -34,7 +29,10 @@ from snowredis.numbers.replies import (
     Granted,
     Limited,
     Opened,
+    OpenRequest,
+    TagStore,
     TakeReply,
+    TakeRequest,
 )
 from snowredis.process.clock import Clock
 from snowredis.settings import as_int
@@ -78,7 +76,7 @@ class TagClient:
     def ask(self, wanted: int) -> TakeReply:
         """Ask for a segment of *wanted* positions; or report, if that is 0. Blocks for a round trip.
 
-        Raises StoreUnavailable, TagMismatch.
+        Raises StoreUnavailable, NumbersDiffer.
         """
         if wanted and not self._request_id:
             self._request_id = self._random_name()
@@ -132,7 +130,6 @@ def status_of(
 ) -> SegmentStatus:
     """Return the status of a generator from what its servers' first and newest replies showed."""
     rates, nexts, remaining = [], [], []
-    cyclic = views[0][0].config.cyclic
     for store, since, view in views:
         if since is None or view is None:
             continue
@@ -141,7 +138,7 @@ def status_of(
         nexts.append(store.config.number_at(view.next))
         remaining.append(store.config.size - view.next)
     rate = sum(rates) if rates else None
-    known = sum(remaining) if len(remaining) == len(views) and not cyclic else None
+    known = sum(remaining) if len(remaining) == len(views) else None
     return SegmentStatus(
         tag=views[0][0].config.tag,
         made=made,
@@ -206,6 +203,7 @@ class Fetcher:
         drop: called with a server's index and a position: numbers from there on may be in use elsewhere.
         bound: opens a closed tag; None: a person does.
         choose: returns a random number below its argument.
+        start: runs a function in a thread of its own.
     """
 
     def __init__(
@@ -220,12 +218,16 @@ class Fetcher:
         drop: Callable[[int, int], None],
         bound: Bound | None,
         choose: Callable[[int], int],
+        start: Callable[[Callable[[], None]], None],
     ) -> None:
-        self._stores = tuple(stores)
+        self._stores, self._start = tuple(stores), start
         self._steps, self._counts, self._now_s, self._drop, self._bound = steps, counts, now_s, drop, bound
         self._random_name, self._owner, self._choose = random_name, owner, choose
         # servers that did not hand out when they were asked last: others are asked before them
         self._away: set[int] = set()
+        # those of them that did not reply, and those that a report is under way to: in a thread of its own
+        self._silent: set[int] = set()
+        self._asked: set[int] = set()
         self._clients: tuple[TagClient, ...] = ()
         # when each server replied last, or a report was sent to it
         self._told_at_s = [now_s()] * len(self._stores)
@@ -247,7 +249,8 @@ class Fetcher:
         A thread of the child may be using this one already, if two threads find at once that it is a child.
         """
         successor = copy.copy(self)
-        successor._away, successor._told_at_s = set(), [self._now_s()] * len(self._stores)
+        successor._away, successor._silent, successor._asked = set(), set(), set()
+        successor._told_at_s = [self._now_s()] * len(self._stores)
         successor.begin()
         return successor
 
@@ -256,42 +259,37 @@ class Fetcher:
         """For each server: its store, what the first reply of its incarnation showed, and what the newest one did."""
         return [(client.store, client.since, client.view) for client in self._clients]
 
-    def fetch(self, wanted: int, used_up_in_s: float | None = None) -> Segment:
-        """Fetch a segment for a caller that needs *wanted* numbers at once; it may have fewer.
-
-        Args:
-            used_up_in_s: in what time the segment before was used up, if a caller waits already; else None.
+    def fetch(self, wanted: int) -> Segment:
+        """Fetch a segment for callers that need *wanted* numbers at once; it may have fewer.
 
         Raises:
-            TagClosed, TagExhausted, TagLimited, StoreUnavailable: no server hands out a segment.
-            TagMismatch: a server has the tag with other constants.
+            NumbersClosed, NumbersExhausted, NumbersLimited, StoreUnavailable: no server hands out a segment.
+            NumbersDiffer: a server has the tag with other constants.
             Anything that the bound raises.
         """
-        began_s = self._now_s()
-        if wanted > self._steps.size / HEAD:
-            # used up by one large batch, which says nothing about the rate
-            used_up_in_s = None
-        size = max(self._steps.next_size(began_s, used_up_in_s), min(wanted, MAX_STEP))
+        steps = self._steps
+        size = max(steps.next_size(self._now_s()), min(wanted, steps.max_step))
         errors: list[SnowredisError] = []
         clients = self._clients
         for index in self._order():
             try:
                 granted = self._ask(index, clients[index], size)
-            except (TagClosed, TagExhausted, TagLimited, StoreUnavailable) as error:
+            except (NumbersClosed, NumbersExhausted, NumbersLimited, StoreUnavailable) as error:
                 self._away.add(index)
+                if isinstance(error, StoreUnavailable):
+                    self._silent.add(index)
                 self._counts.failures += 1
                 errors.append(error)
                 continue
             self._away.discard(index)
+            self._silent.discard(index)
             self._next = (index + 1) % len(clients)
-            now_s = self._now_s()
-            took_s = now_s - began_s + sys.getswitchinterval()
-            self._steps.fetched(granted.until_position - granted.from_position, now_s, took_s)
+            steps.fetched(granted.until_position - granted.from_position, self._now_s())
             self._counts.segments += 1
             config = self._stores[index].config
             first = config.number_at(granted.from_position)
             return Segment(index, granted.from_position, granted.until_position, first, config.share[1])
-        rank = (TagLimited, TagClosed, StoreUnavailable, TagExhausted)
+        rank = (NumbersLimited, NumbersClosed, StoreUnavailable, NumbersExhausted)
         raise min(errors, key=lambda error: next(i for i, kind in enumerate(rank) if isinstance(error, kind)))
 
     def report(self) -> float:
@@ -306,16 +304,38 @@ class Fetcher:
                 continue
             self._told_at_s[index] = now_s
             self._counts.reports += 1
-            try:
-                reply = client.ask(0)
-                self._notice(index, reply)
-                if isinstance(reply, Closed):
-                    self._open(index, reply)
-                self._away.discard(index)
-            except Exception as error:  # noqa: BLE001 - of any kind: callers get it when they need a segment
-                self._counts.failures += 1
-                log.debug("the report of tag %s failed: %s", client.store.config.tag, error)
+            if index not in self._silent or len(self._clients) == 1:
+                self._report_to(index, client)
+            elif index not in self._asked:
+                # callers do not wait for a server that hangs while others reply
+                self._asked.add(index)
+                try:
+                    self._start(functools.partial(self._report_aside, index, client))
+                except RuntimeError:
+                    # no more threads, or the interpreter is about to end
+                    self._asked.discard(index)
         return max(0.0, min(self._told_at_s) + REPORT_S - self._now_s())
+
+    def _report_aside(self, index: int, client: TagClient) -> None:
+        try:
+            self._report_to(index, client)
+        finally:
+            self._asked.discard(index)
+
+    def _report_to(self, index: int, client: TagClient) -> None:
+        try:
+            reply = client.ask(0)
+            self._notice(index, reply)
+            if isinstance(reply, Closed):
+                self._open(index, reply)
+            self._away.discard(index)
+            self._silent.discard(index)
+        except Exception as error:  # noqa: BLE001 - of any kind: callers get it when they need a segment
+            if isinstance(error, StoreUnavailable):
+                self._away.add(index)
+                self._silent.add(index)
+            self._counts.failures += 1
+            log.debug("the report of tag %s failed: %s", client.store.config.tag, error)
 
     def close(self) -> None:
         """Close the connections."""
@@ -328,6 +348,8 @@ class Fetcher:
 
     def _ask(self, index: int, client: TagClient, size: int) -> Granted:
         config = client.store.config
+        if index in self._asked:
+            raise StoreUnavailable(client.store.where, "it did not reply to the last report yet")
         # once more under a new name if this is a copy, and once more after the tag was opened
         for _ in range(3):
             reply = client.ask(size)
@@ -337,13 +359,13 @@ class Fetcher:
                 case Granted():
                     return reply
                 case Exhausted():
-                    raise TagExhausted(config.tag, config.maximum)
+                    raise NumbersExhausted(config.tag, config.maximum)
                 case Limited(wait_ms=wait_ms):
-                    raise TagLimited(config.tag, config.max_rate, wait_ms)
+                    raise NumbersLimited(config.tag, config.max_rate, wait_ms)
                 case Closed():
                     self._counts.closed += 1
                     if not self._open(index, reply):
-                        raise TagClosed(config.tag, reply.reason, config.number_at(reply.next))
+                        raise NumbersClosed(config.tag, reply.reason, config.number_at(reply.next))
         raise StoreUnavailable(client.store.where, "it calls every request of this process a copy")
 
     def _notice(self, index: int, reply: TakeReply) -> None:
@@ -383,7 +405,7 @@ class Fetcher:
         except TypeError:
             raise ConfigError(f"bound must return a whole number or None, not {highest!r}") from None
         position = store.config.position_from(min(number + 1 + self._bound.margin, MAX_NUMBER))
-        opened = store.open(OpenRequest("bound", position, SETTLE_MS, 0))
+        opened = store.open(OpenRequest("bound", position, SETTLE_MS))
         if isinstance(opened, Opened) and opened.changed:
             log.warning(
                 "the tag %s was opened by its bound: numbers go on from %d",

@@ -1,29 +1,31 @@
 """Make a SegmentGenerator, or the stores of a tag, from settings. Connects to nothing, but starts embedded://.
 
-The kind "segment" of snowredis.generator().
-
-The kind "ticket": segments of one number, each from one of the servers, as Flickr's ticket servers hand them out.
-
-Each of several independent servers has its own share of the numbers, by their remainder, and any may be down. Every
-number costs a round trip, and none is lost when a process ends.
+The kinds "segment" and "ticket" of snowredis.generator(). A ticket is a segment of one number that is fetched when a
+caller waits for it, as Flickr's ticket servers hand them out: each costs a round trip, and none is lost when a process
+ends.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from snowredis.core.description import IdDescription
 from snowredis.errors import ConfigError
-from snowredis.kinds.protocol import IdGenerator, IdKind
+from snowredis.kinds.protocol import IdKind
 from snowredis.numbers.counts import Steps
 from snowredis.numbers.fetcher import Bound
-from snowredis.numbers.model import TagConfig, TagStore, describe
+from snowredis.numbers.protocol import TagConfig, TagStore, describe
 from snowredis.numbers.segments import SegmentGenerator
 from snowredis.numbers.settings import SEGMENT_SETTINGS
 from snowredis.process.clock import SYSTEM
 from snowredis.snowflake.open import Servers, is_embedded, is_in_memory, open_client
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+    from sqlalchemy.orm import InstrumentedAttribute
+    from sqlalchemy.sql import ColumnElement
 
 
 def open_generator(url: Servers, **settings: Any) -> SegmentGenerator:
@@ -45,7 +47,9 @@ def open_generator(url: Servers, **settings: Any) -> SegmentGenerator:
         bound = Bound(used["bound"], margin)
     stores = open_stores(url, given)
     clock = getattr(url, "clock", None) or SYSTEM
-    return SegmentGenerator(stores, steps, bound=bound, label=used["label"], clock=clock)
+    return SegmentGenerator(
+        stores, steps, prefetch=used["prefetch"], bound=bound, label=used["label"], clock=clock
+    )
 
 
 def open_stores(url: Servers, settings: Mapping[str, Any]) -> Sequence[TagStore]:
@@ -72,8 +76,7 @@ def open_stores(url: Servers, settings: Mapping[str, Any]) -> Sequence[TagStore]
         tag=used["tag"],
         start=used["start"],
         maximum=used["maximum"],
-        cyclic=used["cyclic"],
-        assured=used["assured"],
+        durability=used["durability"],
         max_rate=used["max_rate"],
         redis_skew_ms=round(used["redis_skew"] * 1000),
         failover_slack_ms=round(slack_ms),
@@ -89,14 +92,13 @@ def _store(server: Any, config: TagConfig, min_replicas: Any) -> TagStore:
     if is_in_memory(server):
         make: Callable[[TagConfig], TagStore] = server.tag_store
         return make(config)
-    from snowredis.numbers.scripts import RedisTagStore
+    from snowredis.numbers.stores import RedisTagStore
 
     return RedisTagStore(server, config, min_replicas=min_replicas)
 
 
 def _describe(settings: Mapping[str, Any]) -> IdDescription:
-    maximum = settings.get("maximum", SEGMENT_SETTINGS["maximum"].default)
-    return describe(maximum, cyclic=settings.get("cyclic", False))
+    return describe(settings.get("maximum", SEGMENT_SETTINGS["maximum"].default))
 
 
 def _open(settings: Mapping[str, Any]) -> SegmentGenerator:
@@ -113,19 +115,35 @@ SEGMENT = IdKind(
 )
 
 
-# how many numbers a segment has is not a choice here
-_SEGMENT_SIZES = ("step", "max_step", "period")
-_SETTINGS = {name: setting for name, setting in SEGMENT_SETTINGS.items() if name not in _SEGMENT_SIZES}
-
-
-def _open_tickets(settings: Mapping[str, Any]) -> IdGenerator[Any]:
-    return SEGMENT.open({**settings, "step": 1, "max_step": 1})
-
+# how a ticket is fetched is not a choice
+_OF_TICKETS = {"step": 1, "max_step": 1, "prefetch": False}
 
 TICKET = IdKind(
     name="ticket",
     summary="short numbers, one a request, from one of several servers",
-    settings=_SETTINGS,
-    describe=SEGMENT.describe,
-    open=_open_tickets,
+    settings={
+        name: setting for name, setting in SEGMENT_SETTINGS.items() if name not in (*_OF_TICKETS, "period")
+    },
+    describe=_describe,
+    open=lambda settings: _open({**settings, **_OF_TICKETS}),
 )
+
+
+def highest_in(
+    engine: Engine, *columns: ColumnElement[int] | InstrumentedAttribute[int]
+) -> Callable[[], int | None]:
+    """Return a ``bound`` for SegmentGenerator: a function that returns the highest number in *columns*.
+
+    None if there is no row. Every column that has numbers of the tag belongs here, archives included. Needs SQLAlchemy;
+    each column needs an index.
+    """
+    from sqlalchemy import func, select
+
+    statements = [select(func.max(column)) for column in columns]
+
+    def highest() -> int | None:
+        with engine.connect() as connection:
+            found = [connection.execute(statement).scalar() for statement in statements]
+        return max((number for number in found if number is not None), default=None)
+
+    return highest

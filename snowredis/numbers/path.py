@@ -1,10 +1,8 @@
-"""The numbers of the current segment, taken one after the other. Written twice: here in Python, and in _segment.c in C.
+"""Numbers of the current segment, taken one after the other.
 
 Taking a number reads no clock and takes no lock: it checks that this process was not forked, and that numbers are left.
 All else is left to the slow path, which publishes the next segment by _supersede(): one indivisible step for signal
 handlers, other threads, forks and tracers.
-
-This module chooses the implementation: C if it was built, unless SNOWREDIS_PURE is set when this is imported.
 """
 
 from __future__ import annotations
@@ -15,9 +13,9 @@ import operator
 import threading
 from array import array
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
-from snowredis.snowflake.fast_path import FREE_THREADED, NO_IDS, exhaust, load_c
+from snowredis.snowflake.fast_path import FREE_THREADED, NO_IDS, exhaust
 
 
 class NumberRange(NamedTuple):
@@ -45,7 +43,7 @@ Block = tuple[Iterator[int], Any]
 Current = tuple[Block, NumberRange, int, dict[str, Any]]
 
 
-class PureSegmentPath:
+class SegmentPath:
     """Take numbers of the current segment. The base class of SegmentGenerator, which has _lock and _next_slow()."""
 
     __slots__ = ("_block", "_last")
@@ -64,13 +62,12 @@ class PureSegmentPath:
         """Make one number. Thread-safe, and safe in signal handlers and finalizers.
 
         Returns:
-            An int, from the tag's start to its maximum, which no other call returns, here or elsewhere; of a cyclic
-            tag: not in the same cycle.
+            An int, from the tag's start to its maximum, which no other call returns, here or elsewhere.
 
         Raises:
-            TagClosed: the tag is closed, and the segments that this process has are used up.
-            TagExhausted, TagLimited: there is no number, or not yet.
-            StoreUnavailable, TagMismatch: there is no segment left, and Redis hands out none.
+            NumbersClosed: the tag is closed, and the segments that this process has are used up.
+            NumbersExhausted, NumbersLimited: there is no number, or not yet.
+            StoreUnavailable, NumbersDiffer: there is no segment left, and Redis hands out none.
             GeneratorClosed: after close().
 
         Blocks:
@@ -104,6 +101,10 @@ class PureSegmentPath:
         while current[-1]:
             exhaust(current[0][0])
             current = current[-1]["next"]
+        if self._block is not current[0]:
+            # else a signal handler in between would find that there are numbers, and take none of them
+            self._last = current
+            self._block = current[0]
         return current
 
     @property
@@ -144,14 +145,9 @@ class PureSegmentPath:
 
     def _fill_now(self, buffer: memoryview) -> int:
         """Write numbers of the current range into a buffer of int64; return how many."""
-        taken = self._take_now(len(buffer))
-        buffer[: len(taken)] = memoryview(array("q", taken))
+        with self._lock if FREE_THREADED else contextlib.nullcontext():
+            numbers, alive = self._block
+            # in one call of C, as list() above
+            taken = array("q", itertools.islice(numbers, len(buffer)) if alive else ())
+        buffer[: len(taken)] = memoryview(taken)
         return len(taken)
-
-
-if TYPE_CHECKING:
-    SegmentPath = PureSegmentPath
-    IMPLEMENTATION = ""
-else:
-    _c = load_c("snowredis.numbers._segment")
-    SegmentPath, IMPLEMENTATION = (PureSegmentPath, "python") if _c is None else (_c.SegmentPath, "c")

@@ -80,24 +80,21 @@ class Prefetcher:
         fetcher: asks the servers; only the thread uses it.
         clock: the monotonic one is read.
         threads: starts the thread.
+        ahead: fetch segments before callers wait for them.
 
     Attributes:
         ready: segments that nobody uses yet, the oldest first.
-        hungry: whether a segment shall be fetched if none is ready, though nobody waits.
-        wanted: how many numbers the callers that wait need at once.
-        began_s: when the current segment began to be used, on the monotonic clock; None: there was none yet.
         failures: how many attempts failed; error: why the newest one did, None if it did not.
     """
 
-    def __init__(self, fetcher: Fetcher, clock: Clock, threads: Threads) -> None:
+    def __init__(self, fetcher: Fetcher, clock: Clock, threads: Threads, *, ahead: bool = True) -> None:
         self.fetcher, self._clock, self._threads = fetcher, clock, threads
         self.ready: deque[Segment] = deque()
-        self.hungry = False
-        self.wanted = 0
-        self.began_s: float | None = None
+        self._ahead, self._hungry = ahead, False
         self.failures = 0
         self.error: Exception | None = None
-        self._waiters: deque[Any] = deque()
+        # waiter of a caller -> how many numbers it needs at once
+        self._waiters: dict[Any, int] = {}
         # the thread's; replaced by another, it ends
         self._run_token: object = None
         # held by a thread while it is the one that talks: callers may have started two at the same moment
@@ -127,8 +124,17 @@ class Prefetcher:
                 raise
         self._threads.wake()
 
-    def wait(self, seconds: float) -> None:
+    def fetch_ahead(self, wanted: bool = True) -> None:
+        """Fetch a segment if none is ready, though no caller waits; with *wanted* False: not any more."""
+        self._hungry = wanted and self._ahead
+        if self._hungry:
+            self.wake()
+
+    def wait(self, seconds: float, wanted: int) -> None:
         """Wait until a segment is ready, or an attempt failed; MAX_SLEEP_S or *seconds* at most.
+
+        Args:
+            wanted: how many numbers the caller needs at once.
 
         Raises StoreUnavailable in the thread itself, where a finalizer may ask for a number.
         """
@@ -138,10 +144,13 @@ class Prefetcher:
                 "a finalizer asked for a number in the thread that fetches segments; make numbers elsewhere",
             )
         waiter = self._threads.new_waiter()
-        self._waiters.append(waiter)
-        self.wake()
-        if not self.ready:
-            waiter.wait(min(seconds, MAX_SLEEP_S))
+        try:
+            self._waiters[waiter] = wanted
+            self.wake()
+            if not self.ready:
+                waiter.wait(min(seconds, MAX_SLEEP_S))
+        finally:
+            self._waiters.pop(waiter, None)
 
     def stop(self) -> None:
         """End the thread, soon. Idempotent; does not block."""
@@ -165,7 +174,7 @@ class Prefetcher:
     def step(self) -> float:
         """Do what is to be done now. Returns the seconds until there is something to do again."""
         now_s = self._clock.monotonic()
-        busy = not self.ready and bool(self.hungry or self._waiters)
+        busy = not self.ready and bool(self._hungry or self._waiters)
         if now_s >= self._report_at_s + (MOST_OVERDUE_S if busy else 0.0):
             self._report_at_s = now_s + self.fetcher.report()
             return 0.0
@@ -173,10 +182,8 @@ class Prefetcher:
             if now_s < self._retry_at_s:
                 return self._retry_at_s - now_s
             era = self._era
-            # in a tight loop no other thread runs until a caller waits, so this is seen here
-            used_up_in_s = now_s - self.began_s if self._waiters and self.began_s is not None else None
             try:
-                segment = self.fetcher.fetch(self.wanted, used_up_in_s)
+                segment = self.fetcher.fetch(max(list(self._waiters.values()), default=0))
             except Exception as error:  # noqa: BLE001 - raised in the callers that wait
                 self.error = error
                 self.failures += 1
@@ -187,21 +194,11 @@ class Prefetcher:
             self._retry_s, self.error = 0.0, None
             if era == self._era:
                 self.ready.append(segment)
-                self.wanted = 0
                 self._notify()
             return 0.0
         return self._report_at_s - now_s
 
     def _notify(self) -> None:
-        while self._waiters:
-            self._waiters.popleft().notify()
-
-
-def again(error: Exception) -> Exception:
-    """Return a copy of *error* that can be raised in several threads; itself, if that is not possible."""
-    try:
-        copy = type(error)(*error.args)
-    except Exception:  # noqa: BLE001 - an error of the bound, of any kind
-        return error
-    copy.__cause__ = error.__cause__
-    return copy
+        for waiter in list(self._waiters):
+            if self._waiters.pop(waiter, None) is not None:
+                waiter.notify()

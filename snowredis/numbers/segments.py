@@ -14,10 +14,11 @@ from typing import Any, NamedTuple, NoReturn, Self
 from snowredis.core.description import IdDescription
 from snowredis.errors import GeneratorClosed, GeneratorSuspended, StoreUnavailable
 from snowredis.numbers.counts import SegmentCounts, SegmentStatus, Steps
+from snowredis.numbers.deliveries import Deliveries, Made, again
 from snowredis.numbers.fetcher import HEAD, Bound, Fetcher, Segment, random_name, status_of
-from snowredis.numbers.model import TagStore, describe
 from snowredis.numbers.path import NumberRange, SegmentPath
-from snowredis.numbers.prefetcher import Prefetcher, Threads, again
+from snowredis.numbers.prefetcher import Prefetcher, Threads
+from snowredis.numbers.protocol import TagStore, describe
 from snowredis.process.clock import SYSTEM, Clock
 from snowredis.process.coroutines import in_thread
 from snowredis.process.fork import GUARD, ForkGuard
@@ -50,12 +51,13 @@ class SegmentGenerator(SegmentPath):
     """The numbers of one tag: short, and nearly in sequence. Made by snowredis.generator("segment", tag=...).
 
     Thread-safe, and safe in signal handlers. A forked child fetches segments of its own. Numbers of one process grow,
-    unless several threads or a signal handler make them at once, or there are several servers; a crash, a fork or
-    close() leaves gaps: at most the segment in use and the next one.
+    unless several threads or a signal handler make them at once, there are several servers, or a batch failed, whose
+    numbers are used next. A crash, a fork or close() leaves gaps: at most the segment in use and the next one.
 
     Args:
         stores: the tag on each server.
         steps: sizes of its segments.
+        prefetch: fetch segments before they are needed; else each one when a caller waits for it.
         bound: opens a closed tag; None: a person does.
         wait_s: how long a caller waits for a segment while max_rate or another process' turn delays it.
         label: name of this process, for people.
@@ -67,6 +69,7 @@ class SegmentGenerator(SegmentPath):
         stores: Sequence[TagStore],
         steps: Steps,
         *,
+        prefetch: bool = True,
         bound: Bound | None = None,
         wait_s: float = WAIT_S,
         label: str = "",
@@ -79,9 +82,11 @@ class SegmentGenerator(SegmentPath):
         self._lock = threading.RLock()
         self._stores, self._steps = tuple(stores), steps
         self._clock, self._guard, self._random_bytes, self._threads = clock, guard, random_bytes, threads
-        self._wait_s, self._label = wait_s, label
+        self._wait_s, self._label, self._ahead = wait_s, label, prefetch
         self._closed = self._suspended = False
         self._counts = SegmentCounts()
+        # counts what makes numbers of before unusable: drops, suspend(), forks
+        self._era = 0
         # numbers that the parent made before this process was forked
         self._made_before = 0
         drop = weakref.WeakMethod(self._drop)
@@ -107,8 +112,19 @@ class SegmentGenerator(SegmentPath):
             drop=drop_if_alive,
             bound=bound,
             choose=lambda count: random.Random(random_bytes(8)).randrange(count),
+            start=threads().start,
         )
-        self._prefetcher = Prefetcher(self._fetcher, clock, threads())
+        self._prefetcher = Prefetcher(self._fetcher, clock, threads(), ahead=prefetch)
+        # where max_rate delays numbers, coroutines get them one after the other
+        at_once = 1 if self._stores[0].config.max_rate else steps.max_step
+
+        def make(count: int) -> Made[int]:
+            generator = me()
+            if generator is None:
+                raise GeneratorClosed(stores[0].config.tag, "segment")
+            return generator._make(count)
+
+        self._deliveries: Deliveries[int] = Deliveries(make, at_once)
         self._supersede(self._position[0], nothing())
         guard.reset_in_child(self)
         # a thread that is forgotten with its generator ends
@@ -126,7 +142,7 @@ class SegmentGenerator(SegmentPath):
     def description(self) -> IdDescription:
         """Return the description of its numbers."""
         config = self._stores[0].config
-        return describe(config.maximum, cyclic=config.cyclic)
+        return describe(config.maximum)
 
     @property
     def closed(self) -> bool:
@@ -162,18 +178,46 @@ class SegmentGenerator(SegmentPath):
         Raises:
             As next_id(); nothing of the batch is returned then, and its numbers are not used.
         """
-        count = check_count(count)
+        return self._make(check_count(count)).numbers
+
+    def _make(self, count: int) -> Made[int]:
         while True:
-            generation = self._guard.generation
+            generation, era = self._guard.generation, self._era
             batch: list[int] = []
-            while len(batch) < count:
-                part = self._take_now(count - len(batch))
-                if not part:
-                    self._get_numbers(count - len(batch))
-                batch += part
+
+            def give_back(numbers: list[int], generation: int = generation, era: int = era) -> None:
+                if self._guard.alive and self._guard.generation == generation:
+                    self._give_back(numbers, era)
+
+            try:
+                while len(batch) < count:
+                    part = self._take_now(count - len(batch))
+                    if not part:
+                        self._get_numbers(count - len(batch))
+                    batch += part
+            except BaseException:
+                give_back(batch)
+                raise
             # else forked in between: some of the numbers are the parent's
             if self._guard.alive and self._guard.generation == generation:
-                return batch
+                return Made(batch, give_back)
+
+    @with_lock
+    def _give_back(self, numbers: list[int], era: int) -> None:
+        """Let others use *numbers* of a batch that nobody got, unless they were dropped since."""
+        if era != self._era or self._closed or self._suspended:
+            return
+        config = self._stores[0].config
+        stride = config.share[1]
+        segments: list[Segment] = []
+        for number in numbers:
+            position, server = divmod(number - config.start, stride)
+            last = segments[-1] if segments else None
+            if last is not None and (last.server, last.until_position) == (server, position):
+                segments[-1] = last._replace(until_position=position + 1)
+            else:
+                segments.append(Segment(server, position, position + 1, number, stride))
+        self._prefetcher.ready.extendleft(reversed(segments))
 
     def fill(self, buffer: Any) -> None:
         """Fill a writable buffer of int64 with numbers: array('q'), numpy int64, or any contiguous one.
@@ -201,11 +245,22 @@ class SegmentGenerator(SegmentPath):
                 if self._guard.alive and self._guard.generation == generation:
                     return number
             if not self._advance():
-                await in_thread(lambda: self._get_numbers(1))
+                return (await self._ordered(1))[0]
 
     async def anext_ids(self, count: int) -> list[int]:
-        """Make *count* numbers at once. Async version of next_ids(): does not block the event loop."""
-        return await in_thread(lambda: self.next_ids(count))
+        """Make *count* numbers at once. Async version of next_ids(): one thread waits for all coroutines.
+
+        If it is canceled, its numbers are used by others.
+        """
+        return await self._ordered(check_count(count))
+
+    async def _ordered(self, count: int) -> list[int]:
+        while True:
+            self._guard.check()
+            generation = self._guard.generation
+            numbers = await self._deliveries.atake(count) if count else []
+            if self._guard.alive and self._guard.generation == generation:
+                return numbers
 
     def _next_slow(self) -> int:
         while True:
@@ -236,8 +291,7 @@ class SegmentGenerator(SegmentPath):
             if left_s <= 0:
                 where = ", ".join(store.where for store in self._stores)
                 raise StoreUnavailable(where, f"no segment came within {self._wait_s:g} s")
-            prefetcher.wanted = max(prefetcher.wanted, wanted)
-            prefetcher.wait(left_s)
+            prefetcher.wait(left_s, wanted)
         waited_s = self._clock.monotonic() - started_s
         self._counts.longest_wait_s = max(self._counts.longest_wait_s, waited_s)
 
@@ -263,8 +317,7 @@ class SegmentGenerator(SegmentPath):
             return True
         if current.segment is not None and current.segment.rest is not None:
             if self._supersede(current, current.segment.rest):
-                prefetcher.hungry = True
-                prefetcher.wake()
+                prefetcher.fetch_ahead()
             return True
         try:
             segment = prefetcher.ready.popleft()
@@ -272,11 +325,9 @@ class SegmentGenerator(SegmentPath):
             return False
         head = self._head(segment)
         if self._supersede(current, head):
-            prefetcher.began_s = self._clock.monotonic()
             self._counts.prefetch_hits += not waited
-            prefetcher.hungry = head.segment.rest is None
-            if prefetcher.hungry:
-                prefetcher.wake()
+            # a process that makes one number with step=1 needs no second segment
+            prefetcher.fetch_ahead(head.segment.rest is None and self._counts.segments > 1)
         else:
             prefetcher.ready.appendleft(segment)
         return True
@@ -296,6 +347,7 @@ class SegmentGenerator(SegmentPath):
     @with_lock
     def _drop(self, server: int, from_position: int) -> None:
         """Use no number of *server* from that position on, of all segments that are here."""
+        self._era += 1
         ready = self._prefetcher.ready
         for segment in list(ready):
             if segment.server == server and segment.until_position > from_position:
@@ -326,6 +378,7 @@ class SegmentGenerator(SegmentPath):
         are suspended has none.
         """
         self._suspended = True
+        self._era += 1
         self._seal()
         self._prefetcher.renew()
         self._steps.after_fork()
@@ -370,6 +423,8 @@ class SegmentGenerator(SegmentPath):
     def _after_fork(self) -> None:
         """In a forked child: forget the parent's segments; the first number fetches one of its own."""
         self._lock = threading.RLock()
+        self._era += 1
+        self._deliveries.after_fork()
         self._seal()
         for store in self._stores:
             store.after_fork()
@@ -378,7 +433,7 @@ class SegmentGenerator(SegmentPath):
         self._counts.clear()
         self._made_before = self._position[2]
         self._fetcher = self._fetcher.successor()
-        self._prefetcher = Prefetcher(self._fetcher, self._clock, self._threads())
+        self._prefetcher = Prefetcher(self._fetcher, self._clock, self._threads(), ahead=self._ahead)
         self._to_stop[:] = [self._prefetcher]
 
     def _owner(self) -> str:

@@ -1,7 +1,4 @@
-"""Every setting of segment generators, declared once: snowredis.generator("segment"), environment and docs follow.
-
-The settings of dated numbers, each declared once.
-"""
+"""Every setting of numbers, declared once: snowredis.generator(), environment, commands and docs follow."""
 
 from __future__ import annotations
 
@@ -10,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from snowredis.errors import ConfigError
-from snowredis.numbers.dated_formats import PeriodName
-from snowredis.numbers.model import MAX_NUMBER
+from snowredis.numbers import formats
+from snowredis.numbers.formats import PeriodName
+from snowredis.numbers.protocol import MAX_NUMBER
 from snowredis.settings import (
     ANYTHING,
     BOOL,
@@ -41,6 +39,26 @@ TAG_NAME = Kind(
     lambda value: isinstance(value, str) and _TAG.fullmatch(value) is not None,
 )
 
+# of segments and of dated numbers
+_DURABILITY = Setting(
+    "durability",
+    one_of(Literal["detect", "assured"]),
+    "detect",
+    "detect",
+    "whether Redis may lose writes that it acknowledged: `detect`: yes, in a restart or failover, after which the tag, "
+    "or the current period, is closed; `assured`: never",
+)
+_REDIS_SKEW = Setting(
+    "redis_skew", SECONDS, DEFAULT_SKEW_S, "2.5 s", "how far the clocks of two Redis servers may differ"
+)
+_FAILOVER_SLACK = Setting(
+    "failover_slack",
+    SECONDS,
+    None,
+    "0 s; 15 s under Sentinel and Cluster",
+    "how long a deposed master may go on answering",
+)
+
 # columns: name, kind, default, default in the docs, help
 # fmt: off
 SEGMENT_SETTINGS: Mapping[str, Setting] = {setting.name: setting for setting in (
@@ -53,24 +71,20 @@ SEGMENT_SETTINGS: Mapping[str, Setting] = {setting.name: setting for setting in 
             "the first number", of_pool=True),
     Setting("maximum", WHOLE, MAX_NUMBER, "2^63 - 1",
             "the last number", of_pool=True),
-    Setting("cyclic", BOOL, False, "off",
-            "begin again at `start` after `maximum`", of_pool=True),
     Setting("step", WHOLE, DEFAULT_STEP, f"{DEFAULT_STEP:,}",
             "how many numbers the first segment has, and the least of any"),
     Setting("max_step", WHOLE, DEFAULT_MAX_STEP, f"{DEFAULT_MAX_STEP:,}",
             "the most numbers of a segment; a crash leaves at most two of them unused"),
     Setting("period", SECONDS, DEFAULT_PERIOD_S, "900 s",
             "how long a segment shall last: its size follows the consumption"),
+    Setting("prefetch", BOOL, True, "on",
+            "fetch a segment before it is needed; off: when a caller waits for it"),
     Setting("max_rate", WHOLE, 0, "no limit",
             "numbers a second that Redis hands out at most, to all processes; then a tag opens by itself after a "
             "restart or failover, as many numbers further on as can have been lost", of_pool=True),
-    Setting("assured", BOOL, False, "off",
-            "Redis never loses a write that it acknowledged: your word; no restart or failover closes the tag",
-            of_pool=True),
-    Setting("redis_skew", SECONDS, DEFAULT_SKEW_S, "2.5 s",
-            "how far the clocks of two Redis servers may differ", of_pool=True),
-    Setting("failover_slack", SECONDS, None, "0 s; 15 s under Sentinel and Cluster",
-            "how long a deposed master may go on answering", of_pool=True),
+    _DURABILITY._replace(of_pool=True),
+    _REDIS_SKEW._replace(of_pool=True),
+    _FAILOVER_SLACK._replace(of_pool=True),
     Setting("min_replicas", REPLICAS, 0, "0",
             "how many replicas must have each segment before it counts, or `all`"),
     Setting("bound", ANYTHING, None, "none",
@@ -84,9 +98,8 @@ SEGMENT_SETTINGS: Mapping[str, Setting] = {setting.name: setting for setting in 
 # fmt: on
 
 
-# longer blocks are a mistake
+# longer blocks are probably mistakes
 MAX_BLOCK = 1_000_000
-MAX_NUMBER = 10**14
 
 
 def _at_most(most: int) -> Kind:
@@ -118,18 +131,14 @@ DATED_SETTINGS: Mapping[str, Setting] = {setting.name: setting for setting in (
             "`number` and `tag`; it has to show the whole period"),
     Setting("block", _at_most(MAX_BLOCK), 1, "1",
             "how many numbers a process gets from Redis at once; those left at the end of a period are gaps"),
-    Setting("maximum", _at_most(MAX_NUMBER), None, "as many digits as in the format",
+    Setting("maximum", _at_most(formats.MAX_NUMBER), None, "as many digits as in the format",
             "the highest number of a period"),
-    Setting("durability", one_of(Literal["detect", "assured"]), "detect", "detect",
-            "whether Redis may lose writes that it acknowledged: `detect`: yes, in a restart or failover, after which "
-            "the current period is closed; `assured`: never"),
-    Setting("redis_skew", SECONDS, 2.5, "2.5 s",
-            "how far the clocks of two Redis servers may differ"),
-    Setting("failover_slack", SECONDS, None, "0 s; 15 s under Sentinel and Cluster",
-            "how long a deposed master may go on answering"),
+    _DURABILITY,
+    _REDIS_SKEW,
+    _FAILOVER_SLACK,
     SETTINGS["min_replicas"],
     Setting("bound", ANYTHING, None, "none",
-            "function that returns the highest number in use of a period, called instead of raising PeriodClosed"),
+            "function that returns the highest number in use of a period, called instead of raising NumbersClosed"),
 )}
 # fmt: on
 

@@ -16,15 +16,15 @@ period takes a second connection for a moment.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from snowredis.errors import ConfigError
-from snowredis.numbers.dated_formats import DEFAULT_FORMATS, Calendar, NumberFormat, PeriodName
-from snowredis.numbers.errors import PeriodExhausted
+from snowredis.numbers.errors import NumbersExhausted
+from snowredis.numbers.formats import DEFAULT_FORMATS, Calendar, NumberFormat, PeriodName
 from snowredis.numbers.settings import check_settings
 
 TABLE = "snowredis_number"
@@ -61,6 +61,8 @@ class TransactionNumbers:
         self._calendar = Calendar(period, zone)
         self._format = NumberFormat(format or DEFAULT_FORMATS[period], period, tag, maximum)
         self.table = number_table(metadata if metadata is not None else sa.MetaData(), table)
+        # databases and periods whose rows are there, unless somebody deletes them
+        self._begun: set[tuple[sa.URL, str]] = set()
         self._wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
 
     @property
@@ -76,7 +78,7 @@ class TransactionNumbers:
 
         Raises:
             ConfigError: the connection commits each statement by itself, or the database is of another kind.
-            PeriodExhausted: the period's highest number was handed out.
+            NumbersExhausted: the period's highest number was handed out.
             What SQLAlchemy raises.
 
         Blocks:
@@ -92,7 +94,7 @@ class TransactionNumbers:
         period = self._calendar.at(self._wall_ms())
         number = self._count_up(connection, period.label)
         if number > self._format.maximum:
-            raise PeriodExhausted(self.tag, period.label, self._format.maximum)
+            raise NumbersExhausted(self.tag, self._format.maximum, period.label)
         return self._format.write(period.date, number)
 
     def next_for(self, context: Any) -> str:
@@ -113,14 +115,17 @@ class TransactionNumbers:
                 number = connection.execute(statement.returning(columns.number)).scalar_one()
             case "mysql" | "mariadb":
                 own = (columns.tag == self.tag, columns.period == label)
-                if connection.execute(sa.select(columns.number).where(*own)).first() is None:
+                first = mysql.insert(self.table).prefix_with("IGNORE").values({**values, "number": 0})
+                if (connection.engine.url, label) not in self._begun:
                     # in a transaction of its own: in InnoDB, two that wait for one which inserted the row deadlock if
-                    # that one is rolled back
-                    with connection.engine.begin() as other:
-                        other.execute(
-                            mysql.insert(self.table).prefix_with("IGNORE").values({**values, "number": 0})
-                        )
-                connection.execute(sa.update(self.table).where(*own).values(increased))
+                    # that one is rolled back. Nor does this one look for the row: under SERIALIZABLE that locks it
+                    self._begin_period(connection.engine, own, first)
+                    self._begun.add((connection.engine.url, label))
+                updated = connection.execute(sa.update(self.table).where(*own).values(increased))
+                if updated.rowcount == 0:
+                    # deleted since
+                    connection.execute(first)
+                    connection.execute(sa.update(self.table).where(*own).values(increased))
                 # the row is this transaction's own now; MySQL has no RETURNING
                 number = connection.execute(
                     sa.select(columns.number).where(*own).with_for_update()
@@ -131,6 +136,13 @@ class TransactionNumbers:
                 )
         return int(number)
 
+    @staticmethod
+    def _begin_period(engine: sa.Engine, own: Sequence[Any], first: Any) -> None:
+        """Insert the row of a period unless it is there. Locks nothing that is there: the caller may hold it."""
+        with engine.connect().execution_options(isolation_level="READ COMMITTED") as other, other.begin():
+            if other.execute(sa.select(sa.literal(1)).where(*own)).first() is None:
+                other.execute(first)
+
 
 def number_table(metadata: sa.MetaData, name: str = TABLE) -> sa.Table:
     """Return the table of the numbers of all tags, of *metadata* if that has it."""
@@ -139,7 +151,13 @@ def number_table(metadata: sa.MetaData, name: str = TABLE) -> sa.Table:
     return sa.Table(
         name,
         metadata,
-        sa.Column("tag", sa.String(64), primary_key=True),
-        sa.Column("period", sa.String(20), primary_key=True),
+        sa.Column("tag", _exact(64), primary_key=True),
+        sa.Column("period", _exact(20), primary_key=True),
         sa.Column("number", sa.BigInteger, nullable=False),
     )
+
+
+def _exact(length: int) -> sa.types.TypeEngine[str]:
+    """Return a column type that tells upper case from lower case, which MariaDB and MySQL do not by default."""
+    exact = mysql.VARCHAR(length, charset="ascii", collation="ascii_bin")
+    return sa.String(length).with_variant(exact, "mysql", "mariadb")

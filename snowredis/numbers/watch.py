@@ -15,11 +15,10 @@ from typing import Any
 from snowredis.core.as_json import IdNumber
 from snowredis.errors import SnowredisError
 from snowredis.numbers.administration import TagInfo, remaining, tag_info
-from snowredis.numbers.errors import TagMismatch
+from snowredis.numbers.errors import NumbersDiffer
 from snowredis.numbers.fetcher import LEAST_MS
-from snowredis.numbers.model import TagConfig
 from snowredis.numbers.opening import open_stores
-from snowredis.numbers.replies import ClosedReason
+from snowredis.numbers.protocol import ClosedReason, TagConfig
 from snowredis.numbers.settings import SEGMENT_SETTINGS
 
 # so long before the end of the range there is time to make another tag
@@ -40,8 +39,7 @@ class TagState:
         text: what is the case, and what to do.
         commands: those that open it, with N where a person has to say a number.
         next_number: the lowest number that was not handed out; None if that is not known.
-        remaining: how many numbers of the range are not handed out; None for a cyclic tag, or if that is not known.
-        cyclic: it begins again after the last number.
+        remaining: how many numbers of the range are not handed out; None if that is not known.
         rate: numbers a second that were handed out since the first look; None if that is not known yet.
         used_up_in_s: when the range is used up at that rate, s; None if it is not known, or never.
     """
@@ -52,7 +50,6 @@ class TagState:
     commands: Sequence[str] = ()
     next_number: IdNumber | None = None
     remaining: int | None = None
-    cyclic: bool = False
     rate: float | None = None
     used_up_in_s: float | None = None
 
@@ -136,7 +133,7 @@ def tag_state(
     for info in infos:
         expected = next((one for one in configs if info.config and one.share == info.config.share), None)
         if info.config is not None and (expected is None or expected.signature != info.config.signature):
-            error = TagMismatch(tag, info.config.signature, (expected or configs[0]).signature)
+            error = NumbersDiffer(tag, info.config.signature, (expected or configs[0]).signature)
             return TagState("other settings", "critical", str(error))
     open_ = [info for info in infos if info.exists and info.reason is None]
     # a closed tag may have handed out more than is known
@@ -151,11 +148,11 @@ def tag_state(
     elif left == 0:
         state, level = "used up", "critical"
         text = "every number of its range is handed out. Use another tag, or change its maximum with the command."
-        commands = [f"snowredis segment change {tag} --maximum N"]
+        commands = [f"snowredis numbers change {tag} --maximum N"]
     elif steady and used_up_in_s is not None and used_up_in_s < SOON_S:
         level = "warning"
         text = "its range is used up soon. Use another tag then, or change its maximum with the command."
-        commands = [f"snowredis segment change {tag} --maximum N"]
+        commands = [f"snowredis numbers change {tag} --maximum N"]
     if errors:
         state = state if closed else "partly unknown"
         level, text = (
@@ -166,8 +163,7 @@ def tag_state(
     if alarm := next(recent, None):
         state, level = "alarm" if state == "open" else state, "critical"
         text += f" Alarm: the numbers {alarm[0]} to {alarm[1]} may have been handed out twice."
-    cyclic = configs[0].cyclic
-    return TagState(state, level, text, commands, next_number, left, cyclic, rate, used_up_in_s)
+    return TagState(state, level, text, commands, next_number, left, rate, used_up_in_s)
 
 
 def _closed(
@@ -181,10 +177,10 @@ def _closed(
     text += f"; processes reported numbers up to {highest - 1}." if highest > config.start else "."
     # needed where the tag is not stored
     options = "" if info.exists else _constants(config)
-    commands = [f"snowredis segment open {tag} --from N{options}"]
+    commands = [f"snowredis numbers open {tag} --from N{options}"]
     if not info.exists and not partly:
         text += " If the tag is new, create it with the second command instead."
-        commands.append(f"snowredis segment create {tag}{options}")
+        commands.append(f"snowredis numbers create {tag}{options}")
     if partly:
         return "partly closed", "warning", f"on {len(closed)} of its servers: {text}", commands
     return "closed", "critical", text, commands
@@ -193,13 +189,10 @@ def _closed(
 def _constants(config: TagConfig) -> str:
     """Return the constants that are not the defaults, as options of a command."""
     usual, options = TagConfig(tag=config.tag), ""
-    for name in ("start", "maximum", "max_rate"):
+    for name in ("start", "maximum", "durability", "max_rate"):
         if getattr(config, name) != getattr(usual, name):
             options += f" --{name.replace('_', '-')} {shlex.quote(str(getattr(config, name)))}"
     for name in ("redis_skew_ms", "failover_slack_ms"):
         if getattr(config, name) != getattr(usual, name):
             options += f" --{name.removesuffix('_ms').replace('_', '-')} {getattr(config, name) / 1000:g}"
-    for name in ("cyclic", "assured"):
-        if getattr(config, name):
-            options += f" --{name}"
     return options

@@ -1,4 +1,4 @@
-/* What the fast paths in C have in common, _fastpath.c and ../segment/_segment.c: a word that says which numbers are used
+/* What the fast path in C, _fastpath.c, is built on: a word that says which numbers are used
  * up, and how the numbers that were taken are handed out.
  *
  * Under the GIL no other code runs between two lines. On free-threaded builds the word is replaced by compare-exchange,

@@ -139,10 +139,10 @@ def event_counts(snapshot: Snapshot) -> tuple[Any, ...]:
 
 
 def status_row(status: Status) -> Row:
-    """Return a status with, of each condition, its part of the headline: the page can leave conditions out."""
+    """Return a status with the template of each condition: the page shows times in the viewer's zone."""
     row: Row = to_json(status)
     for condition, values in zip(status.conditions, row["conditions"], strict=True):
-        values |= {"template": condition.template, "short": condition.short}
+        values["template"] = condition.template
     return row
 
 
@@ -283,6 +283,10 @@ class LiveFeed:
         self._changed.set()
         self._changed = asyncio.Event()
 
+    def look_now(self) -> None:
+        """Read the pool at once: something has changed."""
+        self._hurry.set()
+
     async def stream(self) -> AsyncIterator[bytes]:
         """Yield the complete state, then changes, until the service stops or STREAM_LIFE_S has passed."""
         self.viewers += 1
@@ -290,7 +294,7 @@ class LiveFeed:
         sent = -1
         try:
             # the state may be IDLE_EVERY_S old
-            self._hurry.set()
+            self.look_now()
             while not self._stopped and time.monotonic() < until_s:
                 changed, number = self._changed, self._number
                 if number and number != sent:

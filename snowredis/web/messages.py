@@ -8,6 +8,7 @@ import sys
 import time
 from array import array
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qs
@@ -248,6 +249,20 @@ def parse_id(text: str, query: Mapping[str, str], layout: Layout) -> tuple[str, 
         raise InvalidId(f"the text of an id has {MAX_ID_TEXT} characters at most, not {len(text)}")
     form = query["form"][:20] if "form" in query else None
     return parse_user_id(text, layout, form=form, now_ms=time.time_ns() // 1_000_000)[0]
+
+
+def parse_until(query: Mapping[str, str]) -> int | None:
+    """Return the time ``until`` as ms since 1970; None if it is not given. Raises Problem."""
+    text = query.get("until")
+    if text is None:
+        return None
+    try:
+        time_s = datetime.fromisoformat(text[:40]).astimezone(UTC).timestamp()
+    except (ValueError, OverflowError):
+        raise Problem(
+            400, "BadTime", f"until must be a time such as 2026-01-31T12:00:00Z, not {text[:40]!r}"
+        ) from None
+    return round(time_s * 1000)
 
 
 def parse_event_filter(query: Mapping[str, str]) -> tuple[EventKind | None, int | None]:

@@ -8,6 +8,7 @@ from typing import Any
 from snowredis import __version__
 from snowredis.core.as_json import schema_of
 from snowredis.core.text import FORMS
+from snowredis.monitor.deaths import Acknowledgement
 from snowredis.monitor.polling import PoolReport
 from snowredis.snowflake.codes import EventKind
 from snowredis.web import records
@@ -26,7 +27,7 @@ _DESCRIPTIONS = {
     "403": "the host name or the origin is not allowed",
     "404": "no such pool, or nothing at this path",
     "304": "not changed since the ETag in If-None-Match",
-    "405": "the method is not GET",
+    "405": "the method is not supported",
     "406": "no supported media type is acceptable",
     "413": "the request has a body",
     "414": "path and query are too long",
@@ -90,6 +91,16 @@ def description(limits: Limits, pools: Sequence[str], others: Sequence[ServedKin
         "/whois/{text}": _get("Which process made an id.", records.FoundMaker, *an_id_given, more=("429",)),
         "/workers": _get("The pool, its workers and deaths, and the verdict.", PoolReport, pool, more=lookup),
         "/events": _get("The newest events of the pool.", records.Events, pool, *filters, more=lookup),
+        "/acknowledge": _get(
+            "Store that the deaths of the pool have been seen.",
+            Acknowledgement,
+            pool,
+            _parameter(
+                "until", "deaths up to this time; default: now", {"type": "string", "format": "date-time"}
+            ),
+            more=("429",),
+            method="post",
+        ),
         "/history": _get("Use of the pool in the last day, a point a minute.", records.History, pool),
         "/pool": _get("Settings and use of the pool.", records.PoolState, pool, more=lookup),
         "/pools": _get("The pools of this service.", records.PoolNames),
@@ -126,6 +137,7 @@ def _get(
     open_to_all: bool = False,
     more: Sequence[str] = (),
     kind: str = TEXT,
+    method: str = "get",
 ) -> Json:
     """Return the operation of a path whose response is a dataclass, or has a schema, or is text of a media type."""
     schema = _TEXT if body is None else body if isinstance(body, dict) else schema_of(body)
@@ -147,4 +159,4 @@ def _get(
     operation: Json = {"summary": summary, "parameters": list(parameters), "responses": responses}
     if open_to_all:
         operation["security"] = []
-    return {"get": operation}
+    return {method: operation}

@@ -152,7 +152,7 @@ class Pages:
             return RedirectResponse("./", 303, headers=PAGE_HEADERS)
         if request.method != "POST":
             return self._page("login.html")
-        _check_origin(request)
+        check_origin(request)
         form = await _read_form(request)
         try:
             self._guard.check_token(form.get("token", [""])[0].strip().encode())
@@ -164,7 +164,7 @@ class Pages:
 
     async def logout(self, request: Request) -> Response:
         """End the session and delete its cookie. Raises Problem."""
-        _check_origin(request)
+        check_origin(request)
         auth, cookie = self._guard.auth, _header(request, "cookie")
         session = auth.session_of(cookie, time.time()) if auth is not None and cookie is not None else None
         if session is not None:
@@ -203,11 +203,14 @@ async def _read_form(request: Request) -> dict[str, list[str]]:
         raise Problem(400, "BadForm", "the form cannot be parsed") from None
 
 
-def _check_origin(request: Request) -> None:
-    """Raise Problem if a form was sent by a page of another origin. All current browsers send Origin with forms."""
+def check_origin(request: Request) -> None:
+    """Raise Problem if a request that changes something comes from a page of another origin.
+
+    All current browsers send Origin with such requests.
+    """
     origin, host = request.headers.get("origin"), request.headers.get("host", "")
     if origin is not None and origin.partition("://")[2] != host:
-        raise Problem(403, "CrossSite", "this form was sent from a page of another origin")
+        raise Problem(403, "CrossSite", "this request was sent from a page of another origin")
 
 
 def _header(request: Request, name: str) -> bytes | None:

@@ -28,11 +28,12 @@ from snowredis.web.messages import (
     parse_event_filter,
     parse_id,
     parse_query,
+    parse_until,
     shared_response,
 )
 from snowredis.web.metrics_endpoint import MetricsEndpoint, RequestCounts
 from snowredis.web.openapi import description
-from snowredis.web.pages import EndedSessions
+from snowredis.web.pages import EndedSessions, check_origin
 from snowredis.web.records import (
     Alive,
     Events,
@@ -89,6 +90,7 @@ class Routes:
             Route("/pools", self._pool_names),
             Route("/kinds", self._kinds_served),
             Route("/events", self._events),
+            Route("/acknowledge", self._acknowledge, methods=["POST"]),
             Route("/history", self._history),
             Route("/live", self._live),
             Route("/healthz", self._healthz),
@@ -155,6 +157,17 @@ class Routes:
         return json_response(
             Events(pool.name, await pool.ask_alone(lambda monitor: _events_of(monitor, kind, worker)))
         )
+
+    async def _acknowledge(self, request: Request) -> Response:
+        """Store that the deaths of a pool have been seen, for all who look at the pool."""
+        check_origin(request)
+        pool = await self._pool_for_lookup(request)
+        until_ms = parse_until(_query(request))
+        seen = await pool.ask(
+            lambda monitor: monitor.acknowledge_deaths(until_ms=until_ms, by="the dashboard")
+        )
+        pool.feed.look_now()
+        return json_response(seen)
 
     async def _history(self, request: Request) -> Response:
         pool = self._pools.find(_query(request))

@@ -21,7 +21,7 @@ from snowredis.core.layout import Layout
 from snowredis.embedded import reserved
 from snowredis.embedded.reserved import DEFAULT_REACH_MS, NOTE_EVERY_MS, Reserved
 from snowredis.errors import StoreUnavailable
-from snowredis.numbers import DatedGenerator, PeriodClosed
+from snowredis.numbers import DatedGenerator, NumbersClosed
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.redis_store import RedisStore
 from tests.support.holder import Holder
@@ -93,12 +93,12 @@ def test_a_process_that_closed_its_descriptors_is_waited_for(home: Path) -> None
 
 def test_dated_numbers_that_ended_with_their_server_are_not_made_again(home: Path) -> None:
     numbers = DatedGenerator("invoices", f"embedded://{home}", period="year")
-    with pytest.raises(PeriodClosed, match="call create"):
+    with pytest.raises(NumbersClosed, match="create it"):
         numbers.next_id()
     assert numbers.create()
     assert numbers.next_id().endswith("-000001")
     embedded.stop(home)
-    with pytest.raises(PeriodClosed):
+    with pytest.raises(NumbersClosed):
         DatedGenerator("invoices", f"embedded://{home}", period="year").next_id()
     numbers.close()
 

@@ -26,8 +26,7 @@ from snowredis.monitor.number_checks import (
 )
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.numbers import DatedGenerator, create_tag
-from snowredis.numbers.dated_store import read_script
-from snowredis.numbers.scripts import read_lua, tag_keys
+from snowredis.numbers.stores import lua_of, tag_keys
 from snowredis.servers import scripts as lease_scripts
 from snowredis.snowflake.protocol import PoolConfig, WorkerStats, pool_keys
 from tests.support.servers import RedisServer
@@ -124,14 +123,14 @@ def keys_of(rule: str) -> set[str]:
 
 
 def test_the_rules_of_tags_are_what_their_scripts_use() -> None:
-    identity = lease_scripts.read_lua("identity")
+    prologue = [lease_scripts.read_lua(name) for name in ("arguments", "identity")]
     segments, dated = segment_tag("invoices"), dated_tag("invoices")
     called = set[Any]().union(
-        *(calls_in(source) for source in (identity, *map(read_lua, ("common", "take", "open"))))
+        *(calls_in(source) for source in (*prologue, *map(lua_of, ("common", "take", "open"))))
     )
-    # those are of a person, with `segment change`
+    # those are of a person, with `numbers change`
     assert set(segments.calls) == called - {("del", 1)}
-    assert set(dated.calls) == calls_in(identity) | calls_in(read_script())
+    assert set(dated.calls) == set[Any]().union(*map(calls_in, (*prologue, lua_of("dated"))))
     assert allowed_by("segments") == needed_commands(segments.calls)
     assert keys_of("segments") == set(segments.keys) == set(tag_keys("invoices"))
     assert allowed_by("dated") == needed_commands(dated.calls)
@@ -150,14 +149,14 @@ def test_a_generator_of_a_tag_makes_numbers_and_can_do_nothing_else(
     assert numbers.create()
     assert numbers.next_id().endswith("-000001")
     numbers.close()
-    assert main(["segment", "show", "invoices", "--url", url]) == 4
+    assert main(["numbers", "show", "invoices", "--url", url]) == 4
     for rule, seen, unseen in (
         ("segments", "consumption", "dated"),
         ("dated", "dated numbers", "consumption"),
     ):
         own_server.client().execute_command(*RULES[rule].split(), "+hgetall")
         capsys.readouterr()
-        assert main(["segment", "show", "invoices", "--url", url if rule == "segments" else dated_url]) == 0
+        assert main(["numbers", "show", "invoices", "--url", url if rule == "segments" else dated_url]) == 0
         shown = capsys.readouterr().out
         assert (seen in shown, unseen in shown) == (True, False)
         own_server.client().execute_command(*RULES[rule].split(), "-hgetall")

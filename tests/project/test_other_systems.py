@@ -253,7 +253,7 @@ def test_flickr_either_of_two_servers_may_be_down(two_servers: list[RedisServer]
     urls = [server.url for server in two_servers]
     with snowredis.generator("ticket", url=urls, tag="photos") as ids:
         for index, store in enumerate(ids._stores):  # type: ignore[attr-defined]
-            store.open(snowredis.numbers.model.OpenRequest("create", 0, 0, 0))
+            store.open(snowredis.numbers.protocol.OpenRequest("create", 0))
             assert store.config.share == (index, 2)
         made = [ids.next_id() for _ in range(20)]
         assert {number % 2 for number in made} == {0, 1}

@@ -35,7 +35,7 @@ RULES = {
         ),
     ),
     "the floor of the new layout": (
-        ("pool.floor = math.max(pool.floor, number_of(change[3]) or horizon())", ""),
+        ("pool.floor, pool.floor_at = math.max(pool.floor, number_of(change[3]) or horizon()), now", ""),
     ),
 }
 Edits = tuple[tuple[str, str], ...]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,14 +59,14 @@ def test_a_pool_of_an_earlier_format_is_refused_and_not_touched(own_server: Redi
     assert old.run("create")[0] == "ok"
     assert old.claim()[0] == "ok"
     before = client.hgetall(pool_keys("orders")[0])
-    with snowredis.connect(own_server.url, pool="orders", layout=LAYOUT, claim_timeout=0) as ids:
-        with pytest.raises(
-            LayoutMismatch, match="stored in format 1, which development versions before"
-        ) as caught:
-            ids.next_id()
-        assert f"reads format {FORMAT}" in str(caught.value)
-        assert FORMATS[FORMAT] in str(caught.value)
-        assert "docs/how-to/upgrade.md" in str(caught.value)
+    ids = snowredis.connect(own_server.url, pool="orders", layout=LAYOUT, claim_timeout=0)
+    with pytest.raises(
+        LayoutMismatch, match="stored in format 1, which development versions before"
+    ) as caught:
+        ids.next_id()
+    assert f"reads format {FORMAT}" in str(caught.value)
+    assert FORMATS[FORMAT] in str(caught.value)
+    assert "docs/how-to/upgrade.md" in str(caught.value)
     assert client.hgetall(pool_keys("orders")[0]) == before
 
 
@@ -100,6 +101,8 @@ def written(own_server: RedisServer, client: Any) -> dict[str, Any]:
     # so that the end of the released lease has passed
     really_wait(5)
     store.note_number(7, wall_ms())
+    with pytest.raises(LayoutMismatch):
+        Holder(RedisStore(own_server.url, replace(CONFIG, ttl_ms=60_000)), wall_ms).claim()
     store.change_layout(
         Layout(timestamp_bits=41, backup_bits=2, worker_bits=3), wall_ms() + 10_000_000, wall_ms()
     )

@@ -97,7 +97,7 @@ def worker(url: str, pool: str, label: str) -> Iterator[tuple[subprocess.Popen[s
         process.communicate(timeout=10)
 
 
-def test_a_worker_appears_and_one_that_is_killed_is_mourned_until_it_is_dismissed(
+def test_a_worker_appears_and_one_that_is_killed_is_mourned_until_somebody_acknowledges_it(
     page: Page, server: RedisServer, pool: str, serve: Serve
 ) -> None:
     served = serve("--pool", pool, url=server.url)
@@ -120,17 +120,22 @@ def test_a_worker_appears_and_one_that_is_killed_is_mourned_until_it_is_dismisse
     assert "shop" in page.text("#graves-list")
     # the grave says where and when, with date and zone
     assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", page.text("#graves-list"))
-    page.click("#graves-list button")
-    page.wait("document.querySelector('#status').dataset.level == 'ok'")
-    assert page.evaluate("document.querySelectorAll('.tile').length") == 1
+    page.click("#acknowledge")
+    page.wait("document.querySelector('#status').dataset.level == 'notice'")
+    page.wait("document.querySelectorAll('.tile').length == 1")
     assert "died" not in page.evaluate("document.title")
-    # this browser remembers it
-    page.go(served.url)
-    page.wait("document.querySelector('#status').dataset.level == 'ok'")
-    page.click("#undismiss")
+    # everybody sees it: another process of the service, the terminal
+    assert snowredis.WorkerPool(server.url, pool).snapshot().deaths[0].acknowledged
+    other = serve("--pool", pool, url=server.url)
+    page.go(other.url)
+    page.wait("document.querySelector('#status').dataset.codes == 'deaths-acknowledged'")
+    page.click("#show-seen")
     page.wait("document.querySelectorAll('.tile.s-dead').length == 1")
+    assert page.text("#graves-list").endswith("acknowledged")
     assert page.console == []
-    assert {url for url in page.requested if not url.startswith((served.url, "about:", "data:"))} == set()
+    assert {
+        url for url in page.requested if not url.startswith((served.url, other.url, "about:", "data:"))
+    } == set()
 
 
 def test_an_id_leads_to_its_maker_and_the_maker_has_a_link(
@@ -290,8 +295,8 @@ def test_tags_show_their_consumption_and_the_command_that_opens_a_closed_one(
     assert "closed: this Redis does not know the tag" in page.text(f"{never} .tag-state")
     commands = f"[...document.querySelectorAll(`{never} .commands .mono`)].map(each => each.textContent)"
     assert page.evaluate(commands) == [
-        f"snowredis segment open {pool}-b --from N",
-        f"snowredis segment create {pool}-b",
+        f"snowredis numbers open {pool}-b --from N",
+        f"snowredis numbers create {pool}-b",
     ]
     assert "uuid7" in page.text("#tags-others")
     # on top of the page, too
@@ -307,7 +312,7 @@ def test_tags_show_their_consumption_and_the_command_that_opens_a_closed_one(
     delete_tag(server.url, f"{pool}-a")
     page.wait(f"document.querySelector(`{used} .tag-state`).dataset.level == 'critical'")
     assert page.text(f"{used} .sign") == "✕"
-    assert page.text(f"{used} .commands .mono") == f"snowredis segment open {pool}-a --from N --maximum 5000"
+    assert page.text(f"{used} .commands .mono") == f"snowredis numbers open {pool}-a --from N --maximum 5000"
     assert f"{pool}-a is closed" in page.text("#tags-said")
     page.wait(f"document.querySelector(`{never} .tag-state`).innerText.includes('<img')")
     assert page.evaluate("window.evil === undefined && !document.querySelector('main img')")

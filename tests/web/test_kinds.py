@@ -77,7 +77,7 @@ def test_ids_of_a_kind_or_a_tag_are_served_in_every_form(kinds_client: TestClien
         ("/id?kind=segment", 400, "BadQuery", "several: kind=uuid7, "),
         ("/id?kind=uuid7&pool=kinds", 400, "BadQuery", "name a pool, or a kind or a tag"),
         ("/ids?kind=uuid7", 400, "BadCount", "count must be"),
-        ("/id?tag=web-unknown", 503, "TagClosed", "this Redis does not know the tag"),
+        ("/id?tag=web-unknown", 503, "NumbersClosed", "this Redis does not know the tag"),
     ],
 )
 def test_what_is_not_served_is_refused_with_a_reason(

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import struct
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -435,14 +438,13 @@ def test_a_variable_that_makes_no_sense_is_refused(name: str, text: str) -> None
 def test_the_description_names_every_route_and_every_status(client: TestClient) -> None:
     told = client.get("/openapi.json").json()
     assert told["openapi"].startswith("3.1")
-    answers = {
-        path: client.get(path.replace("{text}", "1") + ("?count=2" if path == "/ids" else ""))
-        for path in told["paths"]
+    for path, operations in told["paths"].items():
         # has no end
-        if path != "/live"
-    }
-    for path, answer in answers.items():
-        described = told["paths"][path]["get"]["responses"]
+        if path == "/live":
+            continue
+        ((method, operation),) = operations.items()
+        given = path.replace("{text}", "1") + ("?count=2" if path == "/ids" else "")
+        answer, described = client.request(method, given), operation["responses"]
         assert str(answer.status_code) in described, path
         kind = answer.headers["content-type"].partition(";")[0]
         assert kind in described[str(answer.status_code)]["content"], path
@@ -519,6 +521,37 @@ def test_events_are_filtered_by_kind_and_worker_and_there_is_a_history(
             assert client.get(f"/events?{query}").status_code == 400
         points = client.get("/history").json()["points"]
         assert [point.keys() for point in points] == [{"at", "living", "ids_per_second", "deaths"}]
+
+
+def test_deaths_are_acknowledged_for_all_who_look(
+    server: RedisServer, pool_name: str, each_request_reads: None
+) -> None:
+    new_pool(server.url, pool_name, ttl=0.5)
+    with client_of(create_app(server.url, pools=[pool_name])) as client:
+        script = f"import snowredis, os, signal; ids = snowredis.connect({server.url!r}, pool={pool_name!r}, ttl=0.5); "
+        script += "ids.next_id(); "
+        subprocess.run(
+            [sys.executable, "-c", script + "os.kill(os.getpid(), signal.SIGKILL)"],
+            env=os.environ | {"SNOWREDIS_CRASH_RECORDS": "off"},
+            check=False,
+        )
+
+        def codes() -> list[str]:
+            return [one["code"] for one in client.get("/workers").json()["status"]["conditions"]]
+
+        eventually(lambda: "deaths" in codes(), "the death")
+        death = client.get("/workers").json()["deaths"][0]
+        foreign = client.post("/acknowledge", headers={"origin": "http://elsewhere"})
+        assert (foreign.status_code, foreign.json()["error"]) == (403, "CrossSite")
+        assert client.post("/acknowledge?until=yesterday").json()["error"] == "BadTime"
+        assert client.get("/acknowledge").status_code == 405
+        early = client.post("/acknowledge", params={"until": "2020-01-01T00:00:00Z"}).json()
+        assert early["until"] == "2020-01-01T00:00:00.000Z"
+        assert "deaths" in codes()
+        seen = client.post("/acknowledge", params={"until": death["at"]})
+        assert (seen.status_code, seen.json()["until"]) == (200, death["at"])
+        assert "deaths-acknowledged" in codes()
+        assert snowredis.WorkerPool(server.url, pool_name).deaths()[0].acknowledged
 
 
 def test_too_many_viewers_are_sent_away() -> None:

@@ -1,71 +1,42 @@
--- common: the beginning of every script of segments. The loader puts the lease's identity and this file in front of it.
+-- common: the beginning of every script of segments, after arguments.
 --
 -- KEYS[1] tag      hash    fields of the tag, and "c:<client>" -> record of a client
 -- KEYS[2] clients  zset    client -> time of its last request, ms on the Redis clock; an index, for trimming only
 -- KEYS[3] events   stream  events of the tag, trimmed; for people only
--- ARGV[1] signature   string, constants of the tag
--- ARGV[2] assured     0 | 1, Redis never loses a write that it acknowledged
--- ARGV[3] nonce       hex, random: the last field of the reply, and part of the name of a new incarnation
--- ARGV[4] size        int, positions before the range is used up or begins again
--- ARGV[5] cyclic      0 | 1, the range begins again
--- ARGV[6] skew_ms     int, how far two Redis servers' clocks may differ
--- ARGV[7] slack_ms    int, how long a deposed master may go on answering
--- ARGV[8] max_rate    int, positions a second that are handed out at most; 0: no limit
--- ARGV[9] burst       int, positions that max_rate allows at once
--- ARGV[10] max_events int, length at which the event stream is trimmed
+-- ARGV[1..2] as in arguments
+-- ARGV[3] assured     0 | 1, Redis never loses a write that it acknowledged
+-- ARGV[4] size        int, positions before the range is used up
+-- ARGV[5] skew_ms     int, how far two Redis servers' clocks may differ
+-- ARGV[6] slack_ms    int, how long a deposed master may go on answering
+-- ARGV[7] max_rate    int, positions a second that are handed out at most; 0: no limit
+-- ARGV[8] burst       int, positions that max_rate allows at once
+-- ARGV[9] max_events  int, length at which the event stream is trimmed
 --
 -- Returns signature, stored signature
 --       | unidentified, reason: the server has no identity
---       | broken, field, its value: no script wrote that value
+--       | broken, as in arguments
 -- and changes nothing in these cases; else see the header of the script
 --
 -- The common fields of other replies are: time of the call, incarnation, next position, alarm.
--- Times are ms since 1970. Positions have up to 16 digits: exact in doubles, but tostring() rounds them.
+-- Positions have up to 16 digits: exact in doubles, but tostring() rounds them.
 
 local MAX_POSITION = 9e15
--- a client that was silent for so long is forgotten
+-- a client that was silent for this long is forgotten
 local FORGOTTEN_MS = 864e5
 -- ranges that were never handed out by this history, the oldest are dropped
 local MOST_GAPS = 20
+-- S10: a tag with max_rate opens by itself only if its last request was not longer ago than this; and what moves its
+-- numbers on otherwise, a word, a bound or a change, takes effect only when it has been closed for longer
+local BRIDGED_MS = 60000
 
-local bad
-local function number_of(text)
-  if type(text) ~= 'string' or #text > 16 or not string.find(text, '^%d+$') then return nil end
-  local n = tonumber(text)
-  return n <= MAX_POSITION and n or nil
-end
-local function int(name, text, low, high)
-  local n = number_of(text)
-  if not n or n < low or n > high then
-    bad = bad or name
-    return low
-  end
-  return n
-end
-local function str(name, text, pattern, longest)
-  if type(text) ~= 'string' or #text > longest or not string.find(text, pattern) then
-    bad = bad or name
-    return ''
-  end
-  return text
-end
-local function fmt(n) return string.format('%.0f', n) end
-
-local signature = str('signature', ARGV[1], '^[%w /=_-]+$', 400)
-local assured = int('assured', ARGV[2], 0, 1) == 1
-local nonce = str('nonce', ARGV[3], '^%x+$', 64)
+local assured = int('assured', ARGV[3], 0, 1) == 1
 local size = int('size', ARGV[4], 1, MAX_POSITION)
-local cyclic = int('cyclic', ARGV[5], 0, 1) == 1
-local skew = int('skew_ms', ARGV[6], 0, 864e5)
-local slack = int('slack_ms', ARGV[7], 0, 864e5)
-local max_rate = int('max_rate', ARGV[8], 0, 1e12)
-local burst = int('burst', ARGV[9], 0, 1e13)
-local max_events = int('max_events', ARGV[10], 1, 1e8)
+local skew = int('skew_ms', ARGV[5], 0, 864e5)
+local slack = int('slack_ms', ARGV[6], 0, 864e5)
+local max_rate = int('max_rate', ARGV[7], 0, 1e12)
+local burst = int('burst', ARGV[8], 0, 1e13)
+local max_events = int('max_events', ARGV[9], 1, 1e8)
 
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
-
-local function refuse() return redis.error_reply('SNOWREDIS bad argument ' .. bad) end
 local function event(kind, ...)
   redis.pcall('XADD', KEYS[3], 'MAXLEN', '~', max_events, '*', 'event', kind, 'at', fmt(now), ...)
 end
@@ -74,7 +45,7 @@ end
 local function renew_incarnation(tag)
   if tag.renewed then return end
   tag.renewed = true
-  local count = number_of(string.match(tag.incarnation, '^(%d+)%-%x+$')) or 0
+  local count = number_of(string.match(tag.incarnation, '^(%d+)%-%x+$'), MAX_POSITION) or 0
   tag.incarnation = fmt(math.max(count + 1, now)) .. '-' .. string.sub(nonce, 1, 16)
 end
 -- S1: hands out nothing from now on. What was handed out by this history ends at *next*.
@@ -108,8 +79,8 @@ local function read_tag(any)
   if v[1] and v[1] ~= signature and not any then return nil, { 'signature', v[1], nonce } end
   local wrong
   local function stored(name, text)
-    local n = not v[1] and 0 or number_of(text)
-    if not n then wrong = wrong or { 'broken', name, string.sub(text or '', 1, 60), nonce } end
+    local n = not v[1] and 0 or number_of(text, MAX_POSITION)
+    if not n then wrong = wrong or broken(name, text) end
     return n or 0
   end
   local tag = { signature = v[1] or signature, incarnation = v[2] or '', identity = '', reason = v[4] or '',
@@ -125,17 +96,18 @@ local function read_tag(any)
   if not v[1] then
     close(tag, 'no-tag')
   elseif not assured and v[3] ~= tag.identity then
+    local run = string.match(v[3] or '', '^%x+')
+    local reason = run and run == string.match(tag.identity, '^%x+') and 'replicated' or 'other-server'
     -- S7: with a rate that was always kept, no lost history can have come further than this
     local lost_ms = math.max(0, now - tag.last) + skew + slack
     local reach = burst + math.ceil(max_rate * lost_ms / 1000)
-    if tag.reason == '' and max_rate > 0 and tag.next + reach < MAX_POSITION and not (cyclic and reach > size / 2)
-      and (cyclic or tag.next + reach < size) then
-      close(tag, 'other-server')
+    if tag.reason == '' and max_rate > 0 and now - tag.last <= BRIDGED_MS and tag.next + reach < size then
+      close(tag, reason)
       open(tag, tag.next + reach, 'max-rate')
       -- a deposed master may still hand out these
       tag.tokens, tag.tokens_at = 0, now + skew + slack
     else
-      close(tag, 'other-server')
+      close(tag, reason)
       renew_incarnation(tag)
       -- a deposed master may answer from now on only
       tag.closed_at = now

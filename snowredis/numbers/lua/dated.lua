@@ -1,9 +1,8 @@
--- dated: hand out the next numbers of a period, or let it be opened. The loader puts the lease's identity in front of it.
+-- dated: hand out the next numbers of a period, or let it be opened; after arguments.
 --
 -- KEYS[1] tag       hash    fields of the tag; "n:<label>" -> the next number, "o:<label>" -> the loss it was opened after
--- ARGV[1] signature string, period and zone
--- ARGV[2] assured   0 | 1, Redis never loses a write that it acknowledged
--- ARGV[3] nonce     hex, random: the last field of the reply
+-- ARGV[1..2] as in arguments; the constants are period, zone and durability
+-- ARGV[3] assured   0 | 1, Redis never loses a write that it acknowledged
 -- ARGV[4] skew_ms   int, how far two Redis servers' clocks may differ
 -- ARGV[5] slack_ms  int, how long a deposed master may go on answering
 -- ARGV[6] action    string: take | open | create
@@ -11,51 +10,30 @@
 -- ARGV[8] from_ms   int, the caller's period includes all instants from here
 -- ARGV[9] until_ms  int, … until here
 -- ARGV[10] first_ms int, and none before this one
--- ARGV[11] count    int, how many numbers; with open: the next number
--- ARGV[12] maximum  int, the highest number of a period
--- ARGV[13] seen     int, the next number after the highest that the caller saw in this period
--- ARGV[14] settle_ms int, how long after a loss processes may use numbers that they had
--- ARGV[15] format   string, of the texts; for people
+-- ARGV[11] least    int, how many numbers the caller needs; with open: the next number
+-- ARGV[12] count    int, how many numbers it takes if they are left
+-- ARGV[13] maximum  int, the highest number of a period
+-- ARGV[14] seen     int, the next number after the highest that the caller saw in this period
+-- ARGV[15] settle_ms int, how long after a loss processes may use numbers that they had
+-- ARGV[16] format   string, of the texts; for people
 --
--- Returns granted, now, first: the numbers from first on are the caller's
+-- Returns granted, now, first, count: the numbers from first on are the caller's
 --       | opened, now, next: the period hands out numbers from next on
 --       | created, now | exists, now: what create did
 --       | elsewhen, now: it is another period now
 --       | closed, now, reason, since, next, wait: since this time, ms, later periods are open; this one can be opened in wait ms
 --       | settling, now, ms to wait: a deposed master may hand out numbers, and processes use those that they had
---       | exhausted, now | past, now: the period is over so long that its numbers are forgotten
---       | signature, stored signature | unidentified, reason | broken, field, its value
+--       | exhausted, now, left: fewer than needed are left; none was handed out
+--       | past, now: the period is over so long that its numbers are forgotten
+--       | signature, stored signature | unidentified, reason | broken, as in arguments
 -- Cost    O(1); O(periods) at the first number of one
 --
 -- Times are ms since 1970. D1: a number of a label is handed out once, since its counter only grows. D2: if Redis may have
 -- forgotten something, all labels that begin before now + skew + slack are closed: a later one can have no numbers yet.
 
 local MOST_LABELS = 100
-local bad
-local function number_of(text)
-  if type(text) ~= 'string' or #text > 15 or not string.find(text, '^%d+$') then return nil end
-  return tonumber(text)
-end
-local function int(name, text, low, high)
-  local n = number_of(text)
-  if not n or n < low or n > high then
-    bad = bad or name
-    return low
-  end
-  return n
-end
-local function str(name, text, pattern, longest)
-  if type(text) ~= 'string' or #text > longest or not string.find(text, pattern) then
-    bad = bad or name
-    return ''
-  end
-  return text
-end
-local function fmt(n) return string.format('%.0f', n) end
 
-local signature = str('signature', ARGV[1], '^[%w =/_+-]+$', 100)
-local assured = int('assured', ARGV[2], 0, 1) == 1
-local nonce = str('nonce', ARGV[3], '^%x+$', 64)
+local assured = int('assured', ARGV[3], 0, 1) == 1
 local skew = int('skew_ms', ARGV[4], 0, 864e5)
 local slack = int('slack_ms', ARGV[5], 0, 864e5)
 local action = str('action', ARGV[6], '^%l+$', 10)
@@ -63,22 +41,21 @@ local label = str('label', ARGV[7], '^[%dT-]+$', 20)
 local from_ms = int('from_ms', ARGV[8], 0, 9e13)
 local until_ms = int('until_ms', ARGV[9], 0, 9e13)
 local first_ms = int('first_ms', ARGV[10], 0, 9e13)
-local count = int('count', ARGV[11], 1, 1e14)
-local maximum = int('maximum', ARGV[12], 1, 1e14)
-local seen = int('seen', ARGV[13], 1, 2e14)
-local settle = int('settle_ms', ARGV[14], 0, 864e5)
-local format = str('format', ARGV[15], '^[^%c]*$', 400)
-if bad then return redis.error_reply('SNOWREDIS bad argument ' .. bad) end
+local least = int('least', ARGV[11], 1, 1e14)
+local count = int('count', ARGV[12], 1, 1e14)
+local maximum = int('maximum', ARGV[13], 1, 1e14)
+local seen = int('seen', ARGV[14], 1, 2e14)
+local settle = int('settle_ms', ARGV[15], 0, 864e5)
+local format = str('format', ARGV[16], '^[^%c]*$', 400)
+if bad then return refuse() end
 
-local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local v = redis.call('HMGET', KEYS[1], 'signature', 'identity', 'closed_until', 'reason', 'trimmed', 'n:' .. label,
   'o:' .. label)
 local known, next_field = v[1], v[6]
 if known and known ~= signature then return { 'signature', known, nonce } end
-local closed_until, stored_next = number_of(v[3] or '0'), number_of(v[6] or '1')
-if not closed_until then return { 'broken', 'closed_until', string.sub(v[3], 1, 60), nonce } end
-if not stored_next then return { 'broken', 'n:' .. label, string.sub(v[6], 1, 60), nonce } end
+local closed_until, stored_next = number_of(v[3] or '0'), number_of(v[6] or '1', 2e14)
+if not closed_until then return broken('closed_until', v[3]) end
+if not stored_next then return broken('n:' .. label, v[6]) end
 local reason, trimmed = v[4] or '', v[5] or ''
 local id = ''
 if not assured then
@@ -101,8 +78,15 @@ end
 local is_past = label <= trimmed
 if is_past then seen = 1 end
 -- D2
-local lost = not known and 'no-tag' or (not assured and v[2] ~= id and 'other-server')
-  or (seen > stored_next and 'rolled-back')
+local lost
+if not known then
+  lost = 'no-tag'
+elseif not assured and v[2] ~= id then
+  local run = string.match(v[2] or '', '^%x+')
+  lost = run and run == string.match(id, '^%x+') and 'replicated' or 'other-server'
+elseif seen > stored_next then
+  lost = 'rolled-back'
+end
 if lost then
   closed_until, reason = now + skew + slack, lost
   redis.call('HSET', KEYS[1], 'signature', signature, 'identity', id, 'closed_until', fmt(closed_until), 'reason', lost,
@@ -140,7 +124,7 @@ if not is_open then
 end
 if action == 'open' then
   if wait > 0 then return { 'settling', fmt(now), fmt(wait), nonce } end
-  next_number = math.max(next_number, count)
+  next_number = math.max(next_number, least)
   keep(next_number)
   redis.call('HSET', KEYS[1], 'o:' .. label, fmt(closed_until))
   return { 'opened', fmt(now), fmt(next_number), nonce }
@@ -148,7 +132,9 @@ end
 if not is_open then
   return { 'closed', fmt(now), reason, fmt(closed_until), fmt(next_number), fmt(wait), nonce }
 end
-if next_number > maximum then return { 'exhausted', fmt(now), nonce } end
+local left = math.max(0, maximum + 1 - next_number)
+if left < least then return { 'exhausted', fmt(now), fmt(left), nonce } end
+count = math.min(math.max(least, count), left)
 -- D1
 keep(next_number + count)
-return { 'granted', fmt(now), fmt(next_number), nonce }
+return { 'granted', fmt(now), fmt(next_number), fmt(count), nonce }

@@ -1,14 +1,14 @@
 -- take: hand out the next segment of a tag to a client, or note its report.
 --
--- KEYS, ARGV[1..10] as in common
--- ARGV[11] client          hex, random: one generator in one process
--- ARGV[12] received        int, segments that the client has received so far
--- ARGV[13] request_id      hex, random: a repeated request has the same, and gets the same segment
--- ARGV[14] segments        string, its newest segments, the oldest first: from-until,from-until; up to MOST_SEGMENTS
--- ARGV[15] incarnation     string, of the tag when the client received the newest one
--- ARGV[16] seen            int, the highest end of a segment that the client knows of
--- ARGV[17] wanted          int, positions that the client asks for; 0: this is a report
--- ARGV[18] owner           string, JSON: the process
+-- KEYS, ARGV[1..9] as in common
+-- ARGV[10] client          hex, random: one generator in one process
+-- ARGV[11] received        int, segments that the client has received so far
+-- ARGV[12] request_id      hex, random: a repeated request has the same, and gets the same segment
+-- ARGV[13] segments        string, its newest segments, the oldest first: from-until,from-until; up to MOST_SEGMENTS
+-- ARGV[14] incarnation     string, of the tag when the client received the newest one
+-- ARGV[15] seen            int, the highest end of a segment that the client knows of
+-- ARGV[16] wanted          int, positions that the client asks for; 0: this is a report
+-- ARGV[17] owner           string, JSON: the process
 --
 -- Returns granted, common fields, from, until: the segment
 --       | noted, common fields: the report was noted
@@ -18,14 +18,14 @@
 --       | copied, common fields: the client's request is not the next one of its name
 -- Cost    O(log clients)
 
-local client = str('client', ARGV[11], '^%x+$', 64)
-local received = int('received', ARGV[12], 0, MAX_POSITION)
-local request_id = str('request_id', ARGV[13], '^%x*$', 64)
-local segments = str('segments', ARGV[14], '^[%d,-]*$', 600)
-local incarnation = str('incarnation', ARGV[15], '^[%x-]*$', 64)
-local seen = int('seen', ARGV[16], 0, MAX_POSITION)
-local wanted = int('wanted', ARGV[17], 0, 1e13)
-local owner = str('owner', ARGV[18], '^{[^%c]*}$', 1000)
+local client = str('client', ARGV[10], '^%x+$', 64)
+local received = int('received', ARGV[11], 0, MAX_POSITION)
+local request_id = str('request_id', ARGV[12], '^%x*$', 64)
+local segments = str('segments', ARGV[13], '^[%d,-]*$', 600)
+local incarnation = str('incarnation', ARGV[14], '^[%x-]*$', 64)
+local seen = int('seen', ARGV[15], 0, MAX_POSITION)
+local wanted = int('wanted', ARGV[16], 0, 1e13)
+local owner = str('owner', ARGV[17], '^{[^%c]*}$', 1000)
 local list = {}
 for from, ends in string.gmatch(segments, '(%d+)-(%d+)') do
   list[#list + 1] = { from = int('segments', from, 0, MAX_POSITION), ['until'] = int('segments', ends, 0, MAX_POSITION) }
@@ -127,8 +127,7 @@ if r and not lost and r.received == received + 1 and r.incarnation == tag.incarn
   return reply_with(tag, 'granted', fmt(r.from), fmt(r['until']))
 end
 
-local left = cyclic and size - tag.next % size or size - tag.next
-local count = math.min(wanted, left, MAX_POSITION - tag.next)
+local count = math.min(wanted, size - tag.next)
 if count < 1 then return keep('exhausted') end
 if max_rate > 0 then
   -- whole ones; the time of the rest counts again

@@ -18,7 +18,7 @@
 -- Returns signature, stored signature
 --       | unidentified, reason: durability is detect, and the server has no identity
 --       | broken, as in arguments
--- and changes nothing in these cases; else see the header of the script. After the stored signature, " changes_at=MS" says
+-- and changes no state in these cases; else see the header of the script. After the stored signature, " changes_at=MS" says
 -- when the caller's becomes the pool's, and " changed=1" that the caller's was the pool's
 --
 -- The common fields of other replies are: time of the call, incarnation, version, floor, alarm.
@@ -261,7 +261,7 @@ local function leave_layout(pool)
     end
   end
   local kept = { 'created', 'alarm', 'alarms', 'highest_number', 'layouts', 'claims', 'refused', 'releases', 'expired',
-    'reclaimed', 'returned', 'adopted', 'lost', 'peak' }
+    'reclaimed', 'returned', 'adopted', 'lost', 'peak', 'mismatches', 'mismatch' }
   local values = redis.call('HMGET', KEYS[1], unpack(kept))
   -- a user without the right to write is refused here, before anything is dropped
   redis.call('HSET', KEYS[1], 'last', now)
@@ -301,11 +301,20 @@ local function commit(pool)
 end
 
 -- Runs a script: opens the pool, lets *body* decide, writes everything, and returns the reply. *body* gets the pool and
--- returns status and fields; it writes with put() and drop(). If it sets pool.unchanged, nothing is written.
-local function transaction(body)
+-- returns status and fields; it writes with put() and drop(). If it sets pool.unchanged, nothing is written. A caller
+-- with an *owner* that is refused for its signature is counted, for people.
+local function transaction(body, owner)
   if bad then return refuse() end
   local pool, refused = open_pool()
-  if not pool then return refused end
+  if not pool then
+    local format = string.match(signature, '^[^ ]+')
+    if owner and refused[1] == 'signature' and string.match(refused[2], '^[^ ]+') == format then
+      count('mismatches')
+      write_later()
+      redis.pcall('HSET', KEYS[1], 'mismatch', now .. '|' .. owner)
+    end
+    return refused
+  end
   -- body must not see the records of another layout
   if pool.left then commit(pool) end
   local reply = body(pool)

@@ -73,8 +73,8 @@ function facts(worker, health) {
     ["leased", `${timeText(worker.claimed_at)}, for ${durationText(now() - worker.claimed_at)}`],
     ["heartbeat", `${timeText(worker.heartbeat_at)}, ${durationText(heartbeatAge(worker))} ago${unknown ? "; newer ones are unknown" : ""}`],
     ["lease ends", leftMs > 0 ? `in ${durationText(leftMs)} without a heartbeat` : "it ended"],
-    ["ids", `${whole(worker.ids_made)}${health === "healthy" || health === "late" ? `, ${compact(worker.ids_per_second)} a second` : ", rate unknown"}`],
-    ["clock", `${worker.clock_offset_ms > 0 ? "+" : ""}${worker.clock_offset_ms} ms to Redis, went back ${whole(worker.clock_backs)} times`],
+    ["ids", `${whole(worker.ids_made)}${unknown ? " when it was last known" : ""}${health === "healthy" || health === "late" ? `, ${compact(worker.ids_per_second)} a second` : ", rate unknown"}`],
+    ["clock", unknown ? "" : `${worker.clock_offset_ms > 0 ? "+" : ""}${worker.clock_offset_ms} ms to Redis, went back ${whole(worker.clock_backs)} times`],
     ["namespace", String(worker.namespace)],
   ]);
 }

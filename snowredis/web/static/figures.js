@@ -32,7 +32,7 @@ function drawWorkers(workers) {
   const made = workers.reduce((sum, [worker]) => sum + worker.ids_made, 0);
   // the last rate of a silent worker is out of date
   const isKnown = !stale && reporting.length >= silent;
-  setFigure("rate", isKnown ? compact(rate) : null, silent && !stale ? `${isKnown ? "" : `${compact(rate)} a second `}without ${plural(silent, "silent worker")}` : `${compact(made)} made by these workers`);
+  setFigure("rate", isKnown ? compact(rate) : null, silent && !stale ? `${isKnown ? "" : `${compact(rate)} a second `}without ${plural(silent, "silent worker")}` : `${compact(made)} made by these workers${stale ? ", when it was last known" : ""}`);
   const count = (health) => workers.filter(([, other]) => other === health).length;
   const others = STATES.filter((health) => health !== "healthy" && count(health)).map((health) => `${whole(count(health))} ${health}`);
   const living = workers.filter(([worker]) => worker.state !== "unknown").length;

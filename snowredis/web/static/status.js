@@ -1,7 +1,6 @@
 // The verdict: on top of the page, in the title and in the icon of the tab. The service gives it; where the service does
 // not respond, all is unknown.
 import { $, element, replaceIfChanged, setAttribute, setHidden, setText } from "./dom.js";
-import { shownDeaths } from "./graves.js";
 import { now, serviceIsDown, state } from "./state.js";
 import { secondsText, timeText } from "./times.js";
 
@@ -9,18 +8,14 @@ import { secondsText, timeText } from "./times.js";
 export const SIGNS = { ok: "✓", notice: "i", unknown: "?", warning: "!", critical: "✕" };
 const LEVELS = Object.keys(SIGNS);
 
-const worst = (conditions) => conditions.reduce((level, { level: other }) => (LEVELS.indexOf(other) > LEVELS.indexOf(level) ? other : level), "ok");
-
 // {level, headline, conditions: [{code, level, text, advice}]}
 export function currentStatus() {
   if (state.refusal) return { level: "unknown", headline: "Unknown: the service refuses live data", conditions: [{ code: "refused", level: "unknown", text: state.refusal, advice: "The page tries again every 3 s" }] };
   if (!state.receivedAtMs && state.downSinceMs === null) return { level: "unknown", headline: "Unknown: waiting for the service", conditions: [] };
   if (serviceIsDown()) return withoutService();
   if (!state.status) return { level: "unknown", headline: "Unknown: nothing was read yet", conditions: [] };
-  const conditions = state.status.conditions.filter(isShown).map((condition) => ({ ...condition, text: render(condition) }));
-  if (conditions.length === state.status.conditions.length) return { level: state.status.level, headline: capitalized(state.status.headline), conditions };
-  const parts = conditions.map(({ short }) => short).filter(Boolean);
-  return { level: worst(conditions), headline: capitalized(parts.join("; ") || "no problem besides the dismissed deaths"), conditions };
+  const conditions = state.status.conditions.map((condition) => ({ ...condition, text: render(condition) }));
+  return { level: state.status.level, headline: capitalized(state.status.headline), conditions };
 }
 
 function withoutService() {
@@ -28,9 +23,6 @@ function withoutService() {
   const text = `the service has not responded since ${timeText(since)}, ${secondsText(Date.now() - since)} ago. Everything below is as it was then`;
   return { level: "unknown", headline: "Unknown: the service does not respond", conditions: [{ code: "service-down", level: "unknown", text, advice: "Check that the service runs; the page tries again every 3 s" }] };
 }
-
-// a death that the viewer dismissed is no news
-const isShown = (condition) => condition.code !== "deaths" || shownDeaths().length > 0 || !state.deaths.length;
 
 // what is the case; in place of {since} and {until} stand times
 function render(condition) {

@@ -1,4 +1,4 @@
-// What this browser keeps: the zone of times, and which deaths were dismissed. Browsers can forbid it.
+// What this browser keeps: the zone of times. Browsers can forbid it.
 
 export function recall(name) {
   try {

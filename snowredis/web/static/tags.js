@@ -10,7 +10,7 @@ const EVERY_MS = 1500, IDLE_EVERY_MS = 60000, YEARS_MS = 100 * 31557600000;
 const FIGURES = [
   ["Next number", ({ tag_state: tag }) => digits(tag.next_number)],
   ["Numbers a second", ({ tag_state: tag }) => (tag.rate === null ? null : rateText(tag.rate))],
-  ["Remaining", ({ tag_state: tag }) => (tag.cyclic ? "begins again" : amount(tag.remaining))],
+  ["Remaining", ({ tag_state: tag }) => amount(tag.remaining)],
   ["Used up in", ({ tag_state: tag }) => endText(tag)],
   ["Step", ({ status }) => (status ? amount(status.step) : "not used yet")],
   ["At hand", ({ status }) => (status ? amount(status.left) : "0")],
@@ -30,7 +30,6 @@ const rateText = (rate) => (rate >= 10 || rate === 0 ? compact(rate) : rate >= 0
 const waitText = (s) => (s < 1 ? `${Math.ceil(s * 1000)} ms` : durationText(s * 1000));
 
 function endText(tag) {
-  if (tag.cyclic) return "never, cyclic";
   if (tag.state === "used up") return "now";
   if (tag.remaining === null) return null;
   if (tag.used_up_in_s === null) return tag.rate === 0 ? "never, at this rate" : null;

@@ -1,4 +1,4 @@
-"""Look for the C extensions in a directory only, and make an id and a number: extension_of_a_directory DIRECTORY."""
+"""Look for the C extension in a directory only, and make an id: extension_of_a_directory DIRECTORY."""
 
 import importlib.machinery
 import sys
@@ -7,7 +7,7 @@ import sys
 class Directory:
     @staticmethod
     def find_spec(name, path=None, target=None):
-        if name in ("snowredis.snowflake._fastpath", "snowredis.numbers._segment"):
+        if name == "snowredis.snowflake._fastpath":
             return importlib.machinery.PathFinder.find_spec(name, [sys.argv[1]])
         return None
 
@@ -15,8 +15,7 @@ class Directory:
 sys.meta_path.insert(0, Directory)
 
 import snowredis
-import snowredis.numbers.path
 from snowredis.testing import memory_pool
 
 made = memory_pool().connect().next_id() > 0
-print(snowredis.IMPLEMENTATION, snowredis.numbers.path.IMPLEMENTATION, made)
+print(snowredis.IMPLEMENTATION, made)

@@ -1,0 +1,242 @@
+"""Periods of a calendar in a time zone, and texts of dated numbers such as "INV-{date:%Y%m%d}-{number:06}". Pure.
+
+A period is known by its label, the local time without what is smaller than the period: "2026-10-25T02". At the end of
+daylight saving time an hour comes twice, and in some zones a day was left and entered again: both times are one period,
+since they have one label, and numbers of a label never repeat.
+
+No two numbers have one text, by construction: every part of a text has a fixed length, but for the number. So the
+length of a text says where the number and the parts of the date are, and these say the period.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Literal, NamedTuple, TypeAlias
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from snowredis.errors import ConfigError
+
+PeriodName: TypeAlias = Literal["hour", "day", "month", "year"]
+
+# what remains of a local time
+_LABELS = {"hour": "%Y-%m-%dT%H", "day": "%Y-%m-%d", "month": "%Y-%m", "year": "%Y"}
+
+
+class Period(NamedTuple):
+    """One period of a calendar.
+
+    Attributes:
+        label: its name; labels sort like local times.
+        date: its beginning, local time, aware.
+        from_ms, until_ms: all instants between them are in the period, the one that was asked for too; ms since 1970.
+            There may be more, where a local time comes twice.
+        first_ms: no instant before this one is in the period.
+    """
+
+    label: str
+    date: datetime
+    from_ms: int
+    until_ms: int
+    first_ms: int
+
+
+class Calendar:
+    """The hours, days, months or years of a time zone.
+
+    Raises ConfigError for an unknown zone.
+    """
+
+    def __init__(self, period: PeriodName, zone: str) -> None:
+        self.period, self.zone = period, zone
+        try:
+            self._zone = ZoneInfo(zone)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            raise ConfigError(
+                f"zone must be the name of a time zone, such as 'Europe/Berlin', not {zone!r}. If it is one, this "
+                "system has no time zones: pip install tzdata"
+            ) from None
+
+    def at(self, ms: int) -> Period:
+        """Return the period of an instant, ms since 1970."""
+        local = self._local(ms)
+        start = self._start(local)
+        following = _next_start(self.period, start)
+        # a local time may come twice, or never: then these are not its instants, but near
+        ends = [self._instant(each, fold) for each in (start, following) for fold in (0, 1)]
+        from_ms = max((end for end in ends if end <= ms), default=ms)
+        until_ms = min((end for end in ends if end > ms), default=ms + 1)
+        label = start.strftime(_LABELS[self.period])
+        return Period(
+            label=label,
+            date=start.replace(tzinfo=self._zone),
+            from_ms=self._edge(label, ms, from_ms),
+            until_ms=self._edge(label, ms, until_ms - 1) + 1,
+            first_ms=min(from_ms, ends[0], ends[1]),
+        )
+
+    def _local(self, ms: int) -> datetime:
+        at = datetime.fromtimestamp(ms // 1000, UTC) + timedelta(milliseconds=ms % 1000)
+        return at.astimezone(self._zone).replace(tzinfo=None)
+
+    def _instant(self, local: datetime, fold: int) -> int:
+        return round(local.replace(tzinfo=self._zone, fold=fold).timestamp() * 1000)
+
+    def _start(self, local: datetime) -> datetime:
+        start = local.replace(minute=0, second=0, microsecond=0)
+        if self.period != "hour":
+            start = start.replace(hour=0)
+        if self.period in ("month", "year"):
+            start = start.replace(day=1)
+        return start.replace(month=1) if self.period == "year" else start
+
+    def _label(self, ms: int) -> str:
+        return self._start(self._local(ms)).strftime(_LABELS[self.period])
+
+    def _edge(self, label: str, inside: int, end: int) -> int:
+        """Return *end*, or the last instant towards it that has *label*, as *inside* has."""
+        if self._label(end) == label:
+            return end
+        # the clocks were changed in between, across a boundary
+        outside = end
+        while abs(outside - inside) > 1:
+            middle = (inside + outside) // 2
+            if self._label(middle) == label:
+                inside = middle
+            else:
+                outside = middle
+        return inside
+
+
+def _next_start(period: PeriodName, start: datetime) -> datetime:
+    if period == "hour":
+        return start + timedelta(hours=1)
+    if period == "day":
+        return start + timedelta(days=1)
+    if period == "year" or start.month == 12:
+        return start.replace(year=start.year + 1, month=1)
+    return start.replace(month=start.month + 1)
+
+
+# formats of periods, if none is given
+DEFAULT_FORMATS = {
+    "hour": "{date:%Y%m%d%H}-{number:06}",
+    "day": "{date:%Y%m%d}-{number:06}",
+    "month": "{date:%Y%m}-{number:06}",
+    "year": "{date:%Y}-{number:06}",
+}
+# digits of the highest number, where the format does not say how many
+DEFAULT_DIGITS = 10
+MAX_NUMBER = 10**14
+MAX_TEXT_LENGTH = 200
+# parts of a date that have the same length in every period -> that length
+_DATE_PARTS = {"Y": 4, "y": 2, "m": 2, "d": 2, "H": 2, "j": 3, "G": 4, "V": 2, "u": 1, "%": 1}
+_DATE_PART = re.compile(r"%(.?)", re.DOTALL)
+# 6, 06, 06d; a comma would make the length of a text say less
+_NUMBER_SPEC = re.compile(r"(?:0([1-9][0-9]?))?d?")
+# combinations of parts that say the day
+_DAYS = ({"Y", "m", "d"}, {"y", "m", "d"}, {"Y", "j"}, {"y", "j"}, {"G", "V", "u"})
+# what has to be in the text: one of these combinations
+_NEEDED: dict[PeriodName, tuple[set[str], ...]] = {
+    "year": ({"Y"}, {"y"}, *_DAYS),
+    "month": ({"Y", "m"}, {"y", "m"}, *_DAYS),
+    "day": _DAYS,
+    "hour": tuple({*day, "H"} for day in _DAYS),
+}
+# parts of a date that sort like it, if they stand in this order
+_SORTED = ("YmdH", "YjH")
+
+
+class NumberFormat:
+    """Format of the numbers of one tag.
+
+    Args:
+        text: with the fields {date}, {number} and {tag}: as in str.format(), {date:FORMAT} as for strftime() with the
+            parts %Y %y %m %d %H %j %G %V %u, and {number} or {number:06}. %y says the year for 100 years.
+        period: how often numbers start again.
+        tag: for the field of that name.
+        maximum: the highest number of a period; None: the highest that has as many digits as the format says.
+
+    Raises ConfigError for a text that cannot be used, or that two numbers could have.
+    """
+
+    def __init__(self, text: str, period: PeriodName, tag: str, maximum: int | None = None) -> None:
+        self._text, self._tag = text, tag
+        parts, width = [], 0
+        fixed = 0
+        for literal, name, spec in _fields(text):
+            fixed += len(literal)
+            if name == "number":
+                parts.append("number")
+                width = _width(text, spec)
+            elif name == "date":
+                parts += _DATE_PART.findall(spec)
+                fixed += _date_length(text, spec)
+            elif name == "tag":
+                fixed += len(tag)
+        if parts.count("number") != 1:
+            raise ConfigError(f"format {text!r} must have the field {{number}} once, such as {{number:06}}")
+        if not any(needed <= set(parts) for needed in _NEEDED[period]):
+            raise ConfigError(
+                f"format {text!r} does not show the whole period, but numbers start again each {period}: two numbers "
+                f"would have one text. Write more of the date, such as {DEFAULT_FORMATS[period]!r}"
+            )
+        self.maximum: int = maximum or min(10 ** (width or DEFAULT_DIGITS) - 1, MAX_NUMBER)
+        digits = len(str(self.maximum))
+        self.text_length = fixed + max(width, digits)
+        if self.text_length > MAX_TEXT_LENGTH:
+            raise ConfigError(
+                f"format {text!r} makes texts of {self.text_length} characters; {MAX_TEXT_LENGTH} are allowed"
+            )
+        before = "".join(parts[: parts.index("number")])
+        self.sortable = (
+            width >= digits
+            and any(order.startswith(before) for order in _SORTED)
+            and any(needed <= set(before) for needed in _NEEDED[period])
+        )
+
+    def write(self, date: datetime, number: int) -> str:
+        """Return the text of a number; *date* is the beginning of its period."""
+        return self._text.format(date=date, number=number, tag=self._tag)
+
+
+def _fields(text: str) -> Iterator[tuple[str, str | None, str]]:
+    """Yield each field of *text*: the literal before it, its name and its format. Raises ConfigError."""
+    try:
+        parts = list(string.Formatter().parse(text))
+    except ValueError as error:
+        raise ConfigError(f"format {text!r} cannot be used: {error}") from None
+    for literal, name, spec, conversion in parts:
+        if name not in (None, "date", "number", "tag"):
+            raise ConfigError(
+                f"format {text!r} has an unknown field {name!r}. The fields are: date, number, tag"
+            )
+        if conversion or "{" in (spec or "") or (name == "tag" and spec):
+            raise ConfigError(f"format {text!r} cannot be used: write the field {name!r} as {{{name}}}")
+        yield literal, name, spec or ""
+
+
+def _width(text: str, spec: str) -> int:
+    """Return how many digits *spec* gives to a number at least, 0 if it does not say. Raises ConfigError."""
+    found = _NUMBER_SPEC.fullmatch(spec)
+    if found is None:
+        raise ConfigError(
+            f"format {text!r} cannot be used: {{number:{spec}}} may have one text for two numbers. Write {{number}} "
+            "or {number:06}"
+        )
+    return int(found[1] or 0)
+
+
+def _date_length(text: str, spec: str) -> int:
+    """Return how many characters *spec* makes of every date. Raises ConfigError."""
+    length = len(_DATE_PART.sub("", spec))
+    for part in _DATE_PART.findall(spec):
+        if part not in _DATE_PARTS:
+            raise ConfigError(
+                f"format {text!r} cannot be used: the text of %{part} has no fixed length, or depends on the system. "
+                f"The parts of a date are: {' '.join(f'%{name}' for name in _DATE_PARTS)}"
+            )
+        length += _DATE_PARTS[part]
+    return length

@@ -1,0 +1,268 @@
+"""The faults of segment schedules. Each is a function that injects one fault, which ends by itself or at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from snowredis.numbers.stores import tag_keys
+from tests.numbers.simulated_process import SegmentProcess
+from tests.simulation.network import Network
+from tests.simulation.redis_model import RedisModel
+from tests.simulation.world import START_US
+
+if TYPE_CHECKING:
+    from tests.numbers.simulation import SegmentSimulation
+
+# how long faults come, in a schedule
+FAULTY_US = 20_000_000
+
+Fault = Callable[["SegmentSimulation"], None]
+
+
+def _network(sim: SegmentSimulation) -> Network:
+    return sim.random.choice(sim.networks)
+
+
+def _noise(attribute: str) -> Fault:
+    def make_noise(sim: SegmentSimulation) -> None:
+        network = _network(sim)
+        network.longest_delay_us = 8_000_000
+        setattr(network, attribute, sim.random.uniform(0.05, 0.6))
+        sim.world.after(sim.random.randint(200_000, 8_000_000), lambda: setattr(network, attribute, 0.0))
+
+    return make_noise
+
+
+def _suddenly(sim: SegmentSimulation, process: SegmentProcess, action: Callable[[], None]) -> None:
+    """Do *action* now, or in the middle of a call."""
+    if sim.random.random() < 0.4:
+        action()
+    else:
+        process.armed = lambda: None if sim.healed else action()
+
+
+def pause(sim: SegmentSimulation) -> None:
+    process = sim.someone()
+    if process is not None:
+        sim.fired["pause"] += 1
+        until_us = sim.world.now_us + sim.random.randint(500_000, 15_000_000)
+        process.paused_until_us = min(until_us, START_US + FAULTY_US)
+        sim.say("%s is paused", process.name)
+
+
+def crash(sim: SegmentSimulation) -> None:
+    process = sim.someone()
+    if process is None:
+        return
+    crashed = process
+
+    def die() -> None:
+        sim.fired["crash"] += 1
+        sim.say("%s crashes", crashed.name)
+        sim.world.after(sim.random.randint(0, 3_000_000), sim.start_one)
+        crashed.crash()
+
+    _suddenly(sim, crashed, die)
+
+
+def close(sim: SegmentSimulation) -> None:
+    process = sim.someone()
+    if process is not None:
+        sim.fired["close"] += 1
+        process.generator.close()
+        sim.world.after(sim.random.randint(0, 3_000_000), sim.start_one)
+
+
+def down(sim: SegmentSimulation) -> None:
+    sim.fired["down"] += 1
+    server = _network(sim).master
+    server.up = False
+    sim.world.after(sim.random.randint(200_000, 8_000_000), lambda: setattr(server, "up", True))
+
+
+def redis_clock(sim: SegmentSimulation) -> None:
+    sim.fired["redis_clock"] += 1
+    # two clocks differ by redis_skew at most
+    _network(sim).master.offset_us = sim.random.randint(-200_000, 200_000)
+
+
+def wipe(sim: SegmentSimulation) -> None:
+    sim.fired["wipe"] += 1
+    server = _network(sim).master
+    sim.say("%s is wiped", server.name)
+    server.wipe()
+
+
+def evict(sim: SegmentSimulation) -> None:
+    sim.fired["evict"] += 1
+    key = sim.random.choice(tag_keys("sim"))
+    sim.say("%s is evicted", key)
+    _network(sim).master.data.pop(key, None)
+
+
+def _lost_us(sim: SegmentSimulation, most_us: int) -> int:
+    return sim.random.choice((0, sim.random.randint(0, most_us)))
+
+
+def snapshot(sim: SegmentSimulation) -> None:
+    sim.fired["snapshot"] += 1
+    server = _network(sim).master
+    saved = server.data_at(sim.world.now_us - _lost_us(sim, 20_000_000))
+    server.up = False
+
+    def restart() -> None:
+        sim.say("%s restarts from a snapshot", server.name)
+        server.restart(saved)
+
+    sim.world.after(sim.random.randint(0, 3_000_000), restart)
+
+
+def rollback(sim: SegmentSimulation) -> None:
+    if sim.fired["rollback"]:
+        return
+    sim.fired["rollback"] += 1
+    server = _network(sim).master
+    sim.say("%s is rolled back in place", server.name)
+    server.data = server.data_at(sim.world.now_us - sim.random.randint(0, 10_000_000))
+
+
+def _promote(sim: SegmentSimulation, network: Network, *, split_us: int, lost_us: int) -> None:
+    old = network.master
+    new = RedisModel(sim.world, f"{old.name}+")
+    new.offset_us = sim.random.randint(-200_000, 200_000)
+    new.data = old.data_at(sim.world.now_us - lost_us)
+    assert old.history is not None
+    new.history = [*old.history_until(sim.world.now_us - lost_us), (sim.world.now_us, new.copy_data())]
+    network.servers.append(new)
+    network.master = new
+    sim.say("%s takes over from %s", new.name, old.name)
+
+    def end() -> None:
+        old.up = False
+        network.strayed.clear()
+
+    if not split_us:
+        end()
+        return
+    for process in sim.living:
+        if sim.random.random() < 0.5:
+            network.strayed[process.host.name] = old
+    # clients come to the new master at once: the slack counts from there
+    sim.world.after(split_us, end)
+
+
+def failover(sim: SegmentSimulation) -> None:
+    sim.fired["failover"] += 1
+    _promote(sim, _network(sim), split_us=0, lost_us=_lost_us(sim, 3_000_000))
+
+
+def split(sim: SegmentSimulation) -> None:
+    network = _network(sim)
+    if not network.strayed:
+        sim.fired["split"] += 1
+        slack_us = sim.configs[0].failover_slack_ms * 1000
+        split_us = sim.random.randint(1, max(1, slack_us - 500_000))
+        _promote(sim, network, split_us=split_us, lost_us=_lost_us(sim, 3_000_000))
+
+
+def moved(sim: SegmentSimulation) -> None:
+    sim.fired["moved"] += 1
+    _promote(sim, _network(sim), split_us=0, lost_us=_lost_us(sim, 20_000_000))
+
+
+def again(sim: SegmentSimulation) -> None:
+    sim.fired["again"] += 1
+    server = _network(sim).master
+    sim.say("%s is master again", server.name)
+    server.data = server.data_at(sim.world.now_us - _lost_us(sim, 3_000_000))
+    server.promote()
+
+
+def _offspring(name: str, make: Callable[[SegmentProcess], SegmentProcess]) -> Fault:
+    def bear(sim: SegmentSimulation) -> None:
+        process = sim.someone()
+        if process is None or len(sim.living) >= 12:
+            return
+        parent = process
+
+        def fork() -> None:
+            sim.fired[name] += 1
+            child = make(parent)
+            sim.say("%s is a %s of %s", child.name, name, parent.name)
+            child.run()
+
+        _suddenly(sim, parent, fork)
+
+    return bear
+
+
+def suspended(sim: SegmentSimulation) -> None:
+    """Clone a process that was suspended before; both resume."""
+    process = sim.someone()
+    if process is None or len(sim.living) >= 12:
+        return
+    parent = process
+    parent.suspended = True
+    parent.generator.suspend()
+
+    def snapshot_machine() -> None:
+        if parent.alive and parent.generator._suspended and not sim.healed:
+            sim.fired["suspended"] += 1
+            clone = parent.clone()
+            sim.say("%s is a clone of %s", clone.name, parent.name)
+            clone.run()
+            clone.generator.resume()
+        parent.generator.resume()
+
+    sim.world.after(sim.random.randint(0, 3_000_000), snapshot_machine)
+
+
+def clone(sim: SegmentSimulation) -> None:
+    """Clone a process that runs: both have the same segments until one of them asks for more."""
+    process = sim.someone()
+    if process is not None and len(sim.living) < 12:
+        sim.fired["clone"] += 1
+        copy = process.clone()
+        sim.clones |= {process.name, copy.name}
+        sim.say("%s is a clone of %s, which runs", copy.name, process.name)
+        copy.run()
+
+
+def signal(sim: SegmentSimulation) -> None:
+    process = sim.someone()
+    if process is not None:
+        interrupted = process
+
+        def handle() -> None:
+            sim.fired["signal"] += 1
+            interrupted.make(1)
+
+        process.armed = handle
+
+
+FAULTS: dict[str, Fault] = {
+    "loss": _noise("loss"),
+    "delay": _noise("delay"),
+    "duplicate": _noise("duplicate"),
+    "reorder": _noise("reorder"),
+    "wipe": wipe,
+    "evict": evict,
+    "snapshot": snapshot,
+    "failover": failover,
+    "split": split,
+    "moved": moved,
+    "again": again,
+    "rollback": rollback,
+    "pause": pause,
+    "crash": crash,
+    "down": down,
+    "close": close,
+    "fork": _offspring("fork", lambda parent: parent.fork()),
+    "bypass": _offspring("bypass", lambda parent: parent.fork(bypass=True)),
+    "suspended": suspended,
+    # not drawn by chance: numbers repeat
+    "clone": clone,
+    "signal": signal,
+    "redis_clock": redis_clock,
+}

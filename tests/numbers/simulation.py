@@ -1,0 +1,261 @@
+"""Schedules of faults for segment generators: 8 processes, one or several servers that lose what they knew.
+
+One seed decides everything. The scripts are the library's own text, run by tests/simulation's Redis in memory.
+
+The checker accepts repeated numbers only where nobody can prevent them: Redis' memory was rolled back in place, and an
+alarm says so, or the process that could have told has ended, or was suspended.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from snowredis.errors import SnowredisError
+from snowredis.numbers.fetcher import Bound
+from snowredis.numbers.protocol import NotNew, OpenRequest, TagConfig
+from tests.numbers.simulated_faults import FAULTS, FAULTY_US
+from tests.numbers.simulated_process import Operator, SegmentProcess, SimTagStore
+from tests.simulation.network import Network
+from tests.simulation.redis_model import RedisModel
+from tests.simulation.stand_ins import Host
+from tests.simulation.world import START_US, World
+
+SKEW_MS, SLACK_MS = 500, 3_000
+# of common.lua
+BRIDGED_MS = 4_000
+PROCESSES = 8
+HEALED_US = 33_000_000
+# after this time every process has reported
+REPORTED_MS = 12_000
+# what lets Redis forget without a sign
+IN_PLACE = "rollback"
+# a number that was taken before a drop is made within this time
+TAKEN_US = 100_000
+LATE, CHANGES = ("delay", "duplicate", "reorder"), ("failover", "split", "moved", "again", "snapshot")
+NOISE = ("loss", "delay", "duplicate", "reorder")
+LOSSES = ("wipe", "evict", "snapshot", "failover", "split", "moved", "again", IN_PLACE)
+OTHERS = ("pause", "crash", "down", "close", "fork", "bypass", "suspended", "signal", "redis_clock")
+CLASSES = (*NOISE, *LOSSES, *OTHERS)
+
+
+class Violation(AssertionError):
+    """A number came twice, or no numbers came."""
+
+
+class Checker:
+    """Looks for repeated numbers."""
+
+    def __init__(self, sim: SegmentSimulation) -> None:
+        self._sim = sim
+        self.emitted: dict[int, SegmentProcess] = {}
+        self.count = 0
+        self.repeated: list[tuple[int, SegmentProcess, SegmentProcess]] = []
+        # (server, from, until) of every segment that was handed out, by any server process; and of every alarm
+        self.tops = [0] * len(sim.configs)
+        self.alarms: list[tuple[int, int, int]] = []
+        # numbers that a process made though it had dropped them
+        self.kept: list[tuple[int, SegmentProcess]] = []
+        self.highest = 0
+
+    def emit(self, process: SegmentProcess, number: int) -> None:
+        self.count += 1
+        first = self.emitted.setdefault(number, process)
+        self.highest = max(self.highest, number)
+        if self._sim.world.now_us > process.dropped.get(number, self._sim.world.now_us) + TAKEN_US:
+            self.kept.append((number, process))
+        if self._sim.last_made is not None:
+            self._sim.last_made[process.name] = self._sim.world.now_us
+        if first is not process or self.count != len(self.emitted) + len(self.repeated):
+            self.repeated.append((number, first, process))
+
+    def answered(self, index: int, name: str, reply: Sequence[str]) -> None:
+        if name == "take" and len(reply) > 5:
+            if reply[0] == "granted":
+                self.tops[index] = max(self.tops[index], int(reply[6]))
+            if reply[4]:
+                low, high = map(int, reply[4].split(" "))
+                self.alarms.append((index, low, high))
+
+    def check(self) -> None:
+        rolled_back = self._sim.fired[IN_PLACE] > 0
+        for number, process in self.kept:
+            raise Violation(f"{number} was made by {process.name}, which had dropped it")
+        for number, first, second in self.repeated:
+            if first.name in self._sim.clones and second.name in self._sim.clones:
+                # nobody can prevent it before one of them asks
+                continue
+            told = any(
+                self._sim.configs[index].number_at(low)
+                <= number
+                <= self._sim.configs[index].number_at(high - 1)
+                for index, low, high in self.alarms
+            )
+            if not (rolled_back and (told or first.forgot or second.forgot)):
+                raise Violation(f"{number} was made by {first.name} and {second.name}")
+        fired = self._sim.fired
+        # a Redis that evicts has forgotten; a message that is late may come to a server with another history
+        forgot = rolled_back or fired["evict"] or (any(map(fired.get, LATE)) and any(map(fired.get, CHANGES)))
+        if self.alarms and not forgot:
+            raise Violation(f"an alarm without a cause: {self.alarms}")
+
+
+class SegmentSimulation:
+    """One schedule.
+
+    Args:
+        seed: decides everything.
+        classes: of faults; by default the seed draws some.
+        edit: changes a script's text: (name, source) -> source.
+        reported: the person says of a closed tag that no number was handed out but those that processes reported, once
+            all of them have; else where the numbers end.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        classes: Sequence[str] | None = None,
+        *,
+        edit: Callable[[str, str], str] = lambda name, source: source,
+        traced: bool = False,
+        quiet: bool = False,
+        reported: bool = False,
+    ) -> None:
+        self.reported = reported
+        # names of processes that were cloned while they ran, and of their clones
+        self.clones: set[str] = set()
+        self.world = World(seed, traced=traced)
+        random = self.random = self.world.random
+        if classes is None:
+            classes = random.sample(CLASSES, random.randint(2, 6))
+        if IN_PLACE in classes:
+            # once, and nothing else: if the history that repeated numbers is lost, too, nobody can tell
+            classes = [name for name in classes if name == IN_PLACE or name not in LOSSES]
+        self.classes = classes
+        servers = 1 if quiet else random.choice((1, 1, 2, 3))
+        max_rate = 0 if quiet else random.choice((0, 0, 200))
+        slack_ms = SLACK_MS if not quiet else 0
+        config = TagConfig(tag="sim", redis_skew_ms=SKEW_MS, failover_slack_ms=slack_ms, max_rate=max_rate)
+        self.configs = [replace(config, share=(index, servers)) for index in range(servers)]
+        # in one schedule a process has fewer segments than it tells of with each request
+        self.step, self.max_step = 10, random.choice((10, 40))
+        self.preempt, self.gap_us = (0.0, 0) if quiet else (0.1, random.choice((700_000, 1_500_000)))
+        self.fired: Counter[str] = Counter()
+        self.processes: list[SegmentProcess] = []
+        self._names, self._hosts = itertools.count(), itertools.count()
+        self.networks: list[Network] = []
+        self.last_made: dict[str, int] | None = None
+        self.healed = False
+        self.checker = Checker(self)
+        for index in range(servers):
+            server = RedisModel(self.world, f"redis{index}")
+            server.history = []
+            network = Network(self.world, [server], self.fired)
+            # a schedule is shorter than a minute
+            network.edit = lambda name, source: edit(
+                name, source.replace("BRIDGED_MS = 60000", f"BRIDGED_MS = {BRIDGED_MS}")
+            )
+            network.answered = lambda server, name, reply, index=index: self.checker.answered(  # type: ignore[misc]
+                index, name, reply
+            )
+            self.networks.append(network)
+        # the table's highest number; more are out than that, in processes that do not report
+        margin = 5_000
+        self.bound = None if quiet or random.random() < 0.6 else Bound(lambda: self.checker.highest, margin)
+        if reported:
+            self.bound = None
+        self.operator = Operator(self)
+
+    def new_name(self) -> str:
+        return f"p{next(self._names)}"
+
+    def new_host(self) -> Host:
+        return Host(f"h{next(self._hosts)}")
+
+    def say(self, what: str, *values: object) -> None:
+        if self.world.trace is not None:
+            self.world.note("*** " + what, *values)
+
+    @property
+    def living(self) -> list[SegmentProcess]:
+        return [process for process in self.processes if process.alive]
+
+    def someone(self) -> SegmentProcess | None:
+        return self.random.choice(self.living) if self.living else None
+
+    def start_one(self) -> None:
+        SegmentProcess(self, self.new_host()).run()
+
+    # --- the person --------------------------------------------------------------------------------
+
+    def open(self, index: int, how: str = "word", position: int | None = None) -> None:
+        """Say from where on nothing was handed out; the truth, unless another *position* is given."""
+        store = SimTagStore(self.operator, index, self.configs[index])  # type: ignore[arg-type]
+        truth = self.checker.tops[index] if position is None else position
+        try:
+            reply = store.open(OpenRequest(how, truth))
+            if isinstance(reply, NotNew):
+                store.open(OpenRequest("word", self.checker.tops[index]))
+        except SnowredisError as error:
+            self.say("the operator fails: %s", error)
+
+    def _operate(self) -> None:
+        for index in range(len(self.configs)):
+            self.open(index, "create", 0)
+        while True:
+            self.world.sleep(self.random.randint(500_000, 4_000_000))
+            for index, network in enumerate(self.networks):
+                tag = network.master.data.get("snowredis:segment:{sim}", {})
+                if self.reported:
+                    closed_ms = int(tag.get("closed_at", self.world.now_us // 1000))
+                    if tag.get("reason") and self.world.now_us // 1000 > closed_ms + REPORTED_MS:
+                        self.open(index, "word", 0)
+                # with a bound, a program does it
+                elif tag.get("reason", "no-tag") and (self.bound is None or self.random.random() < 0.05):
+                    self.open(index)
+
+    # --- the schedule ------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Run the schedule. Raises Violation."""
+        try:
+            self.world.spawn(self.operator, self._operate)
+            for _ in range(PROCESSES):
+                self.start_one()
+            time_us = START_US
+            while time_us < START_US + FAULTY_US:
+                time_us += round(self.random.expovariate(1 / 1_500_000))
+                fault = FAULTS[self.random.choice(self.classes)]
+                self.world.at(time_us, lambda fault=fault: None if self.healed else fault(self))  # type: ignore[misc]
+            self.world.run(START_US + FAULTY_US)
+            self.heal()
+            self.world.run(START_US + HEALED_US + (45_000_000 if self.bound or self.reported else 0))
+            self._check_progress()
+            self.checker.check()
+        finally:
+            self.world.close()
+
+    def heal(self) -> None:
+        self.healed = True
+        for network in self.networks:
+            network.heal()
+            network.master.up = True
+            network.master.offset_us = 0
+        for process in self.living:
+            process.paused_until_us = 0
+            if process.generator._suspended:
+                # in a task: another one may hold the generator's lock
+                self.world.spawn(process, process.generator.resume)
+        if not self.living:
+            self.start_one()
+        # reports come every 10 s
+        self.last_made = {}
+
+    def _check_progress(self) -> None:
+        assert self.last_made is not None
+        for process in self.living:
+            made_us = self.last_made.get(process.name, 0)
+            if made_us < self.world.now_us - 10_000_000 and not process.generator.closed:
+                raise Violation(f"{process.name} makes no numbers: {process.errors}")

@@ -1,0 +1,417 @@
+"""DatedGenerator on a real redis-server, whose clock is stepped by a preloaded library."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import snowredis
+from snowredis.numbers import DatedGenerator, NumbersClosed, NumbersDiffer, NumbersExhausted
+from snowredis.numbers.dated import describe
+from snowredis.numbers.dated_store import Request
+from tests.chaos import shim
+from tests.support.servers import PROGRAM, RedisServer
+
+ROOT = Path(__file__).parents[2]
+Make = Callable[..., DatedGenerator]
+
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no redis-server or valkey-server on PATH")
+
+
+@pytest.fixture(scope="module")
+def _library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    library, reason = shim.build(tmp_path_factory.mktemp("shim"))
+    if library is None:
+        pytest.skip(reason)
+    return library
+
+
+class Stage:
+    """A private redis-server, and the time that its clock shows."""
+
+    def __init__(self, directory: Path, library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._clock = shim.StepClock(directory / "clock", library)
+        self._monkeypatch = monkeypatch
+        self.server = RedisServer(directory)
+        self.start()
+
+    def start(self) -> None:
+        """Start the server, whose clock goes on as it was set."""
+        with self._monkeypatch.context() as environment:
+            for name, value in self._clock.environment.items():
+                # inherited by the server; a preloaded library means nothing to this process, which is running already
+                environment.setenv(name, value)
+            self.server.start()
+
+    def restart(self) -> None:
+        """Kill the server and start it with what it saved."""
+        self.server.kill()
+        self.start()
+
+    def set(self, time_text: str) -> None:
+        """Set the clock of Redis; generators learn of it from its replies only."""
+        at = datetime.fromisoformat(time_text).replace(tzinfo=UTC)
+        self._clock.set(at.timestamp() - time.time())
+
+    def generator(self, tag: str = "orders", **settings: Any) -> DatedGenerator:
+        ids = DatedGenerator(tag, self.server.url, **{"redis_skew": 0.0, **settings})
+        ids.create()
+        return ids
+
+
+@pytest.fixture
+def stage(tmp_path: Path, _library: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    stage = Stage(tmp_path, _library, monkeypatch)
+    stage.set("2026-11-22T12:00")
+    yield stage
+    stage.server.kill()
+
+
+def test_numbers_start_again_each_period_of_the_zone(stage: Stage) -> None:
+    ids = stage.generator(format="INV-{date:%Y%m%d}-{number:06}", zone="Europe/Berlin")
+    assert ids.next_ids(2) == ["INV-20261122-000001", "INV-20261122-000002"]
+    # midnight in Berlin
+    stage.set("2026-11-22T22:59:59")
+    assert ids.next_id() == "INV-20261122-000003"
+    stage.set("2026-11-22T23:00:00")
+    assert [ids.next_id(), next(ids)] == ["INV-20261123-000001", "INV-20261123-000002"]
+    assert isinstance(ids, snowredis.IdGenerator)
+    for period, first, later in [
+        ("hour", "2026112223-000001", "2026112300-000001"),
+        ("month", "202611-000001", "202612-000001"),
+        ("year", "2026-000001", "2027-000001"),
+    ]:
+        stage.set("2026-11-22T23:10")
+        ids = stage.generator(period, period=period)
+        assert ids.next_id() == first
+        stage.set(
+            {"hour": "2026-11-23T00:00", "month": "2026-12-01T00:00", "year": "2027-01-01T00:00"}[period]
+        )
+        assert ids.next_id() == later
+
+
+def test_an_hour_that_comes_twice_repeats_no_number(stage: Stage) -> None:
+    ids = stage.generator(period="hour", zone="Europe/Berlin")
+    made = []
+    for at in (
+        "2026-10-24T23:59:59",
+        "2026-10-25T00:00",
+        "2026-10-25T00:59",
+        "2026-10-25T01:00",
+        "2026-10-25T02:00",
+    ):
+        stage.set(at)
+        made.append(ids.next_id())
+    assert made == [
+        "2026102501-000001",
+        "2026102502-000001",
+        "2026102502-000002",
+        "2026102502-000003",
+        "2026102503-000001",
+    ]
+
+
+def test_a_clock_that_is_set_back_goes_on_with_the_numbers_of_that_day(stage: Stage) -> None:
+    ids, others = stage.generator(), stage.generator()
+    stage.set("2026-11-22T23:59:59")
+    made = [ids.next_id(), others.next_id()]
+    stage.set("2026-11-23T00:00:01")
+    made += [ids.next_id(), others.next_id()]
+    stage.set("2026-11-22T23:59:59")
+    made += [ids.next_id(), others.next_id()]
+    stage.set("2026-11-23T00:00:01")
+    made += [ids.next_id(), others.next_id()]
+    assert sorted(made) == [f"2026112{day}-00000{number}" for day in (2, 3) for number in (1, 2, 3, 4)]
+
+
+def test_the_oldest_periods_are_forgotten_and_stay_over(stage: Stage) -> None:
+    ids = stage.generator(period="hour")
+    for hour in range(102):
+        stage.set(f"2026-11-{1 + hour // 24:02}T{hour % 24:02}:30")
+        assert ids.next_id().endswith("-000001")
+    stage.set("2026-11-01T00:30")
+    with pytest.raises(
+        snowredis.StoreUnavailable, match="went back to 2026-11-01T00, which it has forgotten"
+    ):
+        ids.next_id()
+    stage.set("2026-11-01T03:30")
+    assert ids.next_id().endswith("-000002")
+
+
+def test_a_process_uses_up_its_block_within_the_period_only(stage: Stage) -> None:
+    ids = stage.generator(block=10)
+    assert ids.next_ids(3)[-1] == "20261122-000003"
+    assert stage.generator().next_id() == "20261122-000011"
+    assert ids.next_id() == "20261122-000004"
+    # its own clock, not that of Redis, says that five seconds have passed
+    ids._wall_ms = lambda: time.time_ns() // 1_000_000 + 6_000
+    assert ids.next_id() == "20261122-000012"
+
+
+def test_the_highest_number_of_a_period_is_the_last(stage: Stage) -> None:
+    ids = stage.generator(format="{date:%Y%m%d}-{number:01}", block=4)
+    assert ids.next_ids(9)[-1] == "20261122-9"
+    with pytest.raises(
+        NumbersExhausted,
+        match=r"no number left of the period 2026-11-22, up to its maximum 9\. No number was made",
+    ):
+        ids.next_id()
+    stage.set("2026-11-23T00:00")
+    assert ids.next_id() == "20261123-1"
+
+
+# --- when Redis forgets -------------------------------------------------------------------------------
+
+
+def test_a_tag_that_redis_does_not_know_makes_no_number_until_a_person_says_so(stage: Stage) -> None:
+    ids = DatedGenerator("new", stage.server.url, redis_skew=0.0)
+    with pytest.raises(
+        NumbersClosed, match=r"does not know the tag.*Next: if it is new, create it"
+    ) as raised:
+        ids.next_id()
+    assert 11.9 * 3_600_000 < raised.value.wait_ms <= 12 * 3_600_000
+    assert ids.create()
+    assert ids.next_id() == "20261122-000001"
+    assert not ids.create()
+
+
+def test_after_a_wipe_numbers_stop_until_the_next_day(stage: Stage) -> None:
+    ids, others = stage.generator(), stage.generator()
+    made = [ids.next_id(), *others.next_ids(5), ids.next_id()]
+    stage.server.client().flushall()
+    for each in (others, ids):
+        with pytest.raises(NumbersClosed) as raised:
+            each.next_id()
+    # what a process saw is not handed out again, and nobody may say that the tag is new
+    assert raised.value.next_number == 8
+    assert not ids.create()
+    stage.set("2026-11-23T00:00:01")
+    made += [others.next_id(), ids.next_id()]
+    assert made[-2:] == ["20261123-000001", "20261123-000002"]
+    assert len(set(made)) == len(made)
+
+
+def test_after_a_restart_numbers_stop_until_a_person_says_from_where_on(stage: Stage) -> None:
+    ids, others = stage.generator(), stage.generator()
+    ids.next_ids(3)
+    stage.server.save()
+    others.next_ids(4)
+    stage.restart()
+    with pytest.raises(NumbersClosed, match="Redis was restarted, failed over or replaced") as raised:
+        ids.next_id()
+    assert raised.value.next_number == 4
+    # so long after, no process uses numbers that it has had since before
+    stage.set("2026-11-22T12:01")
+    assert ids.open(8) == 8
+    assert others.next_id() == "20261122-000008"
+    assert ids.next_id() == "20261122-000009"
+
+
+def test_an_older_state_is_noticed_by_whoever_saw_a_newer_one(stage: Stage) -> None:
+    ids, others = stage.generator(), stage.generator()
+    ids.next_ids(3)
+    key = "snowredis:{orders}:dated"
+    before: Any = stage.server.client().hgetall(key)
+    others.next_ids(4)
+    stage.server.client().hset(key, mapping=before)
+    with pytest.raises(NumbersClosed, match="Redis forgot numbers") as raised:
+        others.next_id()
+    assert raised.value.next_number == 8
+    with pytest.raises(NumbersClosed):
+        ids.next_id()
+
+
+def sleeps(monkeypatch: pytest.MonkeyPatch, sleep: Callable[[float], object]) -> None:
+    """Let generators call *sleep* instead of waiting."""
+    clock = SimpleNamespace(sleep=sleep, monotonic=time.monotonic, time_ns=time.time_ns)
+    monkeypatch.setattr("snowredis.numbers.dated.time", clock)
+
+
+def test_a_bound_from_the_table_opens_the_period_by_itself(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def bound(date: datetime) -> int:
+        asked.append(date.isoformat())
+        return 17
+
+    ids = stage.generator(bound=bound, zone="Europe/Berlin")
+    ids.next_ids(2)
+    stage.server.client().flushall()
+    sleeps(monkeypatch, lambda _: stage.set("2026-11-22T12:01"))
+    assert ids.next_id() == "20261122-000018"
+    assert asked == ["2026-11-22T00:00:00+01:00"]
+    ids = stage.generator("wrong", bound=lambda _: None)
+    ids.next_id()
+    stage.server.client().flushall()
+    sleeps(monkeypatch, lambda _: stage.set("2026-11-22T12:02"))
+    with pytest.raises(snowredis.ConfigError, match="bound must return the highest number in use"):
+        ids.next_id()
+
+
+def test_a_bound_is_read_when_no_process_has_numbers_of_before_the_loss(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table: list[str] = []
+    ids = stage.generator(bound=lambda _: int(max(table).rpartition("-")[2]))
+    other = stage.generator(block=10)
+    stage.server.save()
+    table.append(other.next_id())
+    stage.restart()
+
+    def use_another(_: float) -> None:
+        if len(table) < 5:
+            table.append(other.next_id())
+        else:
+            stage.set("2026-11-22T12:01")
+
+    sleeps(monkeypatch, use_another)
+    assert ids.next_id() == "20261122-000006"
+    assert len(table) == 5
+
+
+def test_a_period_is_opened_when_numbers_of_a_deposed_master_are_not_usable_any_more(stage: Stage) -> None:
+    ids = stage.generator(failover_slack=15.0)
+    ids.next_id()
+    stage.restart()
+    with pytest.raises(NumbersClosed):
+        ids.next_id()
+    stage.set("2026-11-22T12:00:16")
+    reply, _ = ids._ask_now(lambda period: Request("open", period, 50))
+    assert reply.status == "settling"
+    assert 4_000 < int(reply.values[0]) < 6_000
+    stage.set("2026-11-22T12:00:22")
+    assert ids.open(50) == 50
+
+
+def test_assured_writes_survive_a_restart(stage: Stage) -> None:
+    ids = stage.generator(durability="assured")
+    ids.next_id()
+    stage.server.save()
+    stage.restart()
+    assert ids.next_id() == "20261122-000002"
+
+
+def test_all_processes_of_a_tag_have_the_same_period_and_zone(stage: Stage) -> None:
+    stage.generator().next_id()
+    other = DatedGenerator("orders", stage.server.url, zone="Asia/Tokyo")
+    with pytest.raises(NumbersDiffer, match="zone is UTC in the tag, Asia/Tokyo here"):
+        other.next_id()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_text_comes_twice_whatever_is_lost_and_wherever_the_clock_is_set(stage: Stage, seed: int) -> None:
+    chosen = random.Random(seed)
+    # clocks are set back by up to an hour, and never more before they were set forward again
+    settings: dict[str, Any] = {"period": "hour", "zone": "Europe/Berlin", "redis_skew": 7_200.0}
+    users = [stage.generator(block=chosen.choice([1, 1, 3, 20]), **settings) for _ in range(4)]
+    now = datetime(2026, 10, 24, 22, 40, tzinfo=UTC)
+    made: list[str] = []
+    closed = 0
+    for _ in range(60):
+        match chosen.randrange(12):
+            case 0:
+                stage.server.client().flushall()
+            case 1:
+                stage.server.save()
+            case 2:
+                stage.restart()
+            case 3:
+                # back, and forward again
+                stage.set((now - timedelta(minutes=chosen.randrange(60))).isoformat()[:19])
+            case 4 | 5 | 6:
+                now += timedelta(minutes=chosen.choice([1, 30, 61, 200]))
+                stage.set(now.isoformat()[:19])
+        for user in chosen.sample(users, 2):
+            try:
+                made += user.next_ids(chosen.choice([1, 1, 4, 30]))
+            except NumbersClosed:
+                closed += 1
+    assert len(set(made)) == len(made) > 100
+    assert closed > 0
+
+
+# --- several users ------------------------------------------------------------------------------------
+
+
+def test_threads_processes_and_forked_children_share_the_numbers(stage: Stage) -> None:
+    stage.generator(period="year")
+    program = ROOT / "tests/numbers/programs/dated_numbers.py"
+    commands = [[sys.executable, program, stage.server.url, "orders", "200", block] for block in ("1", "7")]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for command in commands]
+    made: list[str] = []
+    ids = stage.generator(period="year", block=3)
+    threads = [
+        threading.Thread(target=lambda: made.extend([ids.next_id() for _ in range(200)])) for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for process in processes:
+        output, _ = process.communicate(timeout=60)
+        assert process.returncode == 0
+        made += output.split()
+    made += asyncio.run(ids.anext_ids(100))
+    assert len(made) == len(set(made)) == 600 + 2 * 401 + 100
+    # without gaps but for what processes had left
+    assert max(int(text[5:]) for text in made) <= len(made) + 4 * 7 + 10
+
+
+def test_it_is_closed_and_not_copied(stage: Stage) -> None:
+    ids = stage.generator()
+    with pytest.raises(TypeError, match="two copies would make the same numbers"):
+        copy.copy(ids)
+    ids.close()
+    with pytest.raises(snowredis.GeneratorClosed, match="the dated generator of 'orders' is closed"):
+        ids.next_id()
+
+
+# --- settings -----------------------------------------------------------------------------------------
+
+
+def test_it_is_a_kind_with_settings_by_url_and_environment(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.generator("bills", period="month")
+    url = f"dated+{stage.server.url}{'&' if '?' in stage.server.url else '?'}tag=bills&period=month"
+    assert snowredis.generator(url).next_id() == "202611-000001"
+    settings = {"kind": "dated", "tag": "bills", "period": "month", "url": stage.server.url}
+    for name, value in settings.items():
+        monkeypatch.setenv(f"SNOWREDIS_{name.upper()}", value)
+    ids = snowredis.generator(format="{tag}-{date:%Y%m}-{number:03}")
+    assert ids.next_id() == "bills-202611-002"
+    assert ids.description == describe(ids._format)  # type: ignore[attr-defined]
+    assert (ids.description.text_length, ids.description.sortable) == (16, True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({}, "dated numbers need a tag"),
+        ({"tag": "a b"}, "tag must be 1 to 64 letters"),
+        ({"tag": "x", "period": "week"}, "period must be one of hour, day, month, year, not 'week'"),
+        ({"tag": "x", "block": 0}, "block must be a whole number from 1 to 1000000, not 0"),
+        ({"tag": "x", "durability": "none"}, "durability must be one of detect, assured, not 'none'"),
+        ({"tag": "x", "zone": "Mars/Base"}, "zone must be the name of a time zone"),
+        ({"tag": "x", "format": "{number}"}, "numbers start again each day"),
+        ({"tag": "x", "url": ["redis://a", "redis://b"]}, "dated numbers need one server, not a list"),
+        ({"tag": "x", "pool": "y"}, "unknown setting 'pool' of dated generators"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(snowredis.ConfigError, match=words):
+        snowredis.generator("dated", **settings)

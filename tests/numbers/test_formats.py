@@ -1,0 +1,137 @@
+"""Texts of dated numbers: which formats are refused because two numbers would have one text."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from snowredis.errors import ConfigError
+from snowredis.numbers.formats import DEFAULT_FORMATS, Calendar, NumberFormat, PeriodName
+
+DATE = datetime(2026, 11, 22, 7, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "period", "written", "length", "maximum", "sortable"),
+    [
+        ("INV-{date:%Y%m%d}-{number:06}", "day", "INV-20261122-000042", 19, 999_999, True),
+        ("{date:%Y%m%d%H}-{number:06}", "hour", "2026112207-000042", 17, 999_999, True),
+        ("{tag}/{date:%y%m}/{number}", "month", "orders/2611/42", 22, 9_999_999_999, False),
+        ("{date:%Y}{number:08d}", "year", "202600000042", 12, 99_999_999, True),
+        ("{number:06}.{date:%Y-%m-%d}", "day", "000042.2026-11-22", 17, 999_999, False),
+    ],
+)
+def test_a_number_is_written_like_this(
+    text: str, period: PeriodName, written: str, length: int, maximum: int, sortable: bool
+) -> None:
+    made = NumberFormat(text, period, "orders")
+    assert made.write(DATE, 42) == written
+    assert (made.text_length, made.maximum, made.sortable) == (length, maximum, sortable)
+    assert len(made.write(DATE, made.maximum)) <= length
+
+
+AGAIN = "does not show the whole period, but numbers start again each"
+UNSURE = "may have one text for two numbers"
+NO_LENGTH = "has no fixed length, or depends on the system"
+
+
+@pytest.mark.parametrize(
+    ("text", "period", "reason"),
+    [
+        ("{date:%Y}-{number}", "day", f"{AGAIN} day"),
+        ("{date:%m%d}-{number}", "day", f"{AGAIN} day"),
+        ("{date:%Y%m%d}-{number}", "hour", f"{AGAIN} hour: two numbers would have one text. Write more"),
+        ("{date:%Y%m%d%I}-{number}", "hour", "the text of %I has no fixed length"),
+        ("{date:%G-%m-%d}-{number}", "day", f"{AGAIN} day"),
+        ("{date:%G-%V}-{number}", "day", f"{AGAIN} day"),
+        ("{date:%G}-{number}", "year", f"{AGAIN} year"),
+        ("{date:%Y-%m-}{date.day}{number}", "day", "unknown field 'date.day'"),
+        ("{date:%Y%m%-d}{number}", "day", NO_LENGTH),
+        # January no. 1001 and November no. 1
+        ("{date:%Y}{date:%-m}{number:03}", "month", NO_LENGTH),
+        ("{date:%Y %B}-{number}", "month", NO_LENGTH),
+        ("{date:%Y}-{number:.2g}", "year", UNSURE),
+        ("{date:%Y}-{number:c}", "year", UNSURE),
+        ("{date:%Y}-{number:.1e}", "year", UNSURE),
+        ("{date:%Y}-{number:{number}}", "year", "cannot be used"),
+        ("{date:%Y{tag}}-{number}", "year", "cannot be used"),
+        ("{date!s:.4}-{number}", "year", "cannot be used"),
+        ("{tag:.1}{date:%Y}-{number}", "year", "cannot be used"),
+        ("{number:06}", "day", f"{AGAIN} day"),
+        ("{date:%Y%m%d}", "day", "must have the field {number} once"),
+        ("{number}{number}", "day", "must have the field {number} once"),
+        ("{date:%Y}{number}{x}", "year", "unknown field 'x'"),
+        ("{date:%Y", "year", "cannot be used"),
+        ("{date:%Y}-{number:q}", "year", "cannot be used"),
+        ("{date.__class__}{number}", "year", "unknown field"),
+        ("x" * 200 + "{date:%Y}-{number:06}", "year", "makes texts of 211 characters; 200 are allowed"),
+    ],
+)
+def test_a_format_that_repeats_texts_or_cannot_be_used_is_refused(
+    text: str, period: PeriodName, reason: str
+) -> None:
+    with pytest.raises(ConfigError) as raised:
+        NumberFormat(text, period, "orders")
+    assert reason in str(raised.value)
+
+
+def test_the_format_that_an_error_proposes_can_be_used() -> None:
+    for period, text in DEFAULT_FORMATS.items():
+        assert NumberFormat(text, period, "orders").sortable  # type: ignore[arg-type]
+
+
+def test_a_maximum_of_its_own_is_part_of_the_length() -> None:
+    made = NumberFormat("{date:%Y}-{number:03}", "year", "orders", 12_345)
+    assert (made.maximum, made.text_length) == (12_345, len("2026-12345"))
+    assert not made.sortable
+    assert NumberFormat("{date:%Y}-{number:03}", "year", "orders").maximum == 999
+
+
+def test_as_many_digits_as_redis_counts_exactly_are_allowed() -> None:
+    assert NumberFormat("{date:%Y}-{number:015}", "year", "orders").maximum == 10**14
+
+
+@given(
+    text=st.lists(
+        st.sampled_from(
+            [
+                "{date:%Y}",
+                "{date:%m-%d}",
+                "{date:%y%j}",
+                "{date:%H}",
+                "{date:%G%V%u}",
+                "{tag}",
+                "7",
+                "-",
+                "{{",
+            ]
+        ),
+        max_size=6,
+    ).map("".join),
+    number=st.sampled_from(["{number}", "{number:03}", "{number:0d}", "{number:012d}"]),
+    at=st.integers(0, 40),
+    period=st.sampled_from(["hour", "day", "month", "year"]),
+    one=st.tuples(st.datetimes(datetime(2020, 1, 1), datetime(2099, 1, 1)), st.integers(1, 10**14)),
+    other=st.tuples(st.datetimes(datetime(2020, 1, 1), datetime(2099, 1, 1)), st.integers(1, 10**14)),
+)
+def test_two_numbers_never_have_one_text(
+    text: str,
+    number: str,
+    at: int,
+    period: PeriodName,
+    one: tuple[datetime, int],
+    other: tuple[datetime, int],
+) -> None:
+    at = at % (len(text) + 1) if "{" not in text else 0
+    try:
+        made = NumberFormat(text[:at] + number + text[at:], period, "a1")
+    except ConfigError:
+        return
+    calendar = Calendar(period, "UTC")
+    periods = [calendar.at(round(each.replace(tzinfo=UTC).timestamp() * 1000)) for each, _ in (one, other)]
+    texts = [made.write(each.date, count) for each, (_, count) in zip(periods, (one, other), strict=True)]
+    same = (periods[0].label, one[1]) == (periods[1].label, other[1])
+    assert (texts[0] == texts[1]) == same

@@ -1,0 +1,260 @@
+"""SegmentGenerator: numbers, waits, threads, coroutines, forks, losses, several servers."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import pickle
+import threading
+import time
+from array import array
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import snowredis
+from snowredis.errors import ConfigError, GeneratorClosed, GeneratorSuspended, StoreUnavailable
+from snowredis.numbers import NumbersClosed, NumbersExhausted, SegmentGenerator, fetcher
+from snowredis.numbers.counts import Steps
+from snowredis.numbers.opening import open_generator
+from snowredis.testing import memory_pool
+from tests.support.programs import run
+from tests.support.servers import RedisServer
+from tests.support.waiting import eventually
+
+_tags = (f"generator-{number}" for number in itertools.count())
+
+
+def created(url: Any, **settings: Any) -> SegmentGenerator:
+    from snowredis.numbers.administration import create_tag
+
+    tag = next(_tags)
+    create_tag(url, tag)
+    return open_generator(url, tag=tag, **settings)
+
+
+@pytest.fixture
+def ids() -> Iterator[SegmentGenerator]:
+    with open_generator(memory_pool(), tag="t", step=10, max_step=1000) as generator:
+        yield generator
+
+
+def test_numbers_are_in_sequence_and_only_the_first_caller_waits(ids: SegmentGenerator) -> None:
+    assert [ids.next_id() for _ in range(5)] == [1, 2, 3, 4, 5]
+    assert ids.next_ids(300) == list(range(6, 306))
+    buffer = array("q", bytes(8 * 200))
+    ids.fill(buffer)
+    assert list(buffer) == list(range(306, 506))
+    assert ids.next_ids(0) == []
+    assert (ids.tag, ids.status.made, ids.status.tag) == ("t", 505, "t")
+    assert ids.status.next_number is not None
+    assert ids.status.next_number > 505
+    assert ids.counts.waits <= 3
+
+
+def test_a_number_at_a_time_waits_for_the_first_segment_only() -> None:
+    with open_generator(memory_pool(), tag="t", step=100, max_step=100) as ids:
+        for number in range(1, 1000):
+            assert ids.next_id() == number
+            if number % 100 == 95:
+                eventually(lambda: ids._prefetcher.ready)
+        assert (ids.counts.waits, ids.counts.prefetch_hits) == (1, 9)
+
+
+def test_a_process_that_needs_few_numbers_fetches_one_segment() -> None:
+    with open_generator(memory_pool(), tag="t", step=100) as ids:
+        assert ids.next_ids(10)[-1] == 10
+        time.sleep(0.02)
+        assert ids.counts.segments == 1
+        ids.next_id()
+        eventually(lambda: ids.counts.segments == 2)
+
+
+def test_the_step_follows_the_consumption() -> None:
+    steps = Steps(100, 50_000, 900.0)
+    assert steps.next_size(0.0) == 100
+    sizes = []
+    for now_s in (1.0, 2.0, 3.0, 4.0):
+        steps.fetched(steps.next_size(now_s), now_s)
+        sizes.append(steps.size)
+    assert sizes == [100, 1000, 10_000, 50_000]
+    # 50,000 in 900 s is as wished; in 3600 s too much
+    assert steps.next_size(904.0) == 50_000
+    assert steps.next_size(3604.0) == 25_000
+    steps.fetched(100, 10_000.0)
+    assert steps.next_size(100_000.0) == 100
+    for wrong in [(0, 1, 1.0), (5, 4, 1.0), (1, 2, 0.0), (1.5, 2, 1.0)]:
+        with pytest.raises(ConfigError):
+            Steps(*wrong)  # type: ignore[arg-type]
+
+
+def test_threads_and_coroutines_share_a_generator(ids: SegmentGenerator) -> None:
+    made: list[list[int]] = [[] for _ in range(4)]
+
+    def make(mine: list[int]) -> None:
+        for _ in range(2000):
+            mine.append(ids.next_id())
+            mine += ids.next_ids(3)
+
+    threads = [threading.Thread(target=make, args=(mine,)) for mine in made]
+    for thread in threads:
+        thread.start()
+
+    async def make_async() -> list[int]:
+        numbers = await asyncio.gather(*(ids.anext_id() for _ in range(500)))
+        return [*numbers, *await ids.anext_ids(500)]
+
+    numbers = asyncio.run(make_async())
+    for thread in threads:
+        thread.join()
+    numbers += [number for mine in made for number in mine]
+    assert len(numbers) == len(set(numbers)) == 4 * 8000 + 1000
+    assert all(mine == sorted(mine) for mine in made)
+
+
+def test_a_closed_generator_makes_nothing(ids: SegmentGenerator) -> None:
+    ids.next_id()
+    ids.close()
+    ids.close()
+    assert ids.closed
+    for make in (ids.next_id, lambda: ids.next_ids(2), lambda: asyncio.run(ids.anext_id())):
+        with pytest.raises(GeneratorClosed, match="segment generator of 't' is closed"):
+            make()
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(ids)
+
+
+def test_the_thread_ends_with_a_generator_that_is_forgotten() -> None:
+    ids = open_generator(memory_pool(), tag="t")
+    ids.next_id()
+    prefetcher = ids._prefetcher
+    eventually(lambda: prefetcher._thread_ident)
+    del ids
+    eventually(lambda: not prefetcher._thread_ident)
+
+
+def test_suspend_drops_what_a_clone_would_have(ids: SegmentGenerator) -> None:
+    first = ids.next_id()
+    ids.resume()
+    assert ids.next_id() == first + 1
+    ids.suspend()
+    with pytest.raises(GeneratorSuspended):
+        ids.next_id()
+    ids.resume()
+    assert ids.next_id() > 10
+
+
+def test_a_range_that_is_used_up_is_an_error() -> None:
+    with open_generator(memory_pool(), tag="t", start=0, maximum=4, step=3) as ids:
+        assert ids.next_ids(5) == [0, 1, 2, 3, 4]
+        with pytest.raises(NumbersExhausted, match="up to its maximum 4"):
+            ids.next_id()
+        assert ids.status.remaining == 0
+
+
+def test_a_tag_that_redis_forgot_is_opened_by_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = memory_pool(new=False)
+    highest: list[int | None] = [None]
+    with open_generator(pool, tag="t", step=5, bound=lambda: highest[0], bound_margin=100) as ids:
+        with pytest.raises(NumbersClosed, match="snowredis numbers open t --from N"):
+            ids.next_id()
+        monkeypatch.setattr(fetcher, "SETTLE_MS", 0)
+        assert eventually(ids.next_id, ignored=(NumbersClosed,)) == 101
+    highest[0] = 4321
+    pool._tags["t"].wipe()
+    with open_generator(pool, tag="t", bound=lambda: highest[0], bound_margin=100) as ids:
+        assert eventually(ids.next_id, ignored=(NumbersClosed,)) == 4422
+    pool._tags["t"].wipe()
+    with open_generator(pool, tag="t", bound=lambda: 1 / 0) as ids, pytest.raises(ZeroDivisionError):
+        ids.next_id()
+    with pytest.raises(ConfigError, match="bound must be a function"):
+        open_generator(pool, tag="t", bound=7)
+
+
+def test_numbers_that_others_may_have_are_not_made(own_server: RedisServer, caplog: Any) -> None:
+    redis = own_server.client()
+    ids = created(own_server.url, step=100, max_step=100)
+    key = f"snowredis:segment:{{{ids.tag}}}"
+    before: Any = redis.hgetall(key)
+    mine = ids.next_ids(5)
+    redis.delete(key)
+    redis.hset(key, mapping=before)
+    with open_generator(own_server.url, tag=ids.tag, step=50) as other:
+        assert other.next_id() == mine[0]
+        # the request for the next segment tells what was forgotten
+        ids._prefetcher.fetch_ahead()
+        eventually(lambda: ids.counts.alarms)
+        with pytest.raises(NumbersClosed, match="Redis forgot numbers"):
+            ids.next_id()
+        assert "numbers from 1 to 50 may have been handed out twice" in caplog.text
+        assert ids.counts.dropped == 95
+        # whoever has the other half of them goes on
+        assert other.next_ids(10)
+    ids.close()
+
+
+def test_numbers_go_on_while_redis_is_away_to_the_end_of_the_segments(own_server: RedisServer) -> None:
+    ids = created(own_server.url, step=100, max_step=100)
+    numbers = [ids.next_id() for _ in range(50)]
+    eventually(lambda: ids._prefetcher.ready)
+    own_server.save()
+    own_server.kill()
+    numbers += [ids.next_id() for _ in range(150)]
+    with pytest.raises(StoreUnavailable):
+        ids.next_id()
+    assert numbers == list(range(1, 201))
+    own_server.start()
+    with pytest.raises(NumbersClosed, match="restarted, failed over or replaced"):
+        eventually(ids.next_id, ignored=(StoreUnavailable,))
+    from snowredis.numbers.administration import open_tag
+
+    open_tag(own_server.url, ids.tag, None)
+    assert eventually(ids.next_id, ignored=(NumbersClosed,)) == 201
+    ids.close()
+
+
+@pytest.mark.parametrize("program", ["forks", "signals"])
+def test_forks_and_signal_handlers_get_numbers_of_their_own(server: RedisServer, program: str) -> None:
+    generator = created(server.url)
+    generator.close()
+    made = run(f"tests.numbers.programs.{program}", server.url, generator.tag).split()
+    assert len(made) > 300
+    assert len(made) == len(set(made))
+
+
+def test_independent_servers_have_numbers_of_their_own_and_any_may_be_away(
+    server: RedisServer, own_server: RedisServer
+) -> None:
+    urls = [server.url, own_server.url]
+    with (
+        created(urls, step=5, max_step=5) as ids,
+        open_generator(urls, tag=ids.tag, step=4, max_step=4) as other,
+    ):
+        numbers = [each.next_id() for _ in range(100) for each in (ids, other)]
+        assert {number % 2 for number in numbers} == {0, 1}
+        own_server.kill()
+        numbers += [each.next_id() for _ in range(100) for each in (ids, other)]
+        assert len(set(numbers)) == 400
+        assert [number % 2 for number in numbers[-100:]] == [1] * 100
+    with (
+        open_generator(urls[::-1], tag=ids.tag) as wrong,
+        pytest.raises(
+            snowredis.SnowredisError,
+            match=r"is 1 of 2 in the tag, 2 of 2 here|cannot be used",
+        ),
+    ):
+        wrong.next_id()
+
+
+def test_the_kind_is_one_of_generator(server: RedisServer) -> None:
+    from snowredis.numbers.administration import create_tag
+
+    tag = next(_tags)
+    create_tag(server.url, tag, start=100)
+    ids = snowredis.generator(f"segment+{server.url}?tag={tag}&start=100&step=10")
+    assert isinstance(ids, snowredis.IdGenerator)
+    assert ids.next_ids(2) == [100, 101]
+    description = ids.description
+    assert (description.kind, description.type, description.leaks) == ("segment", int, ("volume",))
+    ids.close()

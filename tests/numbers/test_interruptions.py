@@ -1,0 +1,147 @@
+"""Whatever comes between two bytecodes of a call, a signal handler, another thread or a fork, no number comes twice."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+import threading
+from array import array
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from snowredis.numbers import SegmentGenerator
+from snowredis.numbers.administration import create_tag
+from snowredis.numbers.opening import open_generator
+from snowredis.testing import memory_pool
+from tests.support.programs import run
+from tests.support.servers import RedisServer
+from tests.support.waiting import eventually
+
+# where the number that was taken is checked and returned
+CHECKED = ("if self._guard.alive and self._guard.generation == generation:", "return number")
+# more than any of the calls has
+MOST_BYTECODES = 2_000
+
+
+def before_bytecode(number: int, action: Callable[[], None], call: Callable[[], Any]) -> tuple[Any, bool]:
+    """Return what *call* returns, with *action* before its bytecode *number*, and whether it has so many.
+
+    Not between the check for a fork and the return: no call is there, so no signal handler runs there.
+    """
+    count = 0
+
+    def trace(frame: FrameType, event: str, arg: object) -> Any:
+        nonlocal count
+        if f"{os.sep}snowredis{os.sep}numbers{os.sep}" not in frame.f_code.co_filename:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            count += 1
+            line = linecache.getline(frame.f_code.co_filename, frame.f_lineno or 0).strip()
+            if count == number and line not in CHECKED:
+                action()
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        value = call()
+    finally:
+        sys.settrace(before)
+    return value, count >= number
+
+
+def at_the_end_of_a_part(url: Any, tag: str, parts: int) -> tuple[SegmentGenerator, list[int]]:
+    """Return a generator of segments of 4 whose next number is in the next part, and the numbers it made."""
+    ids = open_generator(url, tag=tag, step=4, max_step=4)
+    # the first part of a segment has one number, the second one three
+    made = ids.next_ids(1 if parts == 1 else 4)
+    if parts == 2:
+        eventually(lambda: ids._prefetcher.ready)
+    return ids, made
+
+
+@pytest.fixture(autouse=True)
+def traced_before() -> None:
+    """Trace a call once without an action: Python 3.12 misses the bytecodes of the first one."""
+    for parts in (1, 2):
+        ids, _ = at_the_end_of_a_part(memory_pool(), "t", parts)
+        before_bytecode(0, lambda: None, ids.next_id)
+        ids.close()
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("kind", ["handler", "thread", "drop"])
+def test_a_call_that_is_interrupted_anywhere(kind: str, parts: int) -> None:
+    for number in range(1, MOST_BYTECODES, 3):
+        pool = memory_pool()
+        ids, made = at_the_end_of_a_part(pool, "t", parts)
+        threads: list[threading.Thread] = []
+
+        def act(
+            ids: SegmentGenerator = ids,
+            made: list[int] = made,
+            threads: list[threading.Thread] = threads,
+        ) -> None:
+            if kind == "handler":
+                made += [ids.next_id(), ids.next_id(), *ids.next_ids(4)]
+            elif kind == "thread":
+                # it may have to wait for a lock that the interrupted call holds
+                thread = threading.Thread(target=lambda: made.extend([ids.next_id(), *ids.next_ids(4)]))
+                thread.start()
+                thread.join(0.002)
+                threads.append(thread)
+            else:
+                ids._drop(0, 0)
+
+        mine, reached = before_bytecode(number, act, ids.next_id)
+        for thread in threads:
+            thread.join(10)
+        made += [mine, *ids.next_ids(9)]
+        ids.close()
+        assert len(set(made)) == len(made), number
+        if not reached:
+            assert number > 50
+            return
+    raise AssertionError("the call does not end")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_fork_in_the_middle_of_a_call(server: RedisServer) -> None:
+    create_tag(server.url, "forked-anywhere")
+    everything: list[int] = []
+    # 7 has no factor in common with what the call repeats
+    for number in range(1, MOST_BYTECODES, 7):
+        ids, made = at_the_end_of_a_part(server.url, "forked-anywhere", 2)
+        reader, writer = os.pipe()
+        pids: list[int] = []
+
+        def fork(pids: list[int] = pids) -> None:
+            pids.append(os.fork())
+
+        mine, reached = before_bytecode(number, fork, ids.next_id)
+        in_child = pids == [0]
+        numbers = [mine, *ids.next_ids(5)]
+        if in_child:
+            os.write(writer, array("q", numbers))
+            os._exit(0)
+        os.close(writer)
+        with os.fdopen(reader, "rb") as pipe:
+            of_child = array("q", pipe.read())
+        for pid in pids:
+            os.waitpid(pid, 0)
+        everything += [*made, *numbers, *of_child]
+        ids.close()
+        assert len(of_child) == (6 if pids else 0), number
+        if not reached:
+            break
+    assert len(everything) > 100
+    assert len(set(everything)) == len(everything)
+
+
+def test_no_lock_stays_held_when_a_signal_handler_raises() -> None:
+    assert run("tests.numbers.programs.signals_that_raise") == "True [False]\n"

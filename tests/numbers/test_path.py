@@ -1,0 +1,101 @@
+"""The numbers of a segment are taken one after the other, and a segment is replaced once."""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from typing import Any
+
+import pytest
+
+from snowredis.numbers.path import NumberRange, SegmentPath
+
+
+class Slow(Exception):
+    """The slow path was called."""
+
+
+class Path(SegmentPath):
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = threading.RLock()
+
+    def _next_slow(self) -> int:
+        raise Slow
+
+
+@pytest.fixture
+def path() -> Any:
+    return Path()
+
+
+def publish(path: Any, *fields: Any) -> NumberRange:
+    new = NumberRange(*fields)
+    assert path._supersede(path._position[0], new)
+    return new
+
+
+def test_numbers_come_one_after_the_other_and_then_the_slow_path_is_asked(path: Any) -> None:
+    with pytest.raises(Slow):
+        path.next_id()
+    published = publish(path, 2**63 - 5, 2, 3, b"\1", "s")
+    assert [path.next_id(), next(path), path.next_id()] == [2**63 - 5, 2**63 - 3, 2**63 - 1]
+    assert path._position == (published, 0, 3)
+    with pytest.raises(Slow):
+        path.next_id()
+    publish(path, 0, 1, 2, b"\1", "s")
+    assert list(iter(path.next_id, 1)) == [0]
+    assert path._position[1:] == (0, 5)
+
+
+def test_batches_take_what_is_there(path: Any) -> None:
+    publish(path, 10, 3, 6, b"\1", None)
+    assert path._take_now(2) == [10, 13]
+    buffer = array("q", [0] * 5)
+    assert path._fill_now(memoryview(buffer)) == 4
+    assert list(buffer) == [16, 19, 22, 25, 0]
+    assert path._take_now(1) == []
+    assert path._fill_now(memoryview(buffer)) == 0
+    assert path._take_now(0) == []
+
+
+def test_a_range_is_replaced_once_and_its_numbers_are_gone(path: Any) -> None:
+    old = publish(path, 1, 1, 10, b"\1", None)
+    assert path.next_id() == 1
+    new = NumberRange(100, 1, 5, b"\1", None)
+    assert path._supersede(old, new)
+    assert not path._supersede(old, NumberRange(200, 1, 5, b"\1", None))
+    assert path._position == (new, 5, 1)
+    assert path._take_now(9) == [100, 101, 102, 103, 104]
+
+
+def test_a_forked_child_takes_nothing(path: Any) -> None:
+    publish(path, 1, 1, 10, b"\1", None)
+    assert path.next_id() == 1
+    # the truth value of a ctypes object counts, which changes in the child
+    path._block = (path._block[0], b"")
+    assert path._take_now(5) == []
+    with pytest.raises(Slow):
+        path.next_id()
+
+
+def test_threads_share_numbers_while_ranges_are_replaced(path: Any) -> None:
+    taken: list[list[int]] = [[] for _ in range(4)]
+    done = threading.Event()
+
+    def take(mine: list[int]) -> None:
+        while not done.is_set():
+            mine += path._take_now(3)
+
+    threads = [threading.Thread(target=take, args=(mine,)) for mine in taken]
+    for thread in threads:
+        thread.start()
+    for start in range(0, 300_000, 1000):
+        with path._lock:
+            publish(path, start, 1, 700, b"\1", None)
+    done.set()
+    for thread in threads:
+        thread.join()
+    numbers = [number for mine in taken for number in mine]
+    assert len(numbers) == len(set(numbers))
+    assert all(number % 1000 < 700 for number in numbers)

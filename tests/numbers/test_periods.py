@@ -1,0 +1,88 @@
+"""The calendar of dated numbers: periods of every zone, also where clocks are changed."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from snowredis.errors import ConfigError
+from snowredis.numbers.formats import Calendar, PeriodName
+
+LABELS = {"hour": "%Y-%m-%dT%H", "day": "%Y-%m-%d", "month": "%Y-%m", "year": "%Y"}
+# zone, and an instant around which its clocks were changed in one way or another
+CHANGES = [
+    ("Europe/Berlin", "2026-10-25T01:00"),  # an hour back
+    ("Europe/Berlin", "2026-03-29T01:00"),  # an hour forward
+    ("Australia/Lord_Howe", "2026-04-04T15:00"),  # half an hour back
+    ("America/St_Johns", "2006-10-29T02:31"),  # at one minute past midnight, back into the day before
+    ("America/Sao_Paulo", "2018-11-04T03:00"),  # at midnight forward: the day begins at 1
+    ("America/Havana", "2026-11-01T05:00"),  # at 1, back to midnight
+    ("Pacific/Apia", "2011-12-30T10:00"),  # a day is left out
+    ("America/Nome", "1867-10-18T22:02"),  # a day comes twice
+    ("Asia/Kolkata", "2026-12-31T18:30"),  # a new year, half an hour off
+    ("UTC", "2024-02-29T23:59"),
+]
+
+
+def label_of(at: datetime, zone: str, period: str) -> str:
+    return at.astimezone(ZoneInfo(zone)).strftime(LABELS[period])
+
+
+def ms_of(at: datetime) -> int:
+    return round(at.timestamp() * 1000)
+
+
+@pytest.mark.parametrize("period", LABELS)
+@pytest.mark.parametrize(("zone", "around"), CHANGES)
+def test_a_period_holds_its_instants_and_no_others(zone: str, around: str, period: PeriodName) -> None:
+    calendar = Calendar(period, zone)
+    middle = datetime.fromisoformat(around).replace(tzinfo=UTC)
+    chosen = random.Random(f"{zone}{around}{period}")
+    minutes = [*range(-200, 200, 7), *(chosen.randrange(-60_000, 60_000) for _ in range(60))]
+    instants = sorted(middle + timedelta(minutes=minute, milliseconds=-1) for minute in minutes)
+    labels = [label_of(at, zone, period) for at in instants]
+    first_of: dict[str, datetime] = {}
+    for at, label in zip(instants, labels, strict=True):
+        first_of.setdefault(label, at)
+        found = calendar.at(ms_of(at))
+        assert found.label == label
+        assert found.first_ms <= found.from_ms <= ms_of(at) < found.until_ms
+        assert found.first_ms <= ms_of(first_of[label])
+        assert found.date.strftime(LABELS[period]) == label
+        inside = [chosen.randrange(found.from_ms, found.until_ms) for _ in range(5)]
+        for ms in (found.from_ms, *inside, found.until_ms - 1):
+            assert label_of(datetime.fromtimestamp(ms / 1000, UTC), zone, period) == label
+        for ms in (found.from_ms - 1, found.until_ms):
+            # where a local time comes twice, a period may be in two pieces
+            if abs(ms - ms_of(middle)) > 2 * 86_400_000:
+                assert calendar.at(ms).label != label
+
+
+def test_an_hour_that_comes_twice_is_one_period() -> None:
+    calendar = Calendar("hour", "Europe/Berlin")
+    # from 00:00 to 02:00 UTC it is 2 o'clock in Berlin
+    starts = [ms_of(datetime(2026, 10, 25, 0, minute, tzinfo=UTC)) for minute in (0, 59)]
+    starts += [ms_of(datetime(2026, 10, 25, 1, minute, tzinfo=UTC)) for minute in (0, 59)]
+    periods = [calendar.at(ms) for ms in starts]
+    assert {each.label for each in periods} == {"2026-10-25T02"}
+    assert {each.first_ms for each in periods} == {starts[0]}
+    assert periods[-1].until_ms == starts[0] + 2 * 3_600_000
+
+
+def test_labels_sort_like_local_times() -> None:
+    for period in LABELS:
+        calendar = Calendar(period, "Europe/Berlin")  # type: ignore[arg-type]
+        start = datetime(2025, 12, 1, tzinfo=UTC)
+        # but for the hour that comes twice, local times only grow from one noon to the next
+        labels = [calendar.at(ms_of(start + timedelta(days=day, hours=12))).label for day in range(500)]
+        assert all(one <= next_one for one, next_one in itertools.pairwise(labels))
+
+
+@pytest.mark.parametrize("zone", ["Europe/Bielefeld", "", "../etc/passwd", "/etc/localtime"])
+def test_an_unknown_zone_is_refused(zone: str) -> None:
+    with pytest.raises(ConfigError, match=r"zone must be the name of a time zone.*pip install tzdata"):
+        Calendar("day", zone)

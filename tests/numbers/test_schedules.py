@@ -1,0 +1,42 @@
+"""Random schedules of faults, and the rules that they need. scripts/segments_soak.py runs thousands of schedules."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from tests.numbers.rules import RULES
+from tests.numbers.simulation import SegmentSimulation, Violation
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog: pytest.LogCaptureFixture) -> None:
+    # alarms are part of what happens
+    caplog.set_level(logging.CRITICAL, "snowredis")
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_number_comes_twice_whatever_redis_forgets(seed: int) -> None:
+    sim = SegmentSimulation(seed)
+    sim.run()
+    assert sim.checker.count > 100
+    assert sim.fired
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_without_the_rule_a_number_comes_twice(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rule = RULES[name]
+    SegmentSimulation(rule.seed, rule.classes, reported=rule.reported).run()
+    if rule.patch is not None:
+        rule.patch(monkeypatch)
+    edited: list[str] = []
+
+    def edit(name: str, source: str) -> str:
+        changed = rule.edit(name, source)
+        edited.extend([name] if changed != source else [])
+        return changed
+
+    with pytest.raises(Violation, match=rule.complaint):
+        SegmentSimulation(rule.seed, rule.classes, edit=edit, reported=rule.reported).run()
+    assert edited or rule.patch is not None
