@@ -1,7 +1,7 @@
 """Stores of registries of shard numbers: in the memory of this process, for tests, and in Redis.
 
-MemoryRegistry follows the scripts rule by rule; the same tests run on both. It loses nothing, so it is closed only after
-wipe(). ScriptRegistry builds the arguments of the scripts and reads their replies; a subclass runs them, in Redis
+MemoryRegistry follows the scripts rule by rule; the same tests run on both. It loses nothing, so it is closed only
+after wipe(). ScriptRegistry builds the arguments of the scripts and reads their replies; a subclass runs them, in Redis
 (RedisRegistry) or in a simulation.
 """
 
