@@ -4,6 +4,8 @@
     scripts/chaos.py                                              1,000 faults in 5 minutes, 8 processes
     scripts/chaos.py --ids 1_000_000_000 --seed 7                 the same for a billion ids at least
     scripts/chaos.py --faults 60 --seconds 15 --processes 4       a short one
+    scripts/chaos.py --ids 100_000_000 --into postgresql://me@localhost/test     a primary key compares all ids, too
+    scripts/chaos.py --trace run.log                              log it, for scripts/model --trace run.log
     scripts/chaos.py --plain-ttl --faults 120 --seconds 40 --ttl 1.5 --layout 41/0/2/3/16
                                                                leases that trust their ttl: what is caught then
 
@@ -85,6 +87,17 @@ def main() -> int:
         action="store_true",
         help="workers trust their lease until a heartbeat, slow as over a network, is refused",
     )
+    parser.add_argument(
+        "--trace",
+        type=Path,
+        metavar="FILE",
+        help="log the run there, for scripts/model --trace FILE; without steps of Redis' clock by hours",
+    )
+    parser.add_argument(
+        "--into",
+        metavar="URL",
+        help="postgresql://…: copy all ids into a new table there, whose primary key is the judge; the table stays",
+    )
     parser.add_argument("--directory", type=Path, help="for the files; default: a temporary one")
     options = parser.parse_args()
     plan = Plan(
@@ -97,6 +110,7 @@ def main() -> int:
         layout=options.layout,
         durability=options.durability,
         plain_ttl=options.plain_ttl,
+        trace=options.trace.absolute() if options.trace is not None else None,
     )
     # short, since the path of a socket may have 107 characters
     directory = Path(tempfile.mkdtemp(prefix="chaos-", dir=options.directory))
@@ -105,6 +119,19 @@ def main() -> int:
     began_s = time.monotonic()
     verdict = check(directory, plan.layout)
     show(plan, report, verdict, time.monotonic() - began_s)
+    if options.into is not None:
+        # psycopg is needed for this only
+        from tests.chaos.into import TABLE, copy_ids
+
+        copied = copy_ids(options.into, directory)
+        rate = copied.ids / copied.seconds
+        print(f"PostgreSQL: {copied.ids:,} rows in {TABLE} in {copied.seconds:.0f} s, {rate:,.0f} a second")
+        if copied.error:
+            verdict.add_problem(f"PostgreSQL: {copied.error}")
+            print(verdict.problems[-1])
+        elif copied.ids != verdict.ids:
+            verdict.add_problem(f"PostgreSQL has {copied.ids:,} rows, and the files {verdict.ids:,} ids")
+            print(verdict.problems[-1])
     if not verdict.good or report.problems:
         print(f"a check failed; the files are kept in {directory}")
         return 1

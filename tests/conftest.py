@@ -18,17 +18,35 @@ import pytest
 
 from tests.support import databases
 from tests.support.servers import RedisServer, redis_server
+from tests.support.started import Watch, starts_something
 
 TESTS = Path(__file__).parent
-# their tests cover snowredis/core and snowredis/snowflake; to measure others, too, makes those twice as slow
-MEASURED = {"core", "generators", "ha", "lease", "registry"}
+# their tests cover what pyproject.toml lists as the source; to measure others, too, makes those twice as slow
+MEASURED = {"core", "generators", "ha", "kinds", "lease", "registry", "servers", "snowflake"}
+
+# all that is collected in a run with -m "not server": elsewhere nearly every test starts something
+QUICK = {
+    *("core", "dated", "generators", "kinds", "lease", "merge", "numbers", "process"),
+    *("reclaim", "registry", "runtime", "segment", "servers", "snowflake"),
+}
+# … but these, which count in seconds what others count in ms: schedules, kills, leaks, every bytecode
+THOROUGH = {
+    *("test_apply.py", "test_apply_command.py", "test_check_command.py", "test_extension.py"),
+    *("test_interruptions.py", "test_schedules.py", "test_tables.py"),
+}
 
 # how long an example takes says how busy the machine is: the first one may import numpy
 hypothesis.settings.register_profile("any machine", deadline=None)
-hypothesis.settings.load_profile("any machine")
+hypothesis.settings.register_profile("quick", deadline=None, max_examples=20)
+
+
+def is_quick(config: pytest.Config) -> bool:
+    """Return whether this run leaves out what starts a server or a process."""
+    return bool(config.option.markexpr == "not server")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    hypothesis.settings.load_profile("quick" if is_quick(config) else "any machine")
     if hasattr(config, "workerinput") and (measurement := coverage.Coverage.current()):
         # in a worker of pytest-xdist, pytest-cov starts two, of which its marker no_cover stops the other
         measurement.stop()
@@ -37,10 +55,36 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    if not is_quick(config) or not collection_path.is_relative_to(TESTS) or collection_path == TESTS:
+        return None
+    folder = collection_path.relative_to(TESTS).parts[0]
+    # True: do not collect it; None: what pytest would do
+    return True if folder not in QUICK or collection_path.name in THOROUGH else None
+
+
+# before pytest chooses by -m
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
+        if starts_something(item):
+            item.add_marker("server")
         if item.path.is_relative_to(TESTS) and item.path.relative_to(TESTS).parts[0] not in MEASURED:
             item.add_marker("no_cover")
+
+
+@pytest.fixture(scope="session")
+def watch(pytestconfig: pytest.Config) -> Watch | None:
+    """Watch the starts of processes in a run that chooses tests by the marker."""
+    return Watch() if is_quick(pytestconfig) else None
+
+
+@pytest.fixture(autouse=True)
+def no_process_without_marker(request: pytest.FixtureRequest, watch: Watch | None) -> Iterator[None]:
+    """Fail a test that starts a process though tests/support/started.py did not find it."""
+    yield
+    if watch is not None and (started := watch.seen()) and "server" not in request.node.keywords:
+        pytest.fail(f"started a process ({started[0]}); let tests/support/started.py find that")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

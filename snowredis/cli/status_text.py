@@ -139,7 +139,7 @@ def death_table(
             printable(death.label, MAX_FOREIGN),
             ("unknown", "dim") if death.heartbeat_ms is None else time_text(death.heartbeat_ms),
             compact(death.ids_made),
-            (_HOW[death.kind], "dim"),
+            (_HOW[death.kind] + (", acknowledged" if death.acknowledged else ""), "dim"),
         ]
         for death in deaths
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
@@ -13,11 +12,12 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from snowredis.cli.output import Line, duration, pairs, printable
+from snowredis.cli.output import Line, pairs
 from snowredis.cli.status_text import death_table
+from snowredis.cli.worker_text import life_rows
 
 if TYPE_CHECKING:
-    from snowredis.monitor.snapshot import Snapshot, WorkerInfo
+    from snowredis.monitor.snapshot import PoolInfo, Snapshot, WorkerInfo
 
 STYLES = {
     "": "",
@@ -36,12 +36,8 @@ def as_text(lines: Sequence[Line]) -> Text:
     return Text.assemble(*segments[:-1], no_wrap=True, overflow="ellipsis")
 
 
-# fields of WorkerInfo that are times
-_TIMES = ("claimed_ms", "renewed_ms", "lease_end_ms", "reserved_from_ms", "reserved_until_ms")
-
-
 class Details(ModalScreen[None]):
-    """All fields of one worker, on top of the table."""
+    """One worker in full, on top of the table."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,enter,q", "dismiss", "Back")]
     CSS = """
@@ -49,12 +45,15 @@ class Details(ModalScreen[None]):
     Details Static { width: auto; max-width: 95%; height: auto; padding: 1 2; border: round $primary; }
     """
 
-    def __init__(self, worker: WorkerInfo, time_text: Callable[[int], str]) -> None:
+    def __init__(self, worker: WorkerInfo, info: PoolInfo, time_text: Callable[[int], str]) -> None:
         super().__init__()
-        self.worker, self._time_text = worker, time_text
+        self.worker, self._info, self._time_text = worker, info, time_text
 
     def compose(self) -> ComposeResult:
-        yield Static(as_text(_details(self.worker, self._time_text)))
+        yield Static(as_text(self._lines()))
+
+    def _lines(self) -> list[Line]:
+        return pairs(life_rows(self.worker, self._info, self._time_text), indent=0)
 
     def show(self, snapshot: Snapshot) -> None:
         """Show the worker as of *snapshot*."""
@@ -66,14 +65,17 @@ class Details(ModalScreen[None]):
             text = "it died" if died else "it is not alive any more"
             gone = [[], [(f"{text}; this is its last known state", "warn")]]
         else:
-            self.worker = worker
-        self.query_one(Static).update(as_text([*_details(self.worker, self._time_text), *gone]))
+            self.worker, self._info = worker, snapshot.info
+        self.query_one(Static).update(as_text([*self._lines(), *gone]))
 
 
 class Deaths(ModalScreen[None]):
     """Workers that died in the last hour, on top of the table."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,enter,q,d", "dismiss", "Back")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,enter,q,d", "dismiss", "Back"),
+        Binding("A", "app.acknowledge", "Acknowledge"),
+    ]
     CSS = """
     Deaths { align: center middle; }
     Deaths VerticalScroll { width: auto; max-width: 95%; height: auto; max-height: 90%; border: round $primary; }
@@ -97,24 +99,9 @@ class Deaths(ModalScreen[None]):
         deaths, info = self._snapshot.deaths, self._snapshot.info
         if not deaths:
             return Text("no worker died in the last hour")
-        head: Line = [(f"died in the last hour: {len(deaths):,}", "strong")]
+        new = sum(not death.acknowledged for death in deaths)
+        hint = f", {new:,} not acknowledged: A acknowledges them" if new else ", all acknowledged"
+        head: Line = [(f"died in the last hour: {len(deaths):,}", "strong"), (hint, "dim")]
         # without the border, the padding and the margin
         width = self.app.size.width * 95 // 100 - 6
         return as_text([head, [], *death_table(deaths, info.now_ms, width, self._time_text)])
-
-
-def _details(worker: WorkerInfo, time_text: Callable[[int], str]) -> list[Line]:
-    rows: list[tuple[str, str | Line]] = []
-    for field in fields(worker):
-        value = getattr(worker, field.name)
-        name = field.name.removesuffix("_ms").replace("_", " ")
-        if field.name in _TIMES:
-            text = time_text(value)
-        elif field.name in ("lease_left_ms", "heartbeat_age_ms"):
-            text = duration(value)
-        elif field.name == "clock_offset_ms":
-            text = f"{value:+,} ms"
-        else:
-            text = f"{value:,}" if field.name.startswith("ids_") else printable(str(value), 200)
-        rows.append((name, text))
-    return pairs(rows, indent=0)

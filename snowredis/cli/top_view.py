@@ -66,6 +66,7 @@ class TopView(App[int]):
         show_all: whether worker ids that nobody has are shown.
         first: the result of a call of read() before the view opened, with a snapshot.
         time_text: shows ms since 1970.
+        acknowledge: says that the deaths up to this time have been seen; may block.
     """
 
     ENABLE_COMMAND_PALETTE = False
@@ -83,6 +84,7 @@ class TopView(App[int]):
         Binding("slash", "filter", "Filter"),
         Binding("escape", "clear_filter", "Clear filter", show=False),
         Binding("d", "deaths", "Deaths"),
+        Binding("A", "acknowledge", "Acknowledge deaths", show=False),
         Binding("a", "toggle_all", "All"),
         Binding("space", "read", "Read now", show=False),
         Binding("q", "exit_with(0)", "Quit"),
@@ -98,8 +100,10 @@ class TopView(App[int]):
         show_all: bool,
         first: Reading,
         time_text: Callable[[int], str] = time_of,
+        acknowledge: Callable[[int], object] | None = None,
     ) -> None:
         super().__init__()
+        self._acknowledge = acknowledge
         self._read_pool, self._where, self._interval_s = read, where, interval_s
         self._show_all, self._time_text = show_all, time_text
         if first.snapshot is None:
@@ -147,6 +151,9 @@ class TopView(App[int]):
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         if event.state is not WorkerState.SUCCESS:
+            return
+        if event.worker.name == "acknowledge":
+            self.action_read()
             return
         self._is_reading = False
         result = event.worker.result
@@ -305,11 +312,21 @@ class TopView(App[int]):
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
         if event.cursor_row < len(self._shown):
-            self.push_screen(Details(self._shown[event.cursor_row], self._time_text))
+            self.push_screen(Details(self._shown[event.cursor_row], self._snapshot.info, self._time_text))
 
     def action_deaths(self) -> None:
         """Show the workers that died in the last hour."""
         self.push_screen(Deaths(self._snapshot, self._time_text))
+
+    def action_acknowledge(self) -> None:
+        """Say that the deaths that are shown have been seen."""
+        acknowledge, deaths = self._acknowledge, self._snapshot.deaths
+        if acknowledge is not None and deaths:
+            newest_ms = deaths[0].at_ms
+            # an error of Redis is shown by the next reading
+            self.run_worker(
+                lambda: acknowledge(newest_ms), name="acknowledge", thread=True, exit_on_error=False
+            )
 
 
 def _matches(worker: WorkerInfo, words: list[str]) -> bool:

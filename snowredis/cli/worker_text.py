@@ -110,6 +110,8 @@ def _cells(worker: WorkerInfo, info: PoolInfo, count: Callable[[float], str]) ->
     if worker.alive:
         lease = (duration(worker.lease_left_ms), "warn" if worker.lease_left_ms < info.ttl_ms / 2 else "good")
     far = abs(worker.clock_offset_ms) > info.lead_ms and worker.alive
+    # a rate of an earlier time would look like one of now
+    rate = ("?", "dim") if worker.state == "unknown" else (count(worker.ids_per_second), normal)
     return [
         (str(worker.worker), "strong" if worker.alive else "dim"),
         (worker.state, state),
@@ -119,7 +121,7 @@ def _cells(worker: WorkerInfo, info: PoolInfo, count: Callable[[float], str]) ->
         lease,
         (duration(worker.heartbeat_age_ms), state if worker.alive else "dim"),
         (count(worker.ids_made), normal),
-        (count(worker.ids_per_second), normal),
+        rate,
         (offset(worker.clock_offset_ms), "warn" if far else normal),
         (str(worker.namespace), "note" if worker.namespace and worker.alive else normal),
         (str(worker.clock_backs), "warn" if worker.clock_backs and worker.alive else normal),

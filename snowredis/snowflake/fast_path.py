@@ -1,9 +1,9 @@
 """The fast path: take the next id of a range of ticks. Written twice: here in Python, and in _fastpath.c in C.
 
-A *TickRange* is a decision of id_allocator.py: ids of these ticks, of this lane of this lease, may be made. Taking an
+A *TickRange* is a decision of allocator.py: ids of these ticks, of this lane of this lease, may be made. Taking an
 id reads the clock. Within the last tick it takes the tick's next id; when the clock shows a later tick of the range, it
 *opens* that tick: it raises the lane's mark in the crash record, if there is one, and takes the tick's first id. All
-else is left to the slow path: the end of the range, an exhausted tick, a clock that went back. id_allocator.py
+else is left to the slow path: the end of the range, an exhausted tick, a clock that went back. allocator.py
 publishes and seals ranges through _supersede(), which is one indivisible step for signal handlers, other threads, forks
 and tracers, as is the opening of a tick.
 
@@ -20,7 +20,6 @@ import operator
 import os
 import sys
 import threading
-import time
 import warnings
 from array import array
 from collections.abc import Callable, Iterator
@@ -51,7 +50,7 @@ class TickRange(NamedTuple):
         lane: index of the lane in *marks*.
         alive: the fork guard's: bytes-like; false in a forked child that was not reset.
         clock: of the generator.
-        state: of id_allocator.py, the only module that uses it.
+        state: of allocator.py, the only module that uses it.
     """
 
     first_id: int
@@ -79,21 +78,15 @@ Block = tuple[float, float, Iterator[int], Any, Callable[[], float]]
 
 NO_IDS: Iterator[int] = iter(())
 
-# What _open_tick() needs of a TickRange, computed once: limit_ns; epoch and tick, each in ms and in ns; low;
-# timestamp_shift; the difference of two ids, and of the first ids of two lanes; how many ids a tick has; marks; lane;
-# the clock (ns since 1970)
-Plan = tuple[int, int, int, int, int, int, int, int, int, int, memoryview | None, int, Callable[[], int]]
-
-# The current tick of a range, in Python. Neither this nor a Plan is a NamedTuple, which takes longer:
+# The current tick of a range, in Python. Not a NamedTuple, which takes longer to make:
 #   block: read by next_id()
-#   plan: of the range
 #   ticks: the range
 #   tick: SEALED if the range is sealed
 #   first_id, size: the tick's first id, and how many it has from there on
 #   made: about how many ids were made before this tick
-#   successors: first the OpenTick that replaced this one, then those that came too late to do so. Who appends is first
-#   or not in one step of the interpreter, and a list is made and filled faster than a dict
-OpenTick = tuple[Block, Plan, TickRange, int, int, int, int, list["OpenTick"]]
+#   successors: first the OpenTick that replaced this one, then those that came too late to do so. An OpenTick that is
+#     appended is the first or not in one step of the interpreter
+OpenTick = tuple[Block, TickRange, int, int, int, int, list["OpenTick"]]
 
 # a position past the end of every iterator. Not the number of ids left: until Python 3.11 the position counts from the
 # beginning, and would go back if another thread took ids meanwhile
@@ -158,7 +151,7 @@ class PureFastPath:
     @property
     def _position(self) -> Position:
         """The current TickRange, the last id (SEALED if it is sealed), and about how many ids were made."""
-        (_, _, ids, _, _), _, ticks, tick, first_id, size, made, _ = self._current
+        (_, _, ids, _, _), ticks, tick, first_id, size, made, _ = self._current
         if tick == SEALED:
             return ticks, SEALED, made
         # at least the first: whoever opened the tick may not have taken it yet
@@ -177,13 +170,13 @@ class PureFastPath:
     def _supersede(self, old: TickRange | None, tick: int, new: TickRange) -> bool:
         """Replace the range *old*, in which *tick* was opened last, by *new*, and take the first id of *new*.
 
-        The ids of *old* are exhausted, also for whoever is taking one. *new* must not have been published before.
+        The ids of *old* are exhausted, also for a thread that is taking one. *new* must not have been published before.
 
         Returns:
             False if *old* and *tick* are not current any more; nothing is published then.
         """
         current = None if old is None else self._current
-        if current is not None and (current[2] is not old or current[3] != tick):
+        if current is not None and (current[1] is not old or current[2] != tick):
             return False
         made = 0 if old is None else self._position[2]
         first_id, first_tick, size, step = new.first_id, SEALED, 0, 1 << new.sequence_shift
@@ -196,12 +189,7 @@ class PureFastPath:
             if new.marks is not None and not _raise_mark(new.marks, new.lane, start_ms + new.tick_ms):
                 return False
         block: Block = (start_s, end_s, ids, new.alive, new.clock.time)
-        span, ms = new.sequence_mask + step, 1_000_000
-        plan: Plan = (
-            *(new.limit_ns, new.epoch_ms, new.epoch_ms * ms, new.tick_ms, new.tick_ms * ms, new.low),
-            *(new.timestamp_shift, step, span, span // step, new.marks, new.lane, new.clock.time_ns),
-        )
-        return self._replace(current, (block, plan, new, first_tick, first_id, size, made, []))
+        return self._replace(current, (block, new, first_tick, first_id, size, made, []))
 
     def _open_tick(self) -> Iterator[int]:
         """Return the ids of the clock's tick; open it first if it is a later one of the range.
@@ -213,28 +201,23 @@ class PureFastPath:
         current = self._last
         if current[-1]:
             current = self._current
-        (_, _, old_ids, alive, now), plan, ticks, last_tick, _, size, made, successors = current
+        (_, _, old_ids, alive, now), ticks, last_tick, _, size, made, successors = current
         if last_tick == SEALED:
             return NO_IDS
-        limit_ns, epoch_ms, epoch_ns, tick_ms, tick_ns, low, shift, step, span, full, marks, lane, time_ns = (
-            plan
-        )
-        now_ns = time_ns()
-        tick = (now_ns - epoch_ns) // tick_ns
-        if tick <= last_tick or now_ns >= limit_ns or not alive:
+        now_ns, tick_ms = ticks.clock.time_ns(), ticks.tick_ms
+        tick = (now_ns // 1_000_000 - ticks.epoch_ms) // tick_ms
+        if tick <= last_tick or now_ns >= ticks.limit_ns or not alive:
             # equal: another thread opened it meanwhile
             return old_ids if tick == last_tick and alive else NO_IDS
-        start_ms, first_id = epoch_ms + tick * tick_ms, tick << shift | low
-        end_ms, ids = start_ms + tick_ms, iter(range(first_id, first_id + span, step))
+        start_ms, first_id = ticks.epoch_ms + tick * tick_ms, tick << ticks.timestamp_shift | ticks.low
+        end_ms, step = start_ms + tick_ms, 1 << ticks.sequence_shift
+        all_ids = range(first_id, (first_id | ticks.sequence_mask) + step, step)
+        ids = iter(all_ids)
         block = (start_ms / 1000, end_ms / 1000, ids, alive, now)
         made += size - old_ids.__length_hint__()  # type: ignore[attr-defined]
-        if marks is not None:
-            # as _raise_mark()
-            try:
-                marks[lane] = end_ms if marks[lane] < end_ms else marks[lane]  # noqa: FURB136
-            except ValueError:
-                return NO_IDS
-        opened: OpenTick = (block, plan, ticks, tick, first_id, full, made, [])
+        if ticks.marks is not None and not _raise_mark(ticks.marks, ticks.lane, end_ms):
+            return NO_IDS
+        opened: OpenTick = (block, ticks, tick, first_id, len(all_ids), made, [])
         # the steps of _replace(). Whoever seals from the first one on exhausts the ids
         successors.append(opened)
         if successors[0] is not opened:
@@ -310,43 +293,23 @@ def exhaust(ids: Any) -> None:
         collections.deque(ids, maxlen=0)
 
 
-class _Unbound:
-    """Takes the place of the process' generator while there is none."""
-
-    def __init__(self, next_id: Callable[[], int]) -> None:
-        self._block: Block = (1.0, 0.0, NO_IDS, b"", time.time)
-        self.next_id = next_id
-
-
 def _not_bound() -> int:
     raise RuntimeError("next_id() was called before bind()")
 
 
-_bound: PureFastPath | _Unbound = _Unbound(_not_bound)
+# what next_id() of the process calls: the method of its generator, or a function that makes one
+_bound: Callable[[], int] = _not_bound
 
 
 def _pure_bind(generator: PureFastPath | None, unbound: Callable[[], int], /) -> None:
     """Let next_id() make ids with *generator*, or call *unbound* if that is None."""
     global _bound  # noqa: PLW0603 - a module's attribute is the fastest place
-    _bound = _Unbound(unbound) if generator is None else generator
+    _bound = unbound if generator is None else generator.next_id
 
 
 def _pure_next_id() -> int:
     """Make one id with the generator of this process. See Generator.next_id()."""
-    start, end, ids, alive, now = _bound._block
-    if start <= now() < end and alive:
-        for an_id in ids:
-            return an_id
-    return _bound.next_id()
-
-
-def _pure_next_id_locked() -> int:
-    return _bound.next_id()
-
-
-if FREE_THREADED:
-    _pure_next_id_locked.__doc__ = _pure_next_id.__doc__
-    _pure_next_id = _pure_next_id_locked
+    return _bound()
 
 
 def load_c(name: str) -> Any:

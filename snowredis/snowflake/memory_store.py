@@ -221,15 +221,19 @@ class MemoryStore:
                     return self._grant(worker, again, now)
             if self._floor_ms > now and not self._losses_unnoticed:
                 return replies.Settling(*self._pool(now), self._floor_ms - now)
-            chosen = self._choose(now, min(request.fit_ms, capped), request.wait_ms)
+            least, fit_ms = self._floor_ms, min(request.fit_ms, capped)
+            if self._losses_unnoticed:
+                least = max(least, now + self.config.floor_ms)
+            if least - fit_ms > request.wait_ms + self.config.floor_ms:
+                # marks are never lowered: they stay where callers can reach them
+                return replies.Behind(*self._pool(now), least - fit_ms)
+            chosen = self._choose(now, fit_ms, request.wait_ms)
             if isinstance(chosen, replies.ClaimRefused):
                 return chosen
             unused = replace(_UNUSED, lanes_ms=(0,) * self.config.layout.namespaces)
             before = self._records.get(chosen, unused)
             self._note_end(chosen, before, now)
-            least = max(before.until_ms, self._floor_ms)
-            if self._losses_unnoticed:
-                least = max(least, now + self.config.floor_ms)
+            least = max(least, before.until_ms)
             record = Record(
                 token=request.token,
                 incarnation=self._incarnation,

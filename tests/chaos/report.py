@@ -37,6 +37,8 @@ class Plan:
     # of the pool; "none" is for a server without INFO
     durability: str = "detect"
     plain_ttl: bool = False
+    # the file in which the run is logged
+    trace: Path | None = None
 
 
 @dataclass

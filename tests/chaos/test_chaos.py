@@ -22,6 +22,11 @@ from tests.chaos.runs import COLUMNS, KINDS, PAGE, DisorderError, Recorder, read
 from tests.chaos.server import PROGRAM
 from tests.chaos.shim import StepClock, build
 from tests.chaos.slots import Slot
+from tests.spec import validate
+from tests.spec.log import read_log
+from tests.spec.order import in_order
+from tests.spec.steps import steps_of
+from tests.spec.tlc import missing
 
 LAYOUT = "41/0/2/3/16"
 BASE = resolve_layout(LAYOUT).compose(tick=59_000_000_000, worker=3, sequence=0)
@@ -66,13 +71,35 @@ def test_leases_that_trust_their_ttl_are_caught_repeating_ids(short_path: Path) 
     for seed in range(25):
         directory = short_path / str(seed)
         directory.mkdir()
-        plan = Plan(seed, processes=2, faults=1, seconds=3.0, ttl_s=1.2, layout=layout, plain_ttl=True)
+        trace = directory / "run.log"
+        plan = Plan(
+            seed, processes=2, faults=1, seconds=3.0, ttl_s=1.2, layout=layout, plain_ttl=True, trace=trace
+        )
         Fleet(plan, directory, kinds=kinds).run()
         verdict = check(directory, layout)
         if verdict.repeated:
             assert "pid" in verdict.problems[0]
+            assert missing() or not allowed(trace)
             return
     pytest.fail("no id was repeated, though nobody looked at a reservation")
+
+
+def allowed(trace: Path) -> bool:
+    """Return whether the specification allows a logged run."""
+    (entries,) = read_log(trace)
+    (verdict,) = validate.check([steps_of(in_order(entries))], explain=False)
+    return verdict.accepted
+
+
+@needs_redis
+@pytest.mark.timeout(400)
+@pytest.mark.skipif(bool(missing()), reason=f"missing: {', '.join(missing())}; scripts/model installs them")
+def test_the_specification_allows_a_run_under_faults(short_path: Path) -> None:
+    trace = short_path / "run.log"
+    plan = Plan(seed=3, processes=3, faults=12, seconds=5, ttl_s=1.5, layout=LAYOUT, trace=trace)
+    Fleet(plan, short_path).run()
+    assert check(short_path, LAYOUT).good
+    assert allowed(trace)
 
 
 @pytest.fixture
@@ -189,3 +216,30 @@ def test_the_shim_steps_the_wall_clock_and_no_other(tmp_path: Path) -> None:
         assert 0 <= wall - offset_s - before[0] < 10
         assert 0 <= wall_ns - offset_s - before[0] < 10
         assert 0 <= monotonic - before[1] < 10
+
+
+# --- another judge ---------------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(240)
+def test_a_primary_key_of_postgresql_finds_a_repeated_id_and_counts_all_others(tmp_path: Path) -> None:
+    pytest.importorskip("psycopg")
+    from tests.chaos.into import copy_ids
+    from tests.support.databases import MissingDatabase, postgresql
+
+    write(tmp_path, (BASE, 1000), (BASE + 5000, 10), slot=0)
+    write(tmp_path, (BASE + 1000, 50), slot=1)
+    try:
+        with postgresql() as server:
+
+            def copy() -> tuple[int, str]:
+                copied = copy_ids(server.new_database().replace("+psycopg", ""), tmp_path)
+                return copied.ids, copied.error
+
+            assert copy() == (1060, "")
+            write(tmp_path, (BASE + 5009, 2), slot=2)
+            ids, error = copy()
+    except MissingDatabase as reason:
+        pytest.skip(str(reason))
+    assert ids == 1060
+    assert f"Key (id)=({BASE + 5009}) already exists" in error

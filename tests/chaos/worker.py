@@ -28,6 +28,7 @@ from snowredis.snowflake import allocator as id_allocator
 from snowredis.snowflake.lease_manager import LeaseManager
 from snowredis.snowflake.protocol import WorkerStats
 from tests.chaos.runs import KINDS, Recorder, Run, runs_of
+from tests.chaos.tracing import trace_calls
 
 # a fork that is to happen inside next_ids() tries this often, this far apart
 INSIDE_TRIES, INSIDE_S = 2_000, 0.0003
@@ -245,11 +246,13 @@ def without_reservations() -> None:
 
 
 def main() -> None:
-    url, pool, layout, ttl, skew, durability, directory, slot, began_ns, plain_ttl = sys.argv[1:]
+    url, pool, layout, ttl, skew, durability, directory, slot, began_ns, plain_ttl, trace = sys.argv[1:]
     if plain_ttl == "1":
         without_reservations()
         # such leases end by their ttl only
         os.environ["SNOWREDIS_CRASH_RECORDS"] = "off"
+    if trace:
+        trace_calls(Path(trace))
     logging.basicConfig(level=logging.WARNING, format="%(relativeCreated)d ms %(process)d %(message)s")
     recorder = Recorder(Path(directory), int(slot), int(began_ns))
     settings: dict[str, Any] = {"durability": durability}

@@ -87,6 +87,7 @@ class FakePool:
         self.may_answer = threading.Event()
         self.may_answer.set()
         self.deaths: tuple[Death, ...] = ()
+        self.seen_ms: list[int] = []
         watched: Any = self
         self._watch = PoolWatch(watched)
         self.first = self._watch.read()
@@ -112,7 +113,14 @@ def run(
 
     async def main() -> int | None:
         pool = FakePool(workers)
-        view = TopView(pool.read, "somewhere", interval_s=3600, show_all=False, first=pool.first)
+        view = TopView(
+            pool.read,
+            "somewhere",
+            interval_s=3600,
+            show_all=False,
+            first=pool.first,
+            acknowledge=pool.seen_ms.append,
+        )
         async with view.run_test(size=size) as pilot:
             await pilot.pause()
             await scenario(pilot, pool)
@@ -273,12 +281,18 @@ def test_who_died_is_said_on_top_and_listed() -> None:
         await pilot.app.workers.wait_for_complete()
         await pilot.pause()
         assert "it died" in str(pilot.app.screen.query_one(Static).render())
+        # the raw field, 0 where it is not known
+        assert "reserved from" not in str(pilot.app.screen.query_one(Static).render())
         await pilot.press("escape")
         assert "critical: 4 died" in text_of(pilot, "#pool")
         assert "critical: 4 workers died in the last hour" in text_of(pilot, "#error")
         await pilot.press("d")
         shown = str(pilot.app.screen.query_one(Static).render())
-        assert "died in the last hour: 4" in shown
+        assert "died in the last hour: 4, 4 not acknowledged: A acknowledges them" in shown
+        await pilot.press("A")
+        await pilot.app.workers.wait_for_complete()
+        await pilot.pause()
+        assert pool.seen_ms == [pool.deaths[0].at_ms]
         assert shown.count(r"web-\x1b[31m") == shown.count("[bold]") == 4
         pool.deaths = ()
         pilot.app.action_read()  # type: ignore[attr-defined]
@@ -311,12 +325,12 @@ def test_enter_shows_one_worker_in_full_and_follows_it() -> None:
             return str(pilot.app.screen.query_one(Static).render())
 
         await pilot.press("down", "enter")
-        assert re.search(r"^pid +101$", details(), re.MULTILINE)
+        assert re.search(r"^process +web-01:101$", details(), re.MULTILINE)
         pool.workers = [FLEET[0], replace(FLEET[1], ids_made=123_456)]
         pilot.app.action_read()  # type: ignore[attr-defined]
         await pilot.app.workers.wait_for_complete()
         await pilot.pause()
-        assert re.search(r"^ids made +123,456$", details(), re.MULTILINE)
+        assert re.search(r"^ids +123,456;", details(), re.MULTILINE)
         pool.workers = [FLEET[0]]
         pilot.app.action_read()  # type: ignore[attr-defined]
         await pilot.app.workers.wait_for_complete()

@@ -133,6 +133,29 @@ def test_events_are_chosen_by_kind_and_worker_id(cli: Cli, fleet: str) -> None:
     assert event["stats"]["ids_made"] >= 0
 
 
+def test_a_death_that_was_acknowledged_is_no_warning_for_any_command(cli: Cli, fleet: str) -> None:
+    options = ("--pool", fleet)
+    assert "1 died" in cli("workers", *options).out
+    assert cli("doctor", *options).code != 0 or "died" in cli("doctor", *options).out
+    done = cli("workers", *options, "--acknowledge")
+    assert (done.code, f"the deaths of pool {fleet} up to 20" in done.err) == (0, True)
+    assert "acknowledged" in done.out
+    for command in (("workers", *options), ("pool", "show", fleet)):
+        shown = cli(*command).out
+        assert "1 died" not in shown
+        assert "acknowledged: 1 worker died" in shown
+    (line,) = [line for line in cli("doctor", *options).out.splitlines() if "1 worker died" in line]
+    assert line.startswith("ok ")
+    state = json.loads(cli("workers", *options, "--json").out)
+    assert [death["acknowledged"] for death in state["deaths"]] == [True]
+    assert state["status"]["level"] == "notice"
+
+
+def test_of_no_events_none_are_shown(cli: Cli, fleet: str) -> None:
+    assert cli("events", "--pool", fleet, "-n", "0").out == ""
+    assert len(cli("events", "--pool", fleet, "-n", "1").out.splitlines()) == 1
+
+
 def test_times_are_in_utc_or_of_this_host(cli: Cli, fleet: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     time.tzset()

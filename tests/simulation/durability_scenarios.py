@@ -7,6 +7,7 @@ import contextlib
 from dataclasses import replace
 
 from snowredis.errors import ServerUnidentified
+from tests.simulation.process import Process
 from tests.simulation.redis_model import RedisModel
 from tests.simulation.scenarios import shows
 from tests.simulation.stage import Stage
@@ -166,6 +167,92 @@ def _deleted(stage: Stage, ttl_ms: int) -> None:
         stage.config, ttl_ms=ttl_ms, max_clock_lead_ms=ttl_ms // 12, redis_skew_ms=ttl_ms // 12
     )
     stage.with_pool()
+
+
+@shows("tombstone without expiry")
+def a_tombstone_in_a_redis_whose_memory_is_short(off: str | None) -> Stage:
+    """It evicts keys that have an expiry time; then a person says that the pool is new."""
+    stage = Stage(off=off).with_pool()
+    holder, heir = stage.process(), stage.process()
+    now_ms = stage.redis_now_ms
+    stage.set_clock(holder, now_ms)
+    stage.make(holder)
+    stage.do(stage.process(), lambda process: process.store.delete(stage.redis_now_ms))
+    stage.master.evict_volatile()
+    stage.do(heir, lambda process: process.store.create(stage.redis_now_ms))
+    stage.cut_off(holder)
+    stage.set_clock(heir, now_ms)
+    stage.make(heir)
+    return stage
+
+
+def _nobody_gets_one(stage: Stage, newcomer: Process) -> Stage:
+    stage.make(newcomer)
+    if not stage.checker.made.get(newcomer.name):
+        stage.checker.fail(f"nobody gets a worker id any more: {newcomer.errors}")
+    return stage
+
+
+@shows("bounded floor")
+def a_boot_with_a_clock_that_is_eight_hours_ahead(off: str | None) -> Stage:
+    """As of a clock that is kept in local time, until it is set; Redis has lost its data."""
+    stage = Stage(off=off).with_pool()
+    first, newcomer = stage.process(), stage.process()
+    stage.make(first)
+    stage.master.restart({})
+    stage.master.offset_us = 8 * 3_600_000_000
+    stage.begin(newcomer, lambda process: process.make(1))
+    stage.wait(3_000)
+    stage.master.offset_us = 0
+    stage.wait(10_000)
+    return _nobody_gets_one(stage, newcomer)
+
+
+@shows("bounded lease end")
+def a_clock_that_is_an_hour_ahead_while_leases_are_renewed(off: str | None) -> Stage:
+    """The leases of all worker ids end in an hour, and their processes have ended."""
+    stage = Stage(off=off).with_pool()
+    gone = [stage.process(), stage.process()]
+    stage.make(*gone)
+    stage.master.offset_us = 3_600_000_000
+    stage.beat(*gone)
+    stage.master.offset_us = 0
+    for process in gone:
+        process.crash()
+    stage.wait(15_000)
+    newcomer = stage.process()
+    stage.make(newcomer)
+    stage.wait(15_000)
+    return _nobody_gets_one(stage, newcomer)
+
+
+@shows("reachable marks")
+def claims_while_the_clock_is_an_hour_ahead(off: str | None) -> Stage:
+    """Nothing is certain there, so each newcomer gets times above all that may be reserved, on that clock."""
+    stage = Stage(off=off, durability="none").with_pool()
+    stage.master.offset_us = 3_600_000_000
+    early = [stage.process(), stage.process()]
+    stage.make(*early)
+    for process in early:
+        process.crash()
+    stage.master.offset_us = 0
+    stage.wait(15_000)
+    newcomer = stage.process()
+    stage.make(newcomer)
+    stage.wait(15_000)
+    return _nobody_gets_one(stage, newcomer)
+
+
+@shows("one write")
+def a_right_that_is_missing_while_a_pool_is_created(off: str | None) -> Stage:
+    """A command is refused in the middle of the script; then a person grants the right to use it."""
+    stage = Stage(off=off)
+    newcomer = stage.process()
+    stage.master.refused = {"PERSIST"}
+    stage.make(newcomer)
+    stage.master.refused.clear()
+    stage.wait(10_000)
+    return _nobody_gets_one(stage, newcomer)
 
 
 @shows("deleted pool's floor")

@@ -195,6 +195,8 @@ FAULTS: dict[str, Fault] = {
     "skew": skew,
     "step": step,
     "redis_clock": redis.redis_clock,
+    "ahead": redis.ahead,
+    "rights": redis.rights,
     "wipe": redis.wipe,
     "evict": redis.evict,
     "down": redis.down,
@@ -216,6 +218,7 @@ FAULTS: dict[str, Fault] = {
     "signal": signal,
     "mixed": pool_faults.mixed,
     "deleted": pool_faults.deleted,
+    "volatile": pool_faults.volatile,
     "changed": pool_faults.changed,
     "reclaim": reclaim,
 }

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from snowredis.errors import ConfigError, StoreUnavailable
+from snowredis.errors import ConfigError, StoreRefused, StoreUnavailable
 from tests.simulation.redis_model import RedisModel
 from tests.simulation.world import Task, World
 
@@ -144,7 +144,7 @@ class Network:
                 self.tracer.arrives(server, keys[0])
             try:
                 reply = server.eval(source, keys, args)
-            except ConfigError as refused:
+            except (ConfigError, StoreRefused) as refused:
                 error = refused
             else:
                 if self.tracer is not None:

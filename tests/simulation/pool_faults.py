@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.simulation.redis_model import RedisModel
     from tests.simulation.schedule import Simulation
 
-CHANGES = ("mixed", "deleted", "changed")
+CHANGES = ("mixed", "deleted", "volatile", "changed")
 OTHER_TTLS_MS = (4_000, 5_000, 9_000, 12_000)
 
 
@@ -87,16 +87,26 @@ def _with_another_ttl(sim: Simulation) -> PoolConfig:
 def deleted(sim: Simulation) -> None:
     """`snowredis pool delete`, and the pool comes back with another ttl."""
     server = sim.network.master
-    if server.up:
+    if server.up and not server.refused:
         AtTheServer(sim, server, sim.config).delete(sim.world.now_us // 1000)
         sim.say("the pool is deleted")
         _come_back(sim, "deleted", _with_another_ttl(sim), created=sim.random.random() < 0.5)
 
 
+def volatile(sim: Simulation) -> None:
+    """Delete the pool; memory gets short and Redis evicts what has an expiry; a person creates the pool again."""
+    server = sim.network.master
+    if server.up and not server.refused:
+        AtTheServer(sim, server, sim.config).delete(sim.world.now_us // 1000)
+        server.evict_volatile()
+        sim.say("the pool is deleted, and keys are evicted")
+        _come_back(sim, "volatile", _with_another_ttl(sim), created=True)
+
+
 def changed(sim: Simulation) -> None:
     """A wipe in the middle of a change of ttl. The next pool cannot know of reservations longer than its own."""
     server, config = sim.network.master, _with_another_ttl(sim)
-    if server.up:
+    if server.up and not server.refused:
         if config.ttl_ms < sim.config.ttl_ms:
             sim.lift()
         server.wipe()

@@ -16,13 +16,19 @@ if TYPE_CHECKING:
     from tests.simulation.schedule import Simulation
 
 # what lets Redis forget something
-LOSSES = ("wipe", "evict", "snapshot", "rollback", "failover", "split", "moved", "again", "boot")
+LOSSES = ("ahead", "wipe", "evict", "snapshot", "rollback", "failover", "split", "moved", "again", "boot")
 # what there is only where failover_slack is set
 OF_SENTINEL = ("failover", "split")
 # what INFO says of a server, in a whole schedule or now and then
 IDENTITIES = ("unidentified", "constant", "proxy")
 # what a durability of "assured" rules out: two masters that both acknowledge, and a memory that goes back
 NOT_ASSURED = ("rollback", "split")
+# clocks of hosts are right where the Redis clock is not, since then nothing bounds how far one may be ahead (R2)
+CLOCKS = ("skew", "step")
+# how far ahead a Redis clock is that was not set yet, s
+AHEAD_S = (3, 60, 3_600, 8 * 3_600)
+# commands that scripts write with
+WRITES = ("HSET", "HDEL", "HINCRBY", "UNLINK", "ZADD", "ZREM", "XADD")
 # how long a server has run before anybody was sent to it, or how long it seems to have, at most
 LONG_UPTIME_S = 100_000
 
@@ -32,6 +38,29 @@ def redis_clock(sim: Simulation) -> None:
     sim.fired["redis_clock"] += 1
     sim.network.master.offset_us = sim.redis_offset_us()
     sim.say("clock of %s is off by %d ms", sim.network.master.name, sim.network.master.offset_us // 1000)
+
+
+def ahead(sim: Simulation) -> None:
+    """Let the Redis clock be ahead for some seconds, as before it is set at a boot; often a loss falls into them."""
+    server, random = sim.network.master, sim.random
+    if server.offset_us > sim.skew_us:
+        return
+    right_us, lasts_us = server.offset_us, random.randint(100_000, 2 * sim.ttl_us)
+    if random.random() < 0.7 and sim.may_forget("ahead"):
+        server.restart(random.choice(({}, server.data_at(sim.world.now_us - sim.lost_us(3 * sim.ttl_us)))))
+    sim.fired["ahead"] += 1
+    server.offset_us += random.choice(AHEAD_S) * 1_000_000
+    sim.say("clock of %s is ahead by %d ms", server.name, server.offset_us // 1000)
+    sim.before_heal(lasts_us, lambda: setattr(server, "offset_us", right_us))
+
+
+def rights(sim: Simulation) -> None:
+    """Refuse a command for a while: scripts end where they call it, and what they wrote before stays."""
+    server = sim.network.master
+    sim.fired["rights"] += 1
+    server.refused = set(sim.random.sample(WRITES, sim.random.choice((1, 1, 2))))
+    sim.say("%s refuses %s", server.name, ", ".join(sorted(server.refused)))
+    sim.before_heal(sim.random.randint(200_000, 2 * sim.ttl_us), server.refused.clear)
 
 
 def wipe(sim: Simulation) -> None:

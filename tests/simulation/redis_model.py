@@ -15,7 +15,7 @@ from typing import Any
 
 import lupa.lua51
 
-from snowredis.errors import ConfigError
+from snowredis.errors import ConfigError, StoreRefused
 from tests.simulation.world import World
 
 # beside the keys, so that copies of the data have it: key -> ms at which it goes
@@ -62,6 +62,10 @@ class Lua:
 
     def _call(self, command: str, *args: Any) -> Any:
         assert self.server is not None
+        if command in self.server.refused:
+            raise CommandRefused(
+                f"NOPERM this user has no permissions to run the '{command.lower()}' command"
+            )
         reply = self.server.commands[command](*map(str, args))
         return self._to_lua(reply)
 
@@ -86,7 +90,7 @@ class Lua:
         try:
             reply = self._run(self._compile(source), len(keys), *keys, *map(str, args))
         except CommandRefused as refused:
-            raise ConfigError(str(refused)) from refused
+            raise StoreRefused("simulated", str(refused)) from refused
         error = reply["err"]
         if error is not None:
             raise ConfigError(str(error))
@@ -110,6 +114,8 @@ class RedisModel:
         # copies of data by time, newest last, if a fault of this schedule may go back to one
         self.history: list[tuple[int, dict[str, dict[str, Any]]]] | None = None
         self.up = True
+        # commands that its user may not run; what a script wrote before it calls one stays, as in Redis
+        self.refused: set[str] = set()
         self.runs = 0
         # whether the last script changed something; kept for servers without an identity only
         self.wrote = False
@@ -165,6 +171,10 @@ class RedisModel:
 
     def wipe(self) -> None:
         self.data = {}
+
+    def evict_volatile(self) -> None:
+        """Drop every key that has an expiry time, as maxmemory-policy volatile-lru does when memory is short."""
+        self._del(*list(self._of(EXPIRES)))
 
     def restart(self, data: dict[str, dict[str, Any]]) -> None:
         """Become another server process, with the data that it read from disk."""

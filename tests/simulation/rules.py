@@ -159,6 +159,10 @@ _FROM_ITS_START = """
     local uptime = tonumber(string.match(redis.call('INFO', 'server'), 'uptime_in_seconds:(%d+)'))
     pool.floor = math.max(pool.floor, horizon() - uptime * 1000)"""
 _LEFT = "redis.call('HSET', KEYS[1], 'floor', pool.floor,"
+_KEPT = "'ends', math.max(pool.floor, now) + KEPT_MS)"
+_FIELDS = "redis.call('HSET', KEYS[1], unpack(pool.fields))"
+# as when the expiry time of a tombstone was taken back between two writes
+_IN_PARTS = "redis.call('HSET', KEYS[1], unpack(pool.fields, 1, 2)) redis.call('PERSIST', KEYS[1]) " + _FIELDS
 _IDENTITY = "local id, reason = identity()"
 _UNKNOWN = "if not id then return nil, { 'unidentified', reason, nonce } end"
 _NEWCOMERS = "local least = durability == 'none' and math.max(pool.floor, horizon()) or pool.floor"
@@ -199,6 +203,13 @@ RULES: dict[str, Rule] = {
     "none: newcomers wait": Rule((("claim", _NEWCOMERS, "local least = pool.floor"),)),
     "none: no adoption": Rule((("renew", "elseif durability == 'none' then", "elseif false then"),)),
     "none: no late renewal": Rule((("common", _OVERDUE, "local function overdue(r) return false end"),)),
+    "tombstone without expiry": Rule(
+        (("delete", _KEPT, _KEPT + " redis.call('PEXPIREAT', KEYS[1], pool.floor + KEPT_MS)"),)
+    ),
+    "bounded floor": Rule((("common", "if pool.floor_at > now + skew then", "if false then"),)),
+    "bounded lease end": Rule((("common", "  bound_lease_ends()\n  sweep(pool)", "  sweep(pool)"),)),
+    "reachable marks": Rule((("claim", "if least - fit > wait_ms + horizon() - now then", "if false then"),)),
+    "one write": Rule((("common", _FIELDS, _IN_PARTS),)),
     "deleted pool's floor": Rule((("delete", _LEFT, _LEFT.replace("pool.floor", "0")),)),
     "crash record's mark": Rule(record=LateRecord),
     "crash record's row": Rule(record=OneRowRecord),

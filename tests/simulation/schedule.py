@@ -26,7 +26,7 @@ from tests.simulation.machines import Machines
 from tests.simulation.network import Network
 from tests.simulation.pool_faults import CHANGES
 from tests.simulation.process import Process
-from tests.simulation.redis_faults import IDENTITIES, LOSSES, NOT_ASSURED, OF_SENTINEL
+from tests.simulation.redis_faults import CLOCKS, IDENTITIES, LOSSES, NOT_ASSURED, OF_SENTINEL
 from tests.simulation.redis_model import CHANGING, CONSTANT, SHOWN, WITHOUT_IDENTITY, RedisModel
 from tests.simulation.stand_ins import Host
 from tests.simulation.world import START_US, Stuck, World
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 TTL_MS = 6_000
 EPOCH_2015_MS = 1_420_070_400_000
 FAULTS_END_S = (12, 22)
+# a copy may find its lease released without a use and leased again, which looks like a Redis that went back (R10)
+CLONES = ("clone", "unanswered")
 # heartbeats, time-outs and the first answer after everything healed
 PATIENCE_US = 7_000_000
 
@@ -221,8 +223,10 @@ class Simulation:
         self.ttl_us = max(self.ttl_us, config.ttl_ms * 1000)
 
     def may_forget(self, name: str) -> bool:
-        """Return true if Redis may lose data now, and count it. If losses cannot be detected, only one is allowed."""
-        if self._forgot and self.config.durability == "none":
+        """Return true if Redis may lose data now, and count it. Only one is allowed where losses cannot
+        be detected, and where the Redis clock is ahead, which ends the wait after a loss before its time.
+        """
+        if self._forgot and (self.config.durability == "none" or "ahead" in self.classes):
             return False
         self._forgot = True
         self.fired[name] += 1
@@ -271,7 +275,7 @@ class Simulation:
         self.say("ALARM: %s", reply[5])
         if self._went_back:
             self.lift()
-        elif not {*LOSSES, "changed"} & set(self.classes):
+        elif not {*LOSSES, *CLONES, "changed"} & set(self.classes):
             # two losses within redis_skew may look like that, too, and so may a wipe after which the clock is set back
             self.checker.fail(f"an alarm without a reason: {reply[5]}")
 
@@ -342,6 +346,7 @@ class Simulation:
         self.network.heal()
         for server in self.network.servers:
             server.up, server.offset_us = server is self.network.master, 0
+            server.refused.clear()
             if not self.steady:
                 server.show(SHOWN)
         for process in self.living:
@@ -394,6 +399,8 @@ class Simulation:
 def _excludes(name: str, other: str) -> bool:
     """Return true if two classes of faults cannot be in one schedule."""
     for one, two in ((name, other), (other, name)):
+        if one == "ahead" and two in CLOCKS:
+            return True
         if one in CHANGES and two in (*CHANGES, *LOSSES, *IDENTITIES):
             return one != two
     return name in IDENTITIES and other in IDENTITIES and name != other

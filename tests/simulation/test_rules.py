@@ -19,6 +19,10 @@ STARVING = (
     "crash record's text",
     "crash record's start",
     "crash record taken over",
+    "bounded floor",
+    "bounded lease end",
+    "reachable marks",
+    "one write",
 )
 
 

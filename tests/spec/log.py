@@ -25,8 +25,8 @@ from typing import Any
 
 from snowredis.snowflake.protocol import PoolConfig
 
-# how many arguments all scripts have, and which of them is the caller's clock
-COMMON, CALLER_MS = 12, 9
+# how many arguments all scripts have, and which of them are the nonce and the caller's clock
+COMMON, NONCE, CALLER_MS = 12, 1, 9
 
 Entry = dict[str, Any]
 

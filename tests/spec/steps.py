@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -96,6 +97,8 @@ class Converter:
         self._needed = {entry["data"] for entry in entries if entry["do"] == "found" and entry["data"]}
         # what runs granted, and the runs whose answers arrive
         self._answers: dict[int, Answer] = {}
+        # tokens of claims that a server may have granted
+        self._tokens = set(_tokens(entries))
         self._arriving = {entry["run"] for entry in entries if entry["do"] == "reply"}
 
     def convert(self) -> Steps:
@@ -127,6 +130,9 @@ class Converter:
         slot = self._by_owner.get((entry["process"], token))
         if slot is not None:
             return slot
+        if token not in self._tokens:
+            # a claim that was refused, and is never heard of again
+            return None
         others = [slot for slot in self._by_owner.values() if slot.token == token and slot.state != "sealed"]
         if script == "release":
             ids = {entry["renewal_id"], entry["pending"]} - {""}
@@ -176,6 +182,21 @@ class Converter:
             self._of_worker[slot.owner, slot.worker] = slot
         else:
             slot.renewal_id = self._calls[entry["call"]].entry["pending"]
+
+    def _unseen(self, entry: Entry) -> None:
+        """One of these calls ran, and sent no reply that arrived."""
+        candidates: list[Step] = []
+        for number in entry["calls"]:
+            call = self._calls.get(number)
+            if call is None or call.slot is None:
+                continue
+            script = call.entry["script"]
+            if script == "release":
+                self._release(call.slot, call)
+            candidates.append(
+                {"t": script, "p": call.slot.name, "dep": call.depth, "c": call.entry["caller_ms"]}
+            )
+        self._add("unseen", s=self._server(entry["server"]), R=entry["ms"], any=candidates)
 
     def _awaits(self, slot: Slot, answer: Answer) -> bool:
         """Return whether the process waits for that answer: it has none to this claim, or to this renewal."""
@@ -323,29 +344,47 @@ class Converter:
                 step["now"] = lowest
                 step["jump"] = 0
                 # a clock that is further ahead is capped in any case
-                step["c"] = min(step["c"], step["R"] + lead + 1)
+                for asked in step.get("any", (step,)):
+                    asked["c"] = min(asked["c"], step["R"] + lead + 1)
         points = sorted({time for step in steps for time in _times(step)} | {0})
         mapped = [0]
         for before, after in itertools.pairwise(points):
             mapped.append(mapped[-1] + min(after - before, reach + 1))
         for step in steps:
-            for name in TIMES:
-                if name in step:
-                    value = step[name]
-                    step[name] = (
+            for part in (step, *step.get("any", ())):
+                for name in _times_in(part):
+                    value = part[name]
+                    part[name] = (
                         [mapped[bisect_left(points, item)] for item in value]
                         if isinstance(value, list)
                         else mapped[bisect_left(points, value)]
                     )
 
 
+def _times_in(part: Step) -> list[str]:
+    """Return which fields are times. A part without "op" is a request that may have run unseen."""
+    return [name for name in (TIMES if "op" in part else ("c",)) if name in part]
+
+
 def _times(step: Step) -> list[int]:
     times: list[int] = []
-    for name in TIMES:
-        if name in step:
-            value = step[name]
+    for part in (step, *step.get("any", ())):
+        for name in _times_in(part):
+            value = part[name]
             times += value if isinstance(value, list) else [value]
     return times
+
+
+def _tokens(entries: list[Entry]) -> Iterator[str]:
+    calls = {entry["call"]: entry.get("token", "") for entry in entries if entry["do"] == "send"}
+    for entry in entries:
+        match entry["do"]:
+            case "run" if entry["reply"][0] == "granted":
+                yield calls[entry["call"]]
+            case "unseen":
+                yield from (calls[call] for call in entry["calls"])
+            case "send" if entry["script"] in ("renew", "release"):
+                yield entry["token"]
 
 
 def steps_of(entries: list[Entry]) -> Steps:

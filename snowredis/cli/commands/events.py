@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from snowredis.cli.exit_codes import ExitCode
-from snowredis.cli.options import Parser, add_redis, add_times, natural, open_known_pool, positive
+from snowredis.cli.options import Parser, add_redis, add_times, natural, open_known_pool
 from snowredis.cli.output import colored, plain, print_json, printable, wants_color
 from snowredis.cli.status_text import event_line
 from snowredis.errors import StoreUnavailable
@@ -46,7 +46,7 @@ EXAMPLES = [
 def add_arguments(parser: Parser) -> None:
     add_redis(parser)
     parser.add_argument(
-        "-n", type=positive, default=20, metavar="N", help="how many of the newest (default: 20)"
+        "-n", type=natural, default=20, metavar="N", help="how many of the newest (default: 20)"
     )
     parser.add_argument("--follow", "-f", action="store_true", help="then show new events, until Ctrl-C")
     parser.add_argument(
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
         events = [
             event for event in pool.events(newest=None if chosen else args.n) if _is_chosen(event, args)
         ]
-        for event in events[-args.n :]:
+        for event in events[len(events) - min(args.n, len(events)) :]:
             _show(event, args)
         if args.follow:
             last = next((event.id for event in reversed(events) if event.id), str(now_ms))

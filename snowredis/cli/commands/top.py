@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from snowredis.cli.commands.workers import DEFAULT_INTERVAL_S, MIN_INTERVAL_S, first_reading
+from snowredis.cli.commands.workers import DEFAULT_INTERVAL_S, MIN_INTERVAL_S, first_reading, this_person
 from snowredis.cli.exit_codes import CommandError, ExitCode, missing_extra
 from snowredis.cli.options import Parser, add_redis, add_times, open_known_pool, seconds
 
@@ -50,6 +50,7 @@ def run(args: argparse.Namespace) -> int:
             # a pool that does not exist is an error of the command, before the view opens
             first=first_reading(lambda: watch.read(idle=args.all)),
             time_text=args.time_text,
+            acknowledge=lambda until_ms: pool.acknowledge_deaths(until_ms=until_ms, by=this_person()),
         )
         code = view.run()
     if code == ExitCode.INTERRUPTED:

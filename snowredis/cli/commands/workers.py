@@ -45,6 +45,7 @@ EXAMPLES = [
     ("snowredis workers --state suspect --host 'web-*'", "find some"),
     ("snowredis workers --group-by host", "a line for each host"),
     ("snowredis workers --worker 17", "the life of one"),
+    ("snowredis workers --acknowledge", "you have seen who died"),
     ("snowredis workers --pool orders --all --json", "free ones too, for programs"),
 ]
 
@@ -62,6 +63,8 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--all", action="store_true", help="also worker ids that nobody has")
     add_filter(parser)
     parser.add_argument("--group-by", choices=("host", "label"), help="one line for each host or label")
+    text = "say that you have seen the deaths that are shown: nobody is warned of them any more"
+    parser.add_argument("--acknowledge", action="store_true", help=text)
     parser.add_argument("--worker", type=natural, metavar="N", help="the life of this worker id")
     add_times(parser)
     parser.add_argument("--json", action="store_true", help="one object; with --watch one object per line")
@@ -69,6 +72,12 @@ def add_arguments(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     with open_known_pool(args) as pool:
+        if args.acknowledge:
+            seen = pool.acknowledge_deaths(by=this_person())
+            print(
+                f"the deaths of pool {pool.name} up to {args.time_text(seen.until_ms)} are acknowledged",
+                file=sys.stderr,
+            )
         watch = _open(pool, args)
         if args.worker is not None:
             _show_life(pool, args)
@@ -77,6 +86,18 @@ def run(args: argparse.Namespace) -> int:
         else:
             _show(first_reading(watch), pool.where, args)
     return ExitCode.OK
+
+
+def this_person() -> str:
+    """Return the name of the user and of this host."""
+    import getpass
+    import socket
+
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):
+        user = "?"
+    return f"{user}@{socket.gethostname()}"
 
 
 def _open(pool: WorkerPool, args: argparse.Namespace) -> Callable[[], Reading]:

@@ -86,6 +86,11 @@ return transaction(function(pool)
     pool.records = have
   end
 
+  -- R1, R3: at or above the lane's mark and the floor; with durability none, above every reservation that may exist
+  local least = durability == 'none' and math.max(pool.floor, horizon()) or pool.floor
+  -- the Redis clock is far ahead of the caller's: marks, which are never lowered, stay where callers can reach them
+  if least - fit > wait_ms + horizon() - now then return { 'behind', tostring(least - fit) } end
+
   local function low_mark(r)
     local low = math.huge
     for i = 1, #r.lanes do low = math.min(low, math.max(r.lanes[i], r['until'])) end
@@ -133,8 +138,6 @@ return transaction(function(pool)
     return { 'exhausted', tostring(math.max(0, (tonumber(first[2]) or now) - now)) }
   end
 
-  -- R1, R3: at or above the lane's mark and the floor; with durability none, above every reservation that may exist
-  local least = durability == 'none' and math.max(pool.floor, horizon()) or pool.floor
   local lanes = {}
   local before = chosen_record
   if before then
