@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from collections.abc import Generator as Steps
+from types import TracebackType
 from typing import Any, TypedDict, Unpack
 
 from snowredis.core.lanes import ClockRules
@@ -10,6 +13,7 @@ from snowredis.core.layout import Layout
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import LayoutError
 from snowredis.process.clock import SYSTEM, Clock
+from snowredis.process.coroutines import in_background, in_thread
 from snowredis.settings import (
     DEFAULT_URL,
     ClockPolicy,
@@ -20,10 +24,41 @@ from snowredis.settings import (
     SequenceStart,
     check,
 )
-from snowredis.snowflake.async_connect import Connecting
 from snowredis.snowflake.generator import Generator
 from snowredis.snowflake.open import Servers
 from snowredis.snowflake.registered_store import open_pool
+
+
+class Connecting:
+    """Result of aconnect(): ``async with`` it, or ``await`` it and call aclose() at the end."""
+
+    def __init__(self, connect: Callable[[], Generator]) -> None:
+        self._connect = connect
+        self._ids: Generator | None = None
+
+    def __await__(self) -> Steps[Any, None, Generator]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> Generator:
+        self._ids = await self._open()
+        return self._ids
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._ids is not None:
+            await self._ids.aclose()
+
+    async def _open(self) -> Generator:
+        ids = await in_thread(self._connect)
+        try:
+            await ids.aclaim()
+        except BaseException:
+            # cancelled, or refused: the caller has no generator to close
+            in_background(ids.close)
+            raise
+        return ids
+
 
 log = logging.getLogger("snowredis")
 

@@ -138,7 +138,7 @@ class Context(NamedTuple):
     clock_backs: ClockBackLog
 
     @property
-    def path(self) -> FastPath:
+    def generator(self) -> FastPath:
         """The generator, for members, which must not refer to it strongly."""
         return cast(FastPath, self.reference)
 

@@ -132,7 +132,7 @@ class LeaseLifecycle:
     """Starts, renews, replaces and ends the leases of one generator."""
 
     def __init__(self, context: Context, leases: LeaseManager, allocator: IdAllocator) -> None:
-        self._context, self._path, self._clock = context, context.path, context.clock
+        self._context, self._generator, self._clock = context, context.generator, context.clock
         self._leases, self._allocator = leases, allocator
         self._pool = context.config.name
         self._heartbeat: Heartbeat | None = None
@@ -174,7 +174,7 @@ class LeaseLifecycle:
             raise
         old = claimed.replaced
         if old is not None:
-            marks = locked(self._path._lock, functools.partial(self._seal_through, old))
+            marks = locked(self._generator._lock, functools.partial(self._seal_through, old))
             self._leases.release(old, marks, self.stats())
         if claimed.granted is not None:
             # what happened under another lease is no event of this one
@@ -301,7 +301,7 @@ class LeaseLifecycle:
         Called after each claim and each renewal that a call needs: where the system refuses a thread, leases are
         renewed inside next_id() only, until it allows one. A warning says so, once.
         """
-        heartbeat = locked(self._path._lock, self._new_heartbeat)
+        heartbeat = locked(self._generator._lock, self._new_heartbeat)
         if heartbeat is not None and self._heartbeat is heartbeat:
             EXIT.arm()
             try:
@@ -369,7 +369,7 @@ class LeaseLifecycle:
     def _seal_if_lost(self) -> None:
         """Seal at once if there is no lease any more, not when the tick ends."""
         if self._leases.held is None:
-            locked(self._path._lock, self._allocator.seal)
+            locked(self._generator._lock, self._allocator.seal)
 
     # --- give back --------------------------------------------------------------------------------
 
@@ -379,7 +379,7 @@ class LeaseLifecycle:
         Blocks:
             one round trip to Redis; LOCK_LIMIT_S for another thread.
         """
-        held, marks = locked(self._path._lock, self._detach)
+        held, marks = locked(self._generator._lock, self._detach)
         if held is not None:
             self._leases.release(held, marks, self.stats())
 
@@ -409,7 +409,7 @@ class LeaseLifecycle:
         """
         if self.suspended:
             self._leases.slot.make_void()
-            if self._path._position[1] != SEALED:
+            if self._generator._position[1] != SEALED:
                 self._seal_if_lost()
             self._leases.suspended = False
 
