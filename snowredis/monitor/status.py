@@ -112,10 +112,13 @@ class TagVerdict:
 def status_of(snapshot: Snapshot) -> Status:
     """Return the verdict about a pool that was just read."""
     info, workers = snapshot.info, snapshot.workers
+    floor = _floor(snapshot)
+    # what is unknown cannot be adopted any more if no worker can make ids
+    is_down = any(condition.code == "no-ids" for condition in floor)
     conditions = [
         *_alarm(info),
-        *_floor(snapshot),
-        *_unconfirmed(snapshot.unknown, info),
+        *floor,
+        *([] if is_down else _unconfirmed(snapshot.unknown, info)),
         *_returning(snapshot.returning),
         *_deaths(snapshot),
         *_suspects(workers, info),

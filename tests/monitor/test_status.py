@@ -141,7 +141,7 @@ def test_while_no_lease_is_valid_before_the_floor_the_verdict_is_critical() -> N
     down = info(floor_ms=NOW_MS + 30_000, floor_reason="other-server", used=0, free=100)
     for unknown in ((), (worker(7, alive=False, state="unknown"),)):
         snapshot = Snapshot(down, (), unknown)
-        first = status_of(snapshot).conditions[0]
+        (first,) = status_of(snapshot).conditions
         assert (first.code, first.level, first.until_ms) == ("no-ids", "critical", NOW_MS + 30_000)
         assert "no worker can make ids until 2026-" in first.text
         assert "without a pause" not in f"{first.text}{first.advice}"
