@@ -1,12 +1,10 @@
-"""Find a kind of ids by its name.
+"""snowredis.generator(): make a generator of any kind, by name, by URL, or from the environment.
 
 The kinds of this package are listed here, so that they are found without a look at what is installed. Those of other
 packages are found by their entry points, whose objects are IdKind:
 
     [project.entry-points."snowredis.generators"]
     nanoid = "our_package.ids:NANOID"
-
-snowredis.generator(): make a generator of any kind, by name, by URL, or from the environment.
 
 A URL names the kind before the server's own scheme, and settings of the kind in its query:
 

@@ -20,7 +20,7 @@ from snowredis.merge.support import support_of
 __all__ = ["CONTENT_TYPES", "check_decided", "find_partials"]
 
 CONTENT_TYPES = "django_content_type"
-# kinds of one reference; more are no kinds
+# kinds of one reference; each is a statement of its own
 _MAX_KINDS = 500
 # findings that a message names
 _NAMED = 25
@@ -108,8 +108,14 @@ def _pairs(
 
 
 def _kinds(connection: sa.Connection, column: sa.Column[object]) -> list[str]:
-    query = sa.select(column).where(column.is_not(None)).distinct().limit(_MAX_KINDS)
-    return sorted(map(str, connection.scalars(query)))
+    query = sa.select(column).where(column.is_not(None)).distinct().limit(_MAX_KINDS + 1)
+    kinds = sorted(map(str, connection.scalars(query)))
+    if len(kinds) > _MAX_KINDS:
+        raise MergeError(
+            f"{column.table.name}.{column.name} has more than {_MAX_KINDS} kinds of references. Nothing was planned; "
+            "--exclude the table."
+        )
+    return kinds
 
 
 def _tables_of_class(schema: str | None, name: str) -> list[TableName]:

@@ -3,7 +3,7 @@
 Knows no store and never waits: where something has to be done first, advance() returns what. It runs when the fast
 path (fast_path.py) cannot go on by itself: it asks core.lanes what comes next, and publishes a new range of ticks only
 if the range and tick that it started from are still current, in one step with that test. So a range is discarded if
-anything was opened, published or sealed (close, fork, lost lease) while it was computed. Whoever publishes or seals
+anything was opened, published or sealed (close, fork, lost lease) while it was computed. What publishes or seals
 also exhausts the ids before, which reaches a thread, or a frame below a signal handler, that is taking one.
 """
 
@@ -153,7 +153,7 @@ class IdAllocator:
         return an_id, decision
 
     def _advance(self, *, only_claim: bool) -> tuple[int, Decision | NoLease | LaneChange | None]:
-        # read before the lease: whoever detaches that seals next, and then this is not current any more
+        # read before the lease: detaching that seals next, and then this is not current any more
         position = self._generator._position
         state: State = position[0].state
         held = self._leases.held

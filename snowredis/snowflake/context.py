@@ -1,7 +1,4 @@
-"""The lock that lets one thread at a time talk to the store.
-
-The objects that the members of one generator share.
-"""
+"""What the members of one generator share: its surroundings, and the lock of its conversation with the store."""
 
 from __future__ import annotations
 

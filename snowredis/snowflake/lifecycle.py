@@ -1,9 +1,8 @@
-"""The thread that keeps a generator's lease alive. Refers to the generator weakly, so that it can be dropped.
+"""The lifecycle of a generator's leases: claim, renew, replace, give back; with a heartbeat in the background.
 
-The lifecycle of a generator's leases: claim, renew, replace, give back; with a heartbeat in the background.
-
-Joins lease_manager.py, which talks to Redis, and id_allocator.py, which knows what each lane was used for: no lease is
-given back before its block is sealed and its marks are read.
+Joins lease_manager.py, which talks to Redis, and allocator.py, which knows what each lane was used for: no lease is
+given back before its range is sealed and its marks are read. The thread of the heartbeat refers to the generator
+weakly, so that a generator can be dropped.
 """
 
 from __future__ import annotations
@@ -180,7 +179,7 @@ class LeaseLifecycle:
             # what happened under another lease is no event of this one
             self._clock_backs_before = self._leases.counts.clock_backs
         if self._leases.held is not None:
-            # Redis replies; those who come next find the worker ids
+            # Redis replies; the next claims find the worker ids
             self._leases.give_back_of_dead(MOST_AT_ONCE)
         return claimed
 
@@ -385,8 +384,8 @@ class LeaseLifecycle:
 
     def _detach(self) -> tuple[HeldLease | None, tuple[int, ...] | None]:
         """Detach and seal; return the lease, if there was one, and its marks."""
-        # R7, in this order: from here on nothing is published for this lease; its block is sealed; the marks are
-        # read; they are sent
+        # R7 (release), in this order: from here on nothing is published for this lease; its range is sealed; the marks
+        # are read; they are sent
         held = self._leases.detach()
         self._allocator.seal()
         return held, self._allocator.marks(held) if held is not None else None
@@ -414,7 +413,7 @@ class LeaseLifecycle:
             self._leases.suspended = False
 
     def _make_void(self) -> None:
-        """Make void whatever was claimed or requested, and seal what was published of it.
+        """Invalidate the lease and any claim under way, and seal the range.
 
         A lease may still be here: nothing is detached while another thread talks to the store, nor what a signal
         handler claims after that. The reply to a claim may be still to come: a clone of this machine has its token,
