@@ -117,6 +117,9 @@ def test_a_program_that_starts_again_by_exec_gives_back_what_it_had_before(
     assert len(made) == 3
     assert made == sorted(set(made))
     assert list(records.iterdir()) == []
+    # the process goes on, so nothing died
+    info = snowredis.WorkerPool(server.url, pool).info()
+    assert (info.reclaimed, info.expired) == (0, 0)
 
 
 def test_a_name_of_a_file_from_before_images_were_named_is_understood() -> None:
