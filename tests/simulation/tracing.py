@@ -41,8 +41,8 @@ class Tracer:
         self._incarnations: dict[int, str] = {}
         # replies to each call that has not ended, each with its run
         self._replies: dict[int, list[tuple[int, list[str]]]] = {}
-        # ticks that a process used since its last call, by worker id and lane: the first ms of the first and the last
-        self._used: dict[str, dict[tuple[int, int], tuple[int, int]]] = {}
+        # ticks that a process used since its last call, by worker id and lane: the first ms of each
+        self._used: dict[str, dict[tuple[int, int], set[int]]] = {}
         self._write(do="begin", kind="simulation", seed=sim.seed, classes=sim.classes, **header(sim.config))
 
     def _write(self, **entry: Any) -> None:
@@ -59,8 +59,8 @@ class Tracer:
     # --- processes ---------------------------------------------------------------------------------
 
     def _flush(self, process: str) -> None:
-        for (worker, lane), (first, last) in self._used.pop(process, {}).items():
-            self._write(do="use", process=process, worker=worker, lane=lane, first_ms=first, last_ms=last)
+        for (worker, lane), ticks in self._used.pop(process, {}).items():
+            self._write(do="use", process=process, worker=worker, lane=lane, ticks_ms=sorted(ticks))
 
     def sent(self, process: str, script: str, args: Sequence[str | int]) -> int:
         self._calls += 1
@@ -81,9 +81,7 @@ class Tracer:
 
     def used(self, process: str, worker: int, lane: int, tick: int) -> None:
         ms = self._sim.config.layout.ms_at(tick)
-        used = self._used.setdefault(process, {})
-        first, last = used.get((worker, lane), (ms, ms))
-        used[worker, lane] = min(first, ms), max(last, ms)
+        self._used.setdefault(process, {}).setdefault((worker, lane), set()).add(ms)
 
     def cloned(self, parent: str, child: str, token: str = "") -> None:
         """Log a clone; with *token*: one that was made while this claim was under way."""

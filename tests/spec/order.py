@@ -131,7 +131,6 @@ class _Order:
         if not incarnations or str(incarnations[0].name).split("-")[1] in self._nonces:
             return []
         first = incarnations[0].served[0]
-        incarnations[0].base = ("", first.version)
         send: Entry = {"do": "send", "call": "create", "process": "driver", "script": "create"}
         send["caller_ms"] = first.redis_ms
         reply = ["created", str(first.redis_ms), incarnations[0].name, "1", "0", "", ""]
@@ -211,14 +210,13 @@ class _Order:
 def _compressed(uses: Iterable[Entry], calls: dict[str, list[int]]) -> list[Entry]:
     """Join the uses of a process between two of its calls, by worker id and lane."""
     joined: dict[tuple[str, int, int, int], Entry] = {}
+    ticks: dict[tuple[str, int, int, int], set[int]] = {}
     for use in uses:
         between = bisect_right(calls.get(use["process"], []), use["at_ns"])
         key = (use["process"], use["worker"], use["lane"], between)
-        one = joined.get(key)
-        if one is None:
-            joined[key] = dict(use)
-        else:
-            one["first_ms"] = min(one["first_ms"], use["first_ms"])
-            one["last_ms"] = max(one["last_ms"], use["last_ms"])
-            one["at_ns"] = max(one["at_ns"], use["at_ns"])
+        one = joined.setdefault(key, dict(use))
+        one["at_ns"] = max(one["at_ns"], use["at_ns"])
+        ticks.setdefault(key, set()).update(use["ticks_ms"])
+    for key, one in joined.items():
+        one["ticks_ms"] = sorted(ticks[key])
     return list(joined.values())
