@@ -38,6 +38,8 @@ class Tracer:
         self._next_number = 1
         # hash of a pool -> the run of a script after which it was that, and the incarnation
         self._after: dict[int, int] = {}
+        # hash of a pool -> the number of the identity of the server that wrote it
+        self._written_by: dict[int, int] = {}
         self._incarnations: dict[int, str] = {}
         # replies to each call that has not ended, each with its run
         self._replies: dict[int, list[tuple[int, list[str]]]] = {}
@@ -107,9 +109,12 @@ class Tracer:
             data = self._after[now] if now else 0
         self._pools[server.name] = now
         identity = self._identity(server)
-        if identity not in self._identities:
-            self._renumber(identity)
-        self._found(server, data, self._identities[identity])
+        if identity == CONSTANT:
+            # no script can tell it from the server that wrote the pool last
+            number = self._written_by.get(now, self._numbers.get(server.name, 1))
+        else:
+            number = self._identities.get(identity) or self._renumber(identity)
+        self._found(server, data, number)
 
     def _found(self, server: RedisModel, data: int | None, number: int) -> None:
         if data is not None or number != self._numbers.get(server.name, 1):
@@ -123,7 +128,7 @@ class Tracer:
 
     def _identity(self, server: RedisModel) -> str:
         if self._sim.config.durability != "detect" or server.shows == CONSTANT:
-            return "constant"
+            return CONSTANT
         return str(self._runs) if server.shows == CHANGING else f"{server.run_id} {server.replid}"
 
     def ran(self, server: RedisModel, key: str, call: int, reply: list[str]) -> None:
@@ -141,6 +146,7 @@ class Tracer:
                 self._found(server, None, self._renumber(self._identity(server)))
             self._incarnations[now] = incarnation
         self._pools[server.name] = now
+        self._written_by[now] = self._numbers.get(server.name, 1)
         self._after.setdefault(now, self._runs)
         self._write(do="run", run=self._runs, call=call, server=server.name, reply=reply)
 

@@ -136,8 +136,10 @@ class Converter:
         if token not in self._tokens:
             # a claim that was refused, and is never heard of again
             return None
-        others = [slot for slot in self._by_owner.values() if slot.token == token and slot.state != "sealed"]
-        if script == "release":
+        others = [slot for slot in self._by_owner.values() if slot.token == token]
+        if script != "release":
+            others = [slot for slot in others if slot.state != "sealed"]
+        else:
             ids = {entry["renewal_id"], entry["pending"]} - {""}
             others = [slot for slot in others if ids & {slot.renewal_id, slot.pending}] or others
         if others:
@@ -197,10 +199,17 @@ class Converter:
             script = call.entry["script"]
             if script == "release":
                 self._release(call.slot, call)
-            candidates.append(
-                {"t": script, "p": call.slot.name, "dep": call.depth, "c": call.entry["caller_ms"]}
+            candidates += (
+                {
+                    "t": script,
+                    "p": call.slot.name,
+                    "dep": call.depth,
+                    "c": call.entry["caller_ms"],
+                    "R": redis_ms,
+                }
+                for redis_ms in entry["times_ms"]
             )
-        self._add("unseen", s=self._server(entry["server"]), R=entry["ms"], any=candidates)
+        self._add("unseen", s=self._server(entry["server"]), R=entry["times_ms"][-1], any=candidates)
 
     def _awaits(self, slot: Slot, answer: Answer) -> bool:
         """Return whether the process waits for that answer: it has none to this claim, or to this renewal."""
@@ -358,7 +367,7 @@ class Converter:
                 step["jump"] = 0
                 # a clock that is further ahead is capped in any case
                 for asked in step.get("any", (step,)):
-                    asked["c"] = min(asked["c"], step["R"] + lead + 1)
+                    asked["c"] = min(asked["c"], asked["R"] + lead + 1)
         points = sorted({time for step in steps for time in _times(step)} | {0})
         mapped = [0]
         for before, after in itertools.pairwise(points):
@@ -376,7 +385,7 @@ class Converter:
 
 def _times_in(part: Step) -> list[str]:
     """Return which fields are times. A part without "op" is a request that may have run unseen."""
-    return [name for name in (TIMES if "op" in part else ("c",)) if name in part]
+    return [name for name in (TIMES if "op" in part else ("c", "R")) if name in part]
 
 
 def _times(step: Step) -> list[int]:
