@@ -3,9 +3,10 @@
 
     scripts/segments_chaos.py --faults 60 --seed 7
 
-Kills processes with -9, wipes Redis, kills it with -9, restarts it from an old snapshot, and fails over to a replica
-that lags. One tag is opened by a person's word after each loss, the other one by its max_rate. A number is recorded
-before it is used. Exits with 1 if one was repeated, or if the processes make none at the end. Needs redis-server.
+Kills processes with -9 and stops them, wipes Redis, evicts a key, stops it, kills it with -9, restarts it from an old
+snapshot, fails over to a replica that lags, and lets two persons change a tag at once. One tag is opened by a person's
+word after each loss, the other one by its max_rate. A number is recorded before it is used. Exits with 1 if one was
+repeated, or if the processes make none at the end. Needs redis-server.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -29,7 +31,8 @@ import redis
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from snowredis.errors import SnowredisError
-from snowredis.numbers.administration import create_tag, open_tag, show_tag
+from snowredis.numbers import change_tag, create_tag, open_tag, show_tag
+from snowredis.numbers.stores import tag_keys
 from tests.support.servers import RedisServer
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -55,6 +58,8 @@ class Chaos:
         self.path_of: dict[int, Path] = {}
         self.files = 0
         self.fired: Counter[str] = Counter()
+        # tags that a person is opening
+        self.opening: set[str] = set()
         for tag, settings in SETTINGS.items():
             create_tag(self.url, tag, failover_slack=0, **settings)
         for _ in range(PROCESSES):
@@ -86,7 +91,8 @@ class Chaos:
 
     def numbers(self) -> np.ndarray:
         """Return all pairs (tag, number) that were recorded."""
-        parts = [np.fromfile(path, dtype=np.int64) for path in sorted(self.directory.glob("*.numbers"))]
+        parts = [np.zeros(0, dtype=np.int64)]
+        parts += [np.fromfile(path, dtype=np.int64) for path in sorted(self.directory.glob("*.numbers"))]
         # the last write of a killed process may be cut off
         return np.concatenate([part[: len(part) // 2 * 2].reshape(-1, 2) for part in parts])
 
@@ -106,6 +112,30 @@ class Chaos:
 
     def wipe(self) -> None:
         self.server.client().flushall()
+
+    def evict(self) -> None:
+        self.server.client().delete(self.random.choice(tag_keys(self.random.choice(list(SETTINGS)))))
+
+    def hang(self) -> None:
+        process = self.server._process
+        assert process is not None
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(self.random.uniform(0.1, 2))
+        process.send_signal(signal.SIGCONT)
+
+    def two_changes(self) -> None:
+        """Let two persons give a tag the constants that it has, which closes and opens it."""
+
+        def change() -> None:
+            with contextlib.suppress(SnowredisError, OSError):
+                change_tag(self.url, self.url, "word")
+                self.fired["changed"] += 1
+
+        threads = [threading.Thread(target=change) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
 
     def lose_last_writes(self) -> None:
         """Kill Redis with -9 some time after a snapshot."""
@@ -134,15 +164,25 @@ class Chaos:
 
     def open_tags(self) -> None:
         """Say from where on no number was handed out, as a person who knows the numbers in use."""
-        with contextlib.suppress(SnowredisError, OSError):
-            for index, (tag, settings) in enumerate(SETTINGS.items()):
+        for index, tag in enumerate(SETTINGS):
+            with contextlib.suppress(SnowredisError, OSError):
                 info = show_tag(self.url, tag)[0]
-                if info.exists and info.reason is not None:
+                if info.exists and info.reason is not None and tag not in self.opening:
                     used = self.numbers()
                     mine = used[used[:, 0] == index, 1]
                     first = int(mine.max(initial=0)) + MARGIN
-                    open_tag(self.url, tag, first, failover_slack=0, **settings)
-                    self.fired[f"opened {tag}"] += 1
+                    # a word for a tag with max_rate takes a minute
+                    self.opening.add(tag)
+                    threading.Thread(target=self.open_tag, args=(tag, first), daemon=True).start()
+
+    def open_tag(self, tag: str, first: int) -> None:
+        """Open one tag."""
+        try:
+            with contextlib.suppress(SnowredisError, OSError):
+                open_tag(self.url, tag, first, failover_slack=0, **SETTINGS[tag])
+                self.fired[f"opened {tag}"] += 1
+        finally:
+            self.opening.discard(tag)
 
     def run(self, faults: int, seconds: float) -> int:
         """Inject *faults*, for *seconds* at most. Returns the exit code."""
@@ -151,6 +191,10 @@ class Chaos:
             self.kill,
             self.freeze,
             self.wipe,
+            self.evict,
+            self.hang,
+            self.two_changes,
+            self.two_changes,
             self.lose_last_writes,
             self.away,
             self.fail_over,
@@ -173,7 +217,7 @@ class Chaos:
         paths = [self.path_of[recorder.pid] for recorder in self.recorders]
         marks = {path: path.stat().st_size if path.exists() else 0 for path in paths}
         silent = set(paths)
-        deadline_s = time.monotonic() + 40
+        deadline_s = time.monotonic() + 150
         while silent and time.monotonic() < deadline_s:
             self.open_tags()
             time.sleep(0.5)

@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from snowredis.connection import aconnect, connect
     from snowredis.core.layout import Layout, Parts
     from snowredis.core.presets import layouts
-    from snowredis.core.text import encode, parse
+    from snowredis.core.text import decode, encode, parse
     from snowredis.kinds.opening import generator
     from snowredis.kinds.protocol import IdGenerator
     from snowredis.monitor.snapshot import PoolInfo, WorkerInfo
     from snowredis.monitor.worker_pool import WorkerPool
+    from snowredis.process.exit import close_on_sigterm
     from snowredis.process_generator import anext_id, anext_ids, close, configure, next_id, next_ids
     from snowredis.snowflake.fast_path import IMPLEMENTATION
     from snowredis.snowflake.generator import Generator
     from snowredis.snowflake.lease import Lease
-    from snowredis.snowflake.sigterm import close_on_sigterm
 
 __version__ = "0.1.0"
 
@@ -52,9 +52,10 @@ _MODULE_OF = {
     "anext_id": "snowredis.process_generator",
     "anext_ids": "snowredis.process_generator",
     "close": "snowredis.process_generator",
-    "close_on_sigterm": "snowredis.snowflake.sigterm",
+    "close_on_sigterm": "snowredis.process.exit",
     "configure": "snowredis.process_generator",
     "connect": "snowredis.connection",
+    "decode": "snowredis.core.text",
     "encode": "snowredis.core.text",
     "generator": "snowredis.kinds.opening",
     "layouts": "snowredis.core.presets",
@@ -82,6 +83,7 @@ __all__ = [
     "close_on_sigterm",
     "configure",
     "connect",
+    "decode",
     "embedded",
     "encode",
     "generator",

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from collections.abc import Generator as Steps
+from types import TracebackType
 from typing import Any, TypedDict, Unpack
 
 from snowredis.core.lanes import ClockRules
@@ -10,6 +13,7 @@ from snowredis.core.layout import Layout
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import LayoutError
 from snowredis.process.clock import SYSTEM, Clock
+from snowredis.process.coroutines import in_background, in_thread
 from snowredis.settings import (
     DEFAULT_URL,
     ClockPolicy,
@@ -20,10 +24,41 @@ from snowredis.settings import (
     SequenceStart,
     check,
 )
-from snowredis.snowflake.async_connect import Connecting
 from snowredis.snowflake.generator import Generator
 from snowredis.snowflake.open import Servers
 from snowredis.snowflake.registered_store import open_pool
+
+
+class Connecting:
+    """Result of aconnect(): ``async with`` it, or ``await`` it and call aclose() at the end."""
+
+    def __init__(self, connect: Callable[[], Generator]) -> None:
+        self._connect = connect
+        self._ids: Generator | None = None
+
+    def __await__(self) -> Steps[Any, None, Generator]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> Generator:
+        self._ids = await self._open()
+        return self._ids
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._ids is not None:
+            await self._ids.aclose()
+
+    async def _open(self) -> Generator:
+        ids = await in_thread(self._connect)
+        try:
+            await ids.aclaim()
+        except BaseException:
+            # cancelled, or refused: the caller has no generator to close
+            in_background(ids.close)
+            raise
+        return ids
+
 
 log = logging.getLogger("snowredis")
 
@@ -104,22 +139,26 @@ def connect(
         layout: how the 63 bits are divided: a Layout, the name of a preset, or text such as `41/0/2/10/10`
         datacenter: value of the layout's datacenter bits; `auto`: the shard number that the registry has given to this
             pool
+        ttl: silence after which a worker counts as dead, and the length of a reservation; a heartbeat is sent
+            every ttl / 6
+        label: name of this process, shown to people who look at the pool; at most 100 characters
+        durability: whether Redis may lose writes that it acknowledged: `detect`: yes, in a restart or failover,
+            which can be detected; `assured`: never; `none`: yes, undetected, so every new worker waits
+        claim_timeout: how long to wait for a worker id while the pool is full, before `PoolExhausted` is raised;
+            calls of one generator share this time, so that only the first of them waits for all of it
+
+    Rarely needed:
         registry: name of the registry of shard numbers, in which no two pools have the same number; a pool that has no
             number there is refused
         registry_url: the Redis of the registry, if it is another one
-        ttl: silence after which a worker counts as dead, and the length of a reservation; a heartbeat is sent
-            every ttl / 6
         max_clock_lead: how far a host's clock may be ahead of the Redis clock before its reservations get shorter
         redis_skew: how far the clocks of two Redis servers may differ
         failover_slack: how long a deposed master may go on answering; set it for any other address that moves in
             a failover: a DNS name, a Kubernetes Service, ElastiCache
-        durability: whether Redis may lose writes that it acknowledged: `detect`: yes, in a restart or failover,
-            which can be detected; `assured`: never; `none`: yes, undetected, so every new worker waits
         guard_rollbacks: also suspect a loss if no script ran for a ttl, as when a machine was rolled back to a
             memory snapshot
         min_replicas: how many replicas must have each claim and renewal before it counts, or `all`: every replica
             that was ever seen connected, at least one
-        label: name of this process, shown to people who look at the pool; at most 100 characters
         clock_policy: what to do when the clock goes back: `backup`: wait, else use another namespace, else
             another worker id; `wait`; `raise`; or `ahead`: go on ahead of the clock
         clock_tolerance_ms: the longest step back of the clock that `backup` waits for
@@ -130,8 +169,6 @@ def connect(
         sequence_start: first sequence of a tick: `zero`, `random` or `continue`; the last two spread the ids of
             quiet services over shards (`id % shards`)
         sequence_start_bound: limit of that first sequence, which stays below it
-        claim_timeout: how long to wait for a worker id while the pool is full, before `PoolExhausted` is raised;
-            calls of one generator share this time, so that only the first of them waits for all of it
         clock: for tests: a snowredis.testing.ManualClock
 
     Raises:

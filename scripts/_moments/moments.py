@@ -93,6 +93,23 @@ def _stop_redis(fleet: Stage) -> float:
     return time.time()
 
 
+def _outage(fleet: Stage) -> float:
+    """Stop Redis for longer than the reservations last, and start it again with its data."""
+    fleet.redis.ask("SAVE")
+    fleet.redis.kill()
+    wait_until(time.time() + 1.2 * fleet.ttl_s)
+    fleet.redis.start()
+    # the first script raises the floor; within one heartbeat, a worker could still be adopted
+    return time.time() + heartbeat_s(fleet)
+
+
+def _other_layout(fleet: Stage) -> float:
+    """Start a process with another layout, which the pool refuses."""
+    with contextlib.suppress(snowredis.LayoutMismatch):
+        snowredis.connect(fleet.url, pool=POOL, ttl=fleet.ttl_s, layout="twitter", label="other").next_id()
+    return time.time()
+
+
 def _hang_redis(fleet: Stage) -> float:
     fleet.redis.kill(signal.SIGSTOP)
     return time.time()
@@ -139,6 +156,8 @@ MOMENTS = {
         Moment("suspended", "SIGSTOP of one worker", "suspects", _suspend),
         Moment("wiped", "Redis wiped (FLUSHALL)", "floor", _wipe),
         Moment("redis-stopped", "Redis stopped", "redis-unavailable", _stop_redis),
+        Moment("outage", "Redis away for longer than the reservations", "no-ids", _outage),
+        Moment("other-layout", "a process with another layout", "mismatch", _other_layout),
         Moment("redis-hung", "Redis hung (SIGSTOP)", "redis-unavailable", _hang_redis),
         Moment("alarm", "pool restored from an old copy", "alarm", _restore_old_copy),
         Moment("full", "pool full", "full", _fill, stage={"layout": SMALL_LAYOUT}),

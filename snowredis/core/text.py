@@ -15,7 +15,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import NoReturn
 
-from snowredis.core.layout import MAX_ID, Layout, check_id
+from snowredis.core.layout import MAX_ID, Layout, Parts, check_id
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import ConfigError, InvalidId, shown
 from snowredis.settings import FORMS
@@ -121,6 +121,19 @@ def parse(text: str, form: str, *, layout: Layout | str | None = None) -> int:
     if an_id > MAX_ID:
         _refuse(text, form, f"it is {an_id}, past {MAX_ID} (2**63 - 1)")
     return an_id
+
+
+def decode(an_id: int, layout: Layout | str | None = "default") -> Parts:
+    """Split an id into its fields: time, datacenter, namespace, worker id and sequence.
+
+    Args:
+        layout: the layout of the id: a Layout, the name of a preset, or text such as `41/0/2/10/10`.
+
+    Raises:
+        InvalidId: it is no id of 63 bits.
+        ConfigError, LayoutError: there is no such layout.
+    """
+    return resolve_layout(layout).decode(an_id)
 
 
 def parse_any(text: str, *, layout: Layout | str | None = None) -> list[tuple[str, int]]:

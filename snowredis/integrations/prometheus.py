@@ -5,34 +5,167 @@
     REGISTRY.register(prometheus.PoolCollector(url, "orders", "users"))   # the pools; one process is enough
 
 Under gunicorn with PROMETHEUS_MULTIPROC_DIR every process writes its metrics to files every few seconds, so they
-survive its end; those of the last few seconds are lost if it is killed: prometheus_files.py.
+survive its end. Those of the last few seconds are lost if it is killed. A directory that cannot be used costs the
+metrics, and a warning in the log: it disturbs no id, and no release of a worker id.
 """
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
+import threading
 import weakref
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
-from prometheus_client import REGISTRY, CollectorRegistry
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
     HistogramMetricFamily,
-    Metric,
 )
+from prometheus_client.core import Metric as Exported
+from prometheus_client.multiprocess import mark_process_dead
 
-from snowredis.integrations.prometheus_files import EVERY_S, MetricFiles
-from snowredis.monitor.metric_values import PoolsReader, SegmentTotals, TotalsTracker
-from snowredis.monitor.metrics import POOL, PROCESS, SEGMENTS, Family, cumulative
+from snowredis.monitor.metric_values import PoolsReader, Readings, SegmentTotals, TotalsTracker, new_durations
+from snowredis.monitor.metrics import POOL, PROCESS, SEGMENTS, Family, Metric, cumulative
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.process.exit import EXIT
-from snowredis.process.fork import GUARD
-from snowredis.snowflake.counts import Durations
+from snowredis.process.fork import GUARD, run_in_forked_children
+from snowredis.snowflake.counts import BOUNDS_S, Durations
+
+# the directory of the files, of prometheus_client
+VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
+# between two writes
+EVERY_S = 5.0
+# what a gauge without a value is: no other process' value is hidden by it, no reservation seems to end, and nothing
+# stays of a generator that was closed
+_UNKNOWN = {"livemin": float("inf"), "livesum": 0.0, "livemax": 0.0}
 
 
-def as_prometheus(family: Family) -> Metric:
+class MetricFiles:
+    """Writes the metrics of this process every *every_s* and at its end. Starts again in every forked child."""
+
+    def __init__(self, every_s: float) -> None:
+        self._totals = (TotalsTracker(lambda: EXIT.members), SegmentTotals(lambda: GUARD.members))
+        self._every_s = every_s
+        # the last warning, which is not repeated
+        self._warning = ""
+        self._metrics = {metric: _made(metric) for metric in (*PROCESS, *SEGMENTS)}
+        run_in_forked_children(self._start)
+        self._warn(directory_problem())
+        self._start()
+
+    def _start(self) -> None:
+        # a forked child starts at 0, and the lock may be held by a thread of the parent
+        self._lock, self._stop = threading.Lock(), threading.Event()
+        self._before: dict[tuple[str, ...], Any] = {}
+        threading.Thread(target=self._run, name="snowredis-metrics", daemon=True).start()
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._every_s):
+            self.update()
+
+    def update(self) -> None:
+        """Write the metrics, and remove the gauges of processes that were killed. Logs errors; never raises."""
+        problem = directory_problem()
+        if not problem:
+            try:
+                self._write_all()
+            except Exception as error:  # noqa: BLE001 - whatever it is, ids go on
+                problem = f"{type(error).__name__}: {error}"
+        self._warn(problem)
+
+    def _write_all(self) -> None:
+        forget_dead_processes(Path(os.environ[VARIABLE]))
+        with self._lock:
+            for totals in self._totals:
+                for pool, readings in totals.by_pool().items():
+                    self._update(pool, readings, totals.metrics)
+
+    def _warn(self, problem: str) -> None:
+        if problem and problem != self._warning:
+            log.warning(
+                "%s: %s. No metrics are written there until that is corrected; ids are made as before.",
+                VARIABLE,
+                problem,
+            )
+        self._warning = problem
+
+    def _update(self, pool: str, readings: Readings, metrics: Iterable[Metric]) -> None:
+        for metric in metrics:
+            values = list(readings.values(metric))
+            if not values and metric.merged in _UNKNOWN:
+                values = [((), _UNKNOWN[metric.merged])]
+            for label, value in values:
+                written = self._metrics[metric].labels(pool, *label)
+                self._write(metric, written, (metric.name, pool, *label), value)
+
+    def _write(self, metric: Metric, written: Any, key: tuple[str, ...], value: Any) -> None:
+        if metric.kind == "gauge":
+            written.set(value)
+        elif metric.kind == "counter":
+            written.inc(max(0, value - self._before.get(key, 0)))
+            self._before[key] = value
+        else:
+            for duration in new_durations(self._before.get(key, Durations()), value):
+                written.observe(duration)
+            self._before[key] = value
+
+    def close(self) -> None:
+        """Write the last metrics, at exit."""
+        self.update()
+
+
+def directory_problem() -> str:
+    """Return why this process cannot write to PROMETHEUS_MULTIPROC_DIR; "" if it can."""
+    text = os.environ.get(VARIABLE, "")
+    path = Path(text)
+    if not text:
+        return "it is empty. Name a directory"
+    if not path.exists():
+        return f"{text} does not exist. Create it before the processes start"
+    if not path.is_dir():
+        return f"{text} is not a directory"
+    if not os.access(path, os.W_OK | os.X_OK):
+        return f"{text} cannot be written to by this process"
+    return ""
+
+
+def forget_dead_processes(directory: Path) -> None:
+    """Remove the gauges of processes that no longer exist: a reservation of theirs would seem to end.
+
+    child_exit of gunicorn is the usual place for it, if somebody has written that hook.
+    """
+    if not hasattr(os, "fork"):
+        # on Windows, os.kill() ends the process that it is to look for
+        return
+    for path in directory.glob("gauge_live*_*.db"):
+        pid = path.stem.rpartition("_")[2]
+        try:
+            if pid.isdecimal():
+                os.kill(int(pid), 0)
+        except ProcessLookupError:
+            # another process may have done it first
+            with contextlib.suppress(FileNotFoundError):
+                mark_process_dead(int(pid), str(directory))  # type: ignore[no-untyped-call]
+        except OSError:
+            # it exists, and belongs to another user
+            continue
+
+
+def _made(metric: Metric) -> Any:
+    if metric.kind == "gauge":
+        mode: Any = metric.merged
+        return Gauge(metric.family, metric.text, metric.labels, registry=None, multiprocess_mode=mode)
+    if metric.kind == "counter":
+        return Counter(metric.family, metric.text, metric.labels, registry=None)
+    return Histogram(metric.family, metric.text, metric.labels, registry=None, buckets=BOUNDS_S)
+
+
+def as_prometheus(family: Family) -> Exported:
     """Return *family* as prometheus_client has it."""
     metric = family.metric
     kind = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily}
@@ -51,11 +184,11 @@ class ProcessMetrics:
     def __init__(self) -> None:
         self._totals = (TotalsTracker(lambda: EXIT.members), SegmentTotals(lambda: GUARD.members))
 
-    def describe(self) -> Iterable[Metric]:
+    def describe(self) -> Iterable[Exported]:
         """Return the metrics without samples, so that two collectors in one registry are refused."""
         return [as_prometheus(Family(metric)) for metric in (*PROCESS, *SEGMENTS)]
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> Iterator[Exported]:
         for totals in self._totals:
             yield from map(as_prometheus, totals.families())
 
@@ -102,9 +235,12 @@ class PoolCollector:
     def __init__(self, url: Any, *pools: str) -> None:
         self._reader = PoolsReader([WorkerPool(url, name) for name in pools or ("default",)])
 
-    def describe(self) -> Iterable[Metric]:
+    def describe(self) -> Iterable[Exported]:
         """Return the metrics without samples: registering does not read from Redis."""
         return [as_prometheus(Family(metric)) for metric in POOL]
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> Iterator[Exported]:
         return map(as_prometheus, self._reader.families())
+
+
+log = logging.getLogger("snowredis")

@@ -1,12 +1,10 @@
-"""Find a kind of ids by its name.
+"""snowredis.generator(): make a generator of any kind, by name, by URL, or from the environment.
 
 The kinds of this package are listed here, so that they are found without a look at what is installed. Those of other
 packages are found by their entry points, whose objects are IdKind:
 
     [project.entry-points."snowredis.generators"]
     nanoid = "our_package.ids:NANOID"
-
-snowredis.generator(): make a generator of any kind, by name, by URL, or from the environment.
 
 A URL names the kind before the server's own scheme, and settings of the kind in its query:
 
@@ -25,7 +23,7 @@ import os
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, overload
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from snowredis.errors import ConfigError
@@ -34,6 +32,11 @@ from snowredis.settings import KIND, settings_in_environment, split_urls
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
+    from uuid import UUID
+
+    from snowredis.connection import AllSettings
+    from snowredis.kinds.protocol import NumberGenerator
+    from snowredis.snowflake.generator import Generator
 
 
 GROUP = "snowredis.generators"
@@ -106,6 +109,42 @@ class KindAndSettings(NamedTuple):
     def open(self) -> IdGenerator[Any]:
         """Return a generator. Raises ConfigError, and what the kind raises."""
         return self.kind.generator(self.settings)
+
+
+@overload
+def generator(kind: Literal["snowflake"], /, **settings: Unpack[AllSettings]) -> Generator: ...
+
+
+@overload
+def generator(kind: Literal["segment", "ticket"], /, **settings: Any) -> NumberGenerator: ...
+
+
+@overload
+def generator(kind: Literal["uuid7", "uuid4"], /, *, form: Literal["uuid"] = "uuid") -> IdGenerator[UUID]: ...
+
+
+@overload
+def generator(kind: Literal["ulid"], /, *, form: Literal["uuid"]) -> IdGenerator[UUID]: ...
+
+
+@overload
+def generator(kind: Literal["uuid7", "uuid4"], /, *, form: Literal["text"]) -> IdGenerator[str]: ...
+
+
+@overload
+def generator(
+    kind: Literal["ulid", "objectid"], /, *, form: Literal["text"] = "text"
+) -> IdGenerator[str]: ...
+
+
+@overload
+def generator(
+    kind: Literal["uuid7", "uuid4", "ulid", "objectid"], /, *, form: Literal["bytes"]
+) -> IdGenerator[bytes]: ...
+
+
+@overload
+def generator(kind: str | None = None, /, **settings: Any) -> IdGenerator[Any]: ...
 
 
 def generator(kind: str | None = None, /, **settings: Any) -> IdGenerator[Any]:

@@ -1,9 +1,4 @@
-"""Protocol that every generator of ids has, whatever its ids look like.
-
-Declaration of a kind of ids, so that snowredis.generator() can make its generators.
-
-Base class for generators: the parts of IdGenerator that follow from next_id(), next_ids() and close().
-"""
+"""What every generator of ids has (IdGenerator), what a kind declares (IdKind), and a base class for generators."""
 
 from __future__ import annotations
 

@@ -239,11 +239,16 @@ def take_back(url: str, *, finished: bool, batch_rows: int, progress: Progress |
             rehearse(engine, [plan.domain for plan in run.domains], schema)
             run = _advance(engine, journal, run, state="undoing", domain=number, done_to=None, changed=0)
         run = _Rewriter(engine, schema, journal, batch_rows, progress).undo(run)
-        tail = "The ids have their old values, and the check failed"
-        if run.sums:
-            check_sums(run.sums, sums(engine, schema, run, (), progress), tail)
-            progress.start("checking references")
-            check_references(engine, schema, tail)
+        tail = "All ids have their old values, and the check failed; the map of old and new ids was kept"
+        try:
+            if run.sums:
+                check_sums(run.sums, sums(engine, schema, run, (), progress), tail)
+                progress.start("checking references")
+                check_references(engine, schema, tail)
+        except MergeError:
+            # whatever another process wrote, there is nothing left to take back
+            _advance(engine, journal, run, state="undone", domain=0, done_to=None)
+            raise
         with writing(engine, "All ids have their old values") as connection:
             journal.forget(connection, run)
             journal.advance(connection, run, state="undone", domain=0, done_to=None)

@@ -7,6 +7,7 @@ import hashlib
 import importlib.util
 import secrets
 import sqlite3
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from urllib.parse import quote
 
 import sqlalchemy as sa
 from sqlalchemy import event
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError, StatementError
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SAWarning, SQLAlchemyError, StatementError
 
 from snowredis.errors import shown
 from snowredis.merge import MergeError, SourceError
@@ -95,6 +96,8 @@ def open_database(text: str, *, read_only: bool = False) -> sa.Engine:
         ) from error
     if engine.dialect.name == "sqlite":
         engine = _sqlite(url, read_only=read_only)
+    # such a column is not read; SQLAlchemy would say so at each table
+    warnings.filterwarnings("ignore", "Did not recognize type", SAWarning)
     event.listen(engine, "connect", _set_up(engine.dialect.name))
     with database_errors(engine), engine.connect():
         pass

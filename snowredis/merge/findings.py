@@ -234,7 +234,7 @@ _TEXTS = {
 
 
 class Findings:
-    """Makes the tables ``workers`` and ``counts`` and the view ``decoded``; ``duplicates`` is there already.
+    """Makes the table ``workers`` and the view ``decoded``; ``duplicates`` is there already.
 
     Args:
         bounds: of each source: ids outside are not attributed to a worker.
@@ -247,11 +247,9 @@ class Findings:
             "CREATE OR REPLACE TEMP TABLE workers (source USMALLINT, layout USMALLINT, datacenter BIGINT, "
             "worker BIGINT, ids BIGINT, first_ms BIGINT, last_ms BIGINT)"
         )
-        self._rows(
-            "CREATE OR REPLACE TEMP TABLE counts (source USMALLINT, rows BIGINT, ids BIGINT, kind VARCHAR, "
-            "found BIGINT, lowest BIGINT, highest BIGINT)"
-        )
         layouts = [source.layout for source in sources]
+        # of each source: rows, ids, and for each kind of _conditions() how many, the lowest and the highest
+        self._counts: list[tuple[int, ...]] = []
         # one at a time: DuckDB reads only the blocks of that source
         for number, layout in enumerate(layouts):
             fields, limits = FieldSql(layout), bounds[number]
@@ -263,15 +261,9 @@ class Findings:
                 f"max({fields.time_ms}) AS e FROM ids WHERE id BETWEEN {limits.first} AND {limits.future - 1} "
                 "GROUP BY 1, 2",
             )
-            for kind, condition in _conditions(limits).items():
-                found = f"CASE WHEN {condition} THEN id END"
-                places.insert(
-                    "counts",
-                    f"{number}",
-                    number,
-                    f"SELECT count(*) AS a, count(id) AS b, '{kind}' AS c, count({found}) AS d, min({found}) AS e, "
-                    f"max({found}) AS f FROM ids",
-                )
+            found = [f"CASE WHEN {condition} THEN id END" for condition in _conditions(limits).values()]
+            values = ", ".join(f"count({each}), min({each}), max({each})" for each in found)
+            self._counts += places.rows(number, f"SELECT count(*), count(id), {values} FROM ids")
         parts = " UNION ALL ".join(self._decoded(number) for number in range(len(sources)))
         self._rows(f"CREATE OR REPLACE TEMP VIEW decoded AS {parts}")
 
@@ -311,14 +303,12 @@ class Findings:
         return self._sources[number].name
 
     def _summaries(self) -> list[SourceSummary]:
-        query = "SELECT source, any_value(rows), any_value(ids) FROM counts GROUP BY source"
-        counts = {number: row for number, *row in self._rows(query)}
         query = "SELECT source, count(*), min(first_ms), max(last_ms) FROM workers GROUP BY source"
         workers = {number: row for number, *row in self._rows(query)}
         read_ms = dict(self._rows("SELECT source, max(read_ms) FROM parts GROUP BY source"))
         summaries = []
         for number, source in enumerate(self._sources):
-            rows, ids = counts[number]
+            rows, ids, *_ = self._counts[number]
             count, first_ms, last_ms = workers.get(number, (0, None, None))
             place = (source.name, source.kind, source.shown, layout_spec(source.layout))
             when = read_ms.get(number, time.time_ns() // 1_000_000)
@@ -419,11 +409,12 @@ class Findings:
                 number,
             )
         }
-        query = "SELECT kind, rows, ids, found, lowest, highest FROM counts WHERE source = ?"
+        rows, ids, *values = self._counts[number]
         outside: dict[ProblemKind, tuple[int, list[str]]] = {}
-        for kind, rows, ids, count, lowest, highest in self._rows(query, number):
-            outside[ProblemKind(kind)] = (count, list(map(str, sorted({lowest, highest}))) if count else [])
-            missing = rows - ids - sum(count for count, _ in rejected.values())
+        for at, kind in enumerate(_conditions(self._bounds[number])):
+            count, *ends = values[3 * at : 3 * at + 3]
+            outside[kind] = count, list(map(str, sorted(set(ends)))) if count else []
+        missing = rows - ids - sum(count for count, _ in rejected.values())
         if not rows:
             text = "there are no ids in it. See whether it is the right one"
             yield Problem(source.name, ProblemKind.NO_IDS, 0, [], text, is_error=False)

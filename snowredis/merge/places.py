@@ -53,27 +53,20 @@ class Places:
             ingest(self.workspace, self._sources, progress)
             self._find_here(progress)
 
-    def insert(self, table: str, prefix: str, number: int, query: str) -> None:
-        """Insert the values *prefix* and each row of a query of ``ids``, the ids of one source, into a table.
-
-        Its columns are whole numbers, or texts that are in the query itself, and are called a, b, c, …
-        """
+    def rows(self, number: int, query: str) -> list[tuple[Any, ...]]:
+        """Return the rows, whole numbers, of a query of ``ids``, the ids of one source."""
         if self._connection is None:
-            query = re.sub(
-                r"\bids\b( WHERE)?", lambda m: f"ids WHERE source = {number}{' AND' if m[1] else ''}", query
-            )
-            self.workspace.rows(f"INSERT INTO {table} SELECT {prefix}, * FROM ({query})")
-            return
-        rows = self._in_server(
-            re.sub(r"\bids\b", f"(SELECT {self._id(number)} AS id FROM {self._table(number)}) AS ids", query)
-        )
-        for at in range(0, len(rows), 10_000):
-            names = [f"c{column}" for column in range(len(rows[0]))]
-            values = ", ".join(
-                f"({prefix}, {', '.join(_literal(value) for value in row)})" for row in rows[at : at + 10_000]
-            )
-            del names
-            self.workspace.rows(f"INSERT INTO {table} VALUES {values}")
+            return self.workspace.rows(_of_source(query, number))
+        ids = f"(SELECT {self._id(number)} AS id FROM {self._table(number)}) AS ids"
+        return self._in_server(re.sub(r"\bids\b", ids, query))
+
+    def insert(self, table: str, prefix: str, number: int, query: str) -> None:
+        """Insert the values *prefix* and each row of such a query into a table of the workspace."""
+        if self._connection is None:
+            self.workspace.rows(f"INSERT INTO {table} SELECT {prefix}, * FROM ({_of_source(query, number)})")
+        elif rows := self.rows(number, query):
+            columns = {f"c{at}": values for at, values in enumerate(np.array(rows, dtype=np.int64).T)}
+            self.workspace.insert(table, ", ".join([prefix, *columns]), columns)
 
     # --- here ------------------------------------------------------------------------------------------
 
@@ -90,9 +83,9 @@ class Places:
                 "GROUP BY id HAVING count(*) > 1",
                 on_progress=progress.show,
             )
-            rows(
-                "INSERT INTO duplicates SELECT id, source, count(*) FROM ids SEMI JOIN repeated USING (id) GROUP BY ALL"
-            )
+            if rows("SELECT EXISTS (FROM repeated)")[0][0]:
+                found = "SELECT id, source, count(*) FROM ids SEMI JOIN repeated USING (id) GROUP BY ALL"
+                rows(f"INSERT INTO duplicates {found}")
             progress.add(1)
 
     # --- in a server -----------------------------------------------------------------------------------
@@ -141,10 +134,7 @@ class Places:
         assert self._connection is not None  # noqa: S101 - for mypy
         text = translated(query, _DIALECTS[self._connection.dialect.name])
         rows = self._connection.exec_driver_sql(text.replace("%", "%%")).all()
-        return [
-            tuple(value if isinstance(value, str) or value is None else int(value) for value in row)
-            for row in rows
-        ]
+        return [tuple(None if value is None else int(value) for value in row) for row in rows]
 
     def _table(self, number: int) -> str:
         source = self._sources[number]
@@ -159,5 +149,7 @@ class Places:
         return [key.name for key in column.table.primary_key.columns] == [column.name]
 
 
-def _literal(value: object) -> str:
-    return "NULL" if value is None else f"'{value}'" if isinstance(value, str) else str(value)
+def _of_source(query: str, number: int) -> str:
+    return re.sub(
+        r"\bids\b( WHERE)?", lambda m: f"ids WHERE source = {number}{' AND' if m[1] else ''}", query
+    )

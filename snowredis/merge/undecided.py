@@ -20,7 +20,7 @@ from snowredis.merge.support import support_of
 __all__ = ["CONTENT_TYPES", "check_decided", "find_partials"]
 
 CONTENT_TYPES = "django_content_type"
-# kinds of one reference; more are no kinds
+# kinds of one reference; each is a statement of its own
 _MAX_KINDS = 500
 # findings that a message names
 _NAMED = 25
@@ -38,6 +38,19 @@ def find_partials(connection: sa.Connection, schema: Schema, independent: set[Co
     found: list[tuple[Partial, ColumnName]] = []
     findings: list[str] = []
     for column, kind, targets in _pairs(connection, schema):
+        if not column.column:
+            # a permission is of a content type, and of no row
+            name = column._replace(column=kind)
+            decided = {(part.column.of, part.kind) for part, _ in schema.partials}
+            if (
+                column.table != "auth_permission"
+                and name not in independent
+                and (column.of, kind) not in decided
+            ):
+                findings.append(
+                    f"{name} says the kind of something: --reference 'COLUMN=TABLE.id WHERE {kind}=VALUE'"
+                )
+            continue
         if column in independent or column in referring:
             continue
         for value, candidates in targets.items():
@@ -77,7 +90,8 @@ def _pairs(
         for kind in table.c:
             prefix = re.sub(r"(content_type|ctype|ct|type)(_id)?$", "", kind.name)
             if ColumnName(*name, kind.name) in to_types:
-                column = next((c for c in (f"{prefix}object_id", f"{prefix}object_pk") if c in table.c), None)
+                names = (f"{prefix}object_id", f"{prefix}object_pk", f"{prefix}id")
+                column = next((c for c in names if c in table.c and not table.c[c].primary_key), None)
                 django = _kinds(connection, kind) if column else []
                 tables = {
                     value: [TableName(name.schema, "_".join(models.get(value, (value, "?"))))]
@@ -90,13 +104,18 @@ def _pairs(
                 tables = {value: _tables_of_class(name.schema, value) for value in _kinds(connection, kind)}
             else:
                 continue
-            if column:
-                yield ColumnName(*name, column), kind.name, tables
+            yield ColumnName(*name, column or ""), kind.name, tables
 
 
 def _kinds(connection: sa.Connection, column: sa.Column[object]) -> list[str]:
-    query = sa.select(column).where(column.is_not(None)).distinct().limit(_MAX_KINDS)
-    return sorted(map(str, connection.scalars(query)))
+    query = sa.select(column).where(column.is_not(None)).distinct().limit(_MAX_KINDS + 1)
+    kinds = sorted(map(str, connection.scalars(query)))
+    if len(kinds) > _MAX_KINDS:
+        raise MergeError(
+            f"{column.table.name}.{column.name} has more than {_MAX_KINDS} kinds of references. Nothing was planned; "
+            "--exclude the table."
+        )
+    return kinds
 
 
 def _tables_of_class(schema: str | None, name: str) -> list[TableName]:

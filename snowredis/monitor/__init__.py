@@ -1,6 +1,7 @@
-"""Pools as seen from outside, for the command line, the service and metrics. Reads with plain commands.
+"""Pools seen from outside. Everything reads with plain commands, and nothing here runs in a process that makes ids.
 
-worker_pool.py is the entry (snowredis.WorkerPool). The present: snapshot.py, record.py, pool_reader.py and
-memory_reader.py. The past: history/, usage_history.py. What to think of it: status.py, forecast.py, health/. Repeated
-readings: pool_watch.py. For programs: as_json.py, metrics/.
+worker_pool.py is where to begin: WorkerPool reads a pool on all its servers. snapshot.py has what it returns, status.py
+the verdict about it, deaths.py who died and who has seen it, polling.py repeated readings, usage.py the use over time.
+For one id: whois.py, with ownership.py and verdict.py. For programs: metrics.py, metric_values.py. For a person with a
+problem: doctor.py.
 """

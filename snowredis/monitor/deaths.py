@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from snowredis.core.as_json import TimeMs
+from snowredis.errors import StoreRefused
 from snowredis.monitor.events import Event
 from snowredis.monitor.snapshot import DEATH_SHOWN_MS, Death
 from snowredis.servers.clients import address
@@ -93,12 +94,15 @@ def acknowledged(deaths: Iterable[Death], seen: Acknowledgement | None) -> tuple
 
 
 def read_acknowledgement(client: Any, name: str) -> Acknowledgement | None:
-    """Return the acknowledgement of the pool *name*; None if there is none, or no valid one.
+    """Return the acknowledgement of the pool *name*; None if there is none, no valid one, or no right to read it.
 
     Blocks for a round trip. Raises StoreUnavailable.
     """
-    with translated(address(client)):
-        stored = text_of(client.get(_key(name)) or b"")
+    try:
+        with translated(address(client)):
+            stored = text_of(client.get(_key(name)) or b"")
+    except StoreRefused:
+        return None
     try:
         fields = json.loads(stored)
         return Acknowledgement(int(fields["until"]), int(fields["at"]), str(fields["by"])[:_MAX_NAME])

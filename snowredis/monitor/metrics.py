@@ -238,6 +238,7 @@ CONDITIONS = (
     "deaths",
     "deaths-acknowledged",
     "suspects",
+    "mismatch",
     "full",
     "nearly-full",
     "half-full",
@@ -326,6 +327,12 @@ POOL = (
         "{lease}",
     ),
     Metric("snowredis_pool_lost_total", "counter", "renewals that were refused", "{lease}"),
+    Metric(
+        "snowredis_pool_mismatches_total",
+        "counter",
+        "claims of processes with other settings, refused",
+        "{claim}",
+    ),
     Metric("snowredis_pool_alarms_total", "counter", "times that Redis went back in time", "{alarm}"),
 )
 # of one process of `snowredis serve`

@@ -16,6 +16,7 @@ from snowredis.monitor.snapshot import (
     PoolInfo,
     ServerState,
     WorkerInfo,
+    parse_owner,
     parse_record,
     setting_ms,
 )
@@ -28,7 +29,7 @@ from snowredis.snowflake.replies import Alarm
 _NUMBER = re.compile(r"\d{1,15}", re.ASCII)
 # records in one command, which takes Redis less than 1 ms
 _PAGE = 1_000
-_POOL_TEXTS = ("signature", "incarnation", "alarm", "floor_reason", "layouts", "next_signature")
+_POOL_TEXTS = ("signature", "incarnation", "alarm", "floor_reason", "layouts", "next_signature", "mismatch")
 _POOL_NUMBERS = (
     "changes_at",
     "changes_floor",
@@ -168,6 +169,8 @@ def _pool_info(client: Any, name: str, fields: _Fields, used: int, ended: int) -
             address(client), f"the layouts of pool {name!r} are not valid: {error}"
         ) from error
     numbers["expired"] += ended
+    mismatch_at, _, owner = texts["mismatch"].partition("|")
+    host, pid, label = parse_owner(owner)
     return PoolInfo(
         name=name,
         layout=layout,
@@ -184,6 +187,8 @@ def _pool_info(client: Any, name: str, fields: _Fields, used: int, ended: int) -
         used=used,
         free=capacity - used,
         peak=numbers["peak"],
+        mismatch_ms=int(mismatch_at) if _NUMBER.fullmatch(mismatch_at) else 0,
+        mismatch_by=f"{host}:{pid}{f' ({label})' if label else ''}" if host else "",
         alarm=alarm.text if alarm else texts["alarm"],
         alarm_from_ms=alarm.from_ms if alarm else 0,
         alarm_until_ms=alarm.until_ms if alarm else 0,

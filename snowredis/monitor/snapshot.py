@@ -30,6 +30,7 @@ POOL_COUNTERS = (
     "adopted",
     "lost",
     "alarms",
+    "mismatches",
 )
 # how long a death is shown
 DEATH_SHOWN_MS = 3_600_000
@@ -110,6 +111,9 @@ class PoolInfo:
         reclaimed: leases that were released on behalf of a killed process.
         returned: leases that had ended and were renewed after all, because the process or Redis had been paused.
         refused: claims that got no worker id, since all were leased.
+        mismatches: claims of processes with other settings, such as another layout, that were refused.
+        mismatch_ms: when the last of them was refused; 0 if none was.
+        mismatch_by: the process of the last one as host:pid (label); untrusted text.
         layouts: all layouts that the pool ever had, has, and will have as planned, in order.
         changes_ms: when the layout changes, as planned; 0 if no change is planned.
         alarm: text of the last alarm; empty if there is none.
@@ -141,6 +145,9 @@ class PoolInfo:
     reclaimed: int = 0
     returned: int = 0
     refused: int = 0
+    mismatches: int = 0
+    mismatch_ms: TimeMs = 0
+    mismatch_by: str = ""
     layouts: tuple[LayoutPeriod, ...] = ()
     changes_ms: TimeMs = 0
 

@@ -25,6 +25,8 @@ DAY_MS = 86_400_000
 HALF_FULL, NEARLY_FULL = 0.5, 0.9
 # an alarm that people had a week to look at does not hide what is new; it stays among the conditions
 ALARM_CRITICAL_MS = 7 * DAY_MS
+# a process that is refused asks again once a second
+MISMATCH_SHOWN_MS = 300_000
 # a move to another layout takes months to plan, and days to do
 LAYOUT_ENDS_MS, LAYOUT_CRITICAL_MS = 365 * DAY_MS, 30 * DAY_MS
 # workers, or tags, named in a text
@@ -110,13 +112,17 @@ class TagVerdict:
 def status_of(snapshot: Snapshot) -> Status:
     """Return the verdict about a pool that was just read."""
     info, workers = snapshot.info, snapshot.workers
+    floor = _floor(snapshot)
+    # what is unknown cannot be adopted any more if no worker can make ids
+    is_down = any(condition.code == "no-ids" for condition in floor)
     conditions = [
         *_alarm(info),
-        *_floor(snapshot),
-        *_unconfirmed(snapshot.unknown, info),
+        *floor,
+        *([] if is_down else _unconfirmed(snapshot.unknown, info)),
         *_returning(snapshot.returning),
         *_deaths(snapshot),
         *_suspects(workers, info),
+        *_mismatch(snapshot),
         *_use(snapshot),
         *_clocks(workers, info),
         *_layout_end(info),
@@ -211,6 +217,7 @@ _HEADLINES: dict[str, Callable[[Condition], str]] = {
     "deaths": lambda it: f"{it.count:,} died",
     "deaths-acknowledged": lambda it: f"{it.count:,} died",
     "suspects": lambda it: f"{it.count:,} suspect",
+    "mismatch": lambda _: "processes with other settings are refused",
     "full": lambda _: "pool full",
     "nearly-full": lambda _: "pool nearly full",
     "half-full": lambda _: "pool half full",
@@ -335,6 +342,26 @@ def _suspects(workers: Sequence[WorkerInfo], info: PoolInfo) -> list[Condition]:
     )
     advice = "they hang, were killed, or cannot reach Redis: look at these hosts"
     return [Condition("suspects", "warning", text, advice, oldest_ms, first_ms, len(suspects))]
+
+
+def _mismatch(snapshot: Snapshot) -> list[Condition]:
+    """Return the condition of processes that were refused for other settings in the last minutes."""
+    info = snapshot.info
+    if not info.mismatches or info.now_ms - info.mismatch_ms > MISMATCH_SHOWN_MS:
+        return []
+    by = f" by {info.mismatch_by}" if info.mismatch_by else ""
+    text = (
+        f"processes with other settings than the pool are refused: {_count(info.mismatches, 'claim', 'claims')} so "
+        f"far, the last at {{until}}{by}"
+    )
+    if not snapshot.workers:
+        text += ". No worker is alive"
+    advice = (
+        "compare the settings of that process (layout, datacenter, ttl) with: snowredis pool show; its log has both. "
+        "To change the layout of a pool: snowredis pool change-layout"
+    )
+    level = "warning" if snapshot.workers else "critical"
+    return [Condition("mismatch", level, text, advice, None, info.mismatch_ms, info.mismatches)]
 
 
 def _use(snapshot: Snapshot) -> list[Condition]:

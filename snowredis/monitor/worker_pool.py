@@ -140,6 +140,7 @@ class WorkerPool:
         """Return the info of the pool on several servers."""
         summed = {name: sum(getattr(info, name) for info in infos) for name in _SUMMED}
         alarmed = max(infos, key=lambda info: info.alarm_until_ms)
+        refused = max(infos, key=lambda info: info.mismatch_ms)
         # a new worker is served as soon as the first server has passed its floor
         first = min(infos, key=lambda info: info.floor_ms)
         return replace(
@@ -148,6 +149,8 @@ class WorkerPool:
             alarm=next((info.alarm for info in [alarmed, *infos] if info.alarm), ""),
             alarm_from_ms=alarmed.alarm_from_ms,
             alarm_until_ms=alarmed.alarm_until_ms,
+            mismatch_ms=refused.mismatch_ms,
+            mismatch_by=refused.mismatch_by,
             floor_ms=first.floor_ms,
             floor_reason=first.floor_reason,
         )

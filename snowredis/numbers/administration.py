@@ -300,6 +300,18 @@ def _stop(store: Any, run: str, *, known: bool, may_be_new: bool = False) -> tup
     Returns:
         the first number beyond all that it has handed out, and the stored constants; None if it did not know the tag.
     """
+    given = store.config
+    signature = store.read().get("signature")
+    if signature is not None:
+        # else a tag that is assured would be closed for a restart
+        store.use(parse_signature(given.tag, signature))
+    try:
+        return _stop_with_stored(store, run, known=known, may_be_new=may_be_new)
+    finally:
+        store.use(given)
+
+
+def _stop_with_stored(store: Any, run: str, *, known: bool, may_be_new: bool) -> tuple[int, TagConfig | None]:
     reply = store.stop(run, force=known)
     reason = reply.reason
     is_new = reason is ClosedReason.NO_TAG and reply.next == 0

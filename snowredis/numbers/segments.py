@@ -285,7 +285,7 @@ class SegmentGenerator(SegmentPath):
             left_s = self._wait_s - (self._clock.monotonic() - started_s)
             error = prefetcher.error
             if error is not None and (
-                left_s <= 0 or (prefetcher.failures > failures and not hasattr(error, "wait_ms"))
+                left_s <= 0 or (prefetcher.failures > failures and not getattr(error, "wait_ms", 0))
             ):
                 raise again(error)
             if left_s <= 0:

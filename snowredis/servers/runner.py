@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -35,6 +36,10 @@ from snowredis.settings import MinReplicas, check
 
 # the server may take twice as long, since it checks only now and then; the socket's timeout is 1 s
 WAIT_MS = 400
+# the longest that a person waits for a snapshot
+SAVE_LIMIT_S = 60.0
+# an append-only file is written to disk within a second, or two if the disk is slow
+FSYNC_S = 2.0
 
 
 class Acknowledged:
@@ -205,6 +210,33 @@ def run_script(
     except exceptions.NoScriptError:
         reply = client.eval(script.source, len(keys), *keys, *args)
     return list(reply)
+
+
+def save_snapshot(client: Any, key: str) -> bool:
+    """Let the server of *key* put what it holds where a restart finds it, if it keeps anything on disk.
+
+    Returns False if the user may not do that. Blocks until it is done, SAVE_LIMIT_S at most. Raises redis-py's errors.
+    """
+    info, rules = on_one_connection(client, key, [("INFO", "persistence"), ("CONFIG", "GET", "save")])
+    if not isinstance(info, dict):
+        return False
+    if int(info.get("aof_enabled", 0)):
+        # with appendfsync everysec; a snapshot says nothing then
+        time.sleep(FSYNC_S)
+        return True
+    if isinstance(rules, dict) and not any(rules.values()):
+        return True
+    started = int(time.time())
+    (reply,) = on_one_connection(client, key, [("BGSAVE", "SCHEDULE")])
+    if isinstance(reply, exceptions.ResponseError):
+        return False
+    deadline_s = time.monotonic() + SAVE_LIMIT_S
+    while time.monotonic() < deadline_s:
+        time.sleep(0.05)
+        (info,) = on_one_connection(client, key, [("INFO", "persistence")])
+        if not int(info["rdb_bgsave_in_progress"]) and int(info["rdb_last_save_time"]) >= started:
+            return bool(info["rdb_last_bgsave_status"] == "ok")
+    return False
 
 
 class RedisScripts:

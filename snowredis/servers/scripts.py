@@ -57,26 +57,6 @@ def with_format(number: int, constants: str) -> str:
     return f"format={number} {constants}"
 
 
-def own_texts(
-    values: Sequence[bytes | str], nonce: str, where: str, reconnect: Callable[[], None]
-) -> list[str]:
-    """Return the values of a reply without its last one, the nonce of the request.
-
-    Raises StoreUnavailable, after reconnect(), if it is the reply to another request; StoreReadOnly if it is that of a
-    replica.
-    """
-    *texts, echo = list(map(text_of, values)) or [""]
-    if echo != nonce:
-        # a connection whose replies are one behind: of a fork in the middle of a call, or by a proxy
-        reconnect()
-        raise StoreUnavailable(where, "it sent the reply to another request; the connection was dropped")
-    if texts == ["unidentified", "replica"]:
-        # a demoted master keeps its connections; a new one may lead to the present master
-        reconnect()
-        raise StoreReadOnly(where, "it is a replica")
-    return texts
-
-
 class Scripted(ABC):
     """Base class of everything whose state in Redis is read and written by scripts only.
 
@@ -133,8 +113,18 @@ class Scripted(ABC):
         """
         nonce = self._random_bytes(16).hex()
         values = self.run(self._scripts[name], self._keys, (self.signature, nonce, *args))
-        texts = own_texts(values, nonce, self.where, self.reconnect)
+        *texts, echo = list(map(text_of, values)) or [""]
+        if echo != nonce:
+            # a connection whose replies are one behind: of a fork in the middle of a call, or by a proxy
+            self.reconnect()
+            raise StoreUnavailable(
+                self.where, "it sent the reply to another request; the connection was dropped"
+            )
         match texts:
+            case ["unidentified", "replica"]:
+                # a demoted master keeps its connections; a new one may lead to the present master
+                self.reconnect()
+                raise StoreReadOnly(self.where, "it is a replica")
             case ["signature", stored]:
                 raise self.mismatch(stored)
             case ["unidentified", code]:

@@ -1,6 +1,6 @@
 /* The fast path of next_id(), in C: fast_path.py's FastPath.
  *
- * It does what fast_path.py does in Python; id_allocator.py, which decides what comes next and publishes a TickRange, is
+ * It does what fast_path.py does in Python; allocator.py, which decides what comes next and publishes a TickRange, is
  * the same for both. Nothing here waits or decides.
  *
  * The state is one word: the last id. Ids never repeat, so whoever replaces the word by the next id, and only if it is
@@ -11,15 +11,97 @@
  * Each interpreter has a module of its own with types of its own; only constants are shared.
  */
 
-#include "_word.h"
-
-#include <structmember.h>
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
 
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
+#include <string.h>
+#include <structmember.h>
 #include <time.h>
 #include <unistd.h>
+
+/* --- the word, and what was taken of it ------------------------------------------------------------------- */
+
+#ifdef Py_GIL_DISABLED
+#define LOAD(place) __atomic_load_n(&(place), __ATOMIC_ACQUIRE)
+#define STORE(place, value) __atomic_store_n(&(place), (value), __ATOMIC_RELEASE)
+/* a field of a range: it may be changing, and then the word has changed before */
+#define FIELD(place) __atomic_load_n(&(place), __ATOMIC_RELAXED)
+#define SET_FIELD(place, value) __atomic_store_n(&(place), (value), __ATOMIC_RELAXED)
+#else
+#ifndef Py_BEGIN_CRITICAL_SECTION
+#define Py_BEGIN_CRITICAL_SECTION(object) {
+#define Py_END_CRITICAL_SECTION() }
+#endif
+#define LOAD(place) (place)
+#define STORE(place, value) ((place) = (value))
+#define FIELD(place) (place)
+#define SET_FIELD(place, value) ((place) = (value))
+#endif
+
+/* the word, where nothing is left to take */
+#define SEALED (-1LL)
+
+/* what alive points to where there is nothing that could be alive */
+static const unsigned char NO = 0;
+
+/* Replace the word if it is still last. Return whether it was. */
+static inline int
+exchange(long long *word, long long last, long long next)
+{
+#ifdef Py_GIL_DISABLED
+    /* the fields were read before */
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    return __atomic_compare_exchange_n(word, &last, next, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+#else
+    if (*word != last)
+        return 0;
+    *word = next;
+    return 1;
+#endif
+}
+
+/* Return a list of count numbers, step apart, modulo 2**64. */
+static PyObject *
+as_list(unsigned long long first, unsigned long long step, Py_ssize_t count)
+{
+    PyObject *list = PyList_New(count);
+    Py_ssize_t i;
+    for (i = 0; list != NULL && i < count; i++) {
+        PyObject *number = PyLong_FromLongLong((long long)(first + (unsigned long long)i * step));
+        if (number == NULL || PyList_SetItem(list, i, number) < 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+/* Write count numbers, step apart, modulo 2**64, to an array of int64 at any address. */
+static void
+write_to(char *place, unsigned long long first, unsigned long long step, Py_ssize_t count)
+{
+    Py_ssize_t i;
+    for (i = 0; i < count; i++, first += step)
+        memcpy(place + i * 8, &first, 8);
+}
+
+/* Slots of a module that an interpreter with a GIL of its own may import, from 3.12 on. Built for the ABI of 3.11, whose
+   headers do not have these names. */
+#define OWN_GIL_SLOT {3, (void *)2}
+#ifdef Py_GIL_DISABLED
+#define MODULE_SLOTS(exec) {OWN_GIL_SLOT, {Py_mod_gil, Py_MOD_GIL_NOT_USED}, {Py_mod_exec, exec}, {0, NULL}}
+#else
+#define MODULE_SLOTS(exec) {OWN_GIL_SLOT, {Py_mod_exec, exec}, {0, NULL}}
+#endif
+
+/* Return the module, without the first of its slots where Python does not know it. */
+static PyObject *
+init_module(struct PyModuleDef *def, PyModuleDef_Slot *slots)
+{
+    def->m_slots = Py_Version < 0x030C0000 ? slots + 1 : slots;
+    return PyModuleDef_Init(def);
+}
 
 /* The state of one interpreter's module. */
 typedef struct {
@@ -310,7 +392,7 @@ take(FastPath *path, Py_ssize_t count, long long *first)
         }
         left = (~last & FIELD(path->sequence_mask)) >> FIELD(path->sequence_shift);
         if (since_ns < -FIELD(path->early_ns) || left == 0 || !*path->alive)
-            /* also if another thread opened a later tick since the clock was read */
+            /* even if another thread opened a later tick since the clock was read */
             return 0;
         taken = count <= left ? count : (Py_ssize_t)left;
         if (exchange(&path->last, last, last + ((long long)taken << FIELD(path->sequence_shift)))) {

@@ -3,7 +3,7 @@
 Knows no store and never waits: where something has to be done first, advance() returns what. It runs when the fast
 path (fast_path.py) cannot go on by itself: it asks core.lanes what comes next, and publishes a new range of ticks only
 if the range and tick that it started from are still current, in one step with that test. So a range is discarded if
-anything was opened, published or sealed (close, fork, lost lease) while it was computed. Whoever publishes or seals
+anything was opened, published or sealed (close, fork, lost lease) while it was computed. What publishes or seals
 also exhausts the ids before, which reaches a thread, or a frame below a signal handler, that is taking one.
 """
 
@@ -80,7 +80,7 @@ class IdAllocator:
                 f"sequence_start_bound={bound} is out of range: 1 to {sequences} (the ids of one tick)"
             )
         self._sequence_start, self._sequence_bound = sequence_start, bound
-        self._context, self._path, self._clock = context, context.path, context.clock
+        self._context, self._generator, self._clock = context, context.generator, context.clock
         self._config, self._leases, self._layout = context.config, leases, context.config.layout
         self._sealed = TickRange(
             first_id=SEALED,
@@ -98,23 +98,23 @@ class IdAllocator:
             clock=context.clock,
             state=NO_STATE,
         )
-        self._path._supersede(None, SEALED, self._sealed)
+        self._generator._supersede(None, SEALED, self._sealed)
 
     @property
     def serial(self) -> int:
         """Serial of the lease that the last ids were made of; 0 if there is none."""
-        state: State = self._path._position[0].state
+        state: State = self._generator._position[0].state
         return state.serial
 
     @property
     def lanes(self) -> Lanes:
         """Up to which tick the lanes of that lease are used."""
-        return self._lanes(self._path._position)
+        return self._lanes(self._generator._position)
 
     @property
     def ids_made(self) -> int:
         """About how many ids this generator made so far: unused ids of a sealed tick may count."""
-        return self._path._position[2]
+        return self._generator._position[2]
 
     def _tick(self, position: Position) -> int:
         """Return the tick that was opened last; SEALED if the range is sealed."""
@@ -142,7 +142,7 @@ class IdAllocator:
         timeout_s = -1 if blocking else 0
         try:
             an_id, decision = locked(
-                self._path._lock, functools.partial(self._advance, only_claim=only_claim), timeout_s
+                self._generator._lock, functools.partial(self._advance, only_claim=only_claim), timeout_s
             )
         except NotAcquired:
             return 0, NoLease()
@@ -153,14 +153,14 @@ class IdAllocator:
         return an_id, decision
 
     def _advance(self, *, only_claim: bool) -> tuple[int, Decision | NoLease | LaneChange | None]:
-        # read before the lease: whoever detaches that seals next, and then this is not current any more
-        position = self._path._position
+        # read before the lease: detaching that seals next, and then this is not current any more
+        position = self._generator._position
         state: State = position[0].state
         held = self._leases.held
         if held is None:
             self.seal()
             return 0, NoLease()
-        if state.serial == held.serial and not only_claim and (an_id := self._path._id_now()):
+        if state.serial == held.serial and not only_claim and (an_id := self._generator._id_now()):
             # another thread published meanwhile, or a wait is over
             return an_id, None
         lanes = self._lanes(position) if state.serial == held.serial else Lanes.fresh(held.lease.opens)
@@ -224,7 +224,7 @@ class IdAllocator:
             alive=self._context.guard.alive,
             state=State(held.serial, lanes, lane, first, made),
         )
-        return an_id if self._path._supersede(old, self._tick(position), ticks) else 0
+        return an_id if self._generator._supersede(old, self._tick(position), ticks) else 0
 
     def _limit(self, tick: int, held: HeldLease, early_ms: int) -> int:
         """Return the first tick that the fast path must not open by itself, later than *tick*."""
@@ -244,14 +244,14 @@ class IdAllocator:
     def seal(self) -> None:
         """Remove all ids from the current range, also for a thread that is taking one."""
         while True:
-            position = self._path._position
+            position = self._generator._position
             old, _, made = position
             state: State = old.state
             # it must stay known how far the lanes are used
             sealed = state._replace(
                 lanes=self._lanes(position), first_sequence=self._next_sequence(state, made), made=made
             )
-            if self._path._supersede(old, self._tick(position), self._sealed._replace(state=sealed)):
+            if self._generator._supersede(old, self._tick(position), self._sealed._replace(state=sealed)):
                 return
 
     def seal_through(self, serial: int) -> None:
@@ -266,7 +266,7 @@ class IdAllocator:
         None if that is unknown. The caller holds the generator's lock.
         """
         # read once: a signal handler may publish a range of another lease
-        position = self._path._position
+        position = self._generator._position
         state: State = position[0].state
         if state.serial > held.serial:
             return None
@@ -281,7 +281,7 @@ class IdAllocator:
         """Discard the parent's ids, in a forked child."""
         # published after whatever the parent was about to publish, so that a call that goes on here cannot
         while True:
-            position = self._path._position
+            position = self._generator._position
             sealed = self._sealed._replace(state=NO_STATE)
-            if self._path._supersede(position[0], self._tick(position), sealed):
+            if self._generator._supersede(position[0], self._tick(position), sealed):
                 return

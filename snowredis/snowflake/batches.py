@@ -25,14 +25,14 @@ def check_count(count: int) -> int:
     return number
 
 
-def next_ids(path: FastPath, guard: ForkGuard, count: int) -> list[int]:
+def next_ids(generator: FastPath, guard: ForkGuard, count: int) -> list[int]:
     """Make *count* ids at once. See Generator.next_ids()."""
     count = check_count(count)
     while True:
         generation = guard.generation
         batch: list[int] = []
         while len(batch) < count:
-            part = path._take_now(count - len(batch)) or [path._next_slow()]
+            part = generator._take_now(count - len(batch)) or [generator._next_slow()]
             if batch and part[0] < batch[-1]:
                 # the clock went back and another namespace is in use: its ids are not in order with those before
                 batch.clear()
@@ -41,7 +41,7 @@ def next_ids(path: FastPath, guard: ForkGuard, count: int) -> list[int]:
             return batch
 
 
-def fill(path: FastPath, guard: ForkGuard, buffer: Any) -> None:
+def fill(generator: FastPath, guard: ForkGuard, buffer: Any) -> None:
     """Fill *buffer* with ids. See Generator.fill().
 
     Reads nothing back from the buffer, whose memory others may write to.
@@ -51,9 +51,9 @@ def fill(path: FastPath, guard: ForkGuard, buffer: Any) -> None:
         generation, filled, last = guard.generation, 0, 0
         while filled < len(view):
             wanted = view[filled : filled + MAX_BATCH]
-            count, first, newest = path._fill_now(wanted)
+            count, first, newest = generator._fill_now(wanted)
             if not count:
-                count, first = 1, path._next_slow()
+                count, first = 1, generator._next_slow()
                 wanted[0] = newest = first
             # else the clock went back and another namespace is in use: begin again
             filled = filled + count if first > last else 0

@@ -1,7 +1,4 @@
-"""The lock that lets one thread at a time talk to the store.
-
-The objects that the members of one generator share.
-"""
+"""What the members of one generator share: its surroundings, and the lock of its conversation with the store."""
 
 from __future__ import annotations
 
@@ -138,7 +135,7 @@ class Context(NamedTuple):
     clock_backs: ClockBackLog
 
     @property
-    def path(self) -> FastPath:
+    def generator(self) -> FastPath:
         """The generator, for members, which must not refer to it strongly."""
         return cast(FastPath, self.reference)
 

@@ -1,7 +1,4 @@
-"""Durations of one kind, counted in buckets: the content of a histogram. Pure.
-
-Counters of one generator, for metrics. Counted where it waits or logs, never for each id.
-"""
+"""Counters of one generator, for metrics: counted where it waits or logs, never for each id."""
 
 from __future__ import annotations
 

@@ -13,15 +13,16 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from snowredis.core.lanes import ClockRules
+from snowredis.core.lanes import ClockRules, Wait
 from snowredis.core.layout import Layout, Parts
 from snowredis.errors import LeaseLost, SnowredisError
-from snowredis.process.clock import SYSTEM, Clock, ClockReading
-from snowredis.process.coroutines import in_background, in_thread
+from snowredis.process.clock import MAX_SLEEP_S, SYSTEM, Clock, ClockReading, FrozenClockCheck
+from snowredis.process.coroutines import in_background, in_thread, result_of, sleep
 from snowredis.process.exit import EXIT, quiet_at_exit
 from snowredis.process.fork import GUARD, ForkGuard
-from snowredis.snowflake import async_ids, batches
+from snowredis.snowflake import batches
 from snowredis.snowflake.allocator import IdAllocator
+from snowredis.snowflake.batches import check_count
 from snowredis.snowflake.context import Context, Reference
 from snowredis.snowflake.counts import ClockBackLog, Counts
 from snowredis.snowflake.fast_path import FastPath
@@ -33,6 +34,10 @@ from snowredis.snowflake.slow_path import SlowPath
 
 if TYPE_CHECKING:
     from snowredis.core.description import IdDescription
+
+
+# ids of one step of the event loop: a list of them takes well under a millisecond
+CHUNK = 10_000
 
 
 class Generator(FastPath):
@@ -188,7 +193,7 @@ class Generator(FastPath):
         if an_id := self._id_now():
             return an_id
         self._check()
-        return await async_ids.next_slow(self._slow_path, self._make_ready)
+        return await _next_slow_async(self._slow_path, self._make_ready)
 
     async def anext_ids(self, count: int) -> list[int]:
         """Make *count* ids at once. Async version of next_ids(): does not block the event loop.
@@ -196,7 +201,7 @@ class Generator(FastPath):
         Other coroutines run after each tick, and after 10,000 ids at the latest.
         """
         self._check()
-        return await async_ids.next_ids(self, self._slow_path, self._context.guard, self._make_ready, count)
+        return await _next_ids_async(self, self._slow_path, self._context.guard, self._make_ready, count)
 
     # --- lease -------------------------------------------------------------------------------------
 
@@ -353,6 +358,61 @@ class Generator(FastPath):
             else "no worker id yet"
         )
         return f"<snowredis.Generator pool={self.pool!r} {state}>"
+
+
+# --- ids for coroutines: what takes well under a millisecond is done on the loop, the rest in a thread for all of them
+
+
+async def _next_slow_async(slow: SlowPath, make_ready: Callable[[], None]) -> int:
+    """Make one id when the fast path cannot. Does not block the event loop.
+
+    Args:
+        make_ready: claims, renews, or waits for the pool, so that the next id needs no Redis; may block.
+
+    Raises:
+        As Generator.next_id().
+    """
+    frozen_check: FrozenClockCheck | None = None
+    while True:
+        an_id, decision = slow.try_step()
+        if an_id:
+            return an_id
+        if not isinstance(decision, Wait):
+            # one thread for all coroutines that wait
+            preparing = slow.preparing
+            if preparing is None or preparing.done():
+                preparing = slow.preparing = in_background(make_ready)
+            await result_of(preparing)
+        elif slow.clock.background:
+            frozen_check = frozen_check or FrozenClockCheck(slow.clock)
+            await sleep(min(decision.seconds, MAX_SLEEP_S))
+            slow.check_clock(frozen_check, decision)
+        else:
+            # a test clock, which sleeping moves
+            slow.clock.sleep(decision.seconds)
+            await sleep(0)
+
+
+async def _next_ids_async(
+    path: FastPath, slow: SlowPath, guard: ForkGuard, make_ready: Callable[[], None], count: int
+) -> list[int]:
+    """Make *count* ids at once without blocking the event loop. See Generator.anext_ids()."""
+    count = check_count(count)
+    while True:
+        generation = guard.generation
+        batch: list[int] = []
+        while len(batch) < count:
+            part = path._take_now(min(count - len(batch), CHUNK)) or [
+                await _next_slow_async(slow, make_ready)
+            ]
+            if batch and part[0] < batch[-1]:
+                # the clock went back, or another coroutine made ids in a namespace that is behind
+                batch.clear()
+            batch += part
+            if len(part) == CHUNK:
+                await sleep(0)
+        if guard.generation == generation and guard.alive:
+            return batch
 
 
 def renew_foreign_locks() -> None:

@@ -1,10 +1,7 @@
-"""A lease as its holder sees it: the part for users, and the part that only the runtime may know.
+"""A lease as its holder has it: the value, where it is stored, and what the newest reply showed of its pool.
 
-State that a process' generators share: a label, and what is done about leases of processes that are killed.
-
-Storage of one generator's current lease, in memory and in a crash record, and of the token of an open claim.
-
-The state of a pool and of the Redis clock, as the newest reply showed them.
+LeaseSlot stores the lease of one generator, in memory and in a crash record, with the token of an open claim. A fork
+and a suspension invalidate both, at any moment.
 """
 
 from __future__ import annotations
@@ -243,8 +240,7 @@ class LeaseSlot:
     def hold(self, held: HeldLease, stats: WorkerStats, *, fresh: bool = False) -> bool:
         """Record *held*, then make it the lease that ids may be made of; return False if it is void.
 
-        A lease that is not *fresh* is recorded only if it was when it was fresh, else nobody recorded what was used
-        since.
+        A lease that is not *fresh* is recorded only if it was when it was fresh: else its use since is unknown.
         """
         record = self.record
         # after the record was read: a child that was forked before has another one, and this lease is void there
@@ -272,7 +268,7 @@ class LeaseSlot:
             record.clear()
 
     def make_void(self) -> None:
-        """Make void whatever was claimed or requested, also a claim whose reply is still to come."""
+        """Invalidate the lease, and any claim under way."""
         self.oldest = self.next_serial()
         self.set_token("")
 
@@ -302,7 +298,7 @@ class PoolView:
     """The newest reply of one generator's pool.
 
     Attributes:
-        seen: the state of the pool, which every request carries (R10).
+        seen: the state of the pool, which every request carries (R10, versions).
         floor_ms: the pool's floor, ms since 1970.
     """
 

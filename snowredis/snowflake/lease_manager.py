@@ -1,8 +1,8 @@
 """Keep one lease: claim it, renew it along its chain, replace it when it is lost, give it back.
 
-Makes no ids. Blocks only on the store, and lets one thread at a time talk to it (conversation.py). Whoever only reads
-takes ``held``, an immutable value that is replaced as a whole. A signal handler may fork, or suspend the generator,
-in the middle of every method here: lease_slot.py says why nothing goes wrong then.
+Makes no ids. Blocks only on the store, and lets one thread at a time talk to it (context.Conversation). A thread that
+only reads takes ``held``, an immutable value that is replaced as a whole. A signal handler may fork, or suspend the
+generator, in the middle of every method here: lease.LeaseSlot says why nothing goes wrong then.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class LeaseManager:
         if not isinstance(reply, Granted):
             self.slot.clear_record()
         if isinstance(reply, LayoutMismatch):
-            # R9, as in renew()
+            # R9 (signature), as in renew()
             if replaced is not None:
                 self._lose(replaced, str(reply))
             self.counts.claims_refused["mismatch"] += 1
@@ -241,7 +241,7 @@ class LeaseManager:
                 return False
             self.view.learn(reply, sent_s)
         except LayoutMismatch as error:
-            # R9: whoever made the pool anew did not know of what this lease has reserved
+            # R9 (signature): the process that made the pool anew did not know what this lease has reserved
             self._lose(held, str(error))
             raise
         except SnowredisError:
@@ -331,7 +331,7 @@ class LeaseManager:
             if self._conversation.run(lambda: self._release(held, marks_ms, stats)):
                 log.info("pool %s: released worker id %d", pool, worker)
         except Exception as error:
-            # it must not stop whoever is closing
+            # it must not stop a caller that is closing
             text = "pool %s: could not release worker id %d; it is available again when its lease ends: %s"
             log.warning(text, pool, worker, error)
             if is_interruption(error):

@@ -1,9 +1,8 @@
-"""The thread that keeps a generator's lease alive. Refers to the generator weakly, so that it can be dropped.
+"""The lifecycle of a generator's leases: claim, renew, replace, give back; with a heartbeat in the background.
 
-The lifecycle of a generator's leases: claim, renew, replace, give back; with a heartbeat in the background.
-
-Joins lease_manager.py, which talks to Redis, and id_allocator.py, which knows what each lane was used for: no lease is
-given back before its block is sealed and its marks are read.
+Joins lease_manager.py, which talks to Redis, and allocator.py, which knows what each lane was used for: no lease is
+given back before its range is sealed and its marks are read. The thread of the heartbeat refers to the generator
+weakly, so that a generator can be dropped.
 """
 
 from __future__ import annotations
@@ -132,7 +131,7 @@ class LeaseLifecycle:
     """Starts, renews, replaces and ends the leases of one generator."""
 
     def __init__(self, context: Context, leases: LeaseManager, allocator: IdAllocator) -> None:
-        self._context, self._path, self._clock = context, context.path, context.clock
+        self._context, self._generator, self._clock = context, context.generator, context.clock
         self._leases, self._allocator = leases, allocator
         self._pool = context.config.name
         self._heartbeat: Heartbeat | None = None
@@ -174,13 +173,13 @@ class LeaseLifecycle:
             raise
         old = claimed.replaced
         if old is not None:
-            marks = locked(self._path._lock, functools.partial(self._seal_through, old))
+            marks = locked(self._generator._lock, functools.partial(self._seal_through, old))
             self._leases.release(old, marks, self.stats())
         if claimed.granted is not None:
             # what happened under another lease is no event of this one
             self._clock_backs_before = self._leases.counts.clock_backs
         if self._leases.held is not None:
-            # Redis replies; those who come next find the worker ids
+            # Redis replies; the next claims find the worker ids
             self._leases.give_back_of_dead(MOST_AT_ONCE)
         return claimed
 
@@ -301,7 +300,7 @@ class LeaseLifecycle:
         Called after each claim and each renewal that a call needs: where the system refuses a thread, leases are
         renewed inside next_id() only, until it allows one. A warning says so, once.
         """
-        heartbeat = locked(self._path._lock, self._new_heartbeat)
+        heartbeat = locked(self._generator._lock, self._new_heartbeat)
         if heartbeat is not None and self._heartbeat is heartbeat:
             EXIT.arm()
             try:
@@ -369,7 +368,7 @@ class LeaseLifecycle:
     def _seal_if_lost(self) -> None:
         """Seal at once if there is no lease any more, not when the tick ends."""
         if self._leases.held is None:
-            locked(self._path._lock, self._allocator.seal)
+            locked(self._generator._lock, self._allocator.seal)
 
     # --- give back --------------------------------------------------------------------------------
 
@@ -379,14 +378,14 @@ class LeaseLifecycle:
         Blocks:
             one round trip to Redis; LOCK_LIMIT_S for another thread.
         """
-        held, marks = locked(self._path._lock, self._detach)
+        held, marks = locked(self._generator._lock, self._detach)
         if held is not None:
             self._leases.release(held, marks, self.stats())
 
     def _detach(self) -> tuple[HeldLease | None, tuple[int, ...] | None]:
         """Detach and seal; return the lease, if there was one, and its marks."""
-        # R7, in this order: from here on nothing is published for this lease; its block is sealed; the marks are
-        # read; they are sent
+        # R7 (release), in this order: from here on nothing is published for this lease; its range is sealed; the marks
+        # are read; they are sent
         held = self._leases.detach()
         self._allocator.seal()
         return held, self._allocator.marks(held) if held is not None else None
@@ -409,12 +408,12 @@ class LeaseLifecycle:
         """
         if self.suspended:
             self._leases.slot.make_void()
-            if self._path._position[1] != SEALED:
+            if self._generator._position[1] != SEALED:
                 self._seal_if_lost()
             self._leases.suspended = False
 
     def _make_void(self) -> None:
-        """Make void whatever was claimed or requested, and seal what was published of it.
+        """Invalidate the lease and any claim under way, and seal the range.
 
         A lease may still be here: nothing is detached while another thread talks to the store, nor what a signal
         handler claims after that. The reply to a claim may be still to come: a clone of this machine has its token,

@@ -1,8 +1,6 @@
-"""Statistics of one worker, as its heartbeats report them. Pure.
+"""The protocol of a pool: its constants, the requests to its store with their statistics, and the store's interface.
 
-The constants of a pool, the requests to its store, and the store's interface. The replies are in replies.py.
-
-Pure data: no Redis, no clock, no lock. All times are milliseconds since 1970.
+Pure data: no Redis, no clock, no lock. All times are milliseconds since 1970. The replies are in replies.py.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from snowredis.servers.scripts import with_format
 from snowredis.settings import as_int, check
 from snowredis.snowflake.replies import ClaimReply, CreateReply, NoteReply, ReleaseReply, RenewReply, Seen
 
-# the scripts check only the characters
+# WorkerStats as text; the scripts check only the characters
 _TEXT = re.compile(r"-?\d{1,18}(?:,-?\d{1,18}){4}", re.ASCII)
 
 

@@ -5,6 +5,7 @@ ScriptStore is independent of redis-py: a subclass runs the scripts, in Redis (R
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from abc import abstractmethod
@@ -13,8 +14,9 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from snowredis.core.layout import Layout
-from snowredis.errors import LayoutMismatch, PoolBroken
-from snowredis.servers.runner import RedisScripts, translated
+from snowredis.errors import LayoutMismatch, PoolBroken, StoreUnavailable
+from snowredis.servers.cluster import on_one_connection
+from snowredis.servers.runner import Acknowledged, RedisScripts, save_snapshot, translated
 from snowredis.servers.scripts import PROLOGUE, Script, Scripted, load_script, read_lua, text_of
 from snowredis.servers.time_limit import CALL_LIMIT_S, time_limit
 from snowredis.settings import MinReplicas
@@ -31,9 +33,13 @@ from snowredis.snowflake.protocol import (
 )
 from snowredis.snowflake.replies import Reply, Seen, parse_reply
 
+log = logging.getLogger("snowredis")
+
 _Done = TypeVar("_Done", bound=Reply)
 _Refused = TypeVar("_Refused", bound=Reply)
 
+# how often replicas are asked whether they have a plan; WAIT_MS each
+ATTEMPTS = 6
 # how long a claim that was refused for its settings is not sent again
 REFUSED_FOR_MS = 1_000
 # the first four are run by generators, the others when a person asks for it
@@ -199,6 +205,44 @@ class RedisStore(RedisScripts, ScriptStore):
     ) -> None:
         ScriptStore.__init__(self, config, max_events=max_events)
         RedisScripts.__init__(self, server, min_replicas)
+
+    def change_layout(self, layout: Layout, at_ms: int, caller_ms: int) -> replies.ChangeReply:
+        """Plan it as ScriptStore does, and put the plan on every copy of the pool that can come back.
+
+        A replica or a snapshot without the plan would refuse the new layout after a failover or a crash. Blocks until
+        the replicas have the plan and a snapshot is written, SAVE_LIMIT_S and a few seconds. Raises StoreUnavailable if
+        a replica does not have it: the plan is undone then.
+        """
+        reply = super().change_layout(layout, at_ms, caller_ms)
+        if not isinstance(reply, replies.LayoutChanging):
+            return reply
+        key = self._keys[0]
+        with translated(self.where):
+            (info,) = on_one_connection(self._client, key, [("INFO", "replication")])
+        replicas = int(info["connected_slaves"]) if isinstance(info, dict) else 0
+        before, self._acknowledged = self._acknowledged, Acknowledged(replicas, self.where)
+        try:
+            for left in reversed(range(ATTEMPTS if replicas else 0)):
+                try:
+                    reply = super().change_layout(layout, at_ms, caller_ms)
+                    break
+                except StoreUnavailable:
+                    if not left:
+                        self._acknowledged = None
+                        super().change_layout(self.config.layout, at_ms, caller_ms)
+                        raise
+        finally:
+            self._acknowledged = before
+        with translated(self.where):
+            written = save_snapshot(self._client, key)
+        if not written:
+            log.warning(
+                "pool %s: this user cannot make a snapshot of Redis at %s. If Redis goes back to an earlier one, plan "
+                "the change again",
+                self.config.name,
+                self.where,
+            )
+        return reply
 
     def stored(self, field: StoredField) -> str:
         """Return a field of the pool in this Redis; "" if there is no pool.

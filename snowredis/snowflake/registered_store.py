@@ -1,14 +1,12 @@
-"""A Store for a pool of a registry: learns the pool's shard number before the first claim, and confirms it later on.
+"""Stores of pools by their settings: open_pool(), and RegisteredStore for a pool that has a registry of shard numbers.
 
-The pool's own hash is what a process goes by: the number, and the registration that the registry gave it, are
-constants in its signature. The registry is asked when a process starts and about once a minute. It may be away at any
-time, except before the first process of a pool that was created, or was lost: a number is not used before it was
-confirmed once.
+RegisteredStore learns the pool's number before the first claim, and confirms it later on. Each process goes by the
+pool's own hash: the number, and the registration that the registry gave it, are constants in its signature. The
+registry is asked when a process starts and about once a minute. It may be away at any time, except before the first
+process of a pool that was created, or was lost: a number is not used before it was confirmed once.
 
 Blocks as the pool's store does, and in addition for the registry: before the first claim, and CONFIRM_LIMIT_S at most
 after a renewal. Has no thread and no lock: one caller at a time, as the lease manager.
-
-Open the store of a pool that settings describe: with a registry of shard numbers, if they name one.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""The servers of one pool, before its shard number is known: what they store, and the store once it is known.
+"""Shard numbers of pools: what the servers of a pool store, and how a new pool gets its number. For people.
 
-Tell a registry of the pools that are in a Redis: each pool's own hash holds its number. For people.
-
-Give a new pool its shard number: take it in the registry, create the pool with it, confirm it. For people.
-
-Killed at any moment, it can be run again: a number that was taken and not confirmed stays with the pool's name, and no
-process uses a number before it was confirmed once. So of two pools that a registry gave the same number, before and
-after it forgot the first one, only one is ever used.
+- PoolServers reads the servers of one pool before its shard number is known, and opens its store after that.
+- register() takes a number in the registry, creates the pool with it, and confirms it. Killed at any moment, it can be
+  run again: a number that was taken and not confirmed stays with the pool's name, and no process uses a number before
+  it was confirmed once. So of two pools that a registry gave the same number, before and after it forgot the first
+  one, only one is ever used.
+- confirm_pools() tells a registry of the pools that are in a Redis: each pool's own hash holds its number.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Why a registry is closed: codes that the scripts write, each with a text for people. Pure.
-
-Registry of shard numbers: where a number is in an id, the replies, and the interface of its stores.
+"""Registry of shard numbers: where a number is in an id, the replies, and the interface of its stores.
 
 Pure data: no Redis, no clock, no lock. All times are milliseconds since 1970 on the clock of the registry's Redis.
 """
@@ -18,6 +16,7 @@ from snowredis.errors import ConfigError
 from snowredis.servers.scripts import with_format
 from snowredis.snowflake.replies import Seen
 
+# why a registry is closed: codes that the scripts write, each with a text for people
 CLOSED_TEXTS = {
     "no-registry": "its Redis had no such registry, which pools created again",
     "other-server": "its Redis is another server process since then",

@@ -1,13 +1,8 @@
-"""A registry of shard numbers in this process' memory, for tests; also the scripts' protocol in Python.
+"""Stores of registries of shard numbers: in the memory of this process, for tests, and in Redis.
 
-Follows the scripts rule by rule; the same tests run on both. It loses nothing, so a registry is closed
-only after wipe().
-
-The Lua scripts as a Registry: builds their arguments, reads their replies.
-
-Independent of redis-py: a subclass runs the scripts, in Redis or in a simulation.
-
-A registry of shard numbers in Redis, through redis-py.
+MemoryRegistry follows the scripts rule by rule; the same tests run on both. It loses nothing, so it is closed only
+after wipe(). ScriptRegistry builds the arguments of the scripts and reads their replies; a subclass runs them, in Redis
+(RedisRegistry) or in a simulation.
 """
 
 from __future__ import annotations

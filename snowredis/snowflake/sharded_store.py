@@ -1,17 +1,13 @@
-"""Check that every process has the same list of independent servers, in the same order.
-
-The signature of each server's pool contains its place in the list. It is compared with this process' list before a
-claim, and for servers that were unavailable then, at renewals. A server without the pool shows nothing, so the pool is
-created only while every server is available or was checked before, and on one server after the other, in an order that
-is the same whatever the order of the list.
-
-One pool over several independent Redis servers.
+"""One pool over several independent Redis servers, and the check that every process has the same list of them.
 
 Each server has its own share of the worker ids: server i of n has those with w % n == i. So no server has to agree with
 another, and any of them may be unavailable or lose everything: the rules of the lease hold on each server by itself. A
 process whose server is unavailable leases a worker id of another one.
 
-This requires the same list, in the same order, in every process: see lease.list_check.
+That requires the same list, in the same order, in every process. The signature of each server's pool contains its place
+in the list. ListCheck compares it with this process' list before a claim, and at renewals for servers that were
+unavailable then. A server without the pool shows nothing, so the pool is created only if every server is available or
+was checked before. The servers are created in an order that is the same whatever the order of the list.
 
 Blocks as its servers do, one after the other. Has no thread and no lock: one caller at a time, as the lease manager.
 """

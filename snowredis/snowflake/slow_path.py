@@ -1,11 +1,8 @@
-"""Tell people that a call waits for the floor of its pool: one warning for each wait, and a countdown on a terminal.
+"""The slow path: make an id when the fast path cannot. Claims, waits, renews or replaces the lease as needed.
 
-The countdown is one line that is rewritten. It is shown only where a handler of logging, or the default one, writes the
-warning to a terminal: so an application that logs elsewhere keeps its screen.
-
-Wait, in one call, for a worker id of a full pool, for the floor of a pool, and for the lanes of a lease to open.
-
-The slow path: make an id when the fast path cannot. Claims, waits, renews or replaces the lease as needed.
+WaitNotice tells people that a call waits for the floor of its pool: one warning for each wait, and a countdown on the
+terminal to which a handler of logging writes warnings. ClaimWait is one call's wait for a worker id of a full pool, for
+the floor of a pool, and for the lanes of a lease to open.
 """
 
 from __future__ import annotations

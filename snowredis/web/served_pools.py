@@ -31,7 +31,7 @@ from snowredis.snowflake.lease import Lease
 from snowredis.snowflake.open import is_embedded, is_in_memory
 from snowredis.web.feed import LiveFeed
 from snowredis.web.messages import Problem, problem_of, seconds
-from snowredis.web.shared_reads import Answer, OneByOne, SharedAnswers, SharedPool, json_bytes
+from snowredis.web.shared_reads import Answer, SharedAnswers, SharedPool, json_bytes
 
 log = logging.getLogger("snowredis")
 T = TypeVar("T")
@@ -83,7 +83,7 @@ class ServedPool:
         # when new workers are served, on time.monotonic(); 0 if no request waits for that
         self._floor_at_s = 0.0
         self._looking: asyncio.Future[PoolInfo] | None = None
-        self._expensive = OneByOne(_MAX_WAITING)
+        self._alone, self._waiting = asyncio.Lock(), 0
         self.answers = SharedAnswers()
         self.feed = LiveFeed(name, self._read_anew, tags)
 
@@ -275,8 +275,14 @@ class ServedPool:
 
     async def ask_alone(self, question: Callable[[WorkerPool], T]) -> T:
         """Call *question* as ask(), but after all others: it needs much of the interpreter. Raises Problem."""
-        busy = Problem(503, "Busy", "many such requests are waiting. Try again.", 1)
-        return await self._expensive.call(lambda: self.read(question), lambda: busy)
+        if self._waiting >= _MAX_WAITING:
+            raise Problem(503, "Busy", "many such requests are waiting. Try again.", 1)
+        self._waiting += 1
+        try:
+            async with self._alone:
+                return await self.ask(question)
+        finally:
+            self._waiting -= 1
 
     def read(self, question: Callable[[WorkerPool], T]) -> T:
         """Call *question* with the pool's monitor. Blocks for a few round trips to Redis."""

@@ -12,6 +12,7 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import httptools  # noqa: F401 - what uvicorn parses requests with; without it, it would take a slower parser
 import uvicorn
 from uvicorn.config import LOGGING_CONFIG
 
@@ -101,8 +102,8 @@ def options(app: Service) -> dict[str, Any]:
 
 
 def _http(app: Service) -> type[asyncio.Protocol]:
-    """Return the protocol class that uvicorn chooses by itself."""
-    config = uvicorn.Config(app, ws="none", lifespan="off", log_config=None)
+    """Return uvicorn's protocol class for httptools."""
+    config = uvicorn.Config(app, http="httptools", ws="none", lifespan="off", log_config=None)
     config.load()
     return config.http_protocol_class
 

@@ -78,7 +78,7 @@ def create_app(
         pools: their names; requests without ``pool=`` use the first.
         token: required from every client; without one only requests over loopback or a unix socket are allowed.
         hosts: names of the service, without port, besides localhost, 127.0.0.1 and [::1]; "*" allows any.
-        insecure: allow all clients, also without a token.
+        insecure: allow all clients, even without a token.
         trusted_proxies: addresses and networks whose X-Forwarded-For and X-Forwarded-Proto count.
         create: create pools that do not exist, instead of refusing to start.
         kinds: other kinds of ids, as snowredis.generator() takes them, such as "uuid7" and "segment:?tag=invoices", for

@@ -171,26 +171,3 @@ class SharedAnswers:
             # its age counts from its end
             _, future = self._made[name]
             self._made[name] = time.monotonic(), future
-
-
-class OneByOne:
-    """Calls that need much of the interpreter, one after the other, in a thread.
-
-    Args:
-        most: how many may wait; more are refused.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most, self._waiting = most, 0
-        self._lock = asyncio.Lock()
-
-    async def call(self, function: Callable[[], T], refuse: Callable[[], Exception]) -> T:
-        """Call *function*; raises what *refuse* returns if too many calls are waiting."""
-        if self._waiting >= self._most:
-            raise refuse()
-        self._waiting += 1
-        try:
-            async with self._lock:
-                return await in_thread(function)
-        finally:
-            self._waiting -= 1

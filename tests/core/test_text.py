@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+import snowredis
 from snowredis.core.layout import MAX_ID, YEAR_10000_MS, Layout
 from snowredis.core.presets import layouts
 from snowredis.core.text import FORMS, encode, parse, parse_any, parse_user_id
@@ -356,3 +357,12 @@ def test_a_form_that_is_named_is_the_only_one() -> None:
 def test_an_id_with_more_bits_than_the_layout_is_refused_with_both_numbers() -> None:
     with pytest.raises(InvalidId, match="53"):
         parse_user_id(str(AN_ID), layouts["js-safe"], now_ms=NOW_MS)
+
+
+def test_an_id_is_decoded_by_a_layout_or_the_default_one() -> None:
+    layout = Layout()
+    an_id = layout.compose(tick=5, worker=7, sequence=9)
+    assert snowredis.decode(an_id) == layout.decode(an_id)
+    assert snowredis.decode(an_id, "twitter") == snowredis.layouts["twitter"].decode(an_id)
+    with pytest.raises(snowredis.InvalidId):
+        snowredis.decode(-1)

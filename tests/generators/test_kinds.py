@@ -171,3 +171,18 @@ def test_our_kinds_are_entry_points_too() -> None:
 def test_the_extra_of_every_kind_exists() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert {kind.extra for kind in map(find_kind, OUR_KINDS)} - {None} <= extras.keys()
+
+
+def test_the_type_of_a_generator_follows_from_its_kind() -> None:
+    # checked by mypy
+    numbers: snowredis.Generator = snowredis.generator("snowflake", url=snowredis.testing.memory_pool())
+    uuids: snowredis.IdGenerator[uuid.UUID] = snowredis.generator("uuid7")
+    texts: list[snowredis.IdGenerator[str]] = [
+        snowredis.generator("uuid4", form="text"),
+        snowredis.generator("ulid"),
+        snowredis.generator("objectid"),
+    ]
+    raw: snowredis.IdGenerator[bytes] = snowredis.generator("objectid", form="bytes")
+    all_kinds: list[snowredis.IdGenerator[Any]] = [numbers, uuids, *texts, raw]
+    made = [type(ids.next_id()) for ids in all_kinds]
+    assert made == [int, uuid.UUID, str, str, str, bytes]

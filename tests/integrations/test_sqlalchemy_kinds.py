@@ -139,7 +139,7 @@ def test_a_generator_can_be_given_instead_of_a_kind() -> None:
     ids = snowredis.generator("uuid4", form="text")
     assert GeneratedId(ids).impl.length == 36
     with pytest.raises(ArgumentError, match=r"a SnowflakeId is a number, .*'uuid4' are str. Use GeneratedId"):
-        SnowflakeId(ids)
+        SnowflakeId(ids)  # type: ignore[arg-type]
     with pytest.raises(snowredis.ConfigError, match="unknown setting 'frm' of uuid4 generators"):
         GeneratedId("uuid4", frm="text")
 

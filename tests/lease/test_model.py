@@ -508,9 +508,6 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
     "ShardNumberRefused": ("orders", "world", "it has no number there"),
     "GeneratorClosed": ("orders",),
     "GeneratorSuspended": ("orders",),
-    "SourceError": ("odd",),
-    "MergeError": ("odd",),
-    "MigrationError": ("odd",),
 }
 
 

@@ -8,7 +8,7 @@ import sys
 
 import snowredis
 from snowredis.integrations import prometheus
-from snowredis.integrations.prometheus_files import MetricFiles
+from snowredis.integrations.prometheus import MetricFiles
 
 url, pool, ending = sys.argv[1:]
 metrics = prometheus.register(every_s=0.05)

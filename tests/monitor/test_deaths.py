@@ -363,3 +363,58 @@ def test_what_could_not_be_read_is_stale_and_says_for_how_long_ids_last(
     # of 30 s at the last reading
     assert "ids for at least 23 s more" in condition.text
     assert watch.read().stale_since_ms is None
+
+
+_PROGRAM = """
+import os, sys, time, snowredis
+ids = snowredis.connect(sys.argv[1], pool="rollout", ttl=2)
+ids.next_id()
+print("ready", flush=True)
+if sys.argv[2] == "job":
+    os._exit(0)
+time.sleep(60)
+"""
+
+
+def test_a_rollout_and_short_jobs_are_no_deaths(own_server: RedisServer) -> None:
+    """Workers that end by SIGTERM, and jobs that end by os._exit() as those of rq do, are ends and no deaths."""
+    seen = WorkerPool(own_server.url, "rollout")
+    seen.create(PoolConfig(name="rollout", ttl_ms=2_000))
+
+    def start(kind: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", _PROGRAM, own_server.url, kind]
+        return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+
+    def ready(program: subprocess.Popen[str]) -> None:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "ready\n"
+
+    old, new = [start("web") for _ in range(3)], list[subprocess.Popen[str]]()
+    try:
+        for program in old:
+            ready(program)
+        new = [start("web") for _ in range(3)]
+        for program in new:
+            ready(program)
+        for program in old:
+            program.terminate()
+            program.wait(20)
+        jobs = [start("job") for _ in range(4)]
+        for program in jobs:
+            ready(program)
+            program.wait(20)
+            assert program.stdout is not None
+            program.stdout.close()
+        # the leases that nobody gave back have ended by then
+        ended_s = time.monotonic() + 3.0
+        while time.monotonic() < ended_s:
+            snapshot = seen.snapshot()
+            assert [death.pid for death in snapshot.deaths] == []
+            time.sleep(0.2)
+        assert "died" not in status_of(snapshot).headline
+        assert sorted(worker.pid for worker in snapshot.workers) == sorted(program.pid for program in new)
+    finally:
+        for program in (*old, *new):
+            program.kill()
+            program.communicate()
+        seen.close()

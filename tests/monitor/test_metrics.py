@@ -280,10 +280,10 @@ def test_a_bad_directory_costs_the_metrics_and_neither_ids_nor_worker_ids(
 def test_metrics_are_written_as_soon_as_the_directory_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from snowredis.integrations import prometheus_files
+    from snowredis.integrations import prometheus
 
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path / "later"))
-    metrics = prometheus_files.MetricFiles(every_s=3600)
+    metrics = prometheus.MetricFiles(every_s=3600)
     written: list[int] = []
     monkeypatch.setattr(metrics, "_write_all", lambda: written.append(1))
     metrics.update()

@@ -218,6 +218,19 @@ def test_a_forecast_says_what_it_does_not_know() -> None:
     assert full.used_up_ms == now
 
 
+def test_who_was_refused_for_other_settings_is_shown(server: RedisServer, pool: WorkerPool) -> None:
+    from snowredis.monitor.status import status_of
+
+    assert status_of(pool.snapshot()).level == "ok"
+    other = snowredis.connect(server.url, pool=pool.name, layout="twitter", label="other")
+    with pytest.raises(snowredis.LayoutMismatch):
+        other.next_id()
+    info = pool.info()
+    assert info.mismatches >= 1
+    assert info.mismatch_by.endswith("(other)")
+    assert status_of(pool.snapshot()).headline == "processes with other settings are refused"
+
+
 # adds ARGV[2] pairs of a claim and a release, one a ms from ARGV[1] on, the pairs with the numbers from ARGV[3] on
 _HISTORY = """
 local from, count, first = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])

@@ -123,14 +123,14 @@ def keys_of(rule: str) -> set[str]:
 
 
 def test_the_rules_of_tags_are_what_their_scripts_use() -> None:
-    identity = lease_scripts.read_lua("identity")
+    prologue = [lease_scripts.read_lua(name) for name in ("arguments", "identity")]
     segments, dated = segment_tag("invoices"), dated_tag("invoices")
     called = set[Any]().union(
-        *(calls_in(source) for source in (identity, *map(lua_of, ("common", "take", "open"))))
+        *(calls_in(source) for source in (*prologue, *map(lua_of, ("common", "take", "open"))))
     )
     # those are of a person, with `numbers change`
     assert set(segments.calls) == called - {("del", 1)}
-    assert set(dated.calls) == calls_in(identity) | calls_in(lua_of("dated"))
+    assert set(dated.calls) == set[Any]().union(*map(calls_in, (*prologue, lua_of("dated"))))
     assert allowed_by("segments") == needed_commands(segments.calls)
     assert keys_of("segments") == set(segments.keys) == set(tag_keys("invoices"))
     assert allowed_by("dated") == needed_commands(dated.calls)

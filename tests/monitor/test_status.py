@@ -141,7 +141,7 @@ def test_while_no_lease_is_valid_before_the_floor_the_verdict_is_critical() -> N
     down = info(floor_ms=NOW_MS + 30_000, floor_reason="other-server", used=0, free=100)
     for unknown in ((), (worker(7, alive=False, state="unknown"),)):
         snapshot = Snapshot(down, (), unknown)
-        first = status_of(snapshot).conditions[0]
+        (first,) = status_of(snapshot).conditions
         assert (first.code, first.level, first.until_ms) == ("no-ids", "critical", NOW_MS + 30_000)
         assert "no worker can make ids until 2026-" in first.text
         assert "without a pause" not in f"{first.text}{first.advice}"
@@ -165,6 +165,18 @@ def test_an_acknowledged_death_is_a_notice_and_does_not_come_back_with_the_next_
     assert (condition.code, condition.level, condition.count) == ("deaths", "warning", 1)
 
 
+def test_a_pool_that_refuses_everybody_is_not_ok() -> None:
+    refused = info(mismatches=3, mismatch_ms=NOW_MS - 1_000, mismatch_by="web-1:7 (api)")
+    (condition,) = status_of(replace(QUIET, info=refused)).conditions
+    assert (condition.code, condition.level, condition.count) == ("mismatch", "warning", 3)
+    assert "3 claims so far, the last at 2026-" in condition.text
+    assert "by web-1:7 (api)" in condition.text
+    (condition,) = status_of(Snapshot(refused, ())).conditions
+    assert (condition.level, "No worker is alive" in condition.text) == ("critical", True)
+    old = replace(refused, mismatch_ms=NOW_MS - 300_001)
+    assert status_of(Snapshot(old, ())).conditions == ()
+
+
 def test_deaths_are_judged_by_the_processes_of_that_hour() -> None:
     """Of 1,000 short jobs 13 died: no reason to wake anybody."""
     deaths = tuple(death(number, number) for number in range(13))
@@ -176,7 +188,7 @@ def test_alerts_and_page_have_the_same_severities() -> None:
     """An alert of one level of a condition has the severity of that name."""
     rules = (Path(__file__).parents[2] / "docs" / "alerts.yml").read_text("utf-8")
     found = re.findall(r'condition="[\w-]+"}\) == (\d)\n        labels: {severity: (\w+)}', rules)
-    assert len(found) == 3
+    assert len(found) == 5
     assert all(LEVELS[int(level)] == severity for level, severity in found)
 
 

@@ -78,15 +78,9 @@ RULES: Mapping[str, Rule] = {
         "a tag with max_rate goes on beyond everything that can have been handed out",
         ("local reach = burst + math.ceil(max_rate * lost_ms / 1000)", "local reach = 0"),
         None,
-        ("failover", "moved"),
+        ("failover", "split"),
         9,
-    ),
-    "words-wait": Rule(
-        "a tag with max_rate opens by itself only after a loss that is shorter than a word takes to count",
-        ("now - tag.last <= BRIDGED_MS and", ""),
-        None,
-        ("snapshot", "wipe"),
-        0,
+        "an alarm without a cause",
     ),
     "deposed-master": Rule(
         "a tag is opened only when no deposed master answers any more",
@@ -131,8 +125,8 @@ RULES: Mapping[str, Rule] = {
         "each server is told which segments a process has, also one that hands out none while others do",
         None,
         lambda patch: patch.setattr(Fetcher, "report", lambda _: REPORT_S),
-        ("loss", "rollback"),
-        7,
+        ("rollback", "down"),
+        60,
     ),
     "fork-drops": Rule(
         "a forked child has no segment of its parent",

@@ -380,7 +380,7 @@ def test_cosid_a_chain_of_segments_is_filled_into_a_buffer(pool: MemoryPool) -> 
 
     buffer = array("q", bytes(8 * 50_000))
     with snowredis.generator("segment", url=pool, tag="chain") as ids:
-        ids.fill(buffer)  # type: ignore[attr-defined]
+        ids.fill(buffer)
     assert len(set(buffer)) == 50_000
 
 

@@ -36,6 +36,7 @@ FUNCTIONS = {
     "anext_ids": "(count)",
     "close": "()",
     "close_on_sigterm": "()",
+    "decode": "(an_id, layout)",
     "encode": "(an_id, form, *, layout)",
     "generator": "(kind, **settings)",
     "parse": "(text, form, *, layout)",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import mmap
 import os
 import random
@@ -348,6 +349,7 @@ def test_a_record_says_how_its_process_ended(url: str, records: Path, how: str, 
         signal.raise_signal(number)
 
     def work(_: object) -> None:
+        faulthandler.disable()
         if handled:
             signal.signal(signal.SIGTERM, stop)
         ids = connect(url)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
+import http.server
 import itertools
 import json
 import os
@@ -10,6 +12,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -136,6 +139,69 @@ def test_a_worker_appears_and_one_that_is_killed_is_mourned_until_somebody_ackno
     assert {
         url for url in page.requested if not url.startswith((served.url, other.url, "about:", "data:"))
     } == set()
+
+
+@contextlib.contextmanager
+def proxy(prefix: str, port: int) -> Iterator[int]:
+    """Forward what lies below *prefix* to the service on *port*, without the prefix; yield the proxy's port."""
+
+    class Proxy(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if not self.path.startswith(f"{prefix}/"):
+                # as a proxy that has another page there
+                self.send_response(200 if self.path == prefix else 404)
+                self.end_headers()
+                if self.path == prefix:
+                    self.wfile.write((ROOT / "snowredis/web/static/index.html").read_bytes())
+                return
+            length = int(self.headers.get("content-length", 0))
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+            with contextlib.closing(connection), contextlib.suppress(OSError):
+                path = self.path.removeprefix(prefix)
+                connection.request(self.command, path, self.rfile.read(length), dict(self.headers))
+                response = connection.getresponse()
+                self.send_response(response.status)
+                for name, value in response.getheaders():
+                    self.send_header(name, value)
+                self.end_headers()
+                while part := response.read1():
+                    self.wfile.write(part)
+
+        do_POST = do_GET  # noqa: N815 - the name that http.server calls
+
+        def log_message(self, *_args: Any) -> None: ...
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield int(server.server_port)
+        server.shutdown()
+
+
+def test_the_page_works_below_a_prefix_of_a_proxy_and_says_what_is_wrong(
+    page: Page, server: RedisServer, pool: str, serve: Serve, tmp_path: Path
+) -> None:
+    (tmp_path / "token").write_text(TOKEN)
+    served = serve("--pool", pool, "--token-file", str(tmp_path / "token"), url=server.url)
+    with proxy("/ops/ids", served.port) as port:
+        page.go(f"http://127.0.0.1:{port}/ops/ids/")
+        page.wait("document.querySelector('#token') !== null")
+        page.fill("#token", TOKEN)
+        page.click("button[type=submit]")
+        page.wait("document.querySelector('#link')?.textContent == 'live'")
+        assert page.evaluate("location.pathname") == "/ops/ids/"
+        page.wait("document.querySelectorAll('.tile').length == 1")
+        assert page.evaluate("getComputedStyle(document.querySelector('#loading')).display") == "none"
+        page.fill("#id", "1")
+        page.click("#do-decode")
+        page.wait("document.querySelector('.bits') !== null")
+        page.click("form[action=logout] button")
+        page.wait("document.querySelector('#token') !== null")
+        # without the slash there is nothing below it
+        page.go(f"http://127.0.0.1:{port}/ops/ids")
+        page.wait("document.querySelector('#loading') !== null")
+        assert "must end with a slash" in page.text("#loading")
+        assert page.evaluate("getComputedStyle(document.querySelector('#loading')).visibility") == "visible"
 
 
 def test_an_id_leads_to_its_maker_and_the_maker_has_a_link(

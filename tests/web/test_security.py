@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -72,6 +73,13 @@ def test_with_the_token_everything_is(guarded: TestClient) -> None:
 @pytest.mark.parametrize("path", OPEN)
 def test_probes_need_neither_a_token_nor_a_name(guarded: TestClient, path: str) -> None:
     assert guarded.get(path, headers={"host": "10.1.2.3"}).status_code == 200
+
+
+def test_the_form_for_the_token_has_all_its_files_without_a_token(guarded: TestClient) -> None:
+    names = re.findall(r'(?:href|src)="([^"]+)"', guarded.get("/login").text)
+    assert "static/theme.css" in names
+    for name in names:
+        assert guarded.get(f"/{name}").status_code == 200, name
 
 
 def test_strangers_are_told_whether_it_is_ready_and_neither_names_nor_addresses() -> None:

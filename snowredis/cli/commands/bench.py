@@ -7,7 +7,6 @@ be compared between machines, the nanoseconds cannot. `scripts/bench` measures w
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from snowredis.cli.exit_codes import ExitCode
 from snowredis.cli.options import Parser
-from snowredis.cli.output import Cell, Column, Line, table, terminal_width, write
+from snowredis.cli.output import Cell, Column, Line, print_json, table, terminal_width, write
 
 if TYPE_CHECKING:
     from snowredis.snowflake.generator import Generator
@@ -81,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
             "ratio": {name: _rounded(ratios(times, results[BASE])) for name, times in results.items()},
             "twitter": {"share_of_ceiling": round(rate, 4), "share_of_cpu": round(cpu, 4)},
         }
-        print(json.dumps(report))
+        print_json(report)
     else:
         write(_report(IMPLEMENTATION, rounds, results, rate, cpu))
     return ExitCode.OK

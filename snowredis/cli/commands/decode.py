@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from snowredis.cli.output import (
     ago,
     pairs,
     plain,
+    print_json,
     printable,
     terminal_width,
     time_of,
@@ -63,9 +63,9 @@ def run(args: argparse.Namespace) -> int:
             code = ExitCode.BAD_INPUT
             continue
         if args.json:
-            print(json.dumps(_as_json(text, readings, layout)))
+            print_json(id_record(text, readings, layout))
         else:
-            write([*([] if first else [[]]), *_as_lines(text, readings, layout)])
+            write([*([] if first else [[]]), *id_lines(text, readings, layout)])
         first = False
     return code
 
@@ -79,7 +79,7 @@ def _texts(arguments: list[str]) -> Iterator[str]:
             yield from line.split()
 
 
-def _as_lines(text: str, readings: list[tuple[str, int]], layout: Layout) -> list[Line]:
+def id_lines(text: str, readings: list[tuple[str, int]], layout: Layout) -> list[Line]:
     from snowredis.core.text import FUTURE_MS
 
     (form, an_id), *others = readings
@@ -104,20 +104,17 @@ def _as_lines(text: str, readings: list[tuple[str, int]], layout: Layout) -> lis
     return [head, *pairs(rows), *(diagram if fits else [])]
 
 
-def _as_json(text: str, readings: list[tuple[str, int]], layout: Layout) -> dict[str, Any]:
+def id_record(text: str, readings: list[tuple[str, int]], layout: Layout) -> dict[str, Any]:
+    """Return an id as JSON shows it."""
+    from snowredis.core.as_json import to_json
+
     (form, an_id), *others = readings
     parts = layout.decode(an_id)
     return {
         "id": str(an_id),
         "text": text,
         "form": form,
-        "time": time_of(parts.timestamp_ms),
-        "timestamp_ms": parts.timestamp_ms,
-        "tick": parts.tick,
-        "datacenter": parts.datacenter,
-        "backup": parts.backup,
-        "worker": parts.worker,
-        "sequence": parts.sequence,
+        **to_json(parts),
         "bits": bits_of(layout, an_id),
         "layout": layout_spec(layout),
         "other_readings": [{"form": other_form, "id": str(other_id)} for other_form, other_id in others],

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections import Counter
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from snowredis.cli.exit_codes import ExitCode
 from snowredis.cli.options import Parser, add_redis, settings
-from snowredis.cli.output import MAX_FOREIGN, Line, printable, wrapped, write
+from snowredis.cli.output import MAX_FOREIGN, Line, print_json, printable, wrapped, write
 
 if TYPE_CHECKING:
     from snowredis.monitor.host_checks import Finding
@@ -46,9 +44,9 @@ def run(args: argparse.Namespace) -> int:
     findings = [_fast_path(), *diagnose(url, _pool(args, options), args.tag)]
     severity = worst(findings)
     if args.json:
-        print(json.dumps({"severity": severity, "findings": [asdict(finding) for finding in findings]}))
+        print_json({"severity": severity, "findings": findings})
     else:
-        write(_as_lines(findings))
+        write(finding_lines(findings))
     if any(finding.check == "redis" and finding.severity == "error" for finding in findings):
         return ExitCode.REDIS_UNAVAILABLE
     return {"error": ExitCode.FOUND_ERRORS, "warning": ExitCode.ERROR}.get(severity, ExitCode.OK)
@@ -71,7 +69,7 @@ def _fast_path() -> Finding:
     return Finding("fast path", *ok(f"{text}SNOWREDIS_PURE is set"))
 
 
-def _as_lines(findings: list[Finding]) -> list[Line]:
+def finding_lines(findings: list[Finding]) -> list[Line]:
     lines: list[Line] = []
     widest = max(len(printable(finding.check, MAX_FOREIGN)) for finding in findings)
     for finding in findings:

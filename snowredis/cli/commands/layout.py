@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from dataclasses import replace
 from typing import Any
 
 from snowredis.cli.exit_codes import ExitCode
 from snowredis.cli.options import Parser, moment_ms, natural
-from snowredis.cli.output import Cell, Column, Line, encodable, table, terminal_width, wrapped, write
+from snowredis.cli.output import (
+    Cell,
+    Column,
+    Line,
+    encodable,
+    print_json,
+    table,
+    terminal_width,
+    wrapped,
+    write,
+)
 from snowredis.core.layout import ID_BITS, Layout
 from snowredis.core.presets import layout_spec, layouts, preset_source, resolve_layout
 
@@ -50,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         layout = replace(resolve_layout(args.layout), **changes)
     if args.json:
         presets = layouts.values()
-        print(json.dumps(_as_json(layout) if layout else [_as_json(preset) for preset in presets]))
+        print_json(layout_record(layout) if layout else [layout_record(preset) for preset in presets])
     else:
         write(_in_full(layout) if layout else _presets())
     return ExitCode.OK
@@ -102,15 +111,17 @@ def _in_full(layout: Layout) -> list[Line]:
     return lines
 
 
-def _as_json(layout: Layout) -> dict[str, Any]:
+def layout_record(layout: Layout) -> dict[str, Any]:
+    """Return a layout as JSON shows it."""
+    from snowredis.core.as_json import time_as_json
+
     preset = name_of(layout)
     return {
         "name": preset,
         "spec": layout_spec(layout),
         **{name: getattr(layout, name) for name in _CHANGES},
-        "end_ms": layout.end_ms,
+        "ends_at": time_as_json(layout.end_ms),
         "over": layout.end_ms <= time.time_ns() // 1_000_000,
-        "end": layout.end.isoformat().replace("+00:00", "Z") if layout.end else None,
         "lifetime_years": round(layout.lifetime_years, 3),
         "workers": layout.workers,
         "datacenters": layout.datacenters,

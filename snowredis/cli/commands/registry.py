@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import sys
 from typing import TYPE_CHECKING
 
@@ -27,6 +26,7 @@ from snowredis.cli.output import (
     ago,
     duration,
     pairs,
+    print_json,
     printable,
     table,
     terminal_width,
@@ -138,7 +138,7 @@ def _show(args: argparse.Namespace) -> int:
             raise not_found(registry)
         where = registry.where
     if args.json:
-        print(json.dumps(_as_json(state)))
+        print_json(registry_record(state))
         return ExitCode.OK
     head: Line = [("registry ", "dim"), (state.name, "strong"), (f" at {where}", "dim")]
     write([head, *pairs(_rows(state, args), wrap=True), [], *records_table(state)])
@@ -200,7 +200,10 @@ def records_table(state: RegistryState) -> list[Line]:
     return table(columns, rows, terminal_width())
 
 
-def _as_json(state: RegistryState) -> dict[str, object]:
+def registry_record(state: RegistryState) -> dict[str, object]:
+    """Return a registry as JSON shows it."""
+    from snowredis.core.as_json import time_as_json
+
     return {
         "name": state.name,
         "closed": state.closed or None,
@@ -214,8 +217,8 @@ def _as_json(state: RegistryState) -> dict[str, object]:
                 "number": number,
                 "pool": record.pool,
                 "state": state_text(record, state.now_ms),
-                "taken_ms": record.taken_ms,
-                "confirmed_ms": record.confirmed_ms or None,
+                "taken_at": time_as_json(record.taken_ms),
+                "confirmed_at": time_as_json(record.confirmed_ms),
                 "where": record.owner,
             }
             for number, record in state.records.items()

@@ -12,6 +12,8 @@ const ago = (ms) => `${durationText(now() - ms)} ago`;
 const leaseText = (worker, health) => (health === "dead" ? "ended" : worker.lease_end_at > now() ? durationText(worker.lease_end_at - now()) : health);
 // of a dead worker not all is known
 const numberText = (number, show = String) => (number === null || number === undefined ? "" : show(number));
+// what it was when it was last known is not shown as what it is
+const knownText = (health, text) => (health === "unknown" ? "unknown" : text);
 
 // key, title, text of a cell, class, value to sort by (default: the worker's field)
 const COLUMNS = [
@@ -20,14 +22,14 @@ const COLUMNS = [
   ["host", "Host", (worker) => worker.host, "left wide"],
   ["pid", "Pid", (worker) => (worker.pid ? String(worker.pid) : ""), "wide"],
   ["label", "Label", (worker) => worker.label, "left"],
-  ["claimed_at", "Leased for", (worker, health) => (worker.claimed_at ? durationText((health === "dead" ? worker.at : now()) - worker.claimed_at) : ""), "wide"],
+  ["claimed_at", "Leased for", (worker, health) => (worker.claimed_at ? knownText(health, durationText((health === "dead" ? worker.at : now()) - worker.claimed_at)) : ""), "wide"],
   ["heartbeat_at", "Heartbeat", (worker, health) => (health === "unknown" ? "unknown" : worker.heartbeat_at ? ago(worker.heartbeat_at) : ""), ""],
   ["lease_end_at", "Lease left", leaseText, "wide"],
-  ["ids_made", "Ids", (worker) => numberText(worker.ids_made, compact), "wide"],
+  ["ids_made", "Ids", (worker, health) => numberText(worker.ids_made, (made) => `${compact(made)}${health === "unknown" ? " or more" : ""}`), "wide"],
   ["ids_per_second", "Ids/s", (worker, health) => (health === "dead" ? "" : health === "unknown" || health === "suspect" ? "unknown" : compact(worker.ids_per_second)), ""],
-  ["clock_offset_ms", "Clock", (worker) => numberText(worker.clock_offset_ms, (ms) => `${ms > 0 ? "+" : ""}${ms} ms`), "wide"],
-  ["namespace", "Namespace", (worker) => numberText(worker.namespace), "wide"],
-  ["clock_backs", "Clock back", (worker) => numberText(worker.clock_backs), "wide"],
+  ["clock_offset_ms", "Clock", (worker, health) => knownText(health, numberText(worker.clock_offset_ms, (ms) => `${ms > 0 ? "+" : ""}${ms} ms`)), "wide"],
+  ["namespace", "Namespace", (worker, health) => knownText(health, numberText(worker.namespace)), "wide"],
+  ["clock_backs", "Clock back", (worker, health) => knownText(health, numberText(worker.clock_backs)), "wide"],
 ];
 
 let page = 0, order = { key: "worker", descending: false };

@@ -1,0 +1,282 @@
+"""Merges of schemas as they are met, from one server to another in another time zone, compared by natural keys in SQL.
+
+The rows are copied with the commands of docs/how-to/merge.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from snowredis.cli import main
+from snowredis.merge import MergeError
+from snowredis.merge.apply import take_back
+from tests.merge.field_schemas import GAME, PAGILA, SAKILA, FieldSchema
+from tests.merge.test_apply import apply_file, execute, plan_of, rows_of
+from tests.support import databases
+
+PAGE = (Path(__file__).parents[2] / "docs/how-to/merge.md").read_text("utf-8")
+
+
+@pytest.fixture(scope="module")
+def far_postgresql() -> Iterator[databases.PostgreSQL]:
+    """A second server, in another time zone, with other formats of dates and floats."""
+    with skipping(lambda: databases.postgresql("TimeZone=America/New_York", "DateStyle=SQL, DMY")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def far_mariadb() -> Iterator[databases.MariaDB]:
+    with skipping(lambda: databases.mariadb("default-time-zone=+09:00")) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def skipping(make: Callable[[], Any]) -> Iterator[Any]:
+    with contextlib.ExitStack() as stack:
+        try:
+            yield stack.enter_context(make())
+        except databases.MissingDatabase as error:
+            pytest.skip(str(error))
+
+
+def pair_of(schema: FieldSchema, near: Any, far: Any) -> tuple[str, str]:
+    urls = near.new_database(), far.new_database()
+    for url, rows in zip(urls, schema.rows, strict=True):
+        statements = [part for part in f"{schema.tables}\n--\n{rows}".split("\n--\n") if part.strip()]
+        execute(url, *(statement.replace("%", "%%") for statement in statements))
+    return urls
+
+
+def relations_of(schema: FieldSchema, *urls: str) -> list[Counter[Any]]:
+    """Return which rows belong together, by names, of all *urls* together."""
+    zone = "SET time_zone = '+00:00'" if schema.kind == "mariadb" else "SET TimeZone = 'UTC'"
+    found = []
+    for query in schema.relations:
+        rows: Counter[Any] = Counter()
+        for url in urls:
+            engine = sa.create_engine(url)
+            with engine.connect() as connection:
+                connection.exec_driver_sql(zone)
+                rows.update(tuple(map(str, row)) for row in connection.execute(sa.text(query)))
+            engine.dispose()
+        found.append(rows)
+    return found
+
+
+def shell(command: str, **variables: str) -> str:
+    done = subprocess.run(
+        ["bash", "-c", f"set -euo pipefail\n{command}"], capture_output=True, text=True, timeout=100
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def of_page(start: str) -> str:
+    """Return the commands of the page that begin with *start*, as one line."""
+    match = re.search(rf"\$ ({re.escape(start)}.*?)\n(?!    )", PAGE, re.DOTALL)
+    assert match is not None, start
+    return match[1].replace("\\\n", " ")
+
+
+def name_of(url: str) -> str:
+    return str(sa.make_url(url).database)
+
+
+def copy_postgresql(near: Any, far: Any, kept: str, changed: str, tmp_path: Path) -> None:
+    dump = of_page("pg_dump --data-only --load-via").replace(" db2 ", f" {name_of(changed)} ")
+    load = of_page("PGOPTIONS=").removesuffix(" db1") + f" {name_of(kept)}"
+    for command, server in ((dump, far), (load, near)):
+        shell(f"cd {tmp_path}; PGUSER=postgres PGHOST={server.directory} {command}")
+
+
+def copy_mariadb(near: Any, far: Any, kept: str, changed: str, tmp_path: Path, *, without: str = "") -> None:
+    dump = of_page("mariadb-dump --no-create-info").replace("game2", name_of(changed))
+    client = "--no-defaults --user=root --socket={}"
+    dump = dump.replace("mariadb-dump ", f"mariadb-dump {client.format(far.socket)} {without} ")
+    load = of_page("mariadb game1 <").replace(
+        "mariadb game1", f"mariadb {client.format(near.socket)} {name_of(kept)}"
+    )
+    for command in (dump, load):
+        shell(f"cd {tmp_path}; {command}")
+
+
+def merged(
+    schema: FieldSchema, kept: str, changed: str, path: Path, copy: Callable[[], None], **more: Any
+) -> None:
+    """Merge two databases, and compare what belongs together."""
+    of_changed, of_kept = relations_of(schema, changed), relations_of(schema, kept)
+    plan_of(kept, changed, path, **{**schema.options, **more})
+    apply_file(path)
+    assert relations_of(schema, changed) == of_changed
+    take_back(changed, finished=True, batch_rows=100)
+    assert relations_of(schema, changed) == of_changed
+    apply_file(path)
+    copy()
+    together = relations_of(schema, kept)
+    assert together == [one + other for one, other in zip(of_kept, of_changed, strict=True)]
+
+
+def test_sakila(
+    mariadb_server: Any, far_mariadb: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept, changed = pair_of(SAKILA, mariadb_server, far_mariadb)
+    path = tmp_path / "merge.plan"
+    with pytest.raises(MergeError, match=r"film_text\.film_id is called like film: --reference film_text"):
+        plan_of(kept, changed, path, matched=["language=name"])
+
+    def copy() -> None:
+        languages = f"--ignore-table={name_of(changed)}.language"
+        client = "--no-defaults --user=root"
+        shell(
+            f"mariadb-dump {client} --socket={far_mariadb.socket} --no-create-info --insert-ignore --skip-triggers "
+            f"{name_of(changed)} language | mariadb {client} --socket={mariadb_server.socket} {name_of(kept)}"
+        )
+        copy_mariadb(mariadb_server, far_mariadb, kept, changed, tmp_path, without=languages)
+
+    merged(SAKILA, kept, changed, path, copy)
+    assert rows_of(kept, "SELECT name FROM language ORDER BY language_id") == [
+        ("English",),
+        ("Italian",),
+        ("Japanese",),
+    ]
+    assert main(["merge", "check", "--counters", kept]) == 0
+    script = capsys.readouterr().out
+    assert {"film", "actor", "rental", "payment"} <= set(
+        re.findall(r"ALTER TABLE (\w+) AUTO_INCREMENT", script)
+    )
+    execute(kept, *script.strip().split(";\n")[:-1])
+    highest = rows_of(kept, "SELECT max(film_id) FROM film")[0][0]
+    execute(kept, "INSERT INTO film (title, language_id) VALUES ('new', 1)")
+    assert rows_of(kept, "SELECT film_id FROM film WHERE title = 'new'") == [(highest + 1,)]
+
+
+def test_pagila_with_partitions(
+    postgresql_server: Any, far_postgresql: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept, changed = pair_of(PAGILA, postgresql_server, far_postgresql)
+    path = tmp_path / "merge.plan"
+
+    def copy() -> None:
+        copy_postgresql(postgresql_server, far_postgresql, kept, changed, tmp_path)
+
+    merged(PAGILA, kept, changed, path, copy)
+    assert main(["merge", "check", "--counters", kept]) == 0
+    script = capsys.readouterr().out
+    for sequence in ("customer_customer_id_seq", "rental_rental_id_seq", "payment_payment_id_seq"):
+        assert f"setval('{sequence}'" in script
+    client = f"psql --host={postgresql_server.directory} --username=postgres -v ON_ERROR_STOP=1"
+    shell(f"{client} {name_of(kept)} <<'X'\n{script}X")
+    for table in ("customer", "rental"):
+        highest = rows_of(kept, f"SELECT max({table}_id) FROM {table}")[0][0]
+        values = (
+            "(name) VALUES ('new')" if table == "customer" else "(customer_id, period) VALUES (1, 'empty')"
+        )
+        execute(kept, f"INSERT INTO {table} {values}")
+        assert rows_of(kept, f"SELECT max({table}_id) FROM {table}") == [(highest + 1,)]
+
+
+def test_a_game_without_any_foreign_key(mariadb_server: Any, far_mariadb: Any, tmp_path: Path) -> None:
+    kept, changed = pair_of(GAME, mariadb_server, far_mariadb)
+    path = tmp_path / "merge.plan"
+    with pytest.raises(MergeError) as refused:
+        plan_of(kept, changed, path)
+    for column in ("role.account_id", "role.guild_id", "guild.leader_role_id", "player_stats.role_id"):
+        assert f"--reference {column}=" in str(refused.value)
+
+    def copy() -> None:
+        copy_mariadb(mariadb_server, far_mariadb, kept, changed, tmp_path)
+
+    merged(GAME, kept, changed, path, copy)
+
+
+# --- Django ----------------------------------------------------------------------------------------------
+
+PROJECT = Path(__file__).parent / "programs/django_project"
+OF_DJANGO = FieldSchema(
+    kind="postgresql",
+    tables="",
+    rows=("", ""),
+    relations=(
+        "SELECT title, n.name, u.username FROM shop_book b JOIN shop_publisher p ON p.party_ptr_id = publisher_id "
+        "JOIN shop_party n ON n.id = party_ptr_id LEFT JOIN auth_user u ON u.id = editor_id",
+        "SELECT place, title FROM shop_shelf s LEFT JOIN shop_book b ON b.id = s.book_id",
+        "SELECT place, username FROM shop_shelf s JOIN shop_shelf_readers r ON r.shelf_id = s.book_id "
+        "JOIN auth_user u ON u.id = user_id",
+        "SELECT n.name, c.model, title FROM shop_tagged t JOIN shop_tag n ON n.id = tag_id "
+        "JOIN django_content_type c ON c.id = content_type_id LEFT JOIN shop_book b ON b.id = object_id",
+        "SELECT text, c.model, CASE c.model WHEN 'book' THEN (SELECT title FROM shop_book WHERE id::text = about_id) "
+        "WHEN 'user' THEN (SELECT username FROM auth_user WHERE id::text = about_id) "
+        "WHEN 'publisher' THEN (SELECT name FROM shop_party WHERE id::text = about_id) END "
+        "FROM shop_comment JOIN django_content_type c ON c.id = about_type_id",
+        "SELECT object_repr, c.model, username, b.title, p.codename FROM django_admin_log l JOIN auth_user u "
+        "ON u.id = user_id JOIN django_content_type c ON c.id = content_type_id LEFT JOIN shop_book b "
+        "ON c.model = 'book' AND b.id::text = object_id LEFT JOIN auth_permission p ON c.model = 'permission' "
+        "AND p.id::text = object_id",
+        "SELECT g.name, c.model, codename FROM auth_group g JOIN auth_group_permissions gp ON gp.group_id = g.id "
+        "JOIN auth_permission p ON p.id = permission_id JOIN django_content_type c ON c.id = p.content_type_id",
+        "SELECT username, codename FROM auth_user u JOIN auth_user_user_permissions up ON up.user_id = u.id "
+        "JOIN auth_permission p ON p.id = permission_id",
+    ),
+)
+
+
+def test_a_django_project_with_content_types_and_the_admins_log(
+    postgresql_server: Any, far_postgresql: Any, tmp_path: Path
+) -> None:
+    pytest.importorskip("django")
+    kept, changed = postgresql_server.new_database(), far_postgresql.new_database()
+    migrations = tmp_path / "shop_migrations"
+    migrations.mkdir()
+    (migrations / "__init__.py").touch()
+
+    def manage(url: str, *argv: str) -> None:
+        environment = {**os.environ, "DATABASE_URL": url, "PYTHONPATH": str(tmp_path), "ZONE": "Asia/Tokyo"}
+        command = [sys.executable, str(PROJECT / "manage.py"), *argv]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
+        assert done.returncode == 0, done.stderr
+
+    manage(kept, "makemigrations", "shop")
+    manage(kept, "migrate")
+    # the other project began with another application, so its content types and permissions have other ids
+    manage(changed, "migrate", "shop")
+    manage(changed, "migrate")
+    ids = "SELECT id, model FROM django_content_type ORDER BY id"
+    assert rows_of(kept, ids) != rows_of(changed, ids)
+    for url, name in ((kept, "a"), (changed, "b")):
+        manage(url, "fill", name)
+
+    def copy() -> None:
+        # rows that both have are there already
+        there = "django_content_type", "auth_permission", "django_migrations", "django_session"
+        for table in there[:2]:
+            command = of_page("pg_dump --data-only --inserts").partition(" | ")[0]
+            command = command.replace(" db2", f" {name_of(changed)}")
+            command = command.replace("--table=django_content_type", f"--table={table}")
+            script = shell(f"PGUSER=postgres PGHOST={far_postgresql.directory} {command}")
+            (tmp_path / "some.sql").write_text(script)
+            shell(
+                f"psql --username=postgres --host={postgresql_server.directory} --set ON_ERROR_STOP=1 "
+                f"--file {tmp_path}/some.sql {name_of(kept)}"
+            )
+        without = " ".join(f"--exclude-table={table}" for table in there)
+        dump = of_page("pg_dump --data-only --load-via").replace("pg_dump", f"pg_dump {without}")
+        load = of_page("PGOPTIONS=").removesuffix(" db1") + f" {name_of(kept)}"
+        dump = dump.replace(" db2 ", f" {name_of(changed)} ")
+        for command, server in ((dump, far_postgresql), (load, postgresql_server)):
+            shell(f"cd {tmp_path}; PGUSER=postgres PGHOST={server.directory} {command}")
+
+    merged(OF_DJANGO, kept, changed, tmp_path / "merge.plan", copy, excluded=["django_session"])
+    # an entry of a book that is gone leads to no book of the other project
+    query = "SELECT count(*) FROM django_admin_log JOIN shop_book b ON b.id::text = object_id WHERE object_repr LIKE "
+    assert rows_of(kept, f"{query} '%gone'") == [(0,)]

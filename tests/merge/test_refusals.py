@@ -1,0 +1,359 @@
+"""What is refused before the first change, what must be decided, and rows that are the same under other ids."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from snowredis.merge import MergeError, SourceError
+from snowredis.merge.apply import take_back
+from snowredis.merge.databases import open_database
+from tests.merge.test_apply import apply_file, execute, plan_of, rows_of
+from tests.support.databases import DatabaseServer
+
+PARENTS = (
+    "CREATE TABLE parent (id int PRIMARY KEY, name varchar(20)); INSERT INTO parent VALUES (1, 'x'), (2, 'y')"
+)
+CHILDREN = "CREATE TABLE child (n int PRIMARY KEY, parent_id int, FOREIGN KEY (parent_id) REFERENCES parent (id)); INSERT INTO child VALUES (5, 1), (9, 2)"
+FAMILY = f"{PARENTS}; {CHILDREN}"
+Two = Callable[..., tuple[str, str]]
+
+
+@pytest.fixture
+def two(request: pytest.FixtureRequest) -> Two:
+    """Make two databases of one kind with the same statements."""
+
+    def make(kind: str, statements: str, of_changed: str = "") -> tuple[str, str]:
+        server = request.getfixturevalue(f"{kind}_server")
+        urls = server.new_database(), server.new_database()
+        for url, more in zip(urls, ("", of_changed), strict=True):
+            parts = [part.strip() for part in f"{statements}; {more}".split(";") if part.strip()]
+            execute(url, *(part.replace("%", "%%") for part in parts))
+        return urls
+
+    return make
+
+
+OPTIONS: dict[str, Any] = {"independent": ["parent.id", "child.n"]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "statements", "message"),
+    [
+        (
+            "postgresql",
+            "CREATE TABLE heir () INHERITS (parent)",
+            r"the table heir inherits from parent \(INHERITS\)",
+        ),
+        (
+            "postgresql",
+            "CREATE RULE quiet AS ON UPDATE TO parent DO INSTEAD NOTHING",
+            "the rule quiet of parent may rewrite changes",
+        ),
+        (
+            "postgresql",
+            "ALTER TABLE parent ADD twice int GENERATED ALWAYS AS (id * 2) STORED",
+            r"parent\.twice is computed from an id",
+        ),
+        ("mariadb", "ALTER TABLE parent ADD twice int AS (id * 2)", r"parent\.twice is computed from an id"),
+        (
+            "postgresql",
+            "ALTER TABLE parent ADD CONSTRAINT few CHECK (id < 100)",
+            "the check few of parent is about an id",
+        ),
+        (
+            "mariadb",
+            "ALTER TABLE child ADD CONSTRAINT few CHECK (parent_id <> 7)",
+            "the check few of child is about an id",
+        ),
+        (
+            "postgresql",
+            "CREATE VIEW first AS SELECT * FROM parent WHERE id = 1",
+            "the view first compares an id with",
+        ),
+        (
+            "mariadb",
+            "CREATE VIEW first AS SELECT * FROM parent WHERE id = 1",
+            "the view first compares an id with",
+        ),
+        (
+            "sqlite",
+            "CREATE VIEW first AS SELECT * FROM parent WHERE id IN (1, 2)",
+            "the view first compares an id with",
+        ),
+    ],
+)
+def test_obstacles_are_refused_before_the_first_change(
+    two: Two, tmp_path: Path, kind: str, statements: str, message: str
+) -> None:
+    kept, changed = two(kind, f"{FAMILY}; {statements}")
+    with pytest.raises(MergeError, match=message):
+        plan_of(kept, changed, tmp_path / "merge.plan", **OPTIONS)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_stands_in_the_way_since_the_plan_is_refused_too(two: Two, tmp_path: Path) -> None:
+    kept, changed = two("postgresql", FAMILY)
+    path = tmp_path / "merge.plan"
+    plan_of(kept, changed, path, **OPTIONS)
+    execute(changed, "CREATE VIEW first AS SELECT * FROM parent WHERE id = 1")
+    with pytest.raises(MergeError, match="the view first compares an id"):
+        apply_file(path)
+    execute(changed, "DROP VIEW first", "CREATE VIEW all_of_them AS SELECT id FROM parent")
+    execute(
+        changed,
+        "ALTER TABLE parent ADD CHECK (id > 0)",
+        "CREATE MATERIALIZED VIEW many AS SELECT id FROM parent",
+    )
+    path.unlink()
+    assert plan_of(kept, changed, path, **OPTIONS).notes == [
+        "the materialized view many shows old ids until REFRESH MATERIALIZED VIEW many"
+    ]
+    apply_file(path)
+    assert rows_of(changed, "SELECT id FROM all_of_them ORDER BY 1") == [(11,), (12,)]
+
+
+@pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
+def test_a_right_that_lacks_is_found_before_the_first_change(two: Two, tmp_path: Path, kind: str) -> None:
+    kept, changed = two(kind, FAMILY)
+    path, url = tmp_path / "merge.plan", sa.make_url(changed)
+    name = url.database
+    if kind == "postgresql":
+        execute(
+            changed,
+            "DROP ROLE IF EXISTS weak",
+            "CREATE ROLE weak LOGIN",
+            "GRANT SELECT, UPDATE ON parent TO weak",
+        )
+        execute(changed, "GRANT SELECT ON child TO weak", "GRANT ALL ON SCHEMA public TO weak")
+        weak = url.set(username="weak").render_as_string(hide_password=False)
+    else:
+        execute(changed, "CREATE OR REPLACE USER weak@localhost IDENTIFIED BY 'x'")
+        execute(changed, f"GRANT SELECT, CREATE, INSERT, TRIGGER, SHOW VIEW ON {name}.* TO weak@localhost")
+        execute(changed, f"GRANT UPDATE ON {name}.child TO weak@localhost")
+        weak = url.set(username="weak", password="x").render_as_string(hide_password=False)
+    plan_of(kept, changed, path, **OPTIONS)
+    from snowredis.merge.apply import apply_plan, open_databases
+    from snowredis.merge.plan_file import PlanFile
+
+    plan, file = PlanFile.open(path)
+    with (
+        file,
+        pytest.raises(MergeError, match=r"(must be owner|denied).*Nothing was changed.*owns the tables"),
+    ):
+        apply_plan(plan, file, open_databases(plan, changed_url=weak), batch_rows=50)
+    inspector = sa.inspect(sa.create_engine(changed))
+    assert not [table for table in inspector.get_table_names() if table.startswith("snowredis")]
+    with pytest.raises(MergeError, match="no ids were changed"):
+        take_back(changed, finished=True, batch_rows=50)
+
+
+@pytest.mark.parametrize(
+    ("kind", "statements", "of_changed", "message"),
+    [
+        (
+            "postgresql",
+            FAMILY,
+            "ALTER TABLE parent ALTER name TYPE text",
+            r"parent\.name is VARCHAR\(20\) in one, and TEXT",
+        ),
+        (
+            "sqlite",
+            FAMILY,
+            "ALTER TABLE parent ADD more int",
+            r"parent\.more is only in the database that changes",
+        ),
+        (
+            "mariadb",
+            "CREATE TABLE parent (id tinyint PRIMARY KEY); INSERT INTO parent VALUES (1), (100)",
+            "",
+            "its columns hold at most 127",
+        ),
+        (
+            "mariadb",
+            "CREATE TABLE parent (id bigint unsigned PRIMARY KEY); INSERT INTO parent VALUES (9223372036854775809)",
+            "",
+            r"parent\.id has the value 9223372036854775809, which is no whole number below 2\*\*63",
+        ),
+        (
+            "sqlite",
+            "CREATE TABLE parent (id INT PRIMARY KEY); INSERT INTO parent VALUES ('abc')",
+            "",
+            r"parent\.id has the value 'abc', which is no whole number",
+        ),
+    ],
+)
+def test_columns_that_cannot_hold_the_rows_are_refused(
+    two: Two, tmp_path: Path, kind: str, statements: str, of_changed: str, message: str
+) -> None:
+    kept, changed = two(kind, statements, of_changed)
+    with pytest.raises(MergeError, match=message):
+        plan_of(kept, changed, tmp_path / "merge.plan")
+
+
+# --- references that must be decided ---------------------------------------------------------------------
+
+LOOSE = """
+CREATE TABLE player (id int PRIMARY KEY, name varchar(20)); CREATE TABLE stats (n int PRIMARY KEY, level int);
+CREATE TABLE bid (id int PRIMARY KEY, seller_player_id int, amount int);
+INSERT INTO player VALUES (4, 'a'), (6, 'b'), (8, 'c'); INSERT INTO stats VALUES (4, 10), (8, 20);
+INSERT INTO bid VALUES (70, 8, 1), (71, 4, 2)
+"""
+
+
+def test_a_column_that_looks_like_a_reference_must_be_decided(
+    database_kind: DatabaseServer, two: Two, tmp_path: Path
+) -> None:
+    kept, changed = two(database_kind.name, LOOSE)
+    path = tmp_path / "merge.plan"
+    with pytest.raises(MergeError) as refused:
+        plan_of(kept, changed, path)
+    text = str(refused.value)
+    assert "bid.seller_player_id is called like player: --reference bid.seller_player_id=player.id" in text
+    assert "all values of stats.n are also in player.id: --reference stats.n=player.id" in text
+    references = ["bid.seller_player_id=player.id", "stats.n=player.id"]
+    plan_of(kept, changed, path, references=references)
+    apply_file(path)
+    query = "SELECT name, level FROM player JOIN stats ON n = id ORDER BY 1"
+    assert rows_of(changed, query) == [("a", 10), ("c", 20)]
+    query = "SELECT name, amount FROM player JOIN bid ON seller_player_id = player.id ORDER BY 1"
+    assert rows_of(changed, query) == [("a", 2), ("c", 1)]
+
+
+POLYMORPHIC = """
+CREATE TABLE question (id int PRIMARY KEY, text varchar(20)); CREATE TABLE blog_entries (id int PRIMARY KEY, text varchar(20));
+CREATE TABLE comments (id int PRIMARY KEY, owner_type varchar(40), owner_id int, about_kind int, about varchar(20));
+INSERT INTO question VALUES (1, 'q1'), (2, 'q2'); INSERT INTO blog_entries VALUES (1, 'b1'), (20, 'b20');
+INSERT INTO comments VALUES (100, 'Question', 1, 8, '2'), (101, 'Admin::BlogEntry', 1, 9, '2'),
+    (102, 'BlogEntry', 20, 8, '1'), (103, NULL, NULL, NULL, NULL), (104, 'Question', 77, 8, 'x')
+"""
+
+
+def test_references_of_some_rows_follow(database_kind: DatabaseServer, two: Two, tmp_path: Path) -> None:
+    kept, changed = two(database_kind.name, POLYMORPHIC)
+    path = tmp_path / "merge.plan"
+    by_hand = {
+        "references": ["comments.about=question.id WHERE about_kind=8"],
+        "independent": ["question.id", "blog_entries.id", "comments.id"],
+    }
+    plan = plan_of(kept, changed, path, **by_hand)
+    offsets = {domain.name: domain.offset for domain in plan.domains}
+    # the id of a question that is gone counts, too: its new number is no other's
+    assert offsets == {"question.id": 1000, "blog_entries.id": 100, "comments.id": 10}
+    before = rows_of(changed, "SELECT * FROM comments ORDER BY id")
+    apply_file(path)
+    assert rows_of(changed, "SELECT owner_type, owner_id, about_kind, about FROM comments ORDER BY id") == [
+        ("Question", 1001, 8, "1002"),
+        ("Admin::BlogEntry", 101, 9, "2"),
+        ("BlogEntry", 120, 8, "1001"),
+        (None, None, None, None),
+        ("Question", 1077, 8, "x"),
+    ]
+    take_back(changed, finished=True, batch_rows=1)
+    assert rows_of(changed, "SELECT * FROM comments ORDER BY id") == before
+    execute(changed, "UPDATE comments SET owner_type = 'Unknown' WHERE id = 100")
+    with pytest.raises(
+        MergeError, match=r"comments\.owner_id where owner_type is 'Unknown': there is no table unknowns"
+    ):
+        plan_of(kept, changed, tmp_path / "other.plan", **by_hand)
+
+
+# --- rows that both have -----------------------------------------------------------------------------------
+
+TAGS = """
+CREATE TABLE tag (id int PRIMARY KEY, name varchar(20) NOT NULL UNIQUE);
+CREATE TABLE post (id int PRIMARY KEY, tag int, text varchar(20), FOREIGN KEY (tag) REFERENCES tag (id))
+"""
+
+
+def test_rows_that_both_have_get_the_ids_of_the_other_even_in_a_circle(
+    database_kind: DatabaseServer, two: Two, tmp_path: Path
+) -> None:
+    kept, changed = two(database_kind.name, TAGS)
+    execute(
+        kept,
+        "INSERT INTO tag VALUES (1, 'red'), (2, 'green'), (3, 'blue')",
+        "INSERT INTO post VALUES (1, 1, 'kept')",
+    )
+    # red and green are exchanged, own clashes with blue, other is free
+    execute(changed, "INSERT INTO tag VALUES (1, 'green'), (2, 'red'), (3, 'own'), (9, 'other')")
+    execute(changed, "INSERT INTO post VALUES (1, 1, 'green'), (2, 2, 'red'), (3, 3, 'own'), (4, 9, 'other')")
+    path = tmp_path / "merge.plan"
+    independent = ["post.id", "tag.id"]
+    with pytest.raises(MergeError, match=r"--shared tag: 3 rows differ in the two databases.*--match tag="):
+        plan_of(kept, changed, path, shared=["tag"], independent=independent)
+    plan = plan_of(kept, changed, path, matched=["tag=name"], independent=independent)
+    (of_tag,) = [domain for domain in plan.domains if domain.name == "tag.id"]
+    assert (of_tag.kind, of_tag.renamed, of_tag.at_once) == ("match", 3, True)
+    apply_file(path, batch_rows=1)
+    assert rows_of(changed, "SELECT id, name FROM tag ORDER BY id") == [
+        (1, "red"),
+        (2, "green"),
+        (9, "other"),
+        (10, "own"),
+    ]
+    relation = "SELECT text, name FROM post JOIN tag ON tag.id = tag ORDER BY 1"
+    assert rows_of(changed, relation) == [(name, name) for name in ("green", "other", "own", "red")]
+    take_back(changed, finished=True, batch_rows=1)
+    assert [name for _, name in rows_of(changed, "SELECT * FROM tag ORDER BY id")] == [
+        "green",
+        "red",
+        "own",
+        "other",
+    ]
+    assert rows_of(changed, relation) == [(name, name) for name in ("green", "other", "own", "red")]
+    execute(changed, "DELETE FROM post", "DELETE FROM tag")
+    for options in ({"matched": ["tag=none"]}, {"matched": ["tag"]}):
+        with pytest.raises(MergeError, match=r"--match .* cannot be used"):
+            plan_of(kept, changed, tmp_path / "other.plan", **options)
+
+
+def test_a_reference_without_an_index_is_changed_by_one_statement(
+    two: Two, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("snowredis.merge.planning.SMALL_TABLE", 3)
+    monkeypatch.setattr("snowredis.merge.apply._FIRST", 1)
+    rows = "INSERT INTO child SELECT n + 10, 1 + n % 2 FROM generate_series(1, 20) n"
+    kept, changed = two("postgresql", f"{FAMILY}; {rows}")
+    path = tmp_path / "merge.plan"
+    plan = plan_of(kept, changed, path, **OPTIONS)
+    assert (
+        "child.parent_id has no index: all ids of parent.id are changed in one transaction" in plan.notes[0]
+    )
+    statements: list[str] = []
+
+    def seen(_connection: Any, _cursor: Any, text: str, *_: Any) -> None:
+        statements.append(text)
+
+    sa.event.listen(sa.Engine, "before_cursor_execute", seen)
+    try:
+        apply_file(path, batch_rows=1)
+    finally:
+        sa.event.remove(sa.Engine, "before_cursor_execute", seen)
+    assert len([text for text in statements if text.startswith("UPDATE child SET parent_id=snowredis")]) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "query", "value"),
+    [
+        ("postgresql", "SELECT current_setting('TimeZone') || current_setting('DateStyle')", "UTCISO, YMD"),
+        ("postgresql", "SELECT current_setting('statement_timeout')", "0"),
+        ("mariadb", "SELECT @@time_zone", "+00:00"),
+        ("mariadb", "SELECT @@sql_safe_updates", 0),
+    ],
+)
+def test_every_session_has_the_same_settings(two: Two, kind: str, query: str, value: object) -> None:
+    url, _ = two(kind, FAMILY)
+    engine = open_database(url)
+    with engine.connect() as connection:
+        assert connection.scalar(sa.text(query)) == value
+    engine.dispose()
+
+
+def test_a_url_that_leads_nowhere_is_an_error_of_a_source() -> None:
+    with pytest.raises(SourceError, match="there is no SQLite file"):
+        open_database("sqlite:///no/such/file.db")

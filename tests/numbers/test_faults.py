@@ -1,0 +1,381 @@
+"""What a person, a crash of Redis or a failed batch does to numbers, on a real redis-server."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from snowredis.errors import ConfigError, StoreUnavailable
+from snowredis.numbers import (
+    DatedGenerator,
+    NumbersBroken,
+    NumbersClosed,
+    NumbersDiffer,
+    NumbersExhausted,
+    change_tag,
+    create_tag,
+    open_dated,
+    open_tag,
+    show_dated,
+    show_tag,
+)
+from snowredis.numbers.fetcher import TagClient
+from snowredis.numbers.formats import Calendar
+from snowredis.numbers.opening import open_generator
+from snowredis.numbers.protocol import (
+    Closed,
+    ClosedReason,
+    Granted,
+    NotNew,
+    OpenRequest,
+    Settling,
+    TagConfig,
+)
+from snowredis.numbers.stores import RedisTagStore, tag_keys
+from tests.support.servers import RedisServer
+from tests.support.waiting import eventually
+
+_names = (f"mend-{number}" for number in itertools.count())
+
+
+@pytest.fixture
+def tag() -> str:
+    return next(_names)
+
+
+def client_of(store: Any) -> TagClient:
+    return TagClient(store, lambda: next(_hex), lambda: '{"host":"h"}')
+
+
+_hex = (f"{number:032x}" for number in itertools.count(1))
+
+
+def test_a_change_does_not_open_a_tag_whose_numbers_redis_forgot(own_server: RedisServer, tag: str) -> None:
+    create_tag(own_server.url, tag)
+    with open_generator(own_server.url, tag=tag, step=100, max_step=100) as ids:
+        ids.next_ids(2)
+        own_server.save()
+        used = ids.next_ids(300)
+    own_server.restart()
+    for _ in range(2):
+        # also when it is repeated: the first one does not make the loss a person's doing
+        with pytest.raises(ConfigError, match="may have forgotten numbers of the tag"):
+            change_tag(own_server.url, own_server.url, tag, maximum=10**6)
+    assert change_tag(own_server.url, own_server.url, tag, first=max(used) + 1, maximum=10**6) > max(used)
+
+
+def test_a_change_keeps_the_constants_that_it_does_not_name(own_server: RedisServer, tag: str) -> None:
+    create_tag(own_server.url, tag, start=100_000, maximum=999_999, durability="assured", failover_slack=1.5)
+    assert change_tag(own_server.url, own_server.url, tag, maximum=899_999) == 100_001
+    config = show_tag(own_server.url, tag)[0].config
+    assert config == TagConfig(
+        tag=tag, start=100_000, maximum=899_999, durability="assured", failover_slack_ms=1500
+    )
+
+
+def test_of_two_changes_at_once_the_one_that_closed_the_tag_last_opens_it(
+    own_server: RedisServer, tag: str
+) -> None:
+    create_tag(own_server.url, tag)
+    one, other = (RedisTagStore(own_server.url, TagConfig(tag=tag)) for _ in range(2))
+    one.stop("aa", force=False)
+    other.stop("bb", force=False)
+    assert isinstance(one.open(OpenRequest("change", 50, 0, "aa")), NotNew)
+    assert other.open(OpenRequest("change", 80, 0, "bb")).next == 80
+    assert isinstance(one.open(OpenRequest("change", 50, 0, "aa")), NotNew)
+    granted = client_of(one).ask(5)
+    assert isinstance(granted, Granted)
+    assert granted.from_position == 80
+    failed: list[Exception] = []
+
+    def change(maximum: int) -> None:
+        try:
+            change_tag(own_server.url, own_server.url, tag, maximum=maximum)
+        except ConfigError as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=change, args=(10**6 + number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all("by another person meanwhile" in str(error) for error in failed)
+    assert len(failed) < 4
+    assert show_tag(own_server.url, tag)[0].reason is None
+    one.close()
+    other.close()
+
+
+def test_a_tag_with_max_rate_opens_by_itself_only_where_no_word_can_be_lost(
+    own_server: RedisServer, tag: str
+) -> None:
+    config = TagConfig(tag=tag, max_rate=50, redis_skew_ms=100)
+    store, redis, key = RedisTagStore(own_server.url, config), own_server.client(), tag_keys(tag)[0]
+    store.open(OpenRequest("create", 0))
+    client = client_of(store)
+    assert isinstance(client.ask(10), Granted)
+    # a word counts only when the tag has been closed for longer than a loss that max_rate bridges
+    reply: Any = store.open(OpenRequest("word", 100_000))
+    assert isinstance(reply, Settling)
+    assert 59_000 < reply.wait_ms <= 60_101
+    assert isinstance(client.ask(10), Closed)
+    redis.hset(key, "closed_at", str(int(time.time() * 1000) - 60_200))
+    assert store.open(OpenRequest("word", 100_000)).next == 100_000
+    # a state that is older than that may have been followed by a word
+    redis.hset(key, "last", str(int(time.time() * 1000) - 60_200))
+    own_server.save()
+    own_server.restart()
+    store.reconnect()
+    after: Any = client_of(store).ask(10)
+    assert isinstance(after, Closed)
+    assert after.reason is ClosedReason.OTHER_SERVER
+    store.close()
+
+
+def test_a_closed_server_is_opened_and_shown_while_another_one_is_away(
+    server: RedisServer, own_server: RedisServer, tag: str
+) -> None:
+    urls = [server.url, own_server.url]
+    create_tag(urls, tag)
+    server.client().hset(tag_keys(tag)[0], mapping={"reason": "rolled-back", "closed_at": "1"})
+    own_server.kill()
+    shown = show_tag(urls, tag)
+    assert (shown[0].reason, shown[0].error) == (ClosedReason.ROLLED_BACK, "")
+    assert "cannot be used" in shown[1].error or shown[1].error
+    assert open_tag(urls, tag, 501) == 501
+    assert show_tag(urls, tag)[0].reason is None
+    with pytest.raises(StoreUnavailable):
+        open_tag([own_server.url], tag, 501)
+
+
+def test_a_word_beyond_the_maximum_is_refused(server: RedisServer, tag: str) -> None:
+    create_tag(server.url, tag, maximum=100)
+    with pytest.raises(ConfigError, match="beyond the maximum 100 of the tag"):
+        open_tag(server.url, tag, 5_000_000)
+    with open_generator(server.url, tag=tag, maximum=100) as ids:
+        assert ids.next_id() == 1
+    with DatedGenerator(tag, server.url, format="{date:%Y%m%d}-{number:03}") as dated:
+        dated.create()
+        with pytest.raises(ConfigError, match="from 1 to 999, its highest number, not from 5000000"):
+            dated.open(5_000_000)
+        assert dated.next_id().endswith("-001")
+
+
+def test_a_broken_tag_names_the_command_that_deletes_it(server: RedisServer, tag: str) -> None:
+    with DatedGenerator(tag, server.url) as dated:
+        dated.create()
+        dated.next_id()
+        server.client().hset(f"snowredis:{{{tag}}}:dated", "closed_until", "soon")
+        with pytest.raises(NumbersBroken, match=f"'soon'.*snowredis numbers delete {tag}"):
+            dated.next_id()
+
+
+def test_a_tag_of_another_format_is_refused_by_name(server: RedisServer, tag: str) -> None:
+    create_tag(server.url, tag)
+    key = tag_keys(tag)[0]
+    stored = str(server.client().hget(key, "signature"))
+    assert stored.startswith("format=2 ")
+    for other in (stored.removeprefix("format=2 "), stored.replace("format=2", "format=9")):
+        server.client().hset(key, "signature", other)
+        with (
+            open_generator(server.url, tag=tag) as ids,
+            pytest.raises(NumbersDiffer, match="another version"),
+        ):
+            ids.next_id()
+
+
+# --- batches and single numbers -----------------------------------------------------------------------
+
+
+def test_a_batch_that_fails_leaves_its_numbers_and_changes_no_segment(server: RedisServer, tag: str) -> None:
+    create_tag(server.url, tag, maximum=500)
+    with open_generator(server.url, tag=tag, maximum=500, step=10, max_step=50) as ids:
+        with pytest.raises(NumbersExhausted):
+            ids.next_ids(501)
+        assert sorted(ids.next_ids(500)) == list(range(1, 501))
+    other = next(_names)
+    create_tag(server.url, other)
+    with open_generator(server.url, tag=other, step=10, max_step=50) as ids:
+        ids.next_ids(200)
+        assert ids._steps.size <= 50
+        key = tag_keys(other)[0]
+        closed: Any = {"reason": "rolled-back", "closed_at": "1"}
+        server.client().hset(key, mapping=closed)
+        with pytest.raises(NumbersClosed):
+            ids.next_ids(100_000)
+        open_tag(server.url, other, None)
+        eventually(ids.next_id, ignored=(NumbersClosed,))
+        # not as many as the batch that failed asked for
+        assert show_tag(server.url, other)[0].next_number < 600
+
+
+def test_canceled_coroutines_lose_no_numbers(server: RedisServer, tag: str) -> None:
+    create_tag(server.url, tag)
+
+    async def cancel() -> list[int]:
+        with open_generator(server.url, tag=tag, step=100, max_step=100) as ids:
+            for wait_s in (0, 0.001, 0.005, 0.02, 0.05):
+                task = asyncio.create_task(ids.anext_ids(2000))
+                await asyncio.sleep(wait_s)
+                task.cancel()
+                try:
+                    made.extend(await task)
+                except asyncio.CancelledError:
+                    canceled.append(wait_s)
+            # what is under way ends, and is given back
+            await asyncio.sleep(0.5)
+            return made + await ids.anext_ids(3000)
+
+    made: list[int] = []
+    canceled: list[float] = []
+    everything = asyncio.run(cancel())
+    assert canceled
+    assert sorted(everything) == list(range(1, len(everything) + 1))
+
+
+def test_a_process_that_makes_one_number_with_step_1_takes_one(server: RedisServer, tag: str) -> None:
+    create_tag(server.url, tag)
+    made = []
+    for _ in range(4):
+        with open_generator(server.url, tag=tag, step=1) as ids:
+            made.append(ids.next_id())
+            time.sleep(0.03)
+    assert made == [1, 2, 3, 4]
+
+
+def test_tickets_are_not_fetched_ahead(server: RedisServer, tag: str) -> None:
+    import snowredis
+
+    create_tag(server.url, tag)
+    made = []
+    for _ in range(3):
+        with snowredis.generator("ticket", url=server.url, tag=tag) as ids:
+            made += [ids.next_id() for _ in range(5)]
+            time.sleep(0.03)
+    assert made == list(range(1, 16))
+
+
+def test_a_dated_batch_that_is_too_large_takes_nothing(server: RedisServer, tag: str) -> None:
+    with DatedGenerator(tag, server.url, format="{date:%Y}-{number:04}", period="year", block=7) as ids:
+        ids.create()
+        assert ids.next_id().endswith("-0001")
+        with pytest.raises(NumbersExhausted, match="only 9992 numbers left"):
+            ids.next_ids(10_000)
+        assert ids.next_ids(9_998)[-1].endswith("-9999")
+        with pytest.raises(NumbersExhausted, match="no number left"):
+            ids.next_id()
+
+
+def test_what_is_said_of_a_period_is_not_applied_to_the_next_one(server: RedisServer, tag: str) -> None:
+    yesterday = Calendar("day", "UTC").at(int(time.time() * 1000) - 86_400_000).label
+    with DatedGenerator(tag, server.url) as ids:
+        ids.create()
+        with pytest.raises(ConfigError, match=f"the period {yesterday} .* is over"):
+            ids.open(301, yesterday)
+        with pytest.raises(ConfigError, match="is over"):
+            open_dated(server.url, tag, 301, yesterday)
+        assert ids.next_id().endswith("-000001")
+        today = Calendar("day", "UTC").at(int(time.time() * 1000)).label
+        assert open_dated(server.url, tag, 301, today) == 301
+        assert ids.next_id().endswith("-000301")
+        info = show_dated(server.url, tag)
+        assert info is not None
+        assert (info.label, info.last_number, info.durability) == (today, 301, "detect")
+
+
+# --- who waits ----------------------------------------------------------------------------------------
+
+
+class Hung:
+    """A redis-server that is stopped for the length of a with block."""
+
+    def __init__(self, server: RedisServer) -> None:
+        import signal
+
+        self._process, self._signals = server._process, (signal.SIGSTOP, signal.SIGCONT)
+
+    def __enter__(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(self._signals[0])
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process is not None
+        self._process.send_signal(self._signals[1])
+
+
+@pytest.mark.parametrize("kind", ["segment", "dated"])
+def test_many_coroutines_wait_in_a_few_threads(own_server: RedisServer, tag: str, kind: str) -> None:
+    ids: Any
+    if kind == "segment":
+        create_tag(own_server.url, tag)
+        ids = open_generator(own_server.url, tag=tag)
+    else:
+        ids = DatedGenerator(tag, own_server.url, period="year")
+        ids.create()
+    most = 0
+
+    async def wait() -> list[Any]:
+        nonlocal most
+        with Hung(own_server):
+            tasks = [asyncio.create_task(ids.anext_id()) for _ in range(2000)]
+            for _ in range(5):
+                await asyncio.sleep(0.02)
+                most = max(most, threading.active_count())
+        await asyncio.gather(*tasks, return_exceptions=True)
+        # dated numbers fail if Redis hung for a second; nobody has to wait for the other 1,999 then
+        return await asyncio.gather(*(ids.anext_id() for _ in range(2000)))
+
+    before = threading.active_count()
+    made = asyncio.run(wait())
+    assert len(set(made)) == 2000
+    assert most - before <= 4
+    ids.close()
+
+
+def test_threads_that_wait_for_dated_numbers_do_not_wait_for_each_other(
+    own_server: RedisServer, tag: str
+) -> None:
+    ids = DatedGenerator(tag, own_server.url)
+    ids.create()
+    ids.next_id()
+    waited: list[float] = []
+
+    def wait() -> None:
+        began_s = time.monotonic()
+        with pytest.raises(StoreUnavailable):
+            ids.next_id()
+        waited.append(time.monotonic() - began_s)
+
+    with Hung(own_server):
+        threads = [threading.Thread(target=wait) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    # the request that is under way, and the next one
+    assert len(waited) == 8
+    assert max(waited) < 5
+    ids.close()
+
+
+def test_a_server_that_hangs_delays_callers_of_the_others_once(
+    server: RedisServer, own_server: RedisServer, tag: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("snowredis.numbers.fetcher.REPORT_S", 0.1)
+    monkeypatch.setattr("snowredis.numbers.prefetcher.REPORT_S", 0.1)
+    urls = [server.url, own_server.url]
+    create_tag(urls, tag)
+    with open_generator(urls, tag=tag, step=1, max_step=1) as ids, Hung(own_server):
+        deadline_s, slow = time.monotonic() + 4, 0
+        while time.monotonic() < deadline_s:
+            began_s = time.monotonic()
+            ids.next_id()
+            slow += time.monotonic() - began_s > 0.5
+            time.sleep(0.01)
+        assert slow <= 2
+        assert ids.counts.reports > 3
