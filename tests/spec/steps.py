@@ -199,6 +199,10 @@ class Converter:
             script = call.entry["script"]
             if script == "release":
                 self._release(call.slot, call)
+            times_ms = entry["times_ms"]
+            if call.entry["caller_ms"] <= times_ms[0] + self.out.header["max_clock_lead_ms"]:
+                # its reservation is not capped, so it does not matter when it ran
+                times_ms = times_ms[-1:]
             candidates += (
                 {
                     "t": script,
@@ -207,7 +211,7 @@ class Converter:
                     "c": call.entry["caller_ms"],
                     "R": redis_ms,
                 }
-                for redis_ms in entry["times_ms"]
+                for redis_ms in times_ms
             )
         self._add("unseen", s=self._server(entry["server"]), R=entry["times_ms"][-1], any=candidates)
 
