@@ -104,8 +104,8 @@ def test_the_only_worker_id_goes_from_one_killed_process_to_the_next(
         made.append(heir.next_id())
     assert made == sorted(set(made))
     info = snowredis.WorkerPool(server.url, pool).info()
-    deaths = 3 if number == signal.SIGKILL or snowredis.IMPLEMENTATION != "c" else 0
-    assert (info.reclaimed, info.expired, info.used) == (deaths, 0, 0)
+    # nothing handles SIGTERM there, so the process could not note that it was told to end
+    assert (info.reclaimed, info.expired, info.used) == (3, 0, 0)
     assert list(records.iterdir()) == []
 
 
