@@ -102,7 +102,7 @@ RULES: Mapping[str, Rule] = {
         None,
         lambda patch: patch.setattr(SegmentGenerator, "_drop", _drop_if(lambda position: position == 0)),
         ("rollback",),
-        4,
+        16,
         "which had dropped it",
     ),
     "copy-drops": Rule(
