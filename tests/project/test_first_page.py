@@ -25,7 +25,7 @@ ANSWERS = {
     "celery": ("how-to/integrations.md", "celery", ("setup(app", "Prefork")),
     "tests without Redis": ("how-to/develop.md", "unit-tests-no-redis", ("memory_pool", "snowredis_ids")),
     "what does LeaseExpired mean": ("reference/errors.md", "leaseexpired", ("reservation", "Try again")),
-    "two shards are merged": ("how-to/merge.md", "sources", ("#COLUMN",)),
+    "two shards are merged": ("how-to/merge.md", "", ("#COLUMN",)),
     "is it fast": ("explanation/performance.md", "", ("ns", "ids")),
 }
 
