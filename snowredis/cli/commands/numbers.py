@@ -236,9 +236,9 @@ _ACTIONS: list[Command] = [
         """Redis may lose a tag, as any key. Processes then refuse numbers until a person says from where on none was
 handed out. So never run this for a tag that existed: its numbers would be handed out a second time.""",
         [
-            ("snowredis numbers create invoices", "segments: 1, 2, 3, …"),
+            ("snowredis numbers create invoices", "1, 2, 3, …"),
             ("snowredis numbers create coupons --start 100000 --maximum 999999", "six digits"),
-            ("snowredis numbers create bills --period day --zone Europe/Berlin", "dated numbers"),
+            ("snowredis numbers create bills --period day --zone Europe/Berlin", "dated"),
         ],
         lambda parser: _add_constants(parser, dated=True),
         _create,
@@ -253,8 +253,8 @@ them are alive and have reported. The tag opens there or later; servers that do 
 max_rate opens when it has been closed for a minute. Of dated numbers, one period is opened.""",
         [
             ("snowredis numbers open invoices --from 5000", "asks"),
-            ("snowredis numbers open invoices --as-reported --yes", "all processes are alive"),
-            ("snowredis numbers open bills --from 43 --period 2026-11-22", "dated numbers of one day"),
+            ("snowredis numbers open invoices --as-reported --yes", "all are alive"),
+            ("snowredis numbers open bills --from 43 --period 2026-11-22", "dated: one day"),
         ],
         _add_open,
         _open,
