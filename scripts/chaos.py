@@ -112,6 +112,8 @@ def main() -> int:
         plain_ttl=options.plain_ttl,
         trace=options.trace.absolute() if options.trace is not None else None,
     )
+    if options.trace is not None:
+        options.trace.unlink(missing_ok=True)
     # short, since the path of a socket may have 107 characters
     directory = Path(tempfile.mkdtemp(prefix="chaos-", dir=options.directory))
     print(f"seed {plan.seed}; files in {directory}", flush=True)

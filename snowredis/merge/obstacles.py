@@ -215,10 +215,10 @@ def _views(
     connection: sa.Connection, inspector: sa.Inspector, ids: set[str], tables: set[TableName]
 ) -> Iterator[str]:
     """Yield views that compare an id with a number, which would show other rows afterwards."""
-    compared = re.compile(
-        rf"[\"`]?\b({'|'.join(map(re.escape, sorted(ids)))})\b[\"`]?\)*\s*(=|<>|<|>|IN)[\s=(]*\d",
-        re.IGNORECASE,
-    )
+    names = "|".join(map(re.escape, sorted(ids)))
+    # PostgreSQL writes IN (1, 2) as = ANY (ARRAY[1, 2])
+    number = r"(=|<>|!=|<|>|\bIN\b|\bBETWEEN\b)[\s=(]*(ANY[\s(]*ARRAY\[|')?[\s(]*\d"
+    compared = re.compile(rf"[\"`]?\b({names})\b[\"`]?[\s)]*(::\w+)?[\s)]*{number}", re.IGNORECASE)
     for schema in {table.schema for table in tables}:
         for view in [*inspector.get_view_names(schema), *_materialized_names(connection, inspector, schema)]:
             definition = inspector.get_view_definition(view, schema) or ""

@@ -1,8 +1,13 @@
-"""Give leases back when the interpreter exits or SIGTERM arrives, within a time limit, without raising."""
+"""Give leases back when the interpreter exits or SIGTERM arrives, within a time limit, without raising.
+
+How the process ends is noted where other processes find it after a lease could not be given back (EndNotes). No signal
+gets a handler for that: what SIGTERM does is up to the program, and to close_on_sigterm() if the program calls it.
+"""
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import logging
 import os
@@ -12,8 +17,9 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from enum import IntEnum
 from types import FrameType
-from typing import Protocol, TypeVar
+from typing import NoReturn, Protocol, TypeVar
 
 from snowredis.errors import ConfigError
 from snowredis.process.fork import listed, run_in_forked_children
@@ -134,6 +140,62 @@ class ExitHook:
 EXIT = ExitHook()
 
 
+class End(IntEnum):
+    """How a process ended, as it noted itself. Whatever is not KILLED was chosen, and counts as no death.
+
+    KILLED is what stays when nothing was noted: kill -9, a crash, a lost machine, or a signal that ended the process
+    before Python code ran, such as SIGTERM in a program that does not handle it.
+    """
+
+    KILLED = 0
+    EXIT = 1
+    OS_EXIT = 2
+    SIGTERM = 3
+
+
+class NotesEnd(Protocol):
+    """An object that notes how its process ends: the file of a crash record."""
+
+    def note_end(self, end: End) -> None:
+        """Note *end* unless an end was noted before. Does nothing in a forked child."""
+
+
+class EndNotes:
+    """Lets crash records note how this process ends, from the first one on: at exit, os._exit(), close_on_sigterm()."""
+
+    def __init__(self) -> None:
+        self._members: weakref.WeakSet[NotesEnd] = weakref.WeakSet()
+        self._is_installed = False
+
+    def add(self, member: NotesEnd) -> None:
+        """Let *member* note the end of this process, too, as long as it exists."""
+        if not self._is_installed:
+            self._is_installed = True
+            atexit.register(self.note, End.EXIT)
+            os._exit = self._noting(os._exit)  # type: ignore[assignment]  # the same signature
+        self._members.add(member)
+
+    def note(self, end: End) -> None:
+        """Note how this process ends, unless that was noted before."""
+        for member in listed(self._members):
+            member.note_end(end)
+
+    def _noting(self, exit_now: Callable[[int], NoReturn]) -> Callable[[int], NoReturn]:
+        @functools.wraps(exit_now)
+        def _exit(status: int) -> NoReturn:
+            # the process has to end
+            with contextlib.suppress(Exception):
+                self.note(End.OS_EXIT)
+            exit_now(status)
+
+        # where pickle finds it: the function may be sent to another process, as to a pool of processes
+        _exit.__module__ = os.__name__
+        return _exit
+
+
+ENDS = EndNotes()
+
+
 def close_on_sigterm() -> None:
     """Close this process' generators at SIGTERM, then let the process end as it would have ended without this.
 
@@ -173,6 +235,7 @@ class CloseAtSignal:
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         """Handle the signal. If its thread is talking to Redis, do so when the reply has come, or none in time."""
+        ENDS.note(End.SIGTERM)
         if any(getattr(member, "_talks_here", False) for member in EXIT.members):
             EXIT.postpone(lambda: self(number, frame))
             return

@@ -14,13 +14,10 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#include <errno.h>
 #include <limits.h>
-#include <signal.h>
 #include <string.h>
 #include <structmember.h>
 #include <time.h>
-#include <unistd.h>
 
 /* --- the word, and what was taken of it ------------------------------------------------------------------- */
 
@@ -677,83 +674,11 @@ process_bind(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* --- SIGTERM, noted in the crash records ---------------------------------------------------------------- */
-
-/* words of more records than this are not noted */
-#define MOST_WORDS 64
-
-/* of the process, not of one interpreter: there is one handler. The words are never unmapped */
-static long long *volatile end_words[MOST_WORDS];
-static volatile sig_atomic_t end_count = 0;
-static volatile long long end_code = 0;
-static volatile pid_t end_pid = 0;
-static struct sigaction before_us;
-
-/* Note SIGTERM, then do what would be done without this handler. Calls only what signal handlers may call. */
-static void
-on_sigterm(int number, siginfo_t *info, void *context)
-{
-    int kept = errno;
-    if (end_pid == getpid())
-        for (int i = 0; i < end_count; i++)
-            if (*end_words[i] == 0)
-                *end_words[i] = end_code;
-    if (before_us.sa_flags & SA_SIGINFO)
-        before_us.sa_sigaction(number, info, context);
-    else if (before_us.sa_handler != SIG_DFL)
-        before_us.sa_handler(number);
-    else if (sigaction(number, &before_us, NULL) == 0)
-        /* blocked until this handler returns */
-        raise(number);
-    errno = kept;
-}
-
-/* Put the handler in front of the one that is there, unless it is there already or SIGTERM is ignored. */
-static void
-install_sigterm(void)
-{
-    struct sigaction now, ours = {0};
-    if (sigaction(SIGTERM, NULL, &now) < 0 || (!(now.sa_flags & SA_SIGINFO) && now.sa_handler == SIG_IGN) ||
-        ((now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_sigterm))
-        return;
-    before_us = now;
-    ours.sa_sigaction = on_sigterm;
-    ours.sa_mask = now.sa_mask;
-    ours.sa_flags = SA_SIGINFO | (now.sa_flags & (SA_RESTART | SA_ONSTACK));
-    sigaction(SIGTERM, &ours, NULL);
-}
-
-static PyObject *
-process_note_sigterm(PyObject *module, PyObject *args)
-{
-    long long pid, code;
-    PyObject *words;
-    Py_ssize_t count;
-    (void)module;
-    if (!PyArg_ParseTuple(args, "LLO!:note_sigterm", &pid, &code, &PyTuple_Type, &words))
-        return NULL;
-    count = PyTuple_Size(words) < MOST_WORDS ? PyTuple_Size(words) : MOST_WORDS;
-    end_count = 0;
-    for (Py_ssize_t i = 0; i < count; i++) {
-        end_words[i] = PyLong_AsVoidPtr(PyTuple_GetItem(words, i));
-        if (end_words[i] == NULL)
-            return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ValueError, "not an address");
-    }
-    end_pid = (pid_t)pid;
-    end_code = code;
-    end_count = (sig_atomic_t)count;
-    if (count > 0)
-        install_sigterm();
-    Py_RETURN_NONE;
-}
-
 static PyMethodDef module_methods[] = {
     {"next_id", process_next_id, METH_NOARGS,
      "next_id($module, /)\n--\n\nMake one id with the generator of this process. See Generator.next_id()."},
     {"bind", process_bind, METH_VARARGS,
      "Let next_id() make ids with a generator, or call a function if the generator is None."},
-    {"note_sigterm", process_note_sigterm, METH_VARARGS,
-     "When this process, by pid, gets SIGTERM, store a code at the given addresses of int64 that are 0."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -4,7 +4,7 @@ A process that was killed cannot release its lease, and no other process knows w
 unavailable until the end of the reservation. So a process records in a file in memory (record_files.py) the
 credentials of each lease, and before the ids of a tick are published, how far that lane is used. The kernel keeps the
 file when the process ends. The record also says how the process ended, as far as a process can tell: that is what tells
-a death (kill -9, a crash) from an end that somebody chose (End).
+a death (kill -9, a crash) from an end that somebody chose (process/exit.py, End).
 
 The process writes in such an order that what can be read is valid and on the safe side, whatever the process was doing
 when it ended. Other processes read only after that, and release the lease (sweep.py).
@@ -21,9 +21,9 @@ import logging
 import sys
 import time
 from collections.abc import Callable
-from enum import IntEnum
 from typing import Any, Protocol
 
+from snowredis.process.exit import End
 from snowredis.process.fork import GUARD
 from snowredis.snowflake.lease import HeldLease
 from snowredis.snowflake.protocol import ClaimRequest, ReleaseRequest, Store, WorkerStats
@@ -33,19 +33,6 @@ log = logging.getLogger("snowredis")
 
 # the worker id of a claim that has no reply yet
 UNKNOWN_WORKER = -1
-
-
-class End(IntEnum):
-    """How a process ended, as its record says it. Whatever is not KILLED was chosen, and counts as no death.
-
-    KILLED is what a record says when nothing was noted: kill -9, a crash, a lost machine, or SIGTERM in a Python
-    without the C extension.
-    """
-
-    KILLED = 0
-    EXIT = 1
-    OS_EXIT = 2
-    SIGTERM = 3
 
 
 def of_claim(token: str, owner: str) -> dict[str, Any]:

@@ -7,16 +7,12 @@ another process gives the lease back, the name of that process.
 A file is mapped into memory and its descriptor is closed at once, so a program may close all descriptors. A file has
 all of its memory before anything is written: a full /dev/shm refuses a file, and no process gets SIGBUS.
 
-How the process ends (crash_record.End) is noted in the files by an exit handler, by os._exit(), which is wrapped when
-the first file is made, and by a C handler of SIGTERM that calls the handler before it, or ends the process as if it
-was not there.
+How the process ends is noted in the files, too, as far as Python code can tell: see process/exit.py, EndNotes.
 """
 
 from __future__ import annotations
 
-import atexit
 import contextlib
-import functools
 import hashlib
 import logging
 import mmap
@@ -25,12 +21,12 @@ import stat
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
+from snowredis.process.exit import ENDS, End
+from snowredis.process.fork import GUARD
 from snowredis.process.liveness import ProcessName, own_name
-from snowredis.snowflake.crash_record import RECORD_BYTES, CrashRecord, End
-from snowredis.snowflake.fast_path import load_c
+from snowredis.snowflake.crash_record import RECORD_BYTES, CrashRecord
 from snowredis.snowflake.protocol import Store
 
 try:
@@ -49,7 +45,7 @@ REST_S = 60.0
 # files of closed generators that still record a lease or a claim: enough for an exit during an outage, and no more
 MOST_KEPT = 8
 # where in a record the end of its process is
-_END_OFFSET = 8
+_END = slice(8, 16)
 # <sys/mman.h>, on Linux and macOS; Python's mmap has no name for it
 MAP_FIXED = 0x10
 # how PyMemoryView_FromMemory is told that it may be written to
@@ -91,57 +87,6 @@ def pool_name(store: Store) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-class EndNotes:
-    """Notes in the records of this process how it ends; one for the process."""
-
-    def __init__(self) -> None:
-        # addresses of the words of records; of the process with this pid, not of a child that it forks
-        self._words: dict[int, None] = {}
-        self._pid = 0
-        self._is_installed = False
-
-    def add(self, record: int) -> None:
-        """Note the end of this process in the record at the address *record*, too."""
-        if self._pid != os.getpid():
-            self._pid, self._words = os.getpid(), {}
-        self._words[record + _END_OFFSET] = None
-        if not self._is_installed:
-            self._is_installed = True
-            atexit.register(self.note, End.EXIT)
-            os._exit = self._noting(os._exit)  # type: ignore[assignment]  # the same signature
-        self._watch_sigterm()
-
-    def remove(self, record: int) -> None:
-        """Note nothing in the record at this address any more."""
-        if self._pid == os.getpid():
-            self._words.pop(record + _END_OFFSET, None)
-            self._watch_sigterm()
-
-    def note(self, end: End) -> None:
-        """Note how this process ends, unless that was noted before."""
-        for address in list(self._words) if self._pid == os.getpid() else ():
-            word = ctypes.c_longlong.from_address(address)
-            word.value = word.value or end
-
-    def _noting(self, exit_now: Callable[[int], NoReturn]) -> Callable[[int], NoReturn]:
-        @functools.wraps(exit_now)
-        def _exit(status: int) -> NoReturn:
-            # the process has to end
-            with contextlib.suppress(Exception):
-                self.note(End.OS_EXIT)
-            exit_now(status)
-
-        return _exit
-
-    def _watch_sigterm(self) -> None:
-        c = load_c("snowredis.snowflake._fastpath")
-        if c is not None:
-            c.note_sigterm(self._pid, int(End.SIGTERM), tuple(self._words))
-
-
-ENDS = EndNotes()
-
-
 class RecordFiles:
     """Makes the crash records of this process."""
 
@@ -158,8 +103,8 @@ class RecordFiles:
         if own is None or directory is None or not store.shared:
             return None
         if self._pid != own.pid:
-            # those of the parent
-            self._pid, self._resting, self._kept = own.pid, deque(), deque()
+            # those of the parent. The pid is set last: another thread of this child may read it meanwhile
+            self._resting, self._kept, self._pid = deque(), deque(), own.pid
         # not a count: another interpreter of this process, or the program that it was before an exec, counts, too
         path = directory.path_of(str(FileName(pool_name(store), own, os.urandom(6).hex())))
         try:
@@ -168,8 +113,8 @@ class RecordFiles:
         except (OSError, AttributeError) as error:
             log.debug("no crash record, so a kill leaves the lease until its ttl has passed: %s", error)
             return None
-        ENDS.add(address)
-        file = _RecordFile(self, path, address, own.pid)
+        file = _RecordFile(self, path, address, own.pid, page[_END].cast("q"))
+        ENDS.add(file)
         return CrashRecord(file, page, {"lanes": store.config.layout.namespaces})
 
     def rest(self, address: int) -> None:
@@ -200,15 +145,21 @@ class _RecordFile:
 
     Args:
         pid: of the process in the file's name; a child that was forked since then must not write to it.
+        end: where in the file the end of the process is noted.
     """
 
-    def __init__(self, files: RecordFiles, path: str, address: int, pid: int) -> None:
-        self._files, self._path, self._address, self._pid = files, path, address, pid
+    def __init__(self, files: RecordFiles, path: str, address: int, pid: int, end: memoryview) -> None:
+        self._files, self._path, self._address, self._pid, self._end = files, path, address, pid, end
 
     @property
     def is_writer(self) -> bool:
         """Return whether this is the process that made the file."""
         return self._pid == os.getpid()
+
+    def note_end(self, end: End) -> None:
+        """Note how the process ends, unless that was noted before, or this is a child of the process."""
+        if self.is_writer and GUARD.alive and not self._end[0]:
+            self._end[0] = end
 
     def touch(self) -> None:
         """Set the time of the file, for those who remove old ones."""
@@ -229,7 +180,6 @@ class _RecordFile:
             os.unlink(self._path)
             # the file system has its room back now, not when the address is used again
             _map(-1, self._address)
-            ENDS.remove(self._address)
             self._files.rest(self._address)
 
 

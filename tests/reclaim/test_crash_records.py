@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import faulthandler
 import mmap
+import multiprocessing
 import os
+import pickle
 import random
 import signal
 import socket
@@ -20,11 +23,12 @@ import pytest
 import snowredis
 from snowredis.core.layout import Layout
 from snowredis.process.clock import StepClock
-from snowredis.snowflake.crash_record import UNKNOWN_WORKER, End, of_claim, read_page, release
+from snowredis.process.exit import End
+from snowredis.snowflake.crash_record import UNKNOWN_WORKER, of_claim, read_page, release
 from snowredis.snowflake.open import open_store
 from snowredis.snowflake.protocol import PoolConfig
 from tests.support.pools import new_pool
-from tests.support.programs import FORKS_WITH_THREADS, run
+from tests.support.programs import FORKS_WITH_THREADS, start
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
 
@@ -329,7 +333,8 @@ def _gets_sigterm(_: object) -> None:
 
 ENDS: dict[str, tuple[Callable[[object], None], End]] = {
     "os._exit": (_exits, End.OS_EXIT),
-    "SIGTERM": (_gets_sigterm, End.SIGTERM),
+    # ended before Python code ran
+    "SIGTERM": (_gets_sigterm, End.KILLED),
     "SIGKILL": (lambda _: os.kill(os.getpid(), signal.SIGKILL), End.KILLED),
     "crash": (lambda _: os.kill(os.getpid(), signal.SIGSEGV), End.KILLED),
 }
@@ -338,8 +343,6 @@ ENDS: dict[str, tuple[Callable[[object], None], End]] = {
 @pytest.mark.parametrize("how", ENDS)
 @pytest.mark.parametrize("handled", [False, True], ids=["", "with a handler"])
 def test_a_record_says_how_its_process_ended(url: str, records: Path, how: str, handled: bool) -> None:
-    if how == "SIGTERM" and snowredis.IMPLEMENTATION != "c":
-        pytest.skip("SIGTERM is noted in C")
     end, code = ENDS[how]
     create(url)
 
@@ -372,44 +375,76 @@ def test_a_record_says_how_its_process_ended(url: str, records: Path, how: str, 
     assert (info.reclaimed, info.expired) == (code is End.KILLED, 0)
 
 
-def test_an_exit_while_redis_is_away_is_no_death(own_server: RedisServer, records: Path) -> None:
+@pytest.mark.parametrize("how", ["exit", "close_on_sigterm"])
+def test_an_exit_while_redis_is_away_is_no_death(own_server: RedisServer, records: Path, how: str) -> None:
     create(own_server.url)
     pid = own_server.client().info()["process_id"]
-    run("tests.reclaim.programs.ends_while_redis_is_away", own_server.url, str(pid))
+    program = start("tests.reclaim.programs.ends_while_redis_is_away", own_server.url, str(pid), how)
+    _, errors = program.communicate(timeout=60)
+    assert (errors, program.returncode) == ("", 0 if how == "exit" else -signal.SIGTERM)
     own_server.kill(signal.SIGCONT)
+    (lease,) = left_in(records)
+    assert End(lease["end"]) is (End.EXIT if how == "exit" else End.SIGTERM)
     with connect(own_server.url) as heir:
         heir.next_id()
     info = snowredis.WorkerPool(own_server.url, "killed").info()
     assert (info.reclaimed, info.expired) == (0, 0)
 
 
-def test_a_program_that_is_told_to_end_does_so_at_once(url: str, records: Path) -> None:
-    """SIGTERM ends a process in the middle of a call that never returns to Python, as it did without a record."""
-    create(url)
+def c_handlers() -> list[int]:
+    """Return the address of the handler of each signal, which is the first member of struct sigaction."""
+    libc, action = ctypes.CDLL(None), ctypes.create_string_buffer(512)
+    addresses = []
+    for number in sorted(signal.valid_signals()):
+        assert libc.sigaction(int(number), None, action) == 0
+        addresses.append(ctypes.c_size_t.from_buffer(action).value)
+    return addresses
+
+
+@pytest.mark.parametrize("before", [None, signal.SIG_DFL, signal.SIG_IGN, lambda *_: None])
+def test_no_signal_gets_another_handler(url: str, records: Path, before: Any) -> None:
+    """A program that has generators reacts to signals as it did before, also in C."""
+    create(url, layout=Layout())
 
     def work(numbers: memoryview) -> None:
-        connect(url).next_id()
-        numbers[0] = 1
-        # in C, with the GIL
-        pow(7, 10**7, 10**4_000_000 + 7)
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
+        was = c_handlers()
+        generators = [connect(url, layout=Layout()) for _ in range(2)]
+        for ids in generators:
+            ids.next_id()
+        now = c_handlers()
+        generators[0].close()
+        numbers[0] = 1 if now == was else 2
 
-    with child(work) as dying:
-        dying.wait_for(0, 1)
-        time.sleep(0.1)
-        told_s = time.monotonic()
-        dying.kill(signal.SIGTERM)
-        assert time.monotonic() - told_s < 1
+    with child(work) as running:
+        running.wait_for(0, 1)
+        assert running.numbers[0] == 1
 
 
-def test_a_signal_that_is_ignored_stays_ignored(url: str, records: Path) -> None:
-    create(url)
+def test_a_handler_that_calls_the_one_before_it_is_called_once(url: str, records: Path) -> None:
+    create(url, layout=Layout())
 
     def work(numbers: memoryview) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        connect(url).next_id()
-        os.kill(os.getpid(), signal.SIGTERM)
-        numbers[0] = 1
-        signal.pause()
+        connect(url, layout=Layout()).next_id()
+        with open(os.devnull, "w") as nowhere:
+            # calls the handler that was there before, in C
+            faulthandler.register(signal.SIGTERM, file=nowhere, chain=True)
+            other = connect(url, layout=Layout())
+            other.next_id()
+            os.kill(os.getpid(), signal.SIGTERM)
 
     with child(work) as dying:
-        dying.wait_for(0, 1)
+        _, status = os.waitpid(dying.pid, 0)
+        assert os.WTERMSIG(status) == signal.SIGTERM
+
+
+def test_os_exit_can_be_sent_to_another_process(url: str, records: Path) -> None:
+    create(url)
+    with connect(url) as ids:
+        ids.next_id()
+        assert pickle.loads(pickle.dumps(os._exit)) is os._exit
+    ending = multiprocessing.get_context("spawn").Process(target=os._exit, args=(3,))
+    ending.start()
+    ending.join(20)
+    assert ending.exitcode == 3

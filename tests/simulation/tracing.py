@@ -38,11 +38,13 @@ class Tracer:
         self._next_number = 1
         # hash of a pool -> the run of a script after which it was that, and the incarnation
         self._after: dict[int, int] = {}
+        # hash of a pool -> the number of the identity of the server that wrote it
+        self._written_by: dict[int, int] = {}
         self._incarnations: dict[int, str] = {}
         # replies to each call that has not ended, each with its run
         self._replies: dict[int, list[tuple[int, list[str]]]] = {}
-        # ticks that a process used since its last call, by worker id and lane: the first ms of the first and the last
-        self._used: dict[str, dict[tuple[int, int], tuple[int, int]]] = {}
+        # ticks that a process used since its last call, by worker id and lane: the first ms of each
+        self._used: dict[str, dict[tuple[int, int], set[int]]] = {}
         self._write(do="begin", kind="simulation", seed=sim.seed, classes=sim.classes, **header(sim.config))
 
     def _write(self, **entry: Any) -> None:
@@ -59,8 +61,8 @@ class Tracer:
     # --- processes ---------------------------------------------------------------------------------
 
     def _flush(self, process: str) -> None:
-        for (worker, lane), (first, last) in self._used.pop(process, {}).items():
-            self._write(do="use", process=process, worker=worker, lane=lane, first_ms=first, last_ms=last)
+        for (worker, lane), ticks in self._used.pop(process, {}).items():
+            self._write(do="use", process=process, worker=worker, lane=lane, ticks_ms=sorted(ticks))
 
     def sent(self, process: str, script: str, args: Sequence[str | int]) -> int:
         self._calls += 1
@@ -81,9 +83,7 @@ class Tracer:
 
     def used(self, process: str, worker: int, lane: int, tick: int) -> None:
         ms = self._sim.config.layout.ms_at(tick)
-        used = self._used.setdefault(process, {})
-        first, last = used.get((worker, lane), (ms, ms))
-        used[worker, lane] = min(first, ms), max(last, ms)
+        self._used.setdefault(process, {}).setdefault((worker, lane), set()).add(ms)
 
     def cloned(self, parent: str, child: str, token: str = "") -> None:
         """Log a clone; with *token*: one that was made while this claim was under way."""
@@ -99,6 +99,10 @@ class Tracer:
         """Log what happened to *server* since its last script."""
         if self._ended:
             return
+        if abs(server.offset_us) > self._sim.skew_us:
+            # the specification has clocks of servers that are redis_skew apart at most
+            self.end()
+            return
         now = _hash(server.data.get(key))
         data: int | None = None
         if now != self._pools.get(server.name, 0):
@@ -109,9 +113,12 @@ class Tracer:
             data = self._after[now] if now else 0
         self._pools[server.name] = now
         identity = self._identity(server)
-        if identity not in self._identities:
-            self._renumber(identity)
-        self._found(server, data, self._identities[identity])
+        if identity == CONSTANT:
+            # no script can tell it from the server that wrote the pool last
+            number = self._written_by.get(now, self._numbers.get(server.name, 1))
+        else:
+            number = self._identities.get(identity) or self._renumber(identity)
+        self._found(server, data, number)
 
     def _found(self, server: RedisModel, data: int | None, number: int) -> None:
         if data is not None or number != self._numbers.get(server.name, 1):
@@ -125,7 +132,7 @@ class Tracer:
 
     def _identity(self, server: RedisModel) -> str:
         if self._sim.config.durability != "detect" or server.shows == CONSTANT:
-            return "constant"
+            return CONSTANT
         return str(self._runs) if server.shows == CHANGING else f"{server.run_id} {server.replid}"
 
     def ran(self, server: RedisModel, key: str, call: int, reply: list[str]) -> None:
@@ -143,6 +150,7 @@ class Tracer:
                 self._found(server, None, self._renumber(self._identity(server)))
             self._incarnations[now] = incarnation
         self._pools[server.name] = now
+        self._written_by[now] = self._numbers.get(server.name, 1)
         self._after.setdefault(now, self._runs)
         self._write(do="run", run=self._runs, call=call, server=server.name, reply=reply)
 

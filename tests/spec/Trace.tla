@@ -139,14 +139,14 @@ Unseen ==
   /\ Step.op = "unseen" /\ Clock
   /\ \E k \in DOMAIN Step.any :
      LET x == Step.any[k]
-         P == Touch(Pool(Step.s), srv[Step.s].id, Step.R) IN
+         P == Touch(Pool(Step.s), srv[Step.s].id, x.R) IN
      \/ /\ srv' = [srv EXCEPT ![Step.s].pool = P] /\ cnt' = [cnt EXCEPT !.inc = Max(@, P.inc)]
         /\ Same(<<now, save, net, ans, pr, wit, chg, dup>>)
      \/ \E q \in net :
           /\ q.t = x.t /\ q.p = x.p
-          /\ \/ q.t = "claim" /\ ClaimScript(Step.s, q, P, x.c, Step.R)
-             \/ q.t = "renew" /\ q.dep = x.dep /\ RenewScript(Step.s, q, P, x.c, Step.R)
-             \/ q.t = "release" /\ ReleaseScript(Step.s, q, P, Step.R)
+          /\ \/ q.t = "claim" /\ ClaimScript(Step.s, q, P, x.c, x.R)
+             \/ q.t = "renew" /\ q.dep = x.dep /\ RenewScript(Step.s, q, P, x.c, x.R)
+             \/ q.t = "release" /\ ReleaseScript(Step.s, q, P, x.R)
   /\ Same(<<run, incs, kept, held, uses, lift>>)
 
 -----------------------------------------------------------------------------

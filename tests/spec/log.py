@@ -7,8 +7,7 @@ send: a process sends a request: call (a number), process, script, the fields of
 run: a server runs the script of a call: run (a number), call, server, and its reply, without the nonce. Only the
     simulation sees this; in chaos, a reply that arrived shows it
 reply: the reply to a call arrives at its process: run, the run that sent it; in chaos, the reply itself
-use: a process used ticks of a lane between its last call and this line: worker, lane, first_ms and last_ms (the first
-    ms of the first tick and of the last one)
+use: a process used ticks of a lane between its last call and this line: worker, lane, ticks_ms (the first ms of each)
 clone: a process is cloned while it runs: process, child; with a token: it was, while that claim was under way
 found: a server is found with the data that it, or another, had after a run (0: none; null: its own), and with an
     identity, a number; 1 is that of every server at first

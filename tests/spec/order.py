@@ -8,6 +8,7 @@ request that began it.
 
 from __future__ import annotations
 
+import functools
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -76,6 +77,14 @@ class _Order:
         # calls without a reply that have not been tried in an earlier place
         self._unanswered = [entry for call, entry in self._sends.items() if call not in self._replies]
 
+    @functools.cached_property
+    def _capped_ms(self) -> set[int]:
+        """Return when scripts ran whose reservations end as late as they may."""
+        reach_ms = self._begin["ttl_ms"] + self._begin["max_clock_lead_ms"]
+        place = {"granted": 7, "renewed": 6}
+        replies = (entry["reply"] for entry in self._replies.values())
+        return {int(reply[place[reply[0]]]) - reach_ms for reply in replies if reply[0] in place}
+
     def _calls_of(self) -> dict[str, list[int]]:
         moments: dict[str, list[int]] = {}
         for call, entry in self._sends.items():
@@ -106,9 +115,10 @@ class _Order:
         versions = {name: sorted(v for n, v in run_of if n == name) for name, _ in run_of}
         for number, incarnation in enumerate(incarnations):
             self._begin_incarnation(incarnation, number, versions, run_of, add)
-            before = incarnation.base[1]
+            before, earlier = incarnation.base[1], incarnation.served[0].redis_ms
             for one in incarnation.served:
-                self._unseen(one, one.version - before - 1, add)
+                self._unseen(one, one.version - before - 1, earlier, add)
+                earlier = one.redis_ms
                 before = one.version
                 call = one.send["call"]
                 add(
@@ -131,7 +141,6 @@ class _Order:
         if not incarnations or str(incarnations[0].name).split("-")[1] in self._nonces:
             return []
         first = incarnations[0].served[0]
-        incarnations[0].base = ("", first.version)
         send: Entry = {"do": "send", "call": "create", "process": "driver", "script": "create"}
         send["caller_ms"] = first.redis_ms
         reply = ["created", str(first.redis_ms), incarnations[0].name, "1", "0", "", ""]
@@ -198,27 +207,35 @@ class _Order:
                 kind = "kept"
         return kind, of
 
-    def _unseen(self, before: Served, count: int, add: Any) -> None:
-        """Add scripts that ran before this one and whose reply never arrived."""
+    def _unseen(self, before: Served, count: int, since_ms: int, add: Any) -> None:
+        """Add scripts that ran before this one and after *since_ms*, and whose reply never arrived.
+
+        A reservation that was capped (R2) shows when its script ran; else the time does not matter.
+        """
         if count <= 0:
             return
         calls = [entry["call"] for entry in self._unanswered if entry["at_ns"] <= before.at_ns]
+        times_ms = {ms for ms in self._capped_ms if since_ms <= ms <= before.redis_ms} | {before.redis_ms}
         for _ in range(min(count, len(calls))):
-            entry = {"do": "unseen", "server": SERVER, "calls": calls[-MOST_UNSEEN:], "ms": before.redis_ms}
+            entry = {
+                "do": "unseen",
+                "server": SERVER,
+                "calls": calls[-MOST_UNSEEN:],
+                "times_ms": sorted(times_ms),
+            }
             add(before.at_ns, 0, entry)
 
 
 def _compressed(uses: Iterable[Entry], calls: dict[str, list[int]]) -> list[Entry]:
     """Join the uses of a process between two of its calls, by worker id and lane."""
     joined: dict[tuple[str, int, int, int], Entry] = {}
+    ticks: dict[tuple[str, int, int, int], set[int]] = {}
     for use in uses:
         between = bisect_right(calls.get(use["process"], []), use["at_ns"])
         key = (use["process"], use["worker"], use["lane"], between)
-        one = joined.get(key)
-        if one is None:
-            joined[key] = dict(use)
-        else:
-            one["first_ms"] = min(one["first_ms"], use["first_ms"])
-            one["last_ms"] = max(one["last_ms"], use["last_ms"])
-            one["at_ns"] = max(one["at_ns"], use["at_ns"])
+        one = joined.setdefault(key, dict(use))
+        one["at_ns"] = max(one["at_ns"], use["at_ns"])
+        ticks.setdefault(key, set()).update(use["ticks_ms"])
+    for key, one in joined.items():
+        one["ticks_ms"] = sorted(ticks[key])
     return list(joined.values())

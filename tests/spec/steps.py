@@ -36,6 +36,7 @@ class Slot:
         state: claim, held or sealed.
         depth: how many renewals were answered since the claim.
         renewal_id, pending: as the real process has them.
+        lanes: where its reservation begins, by lane.
         low: what it gave back, by lane.
         newest: the run whose answer is the newest on its way; 0: none is.
         asked: whether its present request is known in its own name; false in a copy.
@@ -49,6 +50,7 @@ class Slot:
     depth: int = 0
     renewal_id: str = ""
     pending: str = ""
+    lanes: list[int] = field(default_factory=list)
     low: list[int] | None = None
     newest: int = 0
     asked: bool = True
@@ -91,7 +93,8 @@ class Converter:
         self.out = Steps(entries[0])
         self._calls: dict[int, Call] = {}
         self._by_owner: dict[tuple[str, str], Slot] = {}
-        self._of_worker: dict[tuple[str, int], Slot] = {}
+        # the leases that a process had of a worker id, the newest last
+        self._of_worker: dict[tuple[str, int], list[Slot]] = {}
         self._incarnations: dict[str, int] = {}
         # runs after which a server is found later
         self._needed = {entry["data"] for entry in entries if entry["do"] == "found" and entry["data"]}
@@ -133,8 +136,10 @@ class Converter:
         if token not in self._tokens:
             # a claim that was refused, and is never heard of again
             return None
-        others = [slot for slot in self._by_owner.values() if slot.token == token and slot.state != "sealed"]
-        if script == "release":
+        others = [slot for slot in self._by_owner.values() if slot.token == token]
+        if script != "release":
+            others = [slot for slot in others if slot.state != "sealed"]
+        else:
             ids = {entry["renewal_id"], entry["pending"]} - {""}
             others = [slot for slot in others if ids & {slot.renewal_id, slot.pending}] or others
         if others:
@@ -179,7 +184,8 @@ class Converter:
         slot.state, slot.depth, slot.pending, slot.newest = "held", answer.depth, "", 0
         if answer.reply[0] == "granted":
             slot.worker, slot.renewal_id = int(answer.reply[6]), answer.reply[9]
-            self._of_worker[slot.owner, slot.worker] = slot
+            slot.lanes = [int(item) for item in answer.reply[8].split(",")]
+            self._of_worker.setdefault((slot.owner, slot.worker), []).append(slot)
         else:
             slot.renewal_id = self._calls[entry["call"]].entry["pending"]
 
@@ -193,10 +199,21 @@ class Converter:
             script = call.entry["script"]
             if script == "release":
                 self._release(call.slot, call)
-            candidates.append(
-                {"t": script, "p": call.slot.name, "dep": call.depth, "c": call.entry["caller_ms"]}
+            times_ms = entry["times_ms"]
+            if call.entry["caller_ms"] <= times_ms[0] + self.out.header["max_clock_lead_ms"]:
+                # its reservation is not capped, so it does not matter when it ran
+                times_ms = times_ms[-1:]
+            candidates += (
+                {
+                    "t": script,
+                    "p": call.slot.name,
+                    "dep": call.depth,
+                    "c": call.entry["caller_ms"],
+                    "R": redis_ms,
+                }
+                for redis_ms in times_ms
             )
-        self._add("unseen", s=self._server(entry["server"]), R=entry["ms"], any=candidates)
+        self._add("unseen", s=self._server(entry["server"]), R=entry["times_ms"][-1], any=candidates)
 
     def _awaits(self, slot: Slot, answer: Answer) -> bool:
         """Return whether the process waits for that answer: it has none to this claim, or to this renewal."""
@@ -205,27 +222,35 @@ class Converter:
         return slot.state == "held" and answer.depth == slot.depth + 1
 
     def _use(self, entry: Entry) -> None:
-        slot = self._of_worker.get((entry["process"], entry["worker"]))
-        step = {
-            "op": "use",
+        lane = entry["lane"]
+        slots = self._of_worker.get((entry["process"], entry["worker"]), [])
+        ticks: dict[str, list[int]] = {}
+        late: dict[str, list[int]] = {}
+        for ms in entry["ticks_ms"]:
+            # an id may be shown when the next lease of the same worker id is there already
+            slot = next((slot for slot in reversed(slots) if slot.lanes[lane] <= ms), None)
             # of nobody: no step of the specification
-            "p": slot.name if slot is not None else self._nobody(),
-            "w": entry["worker"],
-            "l": entry["lane"],
-            "lo": entry["first_ms"],
-            "hi": entry["last_ms"],
-        }
+            name = slot.name if slot is not None else self._nobody()
+            # made before the generator was sealed, and shown later
+            before = slot is not None and slot.low is not None and ms < slot.low[lane]
+            (late if before else ticks).setdefault(name, []).append(ms)
+        for used, made_before in ((ticks, False), (late, True)):
+            for name, times in used.items():
+                step = {
+                    "op": "use",
+                    "p": name,
+                    "w": entry["worker"],
+                    "l": lane,
+                    "lo": times[0],
+                    "hi": times[-1],
+                }
+                self._insert(step, "release" if made_before else "")
+
+    def _insert(self, step: Step, before: str) -> None:
+        """Add a step: before that *before* of the same process, if there is one."""
         steps = self.out.steps
-        if slot is not None and slot.state == "sealed":
-            assert slot.low is not None
-            if entry["last_ms"] < slot.low[entry["lane"]]:
-                # made before the generator was sealed, and shown later
-                place = next(
-                    i for i, old in enumerate(steps) if old["op"] == "release" and old["p"] == slot.name
-                )
-                steps.insert(place, step)
-                return
-        steps.append(step)
+        place = (i for i, old in enumerate(steps) if old["op"] == before and old["p"] == step["p"])
+        steps.insert(next(place, len(steps)), step)
 
     def _nobody(self) -> str:
         if "nobody" not in self.out.slots:
@@ -251,8 +276,9 @@ class Converter:
             copy.renewal_id, copy.pending = slot.renewal_id, slot.pending
             copy.asked = slot.state == "held" and not slot.pending
             self._add("copy", p=slot.name, q=copy.name)
-            if slot.worker >= 0 and self._of_worker.get((owner, slot.worker)) is slot:
-                self._of_worker[entry["child"], slot.worker] = copy
+            if slot.worker >= 0:
+                copy.lanes = slot.lanes
+                self._of_worker.setdefault((entry["child"], slot.worker), []).append(copy)
 
     def _lift(self, entry: Entry) -> None:
         self._add("lift", t=entry["until_ms"])
@@ -345,7 +371,7 @@ class Converter:
                 step["jump"] = 0
                 # a clock that is further ahead is capped in any case
                 for asked in step.get("any", (step,)):
-                    asked["c"] = min(asked["c"], step["R"] + lead + 1)
+                    asked["c"] = min(asked["c"], asked["R"] + lead + 1)
         points = sorted({time for step in steps for time in _times(step)} | {0})
         mapped = [0]
         for before, after in itertools.pairwise(points):
@@ -363,7 +389,7 @@ class Converter:
 
 def _times_in(part: Step) -> list[str]:
     """Return which fields are times. A part without "op" is a request that may have run unseen."""
-    return [name for name in (TIMES if "op" in part else ("c",)) if name in part]
+    return [name for name in (TIMES if "op" in part else ("c", "R")) if name in part]
 
 
 def _times(step: Step) -> list[int]:

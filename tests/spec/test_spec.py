@@ -37,7 +37,7 @@ pytestmark = [
 
 SMALL = (Run("fork", "pass"), Run("fork", "violation", ("void-fork",)), Run("plain", "violation", ("mark",)))
 # what a schedule needs a rule for that the specification does not have: another ttl after a deletion, and durabilities
-NOT_MODELLED = ("deleted pool's floor",)
+NOT_MODELLED = ("deleted pool's floor", "tombstone without expiry")
 # schedules of pools that nobody may trust: their scripts grant what the specification refuses
 OTHER_DURABILITY = ("none: newcomers wait", "none: no adoption", "none: no late renewal")
 
@@ -89,7 +89,7 @@ def test_schedules_of_faults_are_allowed(tmp_path: Path) -> None:
         tracers.pop().end()
     verdicts = verdicts_on(log, tmp_path, explain=True)
     assert [verdict.text for verdict in verdicts if not verdict.accepted] == []
-    assert sum(verdict.steps for verdict in verdicts) > 1_000
+    assert sum(verdict.steps for verdict in verdicts) > 500
 
 
 def test_the_first_step_that_is_not_allowed_is_shown_with_both_states(tmp_path: Path) -> None:

@@ -24,6 +24,8 @@ BATCH_STEPS = 30_000
 # TLC's own limit is higher; a file with longer definitions is slow to parse
 STEPS_A_DEFINITION = 500
 LIMIT_S = 1800
+# states that are shown of a step that is not allowed
+MOST_STATES = 4
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,8 @@ def _explain(number: int, steps: Steps) -> Verdict:
     shown = _tlc([steps], show=refused)
     states = re.findall(r'<<\s*"(before|after)",(.*?)>>\n(?=<<|[A-Z0-9])', shown.output, re.DOTALL)
     lines = [f"step {refused} of {len(steps.steps)}: {step}"]
-    for name, text in states:
+    # several where TLC had a choice before
+    for name, text in dict.fromkeys(states[:MOST_STATES]):
         lines.append(f"  the specification {name} it: {' '.join(text.split())}")
     if not any(name == "after" for name, _ in states):
         lines.append("  the specification has no such step there")

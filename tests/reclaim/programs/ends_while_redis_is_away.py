@@ -1,4 +1,4 @@
-"""Make an id, then end normally while Redis does not reply."""
+"""Make an id, then end while Redis does not reply: URL, pid of Redis, "exit" or "close_on_sigterm"."""
 
 import logging
 import os
@@ -8,9 +8,12 @@ import sys
 import snowredis
 from snowredis.core.layout import Layout
 
-url, pid = sys.argv[1], int(sys.argv[2])
+url, pid, how = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 layout = Layout(timestamp_bits=41, backup_bits=2, worker_bits=0, sequence_bits=10)
 ids = snowredis.connect(url, pool="killed", layout=layout, ttl=3.0, max_clock_lead=0.1, redis_skew=0.1)
 ids.next_id()
 logging.getLogger("snowredis").setLevel(logging.CRITICAL)
 os.kill(pid, signal.SIGSTOP)
+if how == "close_on_sigterm":
+    snowredis.close_on_sigterm()
+    signal.raise_signal(signal.SIGTERM)
