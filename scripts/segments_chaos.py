@@ -4,9 +4,9 @@
     scripts/segments_chaos.py --faults 60 --seed 7
 
 Kills processes with -9 and stops them, wipes Redis, evicts a key, stops it, kills it with -9, restarts it from an old
-snapshot, fails over to a replica that lags, and lets two persons change a tag at once. One tag is opened by a person's
-word after each loss, the other one by its max_rate. A number is recorded before it is used. Exits with 1 if one was
-repeated, or if the processes make none at the end. Needs redis-server.
+snapshot, fails over to a replica that lags, and lets two persons change a tag at once. The tag is opened by a person's
+word after each loss. A number is recorded before it is used. Exits with 1 if one was repeated, or if the processes make
+none at the end. Needs redis-server.
 """
 
 from __future__ import annotations
@@ -37,10 +37,9 @@ from tests.support.servers import RedisServer
 
 ROOT = Path(__file__).resolve().parents[1]
 PROCESSES = 8
-MAX_RATE = 200_000
+TAG = "word"
 # more than all processes can have at hand, and than killed ones lost
 MARGIN = 50_000_000
-SETTINGS: dict[str, dict[str, int]] = {"word": {}, "rate": {"max_rate": MAX_RATE}}
 
 
 class Chaos:
@@ -58,10 +57,7 @@ class Chaos:
         self.path_of: dict[int, Path] = {}
         self.files = 0
         self.fired: Counter[str] = Counter()
-        # tags that a person is opening
-        self.opening: set[str] = set()
-        for tag, settings in SETTINGS.items():
-            create_tag(self.url, tag, failover_slack=0, **settings)
+        create_tag(self.url, TAG, failover_slack=0)
         for _ in range(PROCESSES):
             self.start_recorder()
 
@@ -85,16 +81,15 @@ class Chaos:
         self.files += 1
         command = [sys.executable, "-m", "tests.numbers.programs.recorder", self.url]
         path = self.directory / f"{self.files}.numbers"
-        process = subprocess.Popen([*command, str(path), str(MAX_RATE)], cwd=ROOT)
+        process = subprocess.Popen([*command, str(path)], cwd=ROOT)
         self.recorders.append(process)
         self.path_of[process.pid] = path
 
     def numbers(self) -> np.ndarray:
-        """Return all pairs (tag, number) that were recorded."""
+        """Return all numbers that were recorded."""
         parts = [np.zeros(0, dtype=np.int64)]
         parts += [np.fromfile(path, dtype=np.int64) for path in sorted(self.directory.glob("*.numbers"))]
-        # the last write of a killed process may be cut off
-        return np.concatenate([part[: len(part) // 2 * 2].reshape(-1, 2) for part in parts])
+        return np.concatenate(parts)
 
     # --- faults ------------------------------------------------------------------------------------
 
@@ -114,7 +109,7 @@ class Chaos:
         self.server.client().flushall()
 
     def evict(self) -> None:
-        self.server.client().delete(self.random.choice(tag_keys(self.random.choice(list(SETTINGS)))))
+        self.server.client().delete(self.random.choice(tag_keys(TAG)))
 
     def hang(self) -> None:
         process = self.server._process
@@ -128,7 +123,7 @@ class Chaos:
 
         def change() -> None:
             with contextlib.suppress(SnowredisError, OSError):
-                change_tag(self.url, self.url, "word")
+                change_tag(self.url, self.url, TAG)
                 self.fired["changed"] += 1
 
         threads = [threading.Thread(target=change) for _ in range(2)]
@@ -162,27 +157,13 @@ class Chaos:
         self.point_to(new)
         old.kill()
 
-    def open_tags(self) -> None:
+    def open_tag(self) -> None:
         """Say from where on no number was handed out, as a person who knows the numbers in use."""
-        for index, tag in enumerate(SETTINGS):
-            with contextlib.suppress(SnowredisError, OSError):
-                info = show_tag(self.url, tag)[0]
-                if info.exists and info.reason is not None and tag not in self.opening:
-                    used = self.numbers()
-                    mine = used[used[:, 0] == index, 1]
-                    first = int(mine.max(initial=0)) + MARGIN
-                    # a word for a tag with max_rate takes a minute
-                    self.opening.add(tag)
-                    threading.Thread(target=self.open_tag, args=(tag, first), daemon=True).start()
-
-    def open_tag(self, tag: str, first: int) -> None:
-        """Open one tag."""
-        try:
-            with contextlib.suppress(SnowredisError, OSError):
-                open_tag(self.url, tag, first, failover_slack=0, **SETTINGS[tag])
-                self.fired[f"opened {tag}"] += 1
-        finally:
-            self.opening.discard(tag)
+        with contextlib.suppress(SnowredisError, OSError):
+            info = show_tag(self.url, TAG)[0]
+            if info.exists and info.reason is not None:
+                open_tag(self.url, TAG, int(self.numbers().max(initial=0)) + MARGIN, failover_slack=0)
+                self.fired["opened"] += 1
 
     def run(self, faults: int, seconds: float) -> int:
         """Inject *faults*, for *seconds* at most. Returns the exit code."""
@@ -208,34 +189,31 @@ class Chaos:
             self.fired[fault.__name__] += 1
             end_s = time.monotonic() + self.random.uniform(0.2, 2.5)
             while time.monotonic() < end_s:
-                self.open_tags()
+                self.open_tag()
                 time.sleep(0.2)
         return self.check(started_s)
 
     def check(self, started_s: float) -> int:
-        """Wait for new numbers of both tags by all processes, and compare all numbers."""
+        """Wait for new numbers by all processes, and compare all numbers."""
         paths = [self.path_of[recorder.pid] for recorder in self.recorders]
         marks = {path: path.stat().st_size if path.exists() else 0 for path in paths}
         silent = set(paths)
         deadline_s = time.monotonic() + 150
         while silent and time.monotonic() < deadline_s:
-            self.open_tags()
+            self.open_tag()
             time.sleep(0.5)
             silent = {
-                path for path in silent if not path.exists() or path.stat().st_size < marks[path] + 16 * 200
+                path for path in silent if not path.exists() or path.stat().st_size < marks[path] + 8 * 200
             }
         living = [recorder.poll() is None for recorder in self.recorders]
         self.stop()
         used = self.numbers()
-        repeated = len(used) - len(np.unique(used[:, 1] * 2 + used[:, 0]))
+        repeated = len(used) - len(np.unique(used))
         what = ", ".join(f"{name} {count}" for name, count in sorted(self.fired.items()))
         print(
             f"{len(used):,} numbers of {self.files} processes in {time.monotonic() - started_s:.0f} s: {what}"
         )
-        for index, tag in enumerate(SETTINGS):
-            print(
-                f"tag {tag}: {(used[:, 0] == index).sum():,} numbers up to {used[used[:, 0] == index, 1].max():,}"
-            )
+        print(f"the highest number is {used.max(initial=0):,}")
         for path in silent:
             print(f"{path.name}: {path.with_suffix('.error').read_text()}")
         print(

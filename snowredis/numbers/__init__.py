@@ -38,7 +38,6 @@ if TYPE_CHECKING:
         NumbersClosed,
         NumbersDiffer,
         NumbersExhausted,
-        NumbersLimited,
     )
     from snowredis.numbers.opening import highest_in
     from snowredis.numbers.segments import SegmentGenerator
@@ -52,7 +51,6 @@ _MODULE_OF = {
     "NumbersClosed": "errors",
     "NumbersDiffer": "errors",
     "NumbersExhausted": "errors",
-    "NumbersLimited": "errors",
     "SegmentGenerator": "segments",
     "TagInfo": "administration",
     "TransactionNumbers": "transaction",
@@ -74,7 +72,6 @@ __all__ = [
     "NumbersClosed",
     "NumbersDiffer",
     "NumbersExhausted",
-    "NumbersLimited",
     "SegmentGenerator",
     "TagInfo",
     "TransactionNumbers",

@@ -36,7 +36,7 @@ from snowredis.snowflake.open import Servers
 
 log = logging.getLogger("snowredis")
 
-# a tag that was closed only now opens after failover_slack, and one with max_rate after a minute more
+# a tag that was closed only now opens after failover_slack
 LONGEST_SETTLE_S = 180.0
 _DATED_SIGNATURE = re.compile(
     r"format=\d+ period=(hour|day|month|year) zone=([\w/+-]+) durability=(detect|assured)", re.ASCII
@@ -124,7 +124,7 @@ def _stores(url: Servers, tag: str, settings: Mapping[str, Any]) -> Iterator[Seq
 def create_tag(url: Servers, tag: str, **settings: Any) -> None:
     """Create a tag of segments that is new, on all servers: no number of it was ever handed out. A person says so.
 
-    *settings* are its constants: start, maximum, max_rate, durability, redis_skew, failover_slack.
+    *settings* are its constants: start, maximum, durability, failover_slack.
 
     Raises:
         ConfigError: it exists, or processes have reported numbers of it.
@@ -154,7 +154,7 @@ def open_tag(url: Servers, tag: str, first: int | None, **settings: Any) -> int:
         StoreUnavailable: no server replies. NumbersDiffer: the list of servers is another one.
 
     Blocks:
-        for failover_slack, if the tag was closed only now; with max_rate, until it has been closed for a minute.
+        for failover_slack, if the tag was closed only now.
     """
     if first is not None:
         first = _number(first)
@@ -284,8 +284,7 @@ def _constants(config: TagConfig | None) -> dict[str, Any]:
         return {}
     values = asdict(config)
     return {
-        **{name: values[name] for name in ("start", "maximum", "durability", "max_rate")},
-        "redis_skew": config.redis_skew_ms / 1000,
+        **{name: values[name] for name in ("start", "maximum", "durability")},
         "failover_slack": config.failover_slack_ms / 1000,
     }
 

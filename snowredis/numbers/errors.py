@@ -3,7 +3,6 @@
 SnowredisError
 ├── NumbersClosed          no numbers are handed out until the tag is opened
 ├── NumbersExhausted       every number of the range, or of the period, is handed out
-├── NumbersLimited         max_rate allows no number at present
 ├── SettingsMismatch
 │   └── NumbersDiffer      the tag was created with other settings
 └── StoreUnavailable
@@ -11,8 +10,6 @@ SnowredisError
 """
 
 from __future__ import annotations
-
-from typing import ClassVar
 
 from snowredis.errors import SettingsMismatch, SnowredisError, StoreUnavailable
 
@@ -83,22 +80,6 @@ class NumbersExhausted(SnowredisError):
         return (
             f"the tag {self.tag!r} {have}{of}, up to its maximum {self.maximum}. No number was made. Use another tag, "
             f"or a higher maximum: {advice}."
-        )
-
-
-class NumbersLimited(SnowredisError):
-    """max_rate allows no number at present; no number was made."""
-
-    retry: ClassVar[bool] = True
-
-    def __init__(self, tag: str, max_rate: int, wait_ms: int) -> None:
-        super().__init__(tag, max_rate, wait_ms)
-        self.tag, self.max_rate, self.wait_ms = tag, max_rate, wait_ms
-
-    def __str__(self) -> str:
-        return (
-            f"the processes of tag {self.tag!r} ask for more than max_rate={self.max_rate} numbers a second. No number "
-            f"was made; the next one is available in {self.wait_ms} ms. Raise max_rate, or lower max_step."
         )
 
 

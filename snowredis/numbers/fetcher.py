@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from snowredis.errors import ConfigError, SnowredisError, StoreUnavailable
 from snowredis.numbers.counts import SegmentCounts, SegmentStatus, Steps
-from snowredis.numbers.errors import NumbersClosed, NumbersExhausted, NumbersLimited
+from snowredis.numbers.errors import NumbersClosed, NumbersExhausted
 from snowredis.numbers.protocol import (
     MAX_NUMBER,
     MOST_SEGMENTS,
@@ -27,7 +27,6 @@ from snowredis.numbers.protocol import (
     Copied,
     Exhausted,
     Granted,
-    Limited,
     Opened,
     OpenRequest,
     TagStore,
@@ -263,7 +262,7 @@ class Fetcher:
         """Fetch a segment for callers that need *wanted* numbers at once; it may have fewer.
 
         Raises:
-            NumbersClosed, NumbersExhausted, NumbersLimited, StoreUnavailable: no server hands out a segment.
+            NumbersClosed, NumbersExhausted, StoreUnavailable: no server hands out a segment.
             NumbersDiffer: a server has the tag with other constants.
             Anything that the bound raises.
         """
@@ -274,7 +273,7 @@ class Fetcher:
         for index in self._order():
             try:
                 granted = self._ask(index, clients[index], size)
-            except (NumbersClosed, NumbersExhausted, NumbersLimited, StoreUnavailable) as error:
+            except (NumbersClosed, NumbersExhausted, StoreUnavailable) as error:
                 self._away.add(index)
                 if isinstance(error, StoreUnavailable):
                     self._silent.add(index)
@@ -289,7 +288,7 @@ class Fetcher:
             config = self._stores[index].config
             first = config.number_at(granted.from_position)
             return Segment(index, granted.from_position, granted.until_position, first, config.share[1])
-        rank = (NumbersLimited, NumbersClosed, StoreUnavailable, NumbersExhausted)
+        rank = (NumbersClosed, StoreUnavailable, NumbersExhausted)
         raise min(errors, key=lambda error: next(i for i, kind in enumerate(rank) if isinstance(error, kind)))
 
     def report(self) -> float:
@@ -360,8 +359,6 @@ class Fetcher:
                     return reply
                 case Exhausted():
                     raise NumbersExhausted(config.tag, config.maximum)
-                case Limited(wait_ms=wait_ms):
-                    raise NumbersLimited(config.tag, config.max_rate, wait_ms)
                 case Closed():
                     self._counts.closed += 1
                     if not self._open(index, reply):

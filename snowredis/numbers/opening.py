@@ -77,8 +77,6 @@ def open_stores(url: Servers, settings: Mapping[str, Any]) -> Sequence[TagStore]
         start=used["start"],
         maximum=used["maximum"],
         durability=used["durability"],
-        max_rate=used["max_rate"],
-        redis_skew_ms=round(used["redis_skew"] * 1000),
         failover_slack_ms=round(slack_ms),
     )
     count = len(opened)

@@ -66,7 +66,7 @@ class SegmentPath:
 
         Raises:
             NumbersClosed: the tag is closed, and the segments that this process has are used up.
-            NumbersExhausted, NumbersLimited: there is no number, or not yet.
+            NumbersExhausted: there is no number.
             StoreUnavailable, NumbersDiffer: there is no segment left, and Redis hands out none.
             GeneratorClosed: after close().
 

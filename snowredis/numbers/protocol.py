@@ -19,25 +19,20 @@ from snowredis.servers.scripts import with_format
 from snowredis.settings import as_int
 
 # of what is stored, see FORMATS in snowredis.errors
-FORMAT = 2
+FORMAT = 3
 # exact in Lua's doubles, 16 digits
 MAX_POSITION = 9_000_000_000_000_000
 MAX_NUMBER = 2**63 - 1
-# max_rate allows this many seconds' worth at once
-BURST_S = 10
 # segments that a client tells with every request: the script accepts no more
 MOST_SEGMENTS = 16
 _TAG = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _SIGNATURE = re.compile(
     rf"format={FORMAT} start=(?P<start>\d+) maximum=(?P<maximum>\d+) share=(?P<index>\d+)/(?P<count>\d+) "
-    r"durability=(?P<durability>detect|assured) max_rate=(?P<max_rate>\d+) redis_skew_ms=(?P<redis_skew_ms>\d+) "
-    r"failover_slack_ms=(?P<failover_slack_ms>\d+)"
+    r"durability=(?P<durability>detect|assured) failover_slack_ms=(?P<failover_slack_ms>\d+)"
 )
 _LIMITS = {
     "start": MAX_NUMBER,
     "maximum": MAX_NUMBER,
-    "max_rate": 10**12,
-    "redis_skew_ms": 86_400_000,
     "failover_slack_ms": 86_400_000,
 }
 
@@ -52,9 +47,6 @@ class TagConfig:
         maximum: the last number that may be handed out.
         durability: "detect": a restart or failover of Redis closes the tag; "assured": Redis never loses a write that
             it acknowledged.
-        max_rate: numbers a second that Redis hands out at most, with bursts of BURST_S seconds. A tag whose Redis may
-            have lost its last writes then opens by itself, further on. 0: no limit, and a person opens it.
-        redis_skew_ms: how far the clocks of two Redis servers may differ.
         failover_slack_ms: how long a deposed master may go on answering.
         share: (index, count): of *count* independent servers this is number *index*, whose numbers are those with
             (number - start) % count == index.
@@ -67,8 +59,6 @@ class TagConfig:
     start: int = 1
     maximum: int = MAX_NUMBER
     durability: str = "detect"
-    max_rate: int = 0
-    redis_skew_ms: int = 2_500
     failover_slack_ms: int = 0
     share: tuple[int, int] = (0, 1)
 
@@ -110,7 +100,7 @@ class TagConfig:
         return with_format(
             FORMAT,
             f"start={self.start} maximum={self.maximum} share={index}/{count} durability={self.durability} "
-            f"max_rate={self.max_rate} redis_skew_ms={self.redis_skew_ms} failover_slack_ms={self.failover_slack_ms}",
+            f"failover_slack_ms={self.failover_slack_ms}",
         )
 
     def number_at(self, position: int) -> int:
@@ -249,13 +239,6 @@ class Exhausted(Answer):
 
 
 @dataclass(frozen=True, slots=True)
-class Limited(Answer):
-    """max_rate allows the next number in *wait_ms*."""
-
-    wait_ms: int
-
-
-@dataclass(frozen=True, slots=True)
 class Copied(Answer):
     """Another process uses the same client name, with other requests: this one is a copy, or the other is."""
 
@@ -292,7 +275,7 @@ class NotNew(Answer):
     """The tag is not opened: it exists, or processes have reported numbers of it, or a person closed it since."""
 
 
-TakeReply: TypeAlias = Granted | Noted | Closed | Exhausted | Limited | Copied
+TakeReply: TypeAlias = Granted | Noted | Closed | Exhausted | Copied
 OpenReply: TypeAlias = Opened | Settling | NotNew
 Reply: TypeAlias = TakeReply | OpenReply | Stopped
 
@@ -303,7 +286,6 @@ _CLASSES: dict[str, tuple[Callable[..., Reply], tuple[Callable[[str], object], .
     "noted": (Noted, ()),
     "closed": (Closed, (ClosedReason, int)),
     "exhausted": (Exhausted, ()),
-    "limited": (Limited, (int,)),
     "copied": (Copied, ()),
     "opened": (Opened, ("1".__eq__,)),
     "stopped": (Stopped, (lambda text: ClosedReason(text) if text else None, "1".__eq__)),

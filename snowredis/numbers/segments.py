@@ -59,7 +59,7 @@ class SegmentGenerator(SegmentPath):
         steps: sizes of its segments.
         prefetch: fetch segments before they are needed; else each one when a caller waits for it.
         bound: opens a closed tag; None: a person does.
-        wait_s: how long a caller waits for a segment while max_rate or another process' turn delays it.
+        wait_s: how long a caller waits for a segment.
         label: name of this process, for people.
         clock, guard, random_bytes, threads: replaced in tests.
     """
@@ -115,8 +115,6 @@ class SegmentGenerator(SegmentPath):
             start=threads().start,
         )
         self._prefetcher = Prefetcher(self._fetcher, clock, threads(), ahead=prefetch)
-        # where max_rate delays numbers, coroutines get them one after the other
-        at_once = 1 if self._stores[0].config.max_rate else steps.max_step
 
         def make(count: int) -> Made[int]:
             generator = me()
@@ -124,7 +122,7 @@ class SegmentGenerator(SegmentPath):
                 raise GeneratorClosed(stores[0].config.tag, "segment")
             return generator._make(count)
 
-        self._deliveries: Deliveries[int] = Deliveries(make, at_once)
+        self._deliveries: Deliveries[int] = Deliveries(make, steps.max_step)
         self._supersede(self._position[0], nothing())
         guard.reset_in_child(self)
         # a thread that is forgotten with its generator ends
@@ -284,9 +282,7 @@ class SegmentGenerator(SegmentPath):
                 prefetcher, failures = self._prefetcher, self._prefetcher.failures
             left_s = self._wait_s - (self._clock.monotonic() - started_s)
             error = prefetcher.error
-            if error is not None and (
-                left_s <= 0 or (prefetcher.failures > failures and not getattr(error, "wait_ms", 0))
-            ):
+            if error is not None and (left_s <= 0 or prefetcher.failures > failures):
                 raise again(error)
             if left_s <= 0:
                 where = ", ".join(store.where for store in self._stores)

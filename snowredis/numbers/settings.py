@@ -79,11 +79,7 @@ SEGMENT_SETTINGS: Mapping[str, Setting] = {setting.name: setting for setting in 
             "how long a segment shall last: its size follows the consumption"),
     Setting("prefetch", BOOL, True, "on",
             "fetch a segment before it is needed; off: when a caller waits for it"),
-    Setting("max_rate", WHOLE, 0, "no limit",
-            "numbers a second that Redis hands out at most, to all processes; then a tag opens by itself after a "
-            "restart or failover, as many numbers further on as can have been lost", of_pool=True),
     _DURABILITY._replace(of_pool=True),
-    _REDIS_SKEW._replace(of_pool=True),
     _FAILOVER_SLACK._replace(of_pool=True),
     Setting("min_replicas", REPLICAS, 0, "0",
             "how many replicas must have each segment before it counts, or `all`"),

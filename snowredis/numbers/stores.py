@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from snowredis.errors import ServerUnidentified
 from snowredis.numbers import protocol
 from snowredis.numbers.errors import NumbersBroken, NumbersDiffer
-from snowredis.numbers.protocol import BURST_S, OpenRequest, TagConfig, TakeRequest, parse_reply
+from snowredis.numbers.protocol import OpenRequest, TagConfig, TakeRequest, parse_reply
 from snowredis.servers.runner import RedisScripts, translated
 from snowredis.servers.scripts import Script, Scripted, load_script, read_lua, text_of
 from snowredis.servers.time_limit import CALL_LIMIT_S, time_limit
@@ -101,8 +101,7 @@ class ScriptTagStore(NumberStore):
 
     def _call(self, name: str, expected: tuple[type[_Done], ...], *args: str | int) -> _Done:
         config = self.config
-        limits = (config.max_rate, BURST_S * config.max_rate, self._max_events)
-        common = (int(config.assured), config.size, config.redis_skew_ms, config.failover_slack_ms, *limits)
+        common = (int(config.assured), config.size, config.failover_slack_ms, self._max_events)
         texts = self.ask(name, *common, *args)
         try:
             reply: Any = parse_reply(texts)
@@ -113,8 +112,8 @@ class ScriptTagStore(NumberStore):
         return reply
 
     def take(self, request: TakeRequest) -> protocol.TakeReply:
-        expected = (protocol.Granted, protocol.Noted, protocol.Closed, protocol.Exhausted)
-        taken: Any = self._call("take", (*expected, protocol.Limited, protocol.Copied), *request.arguments())
+        expected = (protocol.Granted, protocol.Noted, protocol.Closed, protocol.Exhausted, protocol.Copied)
+        taken: Any = self._call("take", expected, *request.arguments())
         reply: protocol.TakeReply = taken
         return reply
 

@@ -189,10 +189,9 @@ def _closed(
 def _constants(config: TagConfig) -> str:
     """Return the constants that are not the defaults, as options of a command."""
     usual, options = TagConfig(tag=config.tag), ""
-    for name in ("start", "maximum", "durability", "max_rate"):
+    for name in ("start", "maximum", "durability"):
         if getattr(config, name) != getattr(usual, name):
-            options += f" --{name.replace('_', '-')} {shlex.quote(str(getattr(config, name)))}"
-    for name in ("redis_skew_ms", "failover_slack_ms"):
-        if getattr(config, name) != getattr(usual, name):
-            options += f" --{name.removesuffix('_ms').replace('_', '-')} {getattr(config, name) / 1000:g}"
+            options += f" --{name} {shlex.quote(str(getattr(config, name)))}"
+    if config.failover_slack_ms != usual.failover_slack_ms:
+        options += f" --failover-slack {config.failover_slack_ms / 1000:g}"
     return options

@@ -64,7 +64,7 @@ RULES: Mapping[str, Rule] = {
         ("local lost = received > 0 and", "local lost = false and"),
         None,
         ("rollback",),
-        4,
+        16,
     ),
     "serial-requests": Rule(
         "a request that is late is not answered with another segment",
@@ -74,27 +74,19 @@ RULES: Mapping[str, Rule] = {
         1,
         "an alarm without a cause",
     ),
-    "max-rate-reach": Rule(
-        "a tag with max_rate goes on beyond everything that can have been handed out",
-        ("local reach = burst + math.ceil(max_rate * lost_ms / 1000)", "local reach = 0"),
-        None,
-        ("failover", "split"),
-        9,
-        "an alarm without a cause",
-    ),
     "deposed-master": Rule(
         "a tag is opened only when no deposed master answers any more",
         ("local wait = settle + (how == 'create' and 0 or slack)", "local wait = settle"),
         None,
         ("split",),
-        6,
+        0,
     ),
     "gaps": Rule(
         "what was handed out by a lost history only is no cause for an alarm",
         ("tag.gaps = table.concat(gaps, ',')", "tag.gaps = ''"),
         None,
         ("failover", "moved"),
-        7,
+        0,
         "an alarm without a cause",
     ),
     "seen-numbers": Rule(
@@ -110,7 +102,7 @@ RULES: Mapping[str, Rule] = {
         None,
         lambda patch: patch.setattr(SegmentGenerator, "_drop", _drop_if(lambda position: position == 0)),
         ("rollback",),
-        4,
+        16,
         "which had dropped it",
     ),
     "copy-drops": Rule(
@@ -126,7 +118,7 @@ RULES: Mapping[str, Rule] = {
         None,
         lambda patch: patch.setattr(Fetcher, "report", lambda _: REPORT_S),
         ("rollback", "down"),
-        60,
+        16,
     ),
     "fork-drops": Rule(
         "a forked child has no segment of its parent",
@@ -140,7 +132,7 @@ RULES: Mapping[str, Rule] = {
         None,
         lambda patch: patch.setattr(Fetcher, "begin", _only_first(Fetcher.begin)),
         ("fork", "loss"),
-        0,
+        1,
     ),
     "suspend-drops": Rule(
         "a clone of a suspended process has no segment",

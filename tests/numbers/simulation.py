@@ -23,9 +23,7 @@ from tests.simulation.redis_model import RedisModel
 from tests.simulation.stand_ins import Host
 from tests.simulation.world import START_US, World
 
-SKEW_MS, SLACK_MS = 500, 3_000
-# of common.lua
-BRIDGED_MS = 4_000
+SLACK_MS = 3_000
 PROCESSES = 8
 HEALED_US = 33_000_000
 # after this time every process has reported
@@ -135,9 +133,8 @@ class SegmentSimulation:
             classes = [name for name in classes if name == IN_PLACE or name not in LOSSES]
         self.classes = classes
         servers = 1 if quiet else random.choice((1, 1, 2, 3))
-        max_rate = 0 if quiet else random.choice((0, 0, 200))
         slack_ms = SLACK_MS if not quiet else 0
-        config = TagConfig(tag="sim", redis_skew_ms=SKEW_MS, failover_slack_ms=slack_ms, max_rate=max_rate)
+        config = TagConfig(tag="sim", failover_slack_ms=slack_ms)
         self.configs = [replace(config, share=(index, servers)) for index in range(servers)]
         # in one schedule a process has fewer segments than it tells of with each request
         self.step, self.max_step = 10, random.choice((10, 40))
@@ -153,10 +150,7 @@ class SegmentSimulation:
             server = RedisModel(self.world, f"redis{index}")
             server.history = []
             network = Network(self.world, [server], self.fired)
-            # a schedule is shorter than a minute
-            network.edit = lambda name, source: edit(
-                name, source.replace("BRIDGED_MS = 60000", f"BRIDGED_MS = {BRIDGED_MS}")
-            )
+            network.edit = edit
             network.answered = lambda server, name, reply, index=index: self.checker.answered(  # type: ignore[misc]
                 index, name, reply
             )

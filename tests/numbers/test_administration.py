@@ -61,7 +61,7 @@ def test_doctor_says_which_tags_are_closed_and_what_a_crash_would_lose(servers: 
         return next(check_tags(client, None))
 
     assert check().severity == "ok"
-    create_tag(url, "d", max_rate=100, maximum=1000)
+    create_tag(url, "d", maximum=1000)
     found = check()
     assert (found.severity, "no append-only file" in found.text) == ("warning", True)
     client.config_set("appendonly", "yes")

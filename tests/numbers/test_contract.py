@@ -200,16 +200,6 @@ def test_the_store_in_memory_hands_out_segments_until_it_is_wiped() -> None:
     assert isinstance(one.ask(8), replies.Exhausted)
 
 
-def test_max_rate_limits_what_is_handed_out(request: pytest.FixtureRequest) -> None:
-    place = place_of(request, max_rate=3).create()
-    client = place.client()
-    first, until = positions(client.ask(1000))
-    assert (first, until) == (0, 30)
-    reply = client.ask(1000)
-    assert isinstance(reply, replies.Limited)
-    assert 0 < reply.wait_ms <= 334
-
-
 def test_processes_with_other_constants_are_refused(request: pytest.FixtureRequest) -> None:
     place = place_of(request).create()
     with pytest.raises(NumbersDiffer, match="place in the list of servers is 1 of 1 in the tag, 2 of 2 here"):
@@ -238,10 +228,9 @@ def test_memory_that_was_rolled_back_is_noticed_and_the_numbers_are_named(
     assert [positions(client.ask(5)) for client in (one, two, three)] == [(25, 30), (30, 35), (35, 40)]
 
 
-def test_a_restart_closes_the_tag_unless_a_rate_or_a_word_says_how_to_go_on(own_server: RedisServer) -> None:
+def test_a_restart_closes_the_tag_unless_it_is_assured(own_server: RedisServer) -> None:
     settings_of: dict[str, dict[str, Any]] = {
         "plain": {},
-        "rate": {"max_rate": 50, "redis_skew_ms": 100},
         "assured": {"durability": "assured"},
     }
     made = {
@@ -263,10 +252,6 @@ def test_a_restart_closes_the_tag_unless_a_rate_or_a_word_says_how_to_go_on(own_
     made["plain"].word(0)
     assert positions(clients["plain"].ask(10)) == (10, 20)
     assert positions(clients["assured"].ask(10)) == (10, 20)
-    limited = clients["rate"].ask(10)
-    assert isinstance(limited, replies.Limited)
-    # a burst of 10 s, and what the skew of the clocks and the time of the restart allow
-    assert 10 + 500 + 5 <= limited.next < 10 + 500 + 500
 
 
 def test_a_value_that_no_script_wrote_is_refused(request: pytest.FixtureRequest, server: RedisServer) -> None:
@@ -296,7 +281,7 @@ def test_positions_and_numbers_belong_to_each_other(share: tuple[int, int]) -> N
         {"tag": "t", "start": 5, "maximum": 4},
         {"tag": "t", "maximum": 2**63},
         {"tag": "t", "start": 1, "maximum": 2, "share": (0, 3)},
-        {"tag": "t", "max_rate": 1.5},
+        {"tag": "t", "failover_slack_ms": 1.5},
     ],
 )
 def test_constants_that_cannot_work_are_refused(settings: dict[str, Any]) -> None:

@@ -19,6 +19,7 @@ from snowredis.numbers import (
     NumbersExhausted,
     change_tag,
     create_tag,
+    delete_tag,
     open_dated,
     open_tag,
     show_dated,
@@ -28,12 +29,10 @@ from snowredis.numbers.fetcher import TagClient
 from snowredis.numbers.formats import Calendar
 from snowredis.numbers.opening import open_generator
 from snowredis.numbers.protocol import (
-    Closed,
     ClosedReason,
     Granted,
     NotNew,
     OpenRequest,
-    Settling,
     TagConfig,
 )
 from snowredis.numbers.stores import RedisTagStore, tag_keys
@@ -111,32 +110,6 @@ def test_of_two_changes_at_once_the_one_that_closed_the_tag_last_opens_it(
     other.close()
 
 
-def test_a_tag_with_max_rate_opens_by_itself_only_where_no_word_can_be_lost(
-    own_server: RedisServer, tag: str
-) -> None:
-    config = TagConfig(tag=tag, max_rate=50, redis_skew_ms=100)
-    store, redis, key = RedisTagStore(own_server.url, config), own_server.client(), tag_keys(tag)[0]
-    store.open(OpenRequest("create", 0))
-    client = client_of(store)
-    assert isinstance(client.ask(10), Granted)
-    # a word counts only when the tag has been closed for longer than a loss that max_rate bridges
-    reply: Any = store.open(OpenRequest("word", 100_000))
-    assert isinstance(reply, Settling)
-    assert 59_000 < reply.wait_ms <= 60_101
-    assert isinstance(client.ask(10), Closed)
-    redis.hset(key, "closed_at", str(int(time.time() * 1000) - 60_200))
-    assert store.open(OpenRequest("word", 100_000)).next == 100_000
-    # a state that is older than that may have been followed by a word
-    redis.hset(key, "last", str(int(time.time() * 1000) - 60_200))
-    own_server.save()
-    own_server.restart()
-    store.reconnect()
-    after: Any = client_of(store).ask(10)
-    assert isinstance(after, Closed)
-    assert after.reason is ClosedReason.OTHER_SERVER
-    store.close()
-
-
 def test_a_closed_server_is_opened_and_shown_while_another_one_is_away(
     server: RedisServer, own_server: RedisServer, tag: str
 ) -> None:
@@ -179,14 +152,20 @@ def test_a_tag_of_another_format_is_refused_by_name(server: RedisServer, tag: st
     create_tag(server.url, tag)
     key = tag_keys(tag)[0]
     stored = str(server.client().hget(key, "signature"))
-    assert stored.startswith("format=2 ")
-    for other in (stored.removeprefix("format=2 "), stored.replace("format=2", "format=9")):
+    assert stored.startswith("format=3 ")
+    former = stored.replace("format=3", "format=2").replace(
+        " failover", " max_rate=20 redis_skew_ms=2500 failover"
+    )
+    for other in (stored.removeprefix("format=3 "), former, stored.replace("format=3", "format=9")):
         server.client().hset(key, "signature", other)
         with (
             open_generator(server.url, tag=tag) as ids,
-            pytest.raises(NumbersDiffer, match="another version"),
+            pytest.raises(NumbersDiffer, match=r"this version .* reads format 3.*Nothing was changed"),
         ):
             ids.next_id()
+        with pytest.raises(ConfigError, match="does not write"):
+            open_tag(server.url, tag, 500)
+    assert delete_tag(server.url, tag)
 
 
 # --- batches and single numbers -----------------------------------------------------------------------

@@ -129,3 +129,34 @@ def test_settings_that_cannot_work_are_refused() -> None:
         TransactionNumbers("x", format="{number}")
     with pytest.raises(ConfigError, match="tag must be"):
         TransactionNumbers("a b")
+
+
+def test_tags_that_differ_only_in_case_have_numbers_of_their_own(
+    engine: sa.Engine, numbers: TransactionNumbers
+) -> None:
+    upper, lower = (TransactionNumbers(tag, format="{date:%Y%m%d}-{number:04}") for tag in ("INV", "inv"))
+    upper._wall_ms = lower._wall_ms = lambda: NOON_MS
+    with engine.begin() as connection:
+        made = [each.next_id(connection)[-4:] for each in (upper, upper, lower, upper, lower)]
+    assert made == ["0001", "0002", "0001", "0003", "0002"]
+    with engine.connect() as connection:
+        rows = connection.execute(sa.select(numbers.table.c.tag, numbers.table.c.number)).all()
+    assert sorted(map(tuple, rows)) == [("INV", 3), ("inv", 2)]
+
+
+def test_under_serializable_the_first_number_of_a_period_comes_and_a_rollback_gives_it_back(
+    engine: sa.Engine, numbers: TransactionNumbers
+) -> None:
+    # a wait for a lock of the transaction itself would last for 50 s
+    wait = {"init_command": "SET innodb_lock_wait_timeout = 5"} if engine.dialect.name == "mariadb" else {}
+    serializable = sa.create_engine(engine.url, isolation_level="SERIALIZABLE", connect_args=wait)
+    with serializable.connect() as connection:
+        if connection.dialect.name == "sqlite":
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+        assert numbers.next_id(connection) == "INV-20261122-0001"
+        connection.rollback()
+        assert numbers.next_id(connection) == "INV-20261122-0001"
+        assert numbers.next_id(connection) == "INV-20261122-0002"
+        connection.commit()
+        assert numbers.next_id(connection) == "INV-20261122-0003"
+    serializable.dispose()

@@ -56,10 +56,8 @@ def test_a_closed_tag_says_why_and_what_opens_it() -> None:
     assert "Redis was restarted" in closed.text
     assert "reported numbers up to 100" in closed.text
     assert closed.commands == ["snowredis numbers open t --from N"]
-    config = TagConfig(
-        tag="t", start=5, maximum=99, durability="assured", max_rate=20, failover_slack_ms=1500
-    )
-    options = " --start 5 --maximum 99 --durability assured --max-rate 20 --failover-slack 1.5"
+    config = TagConfig(tag="t", start=5, maximum=99, durability="assured", failover_slack_ms=1500)
+    options = " --start 5 --maximum 99 --durability assured --failover-slack 1.5"
     assert state_of([config], [TagInfo("r", False)]).commands == [
         f"snowredis numbers open t --from N{options}",
         f"snowredis numbers create t{options}",

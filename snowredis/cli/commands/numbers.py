@@ -139,7 +139,7 @@ def _create(args: argparse.Namespace) -> int:
         create_tag(url, tag, **segments)
         print(f"tag {tag} was created; its first number is {constants.get('start', 1):,}")
         return ExitCode.OK
-    dated = {name: value for name, value in constants.items() if name not in ("start", "max_rate")}
+    dated = {name: value for name, value in constants.items() if name != "start"}
     with DatedGenerator(tag, url, **dated) as ids:
         if not ids.create():
             text = f"the dated numbers of {tag} are not new. Nothing was changed. See: snowredis numbers show {tag}"
@@ -165,6 +165,7 @@ def _add_segment_constants(parser: Parser) -> None:
 
 def _open(args: argparse.Namespace) -> int:
     from snowredis.numbers.administration import open_dated, open_tag
+    from snowredis.numbers.settings import DATED_SETTINGS
 
     url, tag, dated = _dated_of(args)
     constants = {name: value for name, value in _constants(args).items() if _declared()[name].of_pool}
@@ -173,9 +174,8 @@ def _open(args: argparse.Namespace) -> int:
             raise CommandError(ExitCode.USAGE, "dated numbers are opened with --from N.")
         period = dated.label if args.period in (None, "now") else args.period
         _confirm(args, f"Are you sure that no number of {tag} from {args.first:,} on was used in {period}?")
-        limits = {
-            name: value for name, value in constants.items() if name in ("redis_skew", "failover_slack")
-        }
+        limits = settings_in_environment(os.environ, [DATED_SETTINGS["redis_skew"]])
+        limits |= {name: value for name, value in constants.items() if name == "failover_slack"}
         following = open_dated(dated.url, tag, args.first, period, **limits)
         print(f"the period {period} of tag {tag} is open; its next number is {following:,}")
         return ExitCode.OK
@@ -249,12 +249,12 @@ handed out. So never run this for a tag that existed: its numbers would be hande
         "let a closed tag hand out numbers, after Redis may have lost some",
         """With --from N: no number from N on was ever handed out, such as max(id) of the table plus what processes may
 hold, twice the largest segment for each. With --as-reported: none beyond those that processes reported, since all of
-them are alive and have reported. The tag opens there or later; servers that do not reply stay as they are. A tag with
-max_rate opens when it has been closed for a minute. Of dated numbers, one period is opened.""",
+them are alive and have reported. The tag opens there or later; servers that do not reply stay as they are. Of
+dated numbers, one period is opened.""",
         [
             ("snowredis numbers open invoices --from 5000", "asks"),
             ("snowredis numbers open invoices --as-reported --yes", "all are alive"),
-            ("snowredis numbers open bills --from 43 --period 2026-11-22", "dated: one day"),
+            ("snowredis numbers open bills --from 43 --period 2026-11-22", "one day"),
         ],
         _add_open,
         _open,

@@ -1,16 +1,16 @@
 -- close: let a tag hand out nothing, because a person wants to change it.
 --
--- KEYS, ARGV[1..9] as in common; the signature may differ
--- ARGV[10] run    hex, random: the change, which opens the tag by this name
--- ARGV[11] force  0 | 1, the person knows from where on no number was handed out, also if Redis does not
+-- KEYS, ARGV[1..6] as in common; the signature may differ
+-- ARGV[7] run    hex, random: the change, which opens the tag by this name
+-- ARGV[8] force  0 | 1, the person knows from where on no number was handed out, also if Redis does not
 --
 -- Returns stopped, common fields, reason, 0 | 1: why it was closed before this, or would be; "" if it was open. Then 1
 --         if a person closed it before, to change it. With a reason other than "" and moved, and without force, the tag
 --         stays as it is, closed
 -- Cost    O(1)
 
-local run = str('run', ARGV[10], '^%x+$', 64)
-local force = int('force', ARGV[11], 0, 1) == 1
+local run = str('run', ARGV[7], '^%x+$', 64)
+local force = int('force', ARGV[8], 0, 1) == 1
 if bad then return refuse() end
 
 local tag, refused = read_tag(true)

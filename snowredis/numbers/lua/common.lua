@@ -6,11 +6,8 @@
 -- ARGV[1..2] as in arguments
 -- ARGV[3] assured     0 | 1, Redis never loses a write that it acknowledged
 -- ARGV[4] size        int, positions before the range is used up
--- ARGV[5] skew_ms     int, how far two Redis servers' clocks may differ
--- ARGV[6] slack_ms    int, how long a deposed master may go on answering
--- ARGV[7] max_rate    int, positions a second that are handed out at most; 0: no limit
--- ARGV[8] burst       int, positions that max_rate allows at once
--- ARGV[9] max_events  int, length at which the event stream is trimmed
+-- ARGV[5] slack_ms    int, how long a deposed master may go on answering
+-- ARGV[6] max_events  int, length at which the event stream is trimmed
 --
 -- Returns signature, stored signature
 --       | unidentified, reason: the server has no identity
@@ -25,17 +22,11 @@ local MAX_POSITION = 9e15
 local FORGOTTEN_MS = 864e5
 -- ranges that were never handed out by this history, the oldest are dropped
 local MOST_GAPS = 20
--- S10: a tag with max_rate opens by itself only if its last request was not longer ago than this; and what moves its
--- numbers on otherwise, a word, a bound or a change, takes effect only when it has been closed for longer
-local BRIDGED_MS = 60000
 
 local assured = int('assured', ARGV[3], 0, 1) == 1
 local size = int('size', ARGV[4], 1, MAX_POSITION)
-local skew = int('skew_ms', ARGV[5], 0, 864e5)
-local slack = int('slack_ms', ARGV[6], 0, 864e5)
-local max_rate = int('max_rate', ARGV[7], 0, 1e12)
-local burst = int('burst', ARGV[8], 0, 1e13)
-local max_events = int('max_events', ARGV[9], 1, 1e8)
+local slack = int('slack_ms', ARGV[5], 0, 864e5)
+local max_events = int('max_events', ARGV[6], 1, 1e8)
 
 local function event(kind, ...)
   redis.pcall('XADD', KEYS[3], 'MAXLEN', '~', max_events, '*', 'event', kind, 'at', fmt(now), ...)
@@ -75,7 +66,7 @@ end
 -- nothing but events: commit() does. With *any*, of any signature.
 local function read_tag(any)
   local v = redis.call('HMGET', KEYS[1], 'signature', 'incarnation', 'identity', 'reason', 'gaps', 'next', 'closed_at',
-    'handed', 'opened_from', 'trimmed', 'last', 'tokens', 'tokens_at')
+    'handed', 'opened_from', 'trimmed')
   if v[1] and v[1] ~= signature and not any then return nil, { 'signature', v[1], nonce } end
   local wrong
   local function stored(name, text)
@@ -85,8 +76,7 @@ local function read_tag(any)
   end
   local tag = { signature = v[1] or signature, incarnation = v[2] or '', identity = '', reason = v[4] or '',
     gaps = v[5] or '', next = stored('next', v[6]), closed_at = stored('closed_at', v[7]),
-    handed = stored('handed', v[8]), opened_from = stored('opened_from', v[9]), trimmed = stored('trimmed', v[10]),
-    last = stored('last', v[11]), tokens = stored('tokens', v[12]), tokens_at = stored('tokens_at', v[13]) }
+    handed = stored('handed', v[8]), opened_from = stored('opened_from', v[9]), trimmed = stored('trimmed', v[10]) }
   if wrong then return nil, wrong end
   if not assured then
     local id, reason = identity()
@@ -98,20 +88,10 @@ local function read_tag(any)
   elseif not assured and v[3] ~= tag.identity then
     local run = string.match(v[3] or '', '^%x+')
     local reason = run and run == string.match(tag.identity, '^%x+') and 'replicated' or 'other-server'
-    -- S7: with a rate that was always kept, no lost history can have come further than this
-    local lost_ms = math.max(0, now - tag.last) + skew + slack
-    local reach = burst + math.ceil(max_rate * lost_ms / 1000)
-    if tag.reason == '' and max_rate > 0 and now - tag.last <= BRIDGED_MS and tag.next + reach < size then
-      close(tag, reason)
-      open(tag, tag.next + reach, 'max-rate')
-      -- a deposed master may still hand out these
-      tag.tokens, tag.tokens_at = 0, now + skew + slack
-    else
-      close(tag, reason)
-      renew_incarnation(tag)
-      -- a deposed master may answer from now on only
-      tag.closed_at = now
-    end
+    close(tag, reason)
+    renew_incarnation(tag)
+    -- a deposed master may answer from now on only
+    tag.closed_at = now
   end
   return tag
 end
@@ -120,8 +100,7 @@ end
 local function commit(tag, ...)
   redis.call('HSET', KEYS[1], 'signature', tag.signature, 'incarnation', tag.incarnation, 'identity', tag.identity,
     'next', fmt(tag.next), 'reason', tag.reason, 'closed_at', fmt(tag.closed_at), 'handed', fmt(tag.handed),
-    'opened_from', fmt(tag.opened_from), 'gaps', tag.gaps, 'trimmed', fmt(tag.trimmed), 'last', fmt(now),
-    'tokens', fmt(tag.tokens), 'tokens_at', fmt(tag.tokens_at), ...)
+    'opened_from', fmt(tag.opened_from), 'gaps', tag.gaps, 'trimmed', fmt(tag.trimmed), 'last', fmt(now), ...)
 end
 -- Returns the reply: status, common fields, the given fields, and the nonce, which shows the caller that it is the reply
 -- to its own request.

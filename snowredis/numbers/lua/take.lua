@@ -1,31 +1,30 @@
 -- take: hand out the next segment of a tag to a client, or note its report.
 --
--- KEYS, ARGV[1..9] as in common
--- ARGV[10] client          hex, random: one generator in one process
--- ARGV[11] received        int, segments that the client has received so far
--- ARGV[12] request_id      hex, random: a repeated request has the same, and gets the same segment
--- ARGV[13] segments        string, its newest segments, the oldest first: from-until,from-until; up to MOST_SEGMENTS
--- ARGV[14] incarnation     string, of the tag when the client received the newest one
--- ARGV[15] seen            int, the highest end of a segment that the client knows of
--- ARGV[16] wanted          int, positions that the client asks for; 0: this is a report
--- ARGV[17] owner           string, JSON: the process
+-- KEYS, ARGV[1..6] as in common
+-- ARGV[7] client          hex, random: one generator in one process
+-- ARGV[8] received        int, segments that the client has received so far
+-- ARGV[9] request_id      hex, random: a repeated request has the same, and gets the same segment
+-- ARGV[10] segments        string, its newest segments, the oldest first: from-until,from-until; up to MOST_SEGMENTS
+-- ARGV[11] incarnation     string, of the tag when the client received the newest one
+-- ARGV[12] seen            int, the highest end of a segment that the client knows of
+-- ARGV[13] wanted          int, positions that the client asks for; 0: this is a report
+-- ARGV[14] owner           string, JSON: the process
 --
 -- Returns granted, common fields, from, until: the segment
 --       | noted, common fields: the report was noted
 --       | closed, common fields, reason, time since when: nothing is handed out until the tag is opened
 --       | exhausted, common fields: the range is used up
---       | limited, common fields, ms to the next position that max_rate allows
 --       | copied, common fields: the client's request is not the next one of its name
 -- Cost    O(log clients)
 
-local client = str('client', ARGV[10], '^%x+$', 64)
-local received = int('received', ARGV[11], 0, MAX_POSITION)
-local request_id = str('request_id', ARGV[12], '^%x*$', 64)
-local segments = str('segments', ARGV[13], '^[%d,-]*$', 600)
-local incarnation = str('incarnation', ARGV[14], '^[%x-]*$', 64)
-local seen = int('seen', ARGV[15], 0, MAX_POSITION)
-local wanted = int('wanted', ARGV[16], 0, 1e13)
-local owner = str('owner', ARGV[17], '^{[^%c]*}$', 1000)
+local client = str('client', ARGV[7], '^%x+$', 64)
+local received = int('received', ARGV[8], 0, MAX_POSITION)
+local request_id = str('request_id', ARGV[9], '^%x*$', 64)
+local segments = str('segments', ARGV[10], '^[%d,-]*$', 600)
+local incarnation = str('incarnation', ARGV[11], '^[%x-]*$', 64)
+local seen = int('seen', ARGV[12], 0, MAX_POSITION)
+local wanted = int('wanted', ARGV[13], 0, 1e13)
+local owner = str('owner', ARGV[14], '^{[^%c]*}$', 1000)
 local list = {}
 for from, ends in string.gmatch(segments, '(%d+)-(%d+)') do
   list[#list + 1] = { from = int('segments', from, 0, MAX_POSITION), ['until'] = int('segments', ends, 0, MAX_POSITION) }
@@ -129,15 +128,6 @@ end
 
 local count = math.min(wanted, size - tag.next)
 if count < 1 then return keep('exhausted') end
-if max_rate > 0 then
-  -- whole ones; the time of the rest counts again
-  local more = math.floor(math.max(0, now - tag.tokens_at) * max_rate / 1000)
-  if more > 0 then tag.tokens_at = math.ceil(tag.tokens_at + more * 1000 / max_rate) end
-  tag.tokens = math.min(burst, tag.tokens + more)
-  count = math.min(count, tag.tokens)
-  if count < 1 then return keep('limited', fmt(math.max(1, math.ceil(tag.tokens_at + 1000 / max_rate - now)))) end
-  tag.tokens = tag.tokens - count
-end
 local from = tag.next
 tag.next = from + count
 count_of('segments', 1)
