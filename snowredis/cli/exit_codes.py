@@ -59,7 +59,9 @@ def missing_extra(error: ImportError, extra: str) -> CommandError:
     """Return the error that names the missing package and the extra that installs it."""
     package = (error.name or "a package").partition(".")[0]
     return CommandError(
-        ExitCode.ERROR, f"{package} is not installed. Install it with: pip install 'snowredis[{extra}]'"
+        ExitCode.ERROR,
+        f"{package} is not installed. Install it with: pip install 'snowredis[{extra}]', "
+        f"or in a checkout: pip install '.[{extra}]'",
     )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
 from snowredis.errors import SnowredisError, StoreUnavailable
+from snowredis.process.exit import End
 from snowredis.process.liveness import ProcessName, Status, has_ended, own_name
 from snowredis.snowflake.crash_record import RECORD_BYTES, read_page, release
 from snowredis.snowflake.protocol import Store
@@ -135,6 +136,9 @@ def _give_back(store: Store, place: Place, name: FileName) -> bool:
     worker = None
     try:
         credentials = read_page(page) if len(page) == RECORD_BYTES else None
+        if credentials and name.process._replace(image=place.own.image) == place.own:
+            # an exec: this process goes on as another program
+            credentials["end"] = End.EXIT
         worker = release(store, credentials) if credentials else None
     except StoreUnavailable:
         with contextlib.suppress(OSError):

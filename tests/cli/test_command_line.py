@@ -274,7 +274,8 @@ def test_serve_says_how_to_install_what_it_needs(name: str) -> None:
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        f"snowredis: error: {name} is not installed. Install it with: pip install 'snowredis[web]'\n"
+        f"snowredis: error: {name} is not installed. Install it with: pip install 'snowredis[web]', "
+        "or in a checkout: pip install '.[web]'\n"
     )
 
 

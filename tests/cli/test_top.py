@@ -403,7 +403,10 @@ def test_without_textual_it_says_how_to_install_it(offline: Cli, monkeypatch: py
     monkeypatch.setitem(sys.modules, "textual.app", None)
     result = offline("top")
     assert result.code == 1
-    assert "textual is not installed. Install it with: pip install 'snowredis[cli]'" in result.err
+    assert (
+        "textual is not installed. Install it with: pip install 'snowredis[cli]', or in a checkout: "
+        in result.err
+    )
 
 
 class Terminal:

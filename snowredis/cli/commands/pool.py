@@ -208,8 +208,9 @@ def _delete(args: argparse.Namespace) -> int:
     if number is not None:
         _retire(args, *number)
     if deletion.alive:
+        workers = "1 worker was" if deletion.alive == 1 else f"{deletion.alive:,} workers were"
         print(
-            f"{deletion.alive:,} workers were alive: each creates the pool again at its next heartbeat and keeps its "
+            f"{workers} alive: each creates the pool again at its next heartbeat and keeps its "
             "worker id, unless a pool of this name with other settings is created first"
         )
     if deletion.wait_ms:

@@ -162,7 +162,7 @@ class Scenario:
     def _kill(self, victim: Member) -> float:
         left = duration(self.snapshot.lease_left_ms(victim))
         self.fleet.kill(victim)
-        self.log(f"kill -9 worker {victim.worker} (pid {victim.pid}): its lease ends in {left}", "bad")
+        self.log(f"kill -9 worker {victim.worker} (pid {victim.pid}), whose lease would end in {left}", "bad")
         return self.now_s
 
     def _step_clock(self, member: Member) -> Iterator[None]:
@@ -181,7 +181,10 @@ class Scenario:
             lambda: self.snapshot.lease_left_ms(victim) == 0, 2 * self.plan.ttl_s + _STEP_TIMEOUT_S
         )
         after = duration((self.now_s - killed_s) * 1000)
-        self.log(f"worker id {freed} is available again, {after} after the kill", "good")
+        record = self.snapshot.of(victim)
+        # "expired" until another process claims the worker id; "free" once it was released
+        why = "its lease ended" if record and record.state == "expired" else "another process released it"
+        self.log(f"worker id {freed} is available again, {after} after the kill: {why}", "good")
         # time to see it in the display
         yield from self._wait(self.plan.seconds * 0.06)
         newcomer = self.fleet.start()
