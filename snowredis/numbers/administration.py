@@ -12,8 +12,9 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated, Any
 
+from snowredis.core.as_json import IdNumber, Shown, TimeMs
 from snowredis.errors import ConfigError, SnowredisError, StoreUnavailable, shown
 from snowredis.numbers.dated import DatedGenerator
 from snowredis.numbers.dated_store import DatedStore
@@ -66,15 +67,15 @@ class TagInfo:
     where: str
     exists: bool
     config: TagConfig | None = None
-    position: int = 0
-    next_number: int = 0
+    position: IdNumber = 0
+    next_number: IdNumber = 0
     reason: ClosedReason | None = None
-    closed_ms: int = 0
-    last_ms: int = 0
+    closed_ms: TimeMs = 0
+    last_ms: TimeMs = 0
     segments: int = 0
-    handed_out: int = 0
+    handed_out: IdNumber = 0
     alarms: int = 0
-    alarm: tuple[int, int, int] | None = None
+    alarm: Annotated[tuple[int, int, int] | None, Shown("hidden")] = None
     clients: int = 0
     error: str = ""
 
@@ -96,16 +97,16 @@ class DatedInfo:
         opens_ms: when the first period begins that is open by itself, ms since 1970; None if the current one is open.
     """
 
-    url: Any
+    url: Annotated[Any, Shown("hidden")]
     where: str
     period: str
     zone: str
     durability: str
     format: str
     label: str
-    last_number: int
+    last_number: IdNumber
     closed_reason: str | None = None
-    opens_ms: int | None = None
+    opens_ms: TimeMs | None = None
 
 
 @contextlib.contextmanager

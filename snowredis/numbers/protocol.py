@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Protocol, TypeAlias
 
+from snowredis.core.as_json import IdNumber
 from snowredis.core.description import IdDescription
 from snowredis.errors import ConfigError, shown
 from snowredis.numbers.errors import CLOSED_REASONS
 from snowredis.servers.scripts import with_format
-from snowredis.settings import as_int
+from snowredis.settings import POOL_NAME, as_int
 
 # of what is stored, see FORMATS in snowredis.errors
 FORMAT = 3
@@ -25,7 +26,6 @@ MAX_POSITION = 9_000_000_000_000_000
 MAX_NUMBER = 2**63 - 1
 # segments that a client tells with every request: the script accepts no more
 MOST_SEGMENTS = 16
-_TAG = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _SIGNATURE = re.compile(
     rf"format={FORMAT} start=(?P<start>\d+) maximum=(?P<maximum>\d+) share=(?P<index>\d+)/(?P<count>\d+) "
     r"durability=(?P<durability>detect|assured) failover_slack_ms=(?P<failover_slack_ms>\d+)"
@@ -56,14 +56,14 @@ class TagConfig:
     """
 
     tag: str
-    start: int = 1
-    maximum: int = MAX_NUMBER
+    start: IdNumber = 1
+    maximum: IdNumber = MAX_NUMBER
     durability: str = "detect"
     failover_slack_ms: int = 0
     share: tuple[int, int] = (0, 1)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.tag, str) or not _TAG.fullmatch(self.tag):
+        if not POOL_NAME.accepts(self.tag):
             raise ConfigError(
                 f"tag must be 1 to 64 letters, digits, '_', '.' or '-', such as 'invoices', not {shown(self.tag)}"
             )

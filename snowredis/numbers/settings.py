@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -32,12 +31,7 @@ DEFAULT_MAX_STEP = 1_000_000
 # as Leaf's
 DEFAULT_PERIOD_S = 900.0
 DEFAULT_SKEW_S = 2.5
-_TAG = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-TAG_NAME = Kind(
-    "1 to 64 letters, digits, '_', '.' or '-', such as 'invoices'",
-    str,
-    lambda value: isinstance(value, str) and _TAG.fullmatch(value) is not None,
-)
+TAG_NAME = POOL_NAME._replace(what=POOL_NAME.what.replace("orders", "invoices"))
 
 # of segments and of dated numbers
 _DURABILITY = Setting(
@@ -116,7 +110,7 @@ def _at_most(most: int) -> Kind:
 # fmt: off
 DATED_SETTINGS: Mapping[str, Setting] = {setting.name: setting for setting in (
     SETTINGS["url"],
-    Setting("tag", POOL_NAME, None, "none",
+    Setting("tag", TAG_NAME, None, "none",
             "name of the numbers: processes that must not repeat each other's use the same; letters, digits, _ . -"),
     Setting("period", one_of(PeriodName), "day", "day",
             "numbers start again each `hour`, `day`, `month` or `year`"),

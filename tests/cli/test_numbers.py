@@ -28,8 +28,8 @@ def test_a_tag_is_created_used_shown_and_deleted(cli: Cli, server_url: str) -> N
     assert "numbers a second are handed out" in shown
     state = json.loads(cli("numbers", "show", "bills", "--json", "--seconds", "0").out)
     server = state["servers"][0]
-    assert (server["exists"], server["closed"], state["rate"]) == (True, None, None)
-    assert int(server["next"]) == 10_000 - int(state["remaining"]) >= 150
+    assert (server["exists"], server["reason"], state["rate"]) == (True, None, None)
+    assert int(server["next_number"]) == 10_000 - int(state["remaining"]) >= 150
     # an open tag is never moved back
     assert (
         cli("numbers", "open", "bills", "--from", "5", "--yes").out
@@ -80,7 +80,7 @@ def test_dated_numbers_are_shown_with_their_period_and_whether_they_are_closed(
         assert "consumption" not in shown
         state = json.loads(cli("numbers", "show", "receipts", "--json").out)
     assert state["dated"]["last_number"] == "1200"
-    assert (state["dated"]["closed_reason"], state["dated"]["opens_ms"]) == (None, None)
+    assert (state["dated"]["closed_reason"], state["dated"]["opens_at"]) == (None, None)
     assert [server["exists"] for server in state["servers"]] == [False]
     cli("numbers", "create", "receipts")
     both = cli("numbers", "show", "receipts", "--seconds", "0").out

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
-import json
 import os
 import time
 from collections.abc import Sequence
@@ -20,6 +18,7 @@ from snowredis.cli.output import (
     ago,
     duration,
     pairs,
+    print_json,
     printable,
     table,
     terminal_width,
@@ -68,7 +67,7 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from snowredis.numbers.administration import show_tag
+    from snowredis.numbers.administration import remaining, show_tag
 
     url, tag = tag_of(args)
     (infos, dated), rate = read(url, tag), None
@@ -87,7 +86,11 @@ def run(args: argparse.Namespace) -> int:
         handed = sum(info.handed_out for info in infos) - sum(info.handed_out for info in before)
         rate = max(0, handed) / (time.monotonic() - began_s)
     if args.json:
-        print(json.dumps(_as_json(tag, infos, rate, dated)))
+        left = remaining(infos)
+        lasts_s = left / rate if left is not None and rate else None
+        left_text = None if left is None else str(left)
+        facts = {"tag": tag, "rate": rate, "remaining": left_text, "used_up_in_s": lasts_s}
+        print_json({**facts, "servers": infos, "dated": dated})
         return ExitCode.OK
     now_ms = time.time_ns() // 1_000_000
     lines: list[Line] = []
@@ -187,37 +190,3 @@ def _table(infos: Sequence[TagInfo], now_ms: int) -> list[Line]:
             [printable(info.where, 60), (state, "good" if state == "open" else "bad"), *numbers, last]
         )
     return table(columns, rows, terminal_width())
-
-
-def _as_json(
-    tag: str, infos: Sequence[TagInfo], rate: float | None, dated: DatedInfo | None
-) -> dict[str, object]:
-    from snowredis.numbers.administration import remaining
-
-    left = remaining(infos)
-    servers = [
-        {
-            "where": info.where,
-            "exists": info.exists,
-            "error": info.error or None,
-            "closed": info.reason.value if info.reason is not None else None,
-            "next": str(info.next_number),
-            "handed_out": str(info.handed_out),
-            **{name: value for name, value in dataclasses.asdict(info).items() if name in _PLAIN},
-        }
-        for info in infos
-    ]
-    return {
-        "tag": tag,
-        "rate": rate,
-        "remaining": None if left is None else str(left),
-        "used_up_in_s": left / rate if left is not None and rate else None,
-        "servers": servers,
-        "dated": None
-        if dated is None
-        else {name: value for name, value in dataclasses.asdict(dated).items() if name != "url"}
-        | {"last_number": str(dated.last_number)},
-    }
-
-
-_PLAIN = ("segments", "clients", "alarms", "closed_ms", "last_ms")
