@@ -8,7 +8,6 @@ sys.modules["_ctypes"] = None
 import snowredis
 from snowredis.embedded import supervisor
 from snowredis.monitor.host_checks import check_host
-from snowredis.snowflake import parent as interruption
 
 with snowredis.connect(sys.argv[1], pool=sys.argv[2]) as ids:
     first = ids.next_id()
@@ -19,4 +18,3 @@ with snowredis.connect(sys.argv[1], pool=sys.argv[2]) as ids:
     assert os.waitstatus_to_exitcode(os.wait()[1]) == 0
 assert check_host()
 assert supervisor._prctl() is None
-assert interruption
