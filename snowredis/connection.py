@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from collections.abc import Generator as Steps
 from types import TracebackType
 from typing import Any, TypedDict, Unpack
@@ -25,8 +25,8 @@ from snowredis.settings import (
     check,
 )
 from snowredis.snowflake.generator import Generator
-from snowredis.snowflake.open import Servers
-from snowredis.snowflake.registered_store import open_pool
+from snowredis.snowflake.open import Servers, has_registry, open_store_from_settings
+from snowredis.snowflake.protocol import Store
 
 
 class Connecting:
@@ -186,9 +186,8 @@ def connect(
         max_ahead_ms=given["max_ahead_ms"],
         overflow=overflow,
     )
-    store = open_pool(url, given)
     return Generator(
-        store,
+        _open_store(url, given),
         clock=used_clock,
         rules=rules,
         sequence_start=sequence_start,
@@ -205,6 +204,17 @@ def aconnect(url: Servers = DEFAULT_URL, **settings: Unpack[Settings]) -> Connec
     ``await ids.aclose()``. Under asyncio, uvloop and trio.
     """
     return Connecting(lambda: connect(url, **settings))
+
+
+def _open_store(url: Servers, settings: Mapping[str, Any]) -> Store:
+    if not has_registry(settings):
+        return open_store_from_settings(url, settings)
+    # loaded for pools of a registry only
+    from snowredis.snowflake.registered_store import RegisteredStore
+    from snowredis.snowflake.registration import open_registered
+
+    # 0 is the default: a pool whose registry is named has its number
+    return RegisteredStore(open_registered(url, {**settings, "datacenter": settings["datacenter"] or "auto"}))
 
 
 def _clock_of(url: Any) -> Clock | None:

@@ -20,13 +20,11 @@ from snowredis.process.clock import Clock
 from snowredis.process_generator import use
 from snowredis.snowflake.generator import Generator
 from snowredis.snowflake.memory_store import MemoryStore
-from snowredis.snowflake.protocol import PoolConfig, StoredField
-from snowredis.snowflake.registry import Place
+from snowredis.snowflake.protocol import PoolConfig
 
 if TYPE_CHECKING:
     from snowredis.numbers.memory_store import MemoryTagStore
     from snowredis.numbers.protocol import TagConfig
-    from snowredis.snowflake.registry_stores import MemoryRegistry
 
 __all__ = ["ManualClock", "MemoryPool", "memory_pool", "use"]
 
@@ -81,22 +79,7 @@ class MemoryPool:
         self.clock = clock
         self._new = new
         self._stores: dict[str, MemoryStore] = {}
-        self._registries: dict[str, MemoryRegistry] = {}
         self._tags: dict[str, MemoryTagStore] = {}
-
-    def stored(self, pool: str, field: StoredField) -> str:
-        """Return a field of a pool; "" if there is no such pool."""
-        store = self._stores.get(pool)
-        return "" if store is None else store.stored(field)
-
-    def memory_registry(self, name: str, place: Place | None = None) -> MemoryRegistry:
-        """Return the registry of shard numbers *name*, for ids that have their number in *place*."""
-        first = self._registries.get(name)
-        from snowredis.snowflake.registry_stores import MemoryRegistry
-
-        registry = MemoryRegistry(name, place, self._server_time_ms, first)
-        self._registries.setdefault(name, registry)
-        return registry
 
     def memory_store(self, config: PoolConfig) -> MemoryStore:
         """Return the store of the pool *config.name*. Raises LayoutMismatch if it was opened with other settings."""

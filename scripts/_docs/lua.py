@@ -8,7 +8,7 @@ from scripts._docs.tables import table
 from snowredis.numbers import stores as numbers
 from snowredis.servers.scripts import PROLOGUE
 from snowredis.snowflake.redis_store import SCRIPTS, lua_of
-from snowredis.snowflake.registry_stores import REGISTRY_SCRIPTS
+from snowredis.snowflake.registry import REGISTRY_SCRIPTS
 
 # place, name, type, meaning
 _ITEM = re.compile(r"^((?:KEYS|ARGV)\[\d+\]) (\w+) +(\w+(?: \| \w+)*)(?:(?:, |: *| {2,})(.*))?$")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import ConfigError
 from snowredis.settings import POOL_DURATIONS, SETTINGS, MinReplicas, check
-from snowredis.snowflake.protocol import PoolConfig, Store, StoredField
+from snowredis.snowflake.protocol import PoolConfig, Store
 
 if TYPE_CHECKING:
     import redis
@@ -30,9 +30,6 @@ DEFAULT_REGISTRY = "default"
 
 class InMemory(Protocol):
     """Pools in this process' memory: those of snowredis.testing."""
-
-    def stored(self, pool: str, field: StoredField) -> str:
-        """Return a field of a pool; "" if there is no such pool."""
 
     def memory_store(self, config: PoolConfig) -> MemoryStore:
         """Return the store of the pool *config.name*."""
@@ -56,6 +53,11 @@ def open_store_from_settings(url: Servers, settings: Mapping[str, Any]) -> Store
         min_replicas=settings.get("min_replicas", 0),
         default_slack=settings.get("failover_slack") is None,
     )
+
+
+def has_registry(settings: Mapping[str, Any]) -> bool:
+    """Return True if *settings* describe a pool that has its number from a registry of shard numbers."""
+    return settings.get("registry") is not None or settings.get("datacenter") == "auto"
 
 
 def pool_config(settings: Mapping[str, Any]) -> PoolConfig:

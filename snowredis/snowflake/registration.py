@@ -1,11 +1,9 @@
-"""Shard numbers of pools: what the servers of a pool store, and how a new pool gets its number. For people.
+"""Numbers of pools: what the servers of a pool store, and how a new pool gets its number.
 
-- PoolServers reads the servers of one pool before its shard number is known, and opens its store after that.
-- register() takes a number in the registry, creates the pool with it, and confirms it. Killed at any moment, it can be
-  run again: a number that was taken and not confirmed stays with the pool's name, and no process uses a number before
-  it was confirmed once. So of two pools that a registry gave the same number, before and after it forgot the first
-  one, only one is ever used.
-- confirm_pools() tells a registry of the pools that are in a Redis: each pool's own hash holds its number.
+RegisteredPool.register() takes a number, creates the pool with it, and confirms it. Killed at any moment, it can be run
+again: a number that was taken and not confirmed stays with the pool's name, and no process uses a number before it was
+confirmed once. So of two pools that a registry gave the same number, before and after it forgot the first one, only one
+is ever used. confirm_pools() tells a registry of the pools that are in a Redis: each pool's own hash holds its number.
 """
 
 from __future__ import annotations
@@ -13,20 +11,38 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from snowredis.core.presets import resolve_layout
-from snowredis.errors import LayoutMismatch, ShardNumberRefused, SnowredisError, StoreUnavailable
+from snowredis.errors import ConfigError, LayoutMismatch, ShardNumberRefused, SnowredisError, StoreUnavailable
+from snowredis.servers.clients import address, close_client, fresh_copy
+from snowredis.servers.runner import translated
 from snowredis.servers.scripts import text_of
-from snowredis.settings import MinReplicas
-from snowredis.snowflake.open import is_in_memory, open_client, open_servers, open_store
-from snowredis.snowflake.protocol import PoolConfig, Store, StoredField, pool_keys, settings_of
+from snowredis.settings import MinReplicas, check
+from snowredis.snowflake.open import (
+    Servers,
+    is_in_memory,
+    open_client,
+    open_servers,
+    open_store,
+    pool_config,
+)
+from snowredis.snowflake.protocol import (
+    PoolConfig,
+    Store,
+    StoredField,
+    pool_keys,
+    settings_of,
+)
+from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.registry import (
     CLOSED_TEXTS,
     NO_NUMBER,
     Place,
+    RedisRegistry,
     Registry,
     RegistryReply,
     Status,
@@ -34,9 +50,13 @@ from snowredis.snowflake.registry import (
 )
 from snowredis.snowflake.replies import CreateReply
 
+# a pool may be created by another process between two looks at it
+_ATTEMPTS = 5
+_POOL = re.compile(r"snowredis:\{([A-Za-z0-9_.-]{1,64})\}")
+
 
 class PoolServers:
-    """The servers of a pool.
+    """The servers of a pool, read before its shard number is known.
 
     Args:
         url: as connect() takes it.
@@ -52,23 +72,24 @@ class PoolServers:
     ) -> None:
         self._config, self._options = config, (min_replicas, default_slack)
         self._servers = open_servers(url, config, min_replicas=min_replicas)
+        if any(map(is_in_memory, self._servers)):
+            raise ConfigError(
+                f"pool {config.name!r} is in memory, where there is no registry of shard numbers. Give the number "
+                "itself, such as datacenter=1, without a registry"
+            )
         self.redundant = len(self._servers) > 1
+        self.first = self._servers[0]
 
     @property
     def where(self) -> str:
         """The addresses, without passwords."""
-        return ", ".join(getattr(server, "where", "memory") for server in self._servers)
+        return ", ".join(server.where for server in self._servers)
 
     @property
     def urls(self) -> Sequence[str]:
         """The URLs with which another process reaches the servers; none if one was opened without."""
-        urls = [url for server in self._servers for url in getattr(server, "urls", ())]
+        urls = [url for server in self._servers for url in server.urls]
         return urls if len(urls) == len(self._servers) else ()
-
-    @property
-    def first(self) -> Any:
-        """The first server: a client, or a pool in memory."""
-        return self._servers[0]
 
     def stored(self, field: StoredField) -> str:
         """Return a field of the pool on the first server that has it; "" if no server has the pool.
@@ -78,10 +99,7 @@ class PoolServers:
         unavailable: StoreUnavailable | None = None
         for server in self._servers:
             try:
-                if is_in_memory(server):
-                    text: str = server.stored(self._config.name, field)
-                else:
-                    text = self._reader(server).stored(field)
+                text = RedisStore(server, replace(self._config, share=(0, 1))).stored(field)
             except StoreUnavailable as error:
                 unavailable = error
                 continue
@@ -91,11 +109,6 @@ class PoolServers:
             raise unavailable
         return ""
 
-    def _reader(self, server: Any) -> Any:
-        from snowredis.snowflake.redis_store import RedisStore
-
-        return RedisStore(server, replace(self._config, share=(0, 1)))
-
     def open_store(self, config: PoolConfig) -> Store:
         """Open the store of the pool with these constants."""
         min_replicas, default_slack = self._options
@@ -103,25 +116,224 @@ class PoolServers:
 
     def after_fork(self) -> None:
         """In a forked child: use nothing of the parent's connections and locks."""
-        if all(map(is_in_memory, self._servers)):
-            return
-        from snowredis.servers.clients import fresh_copy
-
         self._servers = [
-            server._replace(client=fresh_copy(server.client)) if getattr(server, "owned", False) else server
+            server._replace(client=fresh_copy(server.client)) if server.owned else server
             for server in self._servers
         ]
 
     def close(self) -> None:
         """Close the connections, except those of a client of the application's that is used as it is."""
         for server in self._servers:
-            if getattr(server, "owned", False):
-                from snowredis.servers.clients import close_client
-
+            if server.owned:
                 close_client(server.client)
 
 
-_POOL = re.compile(r"snowredis:\{([A-Za-z0-9_.-]{1,64})\}")
+class RegisteredPool:
+    """A pool that has, or gets, a number of *registry*.
+
+    Args:
+        config: of the pool; its datacenter and registration are not known yet.
+        servers: of the pool.
+        wanted: the number that the settings, or a person, name; None: whichever it has, or the next one.
+    """
+
+    def __init__(
+        self, config: PoolConfig, servers: PoolServers, registry: Registry, *, wanted: int | None
+    ) -> None:
+        self.config, self.servers, self.registry, self._wanted = config, servers, registry, wanted
+        self._owner = f"host {socket.gethostname()}, pool at {servers.where}"[:300]
+
+    def register(
+        self, now_ms: Callable[[], int], *, random_bytes: Callable[[int], bytes] = os.urandom
+    ) -> CreateReply | None:
+        """Create the pool with a number, or confirm the number that it has. Return the reply of the pool's creation.
+
+        Returns None if the pool existed.
+
+        Raises:
+            ShardNumberRefused: no number was given, with the reason.
+            LayoutMismatch: the pool exists with other settings.
+            StoreUnavailable: run it again.
+        """
+        for attempt in range(_ATTEMPTS):
+            created: CreateReply | None = None
+            if not self.learn_number():
+                registration = random_bytes(8).hex()
+                taken = self.registry.take(
+                    self.config.name, registration, wanted=self._wanted, owner=self._owner
+                )
+                if taken.status is not Status.TAKEN:
+                    raise self._refusal(taken)
+                self.config = replace(self.config, datacenter=int(taken.fields[0]), registration=registration)
+                try:
+                    created = self.servers.open_store(self.config).create(now_ms())
+                except LayoutMismatch:
+                    # another process created it meanwhile
+                    if attempt + 1 < _ATTEMPTS:
+                        continue
+                    raise
+            confirmed = self.confirm(self.noted())
+            self.servers.open_store(self.config).note_number(confirmed.highest, now_ms())
+            return created
+        raise AssertionError("unreachable")
+
+    def learn_number(self) -> bool:
+        """Read the pool's number; return False if the pool does not exist. Raises ShardNumberRefused."""
+        signature = self.servers.stored("signature")
+        if not signature:
+            return False
+        stored = settings_of(signature)
+        registry, registration = parse_registration(stored.get("registry", ""))
+        if not registration:
+            raise self.refused(
+                "the pool exists, but was created without a registry. A number is given to a new pool only: use "
+                "another pool name, and create it with: snowredis pool create NAME --datacenter auto "
+                f"--registry {self.registry.name}"
+            )
+        if registry != self.registry.name:
+            raise self.refused(
+                f"the pool has a number of the registry {registry!r}. Use registry={registry!r}"
+            )
+        number = int(stored["datacenter"])
+        if self._wanted not in (None, number):
+            raise self.refused(
+                f'the pool has the number {number}, and datacenter is {self._wanted} here. Use datacenter="auto"'
+            )
+        self.config = replace(self.config, datacenter=number, registration=registration)
+        return True
+
+    def noted(self) -> int:
+        """Return the highest number that the pool's hash has; NO_NUMBER if the pool's own was never confirmed."""
+        text = self.servers.stored("highest_number")
+        return int(text) if text.isdecimal() else NO_NUMBER
+
+    def confirm(self, noted: int) -> RegistryReply:
+        """Confirm the number; *noted*: result of noted(). Raises ShardNumberRefused if another pool has the number."""
+        config = self.config
+        reply = self.registry.confirm(
+            config.name,
+            config.registration,
+            config.datacenter,
+            highest=noted,
+            first=noted == NO_NUMBER,
+            owner=self._owner,
+        )
+        if reply.status is not Status.CONFIRMED:
+            raise self._refusal(reply, used=noted != NO_NUMBER)
+        return reply
+
+    def refused(self, reason: str) -> ShardNumberRefused:
+        """Return the error for this pool."""
+        return ShardNumberRefused(self.config.name, self.registry.name, reason)
+
+    def close(self) -> None:
+        """Close the connections to the pool's servers and to the registry."""
+        self.servers.close()
+        self.registry.close()
+
+    def lost(self) -> SnowredisError:
+        """Return the error for a pool that its own Redis does not have."""
+        name, registry = self.config.name, self.registry.name
+        create = f"snowredis pool create {name} --datacenter auto --registry {registry}"
+        found = self.registry.find(name)
+        if found is None:
+            return self.refused(
+                f"it has no number there, and no pool of this name is at {self.servers.where}. Create it with: "
+                f"{create}. If it had a number that Redis forgot, name it instead of auto"
+            )
+        number, record = found
+        if not record.confirmed_ms:
+            return self.refused(f"its creation was not finished. Finish it with: {create}")
+        return StoreUnavailable(
+            self.servers.where,
+            f"it has no pool {name!r}, whose number {number} of registry {registry!r} was confirmed: {record.owner}",
+            "If this Redis lost the pool, its living processes create it again in a moment. Else check the URL. If the "
+            f"pool was lost or deleted, and none of its processes runs: {_again(name, number, registry)}",
+        )
+
+    def _refusal(self, reply: RegistryReply, *, used: bool = False) -> ShardNumberRefused:
+        """Return the error for a *reply* that gives or confirms no number; *used*: the pool's was confirmed before."""
+        pool, name, own = self.config.name, self.registry.name, self.config.datacenter
+        create = f"snowredis pool create {pool} --datacenter"
+        match reply.status, *reply.fields:
+            case Status.MISSING, *_:
+                reason = (
+                    f"there is no such registry at {self.registry.where}. If it never existed, create it once: "
+                    f"snowredis registry create {name} --layout LAYOUT. If Redis lost it, name the servers of its "
+                    f"pools: snowredis registry open {name} --from URL..."
+                )
+            case Status.CLOSED, *_:
+                reason = (
+                    "it gives no new numbers, since Redis may have forgotten some: "
+                    f"{CLOSED_TEXTS.get(reply.closed, reply.closed)}. See that every pool is in "
+                    f"`snowredis registry show {name}`, then run: snowredis registry open {name}"
+                )
+            case Status.FULL, *_:
+                reason = (
+                    "all numbers were given. Use a layout with more datacenter bits and a new registry; or free the "
+                    "number of a pool that will never be used again: snowredis registry free NUMBER --registry "
+                    f"{name}, then {create} NUMBER"
+                )
+            case Status.NAMED, number, owner:
+                reason = (
+                    f"another pool of this name has the number {number}: {owner}. In a registry, each pool needs a "
+                    "name of its own. If it is this pool, which was deleted, or which Redis lost, and none of its "
+                    f"processes runs: {_again(pool, number, name)}"
+                )
+            case Status.USED, other:
+                reason = f"the number {self._wanted} belongs to pool {other!r}. Use another one, or auto"
+            case Status.CONFLICT, number, other if used:
+                reason = (
+                    f"its number is {own} here, but the registry has given {number} to pool {other!r}, with another "
+                    "registration. One of the two is a copy, or was created while the registry had forgotten the "
+                    f"other. See: snowredis registry show {name}"
+                )
+            case Status.CONFLICT, number, other:
+                instead = f"has given {number} to pool {other!r}, with another registration"
+                reason = (
+                    f"its number {own} was never confirmed, and the registry {instead if other else 'has forgotten it'}"
+                    f". No process can use this pool. Delete it: snowredis pool delete {pool}; then create it again"
+                )
+            case _:
+                reason = f"unexpected reply {reply.status}"
+        return self.refused(reason)
+
+
+def _again(pool: str, number: int | str, registry: str) -> str:
+    """Return the commands that create a pool again with the number that it had."""
+    return (
+        f"snowredis registry free {number} --registry {registry}, then snowredis pool create {pool} --datacenter "
+        f"{number} --registry {registry}"
+    )
+
+
+def open_registered(url: Servers, settings: Mapping[str, Any]) -> RegisteredPool:
+    """Return the pool of a registry that *settings*, arguments of snowredis.connect(), describe. Connects to nothing.
+
+    Raises:
+        ConfigError, LayoutError: a setting, or a combination, that cannot work.
+        StoreUnavailable: the server of embedded:// does not start.
+    """
+    settings = {name: check(name, value) for name, value in settings.items()}
+    config = pool_config(settings)
+    place = Place.of(config.layout)
+    default_slack = settings.get("failover_slack") is None
+    servers = PoolServers(
+        url, config, min_replicas=settings.get("min_replicas", 0), default_slack=default_slack
+    )
+    server = settings.get("registry_url")
+    registry = open_registry(servers.first if server is None else server, config.registry, place)
+    wanted = settings.get("datacenter", "auto")
+    return RegisteredPool(config, servers, registry, wanted=None if wanted == "auto" else wanted)
+
+
+def open_registry(server: Any, name: str, place: Place | None = None) -> Registry:
+    """Return the registry of that name at *server*: a URL, or a redis-py client.
+
+    Args:
+        place: where the caller's layout has the number; None: any.
+    """
+    return RedisRegistry(open_client(server), check("registry", name), place)
 
 
 def confirm_pools(
@@ -134,20 +346,12 @@ def confirm_pools(
 
     Raises StoreUnavailable. Scans all keys of the server.
     """
-    from snowredis.servers.clients import address, close_client
-    from snowredis.servers.runner import translated
-
     opened = open_client(server)
     client = opened.client
-    stack = contextlib.ExitStack()
-    placed: dict[Place, Registry] = {}
     try:
         with translated(opened.where):
-            names = sorted(
-                match[1]
-                for key in client.scan_iter(match="snowredis:{*}", count=1000)
-                if (match := _POOL.fullmatch(text_of(key)))
-            )
+            keys = map(text_of, client.scan_iter(match="snowredis:{*}", count=1000))
+            names = sorted(match[1] for key in keys if (match := _POOL.fullmatch(key)))
         for name in names:
             with translated(opened.where):
                 values = client.hmget(pool_keys(name)[0], "signature", "highest_number")
@@ -158,17 +362,15 @@ def confirm_pools(
                 continue
             number = int(stored["datacenter"])
             try:
-                place = Place.of(resolve_layout(stored["layout"]))
-                if place not in placed:
-                    placed[place] = stack.enter_context(open_for(place))
-                reply = placed[place].confirm(
-                    name,
-                    registration,
-                    number,
-                    highest=int(highest) if highest.isdecimal() else NO_NUMBER,
-                    first=not highest,
-                    owner=f"pool at {address(client)}",
-                )
+                with open_for(Place.of(resolve_layout(stored["layout"]))) as placed:
+                    reply = placed.confirm(
+                        name,
+                        registration,
+                        number,
+                        highest=int(highest) if highest.isdecimal() else NO_NUMBER,
+                        first=not highest,
+                        owner=f"pool at {address(client)}",
+                    )
             except SnowredisError as error:
                 yield f"{name}: {error}"
                 continue
@@ -176,146 +378,10 @@ def confirm_pools(
                 yield f"{name}: number {number} was never confirmed: delete the pool and create it again"
             elif reply.status is Status.CONFLICT:
                 yield f"{name}: CONFLICT: its number {number} belongs to pool {reply.fields[1]}; it is refused"
+            elif reply.status is Status.CLOSED:
+                yield f"{name}: number {number} was never confirmed; repeat its creation when the registry is open"
             else:
                 yield f"{name}: number {number} confirmed"
     finally:
-        stack.close()
         if opened.owned:
             close_client(client)
-
-
-# a pool may be created by another process between two looks at it
-_ATTEMPTS = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Registered:
-    """Result of register().
-
-    Attributes:
-        config: constants of the pool, with its number.
-        created: reply of the pool's creation; None if it existed.
-    """
-
-    config: PoolConfig
-    created: CreateReply | None
-
-
-def register(
-    config: PoolConfig,
-    servers: PoolServers,
-    registry: Registry,
-    *,
-    wanted: int | None,
-    owner: str,
-    now_ms: Callable[[], int],
-    random_bytes: Callable[[int], bytes] = os.urandom,
-) -> Registered:
-    """Create the pool with a number of *registry*, or confirm the number that it has.
-
-    Args:
-        wanted: the number that a person names: one that no pool has, or the one that this very pool had before it was
-            deleted or lost; None: the next one.
-
-    Raises:
-        ShardNumberRefused: no number was given, with the reason.
-        LayoutMismatch: the pool exists with other settings.
-        StoreUnavailable: run it again.
-    """
-    for attempt in range(_ATTEMPTS):
-        signature = servers.stored("signature")
-        if signature:
-            numbered, created = _existing(config, registry, signature, wanted), None
-            store = servers.open_store(numbered)
-        else:
-            registration = random_bytes(8).hex()
-            taken = registry.take(config.name, registration, wanted=wanted, owner=owner)
-            if taken.status is not Status.TAKEN:
-                raise refusal(taken, config.name, registry, wanted)
-            numbered = replace(config, datacenter=int(taken.fields[0]), registration=registration)
-            store = servers.open_store(numbered)
-            try:
-                created = store.create(now_ms())
-            except LayoutMismatch:
-                # somebody else created it meanwhile
-                if attempt + 1 < _ATTEMPTS:
-                    continue
-                raise
-        first = not servers.stored("highest_number")
-        confirmed = registry.confirm(
-            config.name,
-            numbered.registration,
-            numbered.datacenter,
-            highest=NO_NUMBER,
-            first=first,
-            owner=owner,
-        )
-        if confirmed.status is Status.CONFLICT:
-            raise refusal(confirmed, config.name, registry, numbered.datacenter)
-        store.note_number(confirmed.highest, now_ms())
-        return Registered(numbered, created)
-    raise AssertionError("unreachable")
-
-
-def _existing(config: PoolConfig, registry: Registry, signature: str, wanted: int | None) -> PoolConfig:
-    """Return *config* with the number of the pool that exists. Raises ShardNumberRefused."""
-    stored = settings_of(signature)
-    name, registration = parse_registration(stored.get("registry", ""))
-    if name != registry.name:
-        has = f"a number of the registry {name!r}" if name else "no number of a registry"
-        raise ShardNumberRefused(
-            config.name,
-            registry.name,
-            f"the pool exists and has {has}; a number is given to a new pool only. Nothing was changed. Use another "
-            "pool name",
-        )
-    number = int(stored["datacenter"])
-    if wanted not in (None, number):
-        raise ShardNumberRefused(
-            config.name, registry.name, f"the pool exists with the number {number}. Nothing was changed"
-        )
-    return replace(config, datacenter=number, registration=registration)
-
-
-def refusal(reply: RegistryReply, pool: str, registry: Registry, wanted: int | None) -> ShardNumberRefused:
-    """Return the error for a *reply* that gives no number."""
-    name = registry.name
-    create = f"snowredis pool create {pool} --datacenter"
-    match reply.status, *reply.fields:
-        case Status.MISSING, *_:
-            reason = (
-                f"there is no such registry at {registry.where}. If it never existed, create it once: snowredis "
-                f"registry create {name} --layout LAYOUT. If Redis lost it, wait until its pools, whose processes "
-                "confirm their numbers within a minute, have created it again"
-            )
-        case Status.CLOSED, *_:
-            reason = (
-                f"it gives no new numbers, since Redis may have forgotten some: "
-                f"{CLOSED_TEXTS.get(reply.closed, reply.closed)}. If this pool had a number before, name it: {create} "
-                f"NUMBER --registry {name}. Else see that every pool is in "
-                f"`snowredis registry show {name}`, then run: snowredis registry open {name}"
-            )
-        case Status.FULL, *_:
-            reason = (
-                "all numbers were given. Use a layout with more datacenter bits and a new registry; or free the number "
-                f"of a pool that will never be used again: snowredis registry free NUMBER --registry {name}, "
-                f"then {create} NUMBER"
-            )
-        case Status.NAMED, number, age_ms, owner:
-            reason = (
-                f"another pool of this name has the number {number}: {owner}; confirmed {int(age_ms) / 1000:.0f} s "
-                f"ago. In a registry, each pool needs a name of its own. If it is this pool, which was deleted, or "
-                f"which Redis lost, and none of its processes runs: {create} {number} --registry {name}"
-            )
-        case Status.USED, other:
-            reason = f"the number {wanted} belongs to pool {other!r}. Use another one, or auto"
-        case Status.CONFLICT, number, other:
-            instead = f"the registry has given {number} to pool {other!r}, in another registration"
-            reason = (
-                f"the number {wanted}, which this pool was created with, was not confirmed: "
-                f"{instead if other else 'the registry forgot it meanwhile'}. Nobody can use this pool. Delete it: "
-                f"snowredis pool delete {pool}; then create it again"
-            )
-        case _:
-            reason = f"unexpected reply {reply.status}"
-    return ShardNumberRefused(pool, name, reason)

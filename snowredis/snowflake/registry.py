@@ -1,20 +1,25 @@
-"""Registry of shard numbers: where a number is in an id, the replies, and the interface of its stores.
+"""Registry of shard numbers: where a number is in an id, the records, and the calls of a registry in Redis.
 
-Pure data: no Redis, no clock, no lock. All times are milliseconds since 1970 on the clock of the registry's Redis.
+A number is claimed once, confirmed when its pool is created, and freed by a person. The Lua scripts have the rules.
+Registry builds their arguments and reads their replies; a subclass runs them, in Redis (RedisRegistry) or in a
+simulation. All times are milliseconds since 1970 on the clock of the registry's Redis.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from snowredis.core.layout import Layout
-from snowredis.errors import ConfigError
-from snowredis.servers.scripts import with_format
-from snowredis.snowflake.replies import Seen
+from snowredis.errors import ConfigError, PoolBroken, ShardNumberRefused, StoreUnavailable, wrong_format
+from snowredis.servers.runner import RedisScripts, translated
+from snowredis.servers.scripts import Scripted, load_script, text_of, with_format
+from snowredis.servers.time_limit import CALL_LIMIT_S, time_limit
 
 # why a registry is closed: codes that the scripts write, each with a text for people
 CLOSED_TEXTS = {
@@ -22,14 +27,12 @@ CLOSED_TEXTS = {
     "other-server": "its Redis is another server process since then",
     "rolled-back": "it was older than what a pool had seen",
 }
-
-
 # a registry in which no number was seen has this one as its highest
 NO_NUMBER = -1
-NOTHING_SEEN = Seen()
-# registry.lua has the same: a pool whose number was confirmed within this time is alive
-ALIVE_MS = 180_000
-_RECORD = re.compile(r"([0-9a-f]+)\|(\d+)\|(\d+)\|(\d+)\|([\w.-]+)\|(.*)", re.ASCII)
+# of what a registry stores; see FORMATS in snowredis.errors
+FORMAT = 3
+REGISTRY_SCRIPTS = ("registry_number", "registry_edit")
+_RECORD = re.compile(r"([0-9a-f]+)\|(\d+)\|(\d+)\|([\w.-]+)\|(.*)", re.ASCII)
 
 
 class Place(NamedTuple):
@@ -49,9 +52,9 @@ class Place(NamedTuple):
         return cls(layout.datacenter_bits, layout.datacenter_shift)
 
     @classmethod
-    def parse(cls, text: str) -> Place:
-        """Parse str() of a place. Raises ValueError."""
-        bits, _, shift = text.partition("/")
+    def in_signature(cls, signature: str) -> Place:
+        """Return the place in the signature of a registry. Raises ValueError."""
+        bits, _, shift = signature.partition(" place=")[2].partition("/")
         return cls(int(bits), int(shift))
 
     @property
@@ -61,6 +64,10 @@ class Place(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.bits}/{self.shift}"
+
+
+# in the signature of people who look at a registry
+ANY_PLACE = Place(0, 0)
 
 
 class Status(StrEnum):
@@ -77,9 +84,7 @@ class Status(StrEnum):
     CONFIRMED = "confirmed"
     CONFLICT = "conflict"
     OPENED = "opened"
-    RETIRED = "retired"
     FREED = "freed"
-    ALIVE = "alive"
     UNKNOWN = "unknown"
 
 
@@ -89,7 +94,6 @@ class RegistryReply:
 
     Attributes:
         status: what was done, or why nothing was.
-        seen: newest state of the registry, by which a script notices one that was rolled back.
         closed: code of the reason why no new numbers are given; empty if they are.
         highest: the highest number that was ever given, as far as the registry knows.
         fields: of this status, as the header of the script lists them.
@@ -97,7 +101,6 @@ class RegistryReply:
 
     status: Status
     redis_ms: int = 0
-    seen: Seen = NOTHING_SEEN
     closed: str = ""
     highest: int = NO_NUMBER
     fields: tuple[str, ...] = ()
@@ -109,8 +112,7 @@ class Record:
 
     Attributes:
         id: names the registration of the pool; another pool of the same name has another.
-        taken_ms, confirmed_ms, retired_ms: when the number was given, was last confirmed by the pool, and when the
-            pool was deleted; 0: never.
+        taken_ms, confirmed_ms: when the number was given, and was last confirmed by the pool; 0: never.
         pool: name of the pool.
         owner: where the pool was when it was last confirmed; untrusted text, printable.
     """
@@ -118,7 +120,6 @@ class Record:
     id: str
     taken_ms: int
     confirmed_ms: int
-    retired_ms: int
     pool: str
     owner: str
 
@@ -128,13 +129,9 @@ class Record:
         match = _RECORD.fullmatch(text)
         if match is None:
             return None
-        registration, taken, confirmed, retired, pool, owner = match.groups()
+        registration, taken, confirmed, pool, owner = match.groups()
         shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in owner[:400])
-        return cls(registration, int(taken), int(confirmed), int(retired), pool, shown)
-
-    def alive_at(self, now_ms: int) -> bool:
-        """Return True if a process of the pool confirmed the number lately."""
-        return self.confirmed_ms > now_ms - ALIVE_MS and not self.retired_ms
+        return cls(registration, int(taken), int(confirmed), pool, shown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,60 +156,34 @@ class RegistryState:
     next_number: int
     records: Mapping[int, Record]
 
+    @classmethod
+    def parse(cls, name: str, now_ms: int, fields: Mapping[str, str]) -> RegistryState | None:
+        """Parse the fields of a registry's hash; None if there are none. Raises ValueError for what no script wrote."""
+        if not fields.get("signature"):
+            return None
+        records: dict[int, Record] = {}
+        for field, text in fields.items():
+            kind, _, number = field.partition(":")
+            record = Record.parse(text) if kind == "n" else None
+            if record is not None:
+                records[int(number)] = record
+        return cls(
+            name=name,
+            now_ms=now_ms,
+            place=Place.in_signature(fields["signature"]),
+            durability=fields.get("durability", ""),
+            incarnation=fields.get("incarnation", ""),
+            closed=fields.get("closed", ""),
+            closed_ms=int(fields.get("closed_at", "0")),
+            created_ms=int(fields.get("created", "0")),
+            conflicts=int(fields.get("conflicts", "0")),
+            next_number=int(fields.get("next", "0")),
+            records=dict(sorted(records.items())),
+        )
+
     def of_pool(self, pool: str) -> tuple[int, Record] | None:
         """Return the number and the record of the pool of that name."""
         return next(((number, each) for number, each in self.records.items() if each.pool == pool), None)
-
-
-class Registry(Protocol):
-    """Storage of a registry. Each call but read() is one atomic step and can be repeated if its reply was lost.
-
-    Calls block for a round trip, about two seconds at most. They raise StoreUnavailable and its subclasses, and
-    LayoutMismatch if the registry is for another place. *pool* is a pool's name, *owner* says where it is.
-    """
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def place(self) -> Place | None:
-        """Return the place that the caller's layout has; None: any, for people who look at a registry."""
-
-    @property
-    def where(self) -> str:
-        """Return the address, without password, for messages."""
-
-    def create(self, *, durability: str, first: int) -> RegistryReply:
-        """Create the registry, which is new, as a person confirms; it gives *first* and numbers above it."""
-
-    def take(self, pool: str, registration: str, *, wanted: int | None, owner: str) -> RegistryReply:
-        """Give a number to a pool, by default the next one; the pool confirms it before it is used."""
-
-    def confirm(
-        self, pool: str, registration: str, number: int, *, highest: int, first: bool, owner: str
-    ) -> RegistryReply:
-        """Confirm that the pool has its number, and take it up again if it was forgotten."""
-
-    def open(self, above: int = NO_NUMBER, *, read: str = "") -> RegistryReply:
-        """Give new numbers again, above *above* and all that are known, as a person confirms.
-
-        *read*: incarnation of the state that the person looked at; nothing changes if it is not the present one.
-        """
-
-    def retire(self, number: int, registration: str = "") -> RegistryReply:
-        """Note that the pool of this registration was deleted; without a registration free the number."""
-
-    def find(self, pool: str) -> tuple[int, Record, int] | None:
-        """Return the number of a pool, its record and the time; None if it has none. Runs no script."""
-
-    def read(self) -> RegistryState | None:
-        """Return the state of the registry; None if there is none. Runs no script."""
-
-    def after_fork(self) -> None:
-        """In a forked child: use nothing of the parent's connections and locks. Takes no lock, uses no socket."""
-
-    def close(self) -> None:
-        """Close the connections."""
 
 
 def parse_registration(text: str) -> tuple[str, str]:
@@ -221,50 +192,140 @@ def parse_registration(text: str) -> tuple[str, str]:
     return name, registration
 
 
-def state_of(name: str, now_ms: int, fields: Mapping[str, str]) -> RegistryState | None:
-    """Return the state that the fields of a registry's hash describe; None without a registry.
-
-    Raises ValueError for what no script wrote.
-    """
-    if not fields.get("signature"):
-        return None
-    records: dict[int, Record] = {}
-    for field, text in fields.items():
-        kind, _, number = field.partition(":")
-        record = Record.parse(text) if kind == "n" else None
-        if record is not None:
-            records[int(number)] = record
-    return RegistryState(
-        name=name,
-        now_ms=now_ms,
-        place=place_in(fields["signature"]),
-        durability=fields.get("durability", ""),
-        incarnation=fields.get("incarnation", ""),
-        closed=fields.get("closed", ""),
-        closed_ms=int(fields.get("closed_at", "0")),
-        created_ms=int(fields.get("created", "0")),
-        conflicts=int(fields.get("conflicts", "0")),
-        next_number=int(fields.get("next", "0")),
-        records=dict(sorted(records.items())),
-    )
-
-
-# of what a registry stores; see FORMATS in snowredis.errors
-FORMAT = 2
-# in the signature of people who look at a registry
-ANY_PLACE = Place(0, 0)
-
-
-def registry_signature(place: Place | None) -> str:
-    """Return the signature of a registry whose numbers are in *place*; None: any."""
-    return with_format(FORMAT, f"place={place or ANY_PLACE}")
-
-
-def place_in(signature: str) -> Place:
-    """Return the place in a signature. Raises ValueError."""
-    return Place.parse(signature.partition(" place=")[2])
-
-
-def registry_key(name: str) -> Sequence[str]:
+def registry_key(name: str) -> str:
     """Return the key of a registry, all of whose state is in one hash."""
-    return (f"snowredis:registry:{{{name}}}",)
+    return f"snowredis:registry:{{{name}}}"
+
+
+class Registry(Scripted):
+    """A registry of shard numbers. Each call but find() and read() is one atomic step, and can be repeated.
+
+    Calls block for a round trip, about two seconds at most. They raise StoreUnavailable and its subclasses, and
+    ShardNumberRefused if the registry is for another place. *pool* is a pool's name, *owner* says where it is.
+
+    Args:
+        name: of the registry.
+        place: where the caller's layout has the number; None: any, for people who look at a registry.
+        random_bytes: source of the nonces.
+    """
+
+    def __init__(
+        self, name: str, place: Place | None, *, random_bytes: Callable[[int], bytes] = os.urandom
+    ) -> None:
+        self.name, self.place = name, place
+        signature = with_format(FORMAT, f"place={place or ANY_PLACE}")
+        scripts = {script: load_script(script, __file__, ("registry",)) for script in REGISTRY_SCRIPTS}
+        super().__init__(signature, (registry_key(name),), scripts, random_bytes=random_bytes)
+
+    def create(self, *, durability: str, first: int) -> RegistryReply:
+        """Create the registry, which is new, as a person confirms; it gives *first* and numbers above it."""
+        return self._call("registry_edit", "create", first, durability, "")
+
+    def open(self, above: int = NO_NUMBER, *, read: str = "") -> RegistryReply:
+        """Give new numbers again, above *above* and all that are known, as a person confirms.
+
+        *read*: incarnation of the state that the person looked at; nothing changes if it is not the present one.
+        """
+        return self._call("registry_edit", "open", above, "", read)
+
+    def free(self, number: int) -> RegistryReply:
+        """Free a number, as a person says: another pool may be created with it."""
+        return self._call("registry_edit", "free", number, "", "")
+
+    def take(self, pool: str, registration: str, *, wanted: int | None, owner: str) -> RegistryReply:
+        """Give a number to a pool, by default the next one; the pool confirms it before it is used."""
+        number = NO_NUMBER if wanted is None else wanted
+        return self._call("registry_number", "take", pool, registration, number, NO_NUMBER, owner)
+
+    def confirm(
+        self, pool: str, registration: str, number: int, *, highest: int, first: bool, owner: str
+    ) -> RegistryReply:
+        """Confirm that the pool has its number, and take it up again if it was forgotten.
+
+        Args:
+            highest: the highest number that the pool ever saw.
+            first: True if the number was not confirmed before, so that no id was made with it.
+        """
+        step = "first" if first else "again"
+        return self._call("registry_number", step, pool, registration, number, highest, owner)
+
+    def find(self, pool: str) -> tuple[int, Record] | None:
+        """Return the number of a pool and its record; None if it has none. Runs no script."""
+        number = self._fields(f"p:{pool}")[1].get(f"p:{pool}", "")
+        if not number.isdecimal():
+            return None
+        record = Record.parse(self._fields(f"n:{number}")[1].get(f"n:{number}", ""))
+        return None if record is None or record.pool != pool else (int(number), record)
+
+    def read(self) -> RegistryState | None:
+        """Return the state of the registry; None if there is none. Runs no script."""
+        now_ms, fields = self._fields()
+        try:
+            return RegistryState.parse(self.name, now_ms, fields)
+        except ValueError as error:
+            raise StoreUnavailable(
+                self.where, f"registry {self.name!r} has a field that no script wrote ({error})"
+            ) from None
+
+    @abstractmethod
+    def _fields(self, *names: str) -> tuple[int, Mapping[str, str]]:
+        """Return the time in ms and these fields of the hash, all if none is named, without a script."""
+
+    @abstractmethod
+    def after_fork(self) -> None:
+        """In a forked child: use nothing of the parent's connections and locks. Takes no lock, uses no socket."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connections."""
+
+    def _call(self, name: str, *args: str | int) -> RegistryReply:
+        texts = self.ask(name, *args)
+        if texts == ["missing"]:
+            return RegistryReply(Status.MISSING)
+        try:
+            status, redis_ms, closed, highest, *fields = texts
+            return RegistryReply(Status(status), int(redis_ms), closed, int(highest), tuple(fields))
+        except ValueError:
+            raise self.unknown(texts) from None
+
+    def mismatch(self, stored: str) -> ShardNumberRefused:
+        other = wrong_format(self.signature, stored)
+        if other:
+            return ShardNumberRefused("", self.name, other)
+        place, here = Place.in_signature(stored), self.place or ANY_PLACE
+        return ShardNumberRefused(
+            "",
+            self.name,
+            f"its numbers are {place.bits} bits wide, {place.shift} bits from the right of an id; in this layout they "
+            f"are {here.bits} bits wide, {here.shift} bits from the right. Only numbers in the same place keep ids "
+            "apart. Use a layout that has them there, or another registry",
+        )
+
+    def broken(self, field: str, value: str) -> PoolBroken:
+        return PoolBroken(self.where, f"registry {self.name}", field, value)
+
+
+class RedisRegistry(RedisScripts, Registry):
+    """A registry in Redis or Valkey, 6.2 or later: one server, a master behind Sentinels, or a Cluster.
+
+    Args:
+        server: a URL, a redis-py client, or what own_client() returned for one.
+        name: of the registry.
+        place: where the caller's layout has the number; None: any.
+    """
+
+    def __init__(self, server: Any, name: str, place: Place | None = None) -> None:
+        Registry.__init__(self, name, place)
+        RedisScripts.__init__(self, server, 0)
+
+    def _fields(self, *names: str) -> tuple[int, Mapping[str, str]]:
+        with translated(self.where), time_limit(CALL_LIMIT_S):
+            seconds, micros = self._client.time()
+            if names:
+                values = self._client.hmget(self._keys[0], names)
+                pairs = zip(names, values, strict=True)
+            else:
+                pairs = self._client.hgetall(self._keys[0]).items()
+            fields = {text_of(name): text_of(value) for name, value in pairs if value is not None}
+        return seconds * 1000 + micros // 1000, fields

@@ -1,4 +1,4 @@
-"""One fixture for registries in memory, on fakeredis and on a real redis-server."""
+"""One fixture for registries on fakeredis and on a real redis-server."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 
 from snowredis.core.layout import Layout
-from snowredis.snowflake.registry import Place, Registry, RegistryReply
-from snowredis.snowflake.registry_stores import MemoryRegistry
-from snowredis.testing import ManualClock
+from snowredis.snowflake.registry import Place, RedisRegistry, Registry, RegistryReply
 from tests.support.servers import RedisServer
 
 LAYOUT = Layout(timestamp_bits=41, datacenter_bits=3, backup_bits=1, worker_bits=8, sequence_bits=10)
@@ -39,18 +37,9 @@ class RegistryUnderTest:
         return self.registry.confirm(pool, name, number, highest=highest, first=first, owner="here")
 
 
-@pytest.fixture(params=["memory", "fakeredis", "redis"])
+@pytest.fixture(params=["fakeredis", "redis"])
 def place(request: pytest.FixtureRequest) -> Iterator[RegistryUnderTest]:
     name = f"r{next(_names)}"
-    if request.param == "memory":
-        clock = ManualClock()
-        memory = MemoryRegistry(name, PLACE, clock.server_time_ms)
-        yield RegistryUnderTest(
-            memory, memory.wipe, lambda other: MemoryRegistry(name, other, clock.server_time_ms, memory)
-        )
-        return
-    from snowredis.snowflake.registry_stores import RedisRegistry
-
     server: Any
     if request.param == "fakeredis":
         fakeredis = pytest.importorskip("fakeredis")

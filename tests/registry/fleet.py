@@ -18,8 +18,7 @@ from pathlib import Path
 import snowredis
 from snowredis.servers.scripts import text_of
 from snowredis.snowflake.protocol import pool_keys, settings_of
-from snowredis.snowflake.registered_store import open_registry
-from snowredis.snowflake.registration import confirm_pools
+from snowredis.snowflake.registration import confirm_pools, open_registry
 from snowredis.snowflake.registry import Place, Registry
 from tests.support.servers import RedisServer
 

@@ -1,4 +1,4 @@
-"""Contract of every registry of shard numbers: in memory, on fakeredis, on a real Redis."""
+"""Contract of a registry of shard numbers, on fakeredis and on a real Redis."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_numbers_are_given_in_order_and_the_same_pool_gets_the_same(made: Regist
 def test_nothing_is_given_where_no_registry_exists(place: RegistryUnderTest) -> None:
     assert place.take("a").status is Status.MISSING
     assert place.registry.open().status is Status.MISSING
-    assert place.registry.retire(1).status is Status.MISSING
+    assert place.registry.free(1).status is Status.MISSING
     assert place.registry.find("a") is None
     assert place.registry.read() is None
 
@@ -39,8 +39,8 @@ def test_a_full_registry_says_so_and_a_freed_number_is_given_only_by_name(made: 
     for number in range(1, 8):
         assert made.take(f"shard-{number}").fields == (str(number),)
     assert made.take("one-more").status is Status.FULL
-    assert made.registry.retire(5).fields == ("shard-5",)
-    assert made.registry.retire(5).status is Status.UNKNOWN
+    assert made.registry.free(5).fields == ("shard-5",)
+    assert made.registry.free(5).status is Status.UNKNOWN
     assert made.take("one-more").status is Status.FULL
     assert made.take("one-more", wanted=5).fields == ("5",)
     assert made.take("another", wanted=5).fields == ("one-more",)
@@ -54,20 +54,20 @@ def test_an_unconfirmed_number_follows_the_name_and_a_confirmed_one_its_registra
     assert made.confirm("a", 1, "bb").status is Status.CONFIRMED
     # a pool of the same name in another Redis
     for reply in (made.take("a", "aa"), made.take("a", "aa", wanted=1), made.take("a", "bb", wanted=2)):
-        assert (reply.status, reply.fields[0], reply.fields[2]) == (Status.NAMED, "1", "here")
+        assert (reply.status, reply.fields) == (Status.NAMED, ("1", "here"))
     conflict = made.confirm("a", 1, "aa", first=False)
     assert (conflict.status, conflict.fields) == (Status.CONFLICT, ("1", "a"))
     assert made.take("a", "bb").status is Status.TAKEN
 
 
-def test_a_deleted_pool_keeps_its_number_until_a_person_names_it(made: RegistryUnderTest) -> None:
+def test_a_confirmed_number_stays_with_its_pool_until_a_person_frees_it(made: RegistryUnderTest) -> None:
     made.take("a", "aa")
     made.confirm("a", 1, "aa")
-    assert made.registry.retire(1).status is Status.ALIVE
-    assert made.registry.retire(1, "bb").status is Status.UNKNOWN
-    assert made.registry.retire(1, "aa").status is Status.RETIRED
     assert made.take("b").fields == ("2",)
-    assert made.take("a", "cc").status is Status.NAMED
+    for wanted in (None, 1):
+        assert made.take("a", "cc", wanted=wanted).status is Status.NAMED
+    assert made.take("b2", wanted=1).status is Status.USED
+    assert made.registry.free(1).fields == ("a",)
     assert made.take("a", "cc", wanted=1).fields == ("1",)
     assert made.confirm("a", 1, "cc").status is Status.CONFIRMED
 
@@ -83,13 +83,30 @@ def test_after_a_wipe_holders_take_up_their_numbers_and_nobody_gets_a_new_one(
     taken_up = made.confirm("b", 2, highest=3, first=False)
     assert (taken_up.status, taken_up.closed, taken_up.highest) == (Status.CONFIRMED, "no-registry", 3)
     assert made.take("d").status is Status.CLOSED
-    # a person names the number that it had
-    assert made.take("a", wanted=1).fields == ("1",)
     assert made.take("x", wanted=2).fields == ("b",)
     assert made.registry.open().closed == ""
+    # a person names the number that it had
+    assert made.take("a", wanted=1).fields == ("1",)
     assert made.take("d").fields == ("4",)
     assert made.registry.open(5).status is Status.OPENED
     assert made.take("e").fields == ("6",)
+
+
+def test_a_closed_registry_only_takes_up_what_was_used(
+    made: RegistryUnderTest,
+) -> None:
+    made.take("a", "aa")
+    # it forgot that the number was confirmed, perhaps
+    assert made.confirm("old", 5, first=False).closed == "rolled-back"
+    for pool, wanted in (("a", None), ("a", 1), ("b", None), ("b", 7)):
+        assert made.take(pool, "bb", wanted=wanted).status is Status.CLOSED
+    # nor does it confirm for the first time
+    assert made.confirm("a", 1, "aa").status is Status.CLOSED
+    assert made.confirm("a", 1, "aa", first=False).status is Status.CONFIRMED
+    # the reply to the first confirmation was lost, perhaps
+    assert made.confirm("a", 1, "aa").status is Status.CONFIRMED
+    made.registry.open()
+    assert made.take("a", "bb").status is Status.NAMED
 
 
 def test_a_registry_that_forgot_more_since_a_person_looked_stays_closed(made: RegistryUnderTest) -> None:
@@ -114,12 +131,13 @@ def test_a_number_that_was_given_twice_belongs_to_whoever_confirmed_it(made: Reg
     made.registry.create(durability="detect", first=1)
     # forgotten before it was confirmed: perhaps another pool of this name has it by now
     assert made.confirm("slow", 1, "aa", first=True).fields == ("1", "")
+    assert made.registry.open().closed == ""
     assert made.take("new", "bb", wanted=1).fields == ("1",)
     # neither was confirmed, so neither was used: the first who confirms has it; the other one is refused
     assert made.confirm("slow", 1, "aa", first=True).status is Status.CONFLICT
     assert made.confirm("new", 1, "bb", first=True).status is Status.CONFIRMED
     # one that was used stays with its holder, since the other never was
-    made.take("newer", "cc")
+    assert made.take("newer", "cc").fields == ("2",)
     assert made.confirm("old", 2, "dd", first=False).status is Status.CONFIRMED
     assert made.confirm("newer", 2, "cc", first=True).status is Status.CONFLICT
     state = made.registry.read()
@@ -128,11 +146,28 @@ def test_a_number_that_was_given_twice_belongs_to_whoever_confirmed_it(made: Reg
     assert state.conflicts == 3
 
 
+@pytest.mark.parametrize(("number", "highest"), [(4, -1), (1, 4)])
+def test_a_registry_that_never_gave_a_number_that_a_pool_knows_is_closed(
+    made: RegistryUnderTest, number: int, highest: int
+) -> None:
+    made.take("a")
+    made.confirm("a", 1)
+    # numbers below the next one are given to no other pool, so nothing was lost that matters
+    assert made.confirm("old", 0, first=False, highest=1).closed == ""
+    pool = "a" if number == 1 else "b"
+    confirmed = made.confirm(pool, number, first=False, highest=highest)
+    assert (confirmed.status, confirmed.closed, confirmed.highest) == (Status.CONFIRMED, "rolled-back", 4)
+    assert made.take("c").status is Status.CLOSED
+    assert made.registry.open().closed == ""
+    assert made.take("c").fields == ("5",)
+
+
 def test_a_pool_cannot_confirm_two_numbers(made: RegistryUnderTest) -> None:
     made.take("a", "aa")
     made.confirm("a", 1, "aa")
     reply = made.confirm("a", 2, "bb")
-    assert (reply.status, reply.fields) == (Status.CONFLICT, ("1", "a"))
+    assert (reply.status, reply.fields, reply.closed) == (Status.CONFLICT, ("1", "a"), "rolled-back")
+    assert made.registry.open().status is Status.OPENED
     assert made.take("b").fields == ("3",)
 
 
@@ -148,11 +183,11 @@ def test_what_was_given_can_be_read(made: RegistryUnderTest) -> None:
     made.confirm("a", 1, "aa")
     found = made.registry.find("a")
     assert found is not None
-    number, record, now_ms = found
+    number, record = found
     assert (number, record.id, record.pool, record.owner) == (1, "aa", "a", "here")
-    assert 0 < record.taken_ms <= record.confirmed_ms <= now_ms
     assert made.registry.find("b") is None
     state = made.registry.read()
     assert state is not None
     assert (state.place, state.next_number, state.closed, state.durability) == (Place(3, 19), 2, "", "detect")
     assert state.of_pool("a") == (1, record)
+    assert 0 < record.taken_ms <= record.confirmed_ms <= state.now_ms

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import time
@@ -12,11 +13,11 @@ import pytest
 
 import snowredis
 from snowredis.errors import ConfigError, LayoutMismatch, ShardNumberRefused, StoreUnavailable
-from snowredis.snowflake import registered_store
-from snowredis.snowflake.registered_store import open_registered, open_registry, owner_of
-from snowredis.snowflake.registration import Registered, register
-from snowredis.snowflake.registry import ALIVE_MS, Registry, Status
-from snowredis.testing import ManualClock, MemoryPool, memory_pool
+from snowredis.servers.scripts import text_of
+from snowredis.snowflake.protocol import pool_keys
+from snowredis.snowflake.registration import RegisteredPool, open_registered, open_registry
+from snowredis.snowflake.registry import Registry, Status, registry_key
+from snowredis.testing import memory_pool
 from tests.registry.conftest import LAYOUT, PLACE
 from tests.support.servers import RedisServer
 
@@ -36,16 +37,15 @@ class Shards:
             "ttl": TTL_S,
         }
 
-    def create(self, pool: str, wanted: int | None = None, url: Any = None) -> Registered:
-        config, servers, registry = open_registered(url or self.url, self.settings | {"pool": pool})
-        return register(
-            config,
-            servers,
-            registry,
-            wanted=wanted,
-            owner=owner_of(servers),
-            now_ms=lambda: time.time_ns() // 1_000_000,
-        )
+    def create(self, pool: str, wanted: int | None = None, url: Any = None) -> int:
+        """Create the pool; return its number."""
+        with contextlib.closing(self.registered(pool, wanted, url)) as registered:
+            registered.register(lambda: time.time_ns() // 1_000_000)
+            return registered.config.datacenter
+
+    def registered(self, pool: str, wanted: int | None = None, url: Any = None) -> RegisteredPool:
+        settings = self.settings | {"pool": pool, "datacenter": "auto" if wanted is None else wanted}
+        return open_registered(url or self.url, settings)
 
     def connect(self, pool: str, **others: Any) -> snowredis.Generator:
         url = others.pop("url", self.url)
@@ -53,33 +53,24 @@ class Shards:
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def memory(clock: ManualClock) -> MemoryPool:
-    return memory_pool(clock=clock)
-
-
-@pytest.fixture
-def shards(memory: MemoryPool) -> Shards:
-    shards = Shards(memory, memory)
+def shards(own_server: RedisServer) -> Shards:
+    shards = Shards(own_server.url, own_server.url)
     shards.registry.create(durability="detect", first=1)
     return shards
 
 
 def test_a_pool_makes_ids_with_its_number(shards: Shards) -> None:
-    assert [shards.create(pool).config.datacenter for pool in ("a", "b", "a")] == [1, 2, 1]
+    assert [shards.create(pool) for pool in ("a", "b", "a")] == [1, 2, 1]
     for pool, number in (("a", 1), ("b", 2)):
         for datacenter in ("auto", 0, number):
             with shards.connect(pool, datacenter=datacenter) as ids:
                 assert {ids.decode(an_id).datacenter for an_id in ids.next_ids(3)} == {number}
 
 
-def test_only_who_knows_the_number_may_use_the_pool(shards: Shards, memory: MemoryPool) -> None:
+def test_only_who_knows_the_number_may_use_the_pool(shards: Shards) -> None:
     shards.create("a")
-    snowredis.connect(memory, pool="old", layout=LAYOUT, ttl=TTL_S).claim()
+    with snowredis.connect(shards.url, pool="old", layout=LAYOUT, ttl=TTL_S) as old:
+        old.claim()
     for pool, others, message in (
         (
             "a",
@@ -90,17 +81,19 @@ def test_only_who_knows_the_number_may_use_the_pool(shards: Shards, memory: Memo
         (
             "b",
             {},
-            r"it has no number there, and no pool of this name is at memory. Create it with: snowredis pool create b",
+            r"it has no number there, and no pool of this name is at unix://.* Create it with: snowredis pool create b",
         ),
         ("old", {}, r"the pool exists, but was created without a registry"),
     ):
         with pytest.raises(ShardNumberRefused, match=message), shards.connect(pool, **others) as ids:
             ids.next_id()
     with pytest.raises(LayoutMismatch, match=r'use datacenter="auto" and registry=\'world\''):
-        snowredis.connect(memory, pool="a", layout=LAYOUT, ttl=TTL_S).claim()
+        snowredis.connect(shards.url, pool="a", layout=LAYOUT, ttl=TTL_S).claim()
     with pytest.raises(ConfigError, match="has no datacenter bits"):
-        snowredis.connect(memory, pool="a", datacenter="auto")
-    with pytest.raises(ShardNumberRefused, match="the pool exists and has no number of a registry"):
+        snowredis.connect(shards.url, pool="a", datacenter="auto")
+    with pytest.raises(ConfigError, match="is in memory, where there is no registry"):
+        snowredis.connect(memory_pool(), pool="a", layout=LAYOUT, datacenter="auto")
+    with pytest.raises(ShardNumberRefused, match="the pool exists, but was created without a registry"):
         shards.create("old")
 
 
@@ -111,74 +104,111 @@ def test_a_number_is_not_used_before_it_was_confirmed(
         raise StoreUnavailable("registry", "it is away")
 
     with monkeypatch.context() as broken:
-        broken.setattr("snowredis.snowflake.registry_stores.MemoryRegistry.confirm", silent)
+        broken.setattr("snowredis.snowflake.registry.Registry.confirm", silent)
         with pytest.raises(StoreUnavailable):
             shards.create("a")
         with pytest.raises(StoreUnavailable, match="it is away"), shards.connect("a") as ids:
             ids.claim()
     # whoever can confirm it may use it
-    shards.connect("a").claim()
+    with shards.connect("a") as ids:
+        ids.claim()
     with monkeypatch.context() as broken:
-        broken.setattr("snowredis.snowflake.registry_stores.MemoryRegistry.confirm", silent)
+        broken.setattr("snowredis.snowflake.registry.Registry.confirm", silent)
         with shards.connect("a") as ids:
             assert ids.decode(ids.next_id()).datacenter == 1
 
 
-def test_a_pool_whose_number_was_given_to_another_one_is_stopped(
-    shards: Shards, memory: MemoryPool, clock: ManualClock
+def test_of_two_pools_that_got_one_number_after_a_loss_one_is_refused(
+    shards: Shards, own_server: RedisServer
 ) -> None:
     shards.create("a")
-    ids = shards.connect("a")
-    ids.next_id()
-    memory.memory_registry("world").wipe()
+    with shards.connect("a") as ids:
+        ids.next_id()
+    client = own_server.client()
+    client.delete(registry_key("world"))
     # a person who is mistaken: the registry is not new
     shards.registry.create(durability="detect", first=1)
-    other = shards.create("b").config
-    assert other.datacenter == 1
-    store = ids._lease_manager.store
-    store._monotonic = lambda: time.monotonic() + 2 * registered_store.CONFIRM_EVERY_S  # type: ignore[attr-defined]
-    clock.advance(TTL_S * 1000 / 4)
-    ids._beat()
-    with pytest.raises(ShardNumberRefused, match="has given 1 to pool 'b', with another registration"):
+    assert shards.create("b") == 1
+    with (
+        pytest.raises(ShardNumberRefused, match="has given 1 to pool 'b', with another registration"),
+        shards.connect("a") as ids,
+    ):
         ids.next_id()
-    assert ids.lease is None
-    assert shards.connect("b").next_id()
+    with pytest.raises(ShardNumberRefused, match="has given 1 to pool 'b', with another registration"):
+        shards.create("a")
+    with shards.connect("b") as ids:
+        assert ids.decode(ids.next_id()).datacenter == 1
 
 
-def test_a_lost_pool_gets_its_number_back(shards: Shards, memory: MemoryPool, clock: ManualClock) -> None:
+def test_a_pool_that_the_registry_forgot_is_known_again_when_a_process_starts(
+    shards: Shards, own_server: RedisServer
+) -> None:
+    for pool in ("a", "b"):
+        shards.create(pool)
+    with shards.connect("a") as ids:
+        # it has seen 2
+        ids.claim()
+    own_server.client().delete(registry_key("world"))
+    with shards.connect("a") as ids:
+        assert ids.decode(ids.next_id()).datacenter == 1
+    with pytest.raises(ShardNumberRefused, match="its Redis had no such registry, which pools created again"):
+        shards.create("c")
+    assert shards.registry.open().status is Status.OPENED
+    assert shards.create("c") == 3
+
+
+def test_a_lost_pool_is_created_again_by_its_processes_or_by_a_person(
+    shards: Shards, own_server: RedisServer
+) -> None:
+    shards.settings["ttl"] = 5.0
+    client = own_server.client()
     shards.create("a")
     shards.create("b")
-    store = memory._stores["b"]
-    living = shards.connect("b")
-    living.next_id()
-    memory._stores["b"].wipe()
-    # at another address, or just after a loss: somebody is alive
-    with pytest.raises(StoreUnavailable, match="which is alive: its number 2 was confirmed 0 s ago, host"):
-        shards.connect("b").claim()
-    assert living._lease_manager.renew(living._lifecycle.stats())
-    assert (store.stored("highest_number"), "registry=world/" in store.stored("signature")) == ("2", True)
-    living.close()
-    store.wipe()
-    clock.advance(ALIVE_MS + 1)
-    lost_ms = clock.server_time_ms()
-    with shards.connect("b") as ids:
-        parts = ids.decode(ids.next_id())
-    assert parts.datacenter == 2
-    assert parts.timestamp_ms >= lost_ms + TTL_S * 1000
-
-
-def test_a_deleted_pool_is_created_again_only_with_its_number(shards: Shards, memory: MemoryPool) -> None:
-    registered = shards.create("a").config
-    assert shards.registry.retire(1, registered.registration).status is Status.RETIRED
-    del memory._stores["a"]
+    key = pool_keys("b")[0]
+    with shards.connect("b") as living:
+        living.next_id()
+        client.delete(*pool_keys("b"))
+        # at another address, or just after a loss
+        with pytest.raises(
+            StoreUnavailable, match="it has no pool 'b', whose number 2 of registry 'world' was"
+        ):
+            shards.connect("b").claim()
+        assert living._lease_manager.renew(living._lifecycle.stats())
+        signature, noted = (text_of(each or b"") for each in client.hmget(key, "signature", "highest_number"))
+        assert (noted, "registry=world/" in signature) == ("2", True)
+        assert living.decode(living.next_id()).datacenter == 2
+    client.delete(*pool_keys("b"))
     with pytest.raises(
-        ShardNumberRefused, match=r"the pool was deleted. To use it again: .* --datacenter 1 "
+        StoreUnavailable, match="free 2 --registry world, then snowredis pool create b --datacenter 2 "
+    ):
+        shards.connect("b").claim()
+    for wanted in (None, 2):
+        with pytest.raises(ShardNumberRefused, match="another pool of this name has the number 2"):
+            shards.create("b", wanted)
+    assert shards.registry.free(2).status is Status.FREED
+    assert shards.create("b", wanted=2) == 2
+    with shards.connect("b") as ids:
+        assert ids.decode(ids.next_id()).datacenter == 2
+
+
+def test_a_pool_of_the_same_name_in_another_redis_gets_no_number(shards: Shards, server: RedisServer) -> None:
+    shards.create("a")
+    with pytest.raises(ShardNumberRefused, match="another pool of this name has the number 1: host"):
+        shards.create("a", url=server.url)
+    # a wrong URL creates no second pool with the number
+    with pytest.raises(StoreUnavailable, match="Else check the URL"):
+        shards.connect("a", url=server.url).claim()
+    assert not server.client().exists(pool_keys("a")[0])
+
+
+def test_a_creation_that_was_not_finished_is_finished(shards: Shards, own_server: RedisServer) -> None:
+    shards.registry.take("a", "aa", wanted=None, owner="")
+    with pytest.raises(
+        ShardNumberRefused, match=r"its creation was not finished\. Finish it with: snowredis pool"
     ):
         shards.connect("a").claim()
-    with pytest.raises(ShardNumberRefused, match="another pool of this name has the number 1"):
-        shards.create("a")
-    assert shards.create("a", wanted=1).config.datacenter == 1
-    assert shards.connect("a").next_id()
+    assert shards.create("a") == 1
+    assert shards.create("b") == 2
 
 
 def test_a_fork_keeps_the_number(server: RedisServer) -> None:
@@ -220,9 +250,9 @@ def test_when_the_registrys_redis_restarts_pools_go_on_and_a_person_opens_it(
         shards.create("r4")
     with shards.connect("r1") as ids:
         assert ids.decode(ids.next_id()).datacenter == 1
-    assert shards.create("r3").config.datacenter == 3
+    assert shards.create("r3") == 3
     assert shards.registry.open().status is Status.OPENED
-    assert shards.create("r4").config.datacenter == 4
+    assert shards.create("r4") == 4
     # a registry of whoever promises that nothing is lost does not close
     assured = open_registry(own_server.url, "assured", PLACE)
     assured.create(durability="assured", first=1)
@@ -236,12 +266,12 @@ def test_a_registry_that_was_rolled_back_is_closed_by_a_pool_that_saw_more(own_s
     shards.registry.create(durability="detect", first=1)
     shards.registry.take("a", "aa", wanted=None, owner="")
     client = own_server.client()
-    before: Callable[[], Any] = lambda: client.hgetall("snowredis:registry:{world}")  # noqa: E731
+    before: Callable[[], Any] = lambda: client.hgetall(registry_key("world"))  # noqa: E731
     old = before()
     shards.registry.confirm("a", "aa", 1, highest=-1, first=True, owner="")
     shards.registry.take("b", "bb", wanted=None, owner="")
-    client.delete("snowredis:registry:{world}")
-    client.hset("snowredis:registry:{world}", mapping=old)
+    client.delete(registry_key("world"))
+    client.hset(registry_key("world"), mapping=old)
     reply = shards.registry.confirm("b", "bb", 2, highest=2, first=False, owner="")
     assert (reply.status, reply.closed) == (Status.CONFIRMED, "rolled-back")
     assert shards.registry.take("c", "cc", wanted=None, owner="").status is Status.CLOSED

@@ -14,14 +14,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from snowredis.core.layout import Layout
-from snowredis.errors import LayoutMismatch, ShardNumberRefused, StoreUnavailable
+from snowredis.errors import LayoutMismatch, StoreUnavailable
 from snowredis.servers.scripts import Script
 from snowredis.snowflake.protocol import PoolConfig, pool_keys, settings_of
 from snowredis.snowflake.redis_store import ScriptStore
 from snowredis.snowflake.registered_store import RegisteredStore
-from snowredis.snowflake.registration import register
-from snowredis.snowflake.registry import NO_NUMBER, Place, parse_registration, registry_key
-from snowredis.snowflake.registry_stores import ScriptRegistry
+from snowredis.snowflake.registration import RegisteredPool
+from snowredis.snowflake.registry import NO_NUMBER, Place, Registry, parse_registration, registry_key
 from tests.simulation.redis_model import RedisModel
 from tests.simulation.world import World
 
@@ -31,25 +30,21 @@ LASTS_US = 900 * SECOND_US
 SHARDS = 10
 # script, or "" for every registry script; what stands there; what stands there without the rule
 RULES: dict[str, tuple[str, str, str]] = {
-    "closed after a loss": ("registry_take", "elseif registry.closed ~= '' then", "elseif false then"),
+    "closed after a loss": ("registry_number", "if registry.closed ~= '' then", "if false then"),
     "identity": ("", "v[3] ~= registry.run_id then", "false then"),
     "highest number": (
-        "registry_confirm",
+        "registry_number",
         "registry.next = math.max(registry.next, number + 1, highest + 1)",
         "registry.next = math.max(registry.next, 1)",
     ),
-    "one pool for a number": ("registry_confirm", "if not mine and (", "if false and ("),
-    "taken up only if confirmed before": (
-        "registry_confirm",
-        "local yields = not first",
-        "local yields = true",
+    "one pool for a number": ("registry_number", "if not mine and (", "if false and ("),
+    "one number for a name": ("registry_number", "registered.id ~= id and registered.confirmed > 0", "false"),
+    "first confirmed while open": (
+        "registry_number",
+        "if first and registry.closed ~= ''",
+        "if false and registry.closed ~= ''",
     ),
-    "one number for a name": ("registry_take", "r.id == id or r.confirmed == 0", "true"),
-    "taken up again": (
-        "registry_confirm",
-        "commit(registry, 'n:' .. number",
-        "commit(registry, 'x:' .. number",
-    ),
+    "taken up again": ("registry_number", "store(mine and r.taken or now, now)", "commit(registry)"),
     "confirmed before it is used": ("", "", ""),
 }
 
@@ -156,19 +151,13 @@ class Simulation:
         servers = SimServers(self, server, name)
         while True:
             try:
-                register(
-                    servers.config,
-                    servers,  # type: ignore[arg-type]
-                    self._registry(),
-                    wanted=None,
-                    owner="",
-                    now_ms=lambda: self.world.now_us // 1000,
-                    random_bytes=self.random.randbytes,
-                )
+                pool = RegisteredPool(servers.config, servers, self._registry(), wanted=None)  # type: ignore[arg-type]
+                pool.register(lambda: self.world.now_us // 1000, random_bytes=self.random.randbytes)
                 break
             except StoreUnavailable:
                 pass
-            except ShardNumberRefused as refused:
+            except LayoutMismatch as refused:
+                # ShardNumberRefused, or another creator of this name deleted the pool and created it again meanwhile
                 self.refusals += 1
                 if "another pool of this name" in str(refused):
                     return
@@ -183,20 +172,13 @@ class Simulation:
     def _live(self, name: str, server: RedisModel) -> None:
         """A process of the pool, for a while."""
         servers = SimServers(self, server, name)
-        store = RegisteredStore(
-            servers.config,
-            servers,  # type: ignore[arg-type]
-            self._registry(),
-            wanted=None,
-            owner="",
-            monotonic=lambda: self.world.now_us / 1e6,
-        )
+        pool = RegisteredPool(servers.config, servers, self._registry(), wanted=None)  # type: ignore[arg-type]
+        store = RegisteredStore(pool)
         ends_us = self.world.now_us + self.random.randint(0, LASTS_US // 2)
         while self.world.now_us < ends_us:
             try:
                 store.prepare()
                 self.used[store.config.datacenter].add(store.config.registration)
-                store._confirm_if_due(adopted=False)
             except (StoreUnavailable, LayoutMismatch):
                 self.refusals += 1
             self.world.sleep(5 * SECOND_US)
@@ -210,14 +192,14 @@ class Simulation:
                 created = True
         while True:
             self.world.sleep(self.random.randint(5, 30) * SECOND_US)
-            fields = self.registry_server.data.get(registry_key("world")[0], {})
+            fields = self.registry_server.data.get(registry_key("world"), {})
             if not self.registry_server.up or fields.get("closed") == "":
                 continue
             try:
                 for server in self.pool_servers:
                     for key, pool in list(server.data.items()):
                         self._confirm(registry, key, pool)
-                if registry_key("world")[0] in self.registry_server.data:
+                if registry_key("world") in self.registry_server.data:
                     registry.open()
                     self.openings += 1
             except StoreUnavailable:
@@ -236,7 +218,7 @@ class Simulation:
             )
 
 
-class SimRegistry(ScriptRegistry):
+class SimRegistry(Registry):
     """A client of the simulated registry: requests and replies take time, and some are lost."""
 
     where = "simulated"

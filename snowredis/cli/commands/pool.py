@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from snowredis.cli.commands import pool_show
 from snowredis.cli.commands.pool_show import settings_rows
-from snowredis.cli.commands.registry import open_named
 from snowredis.cli.exit_codes import CommandError, ExitCode
 from snowredis.cli.options import (
     Parser,
@@ -45,14 +44,14 @@ def _add_create_arguments(parser: Parser) -> None:
 def _create(args: argparse.Namespace) -> int:
     from snowredis.connection import check_end
     from snowredis.core.presets import resolve_layout
+    from snowredis.snowflake.open import has_registry
     from snowredis.snowflake.replies import Created
 
     needed_pool_name(args)
     url, options = settings(args)
     options |= {"min_replicas": 0}
     check_end(resolve_layout(options.get("layout")), _now_ms())
-    in_registry = options.get("registry") is not None or options.get("datacenter") == "auto"
-    reply = (_register if in_registry else _create_alone)(url, options)
+    reply = (_register if has_registry(options) else _create_alone)(url, options)
     created = isinstance(reply, Created)
     wait_ms = 0 if reply is None else reply.floor_ms - reply.redis_ms
     with open_pool(args) as pool:
@@ -83,23 +82,15 @@ def _create_alone(url: Any, options: dict[str, Any]) -> CreateReply:
 
 def _register(url: Any, options: dict[str, Any]) -> CreateReply | None:
     """Create the pool with a number of its registry; return None if it existed and the number was confirmed."""
-    from snowredis.snowflake.registered_store import open_registered, owner_of
-    from snowredis.snowflake.registration import register
+    from snowredis.snowflake.registration import open_registered
 
-    config, servers, registry = open_registered(url, options)
-    wanted = options.get("datacenter", "auto")
-    with contextlib.closing(servers), contextlib.closing(registry):
-        registered = register(
-            config,
-            servers,
-            registry,
-            wanted=None if wanted == "auto" else wanted,
-            owner=owner_of(servers),
-            now_ms=_now_ms,
+    with contextlib.closing(open_registered(url, options)) as registered:
+        created = registered.register(_now_ms)
+        config, registry = registered.config, registered.registry
+        print(
+            f"pool {config.name} has the number {config.datacenter} of registry {registry.name} at {registry.where}"
         )
-        number, where = registered.config.datacenter, registry.where
-        print(f"pool {config.name} has the number {number} of registry {registry.name} at {where}")
-    return registered.created
+    return created
 
 
 _CREATE = Subcommand(
@@ -184,7 +175,6 @@ def _add_delete_arguments(parser: Parser) -> None:
     add_redis(parser, pool=False)
     parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.add_argument("--force", action="store_true", help="also if workers are alive")
-    add_settings(parser, "registry_url")
 
 
 def _delete(args: argparse.Namespace) -> int:
@@ -206,7 +196,10 @@ def _delete(args: argparse.Namespace) -> int:
         deletion = pool.delete(force=args.force)
     print(f"pool {args.pool} at {pool.where} was deleted")
     if number is not None:
-        _retire(args, *number)
+        print(
+            "its number {1} stays its own: registry {0} gives it to no other pool until you run: snowredis registry "
+            "free {1} --registry {0}".format(*number)
+        )
     if deletion.alive:
         workers = "1 worker was" if deletion.alive == 1 else f"{deletion.alive:,} workers were"
         print(
@@ -226,28 +219,14 @@ def _delete(args: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-def _number_of(pool: WorkerPool) -> tuple[str, str, int] | None:
-    """Return registry, registration and shard number of the pool; None if it has none, or is broken."""
-    from snowredis.snowflake.registry import parse_registration
-
+def _number_of(pool: WorkerPool) -> tuple[str, int] | None:
+    """Return registry and shard number of the pool; None if it has none, or is broken."""
     try:
         stored = pool.info().settings
     except (PoolNotFound, StoreUnavailable):
         return None
-    registry, registration = parse_registration(stored.get("registry", ""))
-    return (registry, registration, int(stored["datacenter"])) if registration else None
-
-
-def _retire(args: argparse.Namespace, registry: str, registration: str, number: int) -> None:
-    """Tell the registry that the pool was deleted. The number stays its own in any case."""
-    kept = f"its number {number} stays its own: registry {registry} gives it to no other pool"
-    try:
-        with open_named(args, name=registry) as opened:
-            opened.retire(number, registration)
-    except StoreUnavailable as error:
-        print(f"{kept}. The registry was not told: {printable(str(error), 300)}", file=sys.stderr)
-    else:
-        print(kept)
+    registry, _, registration = stored.get("registry", "").partition("/")
+    return (registry, int(stored["datacenter"])) if registration else None
 
 
 @dataclass(frozen=True)

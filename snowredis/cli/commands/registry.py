@@ -24,7 +24,6 @@ from snowredis.cli.output import (
     Column,
     Line,
     ago,
-    duration,
     pairs,
     print_json,
     printable,
@@ -35,7 +34,7 @@ from snowredis.cli.output import (
 from snowredis.snowflake.open import DEFAULT_REGISTRY
 
 if TYPE_CHECKING:
-    from snowredis.snowflake.registry import Place, Record, Registry, RegistryState
+    from snowredis.snowflake.registry import Place, Registry, RegistryState
 
 
 def add_registry(parser: Parser, *, positional: bool = True) -> None:
@@ -49,17 +48,13 @@ def add_registry(parser: Parser, *, positional: bool = True) -> None:
     parser.add_argument("--url", dest="registry_url", metavar="URL", help=text)
 
 
-def open_named(
-    args: argparse.Namespace, place: Place | None = None, name: str | None = None
-) -> contextlib.closing[Registry]:
-    """Open the registry that the command line or the environment names, or *name*."""
-    from snowredis.snowflake.registered_store import open_registry
+def open_named(args: argparse.Namespace, place: Place | None = None) -> contextlib.closing[Registry]:
+    """Open the registry that the command line or the environment names."""
+    from snowredis.snowflake.registration import open_registry
 
     url, options = settings(args)
     server = options.get("registry_url") or (url[0] if isinstance(url, list) else url)
-    return contextlib.closing(
-        open_registry(server, name or options.get("registry") or DEFAULT_REGISTRY, place)
-    )
+    return contextlib.closing(open_registry(server, options.get("registry") or DEFAULT_REGISTRY, place))
 
 
 def not_found(registry: Registry) -> CommandError:
@@ -67,8 +62,8 @@ def not_found(registry: Registry) -> CommandError:
     return CommandError(
         ExitCode.POOL_NOT_FOUND,
         f"there is no registry {registry.name!r} at {registry.where}. If it never existed, create it once: snowredis "
-        f"registry create {registry.name} --layout LAYOUT. If Redis lost it, its pools create it again within a "
-        "minute, as far as their processes are alive",
+        f"registry create {registry.name} --layout LAYOUT. If Redis lost it, name the servers of its pools: snowredis "
+        f"registry open {registry.name} --from URL...",
     )
 
 
@@ -168,35 +163,17 @@ def closed_text(code: str) -> str:
     return CLOSED_TEXTS.get(code, printable(code, 40))
 
 
-def state_text(record: Record, now_ms: int) -> str:
-    """Return alive, idle, deleted, or unconfirmed."""
-    if record.retired_ms:
-        return "deleted"
-    if not record.confirmed_ms:
-        return "unconfirmed"
-    return "alive" if record.alive_at(now_ms) else "idle"
-
-
-_STYLES = {"alive": "good", "unconfirmed": "warn", "deleted": "dim", "idle": ""}
-
-
 def records_table(state: RegistryState) -> list[Line]:
     """Return a table of all numbers."""
-    columns = [Column("number", right=True), Column("pool", shrinks=True), Column("state")]
-    columns += [Column("confirmed", right=True), Column("where", shrinks=True, optional=True)]
+    columns = [Column("number", right=True), Column("pool", shrinks=True), Column("confirmed", right=True)]
+    columns.append(Column("where", shrinks=True, optional=True))
     rows: list[list[Cell]] = []
     for number, record in state.records.items():
-        text = state_text(record, state.now_ms)
-        confirmed = ago(state.now_ms - record.confirmed_ms) if record.confirmed_ms else "never"
-        rows.append(
-            [
-                f"{number:,}",
-                (printable(record.pool, MAX_FOREIGN), "strong"),
-                (text, _STYLES[text]),
-                confirmed,
-                printable(record.owner, 80),
-            ]
-        )
+        confirmed: Cell = ("never", "warn")
+        if record.confirmed_ms:
+            confirmed = ago(state.now_ms - record.confirmed_ms)
+        pool = (printable(record.pool, MAX_FOREIGN), "strong")
+        rows.append([f"{number:,}", pool, confirmed, printable(record.owner, 80)])
     return table(columns, rows, terminal_width())
 
 
@@ -216,7 +193,6 @@ def registry_record(state: RegistryState) -> dict[str, object]:
             {
                 "number": number,
                 "pool": record.pool,
-                "state": state_text(record, state.now_ms),
                 "taken_at": time_as_json(record.taken_ms),
                 "confirmed_at": time_as_json(record.confirmed_ms),
                 "where": record.owner,
@@ -287,7 +263,8 @@ def _open(args: argparse.Namespace) -> int:
             if not agreed:
                 print("it was not opened")
                 return ExitCode.ERROR
-        reply = registry.open(above, read=state.incarnation)
+        # above also what is shown, if Redis goes back to an older state meanwhile
+        reply = registry.open(following - 1, read=state.incarnation)
         if reply.closed:
             print(
                 f"it was not opened: Redis may have forgotten more meanwhile ({closed_text(reply.closed)}). Run it "
@@ -302,12 +279,12 @@ def _open(args: argparse.Namespace) -> int:
 _OPEN = Subcommand(
     "open",
     "let a registry give new numbers again, after its Redis may have forgotten some",
-    """Run it when every pool that ever got a number is in the list that it shows. Pools whose processes are alive
-come back by themselves within a minute. For others, name the servers where they are with --from: their own hashes
-hold their numbers. With --above, new numbers are higher than that one, whatever the registry knows.
+    """Run it when every pool that ever got a number is in the list that it shows. For pools that are missing, name the
+servers where they are with --from: their own hashes hold their numbers. A pool also comes back when a process of it
+starts. With --above, new numbers are higher than that one, whatever the registry knows.
 
-A pool that is missing may find its number given to another one; then it is refused, and no id is repeated as long as
-the registry can be reached.""",
+The number of a pool that is missing may be given to another pool. Then each process of one of the two is refused when
+it starts. A process that runs already is not stopped, so their ids may be equal until it ends.""",
     [
         ("snowredis registry open", "shows the numbers, asks"),
         ("snowredis registry open --from redis://s7 redis://s8", "reads their pools"),
@@ -327,30 +304,22 @@ def _free(args: argparse.Namespace) -> int:
     from snowredis.snowflake.registry import Status
 
     with open_named(args) as registry:
-        reply = registry.retire(args.number)
-        match reply.status, *reply.fields:
-            case Status.MISSING, *_:
-                raise not_found(registry)
-            case Status.UNKNOWN, *_:
-                raise CommandError(
-                    ExitCode.BAD_INPUT, f"no pool has the number {args.number}; nothing was changed"
-                )
-            case Status.ALIVE, pool, age_ms, owner:
-                raise CommandError(
-                    ExitCode.BAD_INPUT,
-                    f"pool {printable(pool, 80)} is alive: it confirmed its number {duration(int(age_ms))} ago, "
-                    f"{printable(owner, 200)}. Nothing was changed. Stop its processes, wait 3 minutes, and repeat.",
-                )
-            case _, pool:
-                print(f"number {args.number} of registry {registry.name} is free; pool {pool} had it")
+        reply = registry.free(args.number)
+        if reply.status is Status.MISSING:
+            raise not_found(registry)
+        if reply.status is Status.UNKNOWN:
+            raise CommandError(
+                ExitCode.BAD_INPUT, f"no pool has the number {args.number}; nothing was changed"
+            )
+        print(f"number {args.number} of registry {registry.name} is free; pool {reply.fields[0]} had it")
     return ExitCode.OK
 
 
 _FREE = Subcommand(
     "free",
     "free the number of a pool that will never make ids again",
-    """Another pool may then be created with this very number; `auto` never gives it. Ids of both pools differ by
-their times, as long as the old pool makes none any more.""",
+    """Stop the processes of the pool first. Another pool, or the same one again, may then be created with this very
+number; `auto` never gives it. Ids of both pools differ by their times, as long as the old pool makes none any more.""",
     [
         ("snowredis registry free 17", "its pool is gone for good"),
         ("snowredis registry free 17 --registry world", "of another registry"),

@@ -6,8 +6,7 @@ import time
 
 import snowredis
 from snowredis.errors import ShardNumberRefused, StoreUnavailable
-from snowredis.snowflake.registered_store import open_registered, owner_of
-from snowredis.snowflake.registration import register
+from snowredis.snowflake.registration import open_registered
 
 registry_url, first, step, count, *pool_urls = sys.argv[1:]
 SETTINGS = {"layout": "game-shards", "registry": "world", "registry_url": registry_url, "ttl": 5.0}
@@ -19,17 +18,9 @@ def create(index: int) -> int:
     """Create a shard, however often it takes; return its number."""
     url, pool = pool_urls[index % len(pool_urls)], f"shard-{index}"
     while True:
-        config, servers, registry = open_registered(url, SETTINGS | {"pool": pool})
-        with contextlib.closing(servers), contextlib.closing(registry):
+        with contextlib.closing(open_registered(url, SETTINGS | {"pool": pool})) as registered:
             try:
-                created = register(
-                    config,
-                    servers,
-                    registry,
-                    wanted=None,
-                    owner=owner_of(servers),
-                    now_ms=lambda: time.time_ns() // 1_000_000,
-                )
+                registered.register(lambda: time.time_ns() // 1_000_000)
             except ShardNumberRefused as refused:
                 if "Delete it: snowredis pool delete" in str(refused):
                     # the number was given again meanwhile; nobody could use the pool
@@ -39,7 +30,7 @@ def create(index: int) -> int:
             except StoreUnavailable:
                 time.sleep(0.02)
             else:
-                return created.config.datacenter
+                return registered.config.datacenter
 
 
 for index in range(int(first), int(count), int(step)):
