@@ -11,7 +11,7 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from snowredis.core.as_json import IdNumber, Shown, TimeMs
@@ -269,7 +269,8 @@ def change_tag(old: Servers, new: Servers, tag: str, *, first: int | None = None
                 continue
             stopped.add(store.where)
             highest = max(highest, following)
-            base = base or _constants(config)
+            if config is not None:
+                base = base or constants_of(config)
     with _stores(new, tag, base | settings) as stores:
         for store in stores:
             if store.where not in stopped:
@@ -279,15 +280,10 @@ def change_tag(old: Servers, new: Servers, tag: str, *, first: int | None = None
         return min(_opened_from(store, highest, "change", run) for store in stores)
 
 
-def _constants(config: TagConfig | None) -> dict[str, Any]:
+def constants_of(config: TagConfig) -> dict[str, Any]:
     """Return the settings that *config* was made from."""
-    if config is None:
-        return {}
-    values = asdict(config)
-    return {
-        **{name: values[name] for name in ("start", "maximum", "durability")},
-        "failover_slack": config.failover_slack_ms / 1000,
-    }
+    settings: dict[str, Any] = {name: getattr(config, name) for name in ("start", "maximum", "durability")}
+    return settings | {"failover_slack": config.failover_slack_ms / 1000}
 
 
 def _stop(store: Any, run: str, *, known: bool, may_be_new: bool = False) -> tuple[int, TagConfig | None]:

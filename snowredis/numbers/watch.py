@@ -14,7 +14,7 @@ from typing import Any
 
 from snowredis.core.as_json import IdNumber
 from snowredis.errors import SnowredisError
-from snowredis.numbers.administration import TagInfo, remaining, tag_info
+from snowredis.numbers.administration import TagInfo, constants_of, remaining, tag_info
 from snowredis.numbers.errors import NumbersDiffer
 from snowredis.numbers.fetcher import LEAST_MS
 from snowredis.numbers.opening import open_stores
@@ -176,7 +176,7 @@ def _closed(
     text = f"{reason.text}. To open it, replace N by a number from which on none was ever handed out"
     text += f"; processes reported numbers up to {highest - 1}." if highest > config.start else "."
     # needed where the tag is not stored
-    options = "" if info.exists else _constants(config)
+    options = "" if info.exists else _options(config)
     commands = [f"snowredis numbers open {tag} --from N{options}"]
     if not info.exists and not partly:
         text += " If the tag is new, create it with the second command instead."
@@ -186,12 +186,8 @@ def _closed(
     return "closed", "critical", text, commands
 
 
-def _constants(config: TagConfig) -> str:
+def _options(config: TagConfig) -> str:
     """Return the constants that are not the defaults, as options of a command."""
-    usual, options = TagConfig(tag=config.tag), ""
-    for name in ("start", "maximum", "durability"):
-        if getattr(config, name) != getattr(usual, name):
-            options += f" --{name} {shlex.quote(str(getattr(config, name)))}"
-    if config.failover_slack_ms != usual.failover_slack_ms:
-        options += f" --failover-slack {config.failover_slack_ms / 1000:g}"
-    return options
+    usual = constants_of(TagConfig(tag=config.tag))
+    others = {name: value for name, value in constants_of(config).items() if value != usual[name]}
+    return "".join(f" --{name.replace('_', '-')} {shlex.quote(str(value))}" for name, value in others.items())

@@ -181,10 +181,6 @@ class RegistryState:
             records=dict(sorted(records.items())),
         )
 
-    def of_pool(self, pool: str) -> tuple[int, Record] | None:
-        """Return the number and the record of the pool of that name."""
-        return next(((number, each) for number, each in self.records.items() if each.pool == pool), None)
-
 
 def parse_registration(text: str) -> tuple[str, str]:
     """Return the registry's name and the registration of a signature's ``registry=NAME/ID``; empty for no text."""

@@ -189,5 +189,5 @@ def test_what_was_given_can_be_read(made: RegistryUnderTest) -> None:
     state = made.registry.read()
     assert state is not None
     assert (state.place, state.next_number, state.closed, state.durability) == (Place(3, 19), 2, "", "detect")
-    assert state.of_pool("a") == (1, record)
+    assert state.records == {1: record}
     assert 0 < record.taken_ms <= record.confirmed_ms <= state.now_ms
