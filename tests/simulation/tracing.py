@@ -146,7 +146,8 @@ class Tracer:
             incarnation = pool["incarnation"]
             before = self._incarnations.get(self._pools[server.name], incarnation)
             if before != incarnation and pool.get("floor_reason") in ("rolled-back", "silence"):
-                # R10: the script noticed what no identity shows
+                # R10: the script noticed what no identity shows. A server begins with number 1, also if none was drawn
+                self._next_number = max(self._next_number, self._numbers.get(server.name, 1) + 1)
                 self._found(server, None, self._renumber(self._identity(server)))
             self._incarnations[now] = incarnation
         self._pools[server.name] = now
