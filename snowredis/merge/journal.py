@@ -121,10 +121,18 @@ class Journal:
         return Run(row.run, row.plan, *progress, domains, details["options"], details["sums"])
 
     def begin(self, plan: Plan) -> Run:
-        """Make the tables, and the record of this run."""
+        """Make the tables, and the record of this run.
+
+        Raises:
+            MergeError: another process began a run since check_none_unfinished().
+        """
         with database_errors(self._engine, "Nothing was changed"):
             _METADATA.create_all(self._engine)
         with writing(self._engine, "Nothing was changed") as connection:
+            # in the transaction that makes the record: SQLite has no other lock
+            unfinished = sa.select(_RUNS.c.run).where(_RUNS.c.state.not_in(FINISHED))
+            if (other := connection.scalar(unfinished)) is not None:
+                raise self._other_process(other)
             number = (connection.scalar(sa.select(sa.func.max(_RUNS.c.run))) or 0) + 1
             run = Run(number, plan.id, 0, "loading", 0, None, 0, tuple(plan.renamed), plan.options, {})
             values = {"run": number, "plan": plan.id, "started_ms": _now_ms(), **self._values(run)}
@@ -158,11 +166,14 @@ class Journal:
             sa.update(_RUNS).where(_RUNS.c.run == run.number, _RUNS.c.version == run.version).values(values)
         )
         if done.rowcount != 1:
-            raise MergeError(
-                f"another process works on run {run.number} in {url_of(self._engine)}. Nothing was changed by this "
-                "one; wait for the other, or stop it, and run the same command again."
-            )
+            raise self._other_process(run.number)
         return after
+
+    def _other_process(self, run: int) -> MergeError:
+        return MergeError(
+            f"another process works on run {run} in {url_of(self._engine)}. Nothing was changed by this "
+            "one; wait for the other, or stop it, and run the same command again."
+        )
 
     def add_pairs(self, connection: sa.Connection, run: Run, domain: int, pairs: Iterable[Pair]) -> None:
         """Store old and new ids."""

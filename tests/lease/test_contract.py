@@ -15,6 +15,8 @@ from snowredis.snowflake.replies import (
     Created,
     Granted,
     LeaseGone,
+    NoPool,
+    NumberNoted,
     PoolFull,
     Renewed,
     Settling,
@@ -408,3 +410,10 @@ def test_where_losses_go_unnoticed_a_lease_is_renewed_only_while_nobody_can_have
     # nor does a claim that is repeated so late
     again = Holder(forgetful.store, forgetful.now_ms, token=holder.token).claim()
     assert again.worker != holder.worker or again.lanes_ms != holder.lanes_ms
+
+
+def test_a_number_is_noted_in_a_pool_that_exists_and_creates_none(place: Place) -> None:
+    assert isinstance(place.store.note_number(7, place.now_ms()), NoPool)
+    assert isinstance(place.store.note_number(7, place.now_ms()), NoPool)
+    place.created()
+    assert isinstance(place.store.note_number(7, place.now_ms()), NumberNoted)

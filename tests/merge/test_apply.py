@@ -143,6 +143,20 @@ def test_a_merge_that_is_killed_again_and_again_ends_as_if_it_was_not(
     assert game.contents(changed) == as_planned
 
 
+def test_of_two_processes_that_find_no_run_only_one_begins(
+    database_kind: DatabaseServer, tmp_path: Path
+) -> None:
+    kept, changed = database_kind.new_database(), database_kind.new_database()
+    for url, shard in ((kept, "a"), (changed, "b")):
+        game.fill(url, shard, 4, counters=True, seed=1)
+    plan = plan_of(kept, changed, tmp_path / "merge.plan", **OF_GAME)
+    engine = open_database(changed)
+    Journal(engine).begin(plan)
+    with pytest.raises(MergeError, match="another process works on run 1"):
+        Journal(engine).begin(plan)
+    engine.dispose()
+
+
 def test_two_processes_never_work_at_once(
     database_kind: DatabaseServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
