@@ -56,7 +56,7 @@ _TIME_NAME = re.compile(r"(?:.*_)?(?:from|until|since|at)", re.ASCII)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shown:
-    """How JSON shows a field.
+    """Form in which JSON shows a field.
 
     Attributes:
         kind: "value": as it is; "time": ms since 1970 as ISO 8601 text; "id": an int as text; "hidden": left out.

@@ -1,4 +1,4 @@
-"""What every generator of ids has (IdGenerator), what a kind declares (IdKind), and a base class for generators."""
+"""Protocol of every generator of ids, declaration of a kind of ids, and a base class for generators."""
 
 from __future__ import annotations
 

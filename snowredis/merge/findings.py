@@ -1,4 +1,4 @@
-"""What a check finds in the ids that were read: repeated ids, values that cannot be right, worker ids that are shared.
+"""Findings of a check in the ids that were read: repeated ids, values that cannot be right, worker ids that are shared.
 
 The queries are written for the ids of one source; `places.py` runs them where that source is.
 """

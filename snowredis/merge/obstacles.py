@@ -1,4 +1,4 @@
-"""What stands in the way of new ids, found before the first change: each is refused, with what to do."""
+"""Obstacles to new ids, found before the first change: each is refused, with what to do."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _JOINED = 4
 
 
 class Places:
-    """Where the ids of each source are; a context manager that closes the connection."""
+    """Places of the ids of each source; a context manager that closes the connection."""
 
     def __init__(self, workspace: Workspace, sources: Sequence[Source]) -> None:
         self.workspace, self._sources = workspace, sources

@@ -1,4 +1,4 @@
-"""What differs between the kinds of databases while ids change: foreign keys, triggers, types, checksums, counters.
+"""Differences between the kinds of databases while ids change: foreign keys, triggers, types, checksums, counters.
 
 PostgreSQL: in each transaction foreign keys are made deferrable, and triggers and generated keys are switched off. DDL
 is part of the transaction there, so a process that is killed leaves the catalog as it was. MariaDB and MySQL: foreign

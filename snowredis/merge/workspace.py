@@ -120,7 +120,7 @@ class Workspace:
 
     @property
     def ids_at_once(self) -> int:
-        """How many ids fit the memory while they are grouped."""
+        """Return how many ids fit the memory while they are grouped."""
         return self.duckdb_bytes // _BYTES_PER_ID
 
     def __enter__(self) -> Self:

@@ -44,7 +44,7 @@ class _Order(Generic[Id]):
 
     @property
     def how(self) -> Made[Id] | Exception | None:
-        """How it ended."""
+        """The numbers, the error, or None if the order was abandoned."""
         how: Made[Id] | Exception | None = self._end["end"][0]
         return how
 

@@ -1,1 +1,1 @@
-"""What every generator needs of its process: clock, fork, exit, threads and locks."""
+"""Services of the process that every generator needs: clock, fork, exit, threads and locks."""

@@ -141,7 +141,7 @@ EXIT = ExitHook()
 
 
 class End(IntEnum):
-    """How a process ended, as it noted itself. Whatever is not KILLED was chosen, and counts as no death.
+    """End of a process, as it noted itself. Every end but KILLED was chosen, and counts as no death.
 
     KILLED is what stays when nothing was noted: kill -9, a crash, a lost machine, or a signal that ended the process
     before Python code ran, such as SIGTERM in a program that does not handle it.

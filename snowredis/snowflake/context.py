@@ -1,4 +1,4 @@
-"""What the members of one generator share: its surroundings, and the lock of its conversation with the store."""
+"""Objects that the members of one generator share: its surroundings, and the lock of its calls to the store."""
 
 from __future__ import annotations
 

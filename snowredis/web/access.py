@@ -1,4 +1,4 @@
-"""Who may use the service: host names, the token and the cookie made of it, rates, trusted proxies.
+"""Access control of the service: host names, the token and the cookie made of it, rates, trusted proxies.
 
 RequestGuard checks each request before anything is done for it: size, host, origin, token, rate. Cheap checks come
 first, and a refused request costs no allocation. No socket is used here.

@@ -38,7 +38,7 @@ class IdField:
 
 @dataclass(frozen=True, slots=True)
 class DecodedId:
-    """What an id contains.
+    """Fields of an id, as text and numbers.
 
     Attributes:
         id: the id.
