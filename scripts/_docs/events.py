@@ -1,4 +1,4 @@
-"""What commands and service show as JSON: the fields of every record, and the kinds and reasons of events."""
+"""Tables of the JSON of commands and service: the fields of every record, and the kinds and reasons of events."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ def test_a_release_leaves_the_mark_of_a_lane_that_the_holder_did_not_reach(place
 
 
 def test_a_renewal_never_moves_the_end_of_a_lease_back(place: Place) -> None:
-    """Where a server's clock goes back within redis_skew, the worker id would be leased again too early."""
+    """If it moved back with a server's clock, the worker id would be leased again too early."""
     one, other = place.holder().claim(), place.holder().claim()
     lease_end_ms = place.now_ms() + place.config.ttl_ms
     place.stage.master.offset_us = -place.config.redis_skew_ms * 1000

@@ -1,4 +1,4 @@
-"""What is refused before the first change, what must be decided, and rows that are the same under other ids."""
+"""Refusals before the first change, decisions that a person must make, and rows that are the same under other ids."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def test_each_bad_moment_is_named_with_its_time_and_what_to_do(
 
 
 def test_while_no_lease_is_valid_before_the_floor_the_verdict_is_critical() -> None:
-    """As after an outage of Redis that was longer than the reservations."""
+    """This is the state after an outage of Redis that was longer than the reservations."""
     down = info(floor_ms=NOW_MS + 30_000, floor_reason="other-server", used=0, free=100)
     for unknown in ((), (worker(7, alive=False, state="unknown"),)):
         snapshot = Snapshot(down, (), unknown)
@@ -178,7 +178,7 @@ def test_a_pool_that_refuses_everybody_is_not_ok() -> None:
 
 
 def test_deaths_are_judged_by_the_processes_of_that_hour() -> None:
-    """Of 1,000 short jobs 13 died: no reason to wake anybody."""
+    """13 of 1,000 short jobs died, which is no reason to wake anybody."""
     deaths = tuple(death(number, number) for number in range(13))
     assert status_of(replace(QUIET, deaths=deaths, claims=1_000)).level == "warning"
     assert status_of(replace(QUIET, deaths=deaths, claims=130)).level == "critical"

@@ -1,4 +1,4 @@
-"""What a person, a crash of Redis or a failed batch does to numbers, on a real redis-server."""
+"""Effects of a person, a crash of Redis or a failed batch on numbers, on a real redis-server."""
 
 from __future__ import annotations
 

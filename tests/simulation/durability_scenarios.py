@@ -195,7 +195,7 @@ def _nobody_gets_one(stage: Stage, newcomer: Process) -> Stage:
 
 @shows("bounded floor")
 def a_boot_with_a_clock_that_is_eight_hours_ahead(off: str | None) -> Stage:
-    """As of a clock that is kept in local time, until it is set; Redis has lost its data."""
+    """Step the clock as one that is kept in local time is, until it is set; Redis has lost its data."""
     stage = Stage(off=off).with_pool()
     first, newcomer = stage.process(), stage.process()
     stage.make(first)
