@@ -78,6 +78,7 @@ class Settings(TypedDict, total=False):
     max_clock_lead: float | None
     redis_skew: float | None
     failover_slack: float | None
+    outage_reserve: float | None
     durability: Durability
     guard_rollbacks: bool
     min_replicas: MinReplicas
@@ -111,6 +112,7 @@ def connect(
     max_clock_lead: float | None = None,
     redis_skew: float | None = None,
     failover_slack: float | None = None,
+    outage_reserve: float | None = None,
     durability: Durability = "detect",
     guard_rollbacks: bool = False,
     min_replicas: MinReplicas = 0,
@@ -155,6 +157,8 @@ def connect(
         redis_skew: how far the clocks of two Redis servers may differ
         failover_slack: how long a deposed master may go on answering; set it for any other address that moves in
             a failover: a DNS name, a Kubernetes Service, ElastiCache
+        outage_reserve: for how long the highest namespace is reserved: processes go on in it while Redis is
+            unavailable; 0: not at all
         guard_rollbacks: also suspect a loss if no script ran for a ttl, as when a machine was rolled back to a
             memory snapshot
         min_replicas: how many replicas must have each claim and renewal before it counts, or `all`: every replica

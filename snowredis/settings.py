@@ -229,6 +229,9 @@ SETTINGS: Mapping[str, Setting] = {setting.name: setting for setting in (
     Setting("failover_slack", SECONDS, None, "0 s; 15 s under Sentinel and Cluster",
             "how long a deposed master may go on answering; set it for any other address that moves in a failover: a "
             "DNS name, a Kubernetes Service, ElastiCache", of_pool=True),
+    Setting("outage_reserve", SECONDS, None, "off",
+            "for how long the highest namespace is reserved: processes go on in it while Redis is unavailable; 0: "
+            "not at all", of_pool=True),
     Setting("durability", one_of(Durability), "detect", "detect",
             "whether Redis may lose writes that it acknowledged: `detect`: yes, in a restart or failover, which can "
             "be detected; `assured`: never; `none`: yes, undetected, so every new worker waits",
