@@ -16,10 +16,10 @@ from snowredis.core.description import IdDescription
 from snowredis.errors import ConfigError, GeneratorClosed, StoreUnavailable, shown
 from snowredis.kinds.protocol import GeneratorBase, IdKind
 from snowredis.numbers.dated_store import BLOCK_LIFE_MS, DatedReply, DatedStore, Request, signature_of
-from snowredis.numbers.deliveries import Deliveries, Made
 from snowredis.numbers.errors import NumbersClosed, NumbersExhausted
 from snowredis.numbers.formats import DEFAULT_FORMATS, Calendar, NumberFormat, Period, PeriodName
 from snowredis.numbers.settings import DATED_SETTINGS, check_settings
+from snowredis.numbers.waiting import Deliveries
 from snowredis.process.fork import GUARD
 from snowredis.process.threads import locked, with_lock
 from snowredis.settings import DEFAULT_URL, as_int
@@ -138,7 +138,7 @@ class DatedGenerator(GeneratorBase[str]):
         self._closed = False
         # of the blocks; never held while Redis is asked
         self._lock = threading.RLock()
-        self._deliveries: Deliveries[str] = Deliveries(lambda count: Made(self._make(count), lambda _: None))
+        self._deliveries: Deliveries[str] = Deliveries(self._make)
         GUARD.reset_in_child(self)
 
     @property
@@ -185,7 +185,7 @@ class DatedGenerator(GeneratorBase[str]):
         while True:
             GUARD.check()
             generation = GUARD.generation
-            made = (self._from_blocks(count) or await self._deliveries.atake(count)) if count else []
+            made = (self._from_blocks(count) or await self._deliveries.take_async(count)) if count else []
             if GUARD.generation == generation and GUARD.alive:
                 return made
 
