@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, Literal, NoReturn
 
 from snowredis.core.description import IdDescription
+from snowredis.core.whole import as_int
 from snowredis.errors import ConfigError, GeneratorClosed, StoreUnavailable, shown
 from snowredis.kinds.protocol import GeneratorBase, IdKind
 from snowredis.numbers.dated_store import BLOCK_LIFE_MS, DatedReply, DatedStore, Request, signature_of
@@ -22,7 +23,7 @@ from snowredis.numbers.formats import DEFAULT_FORMATS, Calendar, NumberFormat, P
 from snowredis.numbers.settings import DATED_SETTINGS, check_settings
 from snowredis.process.fork import GUARD
 from snowredis.process.threads import locked, with_lock
-from snowredis.settings import DEFAULT_URL, as_int
+from snowredis.settings import DEFAULT_URL
 from snowredis.snowflake.batches import check_count
 
 # replies that say "it is another period now" before this gives up: at a boundary there is one, after the first call two
