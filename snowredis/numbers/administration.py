@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from snowredis.core.as_json import IdNumber, Shown, TimeMs
+from snowredis.core.whole import as_int
 from snowredis.errors import ConfigError, SnowredisError, StoreUnavailable, shown
 from snowredis.numbers.dated import DatedGenerator
 from snowredis.numbers.errors import NumbersBroken
@@ -32,8 +33,7 @@ from snowredis.numbers.protocol import (
     parse_signature,
 )
 from snowredis.numbers.stores import DatedStore
-from snowredis.settings import as_int
-from snowredis.snowflake.open import Servers
+from snowredis.settings import Servers
 
 log = logging.getLogger("snowredis")
 

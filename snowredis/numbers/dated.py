@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, Literal, NoReturn
 
 from snowredis.core.description import IdDescription
+from snowredis.core.whole import as_int
 from snowredis.errors import ConfigError, GeneratorClosed, StoreUnavailable, shown
 from snowredis.kinds.protocol import GeneratorBase, IdKind
 from snowredis.numbers.errors import NumbersClosed, NumbersExhausted
@@ -34,7 +35,7 @@ from snowredis.numbers.waiting import Deliveries
 from snowredis.process.fork import GUARD
 from snowredis.process.threads import locked, with_lock
 from snowredis.servers.scripts import with_format
-from snowredis.settings import DEFAULT_URL, as_int
+from snowredis.settings import DEFAULT_URL
 from snowredis.snowflake.batches import check_count
 
 # of what is stored, see FORMATS in snowredis.errors

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 from snowredis.core.as_json import IdNumber
 from snowredis.core.description import IdDescription
+from snowredis.core.whole import as_int
 from snowredis.errors import ConfigError, shown
 from snowredis.numbers.errors import CLOSED_REASONS
 from snowredis.servers.scripts import with_format
-from snowredis.settings import POOL_NAME, as_int
+from snowredis.settings import POOL_NAME
 
 if TYPE_CHECKING:
     from snowredis.numbers.formats import Period
