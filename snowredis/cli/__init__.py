@@ -1,8 +1,7 @@
 """The command `snowredis`: parse the command line, run the command, and turn errors into exit codes.
 
 commands/NAME.py is the command `snowredis NAME`, or the group of commands with that name. What several commands share
-is in the files beside this one. The demo and the terminal view of `top`, which are larger than their commands, are in
-demo/ and top_view.py.
+is in the files beside this one, and so are the terminal view of `top` and a process of the demo.
 
 Every command imports what is slow to import when it runs, so that --help, decode and layout start fast:
 this module and the parsers import neither redis nor textual nor asyncio.
@@ -39,7 +38,7 @@ from snowredis.cli.output import printable
 
 # of a write to a full disk, to a file that is too large, or to a broken device
 _OUTPUT_ERRORS = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)
-# in the order of --help; not in build_parser(), since importing the package cli.demo replaces this module's `demo`
+# in the order of --help
 _COMMANDS: list[Command] = [demo, generate, decode, layout, workers, top]
 _COMMANDS += [whois, events, pool, registry, numbers, metrics, doctor, serve, bench]
 # Commands that other packages add, as entry points whose objects are options.Command. Those of this distribution are
