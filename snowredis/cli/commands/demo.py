@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from snowredis.cli.exit_codes import ExitCode, interrupted_by_signals, uninterrupted
-from snowredis.cli.options import Parser, between, natural, seconds
+from snowredis.cli.options import Command, Parser, between, natural, seconds
 from snowredis.cli.output import (
     Line,
     alternate_screen,
@@ -33,7 +33,7 @@ from snowredis.cli.output import (
     printable,
     write,
 )
-from snowredis.cli.worker_text import worker_table
+from snowredis.cli.pool_text import worker_table
 from snowredis.core.layout import Layout
 
 if TYPE_CHECKING:
@@ -44,16 +44,6 @@ if TYPE_CHECKING:
 # in a shorter demo a dead worker's lease does not end in time; in a longer one the files of ids get large
 _MIN_SECONDS, _MAX_SECONDS = 5, 120
 _MAX_WORKERS = 32
-
-SUMMARY = "watch a fleet make ids while things go wrong, in about 20 seconds"
-ABOUT = """Starts a private Redis in a temporary directory, and processes that make ids. One is killed with -9, the
-clock of another is set back, and a new process takes over the dead one's worker id. At the end all ids are checked,
-and everything is removed, also after Ctrl-C."""
-EXAMPLES = [
-    ("snowredis demo", "20 seconds, 5 workers"),
-    ("snowredis demo --seconds 60 --workers 12", "longer, and with more of them"),
-    ("snowredis demo --plain", "plain lines, as in a pipe"),
-]
 
 
 def add_arguments(parser: Parser) -> None:
@@ -523,3 +513,19 @@ def _repeated(sources: list[Sequence[int]]) -> Iterator[int]:
         near = [an_id for ids in growing for an_id in ids[bisect_left(ids, begin) : bisect_left(ids, end)]]
         near.sort()
         yield from (second for first, second in pairwise(near) if first == second)
+
+
+DEMO = Command(
+    "demo",
+    "watch a fleet make ids while things go wrong, in about 20 seconds",
+    """Starts a private Redis in a temporary directory, and processes that make ids. One is killed with -9, the
+clock of another is set back, and a new process takes over the dead one's worker id. At the end all ids are checked,
+and everything is removed, also after Ctrl-C.""",
+    [
+        ("snowredis demo", "20 seconds, 5 workers"),
+        ("snowredis demo --seconds 60 --workers 12", "longer, and with more of them"),
+        ("snowredis demo --plain", "plain lines, as in a pipe"),
+    ],
+    add_arguments,
+    run,
+)
