@@ -328,8 +328,8 @@ class LeaseLifecycle:
 
     def _close_outage_lane(self) -> None:
         """Go back to the other lanes of the lease, now that Redis has granted something."""
-        self._opened = 0
-        if self._allocator.in_outage_lane:
+        if self._opened:
+            self._opened = 0
             locked(self._generator._lock, self._allocator.close_outage_lane)
 
     def stats(self) -> WorkerStats:
