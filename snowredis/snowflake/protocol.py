@@ -13,9 +13,10 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from snowredis.core.layout import Layout
 from snowredis.core.presets import layout_spec
+from snowredis.core.whole import as_int
 from snowredis.errors import ConfigError
 from snowredis.servers.scripts import with_format
-from snowredis.settings import as_int, check
+from snowredis.settings import check
 from snowredis.snowflake.replies import ClaimReply, CreateReply, NoteReply, ReleaseReply, RenewReply, Seen
 
 # WorkerStats as text; the scripts check only the characters
