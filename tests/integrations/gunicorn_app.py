@@ -1,6 +1,7 @@
 """The apps that test_gunicorn.py and scripts/gunicorn_run.py serve, ``wsgi`` and ``asgi``, with one generator.
 
-In the environment: POOL_URL; POOL; TTL in s; WORKER_BITS; CLAIM_TIMEOUT in s; NOTES, a file. What can be asked for: see answer().
+In the environment: POOL_URL; POOL; TTL in s; WORKER_BITS; CLAIM_TIMEOUT in s; NOTES, a file. What can be asked for:
+see answer().
 """
 
 from __future__ import annotations
