@@ -31,16 +31,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from scripts.gunicorn_run import (
-    DROPS,
-    HOOKS,
-    Kills,
-    Load,
-    classify_failures,
-    out_of_time,
-)
+from scripts.gunicorn_run import DROPS, Kills, Load, classify_failures, out_of_time
 from tests.chaos.runs import runs_of
-from tests.integrations.gunicorn_server import WORKERS, Gunicorn, create_pool, gunicorn
+from tests.integrations.gunicorn_server import HOOKS, WORKERS, Gunicorn, create_pool, gunicorn
 from tests.support.duplicates import Runs, find_duplicates
 from tests.support.servers import RedisServer, redis_server
 
