@@ -54,9 +54,12 @@ maximum_signature_line_length = 88
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 autodoc_class_signature = "separated"
-autodoc_preserve_defaults = True
 autodoc_inherit_docstrings = False
-napoleon_custom_sections = [("Blocks", "returns_style"), ("Source", "returns_style")]
+napoleon_custom_sections = [
+    ("Blocks", "returns_style"),
+    ("Source", "returns_style"),
+    ("Rarely needed", "params_style"),
+]
 napoleon_use_rtype = False
 napoleon_use_ivar = True
 # types of other packages have no page here; each reference to a name of snowredis must have one, but for internal types

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
+import re
 from collections.abc import Callable, Mapping
 from collections.abc import Generator as Steps
 from types import TracebackType
-from typing import Any, TypedDict, Unpack
+from typing import Any, TypeVar, Unpack
 
 from snowredis.core.lanes import ClockRules
 from snowredis.core.layout import Layout
@@ -15,18 +17,20 @@ from snowredis.errors import LayoutError
 from snowredis.process.clock import SYSTEM, Clock
 from snowredis.process.coroutines import in_background, in_thread
 from snowredis.settings import (
+    COMMON,
     DEFAULT_URL,
-    ClockPolicy,
-    Datacenter,
-    Durability,
-    MinReplicas,
-    Overflow,
-    SequenceStart,
-    check,
+    SETTINGS,
+    AllSettings,
+    Servers,
+    Setting,
+    Settings,
+    check_settings,
 )
 from snowredis.snowflake.generator import Generator
-from snowredis.snowflake.open import Servers, has_registry, open_store_from_settings
+from snowredis.snowflake.open import has_registry, open_store_from_settings
 from snowredis.snowflake.protocol import Store
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Connecting:
@@ -66,144 +70,81 @@ log = logging.getLogger("snowredis")
 END_WARNING_MS = 365 * 24 * 3600 * 1000
 
 
-class Settings(TypedDict, total=False):
-    """The keyword arguments of connect()."""
-
-    pool: str
-    layout: Layout | str | None
-    datacenter: Datacenter
-    registry: str | None
-    registry_url: Servers | None
-    ttl: float
-    max_clock_lead: float | None
-    redis_skew: float | None
-    failover_slack: float | None
-    durability: Durability
-    guard_rollbacks: bool
-    min_replicas: MinReplicas
-    label: str
-    clock_policy: ClockPolicy
-    clock_tolerance_ms: int
-    max_wait_ms: int
-    overflow: Overflow
-    max_ahead_ms: int
-    sequence_start: SequenceStart
-    sequence_start_bound: int | None
-    claim_timeout: float
-    clock: Clock | None
+def _with_settings(function: F) -> F:
+    """Show the settings in the signature of *function*, and in its manual instead of the line "Most used"."""
+    url, *others = (_parameter(setting) for setting in SETTINGS.values())
+    documented: Any = function
+    documented.__signature__ = inspect.Signature(
+        [url, *(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in others)],
+        return_annotation=function.__annotations__["return"],
+    )
+    lines = {name: f"        {name}: {setting.help}\n" for name, setting in SETTINGS.items()}
+    common = "".join(lines.pop(name) for name in COMMON)
+    manual = f"    Args:\n{common}\n    Rarely needed:\n{''.join(lines.values())}"
+    # python -OO has no docstrings
+    documented.__doc__ = re.sub(r"    Most used: .*\n", lambda _: manual, function.__doc__ or "")
+    return function
 
 
-class AllSettings(Settings, total=False):
-    """All arguments of connect() by name."""
+def _parameter(setting: Setting) -> inspect.Parameter:
+    hint = AllSettings.__annotations__[setting.name]
+    kind = getattr(hint, "__origin__", hint)
+    return inspect.Parameter(
+        setting.name,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        default=setting.default,
+        annotation=getattr(kind, "__forward_arg__", kind),
+    )
 
-    url: Servers
 
-
-def connect(
-    url: Servers = DEFAULT_URL,
-    *,
-    pool: str = "default",
-    layout: Layout | str | None = None,
-    datacenter: Datacenter = 0,
-    registry: str | None = None,
-    registry_url: Servers | None = None,
-    ttl: float = 30.0,
-    max_clock_lead: float | None = None,
-    redis_skew: float | None = None,
-    failover_slack: float | None = None,
-    durability: Durability = "detect",
-    guard_rollbacks: bool = False,
-    min_replicas: MinReplicas = 0,
-    label: str = "",
-    clock_policy: ClockPolicy = "backup",
-    clock_tolerance_ms: int = 10,
-    max_wait_ms: int = 5_000,
-    overflow: Overflow = "wait",
-    max_ahead_ms: int = 1_000,
-    sequence_start: SequenceStart = "zero",
-    sequence_start_bound: int | None = None,
-    claim_timeout: float = 10.0,
-    clock: Clock | None = None,
-) -> Generator:
+@_with_settings
+def connect(url: Servers = DEFAULT_URL, **settings: Unpack[Settings]) -> Generator:
     """Return a generator of ids. It claims its worker id at its first id, or at claim().
 
     A duration is in seconds, unless its name ends in ``_ms``.
 
-    Args:
-        url: the Redis: `redis://`, `rediss://`, `unix://`, `embedded://` (a Redis of this machine, for
-            development), `sentinel://h1:26379,h2:26379/MASTER/0`, `cluster://h1:7000,h2:7001`, a redis-py client
-            of any of these, or a pool of snowredis.testing; or a list of those, the same in every process:
-            independent servers
-        pool: the set of worker ids: processes that must not repeat each other's ids use the same; letters,
-            digits, _ . -
-        layout: how the 63 bits are divided: a Layout, the name of a preset, or text such as `41/0/2/10/10`
-        datacenter: value of the layout's datacenter bits; `auto`: the shard number that the registry has given to this
-            pool
-        ttl: silence after which a worker counts as dead, and the length of a reservation; a heartbeat is sent
-            every ttl / 6
-        label: name of this process, shown to people who look at the pool; at most 100 characters
-        durability: whether Redis may lose writes that it acknowledged: `detect`: yes, in a restart or failover,
-            which can be detected; `assured`: never; `none`: yes, undetected, so every new worker waits
-        claim_timeout: how long to wait for a worker id while the pool is full, before `PoolExhausted` is raised;
-            calls of one generator share this time, so that only the first of them waits for all of it
-
-    Rarely needed:
-        registry: name of the registry of shard numbers, in which no two pools have the same number; a pool that has no
-            number there is refused
-        registry_url: the Redis of the registry, if it is another one
-        max_clock_lead: how far a host's clock may be ahead of the Redis clock before its reservations get shorter
-        redis_skew: how far the clocks of two Redis servers may differ
-        failover_slack: how long a deposed master may go on answering; set it for any other address that moves in
-            a failover: a DNS name, a Kubernetes Service, ElastiCache
-        guard_rollbacks: also suspect a loss if no script ran for a ttl, as when a machine was rolled back to a
-            memory snapshot
-        min_replicas: how many replicas must have each claim and renewal before it counts, or `all`: every replica
-            that was ever seen connected, at least one
-        clock_policy: what to do when the clock goes back: `backup`: wait, else use another namespace, else
-            another worker id; `wait`; `raise`; or `ahead`: go on ahead of the clock
-        clock_tolerance_ms: the longest step back of the clock that `backup` waits for
-        max_wait_ms: the longest step back of the clock that `wait` waits for
-        overflow: what to do when a tick's sequence is exhausted: `wait` for the next tick, or `ahead`: borrow
-            ticks ahead of the clock
-        max_ahead_ms: how far ids may run ahead of the clock, under clock_policy `ahead` and overflow `ahead`
-        sequence_start: first sequence of a tick: `zero`, `random` or `continue`; the last two spread the ids of
-            quiet services over shards (`id % shards`)
-        sequence_start_bound: limit of that first sequence, which stays below it
-        clock: for tests: a snowredis.testing.ManualClock
+    Most used: url, pool, layout, datacenter, ttl, label, durability, claim_timeout. help() describes all settings.
 
     Raises:
         ConfigError, LayoutError: a setting, or a combination, that cannot work. Nothing connects yet.
         StoreUnavailable: the server of embedded:// does not start.
     """
-    arguments = dict(locals())
-    given = {name: check(name, value) for name, value in arguments.items()}
-    used_clock = clock or _clock_of(url) or SYSTEM
-    check_end(resolve_layout(layout), used_clock.time_ns() // 1_000_000)
-    rules = ClockRules(
-        policy=clock_policy,
-        tolerance_ms=given["clock_tolerance_ms"],
-        max_wait_ms=given["max_wait_ms"],
-        max_ahead_ms=given["max_ahead_ms"],
-        overflow=overflow,
-    )
-    return Generator(
-        _open_store(url, given),
-        clock=used_clock,
-        rules=rules,
-        sequence_start=sequence_start,
-        sequence_start_bound=given["sequence_start_bound"],
-        claim_timeout=given["claim_timeout"],
-        label=label,
-    )
+    return _open(check_settings({"url": url, **settings}))
 
 
+@_with_settings
 def aconnect(url: Servers = DEFAULT_URL, **settings: Unpack[Settings]) -> Connecting:
     """Async version of connect() that claims the worker id at once. Does not block the event loop.
 
     ``async with snowredis.aconnect(...) as ids:``, or ``ids = await snowredis.aconnect(...)`` and, at the end,
-    ``await ids.aclose()``. Under asyncio, uvloop and trio.
+    ``await ids.aclose()``. Under asyncio, uvloop and trio. Raises ConfigError at the call for a setting that is
+    unknown or not valid.
     """
-    return Connecting(lambda: connect(url, **settings))
+    given = check_settings({"url": url, **settings})
+    return Connecting(lambda: _open(given))
+
+
+def _open(given: Mapping[str, Any]) -> Generator:
+    used = {name: setting.default for name, setting in SETTINGS.items()} | dict(given)
+    url = used.pop("url")
+    clock = used.pop("clock") or _clock_of(url) or SYSTEM
+    check_end(resolve_layout(used["layout"]), clock.time_ns() // 1_000_000)
+    rules = ClockRules(
+        policy=used["clock_policy"],
+        tolerance_ms=used["clock_tolerance_ms"],
+        max_wait_ms=used["max_wait_ms"],
+        max_ahead_ms=used["max_ahead_ms"],
+        overflow=used["overflow"],
+    )
+    return Generator(
+        _open_store(url, used),
+        clock=clock,
+        rules=rules,
+        sequence_start=used["sequence_start"],
+        sequence_start_bound=used["sequence_start_bound"],
+        claim_timeout=used["claim_timeout"],
+        label=used["label"],
+    )
 
 
 def _open_store(url: Servers, settings: Mapping[str, Any]) -> Store:

@@ -1,21 +1,47 @@
-"""Every setting of snowredis.connect(), declared once; and what settings of other kinds of ids are declared with.
+"""Every setting of snowredis.connect(), declared once: name, type, kind, default and help.
 
-connect() checks its arguments against these declarations. SNOWREDIS_* variables, the options of the command line,
-the settings of the HTTP service and the tables in the docs follow from them; a test compares.
+The arguments of connect() with their manual, SNOWREDIS_* variables, the options of commands, the settings of the HTTP
+service and the tables in the docs are made from Settings. Other kinds of ids declare theirs with the same parts.
 
 A duration is in seconds, unless its name ends in ``_ms``: then it is in milliseconds. Imports nothing heavy, since
-``snowredis --help`` and ``snowredis decode`` read this module.
+``snowredis --help`` and ``snowredis decode`` read this module. Annotations are values here, not text: SETTINGS is read
+from those of Settings.
 """
-
-from __future__ import annotations
 
 import functools
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    Protocol,
+    TypeAlias,
+    TypedDict,
+    get_args,
+)
 
 from snowredis.errors import ConfigError
+
+if TYPE_CHECKING:
+    import redis
+
+    from snowredis.core.layout import Layout
+    from snowredis.process.clock import Clock
+
+
+class InMemory(Protocol):
+    """Pools in this process' memory: those of snowredis.testing."""
+
+    def memory_store(self, config: Any) -> Any:
+        """Return the store of the pool *config.name*."""
+
+
+Server: TypeAlias = "str | redis.Redis | redis.RedisCluster | InMemory"
+Servers: TypeAlias = "Server | Sequence[Server]"
 
 Durability: TypeAlias = Literal["detect", "assured", "none"]
 MinReplicas: TypeAlias = int | Literal["all"]
@@ -29,9 +55,9 @@ Form: TypeAlias = Literal["decimal", "base62", "base58", "base36", "base32", "he
 FORMS: tuple[Form, ...] = get_args(Form)
 
 DEFAULT_URL = "redis://localhost:6379/0"
-# more replicas are a mistake
+# larger values are probably mistakes
 MAX_REPLICAS = 100
-# more seconds are a mistake, such as milliseconds
+# larger values are probably milliseconds
 MAX_SECONDS = 1e6
 PREFIX = "SNOWREDIS_"
 # variables that the embedded server, the C code, its build, the scripts and the HTTP service read
@@ -108,22 +134,16 @@ class Setting(NamedTuple):
         return value
 
 
-def as_int(value: Any) -> int:
-    """Return a whole number of any type, such as numpy's, as an int. Raises TypeError, also for a bool."""
-    if isinstance(value, bool):
-        raise TypeError("a bool is not a number")
-    return operator.index(value)
-
-
-def _int_or_same(value: Any) -> Any:
+def int_or_same(value: Any) -> Any:
+    """Return a whole number of any type, such as numpy's, as an int; anything else as it is."""
     try:
-        return as_int(value)
+        return value if isinstance(value, bool) else operator.index(value)
     except TypeError:
         return value
 
 
 def _number_or_same(value: Any) -> Any:
-    value = _int_or_same(value)
+    value = int_or_same(value)
     # numpy's, Decimal and Fraction
     number = not isinstance(value, bool | int | float) and hasattr(type(value), "__float__")
     return float(value) if number else value
@@ -157,12 +177,12 @@ def split_urls(text: str) -> str | list[str]:
 ANYTHING = Kind("anything", str, _is_anything)
 TEXT = Kind("a str", str, lambda value: isinstance(value, str))
 BOOL = Kind("True or False", lambda text: _BOOLS[text.lower()], lambda value: isinstance(value, bool))
-WHOLE = Kind("a whole number", int, _is_int, convert=_int_or_same)
+WHOLE = Kind("a whole number", int, _is_int, convert=int_or_same)
 MS = Kind(
     "a whole number of milliseconds, 0 or more",
     int,
     lambda value: _is_int(value) and value >= 0,
-    convert=_int_or_same,
+    convert=int_or_same,
 )
 SECONDS = Kind(
     f"seconds, 0 or more and less than {MAX_SECONDS:,.0f}",
@@ -187,84 +207,133 @@ REPLICAS = Kind(
     f"0 to {MAX_REPLICAS}, or 'all'",
     lambda text: text if text == "all" else int(text),
     lambda value: value == "all" or (_is_int(value) and 0 <= value <= MAX_REPLICAS),
-    convert=_int_or_same,
+    convert=int_or_same,
 )
 
 DATACENTER = Kind(
     "a whole number, or 'auto'",
     lambda text: text if text == "auto" else int(text),
     lambda value: value == "auto" or _is_int(value),
-    convert=_int_or_same,
+    convert=int_or_same,
 )
 NAME = POOL_NAME._replace(what=POOL_NAME.what.replace("orders", "world"))
 
-# columns: name, kind, default, default in the docs, help
+# a setting without its name, which is that of the annotated key
+_setting = functools.partial(Setting, "")
+URL_SETTING = Setting(
+    "url", URL, DEFAULT_URL, DEFAULT_URL,
+    "the Redis: `redis://`, `rediss://`, `unix://`, `embedded://` (a Redis of this machine, for development), "
+    "`sentinel://h1:26379,h2:26379/MASTER/0`, `cluster://h1:7000,h2:7001`, a redis-py client of any of these, or "
+    "a pool of snowredis.testing; or a list of those, the same in every process: independent servers",
+)  # fmt: skip
+
+
+# each: kind, default, default in the docs, help
 # fmt: off
-SETTINGS: Mapping[str, Setting] = {setting.name: setting for setting in (
-    Setting("url", URL, DEFAULT_URL, DEFAULT_URL,
-            "the Redis: `redis://`, `rediss://`, `unix://`, `embedded://` (a Redis of this machine, for development), "
-            "`sentinel://h1:26379,h2:26379/MASTER/0`, `cluster://h1:7000,h2:7001`, a redis-py client of any of these, "
-            "or a pool of snowredis.testing; or a list of those, the same in every process: independent servers"),
-    Setting("pool", POOL_NAME, "default", "default",
-            "the set of worker ids: processes that must not repeat each other's ids use the same; letters, digits, _ "
-            ". -"),
-    Setting("layout", ANYTHING, None, "41/0/2/10/10",
-            "how the 63 bits are divided: a Layout, the name of a preset, or text such as `41/0/2/10/10`",
-            of_pool=True),
-    Setting("datacenter", DATACENTER, 0, "0",
-            "value of the layout's datacenter bits; `auto`: the shard number that the registry has given to this pool",
-            of_pool=True),
-    Setting("registry", NAME, None, "none, or default if datacenter is auto",
-            "name of the registry of shard numbers, in which no two pools have the same number; a pool that has no "
-            "number there is refused", of_pool=True),
-    Setting("registry_url", URL, None, "the pool's own Redis",
-            "the Redis of the registry, if it is another one"),
-    Setting("ttl", SECONDS, 30.0, "30 s",
-            "silence after which a worker counts as dead, and the length of a reservation; a heartbeat is sent every "
-            "ttl / 6", of_pool=True),
-    Setting("max_clock_lead", SECONDS, None, "ttl / 12",
-            "how far a host's clock may be ahead of the Redis clock before its reservations get shorter", of_pool=True),
-    Setting("redis_skew", SECONDS, None, "ttl / 12",
-            "how far the clocks of two Redis servers may differ", of_pool=True),
-    Setting("failover_slack", SECONDS, None, "0 s; 15 s under Sentinel and Cluster",
-            "how long a deposed master may go on answering; set it for any other address that moves in a failover: a "
-            "DNS name, a Kubernetes Service, ElastiCache", of_pool=True),
-    Setting("durability", one_of(Durability), "detect", "detect",
-            "whether Redis may lose writes that it acknowledged: `detect`: yes, in a restart or failover, which can "
-            "be detected; `assured`: never; `none`: yes, undetected, so every new worker waits",
-            of_pool=True),
-    Setting("guard_rollbacks", BOOL, False, "off",
-            "also suspect a loss if no script ran for a ttl, as when a machine was rolled back to a memory snapshot",
-            of_pool=True),
-    Setting("min_replicas", REPLICAS, 0, "0",
-            "how many replicas must have each claim and renewal before it counts, or `all`: every replica that was "
-            "ever seen connected, at least one"),
-    Setting("label", TEXT, "", "none",
-            "name of this process, shown to people who look at the pool; at most 100 characters"),
-    Setting("clock_policy", one_of(ClockPolicy), "backup", "backup",
-            "what to do when the clock goes back: `backup`: wait, else use another namespace, else another worker id; "
-            "`wait`; `raise`; or `ahead`: go on ahead of the clock"),
-    Setting("clock_tolerance_ms", MS, 10, "10",
-            "the longest step back of the clock that `backup` waits for"),
-    Setting("max_wait_ms", MS, 5_000, "5000",
-            "the longest step back of the clock that `wait` waits for"),
-    Setting("overflow", one_of(Overflow), "wait", "wait",
-            "what to do when a tick's sequence is exhausted: `wait` for the next tick, or `ahead`: borrow ticks ahead "
-            "of the clock"),
-    Setting("max_ahead_ms", MS, 1_000, "1000",
-            "how far ids may run ahead of the clock, under clock_policy `ahead` and overflow `ahead`"),
-    Setting("sequence_start", one_of(SequenceStart), "zero", "zero",
-            "first sequence of a tick: `zero`, `random` or `continue`; the last two spread the ids of quiet services "
-            "over shards (`id % shards`)"),
-    Setting("sequence_start_bound", WHOLE, None, "an eighth of the sequences",
-            "limit of that first sequence, which stays below it"),
-    Setting("claim_timeout", TIMEOUT, 10.0, "10 s",
-            "how long to wait for a worker id while the pool is full, before `PoolExhausted` is raised; calls of one "
-            "generator share this time, so that only the first of them waits for all of it"),
-    Setting("clock", ANYTHING, None, "the system's",
-            "for tests: a snowredis.testing.ManualClock"),
-)}
+class CommonSettings(TypedDict, total=False):
+    """The settings that most people use, besides the URL."""
+
+    pool: Annotated[str, _setting(
+        POOL_NAME, "default", "default",
+        "the set of worker ids: processes that must not repeat each other's ids use the same; letters, digits, _ . -")]
+    layout: Annotated["Layout | str | None", _setting(
+        ANYTHING, None, "41/0/2/10/10",
+        "how the 63 bits are divided: a Layout, the name of a preset, or text such as `41/0/2/10/10`", of_pool=True)]
+    datacenter: Annotated[Datacenter, _setting(
+        DATACENTER, 0, "0",
+        "value of the layout's datacenter bits; `auto`: the shard number that the registry has given to "
+        "this pool", of_pool=True)]
+    ttl: Annotated[float, _setting(
+        SECONDS, 30.0, "30 s",
+        "silence after which a worker counts as dead, and the length of a reservation; a heartbeat is "
+        "sent every ttl / 6", of_pool=True)]
+    label: Annotated[str, _setting(
+        TEXT, "", "none",
+        "name of this process, shown to people who look at the pool; at most 100 characters")]
+    durability: Annotated[Durability, _setting(
+        one_of(Durability), "detect", "detect",
+        "whether Redis may lose writes that it acknowledged: `detect`: yes, in a restart or failover, "
+        "which can be detected; `assured`: never; `none`: yes, undetected, so every new worker waits", of_pool=True)]
+    claim_timeout: Annotated[float, _setting(
+        TIMEOUT, 10.0, "10 s",
+        "how long to wait for a worker id while the pool is full, before `PoolExhausted` is raised; calls of one "
+        "generator share this time, so that only the first of them waits for all of it")]
+
+
+class Settings(CommonSettings, total=False):
+    """The keyword arguments of connect(): the common ones, and these, which are rarely needed."""
+
+    registry: Annotated[str | None, _setting(
+        NAME, None, "none, or default if datacenter is auto",
+        "name of the registry of shard numbers, in which no two pools have the same number; a pool that "
+        "has no number there is refused", of_pool=True)]
+    registry_url: Annotated["Servers | None", _setting(
+        URL, None, "the pool's own Redis",
+        "the Redis of the registry, if it is another one")]
+    max_clock_lead: Annotated[float | None, _setting(
+        SECONDS, None, "ttl / 12",
+        "how far a host's clock may be ahead of the Redis clock before its reservations get shorter", of_pool=True)]
+    redis_skew: Annotated[float | None, _setting(
+        SECONDS, None, "ttl / 12",
+        "how far the clocks of two Redis servers may differ", of_pool=True)]
+    failover_slack: Annotated[float | None, _setting(
+        SECONDS, None, "0 s; 15 s under Sentinel and Cluster",
+        "how long a deposed master may go on answering; set it for any other address that moves in a "
+        "failover: a DNS name, a Kubernetes Service, ElastiCache", of_pool=True)]
+    outage_reserve: Annotated[float | None, _setting(
+        SECONDS, None, "off",
+        "for how long the highest namespace is reserved: processes go on in it while Redis is unavailable; 0: not at "
+        "all", of_pool=True)]
+    guard_rollbacks: Annotated[bool, _setting(
+        BOOL, False, "off",
+        "also suspect a loss if no script ran for a ttl, as when a machine was rolled back to a memory "
+        "snapshot", of_pool=True)]
+    min_replicas: Annotated[MinReplicas, _setting(
+        REPLICAS, 0, "0",
+        "how many replicas must have each claim and renewal before it counts, or `all`: every replica that was ever "
+        "seen connected, at least one")]
+    clock_policy: Annotated[ClockPolicy, _setting(
+        one_of(ClockPolicy), "backup", "backup",
+        "what to do when the clock goes back: `backup`: wait, else use another namespace, else another worker id; "
+        "`wait`; `raise`; or `ahead`: go on ahead of the clock")]
+    clock_tolerance_ms: Annotated[int, _setting(
+        MS, 10, "10",
+        "the longest step back of the clock that `backup` waits for")]
+    max_wait_ms: Annotated[int, _setting(
+        MS, 5_000, "5000",
+        "the longest step back of the clock that `wait` waits for")]
+    overflow: Annotated[Overflow, _setting(
+        one_of(Overflow), "wait", "wait",
+        "what to do when a tick's sequence is exhausted: `wait` for the next tick, or `ahead`: borrow ticks ahead of "
+        "the clock")]
+    max_ahead_ms: Annotated[int, _setting(
+        MS, 1_000, "1000",
+        "how far ids may run ahead of the clock, under clock_policy `ahead` and overflow `ahead`")]
+    sequence_start: Annotated[SequenceStart, _setting(
+        one_of(SequenceStart), "zero", "zero",
+        "first sequence of a tick: `zero`, `random` or `continue`; the last two spread the ids of quiet services over "
+        "shards (`id % shards`)")]
+    sequence_start_bound: Annotated[int | None, _setting(
+        WHOLE, None, "an eighth of the sequences",
+        "limit of that first sequence, which stays below it")]
+    clock: Annotated["Clock | None", _setting(
+        ANYTHING, None, "the system's",
+        "for tests: a snowredis.testing.ManualClock")]
 # fmt: on
+
+
+class AllSettings(Settings, total=False):
+    """All arguments of connect() by name."""
+
+    url: "Servers"
+
+
+SETTINGS: Mapping[str, Setting] = {
+    "url": URL_SETTING,
+    **{name: hint.__metadata__[0]._replace(name=name) for name, hint in Settings.__annotations__.items()},
+}
+# those that the manual of connect() describes first
+COMMON = ("url", *CommonSettings.__annotations__)
 # constants of a pool that are durations; PoolConfig has them as NAME_ms
 POOL_DURATIONS = tuple(
     name for name, setting in SETTINGS.items() if setting.of_pool and setting.kind is SECONDS
@@ -279,19 +348,29 @@ KIND = Setting(
 
 def check(name: str, value: object) -> Any:
     """Return *value*, numbers as int or float. Raises ConfigError if it is not valid, or there is no such setting."""
-    check_names([name])
-    return SETTINGS[name].check(value)
+    return check_settings({name: value})[name]
 
 
-def check_names(names: Iterable[str], declared: Mapping[str, Setting] = SETTINGS, whose: str = "") -> None:
-    """Raise ConfigError if one of *names* is not a *declared* setting. *whose* follows its name in the message."""
-    for name in names:
+def check_settings(
+    given: Mapping[str, Any], declared: Mapping[str, Setting] = SETTINGS, whose: str = ""
+) -> dict[str, Any]:
+    """Return *given* with checked values, numbers as int or float.
+
+    Raises ConfigError for a value that is not valid, and for a name that is not *declared*; *whose* follows that name.
+    """
+    for name in given:
         if name not in declared:
-            near = _nearest(name, declared)
             raise ConfigError(
-                f"unknown setting {name!r}{whose}. {f'Did you mean {near!r}? ' if near else ''}The settings are: "
+                f"unknown setting {name!r}{whose}. {did_you_mean(name, declared)}The settings are: "
                 f"{', '.join(declared) or 'none'}"
             )
+    return {name: declared[name].check(value) for name, value in given.items()}
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a sentence with the one of *known* that *name* resembles, and a space; empty if there is none."""
+    near = nearest(name, known)
+    return f"Did you mean {near!r}? " if near else ""
 
 
 def from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
@@ -339,7 +418,7 @@ def read_variables(
 @functools.cache  # one warning a process
 def _warn_if_mistyped(variable: str, known: tuple[str, ...]) -> None:
     """Log a warning if *variable* looks like one of *known*, mistyped."""
-    near = _nearest(variable, known)
+    near = nearest(variable, known)
     if near:
         import logging
 
@@ -348,11 +427,11 @@ def _warn_if_mistyped(variable: str, known: tuple[str, ...]) -> None:
         )
 
 
-def _nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the one of *known* that *name* resembles, if any."""
+def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+    """Return the one of *known* that *name* resembles, if any; *cutoff* is the least ratio of difflib."""
     from difflib import get_close_matches
 
     # what all variables begin with is no resemblance
     rests = {each.removeprefix(PREFIX): each for each in known}
-    near = get_close_matches(name.removeprefix(PREFIX), rests, n=1)
+    near = get_close_matches(name.removeprefix(PREFIX), rests, n=1, cutoff=cutoff)
     return rests[near[0]] if near else None

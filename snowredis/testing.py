@@ -14,10 +14,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Unpack
 
-from snowredis.connection import Settings, connect
+from snowredis.connection import connect
 from snowredis.errors import LayoutMismatch
 from snowredis.process.clock import Clock
 from snowredis.process_generator import use
+from snowredis.settings import Settings
 from snowredis.snowflake.generator import Generator
 from snowredis.snowflake.memory_store import MemoryStore
 from snowredis.snowflake.protocol import PoolConfig

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from scripts._docs import commands, diagrams, events, layouts, lua, metrics
+from scripts._docs import commands, diagrams, events, layouts, lua, metrics, settings
 
 # name in a page's line `<!-- generated: NAME -->` -> function that returns the text
 GENERATED: dict[str, Callable[[], str]] = {
@@ -26,6 +26,9 @@ GENERATED: dict[str, Callable[[], str]] = {
     "process-metrics": metrics.of_processes,
     "segment-metrics": metrics.of_segments,
     "service-metrics": metrics.of_the_service,
+    "settings": settings.of_connect,
+    "dated-settings": settings.of_dated_numbers,
+    "service-settings": settings.of_the_service,
 }
 _MARKER = re.compile(r"^<!-- generated: ([a-z-]+) -->$", re.MULTILINE)
 

@@ -6,8 +6,8 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from snowredis.core.whole import as_int
 from snowredis.errors import InvalidId, shown
-from snowredis.settings import as_int
 
 
 class Columns(NamedTuple):

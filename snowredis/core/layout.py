@@ -12,8 +12,8 @@ from datetime import UTC, datetime, timedelta
 from time import time_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from snowredis.core.whole import as_int
 from snowredis.errors import InvalidId, LayoutError, shown
-from snowredis.settings import as_int
 
 if TYPE_CHECKING:
     from snowredis.core.columns import Columns

@@ -18,12 +18,12 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from typing import Any, Unpack
 
 from snowredis import process_generator
-from snowredis.connection import Settings, aconnect
+from snowredis.connection import aconnect
 from snowredis.errors import ConfigError, SnowredisError
 from snowredis.kinds.protocol import IdGenerator
 from snowredis.process.coroutines import in_thread
+from snowredis.settings import Servers, Settings
 from snowredis.snowflake.generator import Generator
-from snowredis.snowflake.open import Servers
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]

@@ -15,9 +15,9 @@ from typing import Any, Unpack
 
 from celery import signals
 
-from snowredis.connection import AllSettings
 from snowredis.process.exit import EXIT
 from snowredis.process_generator import configure, next_id, preload
+from snowredis.settings import AllSettings
 from snowredis.snowflake.lease import PROCESS
 
 

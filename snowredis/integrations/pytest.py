@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 import pytest
 
 if TYPE_CHECKING:
-    from snowredis.connection import Settings
     from snowredis.embedded import Server
+    from snowredis.settings import Settings
     from snowredis.snowflake.generator import Generator
     from snowredis.testing import ManualClock
 

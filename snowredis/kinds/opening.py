@@ -13,7 +13,7 @@ A URL names the kind before the server's own scheme, and settings of the kind in
     uuid7:?form=text
 
 A name in the query that is no setting of the kind stays in the server's URL, for redis-py or SQLAlchemy, which refuse
-what they do not know.
+what they do not know. One that looks like a mistyped setting is refused here.
 """
 
 from __future__ import annotations
@@ -22,19 +22,17 @@ import importlib
 import os
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, overload
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from snowredis.errors import ConfigError
 from snowredis.kinds.protocol import IdGenerator, IdKind
-from snowredis.settings import KIND, settings_in_environment, split_urls
+from snowredis.settings import KIND, AllSettings, did_you_mean, nearest, settings_in_environment, split_urls
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
     from uuid import UUID
 
-    from snowredis.connection import AllSettings
     from snowredis.kinds.protocol import NumberGenerator
     from snowredis.snowflake.generator import Generator
 
@@ -81,9 +79,8 @@ def find_kind(name: str) -> IdKind:
             )
         return kind
     known = kind_names()
-    near = get_close_matches(name, known, n=1)
     raise ConfigError(
-        f"unknown kind of ids {name!r}. {f'Did you mean {near[0]!r}? ' if near else ''}The kinds are: "
+        f"unknown kind of ids {name!r}. {did_you_mean(name, known)}The kinds are: "
         f"{', '.join(known)}. More come with packages that declare an entry point in the group {GROUP!r}."
     )
 
@@ -209,12 +206,19 @@ def _take_settings(url: str, kind: IdKind) -> tuple[str, dict[str, Any]]:
     parts = urlsplit(url)
     pairs = parse_qsl(parts.query, keep_blank_values=True)
     ours = [pair for pair in pairs if pair[0] in kind.settings and pair[0] != "url"]
+    mistyped = {name: None for name, _ in pairs if _looks_like_a_setting(name, kind)}
+    kind.check(mistyped)
     if not ours:
         return url, {}
     others = urlencode([pair for pair in pairs if pair not in ours])
     head, _, _ = url.partition("?")
     fragment = f"#{parts.fragment}" if parts.fragment else ""
     return head + (f"?{others}" if others else "") + fragment, _read(ours, kind)
+
+
+def _looks_like_a_setting(name: str, kind: IdKind) -> bool:
+    # no option of redis-py is as near to a setting; a test compares
+    return name not in kind.settings and nearest(name, kind.settings, cutoff=0.8) is not None
 
 
 def _read(pairs: list[tuple[str, str]], kind: IdKind) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 from snowredis.core.description import IdDescription
 from snowredis.errors import ConfigError
 from snowredis.process.coroutines import OneThread, in_thread
-from snowredis.settings import Setting, check_names
+from snowredis.settings import Setting, check_settings
 
 Id = TypeVar("Id")
 T = TypeVar("T")
@@ -103,8 +103,7 @@ class IdKind:
 
         Raises ConfigError for an unknown setting and for a value that is not valid.
         """
-        check_names(given, self.settings, f" of {self.name} generators")
-        return {name: self.settings[name].check(value) for name, value in given.items()}
+        return check_settings(given, self.settings, f" of {self.name} generators")
 
     def generator(self, given: Mapping[str, Any]) -> IdGenerator[Any]:
         """Return a generator with the settings *given*.

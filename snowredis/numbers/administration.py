@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from snowredis.core.as_json import IdNumber, Shown, TimeMs
+from snowredis.core.whole import as_int
 from snowredis.errors import ConfigError, SnowredisError, StoreUnavailable, shown
 from snowredis.numbers.dated import DatedGenerator
-from snowredis.numbers.dated_store import DatedStore
 from snowredis.numbers.errors import NumbersBroken
 from snowredis.numbers.formats import MAX_NUMBER as MAX_DATED
 from snowredis.numbers.formats import Calendar
@@ -32,8 +32,8 @@ from snowredis.numbers.protocol import (
     TagConfig,
     parse_signature,
 )
-from snowredis.settings import as_int
-from snowredis.snowflake.open import Servers
+from snowredis.numbers.stores import DatedStore
+from snowredis.settings import Servers
 
 log = logging.getLogger("snowredis")
 
@@ -419,9 +419,10 @@ def show_dated(url: Any, tag: str) -> DatedInfo | None:
     Raises StoreUnavailable and its subclasses, ConfigError.
     """
     with _dated_store(url, tag) as store:
-        where, (fields, now_ms) = store.where, store.read()
-    if "signature" not in fields:
-        return None
+        where, fields = store.where, store.read()
+        if "signature" not in fields:
+            return None
+        now_ms = store.now_ms()
     found = _DATED_SIGNATURE.fullmatch(fields["signature"])
     if found is None:
         raise ConfigError(
@@ -440,10 +441,7 @@ def show_dated(url: Any, tag: str) -> DatedInfo | None:
     reason, opens_ms = None, None
     opened = fields.get(f"o:{current.label}") == fields.get("closed_until")
     if current.first_ms < closed_until and not opened:
-        reason, later = fields.get("reason") or "unknown", current
-        while later.first_ms < closed_until:
-            later = calendar.at(later.until_ms)
-        opens_ms = later.first_ms
+        reason, opens_ms = fields.get("reason") or "unknown", calendar.first_from(current, closed_until)
     return DatedInfo(
         url=url,
         where=where,

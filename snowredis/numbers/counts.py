@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+from snowredis.core.whole import as_int
 from snowredis.errors import ConfigError, shown
-from snowredis.settings import as_int
 
 GROWTH = 10
 SHRINK = 2

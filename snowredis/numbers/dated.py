@@ -13,18 +13,33 @@ from datetime import datetime
 from typing import Any, Literal, NoReturn
 
 from snowredis.core.description import IdDescription
+from snowredis.core.whole import as_int
 from snowredis.errors import ConfigError, GeneratorClosed, StoreUnavailable, shown
 from snowredis.kinds.protocol import GeneratorBase, IdKind
-from snowredis.numbers.dated_store import BLOCK_LIFE_MS, DatedReply, DatedStore, Request, signature_of
-from snowredis.numbers.deliveries import Deliveries, Made
 from snowredis.numbers.errors import NumbersClosed, NumbersExhausted
 from snowredis.numbers.formats import DEFAULT_FORMATS, Calendar, NumberFormat, Period, PeriodName
+from snowredis.numbers.protocol import (
+    Exhausted,
+    Granted,
+    Opened,
+    OtherPeriod,
+    Past,
+    PeriodReply,
+    PeriodRequest,
+    Settling,
+    Shut,
+)
 from snowredis.numbers.settings import DATED_SETTINGS, check_settings
+from snowredis.numbers.stores import BLOCK_LIFE_MS, DatedStore
+from snowredis.numbers.waiting import Deliveries
 from snowredis.process.fork import GUARD
 from snowredis.process.threads import locked, with_lock
-from snowredis.settings import DEFAULT_URL, as_int
+from snowredis.servers.scripts import with_format
+from snowredis.settings import DEFAULT_URL
 from snowredis.snowflake.batches import check_count
 
+# of what is stored, see FORMATS in snowredis.errors
+FORMAT = 2
 # replies that say "it is another period now" before this gives up: at a boundary there is one, after the first call two
 _MAX_MOVES = 5
 # of a reply that was lost, or a deposed master
@@ -121,7 +136,7 @@ class DatedGenerator(GeneratorBase[str]):
         self._store = DatedStore(
             url,
             tag,
-            signature_of(period, zone, durability),
+            with_format(FORMAT, f"period={period} zone={zone} durability={durability}"),
             assured=durability == "assured",
             skew_ms=round(redis_skew * 1000),
             slack_ms=None if failover_slack is None else round(failover_slack * 1000),
@@ -138,7 +153,7 @@ class DatedGenerator(GeneratorBase[str]):
         self._closed = False
         # of the blocks; never held while Redis is asked
         self._lock = threading.RLock()
-        self._deliveries: Deliveries[str] = Deliveries(lambda count: Made(self._make(count), lambda _: None))
+        self._deliveries: Deliveries[str] = Deliveries(self._make)
         GUARD.reset_in_child(self)
 
     @property
@@ -185,7 +200,7 @@ class DatedGenerator(GeneratorBase[str]):
         while True:
             GUARD.check()
             generation = GUARD.generation
-            made = (self._from_blocks(count) or await self._deliveries.atake(count)) if count else []
+            made = (self._from_blocks(count) or await self._deliveries.take_async(count)) if count else []
             if GUARD.generation == generation and GUARD.alive:
                 return made
 
@@ -194,7 +209,7 @@ class DatedGenerator(GeneratorBase[str]):
 
         Blocks for a round trip. Raises StoreUnavailable, NumbersDiffer.
         """
-        return self._ask_now(lambda period: Request("create", period))[0].status == "created"
+        return isinstance(self._ask_now(lambda period: PeriodRequest("create", period))[0], Opened)
 
     def open(self, next_number: int, period: str | None = None) -> int:
         """Let a period go on from *next_number*: somebody knows that no number from there on was used.
@@ -228,16 +243,16 @@ class DatedGenerator(GeneratorBase[str]):
     def _open_from(self, next_number: int, label: str | None) -> int:
         deadline = time.monotonic() + _MAX_SETTLE_S
         while True:
-            reply, period = self._ask_now(lambda period: Request("open", period, next_number), label)
+            reply, period = self._ask_now(lambda period: PeriodRequest("open", period, next_number), label)
             # what was said is true of this period, whatever time it is after a wait
             label = period.label
-            if reply.status == "opened":
-                return int(reply.values[0])
-            if reply.status != "settling" or time.monotonic() > deadline:
+            if isinstance(reply, Opened):
+                return reply.next
+            if not isinstance(reply, Settling) or time.monotonic() > deadline:
                 raise StoreUnavailable(
                     self._store.where, "a deposed master may still hand out numbers. Try again"
                 )
-            time.sleep(min(0.5, int(reply.values[0]) / 1000))
+            time.sleep(min(0.5, reply.wait_ms / 1000))
 
     def close(self) -> None:
         """Stop making numbers; those that are left of the block are never used. Idempotent, never raises."""
@@ -275,54 +290,53 @@ class DatedGenerator(GeneratorBase[str]):
                 return made
             least = max(1, count - locked(self._lock, self._left))
             at_s = time.monotonic()
-            reply, period = self._take(least, max(least, self._block_size))
-            first, granted = map(int, reply.values)
-            self._seen = {period.label: first + granted}
-            block = _Block(period, first, first + granted, reply.now_ms, at_s)
+            granted, period = self._take(least, max(least, self._block_size))
+            self._seen = {period.label: granted.until_position}
+            block = _Block(period, granted.from_position, granted.until_position, granted.redis_ms, at_s)
             locked(self._lock, functools.partial(self._add, block))
 
-    def _take(self, least: int, most: int) -> tuple[DatedReply, Period]:
+    def _take(self, least: int, most: int) -> tuple[Granted, Period]:
         deadline = time.monotonic() + _MAX_SETTLE_S
         while True:
-            reply, period = self._ask_now(
-                lambda period: Request("take", period, least, most, self._seen.get(period.label, 1))
-            )
-            match reply.status:
-                case "granted":
+            reply, period = self._ask_now(lambda period: self._request("take", period, least, most))
+            match reply:
+                case Granted():
                     return reply, period
-                case "exhausted":
-                    left = int(reply.values[0])
-                    raise NumbersExhausted(self.tag, self._format.maximum, period.label, left)
-                case "past":
+                case Exhausted():
+                    raise NumbersExhausted(self.tag, self._format.maximum, period.label, reply.left)
+                case Past():
                     raise StoreUnavailable(
                         self._store.where, f"its clock went back to {period.label}, which it has forgotten"
                     )
-            reason, closed_until, next_number, settle_ms = reply.values
-            if self._bound is None or time.monotonic() > deadline:
-                wait_ms = self._next_open_ms(period, int(closed_until)) - reply.now_ms
-                raise NumbersClosed(self.tag, reason, int(next_number), period.label, wait_ms)
-            if int(settle_ms) > 0:
-                # before the bound is read: processes still use numbers that they had
-                time.sleep(min(0.5, int(settle_ms) / 1000))
-                continue
-            used = self._bound(period.date)
-            if isinstance(used, bool) or not isinstance(used, int) or used < 0:
-                raise ConfigError(f"bound must return the highest number in use, 0 for none, not {used!r}")
-            following = max(used + 1, int(next_number))
-            if following > self._format.maximum:
-                raise NumbersExhausted(self.tag, self._format.maximum, period.label)
-            # not repeated: after another loss, or in another period, the bound is read again
-            self._store.send(Request("open", period, following, 1, self._seen.get(period.label, 1)))
+                case Shut():
+                    self._open_by_bound(reply, period, time.monotonic() > deadline)
 
-    def _next_open_ms(self, period: Period, closed_until_ms: int) -> int:
-        """Return when the first period begins that is open by itself."""
-        while period.first_ms < closed_until_ms:
-            period = self._calendar.at(period.until_ms)
-        return period.first_ms
+    def _request(
+        self, action: Literal["take", "open"], period: Period, least: int, most: int = 1
+    ) -> PeriodRequest:
+        return PeriodRequest(action, period, least, most, self._seen.get(period.label, 1))
+
+    def _open_by_bound(self, reply: Shut, period: Period, is_late: bool) -> None:
+        """Open the period by the bound, or wait a little, so that this can be done. Raises NumbersClosed."""
+        if self._bound is None or is_late:
+            wait_ms = self._calendar.first_from(period, reply.since_ms) - reply.redis_ms
+            raise NumbersClosed(self.tag, reply.reason, reply.next, period.label, wait_ms)
+        if reply.wait_ms > 0:
+            # before the bound is read: processes still use numbers that they had
+            time.sleep(min(0.5, reply.wait_ms / 1000))
+            return
+        used = self._bound(period.date)
+        if isinstance(used, bool) or not isinstance(used, int) or used < 0:
+            raise ConfigError(f"bound must return the highest number in use, 0 for none, not {used!r}")
+        following = max(used + 1, reply.next)
+        if following > self._format.maximum:
+            raise NumbersExhausted(self.tag, self._format.maximum, period.label)
+        # not repeated: after another loss, or in another period, the bound is read again
+        self._store.send(self._request("open", period, following))
 
     def _ask_now(
-        self, request: Callable[[Period], Request], label: str | None = None
-    ) -> tuple[DatedReply, Period]:
+        self, request: Callable[[Period], PeriodRequest], label: str | None = None
+    ) -> tuple[PeriodReply, Period]:
         """Run the script for the period that it is now, by the clock of Redis.
 
         Raises ConfigError if that is not the period *label*, if one is given.
@@ -334,12 +348,12 @@ class DatedGenerator(GeneratorBase[str]):
             asked = request(period)
             if label not in (None, period.label):
                 # for the time only
-                asked = Request("take", period._replace(from_ms=0, until_ms=0))
+                asked = PeriodRequest("take", period._replace(from_ms=0, until_ms=0))
             reply = self._store.send(asked)
-            self._offset_ms = reply.now_ms - self._wall_ms()
-            if reply.status != "elsewhen":
+            self._offset_ms = reply.redis_ms - self._wall_ms()
+            if not isinstance(reply, OtherPeriod):
                 return reply, period
-            if label is not None and self._calendar.at(reply.now_ms).label != label:
+            if label is not None and self._calendar.at(reply.redis_ms).label != label:
                 raise ConfigError(
                     f"the period {label} of the tag {self.tag!r} is over. Nothing was opened, and the present period "
                     "has numbers of its own."

@@ -16,6 +16,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from snowredis.core.whole import as_int
 from snowredis.errors import ConfigError, SnowredisError, StoreUnavailable
 from snowredis.numbers.counts import SegmentCounts, SegmentStatus, Steps
 from snowredis.numbers.errors import NumbersClosed, NumbersExhausted
@@ -34,7 +35,6 @@ from snowredis.numbers.protocol import (
     TakeRequest,
 )
 from snowredis.process.clock import Clock
-from snowredis.settings import as_int
 
 
 class TagView(NamedTuple):

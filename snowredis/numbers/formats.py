@@ -77,6 +77,12 @@ class Calendar:
             first_ms=min(from_ms, ends[0], ends[1]),
         )
 
+    def first_from(self, period: Period, ms: int) -> int:
+        """Return when the first period, *period* or a later one, begins that has no instant before *ms*."""
+        while period.first_ms < ms:
+            period = self.at(period.until_ms)
+        return period.first_ms
+
     def _local(self, ms: int) -> datetime:
         at = datetime.fromtimestamp(ms // 1000, UTC) + timedelta(milliseconds=ms % 1000)
         return at.astimezone(self._zone).replace(tzinfo=None)

@@ -20,7 +20,8 @@ from snowredis.numbers.protocol import TagConfig, TagStore, describe
 from snowredis.numbers.segments import SegmentGenerator
 from snowredis.numbers.settings import SEGMENT_SETTINGS
 from snowredis.process.clock import SYSTEM
-from snowredis.snowflake.open import Servers, is_embedded, is_in_memory, open_client
+from snowredis.settings import Servers
+from snowredis.snowflake.open import is_embedded, is_in_memory, open_client
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine

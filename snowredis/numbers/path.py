@@ -13,8 +13,9 @@ import operator
 import threading
 from array import array
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
+from snowredis.kinds.protocol import GeneratorBase
 from snowredis.snowflake.fast_path import FREE_THREADED, NO_IDS, exhaust
 
 
@@ -43,7 +44,7 @@ Block = tuple[Iterator[int], Any]
 Current = tuple[Block, NumberRange, int, dict[str, Any]]
 
 
-class SegmentPath:
+class SegmentPath(GeneratorBase[int]):
     """Take numbers of the current segment. The base class of SegmentGenerator, which has _lock and _next_slow()."""
 
     __slots__ = ("_block", "_last")
@@ -87,12 +88,6 @@ class SegmentPath:
     if FREE_THREADED:
         _next_id_locked.__doc__ = next_id.__doc__
         next_id = _next_id_locked
-
-    def __next__(self) -> int:
-        return self.next_id()
-
-    def __iter__(self) -> Self:
-        return self
 
     @property
     def _current(self) -> Current:

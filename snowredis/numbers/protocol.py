@@ -1,7 +1,8 @@
-"""Constants of a tag of segments, requests to its store, and the replies. Pure data.
+"""Constants of a tag, requests to its store, and the replies. Pure data.
 
 A *tag* names one sequence of numbers. Its numbers are handed out as *segments*, half-open ranges of *positions*:
 position 0 is the first number of a server's share, position 1 the next one of it. The scripts know positions only.
+Of dated numbers, each period has numbers of its own, and a position is a number.
 """
 
 from __future__ import annotations
@@ -10,14 +11,18 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 from snowredis.core.as_json import IdNumber
 from snowredis.core.description import IdDescription
+from snowredis.core.whole import as_int
 from snowredis.errors import ConfigError, shown
 from snowredis.numbers.errors import CLOSED_REASONS
 from snowredis.servers.scripts import with_format
-from snowredis.settings import POOL_NAME, as_int
+from snowredis.settings import POOL_NAME
+
+if TYPE_CHECKING:
+    from snowredis.numbers.formats import Period
 
 # of what is stored, see FORMATS in snowredis.errors
 FORMAT = 3
@@ -177,6 +182,24 @@ class OpenRequest(NamedTuple):
     run: str = ""
 
 
+class PeriodRequest(NamedTuple):
+    """Request to the script of dated numbers.
+
+    Attributes:
+        action: "create": the tag is new; "take" numbers; "open" the period, which somebody knows about.
+        period: the one that it is now, as far as the caller knows.
+        least: how many numbers the caller needs; with "open", the next number.
+        most: how many numbers it takes, if they are left.
+        seen: the next number after the highest that this process saw in the period.
+    """
+
+    action: Literal["take", "open", "create"]
+    period: Period
+    least: int = 1
+    most: int = 1
+    seen: int = 1
+
+
 # --- replies -------------------------------------------------------------------------------------------
 
 
@@ -201,7 +224,7 @@ class Answer:
 
     Attributes:
         redis_ms: the time of the call on the Redis clock, ms since 1970.
-        incarnation: changes whenever the tag is closed or opened.
+        incarnation: changes whenever the tag is closed or opened; "" of dated numbers.
         next: no position below it is handed out again.
         alarm: (from, until): positions that may have been handed out twice, as this call found out; or None.
     """
@@ -235,7 +258,9 @@ class Closed(Answer):
 
 @dataclass(frozen=True, slots=True)
 class Exhausted(Answer):
-    """All numbers of the range are handed out."""
+    """All numbers of the range are handed out, or only *left* ones of the period are not, fewer than are needed."""
+
+    left: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,9 +300,29 @@ class NotNew(Answer):
     """The tag is not opened: it exists, or processes have reported numbers of it, or a person closed it since."""
 
 
+@dataclass(frozen=True, slots=True)
+class Shut(Answer):
+    """The period hands out nothing. Those that begin at *since_ms* or later are open; it can be opened in *wait_ms*."""
+
+    reason: ClosedReason
+    since_ms: int
+    wait_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class OtherPeriod(Answer):
+    """Redis' clock shows another period."""
+
+
+@dataclass(frozen=True, slots=True)
+class Past(Answer):
+    """The period is over so long that its numbers are forgotten."""
+
+
 TakeReply: TypeAlias = Granted | Noted | Closed | Exhausted | Copied
 OpenReply: TypeAlias = Opened | Settling | NotNew
-Reply: TypeAlias = TakeReply | OpenReply | Stopped
+PeriodReply: TypeAlias = Granted | OpenReply | Exhausted | Shut | OtherPeriod | Past
+Reply: TypeAlias = TakeReply | PeriodReply | Stopped
 
 
 # status -> the class, and what parses its fields beyond those of Answer
@@ -285,12 +330,15 @@ _CLASSES: dict[str, tuple[Callable[..., Reply], tuple[Callable[[str], object], .
     "granted": (Granted, (int, int)),
     "noted": (Noted, ()),
     "closed": (Closed, (ClosedReason, int)),
-    "exhausted": (Exhausted, ()),
+    "exhausted": (Exhausted, (int,)),
     "copied": (Copied, ()),
     "opened": (Opened, ("1".__eq__,)),
     "stopped": (Stopped, (lambda text: ClosedReason(text) if text else None, "1".__eq__)),
     "settling": (Settling, (int,)),
     "exists": (NotNew, ()),
+    "shut": (Shut, (ClosedReason, int, int)),
+    "other": (OtherPeriod, ()),
+    "past": (Past, ()),
 }
 
 

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import random
 import socket
 import threading
 import weakref
-from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Any, NamedTuple, NoReturn, Self
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, NamedTuple, NoReturn, Self, TypeAlias
 
 from snowredis.core.description import IdDescription
 from snowredis.errors import GeneratorClosed, GeneratorSuspended, StoreUnavailable
 from snowredis.numbers.counts import SegmentCounts, SegmentStatus, Steps
-from snowredis.numbers.deliveries import Deliveries, Made, again
 from snowredis.numbers.fetcher import HEAD, Bound, Fetcher, Segment, random_name, status_of
 from snowredis.numbers.path import NumberRange, SegmentPath
-from snowredis.numbers.prefetcher import Prefetcher, Threads
 from snowredis.numbers.protocol import TagStore, describe
+from snowredis.numbers.waiting import Prefetcher, Threads, again
 from snowredis.process.clock import SYSTEM, Clock
-from snowredis.process.coroutines import in_thread
 from snowredis.process.fork import GUARD, ForkGuard
 from snowredis.process.threads import with_lock
 from snowredis.snowflake.batches import MAX_BATCH, as_int64, check_count
@@ -28,6 +27,18 @@ from snowredis.snowflake.lease import PROCESS
 from snowredis.snowflake.protocol import owner_text
 
 WAIT_S = 10.0
+
+
+class Wait(NamedTuple):
+    """Wait of *seconds* at most for a segment of *wanted* numbers."""
+
+    prefetcher: Prefetcher
+    seconds: float
+    wanted: int
+
+
+# what takes numbers, and yields where it has to wait
+Waits: TypeAlias = Generator[Wait, None, None]
 
 
 class Published(NamedTuple):
@@ -82,47 +93,26 @@ class SegmentGenerator(SegmentPath):
         self._lock = threading.RLock()
         self._stores, self._steps = tuple(stores), steps
         self._clock, self._guard, self._random_bytes, self._threads = clock, guard, random_bytes, threads
-        self._wait_s, self._label, self._ahead = wait_s, label, prefetch
+        self._wait_s, self._ahead = wait_s, prefetch
         self._closed = self._suspended = False
         self._counts = SegmentCounts()
         # counts what makes numbers of before unusable: drops, suspend(), forks
         self._era = 0
         # numbers that the parent made before this process was forked
         self._made_before = 0
-        drop = weakref.WeakMethod(self._drop)
-
-        def drop_if_alive(server: int, from_position: int) -> None:
-            method = drop()
-            if method is not None:
-                method(server, from_position)
-
-        me = weakref.ref(self)
-
-        def owner() -> str:
-            generator = me()
-            return generator._owner() if generator is not None else "{}"
-
         self._fetcher = Fetcher(
             self._stores,
             steps,
             self._counts,
             now_s=clock.monotonic,
-            random_name=lambda: random_name(random_bytes, clock),
-            owner=owner,
-            drop=drop_if_alive,
+            random_name=functools.partial(random_name, random_bytes, clock),
+            owner=functools.partial(_owner, label),
+            drop=_weakly(self._drop),
             bound=bound,
             choose=lambda count: random.Random(random_bytes(8)).randrange(count),
             start=threads().start,
         )
         self._prefetcher = Prefetcher(self._fetcher, clock, threads(), ahead=prefetch)
-
-        def make(count: int) -> Made[int]:
-            generator = me()
-            if generator is None:
-                raise GeneratorClosed(stores[0].config.tag, "segment")
-            return generator._make(count)
-
-        self._deliveries: Deliveries[int] = Deliveries(make, steps.max_step)
         self._supersede(self._position[0], nothing())
         guard.reset_in_child(self)
         # a thread that is forgotten with its generator ends
@@ -176,46 +166,14 @@ class SegmentGenerator(SegmentPath):
         Raises:
             As next_id(); nothing of the batch is returned then, and its numbers are not used.
         """
-        return self._make(check_count(count)).numbers
-
-    def _make(self, count: int) -> Made[int]:
+        count = check_count(count)
         while True:
-            generation, era = self._guard.generation, self._era
+            generation = self._guard.generation
             batch: list[int] = []
-
-            def give_back(numbers: list[int], generation: int = generation, era: int = era) -> None:
-                if self._guard.alive and self._guard.generation == generation:
-                    self._give_back(numbers, era)
-
-            try:
-                while len(batch) < count:
-                    part = self._take_now(count - len(batch))
-                    if not part:
-                        self._get_numbers(count - len(batch))
-                    batch += part
-            except BaseException:
-                give_back(batch)
-                raise
+            self._run(self._take(count, batch))
             # else forked in between: some of the numbers are the parent's
             if self._guard.alive and self._guard.generation == generation:
-                return Made(batch, give_back)
-
-    @with_lock
-    def _give_back(self, numbers: list[int], era: int) -> None:
-        """Let others use *numbers* of a batch that nobody got, unless they were dropped since."""
-        if era != self._era or self._closed or self._suspended:
-            return
-        config = self._stores[0].config
-        stride = config.share[1]
-        segments: list[Segment] = []
-        for number in numbers:
-            position, server = divmod(number - config.start, stride)
-            last = segments[-1] if segments else None
-            if last is not None and (last.server, last.until_position) == (server, position):
-                segments[-1] = last._replace(until_position=position + 1)
-            else:
-                segments.append(Segment(server, position, position + 1, number, stride))
-        self._prefetcher.ready.extendleft(reversed(segments))
+                return batch
 
     def fill(self, buffer: Any) -> None:
         """Fill a writable buffer of int64 with numbers: array('q'), numpy int64, or any contiguous one.
@@ -230,47 +188,73 @@ class SegmentGenerator(SegmentPath):
             while filled < len(view):
                 count = self._fill_now(view[filled : filled + MAX_BATCH])
                 if not count:
-                    self._get_numbers(len(view) - filled)
+                    self._run(self._waits(len(view) - filled))
                 filled += count
             if self._guard.alive and self._guard.generation == generation:
                 return
 
     async def anext_id(self) -> int:
         """Make one number. Async version of next_id(): does not block the event loop."""
-        while True:
-            generation = self._guard.generation
-            for number in self._take_now(1):
-                if self._guard.alive and self._guard.generation == generation:
-                    return number
-            if not self._advance():
-                return (await self._ordered(1))[0]
+        return (await self.anext_ids(1))[0]
 
     async def anext_ids(self, count: int) -> list[int]:
-        """Make *count* numbers at once. Async version of next_ids(): one thread waits for all coroutines.
+        """Make *count* numbers at once. Async version of next_ids(): does not block the event loop.
 
         If it is canceled, its numbers are used by others.
         """
-        return await self._ordered(check_count(count))
-
-    async def _ordered(self, count: int) -> list[int]:
+        count = check_count(count)
         while True:
-            self._guard.check()
             generation = self._guard.generation
-            numbers = await self._deliveries.atake(count) if count else []
+            batch: list[int] = []
+            await self._run_async(self._take(count, batch))
             if self._guard.alive and self._guard.generation == generation:
-                return numbers
+                return batch
 
     def _next_slow(self) -> int:
         while True:
             generation = self._guard.generation
-            self._get_numbers(1)
+            self._run(self._waits(1))
             for number in self._take_now(1):
                 # else forked in between: it is the parent's
                 if self._guard.alive and self._guard.generation == generation:
                     return number
 
-    def _get_numbers(self, wanted: int) -> None:
-        """Return when there are numbers to take: others may take them first. Raises as next_id()."""
+    def _take(self, count: int, batch: list[int]) -> Waits:
+        """Fill *batch* with *count* numbers. If that fails, others use those that were taken."""
+        generation, era = self._guard.generation, self._era
+        try:
+            while len(batch) < count:
+                part = self._take_now(count - len(batch))
+                if not part:
+                    yield from self._waits(count - len(batch))
+                batch += part
+        except BaseException:
+            if self._guard.alive and self._guard.generation == generation:
+                self._give_back(batch, era)
+            raise
+
+    @with_lock
+    def _give_back(self, numbers: list[int], era: int) -> None:
+        """Let others use *numbers* of a batch that failed, unless they were dropped since."""
+        if era != self._era or self._closed or self._suspended:
+            return
+        config = self._stores[0].config
+        stride = config.share[1]
+        segments: list[Segment] = []
+        for number in numbers:
+            position, server = divmod(number - config.start, stride)
+            last = segments[-1] if segments else None
+            if last is not None and (last.server, last.until_position) == (server, position):
+                segments[-1] = last._replace(until_position=position + 1)
+            else:
+                segments.append(Segment(server, position, position + 1, number, stride))
+        self._prefetcher.ready.extendleft(reversed(segments))
+
+    def _waits(self, wanted: int) -> Waits:
+        """Yield each wait until there are numbers to take: others may take them first. Raises as next_id().
+
+        _run() and _run_async() wait: this is the same for threads and for coroutines.
+        """
         if self._advance():
             return
         started_s = self._clock.monotonic()
@@ -287,9 +271,21 @@ class SegmentGenerator(SegmentPath):
             if left_s <= 0:
                 where = ", ".join(store.where for store in self._stores)
                 raise StoreUnavailable(where, f"no segment came within {self._wait_s:g} s")
-            prefetcher.wait(left_s, wanted)
+            yield Wait(prefetcher, left_s, wanted)
         waited_s = self._clock.monotonic() - started_s
         self._counts.longest_wait_s = max(self._counts.longest_wait_s, waited_s)
+
+    @staticmethod
+    def _run(waits: Waits) -> None:
+        with contextlib.closing(waits):
+            for wait in waits:
+                wait.prefetcher.wait(wait.seconds, wait.wanted)
+
+    @staticmethod
+    async def _run_async(waits: Waits) -> None:
+        with contextlib.closing(waits):
+            for wait in waits:
+                await wait.prefetcher.wait_async(wait.seconds, wait.wanted)
 
     def _advance(self, *, waited: bool = False) -> bool:
         """Publish the next numbers that are here, if the current ones are used up. Returns False if there are none.
@@ -399,28 +395,14 @@ class SegmentGenerator(SegmentPath):
         """Stop making numbers. Async version of close()."""
         self.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     async def __aenter__(self) -> Self:
-        await in_thread(lambda: self._get_numbers(1))
+        await self._run_async(self._waits(1))
         return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _after_fork(self) -> None:
         """In a forked child: forget the parent's segments; the first number fetches one of its own."""
         self._lock = threading.RLock()
         self._era += 1
-        self._deliveries.after_fork()
         self._seal()
         for store in self._stores:
             store.after_fork()
@@ -432,9 +414,6 @@ class SegmentGenerator(SegmentPath):
         self._prefetcher = Prefetcher(self._fetcher, self._clock, self._threads(), ahead=self._ahead)
         self._to_stop[:] = [self._prefetcher]
 
-    def _owner(self) -> str:
-        return owner_text(socket.gethostname(), os.getpid(), self._label or PROCESS.label)
-
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError(
             "a segment generator cannot be pickled or copied: two copies would make the same numbers. "
@@ -444,6 +423,22 @@ class SegmentGenerator(SegmentPath):
     def __repr__(self) -> str:
         state = " closed" if self._closed else " suspended" if self._suspended else ""
         return f"<snowredis.SegmentGenerator tag={self.tag!r}{state}>"
+
+
+def _owner(label: str) -> str:
+    return owner_text(socket.gethostname(), os.getpid(), label or PROCESS.label)
+
+
+def _weakly(method: Callable[[int, int], None]) -> Callable[[int, int], None]:
+    """Return a function that calls a method of an object, as long as the object exists."""
+    weak = weakref.WeakMethod(method)
+
+    def call(server: int, from_position: int) -> None:
+        bound = weak()
+        if bound is not None:
+            bound(server, from_position)
+
+    return call
 
 
 def _stop(prefetchers: list[Prefetcher]) -> None:

@@ -22,7 +22,7 @@ from snowredis.settings import (
     WHOLE,
     Kind,
     Setting,
-    as_int,
+    int_or_same,
     one_of,
 )
 
@@ -93,17 +93,11 @@ MAX_BLOCK = 1_000_000
 
 
 def _at_most(most: int) -> Kind:
-    def convert(value: Any) -> Any:
-        try:
-            return as_int(value)
-        except TypeError:
-            return value
-
     return Kind(
         f"a whole number from 1 to {most}",
         int,
         lambda value: isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most,
-        convert=convert,
+        convert=int_or_same,
     )
 
 

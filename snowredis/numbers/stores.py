@@ -1,4 +1,4 @@
-"""Store of a tag of segments in Redis: its scripts, their arguments and replies.
+"""Stores of a tag in Redis, of segments and of dated numbers: their scripts, the arguments and the replies.
 
 ScriptTagStore is independent of redis-py: a subclass runs the scripts, in Redis or in a simulation.
 """
@@ -8,22 +8,37 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from snowredis.errors import ServerUnidentified
-from snowredis.numbers import protocol
 from snowredis.numbers.errors import NumbersBroken, NumbersDiffer
-from snowredis.numbers.protocol import OpenRequest, TagConfig, TakeRequest, parse_reply
+from snowredis.numbers.protocol import (
+    OpenReply,
+    OpenRequest,
+    PeriodReply,
+    PeriodRequest,
+    Stopped,
+    TagConfig,
+    TakeReply,
+    TakeRequest,
+    parse_reply,
+)
+from snowredis.servers.clients import is_cluster
 from snowredis.servers.runner import RedisScripts, translated
 from snowredis.servers.scripts import Script, Scripted, load_script, read_lua, text_of
 from snowredis.servers.time_limit import CALL_LIMIT_S, time_limit
 from snowredis.settings import MinReplicas
-
-_Done = TypeVar("_Done", bound=protocol.Answer)
+from snowredis.snowflake.open import open_client
 
 SCRIPTS = ("take", "open", "close")
 # an event takes about 250 bytes
 DEFAULT_MAX_EVENTS = 10_000
+# a process uses no dated number that Redis handed out to it this long ago
+BLOCK_LIFE_MS = 5_000
+# how long after a loss a period is opened at the earliest: by then, no process has numbers of before
+PERIOD_SETTLE_MS = BLOCK_LIFE_MS + 1_000
+# characters of a format that are stored
+MAX_FORMAT = 100
 
 
 def lua_of(name: str) -> str:
@@ -54,13 +69,22 @@ class NumbersUnidentified(ServerUnidentified):
 
 
 class NumberStore(Scripted):
-    """Base class of the stores of a tag: its errors.
+    """Base class of the stores of a tag: its requests and errors.
 
     Attributes:
         tag: its name.
     """
 
     tag: str
+    # of every request
+    _constants: tuple[int, ...]
+
+    def _call(self, name: str, *args: str | int) -> Any:
+        texts = self.ask(name, *self._constants, *args)
+        try:
+            return parse_reply(texts)
+        except ValueError:
+            raise self.unknown(texts) from None
 
     def mismatch(self, stored: str) -> NumbersDiffer:
         return NumbersDiffer(self.tag, stored, self.signature)
@@ -70,6 +94,24 @@ class NumberStore(Scripted):
 
     def unidentified(self, code: str) -> NumbersUnidentified:
         return NumbersUnidentified(self.where, code)
+
+
+class _InRedis(RedisScripts, NumberStore):
+    """Base class of the stores in Redis or Valkey, 6.2 or later."""
+
+    def read(self) -> Mapping[str, str]:
+        """Return the stored fields of the tag; none if there is no such tag. Runs no script and writes nothing."""
+        with translated(self.where), time_limit(CALL_LIMIT_S):
+            fields: Mapping[Any, Any] = self._client.hgetall(self._keys[0])
+        return {text_of(name): text_of(value) for name, value in fields.items()}
+
+    def delete(self) -> bool:
+        """Delete the tag. Returns False if there was none."""
+        with translated(self.where), time_limit(CALL_LIMIT_S):
+            return bool(self._client.delete(*self._keys))
+
+
+# --- segments ------------------------------------------------------------------------------------------
 
 
 class ScriptTagStore(NumberStore):
@@ -98,37 +140,24 @@ class ScriptTagStore(NumberStore):
     def use(self, config: TagConfig) -> None:
         """Go on with other constants of the same tag."""
         self.config, self.signature = config, config.signature
+        self._constants = (int(config.assured), config.size, config.failover_slack_ms, self._max_events)
 
-    def _call(self, name: str, expected: tuple[type[_Done], ...], *args: str | int) -> _Done:
-        config = self.config
-        common = (int(config.assured), config.size, config.failover_slack_ms, self._max_events)
-        texts = self.ask(name, *common, *args)
-        try:
-            reply: Any = parse_reply(texts)
-        except ValueError:
-            reply = None
-        if not isinstance(reply, expected):
-            raise self.unknown(texts)
+    def take(self, request: TakeRequest) -> TakeReply:
+        reply: TakeReply = self._call("take", *request.arguments())
         return reply
 
-    def take(self, request: TakeRequest) -> protocol.TakeReply:
-        expected = (protocol.Granted, protocol.Noted, protocol.Closed, protocol.Exhausted, protocol.Copied)
-        taken: Any = self._call("take", expected, *request.arguments())
-        reply: protocol.TakeReply = taken
+    def open(self, request: OpenRequest) -> OpenReply:
+        reply: OpenReply = self._call("open", *request)
         return reply
 
-    def open(self, request: OpenRequest) -> protocol.OpenReply:
-        opened: Any = self._call("open", (protocol.Opened, protocol.Settling, protocol.NotNew), *request)
-        reply: protocol.OpenReply = opened
-        return reply
-
-    def stop(self, run: str, *, force: bool) -> protocol.Stopped:
+    def stop(self, run: str, *, force: bool) -> Stopped:
         """Close the tag, whatever its constants, for the change *run*, which opens it.
 
         Args:
             force: close it for the change even if Redis may have forgotten numbers.
         """
-        return self._call("close", (protocol.Stopped,), run, int(force))
+        reply: Stopped = self._call("close", run, int(force))
+        return reply
 
     def after_fork(self) -> None:
         """In a forked child: use nothing of the parent's connections and locks."""
@@ -137,8 +166,8 @@ class ScriptTagStore(NumberStore):
     def close(self) -> None: ...
 
 
-class RedisTagStore(RedisScripts, ScriptTagStore):
-    """The state of a tag in Redis or Valkey, 6.2 or later.
+class RedisTagStore(_InRedis, ScriptTagStore):
+    """The segments of one tag on one server.
 
     Args:
         server: a URL, a redis-py client, or what own_client() returned for one.
@@ -150,13 +179,62 @@ class RedisTagStore(RedisScripts, ScriptTagStore):
         ScriptTagStore.__init__(self, config)
         RedisScripts.__init__(self, server, min_replicas)
 
-    def read(self) -> Mapping[str, str]:
-        """Return the stored fields of the tag; none if there is no such tag. Runs no script and writes nothing."""
-        with translated(self.where), time_limit(CALL_LIMIT_S):
-            fields: Mapping[Any, Any] = self._client.hgetall(self._keys[0])
-        return {text_of(name): text_of(value) for name, value in fields.items()}
 
-    def delete(self) -> bool:
-        """Delete the tag. Returns False if there was none."""
+# --- dated numbers -------------------------------------------------------------------------------------
+
+
+class DatedStore(_InRedis):
+    """The dated numbers of one tag on one server.
+
+    Args:
+        server: a URL or a redis-py client.
+        tag: the name of the numbers.
+        signature: period and zone, the same in all processes.
+        assured: Redis never loses a write that it acknowledged.
+        skew_ms: how far two Redis servers' clocks may differ.
+        slack_ms: how long a deposed master may go on answering; None: as long as the kind of server needs.
+        maximum: the highest number of a period.
+        format: of the texts; for people.
+    """
+
+    def __init__(
+        self,
+        server: Any,
+        tag: str,
+        signature: str,
+        *,
+        assured: bool = False,
+        skew_ms: int = 0,
+        slack_ms: int | None = None,
+        maximum: int = 1,
+        format: str = "",  # noqa: A002 - it is one
+        min_replicas: MinReplicas = 0,
+    ) -> None:
+        client = open_client(server)
+        NumberStore.__init__(self, signature, (f"snowredis:{{{tag}}}:dated",), {"dated": load("dated")})
+        RedisScripts.__init__(self, client, min_replicas)
+        self.tag, self._maximum = tag, maximum
+        slack = client.failover_slack_ms if slack_ms is None else slack_ms
+        self._constants = (int(assured), skew_ms, slack)
+        self._format = "".join(filter(str.isprintable, format))[:MAX_FORMAT]
+
+    def send(self, request: PeriodRequest) -> PeriodReply:
+        """Run the script once.
+
+        Blocks for a round trip. Raises NumbersDiffer, StoreUnavailable and its subclasses. Is never repeated here:
+        numbers whose reply was lost are gaps.
+        """
+        period = request.period
+        when = (period.label, period.from_ms, period.until_ms, period.first_ms)
+        rest = (request.least, request.most, self._maximum, request.seen, PERIOD_SETTLE_MS, self._format)
+        reply: PeriodReply = self._call("dated", request.action, *when, *rest)
+        return reply
+
+    def now_ms(self) -> int:
+        """Return the time of the server, ms since 1970."""
+        client = self._client
         with translated(self.where), time_limit(CALL_LIMIT_S):
-            return bool(self._client.delete(*self._keys))
+            if is_cluster(client):
+                client = client.get_redis_connection(client.get_node_from_key(self._keys[0]))
+            seconds, micros = client.time()
+        return int(seconds) * 1000 + int(micros) // 1000

@@ -7,6 +7,7 @@ first command, and no error shows a password.
 from __future__ import annotations
 
 import copy
+import inspect
 import re
 import socket
 import threading
@@ -27,6 +28,7 @@ from snowredis.servers.connections import (
     limits,
     prepare,
 )
+from snowredis.settings import SETTINGS, nearest
 
 # redis-py gives these no types
 _Sentinel: Any = sentinel.Sentinel
@@ -47,6 +49,10 @@ def client_of_url(url: str) -> Any:
     try:
         return create(url)
     except (ValueError, TypeError) as error:
+        unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+        # what follows the last "@" is no part of a password
+        if unknown and re.search(rf"[?&]{unknown[1]}=", url.rpartition("@")[2]):
+            raise ConfigError(_unknown_option(unknown[1])) from None
         # a "/" or "#" in a password moves the rest of it into the error's text: neither that nor the error is shown
         reason = str(error) if redacted(url) == url else "it cannot be parsed"
         raise ConfigError(
@@ -54,6 +60,19 @@ def client_of_url(url: str) -> Any:
             "unix:///path/to.sock, embedded://, sentinel://host:26379,host:26379/MASTER/0 or "
             "cluster://host:7000,host:7001, and special characters of a password as %2F, %23, %40."
         ) from None
+
+
+def _unknown_option(name: str) -> str:
+    """Return the error's text for *name* in the query of a URL."""
+    options = inspect.signature(redis.Redis).parameters
+    near = nearest(name, options, cutoff=0.8) or nearest(name, SETTINGS)
+    hint = f"Did you mean {near!r}? " if near and near != name else ""
+    if near in SETTINGS:
+        hint += f"{near!r} is a setting: pass {near}=… beside the URL. "
+    return (
+        f"unknown option {name!r} in the URL. {hint}Options in a URL are those of redis-py, such as socket_timeout "
+        "and client_name."
+    )
 
 
 def _from_redis_url(url: str) -> redis.Redis:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from snowredis.core.whole import as_int
 from snowredis.errors import ConfigError, shown
 from snowredis.process.fork import ForkGuard
-from snowredis.settings import as_int
 from snowredis.snowflake.fast_path import FastPath
 
 MAX_BATCH = 1_000_000

@@ -9,16 +9,14 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from snowredis.core.presets import resolve_layout
 from snowredis.errors import ConfigError
-from snowredis.settings import POOL_DURATIONS, SETTINGS, MinReplicas, check
+from snowredis.settings import POOL_DURATIONS, SETTINGS, MinReplicas, Servers, check_settings
 from snowredis.snowflake.protocol import PoolConfig, Store
 
 if TYPE_CHECKING:
-    import redis
-
     from snowredis.servers.clients import OwnClient
     from snowredis.snowflake.memory_store import MemoryStore
     from snowredis.snowflake.redis_store import RedisStore
@@ -28,17 +26,6 @@ if TYPE_CHECKING:
 DEFAULT_REGISTRY = "default"
 
 
-class InMemory(Protocol):
-    """Pools in this process' memory: those of snowredis.testing."""
-
-    def memory_store(self, config: PoolConfig) -> MemoryStore:
-        """Return the store of the pool *config.name*."""
-
-
-Server: TypeAlias = "str | redis.Redis | redis.RedisCluster | InMemory"
-Servers: TypeAlias = "Server | Sequence[Server]"
-
-
 def open_store_from_settings(url: Servers, settings: Mapping[str, Any]) -> Store:
     """Open the store of the pool that *settings*, arguments of snowredis.connect(), describe.
 
@@ -46,7 +33,7 @@ def open_store_from_settings(url: Servers, settings: Mapping[str, Any]) -> Store
         ConfigError, LayoutError: a setting, or a combination, that cannot work.
         StoreUnavailable: the server of embedded:// does not start.
     """
-    settings = {name: check(name, value) for name, value in settings.items()}
+    settings = check_settings(settings)
     return open_store(
         url,
         pool_config(settings),

@@ -21,9 +21,8 @@ from snowredis.errors import ConfigError, LayoutMismatch, ShardNumberRefused, Sn
 from snowredis.servers.clients import address, close_client, fresh_copy
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import text_of
-from snowredis.settings import MinReplicas, check
+from snowredis.settings import MinReplicas, Servers, check
 from snowredis.snowflake.open import (
-    Servers,
     is_in_memory,
     open_client,
     open_servers,

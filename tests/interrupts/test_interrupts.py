@@ -52,6 +52,11 @@ def once_more(explorer: Explorer, case: Case) -> Outcome:
     return outcome
 
 
+def coarser(explorer: Explorer, operation: str) -> int:
+    """Return how many times as far apart the interruptions may be: beside the fast path, the code is tried as built."""
+    return 3 if explorer.pure and operation != "new_tick" else 1
+
+
 # 7 is about as long as the shortest stretch in which an interruption did harm once
 @pytest.mark.parametrize(
     ("operation", "step"),
@@ -61,14 +66,12 @@ def test_a_handler_that_makes_an_id_repeats_none(explorer: Explorer, operation: 
     if operation == "new_tick" and not explorer.pure:
         # in C it has no bytecodes
         return
-    # beside the fast path it is the same code, which is tried as built
-    coarser = 3 if explorer.pure and operation != "new_tick" else 1
-    check(explorer.sweep(operation, "handler:next_id", step=step * coarser))
+    check(explorer.sweep(operation, "handler:next_id", step=step * coarser(explorer, operation)))
 
 
 def test_a_handler_may_suspend_close_or_beat_while_a_tick_begins(explorer: Explorer) -> None:
     for action in ("handler:suspend", "handler:close", "handler:beat", "handler:clock_back"):
-        check(explorer.sweep("new_range", action, step=13))
+        check(explorer.sweep("new_range", action, step=13 * coarser(explorer, "new_range")))
 
 
 def test_a_handler_gets_an_id_while_the_generator_is_resumed(explorer: Explorer) -> None:
@@ -81,7 +84,7 @@ def test_a_handler_gets_an_id_while_the_generator_is_resumed(explorer: Explorer)
 def test_a_child_that_is_forked_in_the_middle_makes_ids_of_its_own(
     explorer: Explorer, operation: str
 ) -> None:
-    check(explorer.sweep(operation, "fork", first=60, step=151))
+    check(explorer.sweep(operation, "fork", first=60, step=151 * coarser(explorer, operation)))
 
 
 @pytest.mark.parametrize(
@@ -91,7 +94,7 @@ def test_a_child_that_is_forked_in_the_middle_makes_ids_of_its_own(
 def test_a_child_that_is_killed_in_its_parents_call_leaves_nothing_of_its_parents(
     explorer: Explorer, operation: str, fork: str, first: int
 ) -> None:
-    forked_at = range(first, first + 400, 31)
+    forked_at = range(first, first + 400, 31 * coarser(explorer, operation))
     check(
         explorer.play(Case(operation, ((fork, at), ("child_dies", at + 100 + 37 * turn))))
         for turn, at in enumerate(forked_at)
@@ -99,22 +102,22 @@ def test_a_child_that_is_killed_in_its_parents_call_leaves_nothing_of_its_parent
 
 
 def test_a_fork_while_the_heartbeat_thread_is_started_hangs_nobody(explorer: Explorer) -> None:
-    check(explorer.sweep("start_heartbeat", "fork", first=60, step=97))
+    check(explorer.sweep("start_heartbeat", "fork", first=60, step=97 * coarser(explorer, "start_heartbeat")))
 
 
 def test_another_librarys_hook_may_make_an_id_in_the_child(explorer: Explorer) -> None:
-    check(explorer.sweep("renew", "fork:earlier_hook", step=211))
+    check(explorer.sweep("renew", "fork:earlier_hook", step=211 * coarser(explorer, "renew")))
 
 
 def test_a_child_is_well_whatever_another_thread_was_doing(explorer: Explorer) -> None:
-    check(explorer.sweep("claim", "fork", elsewhere=True, first=60, step=251))
+    check(explorer.sweep("claim", "fork", elsewhere=True, first=60, step=251 * coarser(explorer, "claim")))
 
 
 @pytest.mark.parametrize("action", ["paused:next_id:8", "thread:next_id", "thread:suspend"])
 def test_a_thread_that_read_the_ids_before_they_were_sealed_repeats_none(
     explorer: Explorer, action: str
 ) -> None:
-    check(explorer.sweep("close_late", action, step=11))
+    check(explorer.sweep("close_late", action, step=11 * coarser(explorer, "close_late")))
 
 
 def test_several_interruptions_at_random_points_do_no_harm(explorer: Explorer) -> None:

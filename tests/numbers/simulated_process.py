@@ -10,10 +10,10 @@ from snowredis.errors import SnowredisError
 from snowredis.numbers.counts import Steps
 from snowredis.numbers.fetcher import TagClient
 from snowredis.numbers.path import NumberRange
-from snowredis.numbers.prefetcher import Threads
 from snowredis.numbers.protocol import TagConfig
 from snowredis.numbers.segments import Published, SegmentGenerator
 from snowredis.numbers.stores import ScriptTagStore
+from snowredis.numbers.waiting import Threads
 from tests.simulation.stand_ins import Host, SimGuard
 from tests.simulation.world import START_US, SimLock, Task
 

@@ -183,21 +183,21 @@ def test_a_range_ends(request: pytest.FixtureRequest) -> None:
     assert isinstance(client.ask(8), replies.Exhausted)
 
 
-def test_the_store_in_memory_hands_out_segments_until_it_is_wiped() -> None:
+def test_the_store_in_memory_hands_out_segments_once_it_is_open() -> None:
     store = MemoryTagStore(TagConfig(tag="t", maximum=30), lambda: 1_000_000)
-    place = Place(store, lambda **_: store, store.wipe)
+    place = Place(store, lambda **_: store, lambda: None)
     assert isinstance(store.open(OpenRequest("create", 0)), replies.NotNew)
     one, other = place.client(), place.client()
-    first = TakeRequest("aa", 0, "01", (), "", 0, 10, "{}")
-    assert positions(store.take(first)) == positions(store.take(first)) == (0, 10)
-    assert [positions(one.ask(5)), positions(other.ask(5))] == [(10, 15), (15, 20)]
-    place.wipe()
-    assert isinstance(other.ask(5), replies.Closed)
-    assert isinstance(store.open(OpenRequest("bound", 0, 25_000)), replies.Settling)
-    # what a process has is not handed out again
-    assert place.word(0).changed
+    assert [positions(one.ask(5)), positions(other.ask(5))] == [(0, 5), (5, 10)]
+    assert not place.word(7).changed
+    assert place.word(20).changed
     assert [positions(one.ask(8)), positions(one.ask(8))] == [(20, 28), (28, 30)]
     assert isinstance(one.ask(8), replies.Exhausted)
+    closed = MemoryTagStore(TagConfig(tag="t", maximum=30), lambda: 1_000_000, new=False)
+    client = place.client(closed)
+    assert isinstance(client.ask(5), replies.Closed)
+    assert closed.open(OpenRequest("create", 0)).changed
+    assert positions(client.ask(5)) == (0, 5)
 
 
 def test_processes_with_other_constants_are_refused(request: pytest.FixtureRequest) -> None:

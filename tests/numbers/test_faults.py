@@ -346,7 +346,7 @@ def test_a_server_that_hangs_delays_callers_of_the_others_once(
     server: RedisServer, own_server: RedisServer, tag: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("snowredis.numbers.fetcher.REPORT_S", 0.1)
-    monkeypatch.setattr("snowredis.numbers.prefetcher.REPORT_S", 0.1)
+    monkeypatch.setattr("snowredis.numbers.waiting.REPORT_S", 0.1)
     urls = [server.url, own_server.url]
     create_tag(urls, tag)
     with open_generator(urls, tag=tag, step=1, max_step=1) as ids, Hung(own_server):

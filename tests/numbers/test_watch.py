@@ -88,6 +88,7 @@ def test_a_tag_in_memory_is_watched_too() -> None:
     pool = memory_pool()
     watch = TagWatch({"url": pool, "tag": "t"})
     assert (watch.read().state, watch.read().next_number) == ("open", 1)
-    pool.tag_store(TagConfig(tag="t")).wipe()
+    watch.close()
+    watch = TagWatch({"url": memory_pool(new=False), "tag": "t"})
     assert watch.read(2.0).state == "closed"
     watch.close()

@@ -30,7 +30,7 @@ MAY_IMPORT = {
     "kinds": {"errors", "settings", "core", "process", "snowflake", "connection"},
     "numbers": {"errors", "settings", "core", "process", "servers", "snowflake", "kinds"},
     "process_generator": {"errors", "settings", "process", "snowflake", "connection", "kinds"},
-    "testing": {"errors", "process", "snowflake", "connection", "process_generator", "numbers"},
+    "testing": {"errors", "settings", "process", "snowflake", "connection", "process_generator", "numbers"},
     "monitor": {"errors", "settings", "core", "embedded", "servers", "snowflake"},
     "merge": {
         *("errors", "core.collisions", "core.layout", "core.presets"),

@@ -24,11 +24,14 @@ GENERATOR = {
     "suspend": "()",
     "resume": "()",
 }
+SETTINGS = (
+    "(url, *, pool, layout, datacenter, ttl, label, durability, claim_timeout, registry, registry_url, max_clock_lead, "
+    "redis_skew, failover_slack, outage_reserve, guard_rollbacks, min_replicas, clock_policy, clock_tolerance_ms, "
+    "max_wait_ms, overflow, max_ahead_ms, sequence_start, sequence_start_bound, clock)"
+)
 FUNCTIONS = {
-    "connect": "(url, *, pool, layout, datacenter, registry, registry_url, ttl, max_clock_lead, redis_skew, "
-    "failover_slack, durability, guard_rollbacks, min_replicas, label, clock_policy, clock_tolerance_ms, "
-    "max_wait_ms, overflow, max_ahead_ms, sequence_start, sequence_start_bound, claim_timeout, clock)",
-    "aconnect": "(url, **settings)",
+    "connect": SETTINGS,
+    "aconnect": SETTINGS,
     "configure": "(kind, **settings)",
     "next_id": "()",
     "next_ids": "(count)",

@@ -5,72 +5,85 @@ from __future__ import annotations
 import argparse
 import inspect
 import re
-import typing
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import redis
 
 import snowredis
 from snowredis.cli import build_parser
-from snowredis.connection import AllSettings, Settings
-from snowredis.numbers.settings import DATED_SETTINGS
-from snowredis.settings import POOL_DURATIONS, PREFIX, SETTINGS, Setting, check, from_environment
+from snowredis.kinds.opening import parse_kind
+from snowredis.settings import COMMON, POOL_DURATIONS, PREFIX, SETTINGS, Setting, check, from_environment
 from snowredis.snowflake.protocol import PoolConfig
-from snowredis.web import PREFIX as SERVICE_PREFIX
 from snowredis.web.settings import SERVICE_SETTINGS, settings_from_environment
 
 ROOT = Path(__file__).parents[2]
 IN_TEXT = [setting for setting in SETTINGS.values() if setting.name != "clock"]
-PARAMETERS = inspect.signature(snowredis.connect).parameters
 
 
-def default_of(setting: Setting) -> str:
-    text = setting.default_text
-    return f"`{text}`" if text == setting.default or text.isupper() or text.count("/") > 1 else text
+def test_connect_and_aconnect_show_every_setting() -> None:
+    for function in (snowredis.connect, snowredis.aconnect):
+        parameters = inspect.signature(function).parameters
+        assert {name: each.default for name, each in parameters.items()} == {
+            name: setting.default for name, setting in SETTINGS.items()
+        }
+        assert list(parameters)[:3] == ["url", "pool", "layout"]
+    manual = snowredis.connect.__doc__ or ""
+    common, rare = manual.split("Rarely needed:")
+    assert [name for name in SETTINGS if f"        {name}: " in common] == list(COMMON)
+    assert f"overflow: {SETTINGS['overflow'].help}" in rare
+    assert "Most used" not in manual
 
 
-def rows(settings: Iterable[Setting], prefix: str = "") -> list[str]:
-    return [
-        f"| `{prefix}{setting.name.upper() if prefix else setting.name}` | {default_of(setting)} | "
-        + ("" if prefix else f"{'yes' if setting.of_pool else ''} | ".removeprefix(" "))
-        + f"{setting.help} |"
-        for setting in settings
+@pytest.mark.parametrize("call", [snowredis.connect, snowredis.aconnect, snowredis.configure])
+def test_an_unknown_setting_is_refused_at_the_call_with_the_nearest_one(call: Any) -> None:
+    with pytest.raises(snowredis.ConfigError, match=r"unknown setting 'poool'\. Did you mean 'pool'\?"):
+        call(poool="orders")
+    with pytest.raises(snowredis.ConfigError, match="ttl must be seconds"):
+        call(ttl="soon")
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        (
+            "redis://h/0?poool=x",
+            "unknown option 'poool' in the URL. Did you mean 'pool'? 'pool' is a setting",
+        ),
+        ("redis://:pa@h/0?ttl=3", "unknown option 'ttl' in the URL. 'ttl' is a setting: pass ttl=…"),
+        ("cluster://h?socket_timout=1", "Did you mean 'socket_timeout'?"),
+        # the rest of the password is not shown
+        ("redis://:pa?rt=2@h/0", "redis://:***@h/0' is not a Redis URL: it cannot be parsed"),
+    ],
+)
+def test_an_unknown_option_of_a_url_is_named_with_the_nearest_one(url: str, text: str) -> None:
+    with pytest.raises(snowredis.ConfigError, match=re.escape(text)):
+        snowredis.connect(url)
+
+
+def test_a_mistyped_setting_in_the_url_of_a_kind_is_refused() -> None:
+    for url, near in (("snowflake+redis://h?poool=x", "pool"), ("segment+redis://h?tagg=x", "tag")):
+        with pytest.raises(snowredis.ConfigError, match=f"Did you mean '{near}'"):
+            snowredis.generator(url)
+
+
+def test_no_option_of_redis_is_taken_for_a_mistyped_setting() -> None:
+    options = [
+        name
+        for kind in (redis.Redis, redis.Connection, redis.SSLConnection)
+        for name in inspect.signature(kind).parameters
     ]
-
-
-def table_in(page: str, head: str) -> list[str]:
-    text = (ROOT / page).read_text("utf-8")
-    return text[text.index(head) :].partition("\n\n")[0].splitlines()[2:]
-
-
-def test_connect_takes_the_settings_with_these_defaults() -> None:
-    assert {name: parameter.default for name, parameter in PARAMETERS.items()} == {
-        name: setting.default for name, setting in SETTINGS.items()
-    }
-    assert list(PARAMETERS) == list(SETTINGS)
-
-
-def test_aconnect_and_configure_take_what_connect_takes() -> None:
-    annotations = {name: parameter.annotation for name, parameter in PARAMETERS.items()}
-    assert {name: hint.__forward_arg__ for name, hint in AllSettings.__annotations__.items()} == annotations
-    assert Settings.__annotations__.keys() == annotations.keys() - {"url"}
-    assert inspect.get_annotations(snowredis.aconnect)["settings"] == "Unpack[Settings]"
-    of_connect, _of_other_kinds = typing.get_overloads(snowredis.configure)
-    assert inspect.get_annotations(of_connect)["settings"] == "Unpack[AllSettings]"
+    assert "socket_timeout" in options
+    query = "&".join(f"{name}=1" for name in options if name != "url")
+    for kind in ("snowflake", "segment", "dated"):
+        assert parse_kind(f"{kind}+redis://h?{query}").settings.keys() == {"url"}
 
 
 @pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
 def test_every_default_can_be_used(setting: Setting) -> None:
     check(setting.name, setting.default)
-
-
-def test_the_manual_of_connect_describes_every_setting() -> None:
-    manual = " ".join((snowredis.connect.__doc__ or "").split())
-    for setting in SETTINGS.values():
-        assert f"{setting.name}: {setting.help}" in manual
 
 
 def test_a_duration_is_in_seconds_unless_its_name_ends_in_ms() -> None:
@@ -164,38 +177,6 @@ def options_of(*words: str) -> dict[str, argparse.Action]:
         assert choices is not None
         parser = choices[word]
     return {action.dest: action for action in parser._actions if action.dest != "help"}
-
-
-def test_pool_create_has_an_option_for_every_constant_of_a_pool() -> None:
-    options = options_of("pool", "create")
-    of_pool = {name for name, setting in SETTINGS.items() if setting.of_pool}
-    assert options.keys() - {"url", "pool", "registry_url"} == of_pool
-    for name in of_pool:
-        assert options[name].option_strings == [f"--{name.replace('_', '-')}"]
-        assert SETTINGS[name].default_text in str(options[name].help)
-
-
-def test_the_page_of_settings_describes_each_of_them() -> None:
-    assert table_in("docs/reference/settings.md", "| setting |") == rows(IN_TEXT)
-
-
-def test_the_page_of_settings_describes_those_of_dated_numbers() -> None:
-    # what the page says of these two is what is different here
-    elsewhere = ("| `url` |", "| `min_replicas` |")
-    table = table_in("docs/reference/settings.md", "| setting | default | what it is |")
-    expected = [
-        f"| `{name}` | {default_of(setting)} | {setting.help} |" for name, setting in DATED_SETTINGS.items()
-    ]
-    assert [row for row in table if not row.startswith(elsewhere)] == [
-        row for row in expected if not row.startswith(elsewhere)
-    ]
-    assert len(table) == len(DATED_SETTINGS)
-
-
-def test_the_page_on_the_service_describes_each_of_its_variables() -> None:
-    assert table_in("docs/how-to/service.md", "| variable |") == rows(
-        SERVICE_SETTINGS.values(), SERVICE_PREFIX
-    )
 
 
 def test_the_options_of_serve_are_settings_of_the_service() -> None:

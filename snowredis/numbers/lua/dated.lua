@@ -17,15 +17,16 @@
 -- ARGV[15] settle_ms int, how long after a loss processes may use numbers that they had
 -- ARGV[16] format   string, of the texts; for people
 --
--- Returns granted, now, first, count: the numbers from first on are the caller's
---       | opened, now, next: the period hands out numbers from next on
---       | created, now | exists, now: what create did
---       | elsewhen, now: it is another period now
---       | closed, now, reason, since, next, wait: since this time, ms, later periods are open; this one can be opened in wait ms
---       | settling, now, ms to wait: a deposed master may hand out numbers, and processes use those that they had
---       | exhausted, now, left: fewer than needed are left; none was handed out
---       | past, now: the period is over so long that its numbers are forgotten
+-- Returns granted, common fields, first, until: these numbers are the caller's
+--       | opened, common fields, 1: the period hands out numbers from next on; with create: the tag is new
+--       | exists, common fields: create did nothing
+--       | other, common fields: it is another period now
+--       | shut, common fields, reason, since, wait: since this time, ms, later periods are open; this one can be opened in wait ms
+--       | settling, common fields, ms to wait: a deposed master may hand out numbers, and processes use those that they had
+--       | exhausted, common fields, left: fewer than needed are left; none was handed out
+--       | past, common fields: the period is over so long that its numbers are forgotten
 --       | signature, stored signature | unidentified, reason | broken, as in arguments
+-- The common fields are: time of the call, nothing, next number of the period, nothing.
 -- Cost    O(1); O(periods) at the first number of one
 --
 -- Times are ms since 1970. D1: a number of a label is handed out once, since its counter only grows. D2: if Redis may have
@@ -64,19 +65,27 @@ if not assured then
   if not id then return { 'unidentified', why, nonce } end
 end
 
+-- what the caller saw handed out is not handed out again
+local next_number = math.max(stored_next, seen)
+local function done(status, ...)
+  local reply = { status, fmt(now), '', fmt(next_number), '', ... }
+  reply[#reply + 1] = nonce
+  return reply
+end
+
 if action == 'create' then
   local used = known and reason ~= 'no-tag'
   for _, name in ipairs(redis.call('HKEYS', KEYS[1])) do
     used = used or string.sub(name, 1, 2) == 'n:'
   end
-  if used then return { 'exists', fmt(now), nonce } end
+  if used then return done('exists') end
   redis.call('HSET', KEYS[1], 'signature', signature, 'identity', id, 'closed_until', '0', 'reason', '', 'trimmed', '')
-  return { 'created', fmt(now), nonce }
+  return done('opened', '1')
 end
 
 -- its counter was forgotten: Redis' clock went back over many periods
 local is_past = label <= trimmed
-if is_past then seen = 1 end
+if is_past then seen, next_number = 1, stored_next end
 -- D2
 local lost
 if not known then
@@ -92,14 +101,12 @@ if lost then
   redis.call('HSET', KEYS[1], 'signature', signature, 'identity', id, 'closed_until', fmt(closed_until), 'reason', lost,
     'closed_at', fmt(now), 'trimmed', trimmed)
 end
--- what the caller saw handed out is not handed out again
-local next_number = math.max(stored_next, seen)
 if next_number > stored_next then
   redis.call('HSET', KEYS[1], 'n:' .. label, fmt(next_number))
   next_field = true
 end
-if now < from_ms or now >= until_ms then return { 'elsewhen', fmt(now), nonce } end
-if is_past then return { 'past', fmt(now), nonce } end
+if now < from_ms or now >= until_ms then return done('other') end
+if is_past then return done('past') end
 
 -- Writes the next number of the label, and forgets the oldest label if there are many.
 local function keep(value)
@@ -123,18 +130,18 @@ if not is_open then
   wait = math.max(0, (number_of(redis.call('HGET', KEYS[1], 'closed_at')) or 0) + slack + settle - now)
 end
 if action == 'open' then
-  if wait > 0 then return { 'settling', fmt(now), fmt(wait), nonce } end
+  if wait > 0 then return done('settling', fmt(wait)) end
   next_number = math.max(next_number, least)
   keep(next_number)
   redis.call('HSET', KEYS[1], 'o:' .. label, fmt(closed_until))
-  return { 'opened', fmt(now), fmt(next_number), nonce }
+  return done('opened', '1')
 end
 if not is_open then
-  return { 'closed', fmt(now), reason, fmt(closed_until), fmt(next_number), fmt(wait), nonce }
+  return done('shut', reason, fmt(closed_until), fmt(wait))
 end
 local left = math.max(0, maximum + 1 - next_number)
-if left < least then return { 'exhausted', fmt(now), fmt(left), nonce } end
+if left < least then return done('exhausted', fmt(left)) end
 count = math.min(math.max(least, count), left)
 -- D1
 keep(next_number + count)
-return { 'granted', fmt(now), fmt(next_number), fmt(count), nonce }
+return done('granted', fmt(next_number), fmt(next_number + count))

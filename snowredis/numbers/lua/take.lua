@@ -13,7 +13,7 @@
 -- Returns granted, common fields, from, until: the segment
 --       | noted, common fields: the report was noted
 --       | closed, common fields, reason, time since when: nothing is handed out until the tag is opened
---       | exhausted, common fields: the range is used up
+--       | exhausted, common fields, 0: the range is used up
 --       | copied, common fields: the client's request is not the next one of its name
 -- Cost    O(log clients)
 
@@ -127,7 +127,7 @@ if r and not lost and r.received == received + 1 and r.incarnation == tag.incarn
 end
 
 local count = math.min(wanted, size - tag.next)
-if count < 1 then return keep('exhausted') end
+if count < 1 then return keep('exhausted', '0') end
 local from = tag.next
 tag.next = from + count
 count_of('segments', 1)

@@ -1,0 +1,373 @@
+"""Callers that wait for numbers of Redis.
+
+Of segments: Prefetcher fetches them in a thread, before they are needed; callers wait only if it is late. Only this
+thread talks to Redis, so that no signal handler, finalizer or forked child meets half a conversation.
+
+Of dated numbers, which nobody can fetch before they are needed: Deliveries lets one caller ask for all that wait.
+"""
+
+from __future__ import annotations
+
+import _thread
+import contextlib
+import functools
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, InvalidStateError
+from typing import Any, Generic, TypeVar
+
+from snowredis.errors import StoreUnavailable
+from snowredis.numbers.errors import NumbersExhausted
+from snowredis.numbers.fetcher import REPORT_S, Fetcher, Segment
+from snowredis.process.clock import MAX_SLEEP_S, Clock
+from snowredis.process.coroutines import OneThread, wait_for
+from snowredis.process.threads import NotAcquired, locked, start_thread
+from snowredis.snowflake.batches import MAX_BATCH
+
+T = TypeVar("T")
+
+# a caller looks again after this time: in a child that was forked meanwhile, no thread gives back the lock
+LOOK_S = 0.1
+
+# between two attempts while Redis does not hand out segments: the first, and the longest
+RETRY_S, MAX_RETRY_S = 0.05, 1.0
+# a coroutine looks again after this time: its loop has one timer for each that waits
+MAX_ASYNC_WAIT_S = 1.0
+# how long a report may be put off while a caller waits for a segment
+MOST_OVERDUE_S = 2.0
+
+
+class Waiter:
+    """One wait of one caller. Unlike threading.Event, safe in a signal handler that interrupts another wait."""
+
+    def __init__(self) -> None:
+        self._lock = _thread.allocate_lock()
+        self._lock.acquire()
+
+    def wait(self, seconds: float) -> None:
+        """Wait for notify(), or for *seconds*."""
+        self._lock.acquire(timeout=seconds)
+
+    def notify(self) -> None:
+        """End the wait. Called once."""
+        self._lock.release()
+
+
+class AsyncWaiter:
+    """One wait of one coroutine."""
+
+    def __init__(self) -> None:
+        self._notified: Future[None] = Future()
+
+    async def wait(self, seconds: float) -> None:
+        """Wait for notify(), or for *seconds*. Does not block the event loop."""
+        await wait_for(self._notified, seconds)
+
+    def notify(self) -> None:
+        """End the wait. Called once, in any thread."""
+        with contextlib.suppress(InvalidStateError):
+            self._notified.set_result(None)
+
+
+class Threads:
+    """Way in which the prefetcher starts a thread, sleeps and lets callers wait; the simulation has another."""
+
+    new_waiter: Callable[[], Any] = Waiter
+    new_lock: Callable[[], Any] = staticmethod(_thread.allocate_lock)
+
+    def __init__(self) -> None:
+        # put() is safe in signal handlers and finalizers
+        self._wakes: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def start(self, run: Callable[[], None]) -> None:
+        """Run *run* in a daemon thread."""
+        start_thread(run, "snowredis-segments")
+
+    def ident(self) -> int:
+        """Return which thread this is."""
+        return _thread.get_ident()
+
+    def sleep(self, seconds: float) -> None:
+        """Sleep in the prefetcher's thread until wake(), or for *seconds*."""
+        try:
+            self._wakes.get(timeout=max(0.0, seconds))
+            while True:
+                self._wakes.get_nowait()
+        except queue.Empty:
+            pass
+
+    def wake(self) -> None:
+        """End the sleep of the prefetcher's thread, or its next one."""
+        self._wakes.put(None)
+
+
+# --- segments ------------------------------------------------------------------------------------------
+
+
+class Prefetcher:
+    """Keeps a segment at hand.
+
+    Args:
+        fetcher: asks the servers; only the thread uses it.
+        clock: the monotonic one is read.
+        threads: starts the thread.
+        ahead: fetch segments before callers wait for them.
+
+    Attributes:
+        ready: segments that nobody uses yet, the oldest first.
+        failures: how many attempts failed; error: why the newest one did, None if it did not.
+    """
+
+    def __init__(self, fetcher: Fetcher, clock: Clock, threads: Threads, *, ahead: bool = True) -> None:
+        self.fetcher, self._clock, self._threads = fetcher, clock, threads
+        self.ready: deque[Segment] = deque()
+        self._ahead, self._hungry = ahead, False
+        self.failures = 0
+        self.error: Exception | None = None
+        # waiter of a caller -> how many numbers it needs at once
+        self._waiters: dict[Any, int] = {}
+        # the thread's; replaced by another, it ends
+        self._run_token: object = None
+        # held by a thread while it is the one that talks: callers may have started two at the same moment
+        self._talking = threads.new_lock()
+        self._thread_ident = 0
+        self._stopped = False
+        self._report_at_s = clock.monotonic() + REPORT_S
+        self._retry_s = self._retry_at_s = 0.0
+        # counts renew()
+        self._era = 0
+
+    def renew(self) -> None:
+        """Drop what is ready or under way, and go on under new names: a clone of this process may have the old ones."""
+        self._era += 1
+        self.ready.clear()
+        self.fetcher.begin()
+        self._notify()
+
+    def wake(self) -> None:
+        """Let the thread look for something to do; start it if there is none."""
+        if self._run_token is None and not self._stopped:
+            token = self._run_token = object()
+            try:
+                self._threads.start(lambda: self._run(token))
+            except RuntimeError:
+                # no more threads, or the interpreter is about to end
+                self._run_token = None
+                raise
+        self._threads.wake()
+
+    def fetch_ahead(self, wanted: bool = True) -> None:
+        """Fetch a segment if none is ready, though no caller waits; with *wanted* False: not any more."""
+        self._hungry = wanted and self._ahead
+        if self._hungry:
+            self.wake()
+
+    def wait(self, seconds: float, wanted: int) -> None:
+        """Wait until a segment is ready, or an attempt failed; MAX_SLEEP_S or *seconds* at most.
+
+        Args:
+            wanted: how many numbers the caller needs at once.
+
+        Raises StoreUnavailable in the thread itself, where a finalizer may ask for a number.
+        """
+        waiter = self._threads.new_waiter()
+        try:
+            self._begin_wait(waiter, wanted)
+            if not self.ready:
+                waiter.wait(min(seconds, MAX_SLEEP_S))
+        finally:
+            self._waiters.pop(waiter, None)
+
+    async def wait_async(self, seconds: float, wanted: int) -> None:
+        """Wait as wait(), without blocking the event loop; MAX_ASYNC_WAIT_S or *seconds* at most."""
+        waiter = AsyncWaiter()
+        try:
+            self._begin_wait(waiter, wanted)
+            if not self.ready:
+                await waiter.wait(min(seconds, MAX_ASYNC_WAIT_S))
+        finally:
+            self._waiters.pop(waiter, None)
+
+    def _begin_wait(self, waiter: Any, wanted: int) -> None:
+        if self._threads.ident() == self._thread_ident:
+            raise StoreUnavailable(
+                "",
+                "a finalizer asked for a number in the thread that fetches segments; make numbers elsewhere",
+            )
+        self._waiters[waiter] = wanted
+        self.wake()
+
+    def stop(self) -> None:
+        """End the thread, soon. Idempotent; does not block."""
+        self._stopped, self._run_token = True, None
+        self._threads.wake()
+        self._notify()
+
+    def _run(self, token: object) -> None:
+        with self._talking:
+            self._thread_ident = self._threads.ident()
+            try:
+                while self._run_token is token:
+                    self._threads.sleep(self.step())
+            finally:
+                self._thread_ident = 0
+                if self._run_token is token:
+                    # by an error that is no Exception: the next caller starts another thread
+                    self._run_token = None
+                if self._stopped:
+                    self.fetcher.close()
+
+    def step(self) -> float:
+        """Do what is to be done now. Returns the seconds until there is something to do again."""
+        now_s = self._clock.monotonic()
+        busy = not self.ready and bool(self._hungry or self._waiters)
+        if now_s >= self._report_at_s + (MOST_OVERDUE_S if busy else 0.0):
+            self._report_at_s = now_s + self.fetcher.report()
+            return 0.0
+        if busy:
+            if now_s < self._retry_at_s:
+                return self._retry_at_s - now_s
+            era = self._era
+            try:
+                segment = self.fetcher.fetch(max(list(self._waiters.values()), default=0))
+            except Exception as error:  # noqa: BLE001 - raised in the callers that wait
+                self.error = error
+                self.failures += 1
+                self._retry_s = min(max(RETRY_S, 2 * self._retry_s), MAX_RETRY_S)
+                self._retry_at_s = self._clock.monotonic() + self._retry_s
+                self._notify()
+                return self._retry_s
+            self._retry_s, self.error = 0.0, None
+            if era == self._era:
+                self.ready.append(segment)
+                self._notify()
+            return 0.0
+        return self._report_at_s - now_s
+
+    def _notify(self) -> None:
+        for waiter in list(self._waiters):
+            if self._waiters.pop(waiter, None) is not None:
+                waiter.notify()
+
+
+# --- dated numbers -------------------------------------------------------------------------------------
+
+
+class _Order(Generic[T]):
+    """Numbers that one caller waits for. It ends once: with numbers, with an error, or abandoned."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._end: dict[str, Any] = {}
+
+    @property
+    def ended(self) -> bool:
+        return bool(self._end)
+
+    def end(self, how: list[T] | Exception | None) -> None:
+        """End the order with numbers, an error, or None: abandoned. Does nothing if it has ended."""
+        # one step of the interpreter: of two threads, one wins
+        self._end.setdefault("how", how)
+
+    def result(self) -> list[T]:
+        """Return the numbers, or raise the error."""
+        how: list[T] | Exception = self._end["how"]
+        if isinstance(how, Exception):
+            raise again(how)
+        return how
+
+
+class Deliveries(Generic[T]):
+    """Orders of one generator. Of callers that wait at the same time, one asks Redis for all of them.
+
+    Args:
+        make: makes that many numbers, with one request if possible; raises errors for all that wait.
+    """
+
+    def __init__(self, make: Callable[[int], list[T]]) -> None:
+        self._make, self._thread = make, OneThread()
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """In a forked child: forget the parent's orders and lock. Callers that go on there order again."""
+        self._orders: deque[_Order[T]] = deque()
+        # held by the caller that asks; reentrant: a signal handler may order in its thread
+        self._asking = threading.RLock()
+
+    def take(self, count: int) -> list[T]:
+        """Return *count* numbers. Blocks as *make*, for the request that is under way and the next one at most."""
+        order: _Order[T] = _Order(count)
+        try:
+            self._wait(order)
+            return order.result()
+        finally:
+            order.end(None)
+
+    async def take_async(self, count: int) -> list[T]:
+        """Return *count* numbers. Async version of take(): one thread asks for all coroutines."""
+        order: _Order[T] = _Order(count)
+        # now, so that the first of many coroutines asks for all of them
+        orders = self._orders
+        orders.append(order)
+        try:
+            await self._thread.call(lambda: self._wait(order, orders))
+            return order.result()
+        finally:
+            order.end(None)
+
+    def _wait(self, order: _Order[T], orders: deque[_Order[T]] | None = None) -> None:
+        """Wait until *order* has ended. It is one of *orders*, if they are given."""
+        while not order.ended:
+            if orders is not self._orders:
+                # the first time, or in a child that was forked meanwhile
+                orders = self._orders
+                orders.append(order)
+            with contextlib.suppress(NotAcquired):
+                locked(self._asking, functools.partial(self._ask, order), LOOK_S)
+
+    def _ask(self, order: _Order[T]) -> None:
+        """Make the numbers of all orders that wait, unless *order* has ended."""
+        waiting: list[_Order[T]] = []
+        total = 0
+        while not order.ended and self._orders:
+            if waiting and total + self._orders[0].count > MAX_BATCH:
+                break
+            first = self._orders.popleft()
+            if not first.ended:
+                waiting.append(first)
+                total += first.count
+        try:
+            if waiting:
+                self._fulfil(waiting)
+        finally:
+            # what a signal handler raised in this thread is not theirs
+            self._orders.extendleft(one for one in reversed(waiting) if not one.ended)
+
+    def _fulfil(self, orders: Sequence[_Order[T]]) -> None:
+        try:
+            numbers = self._make(sum(order.count for order in orders))
+        except Exception as error:  # noqa: BLE001 - raised in the callers
+            if isinstance(error, NumbersExhausted) and len(orders) > 1:
+                # some of them may ask for less than is left
+                for order in orders:
+                    self._fulfil([order])
+                return
+            for order in orders:
+                order.end(error)
+            return
+        at = 0
+        for order in orders:
+            order.end(numbers[at : at + order.count])
+            at += order.count
+
+
+def again(error: Exception) -> Exception:
+    """Return a copy of *error* that can be raised in several threads; itself, if that is not possible."""
+    try:
+        copy = type(error)(*error.args)
+    except Exception:  # noqa: BLE001 - an error of the application, of any kind
+        return error
+    copy.__cause__ = error.__cause__
+    return copy
