@@ -300,6 +300,9 @@ def _add_change_layout_arguments(parser: Parser) -> None:
     text = "when, in seconds from now (default: 10)"
     parser.add_argument("--in", dest="delay_s", type=seconds, default=10.0, metavar="S", help=text)
     parser.add_argument("--undo", action="store_true", help="undo a planned change")
+    parser.add_argument(
+        "--force", action="store_true", help="also if outage lanes are reserved beyond the change"
+    )
 
 
 def _change_layout(args: argparse.Namespace) -> int:
@@ -316,7 +319,8 @@ def _change_layout(args: argparse.Namespace) -> int:
             print(f"pool {pool.name} at {pool.where} keeps its layout {info.layout}")
             return ExitCode.OK
         layout = resolve_layout(args.new_layout)
-        change = change_layout(client, info, layout, delay_ms=round(args.delay_s * 1000), caller_ms=caller_ms)
+        delay_ms = round(args.delay_s * 1000)
+        change = change_layout(client, info, layout, delay_ms=delay_ms, caller_ms=caller_ms, force=args.force)
         where = pool.where
     wait = duration(change.floor_ms - change.at_ms)
     print(f"pool {args.pool} at {where} changes its layout at {time_of(change.at_ms)}, in {args.delay_s:g} s")
