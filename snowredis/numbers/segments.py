@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, NoReturn, Self, TypeAlias
 from snowredis.core.description import IdDescription
 from snowredis.errors import GeneratorClosed, GeneratorSuspended, StoreUnavailable
 from snowredis.numbers.counts import SegmentCounts, SegmentStatus, Steps
-from snowredis.numbers.fetcher import HEAD, Bound, Fetcher, Segment, random_name, status_of
+from snowredis.numbers.fetcher import HEAD, Bound, Fetcher, Segment, random_name
 from snowredis.numbers.path import NumberRange, SegmentPath
 from snowredis.numbers.protocol import TagStore, describe
 from snowredis.numbers.waiting import Prefetcher, Threads, again
@@ -146,11 +146,10 @@ class SegmentGenerator(SegmentPath):
     def status(self) -> SegmentStatus:
         """Return what this generator has and knows at the moment. Does not block."""
         published, left, made = self._position
-        made -= self._made_before
         rest = published.segment.rest if published.segment is not None else None
         at_hand = left + (rest.size if rest is not None else 0)
         at_hand += sum(s.until_position - s.from_position for s in list(self._prefetcher.ready))
-        return status_of(self._fetcher.views, self._counts, made=made, left=at_hand, step=self._steps.size)
+        return self._fetcher.status(made=made - self._made_before, left=at_hand)
 
     # --- numbers -----------------------------------------------------------------------------------
 
