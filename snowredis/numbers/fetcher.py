@@ -13,6 +13,7 @@ import copy
 import functools
 import hashlib
 import logging
+import random
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -183,12 +184,11 @@ class Fetcher:
         stores: the servers, in the same order in every process.
         steps: sizes of the segments.
         counts: counters.
-        now_s: monotonic clock.
-        random_name, owner: as TagClient's.
+        owner: returns JSON that names this process, for people.
         drop: called with a server's index and a position: numbers from there on may be in use elsewhere.
         bound: opens a closed tag; None: a person does.
-        choose: returns a random number below its argument.
         start: runs a function in a thread of its own.
+        clock, random_bytes: of the generator.
     """
 
     def __init__(
@@ -197,17 +197,16 @@ class Fetcher:
         steps: Steps,
         counts: SegmentCounts,
         *,
-        now_s: Callable[[], float],
-        random_name: Callable[[], str],
         owner: Callable[[], str],
         drop: Callable[[int, int], None],
         bound: Bound | None,
-        choose: Callable[[int], int],
         start: Callable[[Callable[[], None]], None],
+        clock: Clock,
+        random_bytes: Callable[[int], bytes],
     ) -> None:
-        self._stores, self._start = tuple(stores), start
-        self._steps, self._counts, self._now_s, self._drop, self._bound = steps, counts, now_s, drop, bound
-        self._random_name, self._owner, self._choose = random_name, owner, choose
+        self._stores, self._steps, self._counts = tuple(stores), steps, counts
+        self._owner, self._drop, self._bound, self._start = owner, drop, bound, start
+        self._clock, self._random_bytes = clock, random_bytes
         self._clients: tuple[TagClient, ...] = ()
         self._next = 0
         self.begin()
@@ -215,13 +214,14 @@ class Fetcher:
     def begin(self) -> None:
         """Take new names, since a clone may have the old ones. What was seen stays known."""
         seen = [client.seen for client in self._clients] or [0] * len(self._stores)
+        new_name = functools.partial(random_name, self._random_bytes, self._clock)
         self._clients = tuple(
-            TagClient(store, self._random_name, self._owner, known)
+            TagClient(store, new_name, self._owner, known)
             for store, known in zip(self._stores, seen, strict=True)
         )
         for client in self._clients:
-            client.told_at_s = self._now_s()
-        self._next = self._choose(len(self._stores))
+            client.told_at_s = self._clock.monotonic()
+        self._next = random.Random(self._random_bytes(8)).randrange(len(self._stores))
 
     def successor(self) -> Fetcher:
         """Return a fetcher with names of its own, which knows what this one saw: for a forked child.
@@ -262,7 +262,7 @@ class Fetcher:
             Anything that the bound raises.
         """
         steps, count = self._steps, len(self._clients)
-        size = max(steps.next_size(self._now_s()), min(wanted, steps.max_step))
+        size = max(steps.next_size(self._clock.monotonic()), min(wanted, steps.max_step))
         errors: list[SnowredisError] = []
         in_turn = [*enumerate(self._clients)] * 2
         for index, client in sorted(in_turn[self._next :][:count], key=lambda each: each[1].away):
@@ -276,7 +276,7 @@ class Fetcher:
             client.away = client.silent = False
             self._next = (index + 1) % count
             first, until = granted.from_position, granted.until_position
-            steps.fetched(until - first, self._now_s())
+            steps.fetched(until - first, self._clock.monotonic())
             self._counts.segments += 1
             config = client.store.config
             return Segment(index, first, until, config.number_at(first), config.share[1])
@@ -293,7 +293,7 @@ class Fetcher:
         not raise. Returns the seconds until a report is due again.
         """
         for index, client in enumerate(self._clients):
-            now_s = self._now_s()
+            now_s = self._clock.monotonic()
             if now_s < client.told_at_s + REPORT_S:
                 continue
             client.told_at_s = now_s
@@ -308,7 +308,9 @@ class Fetcher:
                 except RuntimeError:
                     # no more threads, or the interpreter is about to end
                     client.is_asked = False
-        return max(0.0, min(client.told_at_s for client in self._clients) + REPORT_S - self._now_s())
+        return max(
+            0.0, min(client.told_at_s for client in self._clients) + REPORT_S - self._clock.monotonic()
+        )
 
     def _report_to(self, index: int, client: TagClient) -> None:
         try:
@@ -337,7 +339,7 @@ class Fetcher:
         # once more under a new name if this is a copy, and once more after the tag was opened
         for _ in range(3):
             reply = client.ask(size)
-            client.told_at_s = self._now_s()
+            client.told_at_s = self._clock.monotonic()
             self._notice(index, client, reply)
             match reply:
                 case Granted():
