@@ -209,7 +209,7 @@ def main() -> int:
             ).result()
         duplicates = directory / "duplicates.csv"
         check = measured(
-            [sys.executable, "-m", "snowredis.cli", "merge", "check", *files.sources, "--json", "--quiet"]
+            [sys.executable, "-m", "snowredis", "merge", "check", *files.sources, "--json", "--quiet"]
             + ["--memory", f"{args.memory}M", "--duplicates", str(duplicates)],
             directory,
             args.seconds,

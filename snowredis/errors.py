@@ -112,7 +112,7 @@ class InvalidId(SnowredisError, ValueError):
 # a pool, tag or registry has the number of the version that changed its own form last
 FORMATS = {
     1: "development versions before 0.1.0",
-    2: "snowredis 0.1.0 and later (tags of segments, registries: development versions before 0.1.0)",
+    2: "snowredis 0.1.0 and later (pools, tags of segments, registries: development versions before 0.1.0)",
     3: "snowredis 0.1.0 and later",
 }
 

@@ -45,22 +45,28 @@ class Case:
             self.server.client.delete(*pool_keys(self.store.config.name))
             self.store.create(now_ms())
 
-    def claim(self) -> tuple[str, int, str]:
-        """Claim; return token, worker id and renewal id; worker id -1 if the claim was refused."""
+    def claim(self) -> tuple[str, Granted | None]:
+        """Claim; return the token, and the reply; None if the claim was refused."""
         token, now = secrets.token_hex(16), now_ms()
         answer = self.store.claim(ClaimRequest(token, now, now, 35_000, OWNER), Seen())
         if isinstance(answer, Granted) and not self.refused:
-            return token, answer.worker, answer.renewal_id
+            return token, answer
         if isinstance(answer, PoolFull) and self.refused:
-            return token, -1, ""
+            return token, None
         raise SystemExit(f"{self.name}: unexpected reply {answer}")
 
-    def give_back(self, token: str, worker: int, renewal_id: str) -> None:
-        if not self.empty and not self.refused:
-            marks = (now_ms(), 0, 0, 0)
-            answer = self.store.release(
-                ReleaseRequest(worker, token, renewal_id, "", now_ms(), marks, STATS), Seen()
+    def give_back(self, token: str, lease: Granted | None) -> None:
+        if not self.empty and lease is not None:
+            held = (
+                lease.worker,
+                token,
+                lease.renewal_id,
+                "",
+                now_ms(),
+                lease.until_ms,
+                lease.outage_until_ms,
             )
+            answer = self.store.release(ReleaseRequest(*held, (now_ms(), 0, 0, 0), STATS), Seen())
             if not isinstance(answer, Released):
                 raise SystemExit(f"{self.name}: unexpected answer {answer}")
 

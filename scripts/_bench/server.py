@@ -35,7 +35,7 @@ for worker = first, last do
   local lanes = (now - 86400000) .. ',' .. (now - 90000000) .. ',0,0'
   fields[#fields + 1] = 'w:' .. worker
   fields[#fields + 1] = table.concat({ token, incarnation, string.sub(token, 1, 16), now + 30000, ends, lanes,
-    now - 86400000, now, ARGV[6], owner }, '|')
+    '0,0', now - 86400000, now, ARGV[6], owner }, '|')
   fields[#fields + 1] = 't:' .. token
   fields[#fields + 1] = worker
   members[#members + 1] = ends
@@ -118,7 +118,7 @@ def end_one_lease(server: Server, store: RedisStore) -> None:
     """End the lease and the reservation of the last worker id."""
     worker = store.config.layout.workers - 1
     pool, leases, _ = pool_keys(store.config.name)
-    fields = server.client.hget(pool, f"w:{worker}").split("|", 9)
+    fields = server.client.hget(pool, f"w:{worker}").split("|", 10)
     fields[3] = fields[4] = str(now_ms() - 60_000)
     server.client.hset(pool, f"w:{worker}", "|".join(fields))
     server.client.zadd(leases, {str(worker): fields[4]})

@@ -43,6 +43,7 @@ class Holder:
     renewal_id: str
     until_ms: int
     lanes_ms: tuple[int, ...]
+    outage_ms: int
 
 
 def claim(store: ScriptStore) -> Holder:
@@ -50,7 +51,9 @@ def claim(store: ScriptStore) -> Holder:
     answer = store.claim(ClaimRequest(token, now, now, 0, OWNER), Seen())
     if not isinstance(answer, Granted):
         raise SystemExit(f"a claim was answered with {answer}")
-    return Holder(answer.worker, token, answer.renewal_id, answer.until_ms, answer.lanes_ms)
+    return Holder(
+        answer.worker, token, answer.renewal_id, answer.until_ms, answer.lanes_ms, answer.outage_until_ms
+    )
 
 
 def renew(store: ScriptStore, holder: Holder) -> None:
@@ -63,6 +66,7 @@ def renew(store: ScriptStore, holder: Holder) -> None:
             pending,
             now_ms(),
             holder.until_ms,
+            holder.outage_ms,
             holder.lanes_ms,
             STATS,
             OWNER,
@@ -72,13 +76,13 @@ def renew(store: ScriptStore, holder: Holder) -> None:
     if not isinstance(answer, Renewed):
         raise SystemExit(f"a heartbeat was answered with {answer}")
     holder.renewal_id, holder.until_ms = pending, answer.until_ms
+    holder.outage_ms = answer.outage_until_ms
 
 
 def release(store: ScriptStore, holder: Holder) -> None:
     marks = tuple(now_ms() for _ in holder.lanes_ms)
-    store.release(
-        ReleaseRequest(holder.worker, holder.token, holder.renewal_id, "", now_ms(), marks, STATS), Seen()
-    )
+    held = (holder.worker, holder.token, holder.renewal_id, "", now_ms(), holder.until_ms, holder.outage_ms)
+    store.release(ReleaseRequest(*held, marks, STATS), Seen())
 
 
 def config_for(name: str, workers: int, ttl_ms: int = 30_000) -> PoolConfig:

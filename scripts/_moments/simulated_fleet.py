@@ -20,7 +20,7 @@ class _Simulated:
     def __init__(self, number: int, random_numbers: random.Random) -> None:
         self.random = random_numbers
         self.token, self.renewal_id = f"{number + 1:032x}", ""
-        self.worker, self.until_ms, self.made = -1, 0, 0
+        self.worker, self.until_ms, self.outage_ms, self.made = -1, 0, 0, 0
         self.seen = Seen()
         self.lanes_ms: tuple[int, ...] = ()
         owner = {
@@ -36,6 +36,7 @@ class _Simulated:
         assert isinstance(reply, Granted), reply
         self.worker, self.until_ms, self.seen = reply.worker, reply.until_ms, reply.seen
         self.lanes_ms, self.renewal_id = reply.lanes_ms, reply.renewal_id
+        self.outage_ms = reply.outage_until_ms
 
     def renew(self, store: Store) -> None:
         pending, rate = f"{self.random.getrandbits(128):032x}", self.random.randint(20, 4000)
@@ -48,6 +49,7 @@ class _Simulated:
                 pending_renewal_id=pending,
                 caller_ms=time.time_ns() // 1_000_000,
                 held_until_ms=self.until_ms,
+                held_outage_ms=self.outage_ms,
                 held_lanes_ms=self.lanes_ms,
                 stats=WorkerStats(self.made, rate, self.random.randint(-3, 3), 0, 0),
                 owner=self.owner,
@@ -56,6 +58,7 @@ class _Simulated:
         )
         assert isinstance(reply, Renewed), reply
         self.renewal_id, self.until_ms, self.seen = pending, reply.until_ms, reply.seen
+        self.outage_ms = reply.outage_until_ms
 
 
 class SimulatedFleet:

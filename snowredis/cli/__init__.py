@@ -1,8 +1,7 @@
 """The command `snowredis`: parse the command line, run the command, and turn errors into exit codes.
 
-commands/NAME.py is the command `snowredis NAME`, or the group of commands with that name. What several commands share
-is in the files beside this one. The demo and the terminal view of `top`, which are larger than their commands, are in
-demo/ and top_view.py.
+commands/ has the commands, each in a file of its name or with those that it is related to. What several commands share
+is in the files beside this one, and so are the terminal view of `top` and a process of the demo.
 
 Every command imports what is slow to import when it runs, so that --help, decode and layout start fast:
 this module and the parsers import neither redis nor textual nor asyncio.
@@ -16,32 +15,26 @@ import sys
 from collections.abc import Sequence
 
 from snowredis import __version__
-from snowredis.cli.commands import (
-    bench,
-    decode,
-    demo,
-    doctor,
-    events,
-    generate,
-    layout,
-    metrics,
-    numbers,
-    pool,
-    registry,
-    serve,
-    top,
-    whois,
-    workers,
-)
+from snowredis.cli.commands.bench import BENCH
+from snowredis.cli.commands.demo import DEMO
+from snowredis.cli.commands.health import DOCTOR, METRICS
+from snowredis.cli.commands.history import EVENTS, WHOIS
+from snowredis.cli.commands.ids import DECODE, GENERATE
+from snowredis.cli.commands.layout import LAYOUT
+from snowredis.cli.commands.numbers import NUMBERS
+from snowredis.cli.commands.pool import POOL
+from snowredis.cli.commands.registry import REGISTRY
+from snowredis.cli.commands.serve import SERVE
+from snowredis.cli.commands.workers import TOP, WORKERS
 from snowredis.cli.exit_codes import CommandError, ExitCode, code_of, print_error
 from snowredis.cli.options import Command, Parser, add_commands, add_print_completion, print_completion
 from snowredis.cli.output import printable
 
 # of a write to a full disk, to a file that is too large, or to a broken device
 _OUTPUT_ERRORS = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)
-# in the order of --help; not in build_parser(), since importing the package cli.demo replaces this module's `demo`
-_COMMANDS: list[Command] = [demo, generate, decode, layout, workers, top]
-_COMMANDS += [whois, events, pool, registry, numbers, metrics, doctor, serve, bench]
+# in the order of --help
+_COMMANDS = [DEMO, GENERATE, DECODE, LAYOUT, WORKERS, TOP, WHOIS, EVENTS, POOL, REGISTRY, NUMBERS, METRICS]
+_COMMANDS += [DOCTOR, SERVE, BENCH]
 # Commands that other packages add, as entry points whose objects are options.Command. Those of this distribution are
 # in pyproject.toml, too, and are listed so that a checkout finds them without a look at what is installed.
 GROUP = "snowredis.commands"
@@ -57,7 +50,7 @@ def joined_commands(wanted: str | None = None) -> list[Command]:
     from importlib.metadata import EntryPoint, entry_points
 
     points = [EntryPoint(name, value, GROUP) for name, value in JOINED.items()]
-    names = {command.__name__.rpartition(".")[2] for command in _COMMANDS} | JOINED.keys()
+    names = {command.name for command in _COMMANDS} | JOINED.keys()
     if wanted not in names:
         points += [point for point in entry_points(group=GROUP) if point.name not in names]
     return [point.load() for point in points]

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from snowredis.cli.exit_codes import CommandError, ExitCode, missing_extra
 from snowredis.cli.output import MAX_FOREIGN, local_time_of, printable, time_of
@@ -39,40 +39,6 @@ _MAX_NAMED = 12
 _Number = TypeVar("_Number", int, float)
 
 
-@dataclass(frozen=True, slots=True)
-class Subcommand:
-    """A command of a group whose commands are in one file.
-
-    Attributes:
-        name: its name, the last word of what is typed.
-        summary: what it does, as a verb phrase.
-        about: paragraphs below the summary in its own help; may be empty.
-        examples: pairs of a command line and what it does.
-        add_arguments: adds its options and arguments to a parser.
-        run: runs it and returns its exit code.
-    """
-
-    name: str
-    summary: str
-    about: str
-    examples: Sequence[tuple[str, str]]
-    add_arguments: Callable[[Parser], None]
-    run: Callable[[argparse.Namespace], int]
-
-
-class Command(Protocol):
-    """A module in commands/ that is one command; its file name ends in the name of the command. See Subcommand."""
-
-    __name__: str
-    SUMMARY: str
-    ABOUT: str
-    EXAMPLES: list[tuple[str, str]]
-
-    def add_arguments(self, parser: Parser) -> None: ...
-
-    def run(self, args: argparse.Namespace) -> int: ...
-
-
 class Parser(argparse.ArgumentParser):
     """Parser that reports usage errors as all other errors are reported: in one paragraph."""
 
@@ -90,14 +56,40 @@ class _Help(argparse.HelpFormatter):
         return "\n\n".join(fill(part, width, indent) for part in text.split("\n\n"))
 
 
-def add_commands(parser: Parser, title: str, commands: Sequence[Command | Subcommand]) -> None:
+def print_help(args: argparse.Namespace) -> int:
+    """Print the help of the group of commands in which none was chosen."""
+    args.parser.print_help(sys.stderr)
+    return ExitCode.USAGE
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command, or a group of commands.
+
+    Attributes:
+        name: its name, the last word of what is typed.
+        summary: what it does, as a verb phrase.
+        about: paragraphs below the summary in its own help; may be empty.
+        examples: pairs of a command line and what it does.
+        add_arguments: adds its options and arguments to a parser.
+        run: runs it and returns its exit code.
+        commands: the commands of a group, which has no arguments of its own.
+    """
+
+    name: str
+    summary: str
+    about: str
+    examples: Sequence[tuple[str, str]]
+    add_arguments: Callable[[Parser], object] = lambda _: None
+    run: Callable[[argparse.Namespace], int] = print_help
+    commands: Sequence[Command] = ()
+
+
+def add_commands(parser: Parser, title: str, commands: Sequence[Command]) -> None:
     """Add a parser for each of *commands*; without one of them, *parser* prints its help."""
     parser.set_defaults(run=print_help, parser=parser)
     children = parser.add_subparsers(metavar=title.upper(), title=f"{title}s", parser_class=Parser)
-    # commands/pool_show.py is `snowredis pool show`
-    prefix = f"{parser.prog.rpartition(' ')[2]}_"
-    for each in commands:
-        command = each if isinstance(each, Subcommand) else _command_of(each, prefix)
+    for command in commands:
         widest = max(len(line) for line, _ in command.examples)
         examples = (f"  {line:<{widest}}  {effect}".rstrip() for line, effect in command.examples)
         child = children.add_parser(
@@ -110,17 +102,34 @@ def add_commands(parser: Parser, title: str, commands: Sequence[Command | Subcom
         )
         command.add_arguments(child)
         child.set_defaults(run=command.run)
+        if command.commands:
+            add_commands(child, "action", command.commands)
 
 
-def _command_of(module: Command, prefix: str) -> Subcommand:
-    name = module.__name__.rpartition(".")[2].removeprefix(prefix).replace("_", "-")
-    return Subcommand(name, module.SUMMARY, module.ABOUT, module.EXAMPLES, module.add_arguments, module.run)
+def add_yes(parser: Parser) -> None:
+    """Add --yes, for confirm()."""
+    parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
-def print_help(args: argparse.Namespace) -> int:
-    """Print the help of the group of commands in which none was chosen."""
-    args.parser.print_help(sys.stderr)
-    return ExitCode.USAGE
+def confirm(args: argparse.Namespace, question: str, refused: str = "nothing was changed") -> None:
+    """Return if a person agrees at the terminal, or if --yes was given.
+
+    Raises CommandError with what was *refused* otherwise.
+    """
+    if args.yes:
+        return
+    if not sys.stdin.isatty():
+        raise CommandError(
+            ExitCode.USAGE,
+            f"standard input is not a terminal, so no person can confirm this; {refused}. Confirm with --yes.",
+        )
+    try:
+        agreed = input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        agreed = False
+        print()
+    if not agreed:
+        raise CommandError(ExitCode.ERROR, refused)
 
 
 def add_redis(parser: Parser, *, pool: bool = True) -> None:

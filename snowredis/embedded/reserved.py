@@ -44,7 +44,7 @@ repeat
         if string.sub(fields[i], 1, 2) == 'w:' then
           local r = unpack_record(fields[i + 1])
           if not r then return -1 end
-          top = math.max(top, r['until'])
+          top = math.max(top, r['until'], r.outage)
           for _, mark in ipairs(r.lanes) do top = math.max(top, mark) end
         end
       end

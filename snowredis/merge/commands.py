@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from snowredis.cli.exit_codes import CommandError, ExitCode, interrupted_by_signals, missing_extra
-from snowredis.cli.options import Parser, add_commands, positive, print_help
+from snowredis.cli.options import Command, Parser, positive
 from snowredis.cli.output import Column, Line, printable, table, terminal_width, wrapped, write
 from snowredis.merge import proof
 from snowredis.merge.progress import Progress
@@ -27,23 +27,6 @@ Examples = list[tuple[str, str]]
 Run = Callable[[argparse.Namespace], int]
 DIALECTS = ("spark", "trino", "clickhouse", "bigquery", "duckdb", "postgres", "mysql", "sqlite")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-
-
-class _Command:
-    """One command, as options.Command describes it."""
-
-    def __init__(
-        self,
-        name: str,
-        summary: str,
-        about: str,
-        examples: Examples,
-        add_arguments: Callable[[Parser], None],
-        run: Run,
-    ) -> None:
-        self.__name__ = name
-        self.SUMMARY, self.ABOUT, self.EXAMPLES = summary, about, examples
-        self.add_arguments, self.run = add_arguments, run
 
 
 # --- check -----------------------------------------------------------------------------------------------
@@ -400,7 +383,7 @@ def _needs_extra(run: Run) -> Run:
 
 
 _MERGE_COMMANDS = [
-    _Command(
+    Command(
         "check",
         "say which ids exist twice in files and tables, and which cannot be right",
         """SOURCE is [NAME=]LOCATION[#COLUMN]: a file (csv, tsv or txt, each also with .gz or .zst, or parquet), or the
@@ -418,7 +401,7 @@ ids that two sources share, so that their next ids can clash, are a warning.""",
         _add_check,
         _needs_extra(_check),
     ),
-    _Command(
+    Command(
         "plan",
         "decide the new ids of a merge, and which rows they are in",
         """Two databases with the same tables are to become one. The ids of KEPT stay; ids of CHANGED that clash get
@@ -437,7 +420,7 @@ CHANGED from now on.""",
         _add_plan,
         _needs_extra(_plan),
     ),
-    _Command(
+    Command(
         "apply",
         "change the ids of a plan, with all that refers to them",
         """First says what will happen, then asks. Nobody may write to the database whose ids change; make a backup
@@ -453,7 +436,7 @@ before stays in the table snowredis_merge_map.""",
         _add_apply,
         _needs_extra(_apply),
     ),
-    _Command(
+    Command(
         "undo",
         "give all ids of a finished merge their old values again",
         "Needs no plan: the database has the map. If it is stopped, the same command continues.",
@@ -461,7 +444,7 @@ before stays in the table snowredis_merge_map.""",
         _add_take_back,
         _needs_extra(lambda args: _take_back(args, finished=True)),
     ),
-    _Command(
+    Command(
         "abandon",
         "take back a merge that was begun and is not finished",
         "Needs no plan: the database has the map. If it is stopped, the same command continues.",
@@ -470,7 +453,7 @@ before stays in the table snowredis_merge_map.""",
         _needs_extra(lambda args: _take_back(args, finished=False)),
     ),
 ]
-MERGE = _Command(
+MERGE = Command(
     "merge",
     "find ids that clash between shards, and change them",
     "Needs the extra merge: pip install 'snowredis[merge]'.",
@@ -480,27 +463,16 @@ MERGE = _Command(
         ("snowredis merge apply merge.plan", "change them"),
         ("snowredis merge undo URL_B", "change them back"),
     ],
-    lambda parser: add_commands(parser, "action", _MERGE_COMMANDS),
-    print_help,
+    commands=_MERGE_COMMANDS,
 )
-MIGRATE = _Command(
+MIGRATE = Command(
     "migrate",
     "prove that new ids never equal those that a column has",
     "",
     proof.EXAMPLES,
-    lambda parser: add_commands(
-        parser,
-        "action",
-        [
-            _Command(
-                "proof",
-                proof.SUMMARY,
-                proof.ABOUT,
-                proof.EXAMPLES,
-                proof.add_arguments,
-                _needs_extra(proof.run),
-            )
-        ],
-    ),
-    print_help,
+    commands=[
+        Command(
+            "proof", proof.SUMMARY, proof.ABOUT, proof.EXAMPLES, proof.add_arguments, _needs_extra(proof.run)
+        )
+    ],
 )

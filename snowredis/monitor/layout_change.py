@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import math
+from dataclasses import dataclass
 from typing import Any
 
 from snowredis.core.collisions import layout_ids, prove
-from snowredis.core.layout import Layout
+from snowredis.core.layout import Layout, utc_text
 from snowredis.errors import ConfigError
 from snowredis.monitor.snapshot import PoolInfo
 from snowredis.snowflake.protocol import PoolConfig, parse_share, settings_of
 from snowredis.snowflake.redis_store import RedisStore
-from snowredis.snowflake.replies import ChangeLate, LayoutChanging
+from snowredis.snowflake.replies import ChangeEarly, ChangeLate, LayoutChanging
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ def config_of(info: PoolInfo) -> PoolConfig:
         max_clock_lead_ms=int(stored["max_clock_lead_ms"]),
         redis_skew_ms=int(stored["redis_skew_ms"]),
         failover_slack_ms=int(stored["failover_slack_ms"]),
+        outage_reserve_ms=int(stored.get("outage_reserve_ms", "0")),
         share=parse_share(stored.get("share", "")),
         durability=stored.get("durability", "detect"),
         guard_rollbacks=stored.get("guard_rollbacks") == "1",
@@ -75,7 +77,7 @@ def check_change(info: PoolInfo, layout: Layout, at_ms: int) -> bool:
         )
     numbers = (config.datacenter, config.datacenter)
     # refuses a datacenter that does not fit
-    floor_ms = at_ms + replace(config, layout=layout).floor_ms
+    floor_ms = at_ms + config.with_layout(layout).floor_ms
     in_order = True
     # the present layout is the last one, or the last but one if a change is planned, which this one replaces
     past = info.layouts[: -2 if info.changes_ms else -1]
@@ -105,13 +107,14 @@ def _refusal(info: PoolInfo, old: Layout, new: Layout, size: int, example: int) 
 
 
 def change_layout(
-    client: Any, info: PoolInfo, layout: Layout, *, delay_ms: int, caller_ms: int
+    client: Any, info: PoolInfo, layout: Layout, *, delay_ms: int, caller_ms: int, force: bool = False
 ) -> LayoutChange:
     """Plan that the pool on one server has *layout* after *delay_ms*, if no id can be repeated.
 
     Args:
         client: of the server; a client of open_client().
         info: of the pool, read just now.
+        force: also if processes that do not reach Redis may use outage lanes beyond the change.
 
     Raises:
         ConfigError: it is refused, with the reason; nothing was changed.
@@ -119,11 +122,18 @@ def change_layout(
     """
     at_ms = info.now_ms + delay_ms
     in_order = check_change(info, layout, at_ms)
-    reply = RedisStore(client, config_of(info)).change_layout(layout, at_ms, caller_ms)
+    reply = RedisStore(client, config_of(info)).change_layout(layout, at_ms, caller_ms, force=force)
     if isinstance(reply, ChangeLate):
         raise ConfigError(
             f"the moment has passed before the change was planned, or is over a year away. Nothing was changed; "
             f"allow more than {delay_ms} ms."
+        )
+    if isinstance(reply, ChangeEarly):
+        raise ConfigError(
+            f"workers of pool {info.name!r} have outage lanes beyond that moment, in which they may make ids of the "
+            "old layout as long as they do not reach Redis. Nothing was changed. Plan it for "
+            f"{utc_text(reply.earliest_ms)} or later: in {math.ceil((reply.earliest_ms - info.now_ms) / 1000)} s. "
+            "With --force it is planned in any case; then a process that does not reach Redis may repeat ids."
         )
     if not isinstance(reply, LayoutChanging):
         raise ConfigError(f"pool {info.name!r} kept its layout")

@@ -137,6 +137,7 @@ def _record_text(record: Record) -> str:
     token_hash = sha1(record.token.encode(), usedforsecurity=False).hexdigest() if record.token else ""
     incarnation = record.incarnation if re.fullmatch(r"[\da-f-]*", record.incarnation) else ""
     lanes = ",".join(map(str, record.lanes_ms))
-    times = (record.until_ms, record.lease_end_ms, lanes, record.claimed_ms, record.renewed_ms)
+    ends = (record.until_ms, record.lease_end_ms, lanes, f"{record.outage_ms},{record.cut_ms}")
+    times = (*ends, record.claimed_ms, record.renewed_ms)
     fields = (token_hash, incarnation, "", *times)
     return "|".join(map(str, (*fields, record.stats.to_text(), record.owner)))

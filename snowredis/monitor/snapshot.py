@@ -343,7 +343,7 @@ def state_of(
 
 _RECORD = re.compile(
     r"(?P<token>[\da-fA-F]*)\|(?P<incarnation>[\da-fA-F-]*)\|(?P<renewal_id>[\da-fA-F]*)\|(?P<until>\d{1,14})\|"
-    r"(?P<lease_end>\d{1,14})\|(?P<lanes>[\d,]*)\|(?P<claimed>\d{1,14})\|(?P<renewed>\d{1,14})\|"
+    r"(?P<lease_end>\d{1,14})\|(?P<lanes>[\d,]*)\|(?P<outage>\d{1,14}),(?P<cut>\d{1,14})\|(?P<claimed>\d{1,14})\|(?P<renewed>\d{1,14})\|"
     r"(?P<stats>[\d,-]*)\|(?P<owner>.*)",
     re.DOTALL | re.ASCII,
 )

@@ -9,8 +9,9 @@ a death (kill -9, a crash) from an end that somebody chose (process/exit.py, End
 The process writes in such an order that what can be read is valid and on the safe side, whatever the process was doing
 when it ended. Other processes read only after that, and release the lease (sweep.py).
 
-Credentials are a dict: ``worker``, ``token``, ``stats``, ``lanes`` (how many), of a lease also ``renewal_id`` and
-``pending_renewal_id``, of a claim ``owner``. Read from a record, they also have ``marks_ms`` and ``end``.
+Credentials are a dict: ``worker``, ``token``, ``stats``, ``lanes`` (how many), of a lease also ``renewal_id``,
+``pending_renewal_id``, ``until_ms`` and ``outage_until_ms``, of a claim ``owner``. Read from a record, they also have
+``marks_ms`` and ``end``.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ def of_lease(held: HeldLease, stats: WorkerStats) -> dict[str, Any]:
         "token": held.token,
         "renewal_id": held.renewal_id,
         "pending_renewal_id": held.pending_renewal_id,
+        "until_ms": held.lease.until_ms,
+        "outage_until_ms": held.lease.outage_until_ms,
         "stats": stats.to_text(),
     }
 
@@ -65,6 +68,7 @@ def release(store: Store, credentials: dict[str, Any]) -> int | None:
     """
     now_ms = time.time_ns() // 1_000_000
     worker, renewal_id = credentials["worker"], credentials.get("renewal_id", "")
+    until_ms, outage_until_ms = credentials.get("until_ms", 0), credentials.get("outage_until_ms", 0)
     if worker == UNKNOWN_WORKER:
         # ended before the reply came: the same claim again has the same result
         claim = ClaimRequest(credentials["token"], now_ms, now_ms, 0, credentials["owner"])
@@ -72,12 +76,15 @@ def release(store: Store, credentials: dict[str, Any]) -> int | None:
         if not isinstance(reply, Granted):
             return None
         worker, renewal_id = reply.worker, reply.renewal_id
+        until_ms, outage_until_ms = reply.until_ms, reply.outage_until_ms
     request = ReleaseRequest(
         worker=worker,
         token=credentials["token"],
         renewal_id=renewal_id,
         pending_renewal_id=credentials.get("pending_renewal_id", ""),
         caller_ms=now_ms,
+        held_until_ms=until_ms,
+        held_outage_ms=outage_until_ms,
         marks_ms=tuple(credentials["marks_ms"]),
         stats=WorkerStats.from_text(credentials["stats"]),
         # a claim without a reply made no ids, so nothing died

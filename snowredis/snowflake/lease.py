@@ -29,6 +29,7 @@ class Lease(NamedTuple):
         opens: for each lane (namespace) the first tick that was available when it was claimed.
         incarnation: of the pool, when the lease was last renewed.
         renewals: how often it was renewed.
+        outage_until, outage_until_ms: as until, of the outage lane, the last one in ``opens``; 0 if it is not reserved.
     """
 
     pool: str
@@ -39,6 +40,8 @@ class Lease(NamedTuple):
     opens: tuple[int, ...]
     incarnation: str
     renewals: int
+    outage_until: int = 0
+    outage_until_ms: int = 0
 
 
 class HeldLease(NamedTuple):
@@ -80,19 +83,40 @@ class HeldLease(NamedTuple):
             opens=tuple(max(lowest, layout.first_tick_from(ms)) for ms in reply.lanes_ms),
             incarnation=reply.incarnation,
             renewals=0,
+            outage_until=layout.first_tick_from(reply.outage_until_ms) if reply.outage_until_ms else 0,
+            outage_until_ms=reply.outage_until_ms,
         )
         return cls(serial, token, reply.renewal_id, "", reply.lanes_ms, lease, generation)
 
     def renewed(self, reply: Renewed, layout: Layout) -> HeldLease:
         """Return this lease after *reply* to its pending renewal; its end never moves back."""
         until_ms = max(reply.until_ms, self.lease.until_ms)
-        lease = self.lease._replace(
+        held = self._with_outage_lane(reply, layout)
+        lease = held.lease._replace(
             until=layout.first_tick_from(until_ms),
             until_ms=until_ms,
             incarnation=reply.incarnation,
             renewals=self.lease.renewals + 1,
         )
-        return self._replace(renewal_id=self.pending_renewal_id, pending_renewal_id="", lease=lease)
+        return held._replace(renewal_id=self.pending_renewal_id, pending_renewal_id="", lease=lease)
+
+    def _with_outage_lane(self, reply: Renewed, layout: Layout) -> HeldLease:
+        """Return this lease with the reservation of its outage lane after *reply*.
+
+        The beginning may be later than before as long as the lane is not reserved.
+        """
+        if not (reply.outage_from_ms or reply.outage_until_ms):
+            return self
+        lease = self.lease
+        until_ms = max(reply.outage_until_ms, lease.outage_until_ms)
+        from_ms = max(self.lanes_ms[-1], reply.outage_from_ms)
+        opens = max(lease.opens[-1], layout.first_tick_from(from_ms))
+        lease = lease._replace(
+            opens=(*lease.opens[:-1], opens),
+            outage_until=layout.first_tick_from(until_ms) if until_ms else 0,
+            outage_until_ms=until_ms,
+        )
+        return self._replace(lanes_ms=(*self.lanes_ms[:-1], from_ms), lease=lease)
 
     def renew_request(self, caller_ms: int, stats: WorkerStats, owner: str) -> RenewRequest:
         """Return the request for the pending renewal, made at *caller_ms* of this host's clock."""
@@ -100,6 +124,7 @@ class HeldLease(NamedTuple):
             *self._credentials,
             caller_ms=caller_ms,
             held_until_ms=self.lease.until_ms,
+            held_outage_ms=self.lease.outage_until_ms,
             held_lanes_ms=self.lanes_ms,
             stats=stats,
             owner=owner,
@@ -110,7 +135,14 @@ class HeldLease(NamedTuple):
         self, caller_ms: int, marks_ms: tuple[int, ...], stats: WorkerStats
     ) -> ReleaseRequest:
         """Return the request to give it back; *marks_ms*: each lane's first unused ms, 0 for a lane never used."""
-        return ReleaseRequest(*self._credentials, caller_ms=caller_ms, marks_ms=marks_ms, stats=stats)
+        return ReleaseRequest(
+            *self._credentials,
+            caller_ms=caller_ms,
+            held_until_ms=self.lease.until_ms,
+            held_outage_ms=self.lease.outage_until_ms,
+            marks_ms=marks_ms,
+            stats=stats,
+        )
 
     @property
     def _credentials(self) -> tuple[int, str, str, str]:

@@ -31,7 +31,11 @@ FIRST_DIGITS = 12
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Record of a worker id. The mark of a lane is the later of its entry in lanes_ms and until_ms."""
+    """Record of a worker id. The mark of a lane is the later of its entry in lanes_ms and until_ms.
+
+    That of the outage lane, the last one, is the later of its entry and outage_ms; the holder has it if outage_ms is
+    the later one. cut_ms: the highest outage_ms that a release has lowered.
+    """
 
     token: str
     incarnation: str
@@ -43,11 +47,13 @@ class Record:
     owner: str
     claimed_ms: int = 0
     renewed_ms: int = 0
+    outage_ms: int = 0
+    cut_ms: int = 0
 
     @property
-    def low_mark_ms(self) -> int:
-        """Return the lowest mark of the lanes."""
-        return max(min(self.lanes_ms), self.until_ms)
+    def outage_mark_ms(self) -> int:
+        """Return the mark of the last lane, if it is an outage lane."""
+        return max(self.lanes_ms[-1], self.outage_ms)
 
 
 # of a worker id that was never leased
@@ -74,8 +80,9 @@ class MemoryStore:
         self._losses_unnoticed = config.durability == "none"
         self._records: dict[int, Record] = {}
         self._incarnation, self._version, self._floor_ms = "", 0, 0
-        # when the floor was raised, and the end of the highest reservation
+        # when the floors were raised, and the end of the highest reservation
         self._raised_ms = self._top_ms = 0
+        self._outage_floor_ms = self._outage_top_ms = 0
         self._highest_number = ""
         self._raises = 0
         self._swept_ms = 0
@@ -84,7 +91,7 @@ class MemoryStore:
         self._events_added = 0
         self._counts: Counter[str] = Counter()
         if new:
-            self._raise_floor(0, Seen())
+            self._raise_floors(0, 0, Seen())
             self._note_floor(server_time_ms())
 
     @property
@@ -113,8 +120,15 @@ class MemoryStore:
         if not record.token or not self._swept_ms < record.lease_end_ms <= now:
             return
         times = {"claimed": record.claimed_ms, "renewed": record.renewed_ms}
+        stats = record.stats.to_text()
         self._event(
-            EventKind.EXPIRED, worker, record.lease_end_ms, record, stats=record.stats.to_text(), **times
+            EventKind.EXPIRED,
+            worker,
+            record.lease_end_ms,
+            record,
+            stats=stats,
+            outage=record.outage_ms,
+            **times,
         )
         self._counts["expired"] += 1
 
@@ -172,12 +186,12 @@ class MemoryStore:
         with self._lock:
             self._records.clear()
             self._incarnation, self._version, self._floor_ms, self._swept_ms = "", 0, 0, 0
-            self._raised_ms = self._top_ms = 0
+            self._raised_ms = self._top_ms = self._outage_floor_ms = self._outage_top_ms = 0
             self._highest_number = ""
             self._entries.clear()
             self._counts.clear()
 
-    def _raise_floor(self, floor_ms: int, seen: Seen) -> None:
+    def _raise_floors(self, floor_ms: int, outage_floor_ms: int, seen: Seen) -> None:
         def raised(incarnation: str) -> int:
             return int(incarnation.partition("-")[0] or 0)
 
@@ -185,18 +199,42 @@ class MemoryStore:
         newest = max(self._server_time_ms(), raised(self._incarnation) + 1, raised(seen.incarnation) + 1)
         self._incarnation = f"{newest}-{self._raises:x}"
         self._floor_ms, self._raised_ms = max(self._floor_ms, floor_ms), self._server_time_ms()
+        self._outage_floor_ms = max(self._outage_floor_ms, outage_floor_ms)
 
     def _open(self, caller_ms: int, seen: Seen) -> tuple[int, int]:
         """Create the pool if it does not exist; return the Redis time and the caller's time after the cap (R2)."""
         now = self._server_time_ms()
         if not self._incarnation:
-            self._raise_floor(now + self.config.floor_ms, seen)
+            self._raise_floors(now + self.config.floor_ms, self._outage_horizon_ms(now), seen)
             self._note_floor(now)
         if self._raised_ms > now + self.config.redis_skew_ms:
             # the Redis clock was ahead when the floor was raised
             self._floor_ms = min(self._floor_ms, max(now + self.config.floor_ms, self._top_ms))
+            most_ms = max(self._outage_horizon_ms(now), self._outage_top_ms)
+            self._outage_floor_ms = min(self._outage_floor_ms, most_ms)
             self._raised_ms = now
         return now, min(caller_ms, now + self.config.max_clock_lead_ms)
+
+    def _outage_horizon_ms(self, now: int) -> int:
+        """Return the time at which every reservation of an outage lane has ended; 0 if the pool has no such lanes."""
+        config = self.config
+        return (
+            now + config.floor_ms - config.ttl_ms + config.outage_reserve_ms
+            if config.outage_reserve_ms
+            else 0
+        )
+
+    def _with_outage_lane(self, record: Record, capped: int) -> Record:
+        """Return *record* with the reservation of its outage lane extended."""
+        reserve_ms = self.config.outage_reserve_ms
+        if reserve_ms and capped + reserve_ms > record.lanes_ms[-1]:
+            record = replace(record, outage_ms=max(record.outage_ms, capped + reserve_ms))
+        self._outage_top_ms = max(self._outage_top_ms, record.outage_ms)
+        return record
+
+    def _low_mark_ms(self, record: Record) -> int:
+        """Return the lowest mark of the lanes, except for the outage lane."""
+        return max(min(record.lanes_ms[: self.config.ordinary_lanes]), record.until_ms)
 
     def _pool(self, now: int) -> tuple[int, str, int, int, None]:
         """Return the fields that all replies have, for a call that is about to return."""
@@ -218,35 +256,43 @@ class MemoryStore:
                     again = replace(
                         record, until_ms=until, lease_end_ms=ends_ms, renewal_id=first, renewed_ms=now
                     )
-                    return self._grant(worker, again, now)
+                    return self._grant(worker, self._with_outage_lane(again, capped), now)
             if self._floor_ms > now and not self._losses_unnoticed:
                 return replies.Settling(*self._pool(now), self._floor_ms - now)
-            least, fit_ms = self._floor_ms, min(request.fit_ms, capped)
+            least, outage_least = self._floor_ms, self._outage_floor_ms
+            fit_ms = min(request.fit_ms, capped)
             if self._losses_unnoticed:
                 least = max(least, now + self.config.floor_ms)
+                outage_least = max(outage_least, self._outage_horizon_ms(now))
             if least - fit_ms > request.wait_ms + self.config.floor_ms:
                 # marks are never lowered: they stay where callers can reach them
                 return replies.Behind(*self._pool(now), least - fit_ms)
-            chosen = self._choose(now, fit_ms, request.wait_ms)
+            chosen = self._choose(now, fit_ms, request.wait_ms, outage_least)
             if isinstance(chosen, replies.ClaimRefused):
                 return chosen
             unused = replace(_UNUSED, lanes_ms=(0,) * self.config.layout.namespaces)
             before = self._records.get(chosen, unused)
             self._note_end(chosen, before, now)
             least = max(least, before.until_ms)
+            lanes_ms = [max(lane, least) for lane in before.lanes_ms]
+            if self.config.outage_reserve_ms:
+                lanes_ms[-1] = max(before.outage_mark_ms, outage_least)
             record = Record(
                 token=request.token,
                 incarnation=self._incarnation,
                 renewal_id=self._first_renewal_id(),
                 until_ms=capped + ttl,
-                lanes_ms=tuple(max(lane, least) for lane in before.lanes_ms),
+                lanes_ms=tuple(lanes_ms),
                 lease_end_ms=now + ttl,
                 stats=NO_STATS,
                 owner=request.owner,
                 claimed_ms=now,
                 renewed_ms=now,
+                cut_ms=before.cut_ms,
             )
-            self._event(EventKind.CLAIMED, chosen, now, record, lanes=",".join(map(str, record.lanes_ms)))
+            record = self._with_outage_lane(record, capped)
+            lanes = ",".join(map(str, record.lanes_ms))
+            self._event(EventKind.CLAIMED, chosen, now, record, lanes=lanes, outage=record.outage_ms)
             self._counts["claims"] += 1
             return self._grant(chosen, record, now)
 
@@ -256,32 +302,40 @@ class MemoryStore:
     def _grant(self, worker: int, record: Record, now: int) -> replies.Granted:
         self._records[worker] = record
         self._top_ms = max(self._top_ms, record.until_ms)
-        return replies.Granted(*self._pool(now), worker, record.until_ms, record.lanes_ms, record.renewal_id)
+        lease = (worker, record.until_ms, record.lanes_ms, record.renewal_id, record.outage_ms)
+        return replies.Granted(*self._pool(now), *lease)
 
-    def _choose(self, now: int, fit_ms: int, wait_ms: int) -> int | replies.ClaimRefused:
+    def _choose(
+        self, now: int, fit_ms: int, wait_ms: int, outage_least_ms: int
+    ) -> int | replies.ClaimRefused:
         """Choose a worker id: the longest available one with a lane for *fit_ms*; else a new one; else the nearest.
 
-        Returns the refusal if there is none.
+        One whose outage lane is not open comes after a new one whose outage lane is. Returns the refusal if there is
+        none.
         """
         free = sorted(
             (r.lease_end_ms, worker) for worker, r in self._records.items() if r.lease_end_ms <= now
         )
         oldest = [worker for _, worker in free[:8]]
-        for worker in oldest:
-            if self._records[worker].low_mark_ms <= fit_ms:
+        fitting = [worker for worker in oldest if self._low_mark_ms(self._records[worker]) <= fit_ms]
+        for worker in fitting:
+            mark_ms = max(self._records[worker].outage_mark_ms, outage_least_ms)
+            if not self.config.outage_reserve_ms or mark_ms <= fit_ms:
                 return worker
+        if fitting and outage_least_ms > fit_ms:
+            return fitting[0]
         capacity = self.config.capacity
         unused = next(
             (w for w in range(min(capacity, len(self._records) + 1)) if w not in self._records), None
         )
-        if unused is not None:
-            return unused
+        if unused is not None or fitting:
+            return fitting[0] if unused is None else unused
         if not oldest:
             self._counts["refused"] += 1
             first = min(r.lease_end_ms for r in self._records.values())
             return replies.PoolFull(*self._pool(now), max(0, first - now))
-        nearest = min(oldest, key=lambda worker: self._records[worker].low_mark_ms)
-        behind = self._records[nearest].low_mark_ms - fit_ms
+        nearest = min(oldest, key=lambda worker: self._low_mark_ms(self._records[worker]))
+        behind = self._low_mark_ms(self._records[nearest]) - fit_ms
         return nearest if behind <= wait_ms else replies.Behind(*self._pool(now), behind)
 
     def renew(self, request: RenewRequest, seen: Seen) -> replies.RenewReply:
@@ -306,15 +360,16 @@ class MemoryStore:
                 reason = LossReason.TOO_OLD
             else:
                 adopted = True
-                until_ms, lanes_ms = request.held_until_ms, request.held_lanes_ms
-                record = Record(
-                    request.token, "", "", until_ms, lanes_ms, 0, NO_STATS, request.owner, claimed_ms=now
-                )
+                record = self._adopted(request, now)
             if reason is not None or record is None:
                 reason = reason or LossReason.FORGOTTEN
+                if record is not None and request.held_lanes_ms[-1] < request.held_outage_ms <= record.cut_ms:
+                    reason = LossReason.COPIED
                 lost = replace(_UNUSED, owner=request.owner, until_ms=request.held_until_ms)
                 reply = replies.LeaseGone(*self._pool(now), reason)
-                self._event(EventKind.LOST, request.worker, now, lost, reason=reason)
+                self._event(
+                    EventKind.LOST, request.worker, now, lost, reason=reason, outage=request.held_outage_ms
+                )
                 self._counts["lost"] += 1
                 return reply
             if ended_ms:
@@ -333,12 +388,40 @@ class MemoryStore:
                 owner=request.owner,
                 renewed_ms=now,
             )
-            self._records[request.worker] = record
+            self._records[request.worker] = record = self._with_outage_lane(record, capped)
             self._top_ms = max(self._top_ms, record.until_ms)
             if adopted:
-                self._event(EventKind.ADOPTED, request.worker, now, record, reason=FloorReason.NO_POOL)
+                self._event(
+                    EventKind.ADOPTED,
+                    request.worker,
+                    now,
+                    record,
+                    reason=FloorReason.NO_POOL,
+                    outage=record.outage_ms,
+                )
                 self._counts["adopted"] += 1
-            return replies.Renewed(*self._pool(now), record.until_ms, adopted)
+            outage_from_ms = record.lanes_ms[-1] if config.outage_reserve_ms else 0
+            return replies.Renewed(
+                *self._pool(now), record.until_ms, adopted, outage_from_ms, record.outage_ms
+            )
+
+    def _adopted(self, request: RenewRequest, now: int) -> Record:
+        """Return the record of a lease that was lost, as its holder knows it (R4)."""
+        lanes_ms, outage_ms = request.held_lanes_ms, request.held_outage_ms
+        if self.config.outage_reserve_ms and outage_ms <= lanes_ms[-1]:
+            lanes_ms, outage_ms = (*lanes_ms[:-1], max(lanes_ms[-1], self._outage_floor_ms)), 0
+        return Record(
+            token=request.token,
+            incarnation="",
+            renewal_id="",
+            until_ms=request.held_until_ms,
+            lanes_ms=lanes_ms,
+            lease_end_ms=0,
+            stats=NO_STATS,
+            owner=request.owner,
+            claimed_ms=now,
+            outage_ms=outage_ms,
+        )
 
     def release(self, request: ReleaseRequest, seen: Seen) -> replies.ReleaseReply:
         with self._lock:
@@ -358,7 +441,11 @@ class MemoryStore:
                 self._counts["returned"] += 1
             kind = EventKind.RECLAIMED if request.reclaimed and not ended_ms else EventKind.RELEASED
             times = {"claimed": record.claimed_ms, "renewed": record.renewed_ms}
-            used_until_ms = record.until_ms if request.marks_ms is None else max(request.marks_ms)
+            used_until_ms = record.until_ms
+            if request.marks_ms is not None:
+                if record.until_ms == request.held_until_ms:
+                    used_until_ms = max(request.marks_ms[: self.config.ordinary_lanes])
+                record = self._lowered(record, request, request.marks_ms)
             self._event(
                 kind,
                 request.worker,
@@ -366,23 +453,37 @@ class MemoryStore:
                 record,
                 until=used_until_ms,
                 stats=request.stats.to_text(),
+                outage=record.outage_mark_ms if self.config.outage_reserve_ms else 0,
                 **times,
             )
             self._counts["reclaimed" if kind == EventKind.RECLAIMED else "releases"] += 1
-            if request.marks_ms is not None:
-                lanes = tuple(map(max, record.lanes_ms, request.marks_ms))
-                record = replace(record, lanes_ms=lanes, until_ms=0)
             self._records[request.worker] = replace(
                 record, token="", renewal_id="", owner="", lease_end_ms=now, stats=request.stats
             )
             return replies.Released(*self._pool(now))
+
+    def _lowered(self, record: Record, request: ReleaseRequest, marks_ms: tuple[int, ...]) -> Record:
+        """Return *record* with those marks lowered to *marks_ms* that are this holder's own ends (R7)."""
+        lanes_ms = list(map(max, record.lanes_ms, marks_ms))
+        ordinary = self.config.ordinary_lanes
+        until_ms, outage_ms, cut_ms = 0, 0, record.cut_ms
+        if record.until_ms != request.held_until_ms:
+            until_ms, lanes_ms[:ordinary] = record.until_ms, record.lanes_ms[:ordinary]
+        if self.config.outage_reserve_ms:
+            if not record.lanes_ms[-1] < record.outage_ms == request.held_outage_ms:
+                outage_ms, lanes_ms[-1] = record.outage_ms, record.lanes_ms[-1]
+            elif lanes_ms[-1] < record.outage_ms:
+                cut_ms = max(cut_ms, record.outage_ms)
+        return replace(
+            record, lanes_ms=tuple(lanes_ms), until_ms=until_ms, outage_ms=outage_ms, cut_ms=cut_ms
+        )
 
     def create(self, caller_ms: int) -> replies.CreateReply:
         with self._lock:
             now = self._server_time_ms()
             if self._incarnation:
                 return replies.AlreadyExists(*self._pool(now))
-            self._raise_floor(0, Seen())
+            self._raise_floors(0, 0, Seen())
             self._note_floor(now)
             return replies.Created(*self._pool(now))
 

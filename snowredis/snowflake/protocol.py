@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from snowredis.core.layout import Layout
@@ -55,7 +55,7 @@ NO_STATS = WorkerStats()
 
 
 # of what a pool stores: its fields, its records, its index; see FORMATS in snowredis.errors
-FORMAT = 2
+FORMAT = 3
 # fields of a pool that can be read before anything is claimed in it
 StoredField: TypeAlias = Literal["signature", "incarnation", "highest_number"]
 
@@ -63,6 +63,8 @@ StoredField: TypeAlias = Literal["signature", "incarnation", "highest_number"]
 HEARTBEATS_PER_TTL = 6
 # a longer ttl is a mistake: ms instead of s
 MAX_TTL_MS = 24 * 3600 * 1000
+# a longer outage_reserve is a mistake, too
+MAX_OUTAGE_RESERVE_MS = 31 * MAX_TTL_MS
 # an event takes about 250 bytes, 20,000 of them 5 MB
 DEFAULT_MAX_EVENTS = 20_000
 # characters of a host name and of a label; with both, an owner stays below the 1000 bytes that the scripts accept
@@ -82,7 +84,8 @@ class PoolConfig:
         registration: id under which the registry of shard numbers has given *datacenter* to this pool; empty as long as
             it is not known, and without a registry.
 
-    The others are the settings of connect() with these names; -1 stands for a twelfth of the ttl.
+    The others are the settings of connect() with these names; -1 stands for their default, a twelfth of the ttl or that
+    of outage_reserve.
 
     Raises:
         ConfigError: a value, or a combination, that cannot work.
@@ -95,6 +98,7 @@ class PoolConfig:
     max_clock_lead_ms: int = -1
     redis_skew_ms: int = -1
     failover_slack_ms: int = 0
+    outage_reserve_ms: int = -1
     share: tuple[int, int] = (0, 1)
     durability: str = "detect"
     guard_rollbacks: bool = False
@@ -103,7 +107,10 @@ class PoolConfig:
 
     def __post_init__(self) -> None:
         check("pool", self.name)
-        for option in ("ttl_ms", "max_clock_lead_ms", "redis_skew_ms", "failover_slack_ms"):
+        limits = dict.fromkeys(
+            ("ttl_ms", "max_clock_lead_ms", "redis_skew_ms", "failover_slack_ms"), MAX_TTL_MS
+        )
+        for option, most in (limits | {"outage_reserve_ms": MAX_OUTAGE_RESERVE_MS}).items():
             try:
                 value = as_int(getattr(self, option))
             except TypeError:
@@ -111,11 +118,10 @@ class PoolConfig:
                     f"{option} must be a whole number of milliseconds, not {getattr(self, option)!r}"
                 ) from None
             object.__setattr__(self, option, value)
-            if value > MAX_TTL_MS or (
-                value < 0 and (value != -1 or option in ("ttl_ms", "failover_slack_ms"))
-            ):
+            if value > most or (value < 0 and (value != -1 or option in ("ttl_ms", "failover_slack_ms"))):
                 raise ConfigError(
-                    f"{option}={value} is out of range: 0 to {MAX_TTL_MS} ms (a day) can be used"
+                    f"{option}={value} is out of range: 0 to {most} ms "
+                    f"({'a day' if most == MAX_TTL_MS else f'{most // MAX_TTL_MS} days'}) can be used"
                 )
         object.__setattr__(self, "datacenter", check("datacenter", self.datacenter))
         if not isinstance(self.datacenter, int):  # a caller without types
@@ -129,6 +135,7 @@ class PoolConfig:
             if getattr(self, option) == -1:
                 object.__setattr__(self, option, self.ttl_ms // 12)
         self._check_share()
+        self._check_outage_reserve()
         check("durability", self.durability)
         check("guard_rollbacks", self.guard_rollbacks)
         if self.registry:
@@ -150,10 +157,34 @@ class PoolConfig:
                 "needs at least one. Name fewer servers, or give the layout more worker bits."
             )
 
+    def _check_outage_reserve(self) -> None:
+        if self.outage_reserve_ms == -1:
+            object.__setattr__(self, "outage_reserve_ms", 0)
+        if self.outage_reserve_ms and not self.layout.backup_bits:
+            raise ConfigError(
+                f"outage_reserve {self.outage_reserve_ms} ms needs a namespace of its own, and layout {self.layout} "
+                "has no backup bits. Give the layout backup bits, or set outage_reserve to 0."
+            )
+        if 0 < self.outage_reserve_ms <= self.ttl_ms:
+            raise ConfigError(
+                f"outage_reserve {self.outage_reserve_ms} ms must be longer than the ttl, {self.ttl_ms} ms; or 0"
+            )
+
+    @property
+    def ordinary_lanes(self) -> int:
+        """Return the number of a worker id's lanes without its outage lane, which is the highest one."""
+        return self.layout.namespaces - (self.outage_reserve_ms > 0)
+
     @property
     def capacity(self) -> int:
         """Return the number of worker ids that this server has: all, or its share."""
         return share_of(self.layout.workers, self.share)
+
+    def with_layout(self, layout: Layout) -> PoolConfig:
+        """Return these constants with another layout, which an outage_reserve that is the default follows."""
+        default_ms = replace(self, outage_reserve_ms=-1).outage_reserve_ms
+        reserve_ms = -1 if self.outage_reserve_ms == default_ms else self.outage_reserve_ms
+        return replace(self, layout=layout, outage_reserve_ms=reserve_ms)
 
     @property
     def heartbeat_ms(self) -> int:
@@ -173,7 +204,8 @@ class PoolConfig:
             f"layout={layout_spec(self.layout)} datacenter={self.datacenter} ttl_ms={self.ttl_ms} "
             f"max_clock_lead_ms={self.max_clock_lead_ms} redis_skew_ms={self.redis_skew_ms} "
             f"failover_slack_ms={self.failover_slack_ms}"
-            # left out at their defaults, which most pools have
+            # left out if they are not used
+            + (f" outage_reserve_ms={self.outage_reserve_ms}" if self.outage_reserve_ms else "")
             + (f" share={self.share[0]}/{self.share[1]}" if self.share[1] > 1 else "")
             + (f" durability={self.durability}" if self.durability != "detect" else "")
             + (" guard_rollbacks=1" if self.guard_rollbacks else "")
@@ -236,7 +268,8 @@ class RenewRequest(NamedTuple):
         renewal_id: of the last renewal that was answered, or of the claim.
         pending_renewal_id: of this renewal; a repeated renewal has the same.
         caller_ms: the caller's wall clock.
-        held_until_ms, held_lanes_ms: the reservation that the caller has: its end, and the beginning in each lane.
+        held_until_ms, held_outage_ms, held_lanes_ms: the reservation that the caller has: its end, its end in the
+            outage lane (at or below the beginning if it has none), and the beginning in each lane.
         owner: result of owner_text().
         held_incarnation: of the pool when the lease was granted or renewed last; "": unknown.
     """
@@ -247,6 +280,7 @@ class RenewRequest(NamedTuple):
     pending_renewal_id: str
     caller_ms: int
     held_until_ms: int
+    held_outage_ms: int
     held_lanes_ms: tuple[int, ...]
     stats: WorkerStats
     owner: str
@@ -261,6 +295,7 @@ class ReleaseRequest(NamedTuple):
         renewal_id: of the last renewal that was answered, or of the claim.
         pending_renewal_id: of a renewal that was sent and not answered; empty if there is none.
         caller_ms: the caller's wall clock.
+        held_until_ms, held_outage_ms: the ends of the reservation that the caller has; marks that are later stay.
         marks_ms: each lane's first unused ms, 0 for a lane never used; None if unknown, so that the whole reservation
             counts as used.
         reclaimed: True if the caller acts on behalf of a process that was killed.
@@ -271,6 +306,8 @@ class ReleaseRequest(NamedTuple):
     renewal_id: str
     pending_renewal_id: str
     caller_ms: int
+    held_until_ms: int
+    held_outage_ms: int
     marks_ms: tuple[int, ...] | None
     stats: WorkerStats
     reclaimed: bool = False

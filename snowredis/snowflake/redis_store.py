@@ -10,7 +10,6 @@ import os
 import sys
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from snowredis.core.layout import Layout
@@ -101,6 +100,7 @@ class ScriptStore(Scripted):
             config.max_clock_lead_ms,
             config.redis_skew_ms,
             config.failover_slack_ms,
+            config.outage_reserve_ms,
             int(config.guard_rollbacks),
         )
         self._max_events = max_events
@@ -165,11 +165,16 @@ class ScriptStore(Scripted):
         expected = (replies.NumberNoted, replies.NoPool)
         return self._call("note_number", expected, Seen(), caller_ms, highest)
 
-    def change_layout(self, layout: Layout, at_ms: int, caller_ms: int) -> replies.ChangeReply:
-        """Plan that the pool has *layout* from *at_ms* on, on the Redis clock; the layout that it has undoes a plan."""
+    def change_layout(
+        self, layout: Layout, at_ms: int, caller_ms: int, *, force: bool = False
+    ) -> replies.ChangeReply:
+        """Plan that the pool has *layout* from *at_ms* on, on the Redis clock; the layout that it has undoes a plan.
+
+        With *force* also if outage lanes are reserved beyond that.
+        """
         expected = (replies.LayoutChanging, replies.LayoutKept)
-        signature = replace(self.config, layout=layout).signature
-        return self._call("change_layout", expected, Seen(), caller_ms, signature, at_ms)
+        signature = self.config.with_layout(layout).signature
+        return self._call("change_layout", expected, Seen(), caller_ms, signature, at_ms, int(force))
 
     def delete(self, caller_ms: int) -> replies.DeleteReply:
         """Delete the pool, whatever its settings."""
@@ -206,14 +211,16 @@ class RedisStore(RedisScripts, ScriptStore):
         ScriptStore.__init__(self, config, max_events=max_events)
         RedisScripts.__init__(self, server, min_replicas)
 
-    def change_layout(self, layout: Layout, at_ms: int, caller_ms: int) -> replies.ChangeReply:
+    def change_layout(
+        self, layout: Layout, at_ms: int, caller_ms: int, *, force: bool = False
+    ) -> replies.ChangeReply:
         """Plan it as ScriptStore does, and put the plan on every copy of the pool that can come back.
 
         A replica or a snapshot without the plan would refuse the new layout after a failover or a crash. Blocks until
         the replicas have the plan and a snapshot is written, SAVE_LIMIT_S and a few seconds. Raises StoreUnavailable if
         a replica does not have it: the plan is undone then.
         """
-        reply = super().change_layout(layout, at_ms, caller_ms)
+        reply = super().change_layout(layout, at_ms, caller_ms, force=force)
         if not isinstance(reply, replies.LayoutChanging):
             return reply
         key = self._keys[0]
@@ -224,7 +231,7 @@ class RedisStore(RedisScripts, ScriptStore):
         try:
             for left in reversed(range(ATTEMPTS if replicas else 0)):
                 try:
-                    reply = super().change_layout(layout, at_ms, caller_ms)
+                    reply = super().change_layout(layout, at_ms, caller_ms, force=force)
                     break
                 except StoreUnavailable:
                     if not left:

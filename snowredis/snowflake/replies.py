@@ -92,17 +92,19 @@ class Granted(Reply):
 
     Attributes:
         worker: the worker id, as this server numbers it.
-        until_ms: the end of the reservation, the same in all lanes.
+        until_ms: the end of the reservation, the same in all lanes but the outage lane.
         lanes_ms: the beginning of the reservation in each lane.
         renewal_id: the id that the first renewal has to present as the one before it.
+        outage_until_ms: the end of the reservation in the outage lane; 0 if there is none.
     """
 
-    __slots__ = ("worker", "until_ms", "lanes_ms", "renewal_id")
+    __slots__ = ("worker", "until_ms", "lanes_ms", "renewal_id", "outage_until_ms")
 
     worker: int
     until_ms: int
     lanes_ms: tuple[int, ...]
     renewal_id: str
+    outage_until_ms: int
 
 
 class ClaimRefused(Reply):
@@ -137,16 +139,19 @@ class Renewed(Reply):
     Attributes:
         until_ms: the end of its reservation.
         adopted: True if Redis had lost the lease, or may have, and accepted it again (R4).
+        outage_from_ms, outage_until_ms: its reservation in the outage lane; 0 if there is none.
     """
 
-    __slots__ = ("until_ms", "adopted")
+    __slots__ = ("until_ms", "adopted", "outage_from_ms", "outage_until_ms")
 
     until_ms: int
     adopted: bool
+    outage_from_ms: int
+    outage_until_ms: int
 
 
 class LeaseGone(Reply):
-    """Reply to a renewal: it was refused, and the lease is lost."""
+    """Reply to a renewal: it was refused, and the lease is lost; but not the outage lane, unless it was copied."""
 
     __slots__ = ("reason",)
 
@@ -225,6 +230,18 @@ class ChangeLate(LayoutKept):
     __slots__ = ()
 
 
+class ChangeEarly(LayoutKept):
+    """Reply to a change of the layout: outage lanes are reserved beyond its moment; nothing changed.
+
+    Attributes:
+        earliest_ms: the first moment that is behind all reservations.
+    """
+
+    __slots__ = ("earliest_ms",)
+
+    earliest_ms: int
+
+
 ClaimReply: TypeAlias = Granted | ClaimRefused
 RenewReply: TypeAlias = Renewed | LeaseGone
 ReleaseReply: TypeAlias = Released | NotHeld
@@ -248,11 +265,11 @@ def _flag(text: str) -> bool:
 
 # a script's status -> the class of the reply, and what reads each of the fields that it adds to Reply
 _CLASSES: dict[str, tuple[type[Reply], tuple[Callable[[str], Any], ...]]] = {
-    "granted": (Granted, (int, int, _ints, str)),
+    "granted": (Granted, (int, int, _ints, str, int)),
     "settling": (Settling, (int,)),
     "behind": (Behind, (int,)),
     "exhausted": (PoolFull, (int,)),
-    "renewed": (Renewed, (int, _flag)),
+    "renewed": (Renewed, (int, _flag, int, int)),
     "lost": (LeaseGone, (LossReason,)),
     "released": (Released, ()),
     "gone": (NotHeld, ()),
@@ -264,6 +281,7 @@ _CLASSES: dict[str, tuple[type[Reply], tuple[Callable[[str], Any], ...]]] = {
     "changing": (LayoutChanging, (int,)),
     "kept": (LayoutKept, ()),
     "late": (ChangeLate, ()),
+    "early": (ChangeEarly, (int,)),
 }
 
 

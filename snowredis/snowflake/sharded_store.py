@@ -389,6 +389,8 @@ class ShardedStore:
             renewal_id=granted.renewal_id,
             pending_renewal_id="",
             caller_ms=request.caller_ms,
+            held_until_ms=granted.until_ms,
+            held_outage_ms=granted.outage_until_ms,
             marks_ms=(0,) * len(granted.lanes_ms),
             stats=NO_STATS,
         )

@@ -104,7 +104,7 @@ def cli(offline: Cli, server_url: str, monkeypatch: pytest.MonkeyPatch) -> Cli:
 @pytest.fixture
 def command() -> Callable[..., list[str]]:
     """The command line of the command in a process of its own."""
-    return lambda *argv: [sys.executable, "-P", "-m", "snowredis.cli", *argv]
+    return lambda *argv: [sys.executable, "-P", "-m", "snowredis", *argv]
 
 
 @pytest.fixture

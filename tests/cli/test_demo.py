@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -14,15 +15,22 @@ from pathlib import Path
 
 import pytest
 
-from snowredis.cli.demo import check
-from snowredis.cli.demo.check import Recorded
-from snowredis.cli.demo.fleet import Fleet, Member
-from snowredis.cli.demo.scenario import Plan, Scenario, Snapshot
-from snowredis.cli.demo.view import frame, status, verdict_lines
+import snowredis
+from snowredis.cli.commands.demo import (
+    Demo,
+    Process,
+    Recorded,
+    Verdict,
+    check,
+    frame,
+    status,
+    verdict_lines,
+)
 from snowredis.cli.output import plain
 from snowredis.core.layout import Layout
-from snowredis.monitor.snapshot import PoolInfo, WorkerInfo
+from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.process.clock import Clock, StepClock
+from snowredis.testing import memory_pool
 
 LAYOUT = Layout()
 
@@ -30,7 +38,7 @@ LAYOUT = Layout()
 def recorded(directory: Path, name: str, ids: list[int], workers: set[int], torn: bytes = b"") -> Recorded:
     path = directory / name
     path.write_bytes(array("q", ids).tobytes() + torn)
-    return Recorded(name, path, frozenset(workers))
+    return name, path, workers
 
 
 def ids_of(worker: int, ticks: range) -> list[int]:
@@ -44,7 +52,7 @@ def ids_of(worker: int, ticks: range) -> list[int]:
 
 def test_ids_that_all_differ_are_good(tmp_path: Path) -> None:
     files = [recorded(tmp_path, f"f{worker}", ids_of(worker, range(100)), {worker}) for worker in range(3)]
-    verdict = check.check([*files, recorded(tmp_path, "empty", [], set())], LAYOUT)
+    verdict = check([*files, recorded(tmp_path, "empty", [], set())], LAYOUT)
     assert verdict.good
     assert verdict.ids == 900
 
@@ -55,7 +63,7 @@ def test_an_id_that_two_processes_made_is_found_and_named(tmp_path: Path) -> Non
         recorded(tmp_path, "one", ids, {1}),
         recorded(tmp_path, "two", [*ids_of(1, range(60, 70)), ids[30]], {1}),
     ]
-    verdict = check.check(files, LAYOUT)
+    verdict = check(files, LAYOUT)
     assert (verdict.duplicates, verdict.wrong_workers, verdict.good) == (1, 0, False)
     assert verdict.examples == [f"{ids[30]} was made by one and by two"]
 
@@ -63,18 +71,16 @@ def test_an_id_that_two_processes_made_is_found_and_named(tmp_path: Path) -> Non
 def test_an_id_that_one_process_made_twice_is_found(tmp_path: Path) -> None:
     ids = ids_of(1, range(50))
     for again in ([*ids, ids[-1]], [*ids, ids[0]], [ids[0], *ids]):
-        assert check.check([recorded(tmp_path, "f", again, {1})], LAYOUT).duplicates == 1
+        assert check([recorded(tmp_path, "f", again, {1})], LAYOUT).duplicates == 1
 
 
 def test_an_id_of_a_worker_id_that_its_process_never_had_is_found(tmp_path: Path) -> None:
-    verdict = check.check(
-        [recorded(tmp_path, "f", ids_of(1, range(5)) + ids_of(2, range(5, 6)), {1})], LAYOUT
-    )
+    verdict = check([recorded(tmp_path, "f", ids_of(1, range(5)) + ids_of(2, range(5, 6)), {1})], LAYOUT)
     assert (verdict.duplicates, verdict.wrong_workers, verdict.good) == (0, 3, False)
 
 
 def test_half_an_id_that_a_killed_process_left_is_not_counted(tmp_path: Path) -> None:
-    assert check.check([recorded(tmp_path, "f", ids_of(1, range(5)), {1}, b"\x01\x02\x03")], LAYOUT).ids == 15
+    assert check([recorded(tmp_path, "f", ids_of(1, range(5)), {1}, b"\x01\x02\x03")], LAYOUT).ids == 15
 
 
 # --- the parts -------------------------------------------------------------------------------------
@@ -90,58 +96,42 @@ def test_a_clock_that_is_set_back_still_runs() -> None:
     assert clock.monotonic() <= time.monotonic()
 
 
-def a_scenario(tmp_path: Path, size: int) -> Scenario:
+def a_demo(pool: WorkerPool, tmp_path: Path, size: int) -> Demo:
     """In the middle of it, of processes that do nothing."""
-    fleet = Fleet(tmp_path, "unix:///nowhere", "demo", 4.0, 1000)
-    records: dict[int, WorkerInfo] = {}
+    demo = Demo(pool, tmp_path, 20.0, time.monotonic() - 12)
     for number in range(size):
-        path = tmp_path / f"ids-{number}"
+        path = tmp_path / f"demo-{number}"
         path.write_bytes(bytes(8 * 123_456))
-        process = subprocess.Popen(["sleep", "60"], text=True)
-        fleet.members.append(Member(number + 1, process, path, workers=[number], namespace=number % 3))
-        records[number] = WorkerInfo(
-            worker=number, alive=True, host="h", pid=process.pid, label="", claimed_ms=0, renewed_ms=0,
-            lease_end_ms=3400, lease_left_ms=3400, reserved_until_ms=0, ids_made=1, ids_per_second=1,
-            clock_offset_ms=-5000, namespace=0, clock_backs=1, token_hash="x",
-        )  # fmt: skip
-    info = PoolInfo(
-        name="demo", layout=LAYOUT, signature="", now_ms=0, created_ms=0, floor_ms=0, incarnation="", version=1,
-        capacity=1024, used=size, free=1024 - size, peak=size, claims=size, releases=0, expired=0, adopted=0,
-        lost=0, alarms=0, alarm="",
-    )  # fmt: skip
-    scenario = Scenario(
-        fleet, Plan(20.0, size), time.monotonic() - 12, Snapshot(time.monotonic(), info, records)
-    )
+        demo.processes.append(Process(subprocess.Popen(["sleep", "60"]), path, workers=[number]))
     for number in range(10):
-        scenario.log(f"line {number} of the scenario")
-    return scenario
+        demo.log(f"line {number} of the demo")
+    return demo
 
 
 @pytest.mark.parametrize(("width", "height", "size"), [(80, 24, 5), (80, 24, 20), (120, 40, 12), (60, 12, 5)])
 def test_a_frame_fills_the_screen_and_no_more(width: int, height: int, size: int, tmp_path: Path) -> None:
-    scenario = a_scenario(tmp_path, size)
-    try:
-        lines = [
-            plain(line)
-            for line in frame(scenario, "redis-server 7.0.15 (/usr/bin/redis-server)", "note", width, height)
-        ]
+    memory = memory_pool()
+    with contextlib.ExitStack() as stack:
+        for _ in range(size):
+            stack.enter_context(snowredis.connect(memory, pool="demo"))
+        pool = WorkerPool(memory, "demo")
+        demo = a_demo(pool, tmp_path, size)
+        for process in demo.processes:
+            stack.callback(process.process.wait)
+            stack.callback(process.process.kill)
+        demo.info, demo.workers = pool.info(), pool.workers()
+        lines = [plain(line) for line in frame(demo, [("snowredis demo", "")], width, height)]
         assert len(lines) == height
-        assert lines[-1] == "note"
-        assert "line 9 of the scenario" in "\n".join(lines)
-        if width >= 80:
-            assert max(map(len, lines)) <= width
+        assert lines[-1] == "Ctrl-C ends it and cleans up"
+        assert "line 9 of the demo" in "\n".join(lines)
         assert ("… and" in "\n".join(lines)) == (size == 20 or height == 12)
-        assert f"{size} processes" in status(scenario)
-    finally:
-        for member in scenario.fleet.members:
-            member.process.kill()
-            member.process.wait()
+        assert f"{size} worker ids leased, {123_456 * size:,} ids" in status(demo)
 
 
 def test_the_verdict_shows_what_is_wrong(tmp_path: Path) -> None:
-    scenario = a_scenario(tmp_path, 0)
-    bad = check.Verdict(ids=10, duplicates=1, wrong_workers=2, examples=["7 was made by pid 1 and by pid 2"])
-    shown = "\n".join(plain(line) for line in verdict_lines(scenario, bad))
+    demo = a_demo(WorkerPool(memory_pool(), "demo"), tmp_path, 0)
+    bad = Verdict(ids=10, duplicates=1, wrong_workers=2, examples=["7 was made by pid 1 and by pid 2"])
+    shown = "\n".join(plain(line) for line in verdict_lines(demo, bad))
     assert "duplicates    1" in shown
     assert "wrong worker  2" in shown
     assert "7 was made by pid 1 and by pid 2" in shown
@@ -181,7 +171,7 @@ def test_a_whole_demo_makes_no_id_twice_and_leaves_nothing_behind(
     assert err == ""
     assert process.returncode == 0, out
     for part in (
-        "snowredis demo on its own ",
+        "snowredis demo  on its own ",
         "they claimed worker ids 0, 1 and 2",
         "kill -9 worker 1 ",
         "clock of worker 2 set back by 5.0 s",

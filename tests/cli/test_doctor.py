@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import snowredis
-from snowredis.cli.commands import doctor
+from snowredis.cli.commands import health
 from snowredis.monitor import doctor as diagnosis
 from snowredis.monitor import host_checks as host
 from snowredis.monitor import pool_reader
@@ -225,4 +225,4 @@ def test_the_exit_codes_are_those_that_the_help_says(offline: Cli) -> None:
     assert f"with {ExitCode.ERROR:d} if there are warnings" in text
     assert f"with {ExitCode.REDIS_UNAVAILABLE:d} if Redis does not answer" in text
     assert f"with {ExitCode.FOUND_ERRORS:d} if there are other errors" in text
-    assert set(doctor._STYLES) == {"ok", "unknown", "warning", "error"}
+    assert set(health._STYLES) == {"ok", "unknown", "warning", "error"}

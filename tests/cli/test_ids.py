@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import snowredis
-from snowredis.cli.commands import decode
+from snowredis.cli.commands import ids as id_commands
 from snowredis.core.text import FORMS
 
 Cli = Callable[..., Any]
@@ -28,7 +28,7 @@ def json_lines(text: str) -> list[dict[str, object]]:
 @pytest.fixture(autouse=True)
 def today(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which reading is plausible depends on the date: it is a week after AN_ID."""
-    monkeypatch.setattr(decode, "_now_ms", lambda: LAYOUT.ms_at(59541933674) + 7 * 86_400_000)
+    monkeypatch.setattr(id_commands, "_now_ms", lambda: LAYOUT.ms_at(59541933674) + 7 * 86_400_000)
 
 
 # --- decode ----------------------------------------------------------------------------------------

@@ -85,7 +85,7 @@ def hostile(client: redis.Redis, pool: str) -> None:
     key = f"snowredis:{{{pool}}}"
     for worker, text in enumerate(HOSTILE):
         record = str(client.hget(key, "w:0")).split("|")
-        record[9] = json.dumps({"host": text, "pid": "1; rm", "label": text})
+        record[10] = json.dumps({"host": text, "pid": "1; rm", "label": text})
         client.hset(key, f"w:{worker + 1}", "|".join(record))
         client.zadd(f"{key}:leases", {str(worker + 1): float(record[4])})
     client.hset(key, mapping={"records": 3 + len(HOSTILE) - 2, "alarms": 1, "alarm": "\x1b[31malarm"})

@@ -36,8 +36,8 @@ from textual.pilot import Pilot
 from textual.widgets import Static
 
 from snowredis.cli import top_view
+from snowredis.cli.pool_text import COLUMNS, SORT_KEYS
 from snowredis.cli.top_view import TopView, WorkerTable
-from snowredis.cli.worker_text import COLUMNS, SORT_KEYS
 
 Cli = Callable[..., Any]
 THOUSAND = 1_000

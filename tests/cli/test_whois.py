@@ -92,7 +92,7 @@ def test_two_equal_ids_are_explained(
         {
             "event": "lost",
             "worker": "0",
-            "owner": record[9],
+            "owner": record[10],
             "from": "0",
             "until": record[3],
             "reason": LossReason.COPIED,

@@ -633,21 +633,23 @@ def test_a_hostile_argument_is_refused_and_changes_nothing(
         living.ask_renew()
         good = [*store.calls.get(script, ())]
         if script == "claim":
-            good[12] = fresh_hex()
+            good[13] = fresh_hex()
         elif script == "renew":
-            good[14:16] = living.renewal_id, fresh_hex()
+            good[15:17] = living.renewal_id, fresh_hex()
         elif script == "note_number":
-            good = [*store.calls["renew"][:12], "7"]
+            good = [*store.calls["renew"][:13], "7"]
         elif script == "change_layout":
             good = [
-                *store.calls["renew"][:12],
+                *store.calls["renew"][:13],
                 config.signature.replace("41/", "40/"),
                 str(wall_ms() + 60_000),
+                "0",
             ]
         elif script == "delete":
             good = [*store.calls["create"]]
         elif script == "release":
-            good = [*store.calls["renew"][:12], "0", living.token, living.renewal_id, "", "0,0", "0", "0"]
+            held = (living.token, living.renewal_id, "", str(living.until_ms), str(living.outage_ms))
+            good = [*store.calls["renew"][:13], "0", *held, "0,0", "0", "0"]
         before = stored(server, config.name)
         try:
             reply = client.eval(
@@ -880,6 +882,7 @@ def renew(living: Holder, *, stats: WorkerStats) -> Renewed:
             pending,
             wall_ms(),
             living.until_ms,
+            living.outage_ms,
             living.lanes_ms,
             stats,
             '{"host":"h"}',
@@ -905,7 +908,7 @@ def test_the_event_stream_is_trimmed_around_its_length(server: RedisServer) -> N
 def put_owner(server: RedisServer, name: str, worker: int, owner: str) -> None:
     pool = pool_keys(name)[0]
     packed = str(server.client().hget(pool, f"w:{worker}"))
-    server.client().hset(pool, f"w:{worker}", "|".join([*packed.split("|", 9)[:9], owner]))
+    server.client().hset(pool, f"w:{worker}", "|".join([*packed.split("|", 10)[:10], owner]))
 
 
 def test_a_pool_is_shown_with_its_living_workers_and_counters(server: RedisServer) -> None:

@@ -7,14 +7,14 @@ import pytest
 from snowredis.snowflake.codes import AlarmReason
 from snowredis.snowflake.replies import Alarm, Granted, Seen, parse_reply
 
-GRANTED = ["granted", "1000", "Fv2", "3", "900", "", "17", "61000", "1000,2000", "17:1"]
+GRANTED = ["granted", "1000", "Fv2", "3", "900", "", "17", "61000", "1000,2000", "17:1", "99000"]
 
 
 def test_replies_with_the_same_values_are_equal() -> None:
     reply, again = parse_reply(GRANTED), parse_reply(GRANTED)
     assert reply == again
     assert hash(reply) == hash(again)
-    assert reply != parse_reply([*GRANTED[:-1], "17:2"])
+    assert reply != parse_reply([*GRANTED[:-1], "99001"])
     # of another class, with the same values
     assert parse_reply(["exists", *GRANTED[1:6]]) != parse_reply(["absent", *GRANTED[1:6]])
 

@@ -137,7 +137,7 @@ def test_ctrl_c_stops_a_statement_removes_what_was_spilled_and_says_how_to_go_on
     with big.open("w") as file:
         for at in range(100):
             file.write("".join(f"{IDS[0] + at * 10_000 + more}\n" for more in range(10_000)))
-    command = [sys.executable, "-m", "snowredis.cli", "merge", "check", str(tmp_path / "done.csv"), str(big)]
+    command = [sys.executable, "-m", "snowredis", "merge", "check", str(tmp_path / "done.csv"), str(big)]
     command += ["--state", str(tmp_path / "state")]
     process = subprocess.Popen(
         command, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(tmp_path)}

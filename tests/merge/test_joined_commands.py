@@ -22,18 +22,18 @@ def test_a_command_of_another_package_is_found_but_not_looked_for_by_known_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "other_command.py").write_text(
-        "SUMMARY, ABOUT, EXAMPLES = 'greet', '', [('snowredis other_command', '')]\n"
-        "def add_arguments(parser): pass\n"
+        "from snowredis.cli.options import Command\n"
         "def run(args): print('hello'); return 0\n"
+        "GREET = Command('other-command', 'greet', '', [('snowredis other-command', '')], run=run)\n"
     )
     info = tmp_path / "other_command-1.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: other-command\nVersion: 1\n")
-    (info / "entry_points.txt").write_text(f"[{GROUP}]\nother-command = other_command\n")
+    (info / "entry_points.txt").write_text(f"[{GROUP}]\nother-command = other_command:GREET\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     assert main(["other-command"]) == 0
     assert capsys.readouterr().out == "hello\n"
     assert "other-command" in build_parser().format_help()
     monkeypatch.delitem(sys.modules, "other_command")
-    assert [command.__name__ for command in joined_commands("decode")] == ["merge", "migrate"]
+    assert [command.name for command in joined_commands("decode")] == ["merge", "migrate"]
     assert "other_command" not in sys.modules

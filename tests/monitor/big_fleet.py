@@ -69,7 +69,7 @@ class BigFleet:
         member["made"] += 5 * rate
         stats = WorkerStats(member["made"], rate, self._random.randrange(-9, 9))
         request = RenewRequest(
-            member["worker"], member["token"], member["renewal_id"], pending, now, member["until"], member["lanes"],
+            member["worker"], member["token"], member["renewal_id"], pending, now, member["until"], 0, member["lanes"],
             stats, member["owner"],
         )  # fmt: skip
         answer = self._store.renew(request, self._seen)

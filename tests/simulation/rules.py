@@ -149,6 +149,7 @@ _HOLDER = (
     "if not (r and r.token == token_hash and in_chain(r, renewal_id, pending) "
     "and r.incarnation == pool.incarnation) then"
 )
+_OWN_END = "if used and r['until'] == held_until then"
 _ROLLED_BACK = (
     "elseif seen_raised > pool_raised "
     "or (seen_incarnation == pool.incarnation and seen_version > pool.version) then"
@@ -159,7 +160,7 @@ _FROM_ITS_START = """
     local uptime = tonumber(string.match(redis.call('INFO', 'server'), 'uptime_in_seconds:(%d+)'))
     pool.floor = math.max(pool.floor, horizon() - uptime * 1000)"""
 _LEFT = "redis.call('HSET', KEYS[1], 'floor', pool.floor,"
-_KEPT = "'ends', math.max(pool.floor, now) + KEPT_MS)"
+_KEPT = "'ends', math.max(pool.floor, pool.outage_floor, now) + KEPT_MS)"
 _FIELDS = "redis.call('HSET', KEYS[1], unpack(pool.fields))"
 # as when the expiry time of a tombstone was taken back between two writes
 _IN_PARTS = "redis.call('HSET', KEYS[1], unpack(pool.fields, 1, 2)) redis.call('PERSIST', KEYS[1]) " + _FIELDS
@@ -190,7 +191,8 @@ RULES: dict[str, Rule] = {
     "R5 chain of each grant": Rule((("claim", "renewal_id = first_renewal_id,\n", "renewal_id = '000000000000',\n"),)),
     "R6 fresh tokens": Rule(lease_manager=HostPidKeeper),
     "R7 seal": Rule(lifecycle=UnsealedLifecycle),
-    "R7 holder": Rule((("release", _HOLDER, "if not r then"),)),
+    # each of the two is enough on one server; both are for what may be forgotten, and for copies
+    "R7 holder": Rule((("release", _HOLDER, "if not r then"), ("release", _OWN_END, "if used then"))),
     "R8 hook": Rule(guard=DeafGuard),
     "R8 page": Rule(guard=BlindGuard),
     "R8 generation": Rule(guard=TimelessGuard),

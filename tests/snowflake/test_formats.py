@@ -93,7 +93,8 @@ def test_a_pool_of_an_earlier_format_is_deleted_and_leaves_its_floor(
 
 def written(own_server: RedisServer, client: Any) -> dict[str, Any]:
     """Let the scripts of this version write all that they write of a pool, and return its shape."""
-    store = RedisStore(own_server.url, CONFIG)
+    config = replace(CONFIG, outage_reserve_ms=10_000_000)
+    store = RedisStore(own_server.url, config)
     store.create(wall_ms())
     kept, given_back = (Holder(store, wall_ms).claim() for _ in range(2))
     kept.ask_renew()
@@ -102,11 +103,11 @@ def written(own_server: RedisServer, client: Any) -> dict[str, Any]:
     really_wait(5)
     store.note_number(7, wall_ms())
     with pytest.raises(LayoutMismatch):
-        Holder(RedisStore(own_server.url, replace(CONFIG, ttl_ms=60_000)), wall_ms).claim()
+        Holder(RedisStore(own_server.url, replace(config, ttl_ms=60_000)), wall_ms).claim()
     store.change_layout(
         Layout(timestamp_bits=41, backup_bits=2, worker_bits=3), wall_ms() + 10_000_000, wall_ms()
     )
-    RedisStore(own_server.url, PoolConfig(name="deleted", ttl_ms=30_000)).create(wall_ms())
+    RedisStore(own_server.url, replace(config, name="deleted")).create(wall_ms())
     WorkerPool(own_server.url, "deleted").delete()
     shape = shape_of(client)
     client.flushall()

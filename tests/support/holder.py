@@ -30,6 +30,7 @@ class Holder:
     worker: int = -1
     until_ms: int = 0
     lanes_ms: tuple[int, ...] = ()
+    outage_ms: int = 0
     incarnation: str = ""
     seen: Seen = field(default_factory=Seen)
 
@@ -42,7 +43,11 @@ class Holder:
         answer = self.ask_claim(ahead_ms=ahead_ms, wait_ms=wait_ms)
         assert isinstance(answer, Granted), answer
         self.worker, self.until_ms = answer.worker, answer.until_ms
-        self.lanes_ms, self.renewal_id = answer.lanes_ms, answer.renewal_id
+        self.lanes_ms, self.renewal_id, self.outage_ms = (
+            answer.lanes_ms,
+            answer.renewal_id,
+            answer.outage_until_ms,
+        )
         self.incarnation = answer.seen.incarnation
         return self
 
@@ -55,6 +60,7 @@ class Holder:
             pending_renewal_id=pending,
             caller_ms=self.now_ms() + ahead_ms,
             held_until_ms=self.until_ms,
+            held_outage_ms=self.outage_ms,
             held_lanes_ms=self.lanes_ms,
             stats=WorkerStats(7, 3, -2, 0, 0),
             owner='{"host":"h"}',
@@ -62,7 +68,9 @@ class Holder:
         )
         answer = self._learn(self.store.renew(request, self.seen))
         if isinstance(answer, Renewed):
-            self.renewal_id, self.until_ms = pending, answer.until_ms
+            self.renewal_id, self.until_ms, self.outage_ms = pending, answer.until_ms, answer.outage_until_ms
+            if answer.outage_from_ms or answer.outage_until_ms:
+                self.lanes_ms = (*self.lanes_ms[:-1], answer.outage_from_ms)
             self.incarnation = answer.seen.incarnation
         return answer
 
@@ -78,7 +86,8 @@ class Holder:
         renewal_id = self.renewal_id if renewal_id is None else renewal_id
         stats = WorkerStats(ids_made=7)
         now_ms = self.now_ms()
-        request = ReleaseRequest(self.worker, self.token, renewal_id, "", now_ms, marks, stats, reclaimed)
+        held = (self.worker, self.token, renewal_id, "", now_ms, self.until_ms, self.outage_ms)
+        request = ReleaseRequest(*held, marks, stats, reclaimed)
         return isinstance(self._learn(self.store.release(request, self.seen)), Released)
 
     def _learn(self, answer: _R) -> _R:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from snowredis.cli.exit_codes import ExitCode
-from snowredis.cli.options import Parser
+from snowredis.cli.options import Command, Parser
 from snowredis.cli.output import Cell, Column, Line, print_json, table, terminal_width, write
 
 if TYPE_CHECKING:
@@ -21,15 +21,6 @@ if TYPE_CHECKING:
 
 # length of one measurement: long compared with a thread's start, short compared with other load of the machine
 ROUND_S = 0.005
-
-SUMMARY = "measure what an id costs on this machine"
-ABOUT = """Single ids and batches, one thread and four, in turns with time.time_ns() and uuid. Needs no Redis and
-takes about 10 seconds. The ratios can be compared between machines, the nanoseconds cannot."""
-EXAMPLES = [
-    ("snowredis bench", "the implementation in use"),
-    ("SNOWREDIS_PURE=1 snowredis bench", "the implementation in Python"),
-    ("snowredis bench --quick --json", "about a second, for programs"),
-]
 
 
 def add_arguments(parser: Parser) -> None:
@@ -249,3 +240,18 @@ def this_machine() -> str:
     gil = "no GIL" if sysconfig.get_config_var("Py_GIL_DISABLED") else "GIL"
     python = f"{platform.python_implementation()} {platform.python_version()} ({gil})"
     return f"{python}, {os.cpu_count()} CPUs, {platform.system()} {platform.machine()}"
+
+
+BENCH = Command(
+    "bench",
+    "measure what an id costs on this machine",
+    """Single ids and batches, one thread and four, in turns with time.time_ns() and uuid. Needs no Redis and
+takes about 10 seconds. The ratios can be compared between machines, the nanoseconds cannot.""",
+    [
+        ("snowredis bench", "the implementation in use"),
+        ("SNOWREDIS_PURE=1 snowredis bench", "the implementation in Python"),
+        ("snowredis bench --quick --json", "about a second, for programs"),
+    ],
+    add_arguments,
+    run,
+)

@@ -1,24 +1,49 @@
-"""`demo`: watch a fleet make ids while things go wrong. The demo itself is in cli/demo/."""
+"""`demo`: watch a fleet make ids while things go wrong; at the end all ids are checked.
+
+A private Redis and processes of demo_process.py run in a temporary directory. What the demo shows is read from the
+pool, as by any other command. Each step waits for its precondition, does one thing, and logs what was observed.
+"""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import operator
+import os
+import shutil
+import subprocess
+import sys
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise, starmap
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from snowredis.cli.options import Parser, between, natural, seconds
+from snowredis.cli.exit_codes import ExitCode, interrupted_by_signals, uninterrupted
+from snowredis.cli.options import Command, Parser, between, natural, seconds
+from snowredis.cli.output import (
+    Line,
+    alternate_screen,
+    duration,
+    is_terminal,
+    pairs,
+    plain,
+    printable,
+    write,
+)
+from snowredis.cli.pool_text import worker_table
+from snowredis.core.layout import Layout
+
+if TYPE_CHECKING:
+    from snowredis.embedded import Server
+    from snowredis.monitor.snapshot import PoolInfo, WorkerInfo
+    from snowredis.monitor.worker_pool import WorkerPool
 
 # in a shorter demo a dead worker's lease does not end in time; in a longer one the files of ids get large
 _MIN_SECONDS, _MAX_SECONDS = 5, 120
 _MAX_WORKERS = 32
-
-SUMMARY = "watch a fleet make ids while things go wrong, in about 20 seconds"
-ABOUT = """Starts a private Redis in a temporary directory, and processes that make ids. One is killed with -9, the
-clock of another is set back, and a new process takes over the dead one's worker id. At the end all ids are checked,
-and everything is removed, also after Ctrl-C."""
-EXAMPLES = [
-    ("snowredis demo", "20 seconds, 5 workers"),
-    ("snowredis demo --seconds 60 --workers 12", "longer, and with more of them"),
-    ("snowredis demo --plain", "plain lines, as in a pipe"),
-]
 
 
 def add_arguments(parser: Parser) -> None:
@@ -32,6 +57,475 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from snowredis.cli.demo import show
+    from snowredis.monitor.worker_pool import WorkerPool
+    from snowredis.snowflake.protocol import PoolConfig
 
-    return show.run(args.seconds, args.workers, plain=args.plain)
+    began_s = time.monotonic()
+    live = not args.plain and is_terminal(sys.stdout)
+    with (
+        interrupted_by_signals(),
+        _server() as (server, directory),
+        contextlib.closing(WorkerPool(server.url, _POOL)) as pool,
+    ):
+        demo = Demo(pool, directory, args.seconds, began_s)
+        # this server is new, so no worker has to wait for a floor
+        config = PoolConfig(name=_POOL, ttl_ms=round(demo.ttl_s * 1000))
+        pool.create(config, time.time_ns() // 1_000_000)
+        title: Line = [("snowredis demo", "strong"), (f"  on its own {server.kind}", "dim")]
+        if not live:
+            write([title])
+        with _stopped(demo), _live(demo, title) if live else _printed(demo):
+            demo.play(args.workers)
+            verdict = check([process.recorded for process in demo.processes], Layout())
+        if live:
+            # stays on the screen after the live display is closed
+            write([title, [], *demo.lines])
+        write([[], *verdict_lines(demo, verdict)])
+    return ExitCode.OK if verdict.good and not demo.failed else ExitCode.ERROR
+
+
+# --- the fleet --------------------------------------------------------------------------------------
+
+_POOL = "demo"
+# ids per second of the whole fleet: 40 MB of files in 20 s
+_FLEET_RATE = 250_000
+_ID_BYTES = 8
+# for processes that got SIGTERM; each needs one round trip to Redis
+_STOP_TIMEOUT_S = 5.0
+
+
+@contextlib.contextmanager
+def _server() -> Iterator[tuple[Server, Path]]:
+    """Start a private Redis in a temporary directory; stop it and remove the directory at the end."""
+    import tempfile
+
+    from snowredis import embedded
+
+    directory = Path(tempfile.mkdtemp(prefix="snowredis-"))
+    try:
+        yield embedded.start(directory, linger_s=0.0), directory
+    finally:
+        with uninterrupted():
+            embedded.stop(directory)
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+@dataclass(slots=True, eq=False)
+class Process:
+    """One process of the fleet.
+
+    Attributes:
+        path: the file of its ids; its log is beside it.
+        workers: the worker ids that the pool listed for it so far.
+        record: the newest record of it in the pool; None if another process has its worker id by now.
+        stopped: True if the demo has killed or ended it.
+    """
+
+    process: subprocess.Popen[bytes]
+    path: Path
+    workers: list[int] = field(default_factory=list)
+    record: WorkerInfo | None = None
+    stopped: bool = False
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def ids(self) -> int:
+        """Number of ids in its file."""
+        return self.path.stat().st_size // _ID_BYTES
+
+    @property
+    def recorded(self) -> Recorded:
+        return f"pid {self.pid}", self.path, self.workers
+
+    @property
+    def namespace(self) -> int:
+        return self.record.namespace if self.record else 0
+
+    def step_clock(self, ms: int) -> None:
+        """Step its clock by *ms*."""
+        if self.process.stdin:
+            with contextlib.suppress(BrokenPipeError):
+                self.process.stdin.write(f"{ms}\n".encode())
+                self.process.stdin.flush()
+
+
+def _start(path: Path, url: str, ttl_s: float, rate: int) -> Process:
+    """Start a process that writes its ids to *path*. Does not wait for its worker id."""
+    path.touch()
+    settings = [url, _POOL, str(ttl_s), str(rate), str(path), path.name.replace("-", " ")]
+    # the same packages as in this process, and none from the current directory
+    packages = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
+    with path.with_suffix(".log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "snowredis.cli.demo_process", *settings],
+            stdin=subprocess.PIPE,
+            stderr=log,
+            env=os.environ | {"PYTHONPATH": packages},
+            # Ctrl-C at the terminal goes to this process only, which then stops the others in order
+            start_new_session=True,
+        )
+    return Process(process, path)
+
+
+@contextlib.contextmanager
+def _stopped(demo: Demo) -> Iterator[None]:
+    """Stop the fleet at the end; a process that does not end within 5 s is killed."""
+    try:
+        yield
+    finally:
+        with uninterrupted():
+            demo.terminate()
+            deadline_s = time.monotonic() + _STOP_TIMEOUT_S
+            for each in demo.processes:
+                try:
+                    each.process.wait(max(0.0, deadline_s - time.monotonic()))
+                except subprocess.TimeoutExpired:
+                    each.process.kill()
+                    each.process.wait()
+                if each.process.stdin:
+                    with contextlib.suppress(BrokenPipeError):
+                        each.process.stdin.close()
+
+
+# --- the steps --------------------------------------------------------------------------------------
+
+# time between two reads of Redis, and between two frames
+_FRAME_S = 0.15
+# for processes that all start at once on two cores
+_START_TIMEOUT_S = 20.0
+# for steps that take milliseconds on an idle machine
+_STEP_TIMEOUT_S = 5.0
+# earliest time of each step, as a part of the demo's length; a step also waits for those before it
+_KILL_AT, _STEP_CLOCK_AT = 0.25, 0.36
+# the rest is for stopping the processes and checking their ids
+_END_AT = 0.91
+# far more than a generator waits for
+_CLOCK_STEP_MS = -5000
+
+
+class Demo:
+    """The fleet, what the pool says of it, and the log.
+
+    Attributes:
+        show: called after each reading of the pool.
+        info, workers: the newest reading.
+        lines: the log.
+        failed: True if a process ended by itself, or did not release its worker id.
+        making_s: times of the first and of the last ids, from the start.
+    """
+
+    def __init__(self, pool: WorkerPool, directory: Path, length_s: float, began_s: float) -> None:
+        self._pool, self._directory, self.length_s, self._began_s = pool, directory, length_s, began_s
+        # short enough to see a dead worker's lease end
+        self.ttl_s = min(4.0, length_s / 5)
+        self.show: Callable[[], None] = lambda: None
+        self.processes: list[Process] = []
+        self.info: PoolInfo | None = None
+        self.workers: list[WorkerInfo] = []
+        self.lines: list[Line] = []
+        self.failed = False
+        self.making_s = (0.0, 0.0)
+
+    @property
+    def now_s(self) -> float:
+        return time.monotonic() - self._began_s
+
+    @property
+    def ids(self) -> int:
+        """Number of ids that the fleet has made."""
+        return sum(process.ids for process in self.processes)
+
+    def log(self, text: str, style: str = "") -> None:
+        self.lines.append([(f"{self.now_s:6.1f} s  ", "dim"), (text, style)])
+
+    def play(self, size: int) -> None:
+        """Play all steps with *size* processes. Blocks for about the length of the demo."""
+        able = self._start_fleet(size)
+        if len(able) > 1:
+            victim, stepped = able[len(able) // 2], able[-1] if len(able) > 2 else able[0]
+            self._wait(self.length_s * _KILL_AT - self.now_s)
+            killed_s = self._kill(victim)
+            self._wait(self.length_s * _STEP_CLOCK_AT - self.now_s)
+            self._step_clock(stepped)
+            self._replace(victim, killed_s)
+        self._wait(self.length_s * _END_AT - self.now_s)
+        self._end()
+        self.log("checking every id")
+        self.show()
+
+    def terminate(self) -> list[Process]:
+        """Send SIGTERM to all running processes, and return them. Does not wait."""
+        running = [each for each in self.processes if each.process.poll() is None]
+        for each in running:
+            each.stopped = True
+            each.process.terminate()
+        return running
+
+    def _wait(self, seconds: float, until: Callable[[], bool] = lambda: False) -> None:
+        """Wait until *until* returns True, at most *seconds*; read the pool meanwhile, and show it."""
+        deadline_s = self.now_s + seconds
+        while True:
+            self._read()
+            self.show()
+            if until() or self.now_s >= deadline_s:
+                return
+            time.sleep(min(_FRAME_S, max(0.0, deadline_s - self.now_s)))
+
+    def _read(self) -> None:
+        self.info, self.workers = self._pool.info(), self._pool.workers(alive_only=False)
+        records = {worker.pid: worker for worker in self.workers}
+        for each in self.processes:
+            each.record = record = records.get(each.pid)
+            if record is not None and record.worker not in each.workers:
+                if each.workers:
+                    self.log(f"pid {each.pid} goes on with worker id {record.worker}", "warn")
+                each.workers.append(record.worker)
+            if not each.stopped and (code := each.process.poll()) is not None:
+                self.failed = each.stopped = True
+                log = each.path.with_suffix(".log").read_text("utf-8", "replace").strip()
+                reason = printable(log.rpartition("\n")[2], 200)
+                self.log(f"pid {each.pid} ended by itself (exit code {code}): {reason}", "bad")
+
+    def _start_one(self, size: int) -> Process:
+        path = self._directory / f"demo-{len(self.processes) + 1}"
+        self.processes.append(_start(path, self._pool.where, self.ttl_s, _FLEET_RATE // size))
+        return self.processes[-1]
+
+    def _start_fleet(self, size: int) -> list[Process]:
+        """Start the processes; return those that have a worker id, by it."""
+        fleet = [self._start_one(size) for _ in range(size)]
+        self.log(f"{size} processes start; leases last {duration(self.ttl_s * 1000)}")
+        self._wait(_START_TIMEOUT_S, lambda: any(each.workers for each in fleet))
+        self.making_s = (self.now_s, self.now_s)
+        self._wait(_START_TIMEOUT_S, lambda: all(each.workers or each.stopped for each in fleet))
+        able = sorted((each for each in fleet if each.workers), key=lambda each: each.workers[0])
+        if able:
+            self.log(f"they claimed worker ids {_listed([each.workers[0] for each in able])}")
+        self.failed = self.failed or not able
+        return [each for each in able if not each.stopped]
+
+    def _kill(self, victim: Process) -> float:
+        left_ms = victim.record.lease_left_ms if victim.record else 0
+        victim.stopped = True
+        victim.process.kill()
+        self.log(
+            f"kill -9 worker {victim.workers[-1]} (pid {victim.pid}), whose lease would end in {duration(left_ms)}",
+            "bad",
+        )
+        return self.now_s
+
+    def _step_clock(self, process: Process) -> None:
+        before = process.namespace
+        process.step_clock(_CLOCK_STEP_MS)
+        self.log(f"clock of worker {process.workers[-1]} set back by {duration(-_CLOCK_STEP_MS)}", "warn")
+        self._wait(_STEP_TIMEOUT_S, lambda: process.namespace != before)
+        if process.namespace != before:
+            self.log(f"it goes on in namespace {process.namespace}, where no id was made yet", "note")
+        else:
+            self.log(f"it is still in namespace {before}", "warn")
+
+    def _replace(self, victim: Process, killed_s: float) -> None:
+        freed = victim.workers[-1]
+        self._wait(2 * self.ttl_s + _STEP_TIMEOUT_S, lambda: victim.record is None or not victim.record.alive)
+        after = duration((self.now_s - killed_s) * 1000)
+        expired = victim.record is not None and victim.record.state == "expired"
+        why = "its lease ended" if expired else "another process released it"
+        self.log(f"worker id {freed} is available again, {after} after the kill: {why}", "good")
+        # time to see it in the display
+        self._wait(self.length_s * 0.06)
+        newcomer = self._start_one(len(self.processes))
+        self.log(f"a new process starts (pid {newcomer.pid})")
+        self._wait(_START_TIMEOUT_S, lambda: bool(newcomer.workers) or newcomer.stopped)
+        if newcomer.workers:
+            which = ", the dead one's" if newcomer.workers == [freed] else ""
+            self.log(f"it claimed worker id {newcomer.workers[0]}{which}", "good")
+
+    def _end(self) -> None:
+        self.making_s = (self.making_s[0], self.now_s)
+        ending = self.terminate()
+        self.log(f"SIGTERM to all {len(ending)}: they end and release their worker ids")
+        self._wait(_STOP_TIMEOUT_S, lambda: all(each.process.poll() is not None for each in ending))
+        self._wait(0)
+        used = self.info.used if self.info else 0
+        self.failed = self.failed or used > 0
+        self.log(f"{used} worker ids are still leased" if used else "no worker id is leased any more")
+
+
+def _listed(numbers: list[int]) -> str:
+    """Return numbers as text: 0, 1 and 2; or 0 to 11."""
+    if len(numbers) > 6 and numbers == list(range(numbers[0], numbers[-1] + 1)):
+        return f"{numbers[0]} to {numbers[-1]}"
+    *most, last = map(str, numbers)
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+# --- what is shown ----------------------------------------------------------------------------------
+
+# log lines that are visible whatever the fleet's size; fewer where the terminal has fewer rows than usual
+_MIN_LOG, _LOW_MIN_LOG, _LOW_HEIGHT = 8, 4, 24
+# number of status lines in plain output
+_STATUSES = 8
+
+
+@contextlib.contextmanager
+def _live(demo: Demo, title: Line) -> Iterator[None]:
+    """Show the demo in a display that is redrawn."""
+    with alternate_screen() as draw:
+        demo.show = lambda: draw(frame(demo, title, *shutil.get_terminal_size()))
+        yield
+
+
+@contextlib.contextmanager
+def _printed(demo: Demo) -> Iterator[None]:
+    """Print the log, and a few status lines."""
+    printed, next_status_s = 0, 0.0
+
+    def show() -> None:
+        nonlocal printed, next_status_s
+        for line in demo.lines[printed:]:
+            print(plain(line), flush=True)
+            printed += 1
+        if demo.making_s[0] and demo.now_s >= next_status_s:
+            next_status_s = demo.now_s + demo.length_s / _STATUSES
+            print(f"{demo.now_s:6.1f} s    {status(demo)}", flush=True)
+
+    demo.show = show
+    yield
+
+
+def status(demo: Demo) -> str:
+    """Return the state of the fleet in one line."""
+    rate = sum(worker.ids_per_second for worker in demo.workers if worker.alive)
+    return f"{demo.info.used if demo.info else 0} worker ids leased, {demo.ids:,} ids, {rate:,} a second"
+
+
+def frame(demo: Demo, title: Line, width: int, height: int) -> list[Line]:
+    """Return the whole display in *height* lines."""
+    head: list[Line] = [
+        title,
+        [(f"{demo.now_s:.1f} s of {demo.length_s:g} s   ", "strong"), (status(demo), "")],
+    ]
+    workers = sorted(demo.workers, key=lambda worker: worker.worker)
+    # other lines: the table's head, two empty ones, and the note with one above it
+    room = max(1, height - len(head) - 5 - (_LOW_MIN_LOG if height < _LOW_HEIGHT else _MIN_LOG))
+    shown = workers if len(workers) <= room else workers[: max(1, room - 1)]
+    lines = [*head, [], *(worker_table(shown, demo.info, width) if demo.info else [])]
+    if len(shown) < len(workers):
+        lines.append([(f"… and {len(workers) - len(shown)} more", "dim")])
+    lines.append([])
+    rest = height - len(lines) - 2
+    lines += demo.lines[-rest:] if rest > 0 else []
+    lines += [[]] * (height - len(lines) - 1)
+    return [*lines, [("Ctrl-C ends it and cleans up", "dim")]]
+
+
+def verdict_lines(demo: Demo, verdict: Verdict) -> list[Line]:
+    """Return the result of the check of the ids, and how fast they were made."""
+    made_s = demo.making_s[1] - demo.making_s[0]
+    rate = round(verdict.ids / made_s) if made_s > 0 else 0
+    held = {worker for process in demo.processes for worker in process.workers}
+    by = f" by {len(demo.processes)} processes on {len(held)} worker ids"
+    lines = pairs(
+        [
+            ("ids", [(f"{verdict.ids:,}", "strong"), (by, "")]),
+            ("speed", f"{rate:,} a second for {duration(made_s * 1000)}; paced, to leave the CPU to others"),
+            ("duplicates", _count(verdict.duplicates, "every id was compared with every other")),
+            (
+                "wrong worker",
+                _count(verdict.wrong_workers, "every id decodes to the worker id of its process"),
+            ),
+        ]
+    )
+    return [*lines, *([(f"  {printable(example, 200)}", "bad")] for example in verdict.examples)]
+
+
+def _count(errors: int, explanation: str) -> Line:
+    return [(f"{errors:,}", "bad" if errors else "good"), (f"  {explanation}", "dim")]
+
+
+# --- the check: of the library it trusts only the layout -----------------------------------------------
+
+# compared at once: 20 MB of Python integers
+_WINDOW = 250_000
+_MAX_EXAMPLES = 20
+# a process, the file of its ids, and the worker ids that it had
+Recorded = tuple[str, Path, Collection[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Result of check().
+
+    Attributes:
+        ids: how many ids there are.
+        duplicates: how many of them repeat another.
+        wrong_workers: how many name a worker id that their process never held.
+        examples: some of those ids, with the processes that made them.
+    """
+
+    ids: int
+    duplicates: int
+    wrong_workers: int
+    examples: Sequence[str]
+
+    @property
+    def good(self) -> bool:
+        return not self.duplicates and not self.wrong_workers
+
+
+def check(files: Sequence[Recorded], layout: Layout) -> Verdict:
+    """Compare all ids of all *files*. An id at the end of a file that was written in part does not count."""
+    written = [(process, _int64s(path.read_bytes()), set(workers)) for process, path, workers in files]
+    shift, mask = layout.worker_shift, layout.workers - 1
+    wrong = [
+        f"{an_id} of {process} names another worker id"
+        for process, ids, workers in written
+        if not {an_id >> shift & mask for an_id in ids} <= workers
+        for an_id in ids
+        if an_id >> shift & mask not in workers
+    ]
+    repeated = list(_repeated([ids for _, ids, _ in written]))
+    examples = wrong[:_MAX_EXAMPLES]
+    for an_id in repeated[:_MAX_EXAMPLES]:
+        makers = " and by ".join(
+            process for process, ids, _ in written for _ in range(list(ids).count(an_id))
+        )
+        examples.append(f"{an_id} was made by {makers}")
+    return Verdict(sum(len(ids) for _, ids, _ in written), len(repeated), len(wrong), examples)
+
+
+def _int64s(data: bytes) -> Sequence[int]:
+    return memoryview(data)[: len(data) // _ID_BYTES * _ID_BYTES].cast("q")
+
+
+def _repeated(sources: list[Sequence[int]]) -> Iterator[int]:
+    """Yield every id that is equal to an earlier one of all *sources*, in windows of ids that are near each other."""
+    growing = [ids if all(starmap(operator.le, pairwise(ids))) else sorted(ids) for ids in sources if ids]
+    if not growing:
+        return
+    low, high = min(ids[0] for ids in growing), max(ids[-1] for ids in growing) + 1
+    windows = 1 + sum(map(len, growing)) // _WINDOW
+    edges = [low + (high - low) * window // windows for window in range(windows + 1)]
+    for begin, end in pairwise(edges):
+        near = [an_id for ids in growing for an_id in ids[bisect_left(ids, begin) : bisect_left(ids, end)]]
+        near.sort()
+        yield from (second for first, second in pairwise(near) if first == second)
+
+
+DEMO = Command(
+    "demo",
+    "watch a fleet make ids while things go wrong, in about 20 seconds",
+    """Starts a private Redis in a temporary directory, and processes that make ids. One is killed with -9, the
+clock of another is set back, and a new process takes over the dead one's worker id. At the end all ids are checked,
+and everything is removed, also after Ctrl-C.""",
+    [
+        ("snowredis demo", "20 seconds, 5 workers"),
+        ("snowredis demo --seconds 60 --workers 12", "longer, and with more of them"),
+        ("snowredis demo --plain", "plain lines, as in a pipe"),
+    ],
+    add_arguments,
+    run,
+)

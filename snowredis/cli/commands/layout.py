@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from snowredis.cli.exit_codes import ExitCode
-from snowredis.cli.options import Parser, moment_ms, natural
+from snowredis.cli.options import Command, Parser, moment_ms, natural
 from snowredis.cli.output import (
     Cell,
     Column,
@@ -26,17 +26,6 @@ from snowredis.core.presets import layout_spec, layouts, preset_source, resolve_
 _BITS = ("timestamp_bits", "datacenter_bits", "backup_bits", "worker_bits", "sequence_bits")
 # arguments of Layout that are options, too
 _CHANGES = (*_BITS, "tick_ms", "epoch_ms", "worker_last")
-
-SUMMARY = "show how the 63 bits of an id are divided into fields"
-ABOUT = """Without arguments: all presets. With a name, a spec or options: one layout in full. Options change the named
-layout, or the default one."""
-EXAMPLES = [
-    ("snowredis layout", "the presets, side by side"),
-    ("snowredis layout twitter", "one, and its source"),
-    ("snowredis layout '39/0/0/16/8;tick_ms=10'", "a spec"),
-    ("snowredis layout --worker-bits 12 --sequence-bits 8", "with more workers"),
-    ("snowredis layout js-safe --epoch 2026-01-01", "with another epoch"),
-]
 
 
 def add_arguments(parser: Parser) -> None:
@@ -201,3 +190,20 @@ def _labels(labels: list[tuple[int, str, str]]) -> list[Line]:
             column = start + len(text)
         lines.append(line)
     return lines
+
+
+LAYOUT = Command(
+    "layout",
+    "show how the 63 bits of an id are divided into fields",
+    """Without arguments: all presets. With a name, a spec or options: one layout in full. Options change the named
+layout, or the default one.""",
+    [
+        ("snowredis layout", "the presets, side by side"),
+        ("snowredis layout twitter", "one, and its source"),
+        ("snowredis layout '39/0/0/16/8;tick_ms=10'", "a spec"),
+        ("snowredis layout --worker-bits 12 --sequence-bits 8", "with more workers"),
+        ("snowredis layout js-safe --epoch 2026-01-01", "with another epoch"),
+    ],
+    add_arguments,
+    run,
+)

@@ -3,49 +3,32 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
-import sys
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from snowredis.cli.commands import numbers_show
 from snowredis.cli.exit_codes import CommandError, ExitCode
-from snowredis.cli.options import Command, Parser, add_commands, natural, print_help
-from snowredis.settings import SECONDS, settings_in_environment, split_urls
+from snowredis.cli.options import Command, Parser, add_yes, confirm, natural
+from snowredis.cli.output import (
+    Cell,
+    Column,
+    Line,
+    ago,
+    duration,
+    pairs,
+    print_json,
+    printable,
+    table,
+    terminal_width,
+    time_of,
+    write,
+)
+from snowredis.settings import DEFAULT_URL, SECONDS, settings_in_environment, split_urls
 
 if TYPE_CHECKING:
-    from snowredis.numbers.administration import DatedInfo
-
-SUMMARY = "numbers of tags, in segments or dated: create, show, open and change"
-ABOUT = """A tag names numbers that Redis hands out, such as those of invoices: in segments,
-snowredis.generator("segment", tag="invoices"), or dated, snowredis.generator("dated", tag="invoices")."""
-EXAMPLES = [
-    ("snowredis numbers create invoices", "once, for a new tag of segments"),
-    ("snowredis numbers create bills --period day", "once, for dated numbers"),
-    ("snowredis numbers show invoices", "for how long it lasts"),
-    ("snowredis numbers open invoices --from 5000", "Redis may have lost some"),
-    ("snowredis numbers change invoices --to URLS", "one server more"),
-]
-
-
-class _Action:
-    """One command of the group: a Command of snowredis/cli/options.py."""
-
-    def __init__(
-        self,
-        name: str,
-        summary: str,
-        about: str,
-        examples: list[tuple[str, str]],
-        add: Callable[[Parser], None],
-        run: Callable[[argparse.Namespace], int],
-    ) -> None:
-        self.__name__, self.SUMMARY, self.ABOUT, self.EXAMPLES = name, summary, about, examples
-        self._add, self.run = add, run
-
-    def add_arguments(self, parser: Parser) -> None:
-        numbers_show.add_tag(parser)
-        self._add(parser)
+    from snowredis.numbers.administration import DatedInfo, TagInfo
 
 
 def _declared() -> dict[str, Any]:
@@ -81,35 +64,13 @@ def _constants(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _add_yes(parser: Parser) -> None:
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-
-
-def _confirm(args: argparse.Namespace, question: str) -> None:
-    """Return if a person agrees, or if --yes was given."""
-    if args.yes:
-        return
-    if not sys.stdin.isatty():
-        raise CommandError(
-            ExitCode.USAGE,
-            "standard input is not a terminal, so no person can confirm this. Nothing was changed. Confirm with --yes.",
-        )
-    try:
-        agreed = input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
-    except EOFError:
-        agreed = False
-        print()
-    if not agreed:
-        raise CommandError(ExitCode.ERROR, "nothing was changed")
-
-
 def _dated_of(args: argparse.Namespace) -> tuple[str | list[str], str, DatedInfo | None]:
     """Return URL and tag, and the dated numbers of the tag if that is what the command is about."""
     from snowredis.errors import StoreUnavailable
 
-    url, tag = numbers_show.tag_of(args)
+    url, tag = tag_of(args)
     try:
-        infos, dated = numbers_show.read(url, tag)
+        infos, dated = read(url, tag)
     except StoreUnavailable:
         # what does not need to read does not fail for that
         return url, tag, None
@@ -132,7 +93,7 @@ def _create(args: argparse.Namespace) -> int:
     from snowredis.numbers.administration import create_tag
     from snowredis.numbers.dated import DatedGenerator
 
-    url, tag = numbers_show.tag_of(args)
+    url, tag = tag_of(args)
     constants = _constants(args)
     if args.period is None:
         segments = {name: value for name, value in constants.items() if _declared()[name].of_pool}
@@ -156,7 +117,7 @@ def _add_open(parser: Parser) -> None:
     where.add_argument("--as-reported", action="store_true", help=text)
     _add_period(parser)
     _add_segment_constants(parser)
-    _add_yes(parser)
+    add_yes(parser)
 
 
 def _add_segment_constants(parser: Parser) -> None:
@@ -173,14 +134,14 @@ def _open(args: argparse.Namespace) -> int:
         if args.first is None:
             raise CommandError(ExitCode.USAGE, "dated numbers are opened with --from N.")
         period = dated.label if args.period in (None, "now") else args.period
-        _confirm(args, f"Are you sure that no number of {tag} from {args.first:,} on was used in {period}?")
+        confirm(args, f"Are you sure that no number of {tag} from {args.first:,} on was used in {period}?")
         limits = settings_in_environment(os.environ, [DATED_SETTINGS["redis_skew"]])
         limits |= {name: value for name, value in constants.items() if name == "failover_slack"}
         following = open_dated(dated.url, tag, args.first, period, **limits)
         print(f"the period {period} of tag {tag} is open; its next number is {following:,}")
         return ExitCode.OK
     what = "beyond those that processes reported" if args.first is None else f"from {args.first:,} on"
-    _confirm(args, f"Are you sure that no number of {tag} {what} was ever handed out?")
+    confirm(args, f"Are you sure that no number of {tag} {what} was ever handed out?")
     following = open_tag(url, tag, args.first, **constants)
     print(f"tag {tag} is open; its next number is {following:,}")
     return ExitCode.OK
@@ -193,20 +154,20 @@ def _add_change(parser: Parser) -> None:
         "no number from N on was handed out: needed if a server does not reply, or may have forgotten numbers"
     )
     parser.add_argument("--from", dest="first", type=natural, metavar="N", help=text)
-    _add_yes(parser)
+    add_yes(parser)
 
 
 def _change(args: argparse.Namespace) -> int:
     from snowredis.numbers.administration import change_tag
 
-    url, tag = numbers_show.tag_of(args)
+    url, tag = tag_of(args)
     # not those of the environment, which are those of the processes: what is not named stays as it is
     constants: Mapping[str, Any] = {
         name: getattr(args, name)
         for name, setting in _declared().items()
         if setting.of_pool and getattr(args, name) is not None
     }
-    _confirm(args, f"Close {tag}, and open it with other settings?")
+    confirm(args, f"Close {tag}, and open it with other settings?")
     following = change_tag(url, split_urls(args.to) if args.to else url, tag, first=args.first, **constants)
     print(
         f"tag {tag} was changed; its next number is {following:,}. Restart its processes with the new settings"
@@ -216,21 +177,188 @@ def _change(args: argparse.Namespace) -> int:
 
 def _add_delete(parser: Parser) -> None:
     _add_period(parser)
-    _add_yes(parser)
+    add_yes(parser)
 
 
 def _delete(args: argparse.Namespace) -> int:
     from snowredis.numbers.administration import delete_dated, delete_tag
 
     url, tag, dated = _dated_of(args)
-    _confirm(args, f"Delete {tag}? Then which of its numbers were handed out is not known any more.")
+    confirm(args, f"Delete {tag}? Then which of its numbers were handed out is not known any more.")
     deleted = delete_dated(dated.url, tag) if dated is not None else delete_tag(url, tag)
     print(f"tag {tag} was deleted" if deleted else f"there is no tag {tag}")
     return ExitCode.OK
 
 
-_ACTIONS: list[Command] = [
-    _Action(
+def add_tag(parser: Parser) -> None:
+    """Add TAG and --url."""
+    parser.add_argument("tag", nargs="?", metavar="TAG", help="default: SNOWREDIS_TAG")
+    text = "the Redis, or several independent ones, separated by spaces (default: SNOWREDIS_URL, else "
+    parser.add_argument("--url", help=f"{text}{DEFAULT_URL})")
+
+
+def tag_of(args: argparse.Namespace) -> tuple[str | list[str], str]:
+    """Return the URL and the tag: from the command line, else from SNOWREDIS_* variables."""
+    from snowredis.numbers.settings import SEGMENT_SETTINGS
+
+    given = settings_in_environment(os.environ, [SEGMENT_SETTINGS["url"], SEGMENT_SETTINGS["tag"]])
+    url, tag = args.url or given.get("url", DEFAULT_URL), args.tag or given.get("tag")
+    if tag is None:
+        raise CommandError(ExitCode.USAGE, "no tag is named. Write it after the command.")
+    return split_urls(url) if isinstance(url, str) else url, tag
+
+
+def _add_show_arguments(parser: Parser) -> None:
+    text = "time between the two looks that show the consumption; 0: one look (default: %(default)s)"
+    parser.add_argument("--seconds", type=float, default=1.0, metavar="S", help=text)
+    parser.add_argument("--json", action="store_true", help="an object")
+
+
+def _show(args: argparse.Namespace) -> int:
+    from snowredis.numbers.administration import remaining, show_tag
+
+    url, tag = tag_of(args)
+    (infos, dated), rate = read(url, tag), None
+    exists = any(info.exists for info in infos)
+    if not exists and dated is None:
+        where = ", ".join(info.where for info in infos)
+        text = (
+            f"there is no tag {tag!r} at {where}, neither of segments nor of dated numbers. If it is new, create it "
+            f"once: snowredis numbers create {tag}"
+        )
+        raise CommandError(ExitCode.POOL_NOT_FOUND, text)
+    if exists and args.seconds > 0 and not any(info.error for info in infos):
+        before, began_s = infos, time.monotonic()
+        time.sleep(args.seconds)
+        infos = show_tag(url, tag)
+        handed = sum(info.handed_out for info in infos) - sum(info.handed_out for info in before)
+        rate = max(0, handed) / (time.monotonic() - began_s)
+    if args.json:
+        left = remaining(infos)
+        lasts_s = left / rate if left is not None and rate else None
+        left_text = None if left is None else str(left)
+        facts = {"tag": tag, "rate": rate, "remaining": left_text, "used_up_in_s": lasts_s}
+        print_json({**facts, "servers": infos, "dated": dated})
+        return ExitCode.OK
+    now_ms = time.time_ns() // 1_000_000
+    lines: list[Line] = []
+    if exists:
+        lines += [[("tag ", "dim"), (tag, "strong")], *pairs(_rows(infos, rate), wrap=True), []]
+        lines += [*_table(infos, now_ms), []]
+    if dated is not None:
+        lines += [[("dated numbers of ", "dim"), (tag, "strong")], *pairs(_dated_rows(dated), wrap=True)]
+    write(lines if lines[-1] else lines[:-1])
+    return ExitCode.OK
+
+
+def read(url: str | list[str], tag: str) -> tuple[Sequence[TagInfo], DatedInfo | None]:
+    """Return the segments of *tag* on each server, and its dated numbers on the first server that has some.
+
+    Raises StoreRefused if the user has the right to neither.
+    """
+    from snowredis.errors import StoreRefused, StoreUnavailable
+    from snowredis.numbers.administration import show_dated, show_tag
+
+    infos: Sequence[TagInfo] = ()
+    refused: StoreRefused | None = None
+    try:
+        infos = show_tag(url, tag)
+    except StoreRefused as error:
+        refused = error
+    dated = None
+    for each in [url] if isinstance(url, str) else url:
+        # a user with rights to segments only, or one of several servers that does not reply
+        with contextlib.suppress(*((StoreUnavailable,) if infos else (StoreRefused,))):
+            dated = dated or show_dated(each, tag)
+    if refused is not None and dated is None:
+        raise refused
+    return infos, dated
+
+
+def _dated_rows(info: DatedInfo) -> list[tuple[str, str | Line]]:
+    from snowredis.numbers.errors import CLOSED_REASONS
+
+    state: str | Line = "open"
+    if info.closed_reason is not None and info.opens_ms is not None:
+        text = f"closed: {CLOSED_REASONS.get(info.closed_reason, printable(info.closed_reason, 40))}"
+        state = [(f"{text}; the next period that is open begins at {time_of(info.opens_ms)}", "bad")]
+    return [
+        ("state", state),
+        ("period", f"{info.period} of {info.zone}; now {info.label}"),
+        ("last number", f"{info.last_number:,}" if info.last_number else "none yet in this period"),
+        ("format", printable(info.format, 100) or "not known before the first number"),
+        ("server", printable(info.where, 60)),
+    ]
+
+
+def _rows(infos: Sequence[TagInfo], rate: float | None) -> list[tuple[str, str | Line]]:
+    from snowredis.numbers.administration import remaining
+
+    config = next(info.config for info in infos if info.config is not None)
+    closed = [info for info in infos if info.reason is not None or not info.exists]
+    state: str | Line = "open"
+    if closed:
+        text = closed[0].reason.text if closed[0].reason is not None else "a server does not know it"
+        text = closed[0].error or text
+        state = [(f"closed: {text}", "bad")]
+    left = remaining(infos)
+    lasts = "not known"
+    if left is not None:
+        lasts = f"{left:,} numbers are left"
+        if rate:
+            lasts += (
+                f", for {duration(left / rate * 1000)} at this rate" if left / rate < 1e11 else ", for ages"
+            )
+    alarms = sum(info.alarms for info in infos)
+    return [
+        ("state", state),
+        ("range", f"{config.start:,} to {config.maximum:,}"),
+        ("next", f"{min(info.next_number for info in infos if info.exists):,}"),
+        ("consumption", "not measured" if rate is None else f"{rate:,.0f} numbers a second are handed out"),
+        ("lasts", lasts),
+        ("alarms", [(f"{alarms:,}: numbers may have been handed out twice", "bad")] if alarms else "0"),
+    ]
+
+
+def _table(infos: Sequence[TagInfo], now_ms: int) -> list[Line]:
+    columns = [Column("server", shrinks=True), Column("state"), Column("next", right=True)]
+    columns += [
+        Column(title, right=True) for title in ("handed out", "segments", "processes", "last request")
+    ]
+    rows: list[list[Cell]] = []
+    for info in infos:
+        state = info.reason.value if info.reason else "open"
+        if not info.exists:
+            state = "no reply" if info.error else "unknown here"
+        last = ago(max(0, now_ms - info.last_ms)) if info.last_ms else "never"
+        numbers = [
+            f"{number:,}" for number in (info.next_number, info.handed_out, info.segments, info.clients)
+        ]
+        rows.append(
+            [printable(info.where, 60), (state, "good" if state == "open" else "bad"), *numbers, last]
+        )
+    return table(columns, rows, terminal_width())
+
+
+def _of_a_tag(
+    name: str,
+    summary: str,
+    about: str,
+    examples: list[tuple[str, str]],
+    add: Callable[[Parser], None],
+    run: Callable[[argparse.Namespace], int],
+) -> Command:
+    """Return a command that takes a tag besides the arguments that *add* adds."""
+
+    def add_arguments(parser: Parser) -> None:
+        add_tag(parser)
+        add(parser)
+
+    return Command(name, summary, about, examples, add_arguments, run)
+
+
+_COMMANDS = [
+    _of_a_tag(
         "create",
         "create a tag that is really new",
         """Redis may lose a tag, as any key. Processes then refuse numbers until a person says from where on none was
@@ -243,8 +371,21 @@ handed out. So never run this for a tag that existed: its numbers would be hande
         lambda parser: _add_constants(parser, dated=True),
         _create,
     ),
-    numbers_show,
-    _Action(
+    _of_a_tag(
+        "show",
+        "show a tag: what was handed out, how fast, and for how long it lasts",
+        """The consumption is that between two looks at Redis, so numbers of segments that were fetched in between. How
+many numbers each process has at hand, its step, prefetches and waits are in its metrics. Of dated numbers it shows the
+current period, the last number of it, and whether it is closed.""",
+        [
+            ("snowredis numbers show invoices", "for how long it lasts"),
+            ("snowredis numbers show invoices --seconds 60", "at the rate of a minute"),
+            ("snowredis numbers show invoices --json", "for programs"),
+        ],
+        _add_show_arguments,
+        _show,
+    ),
+    _of_a_tag(
         "open",
         "let a closed tag hand out numbers, after Redis may have lost some",
         """With --from N: no number from N on was ever handed out, such as max(id) of the table plus what processes may
@@ -259,7 +400,7 @@ dated numbers, one period is opened.""",
         _add_open,
         _open,
     ),
-    _Action(
+    _of_a_tag(
         "change",
         "give a tag of segments other constants, or other servers",
         """Closes the tag on all its servers, finds the highest number that any of them handed out, and opens it beyond
@@ -273,7 +414,7 @@ the command. Dated numbers keep their period and zone: use another tag.""",
         _add_change,
         _change,
     ),
-    _Action(
+    _of_a_tag(
         "delete",
         "delete a tag",
         "Then which of its numbers were handed out is not known: a tag of the same name would hand them out again.",
@@ -282,11 +423,17 @@ the command. Dated numbers keep their period and zone: use another tag.""",
         _delete,
     ),
 ]
-
-
-def add_arguments(parser: Parser) -> None:
-    add_commands(parser, "action", _ACTIONS)
-
-
-def run(args: argparse.Namespace) -> int:
-    return print_help(args)
+NUMBERS = Command(
+    "numbers",
+    "numbers of tags, in segments or dated: create, show, open and change",
+    """A tag names numbers that Redis hands out, such as those of invoices: in segments,
+snowredis.generator("segment", tag="invoices"), or dated, snowredis.generator("dated", tag="invoices").""",
+    [
+        ("snowredis numbers create invoices", "once, for a new tag of segments"),
+        ("snowredis numbers create bills --period day", "once, for dated numbers"),
+        ("snowredis numbers show invoices", "for how long it lasts"),
+        ("snowredis numbers open invoices --from 5000", "Redis may have lost some"),
+        ("snowredis numbers change invoices --to URLS", "one server more"),
+    ],
+    commands=_COMMANDS,
+)

@@ -1,4 +1,4 @@
-"""`pool`: the commands that create, show, change and delete pools. `pool show` is in pool_show.py."""
+"""`pool`: the commands that create, show, change and delete pools."""
 
 from __future__ import annotations
 
@@ -6,31 +6,48 @@ import argparse
 import contextlib
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from snowredis.cli.commands import pool_show
-from snowredis.cli.commands.pool_show import settings_rows
-from snowredis.cli.exit_codes import CommandError, ExitCode
+from snowredis.cli.commands.layout import name_of
+from snowredis.cli.exit_codes import ExitCode
 from snowredis.cli.options import (
+    Command,
     Parser,
-    Subcommand,
-    add_commands,
     add_pool_name,
     add_redis,
     add_settings,
+    add_times,
+    add_yes,
+    confirm,
     needed_pool_name,
     open_known_pool,
     open_pool,
-    print_help,
     seconds,
     settings,
 )
-from snowredis.cli.output import duration, pairs, printable, time_of, wrapped, write
-from snowredis.errors import ConfigError, PoolNotFound, StoreUnavailable
-from snowredis.settings import SETTINGS
+from snowredis.cli.output import (
+    MAX_FOREIGN,
+    Cell,
+    Column,
+    Line,
+    Pair,
+    duration,
+    pairs,
+    print_json,
+    printable,
+    table,
+    terminal_width,
+    time_of,
+    wrapped,
+    write,
+)
+from snowredis.cli.pool_text import status_lines
+from snowredis.errors import ConfigError, PoolNotFound, SnowredisError, StoreUnavailable
+from snowredis.settings import POOL_DURATIONS, SETTINGS
 
 if TYPE_CHECKING:
+    from snowredis.monitor.snapshot import PoolInfo, Snapshot
     from snowredis.monitor.worker_pool import WorkerPool
     from snowredis.snowflake.replies import CreateReply
 
@@ -93,7 +110,7 @@ def _register(url: Any, options: dict[str, Any]) -> CreateReply | None:
     return created
 
 
-_CREATE = Subcommand(
+_CREATE = Command(
     "create",
     "create a pool that is really new, so that its first worker does not wait",
     """Without it the first worker waits for ttl + max-clock-lead + redis-skew, since Redis may have lost a pool
@@ -111,6 +128,171 @@ pool need the same settings.""",
 )
 
 
+_DURABILITIES = {
+    "detect": "a restart or failover may lose writes, and is detected",
+    "assured": "no acknowledged write is ever lost, as its creator declared",
+    "none": "writes may be lost undetected, so every new worker waits",
+}
+
+
+def _add_show_arguments(parser: Parser) -> None:
+    add_pool_name(parser)
+    add_redis(parser, pool=False)
+    add_times(parser)
+    parser.add_argument("--json", action="store_true", help="an object, or a list of all pools")
+
+
+def _show(args: argparse.Namespace) -> int:
+    if args.pool is None:
+        return _show_all(args)
+    from snowredis.monitor.status import status_of
+
+    with open_known_pool(args) as pool:
+        snapshot, where = pool.snapshot(), pool.where
+    info, status = snapshot.info, status_of(snapshot)
+    if args.json:
+        print_json({"pool": info, "status": status})
+    else:
+        head: Line = [("pool ", "dim"), (info.name, "strong"), (f" at {where}", "dim")]
+        rows = [*settings_rows(info), *_state_rows(snapshot, args.time_text)]
+        write([head, *status_lines(status, args.time_text), *pairs(rows, wrap=True)])
+    return ExitCode.OK
+
+
+def settings_rows(info: PoolInfo) -> list[Pair]:
+    """Return the pool's settings by name."""
+    stored = info.settings
+    name = name_of(info.layout)
+    durability = stored.get("durability", SETTINGS["durability"].default_text)
+    meaning = _DURABILITIES.get(durability, "unknown to this version")
+    return [
+        ("layout", f"{f'{name}  ' if name else ''}{info.layout}"),
+        ("datacenter", _datacenter(stored)),
+        *((name.replace("_", " "), _seconds(stored.get(f"{name}_ms", ""))) for name in POOL_DURATIONS),
+        ("durability", f"{printable(durability)}: {meaning}"),
+        ("guard rollbacks", "on" if stored.get("guard_rollbacks") == "1" else "off"),
+    ]
+
+
+def _datacenter(stored: dict[str, str]) -> str:
+    number = printable(stored.get("datacenter", "0"))
+    registry = stored.get("registry", "").partition("/")[0]
+    return f"{number}, the shard number that registry {printable(registry, 64)} gave" if registry else number
+
+
+def _seconds(ms: str) -> str:
+    return f"{int(ms) / 1000:g} s" if ms.isdecimal() else "?"
+
+
+def _state_rows(snapshot: Snapshot, time_text: Callable[[int], str]) -> list[Pair]:
+    info, dead = snapshot.info, snapshot.dead_leases
+    floor = "none: the pool was declared new"
+    if info.floor_ms > info.now_ms:
+        floor = f"new workers wait {duration(info.floor_ms - info.now_ms)}"
+    elif info.floor_ms:
+        floor = f"passed at {time_text(info.floor_ms)}, {duration(info.now_ms - info.floor_ms)} ago"
+    counters = ("claims", "releases", "expired", "reclaimed", "returned", "adopted", "lost")
+    last_alarm = (f"{info.alarms:,}, the last: {printable(_alarm_text(info, time_text), 200)}", "bad")
+    return [
+        (
+            "worker ids",
+            f"{info.used:,} of {info.capacity:,} leased{f' (about {dead:,} by dead processes)' if dead else ''}, "
+            f"{info.free:,} free, peak {info.peak:,}",
+        ),
+        ("floor", floor),
+        ("counters", ", ".join(f"{name} {getattr(info, name):,}" for name in counters)),
+        ("alarms", [last_alarm] if info.alarms else "0"),
+        *_layout_rows(info, time_text),
+        ("created", time_text(info.created_ms) if info.created_ms else "?"),
+        ("incarnation", f"{printable(info.incarnation, 100)}, version {info.version:,}"),
+    ]
+
+
+def _layout_rows(info: PoolInfo, time_text: Callable[[int], str]) -> list[Pair]:
+    """Return the layouts that the pool had, has and will have; nothing for a pool that always had one."""
+    if len(info.layouts) < 2:
+        return []
+    rows: list[Pair] = []
+    for period in info.layouts:
+        since = f"from {time_text(period.from_ms)}" if period.from_ms else "from the beginning"
+        until = f" to {time_text(period.until_ms)}" if period.until_ms else ""
+        named = name_of(period.layout)
+        rows.append(
+            ("layouts" if not rows else "", f"{since}{until}: {f'{named}  ' if named else ''}{period.layout}")
+        )
+    if info.changes_ms:
+        rows.append(
+            ("changes", [(f"at {time_text(info.changes_ms)}; start new processes after that", "warn")])
+        )
+    return rows
+
+
+def _alarm_text(info: PoolInfo, time_text: Callable[[int], str]) -> str:
+    if not info.alarm_until_ms:
+        return info.alarm
+    since, until = time_text(info.alarm_from_ms), time_text(info.alarm_until_ms)
+    return f"ids may have been repeated between {since} and {until}"
+
+
+def _show_all(args: argparse.Namespace) -> int:
+    infos: list[PoolInfo] = []
+    unreadable: list[str] = []
+    with open_pool(args) as server:
+        where = server.where
+        for name in server.pools():
+            try:
+                with open_pool(args, name) as pool:
+                    infos.append(pool.info())
+            except SnowredisError as error:
+                # keys of another program may look like a pool; the others are shown nevertheless
+                unreadable.append(f"{printable(name, MAX_FOREIGN)}: {printable(str(error), 200)}")
+    if args.json:
+        print_json(infos)
+    elif infos or unreadable:
+        write([[("pools at ", "dim"), (where, "")], [], *_all(infos)])
+    else:
+        print(f"there is no pool at {where}; create one with: snowredis pool create NAME")
+    for line in unreadable:
+        print(line, file=sys.stderr)
+    return ExitCode.OK
+
+
+def _all(infos: list[PoolInfo]) -> list[Line]:
+    columns = [Column("pool", shrinks=True), Column("leased", right=True), Column("of", right=True)]
+    columns += [Column("peak", right=True, optional=True), Column("claims", right=True, optional=True)]
+    columns += [Column("deaths", right=True, optional=True), Column("alarms", right=True)]
+    columns += [Column("ttl", right=True, optional=True), Column("layout", shrinks=True, optional=True)]
+    rows: list[list[Cell]] = [
+        [
+            (info.name, "strong"),
+            (f"{info.used:,}", "warn" if info.free == 0 else "good" if info.used else ""),
+            f"{info.capacity:,}",
+            f"{info.peak:,}",
+            f"{info.claims:,}",
+            f"{max(0, info.deaths - info.returned):,}",
+            (f"{info.alarms:,}", "bad" if info.alarms else ""),
+            _seconds(info.settings.get("ttl_ms", "")),
+            name_of(info.layout) or str(info.layout),
+        ]
+        for info in infos
+    ]
+    return table(columns, rows, terminal_width())
+
+
+_SHOW = Command(
+    "show",
+    "show a pool, or all of them",
+    "",
+    [
+        ("snowredis pool show", "one line for each pool of this Redis"),
+        ("snowredis pool show orders", "settings, use and counters of one"),
+        ("snowredis pool show orders --json", "for programs"),
+    ],
+    _add_show_arguments,
+    _show,
+)
+
+
 def _add_change_layout_arguments(parser: Parser) -> None:
     parser.add_argument("pool", metavar="NAME")
     parser.add_argument("new_layout", nargs="?", metavar="NEW", help="a preset's name, or a spec")
@@ -118,6 +300,9 @@ def _add_change_layout_arguments(parser: Parser) -> None:
     text = "when, in seconds from now (default: 10)"
     parser.add_argument("--in", dest="delay_s", type=seconds, default=10.0, metavar="S", help=text)
     parser.add_argument("--undo", action="store_true", help="undo a planned change")
+    parser.add_argument(
+        "--force", action="store_true", help="also if outage lanes are reserved beyond the change"
+    )
 
 
 def _change_layout(args: argparse.Namespace) -> int:
@@ -134,7 +319,8 @@ def _change_layout(args: argparse.Namespace) -> int:
             print(f"pool {pool.name} at {pool.where} keeps its layout {info.layout}")
             return ExitCode.OK
         layout = resolve_layout(args.new_layout)
-        change = change_layout(client, info, layout, delay_ms=round(args.delay_s * 1000), caller_ms=caller_ms)
+        delay_ms = round(args.delay_s * 1000)
+        change = change_layout(client, info, layout, delay_ms=delay_ms, caller_ms=caller_ms, force=args.force)
         where = pool.where
     wait = duration(change.floor_ms - change.at_ms)
     print(f"pool {args.pool} at {where} changes its layout at {time_of(change.at_ms)}, in {args.delay_s:g} s")
@@ -151,7 +337,7 @@ def _change_layout(args: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-_CHANGE_LAYOUT = Subcommand(
+_CHANGE_LAYOUT = Command(
     "change-layout",
     "give a living pool another layout, if no id can be repeated",
     """First it proves that no id of the new layout, from the change on, equals one that the pool's layouts
@@ -173,25 +359,17 @@ whois goes on to work for old ids: the pool remembers which layout it had when."
 def _add_delete_arguments(parser: Parser) -> None:
     add_pool_name(parser)
     add_redis(parser, pool=False)
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    add_yes(parser)
     parser.add_argument("--force", action="store_true", help="also if workers are alive")
 
 
 def _delete(args: argparse.Namespace) -> int:
     needed_pool_name(args)
     with open_known_pool(args) as pool:
-        use = _use(pool)
-        # without information about the pool there is nothing to ask
-        if use is not None and not args.yes and (not use.alive or args.force):
-            if not sys.stdin.isatty():
-                raise CommandError(
-                    ExitCode.USAGE,
-                    f"standard input is not a terminal, so nobody can confirm the deletion of pool "
-                    f"{args.pool}; nothing was deleted. Confirm with --yes.",
-                )
-            if not _agreed(pool, use):
-                print("nothing was deleted")
-                return ExitCode.ERROR
+        alive, use = _use(pool)
+        # without information about the pool there is nothing to ask; one in use is refused below
+        if use and (not alive or args.force):
+            confirm(args, f"delete pool {pool.name} at {pool.where} ({use})?", "nothing was deleted")
         number = _number_of(pool)
         deletion = pool.delete(force=args.force)
     print(f"pool {args.pool} at {pool.where} was deleted")
@@ -229,40 +407,20 @@ def _number_of(pool: WorkerPool) -> tuple[str, int] | None:
     return (registry, int(stored["datacenter"])) if registration else None
 
 
-@dataclass(frozen=True)
-class _Use:
-    """Use of a pool, for the question whether to delete it."""
-
-    alive: int
-    text: str
-
-
-def _use(pool: WorkerPool) -> _Use | None:
-    """Return how much the pool is in use; None if it does not exist, or lacks the parts to be in use."""
+def _use(pool: WorkerPool) -> tuple[int, str]:
+    """Return how many workers are alive, and the use of the pool as text; empty if it does not exist."""
     try:
         info = pool.info()
     except PoolNotFound:
-        return None
+        return 0, ""
     except StoreUnavailable as error:
         # a broken pool can be deleted; if Redis does not answer, the next line fails, too
         alive = len(pool.workers())
-        return _Use(alive, f"{alive:,} worker ids leased; {printable(error.reason, 200)}")
-    return _Use(info.used, f"{info.used:,} worker ids leased, {info.claims:,} claims so far")
+        return alive, f"{alive:,} worker ids leased; {printable(error.reason, 200)}"
+    return info.used, f"{info.used:,} worker ids leased, {info.claims:,} claims so far"
 
 
-def _agreed(pool: WorkerPool, use: _Use) -> bool:
-    """Ask at the terminal whether to delete the pool."""
-    try:
-        return input(f"delete pool {pool.name} at {pool.where} ({use.text})? [y/N] ").strip().lower() in (
-            "y",
-            "yes",
-        )
-    except EOFError:
-        print()
-        return False
-
-
-_DELETE = Subcommand(
+_DELETE = Command(
     "delete",
     "delete a pool and its history",
     """No id is repeated: Redis keeps the time up to which workers may still make ids, and new workers of a pool
@@ -281,18 +439,14 @@ settings at once.""",
 )
 
 
-SUMMARY = "create, show, change and delete pools"
-ABOUT = ""
-EXAMPLES = [
-    ("snowredis pool create orders --ttl 30", "before the first start of a fleet"),
-    ("snowredis pool show", "all pools of a Redis"),
-    ("snowredis pool delete orders", "asks first"),
-]
-
-
-def add_arguments(parser: Parser) -> None:
-    add_commands(parser, "action", [_CREATE, pool_show, _CHANGE_LAYOUT, _DELETE])
-
-
-def run(args: argparse.Namespace) -> int:
-    return print_help(args)
+POOL = Command(
+    "pool",
+    "create, show, change and delete pools",
+    "",
+    [
+        ("snowredis pool create orders --ttl 30", "before the first start of a fleet"),
+        ("snowredis pool show", "all pools of a Redis"),
+        ("snowredis pool delete orders", "asks first"),
+    ],
+    commands=[_CREATE, _SHOW, _CHANGE_LAYOUT, _DELETE],
+)

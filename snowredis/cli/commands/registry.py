@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from snowredis.cli.exit_codes import CommandError, ExitCode
 from snowredis.cli.options import (
+    Command,
     Parser,
-    Subcommand,
-    add_commands,
     add_settings,
     add_times,
+    add_yes,
+    confirm,
     natural,
-    print_help,
     settings,
 )
 from snowredis.cli.output import (
@@ -102,7 +102,7 @@ def _create(args: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-_CREATE = Subcommand(
+_CREATE = Command(
     "create",
     "create a registry that is really new",
     """The layout says where in an id the number is: all pools of the registry need layouts with the same datacenter
@@ -202,7 +202,7 @@ def registry_record(state: RegistryState) -> dict[str, object]:
     }
 
 
-_SHOW = Subcommand(
+_SHOW = Command(
     "show",
     "show a registry: which pool has which number",
     "",
@@ -226,7 +226,7 @@ def _add_open_arguments(parser: Parser) -> None:
         help="servers whose pools confirm their numbers first",
     )
     parser.add_argument("--above", type=natural, metavar="N", help="give only numbers above this one")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    add_yes(parser)
 
 
 def _open(args: argparse.Namespace) -> int:
@@ -247,22 +247,8 @@ def _open(args: argparse.Namespace) -> int:
         write(records_table(state))
         above = NO_NUMBER if args.above is None else args.above
         following = max(state.next_number, above + 1)
-        if not args.yes:
-            if not sys.stdin.isatty():
-                raise CommandError(
-                    ExitCode.USAGE,
-                    "standard input is not a terminal, so nobody can confirm that these are all pools of the registry; "
-                    "it was not opened. Confirm with --yes.",
-                )
-            question = f"Are these all pools that have a number? Then give {following} and above [y/N] "
-            try:
-                agreed = input(question).strip().lower() in ("y", "yes")
-            except EOFError:
-                print()
-                agreed = False
-            if not agreed:
-                print("it was not opened")
-                return ExitCode.ERROR
+        question = f"Are these all pools that have a number? Then give {following} and above"
+        confirm(args, question, f"registry {state.name} was not opened")
         # above also what is shown, if Redis goes back to an older state meanwhile
         reply = registry.open(following - 1, read=state.incarnation)
         if reply.closed:
@@ -276,7 +262,7 @@ def _open(args: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-_OPEN = Subcommand(
+_OPEN = Command(
     "open",
     "let a registry give new numbers again, after its Redis may have forgotten some",
     """Run it when every pool that ever got a number is in the list that it shows. For pools that are missing, name the
@@ -315,7 +301,7 @@ def _free(args: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-_FREE = Subcommand(
+_FREE = Command(
     "free",
     "free the number of a pool that will never make ids again",
     """Stop the processes of the pool first. Another pool, or the same one again, may then be created with this very
@@ -329,20 +315,16 @@ number; `auto` never gives it. Ids of both pools differ by their times, as long 
 )
 
 
-SUMMARY = "give each shard its own number: create, show and open registries"
-ABOUT = """A registry gives numbers to pools, each to one pool: the values of the datacenter bits, so that ids of
-different shards are never equal. A pool gets its number with: snowredis pool create NAME --datacenter auto."""
-EXAMPLES = [
-    ("snowredis registry create --layout twitter", "once"),
-    ("snowredis registry show", "which pool has which number"),
-    ("snowredis registry open", "after a restart of its Redis"),
-    ("snowredis registry free 17", "its pool is gone for good"),
-]
-
-
-def add_arguments(parser: Parser) -> None:
-    add_commands(parser, "action", [_CREATE, _SHOW, _OPEN, _FREE])
-
-
-def run(args: argparse.Namespace) -> int:
-    return print_help(args)
+REGISTRY = Command(
+    "registry",
+    "give each shard its own number: create, show and open registries",
+    """A registry gives numbers to pools, each to one pool: the values of the datacenter bits, so that ids of
+different shards are never equal. A pool gets its number with: snowredis pool create NAME --datacenter auto.""",
+    [
+        ("snowredis registry create --layout twitter", "once"),
+        ("snowredis registry show", "which pool has which number"),
+        ("snowredis registry open", "after a restart of its Redis"),
+        ("snowredis registry free 17", "its pool is gone for good"),
+    ],
+    commands=[_CREATE, _SHOW, _OPEN, _FREE],
+)

@@ -7,23 +7,12 @@ import os
 from typing import TYPE_CHECKING
 
 from snowredis.cli.exit_codes import ExitCode, missing_extra
-from snowredis.cli.options import Parser, add_redis, between, natural, positive
+from snowredis.cli.options import Command, Parser, add_redis, between, natural, positive
 from snowredis.errors import ConfigError
 from snowredis.web import PREFIX
 
 if TYPE_CHECKING:
     from snowredis.web.service import Service
-
-SUMMARY = "serve ids over HTTP, and a dashboard"
-ABOUT = """GET /id, /ids?count=, /decode/ID, /whois/ID, /workers, /pool, /metrics; the dashboard is at /. Settings
-that are in no SNOWREDIS_* variable are those of the pools."""
-EXAMPLES = [
-    ("snowredis serve", "on http://127.0.0.1:8600"),
-    ("snowredis serve --pool orders --pool users", "two pools"),
-    ("snowredis serve --kind 'segment:?tag=bills'", "/id?tag=bills, too"),
-    ("snowredis serve --url embedded://", "needs no Redis server"),
-    ("snowredis serve --host 0.0.0.0 --token-file FILE", "for other machines"),
-]
 
 
 def add_arguments(parser: Parser) -> None:
@@ -93,3 +82,20 @@ def _check_host(host: str, app: Service) -> None:
             f"{host} can be reached from other machines, and there is no token; the service was not started. Add "
             "--token-file, or --insecure if everybody who can reach it may have ids."
         )
+
+
+SERVE = Command(
+    "serve",
+    "serve ids over HTTP, and a dashboard",
+    """GET /id, /ids?count=, /decode/ID, /whois/ID, /workers, /pool, /metrics; the dashboard is at /. Settings
+that are in no SNOWREDIS_* variable are those of the pools.""",
+    [
+        ("snowredis serve", "on http://127.0.0.1:8600"),
+        ("snowredis serve --pool orders --pool users", "two pools"),
+        ("snowredis serve --kind 'segment:?tag=bills'", "/id?tag=bills, too"),
+        ("snowredis serve --url embedded://", "needs no Redis server"),
+        ("snowredis serve --host 0.0.0.0 --token-file FILE", "for other machines"),
+    ],
+    add_arguments,
+    run,
+)

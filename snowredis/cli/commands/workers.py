@@ -1,4 +1,4 @@
-"""`workers`: show which process has which worker id of a pool, and which died, once or repeatedly. Only reads."""
+"""`workers` and `top`: show which process has which worker id of a pool, and which died. Both only read."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from snowredis.cli.exit_codes import ExitCode
-from snowredis.cli.options import Parser, add_redis, add_times, natural, open_known_pool, seconds
+from snowredis.cli.exit_codes import CommandError, ExitCode, missing_extra
+from snowredis.cli.options import Command, Parser, add_redis, add_times, natural, open_known_pool, seconds
 from snowredis.cli.output import (
     Line,
     alternate_screen,
@@ -22,35 +22,29 @@ from snowredis.cli.output import (
     terminal_width,
     write,
 )
-from snowredis.cli.status_text import death_table, status_lines
-from snowredis.cli.worker_text import WorkerFilter, add_filter, group_table, pool_lines, worker_table
+from snowredis.cli.pool_text import (
+    WorkerFilter,
+    add_filter,
+    death_table,
+    group_table,
+    pool_lines,
+    status_lines,
+    worker_table,
+)
 
 if TYPE_CHECKING:
     from snowredis.monitor.polling import Reading
     from snowredis.monitor.snapshot import Death, PoolInfo
     from snowredis.monitor.worker_pool import WorkerPool
 
+# --- workers ------------------------------------------------------------------------------------
+
 # heartbeats come every 5 s at the default ttl; more often shows leases that end in between
 DEFAULT_INTERVAL_S = 2.0
 MIN_INTERVAL_S = 0.1
 
-SUMMARY = "show which process has which worker id, and which died"
-ABOUT = """Ids, ids/s, clock and namespace are as of a worker's last heartbeat. State: healthy, late (no
-heartbeat for a third of a ttl), suspect (none for half a ttl), unknown (Redis may have forgotten it), expired (dead:
-the lease ended without a release), free (released). Workers that died are listed for an hour. `snowredis top` also
-sorts and filters."""
-EXAMPLES = [
-    ("snowredis workers", "of pool 'default'"),
-    ("snowredis workers --pool orders --watch", "every 2 s, until Ctrl-C"),
-    ("snowredis workers --state suspect --host 'web-*'", "find some"),
-    ("snowredis workers --group-by host", "a line for each host"),
-    ("snowredis workers --worker 17", "the life of one"),
-    ("snowredis workers --acknowledge", "you have seen who died"),
-    ("snowredis workers --pool orders --all --json", "free ones too, for programs"),
-]
 
-
-def add_arguments(parser: Parser) -> None:
+def _add_workers_arguments(parser: Parser) -> None:
     add_redis(parser)
     parser.add_argument(
         "--watch",
@@ -70,7 +64,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--json", action="store_true", help="one object; with --watch one object per line")
 
 
-def run(args: argparse.Namespace) -> int:
+def _workers(args: argparse.Namespace) -> int:
     with open_known_pool(args) as pool:
         if args.acknowledge:
             seen = pool.acknowledge_deaths(by=this_person())
@@ -130,7 +124,7 @@ def _show_life(pool: WorkerPool, args: argparse.Namespace) -> None:
     if args.json:
         print_json({"worker": worker, "events": events})
     else:
-        from snowredis.cli.worker_text import life_lines
+        from snowredis.cli.pool_text import life_lines
 
         write(life_lines(args.worker, worker, events, info, args.time_text))
 
@@ -207,3 +201,81 @@ def _print_json(reading: Reading, args: argparse.Namespace) -> None:
         workers = tuple(chosen.workers(snapshot, show_all=args.all))
         report = replace(report, workers=workers, deaths=tuple(chosen.deaths(snapshot)))
     print_json(report)
+
+
+WORKERS = Command(
+    "workers",
+    "show which process has which worker id, and which died",
+    """Ids, ids/s, clock and namespace are as of a worker's last heartbeat. State: healthy, late (no
+heartbeat for a third of a ttl), suspect (none for half a ttl), unknown (Redis may have forgotten it), expired (dead:
+the lease ended without a release), free (released). Workers that died are listed for an hour. `snowredis top` also
+sorts and filters.""",
+    [
+        ("snowredis workers", "of pool 'default'"),
+        ("snowredis workers --pool orders --watch", "every 2 s, until Ctrl-C"),
+        ("snowredis workers --state suspect --host 'web-*'", "find some"),
+        ("snowredis workers --group-by host", "a line for each host"),
+        ("snowredis workers --worker 17", "the life of one"),
+        ("snowredis workers --acknowledge", "you have seen who died"),
+        ("snowredis workers --pool orders --all --json", "free ones too, for programs"),
+    ],
+    _add_workers_arguments,
+    _workers,
+)
+
+# --- top ----------------------------------------------------------------------------------------
+
+
+def _add_top_arguments(parser: Parser) -> None:
+    add_redis(parser)
+    text = "time between two reads of Redis (default: 2)"
+    parser.add_argument("--interval", type=seconds, default=DEFAULT_INTERVAL_S, metavar="SECONDS", help=text)
+    parser.add_argument("--all", action="store_true", help="also worker ids that nobody has")
+    add_times(parser)
+
+
+def _top(args: argparse.Namespace) -> int:
+    if not (sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()):
+        raise CommandError(
+            ExitCode.USAGE, "top needs a terminal. For a pipe or a file use: snowredis workers --watch"
+        )
+    from snowredis.monitor.polling import PoolWatch
+
+    try:
+        from snowredis.cli.top_view import TopView
+    except ImportError as error:
+        raise missing_extra(error, "cli") from error
+
+    with open_known_pool(args) as pool:
+        watch = PoolWatch(pool)
+        view = TopView(
+            lambda show_all: watch.read(idle=show_all),
+            pool.where,
+            interval_s=max(args.interval, MIN_INTERVAL_S),
+            show_all=args.all,
+            # a pool that does not exist is an error of the command, before the view opens
+            first=first_reading(lambda: watch.read(idle=args.all)),
+            time_text=args.time_text,
+            acknowledge=lambda until_ms: pool.acknowledge_deaths(until_ms=until_ms, by=this_person()),
+        )
+        code = view.run()
+    if code == ExitCode.INTERRUPTED:
+        raise KeyboardInterrupt
+    # Textual has printed the traceback of an error in the view
+    return code if code is not None else ExitCode(view.return_code or ExitCode.OK)
+
+
+TOP = Command(
+    "top",
+    "watch the workers of a pool: sort, filter, scroll, look at one",
+    """Columns are those of `snowredis workers`. Click a column's title, or press s and S, to sort by it; r
+reverses, / filters by host, label, state, pid or worker id, Enter shows one worker in full, d the workers that
+died in the last hour, a shows worker ids that nobody has too, Space reads at once, q quits. Needs a terminal, and
+the extra snowredis[cli].""",
+    [
+        ("snowredis top --pool orders", "every 2 s, until q or Ctrl-C"),
+        ("snowredis top --pool orders --interval 0.5", "more often"),
+    ],
+    _add_top_arguments,
+    _top,
+)

@@ -1,19 +1,22 @@
 -- change_layout: plan that the pool has another signature from a moment on, as a person says.
 --
 -- From then on, scripts refuse the old signature; the first script with the new one drops the records, and raises the
--- floor to a time that no reservation of the old layout reaches.
--- KEYS, ARGV[1..12] as in pool
--- ARGV[13] next_signature  string, the same constants with another layout; the present one: undo the plan
--- ARGV[14] at_ms           int, the moment on the Redis clock
+-- floor to a time that no reservation of the old layout reaches. Until then, outage lanes are reserved to that floor at most.
+-- KEYS, ARGV[1..13] as in pool
+-- ARGV[14] next_signature  string, the same constants with another layout; the present one: undo the plan
+-- ARGV[15] at_ms           int, the moment on the Redis clock
+-- ARGV[16] force           0 | 1, 1: although processes that do not reach Redis may use an outage lane beyond that floor
 --
 -- Returns changing, common fields, the floor that new reservations will start at
 --       | absent, common fields: there is no pool, nothing changed
 --       | late, common fields: the moment has passed, or is over a year away; nothing changed
+--       | early, common fields, the first moment that is behind all reservations of outage lanes; nothing changed
 --       | kept, common fields: the present signature stays; a plan was undone
 -- Cost    O(1)
 
-local next_signature = str('next_signature', ARGV[13], '^[%w ./;=_-]+$', 400)
-local at = int('at_ms', ARGV[14], 0, YEAR_5138)
+local next_signature = str('next_signature', ARGV[14], '^[%w ./;=_-]+$', 400)
+local at = int('at_ms', ARGV[15], 0, YEAR_5138)
+local force = int('force', ARGV[16], 0, 1) == 1
 
 return transaction(function(pool)
   if pool.created then
@@ -28,6 +31,9 @@ return transaction(function(pool)
   end
   if at <= now or at > now + 366 * 864e5 then return { 'late' } end
   local floor = at + horizon() - now
+  -- R9: what was reserved, and what may have been before a loss
+  local reserved = math.max(pool.outage_top, pool.outage_floor)
+  if reserved > floor and not force then return { 'early', tostring(at + reserved - floor) } end
   put(pool, 'next_signature', next_signature, 'changes_at', at, 'changes_floor', floor)
   return { 'changing', tostring(floor) }
 end)

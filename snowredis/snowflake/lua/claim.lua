@@ -1,32 +1,35 @@
 -- claim: lease a worker id, with a reservation in all its lanes.
 --
--- KEYS, ARGV[1..12] as in pool
--- ARGV[13] token       hex, random: names this claim; a repeated claim with the same token gets the same lease
--- ARGV[14] fit_ms      int, start of the caller's tick: a lane with its mark at or below it is usable at once
--- ARGV[15] wait_ms     int, how much later than fit_ms the best lane may begin
--- ARGV[16] owner       string, JSON: the process that claims
--- ARGV[17] capacity    int, worker ids of the pool on this server
--- ARGV[18] lane_count  int, lanes of a worker id
+-- KEYS, ARGV[1..13] as in pool
+-- ARGV[14] token       hex, random: names this claim; a repeated claim with the same token gets the same lease
+-- ARGV[15] fit_ms      int, start of the caller's tick: a lane with its mark at or below it is usable at once
+-- ARGV[16] wait_ms     int, how much later than fit_ms the best lane may begin
+-- ARGV[17] owner       string, JSON: the process that claims
+-- ARGV[18] capacity    int, worker ids of the pool on this server
+-- ARGV[19] lane_count  int, lanes of a worker id, with its outage lane
 --
--- Returns granted, common fields, worker, until, lanes (beginning of the reservation in each), first renewal id
+-- Returns granted, common fields, worker, until, lanes (beginning of the reservation in each), first renewal id, end of the
+--         reservation of the outage lane: at or below its beginning if that lane is not reserved
 --       | settling, common fields, ms to wait: the floor was raised, and existing leases are renewed first
 --       | exhausted, common fields, ms to the next lease end
 --       | behind, common fields, ms by which the caller's clock is behind every available lane
 -- Cost    O(log pool)
 
-local token = str('token', ARGV[13], '^%x+$', 64)
-local fit = math.min(int('fit_ms', ARGV[14], 0, YEAR_5138), capped)
-local wait_ms = int('wait_ms', ARGV[15], 0, YEAR_5138)
-local owner = str('owner', ARGV[16], '^{[^%c]*}$', 1000)
-local capacity = int('capacity', ARGV[17], 1, 4194304)
-local lane_count = int('lane_count', ARGV[18], 1, 64)
+local token = str('token', ARGV[14], '^%x+$', 64)
+local fit = math.min(int('fit_ms', ARGV[15], 0, YEAR_5138), capped)
+local wait_ms = int('wait_ms', ARGV[16], 0, YEAR_5138)
+local owner = str('owner', ARGV[17], '^{[^%c]*}$', 1000)
+local capacity = int('capacity', ARGV[18], 1, 4194304)
+local lane_count = int('lane_count', ARGV[19], outage > 0 and 2 or 1, 64)
 local token_hash = sha(token)
 
 local function grant(pool, worker, r)
+  reserve_outage_lane(pool, r)
   redis.call('ZADD', KEYS[2], r.lease_end, worker)
   put(pool, 'w:' .. worker, pack_record(r), 't:' .. token_hash, worker)
   pool.top = math.max(pool.top, r['until'])
-  return { 'granted', worker, tostring(r['until']), table.concat(r.lanes, ','), r.renewal_id }
+  return { 'granted', worker, tostring(r['until']), table.concat(r.lanes, ','), r.renewal_id,
+    tostring(r.outage) }
 end
 -- R5: each reply has another first renewal id, so that of two clones that repeat one claim only the one with the last
 -- reply can renew. The ids of renewals are longer
@@ -88,16 +91,22 @@ return transaction(function(pool)
 
   -- R1, R3: at or above the lane's mark and the floor; with durability none, above every reservation that may exist
   local least = durability == 'none' and math.max(pool.floor, horizon()) or pool.floor
+  local outage_least = durability == 'none' and math.max(pool.outage_floor, outage_horizon()) or pool.outage_floor
   -- the Redis clock is far ahead of the caller's: marks, which are never lowered, stay where callers can reach them
   if least - fit > wait_ms + horizon() - now then return { 'behind', tostring(least - fit) } end
 
+  local ordinary_lanes = lane_count - (outage > 0 and 1 or 0)
   local function low_mark(r)
     local low = math.huge
-    for i = 1, #r.lanes do low = math.min(low, math.max(r.lanes[i], r['until'])) end
+    for i = 1, ordinary_lanes do low = math.min(low, math.max(r.lanes[i], r['until'])) end
     return low
   end
+  -- Returns whether the outage lane of a record is open, or, without a record, that of a worker id that was never used.
+  local function is_open(r)
+    return outage == 0 or math.max(outage_least, r and r.lanes[lane_count] or 0, r and r.outage or 0) <= fit
+  end
 
-  local chosen, chosen_record, nearest, nearest_record, nearest_mark
+  local chosen, chosen_record, closed, closed_record, nearest, nearest_record, nearest_mark
   local free = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'LIMIT', 0, 8)
   for _, worker in ipairs(free) do
     local r = record_of(worker)
@@ -107,14 +116,18 @@ return transaction(function(pool)
       redis.call('ZADD', KEYS[2], r.lease_end, worker)
     else
       local mark = low_mark(r)
-      if mark <= fit then
+      if mark <= fit and is_open(r) then
         chosen, chosen_record = worker, r
         break
+      elseif mark <= fit then
+        if not closed then closed, closed_record = worker, r end
       elseif not nearest or mark < nearest_mark then
         nearest, nearest_record, nearest_mark = worker, r, mark
       end
     end
   end
+  -- one that has records, rather than a new one without an outage lane
+  if not chosen and closed and not is_open() then chosen, chosen_record = closed, closed_record end
   if not chosen then
     -- skip worker ids that have records because their leases were adopted after a loss; in bounded steps
     local looked_at = 0
@@ -127,6 +140,8 @@ return transaction(function(pool)
     if pool.next < capacity then
       chosen = tostring(pool.next)
       pool.next = pool.next + 1
+    elseif closed then
+      chosen, chosen_record = closed, closed_record
     elseif nearest and nearest_mark - fit <= wait_ms then
       chosen, chosen_record = nearest, nearest_record
     end
@@ -143,20 +158,23 @@ return transaction(function(pool)
   if before then
     if before.token ~= '' then
       note_end(pool, chosen, before)
-      drop(pool, 't:' .. before.token)
+      drop_token(pool, before.token, chosen)
     end
   else
     pool.records = pool.records + 1
   end
-  for i = 1, lane_count do
+  for i = 1, ordinary_lanes do
     lanes[i] = math.max(before and before.lanes[i] or 0, before and before['until'] or 0, least)
   end
+  if outage > 0 then
+    lanes[lane_count] = math.max(before and before.lanes[lane_count] or 0, before and before.outage or 0, outage_least)
+  end
   local r = { token = token_hash, incarnation = pool.incarnation, renewal_id = first_renewal_id,
-    ['until'] = capped + ttl, lanes = lanes, lease_end = now + ttl, claimed = now, renewed = now, stats = '',
-    owner = owner }
-  event('claimed', chosen, owner, lanes[1], r['until'], 'lanes', table.concat(lanes, ','))
-  count('claims')
+    ['until'] = capped + ttl, lanes = lanes, outage = 0, cut = before and before.cut or 0, lease_end = now + ttl,
+    claimed = now, renewed = now, stats = '', owner = owner }
   local reply = grant(pool, chosen, r)
+  event('claimed', chosen, owner, lanes[1], r['until'], 'lanes', table.concat(lanes, ','), 'outage', r.outage)
+  count('claims')
   local used = redis.call('ZCOUNT', KEYS[2], '(' .. now, '+inf')
   if used > (number_of(redis.call('HGET', KEYS[1], 'peak')) or 0) then put(pool, 'peak', used) end
   return reply

@@ -1,13 +1,13 @@
 -- create: create a pool that is new, as a person confirms, so that no worker has to wait for its floor.
 --
--- KEYS, ARGV[1..12] as in pool
+-- KEYS, ARGV[1..13] as in pool
 --
 -- Returns created, common fields | exists, common fields: it exists already
 -- Cost    O(1)
 
 return transaction(function(pool)
   if not pool.created then return { 'exists' } end
-  -- the floor of a tombstone: reservations of the deleted pool may last, even if this pool is new
-  pool.floor = pool.kept_floor
+  -- the floors of a tombstone: reservations of the deleted pool may last, even if this pool is new
+  pool.floor, pool.outage_floor = pool.kept_floor, pool.kept_outage_floor
   return { 'created' }
 end)

@@ -1,7 +1,7 @@
--- delete: delete a pool; a tombstone keeps the floor for the next pool of its name.
+-- delete: delete a pool; a tombstone keeps both floors for the next pool of its name.
 --
 -- Works on a pool with any settings and on a broken one: the constants are read in the stored signature.
--- KEYS, ARGV[1..12] as in pool; these constants are used where the stored signature is not valid
+-- KEYS, ARGV[1..13] as in pool; these constants are used where the stored signature is not valid
 --
 -- Returns deleted, common fields, 1 if constants of the arguments were used
 --       | absent, common fields: nothing to delete
@@ -20,6 +20,8 @@ local function constant(name, given)
 end
 ttl, lead = constant('ttl_ms', ttl), constant('max_clock_lead_ms', lead)
 skew, slack = constant('redis_skew_ms', skew), constant('failover_slack_ms', slack)
+-- left out if it is 0
+if text then outage = number_of(string.match(text, ' outage_reserve_ms=(%d+)')) or 0 end
 durability = string.match(text or '', ' durability=(%l+)') or 'detect'
 guard = string.find(text or '', ' guard_rollbacks=1', 1, true) ~= nil
 signature = text
@@ -32,7 +34,8 @@ if pool and not text then
   end)
 end
 local certain = pool and not pool.raised and durability ~= 'none' and guessed == 0
-pool = pool or { floor = number_of(redis.call('HGET', KEYS[1], 'floor')) or 0, incarnation = now .. '-' .. nonce,
+pool = pool or { floor = number_of(redis.call('HGET', KEYS[1], 'floor')) or 0,
+  outage_floor = number_of(redis.call('HGET', KEYS[1], 'outage_floor')) or 0, incarnation = now .. '-' .. nonce,
   version = number_of(redis.call('HGET', KEYS[1], 'version')) or 0 }
 
 -- a record, a token and the fields of the pool
@@ -44,13 +47,24 @@ else
     if string.find(all[i], '^w:') then
       local r = unpack_record(all[i + 1])
       certain = certain and r
-      for _, mark in ipairs(r and r.lanes or {}) do pool.floor = math.max(pool.floor, mark, r['until']) end
+      local last = r and outage > 0 and #r.lanes
+      for i, mark in ipairs(r and r.lanes or {}) do
+        if i == last then
+          pool.outage_floor = math.max(pool.outage_floor, mark, r.outage)
+        else
+          pool.floor = math.max(pool.floor, mark, r['until'])
+        end
+      end
     end
   end
 end
-if not certain then pool.floor = math.max(pool.floor, horizon()) end
--- a pool has at most four constants of a day each; a higher floor was set by a person
+if not certain then
+  pool.floor = math.max(pool.floor, horizon())
+  pool.outage_floor = math.max(pool.outage_floor, outage_horizon())
+end
+-- a pool has at most four constants of a day each, and outage_reserve; a higher floor was set by a person
 pool.floor = math.min(pool.floor, now + 4 * 864e5)
+pool.outage_floor = math.min(pool.outage_floor, now + 3 * 864e5 + outage)
 
 -- a user without the right to write is refused here, before anything is dropped
 redis.call('HSET', KEYS[1], 'last', now)
@@ -60,6 +74,10 @@ redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3])
 -- A pool that a claim creates has a floor of its own in any case; for one that a person creates, this floor keeps a host
 -- whose clock is behind from using times again
 redis.call('HSET', KEYS[1], 'floor', pool.floor, 'floor_at', now, 'top', pool.floor, 'incarnation', pool.incarnation,
-  'version', pool.version, 'ends', math.max(pool.floor, now) + KEPT_MS)
+  'version', pool.version, 'ends', math.max(pool.floor, pool.outage_floor, now) + KEPT_MS)
+if outage > 0 then
+  redis.call('HSET', KEYS[1], 'outage_floor', pool.outage_floor, 'outage_top', pool.outage_floor, 'lane_names',
+    lane_names(text))
+end
 return { 'deleted', tostring(now), pool.incarnation, tostring(pool.version), tostring(pool.floor), '',
   tostring(guessed), nonce }

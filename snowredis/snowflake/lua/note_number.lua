@@ -1,12 +1,12 @@
 -- note_number: note in a pool that the registry has confirmed its shard number, and the highest number there.
 --
--- KEYS, ARGV[1..12] as in pool
--- ARGV[13] highest  int, the highest number that the registry has given
+-- KEYS, ARGV[1..13] as in pool
+-- ARGV[14] highest  int, the highest number that the registry has given
 --
 -- Returns noted, common fields | absent, common fields: there is no pool, nothing changed
 -- Cost    O(1)
 
-local highest = int('highest', ARGV[13], 0, 2 ^ 46)
+local highest = int('highest', ARGV[14], 0, 2 ^ 46)
 
 return transaction(function(pool)
   if pool.created then

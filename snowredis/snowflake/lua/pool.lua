@@ -8,12 +8,13 @@
 -- ARGV[4] lead_ms      int, how far a caller's clock may be ahead of the Redis clock
 -- ARGV[5] skew_ms      int, how far two Redis servers' clocks may differ
 -- ARGV[6] slack_ms     int, how long a deposed master may go on answering
--- ARGV[7] guard        0 | 1, raise the floor after a silence longer than one ttl
--- ARGV[8] incarnation  string, the newest that the caller saw, or empty
--- ARGV[9] version      int, the highest that the caller saw in that incarnation
--- ARGV[10] caller_ms   int, the caller's wall clock
--- ARGV[11] max_events  int, length at which the event stream is trimmed
--- ARGV[12] durability  string: detect | assured | none, whether Redis may lose writes that it acknowledged
+-- ARGV[7] outage_ms    int, for how long the outage lane is reserved, the last lane of each worker id; 0: there is none
+-- ARGV[8] guard        0 | 1, raise the floor after a silence longer than one ttl
+-- ARGV[9] incarnation  string, the newest that the caller saw, or empty
+-- ARGV[10] version     int, the highest that the caller saw in that incarnation
+-- ARGV[11] caller_ms   int, the caller's wall clock
+-- ARGV[12] max_events  int, length at which the event stream is trimmed
+-- ARGV[13] durability  string: detect | assured | none, whether Redis may lose writes that it acknowledged
 --
 -- Returns signature, stored signature
 --       | unidentified, reason: durability is detect, and the server has no identity
@@ -23,30 +24,31 @@
 --
 -- The common fields of other replies are: time of the call, incarnation, version, floor, alarm.
 --
--- Two values come from readings of the Redis clock and only grow: the floor and the ends of leases. If the clock was ahead
--- for a while, they are replaced as soon as they are above what any reservation can have reached. Marks grow, too, but
--- they are as the clocks of processes showed: ids were made up to there.
+-- Three values come from readings of the Redis clock and only grow: both floors and the ends of leases. If the clock was
+-- ahead for a while, they are replaced as soon as they are above what any reservation can have reached. Marks grow, too,
+-- but they are as the clocks of processes showed: ids were made up to there.
 
 -- The record of a worker id, which snowredis/monitor and the end of the embedded server read, too.
 -- Returns the record in a text of pack_record(), or nil for any other text. The mark of a lane is the later of its entry
--- in lanes and until.
+-- in lanes and until; that of the outage lane is the later of its entry in lanes, the last one, and outage. The holder has
+-- the outage lane if outage is the later one. cut: the highest outage that a release has lowered.
 local function unpack_record(text)
   if not text then return nil end
-  local token, incarnation, renewal_id, ends, lease_end, lanes, claimed, renewed, stats, owner = string.match(text,
-    '^(%x*)|([%x-]*)|(%x*)|(%d+)|(%d+)|([%d,]*)|(%d+)|(%d+)|([%d,-]*)|(.*)$')
+  local token, incarnation, renewal_id, ends, lease_end, lanes, outage, cut, claimed, renewed, stats, owner =
+    string.match(text, '^(%x*)|([%x-]*)|(%x*)|(%d+)|(%d+)|([%d,]*)|(%d+),(%d+)|(%d+)|(%d+)|([%d,-]*)|(.*)$')
   if not token then return nil end
   local list, highest = {}, 0
   for item in string.gmatch(lanes, '[^,]+') do list[#list + 1] = tonumber(item) end
   for i = 1, #list do highest = math.max(highest, list[i]) end
   local r = { token = token, incarnation = incarnation, renewal_id = renewal_id, ['until'] = tonumber(ends),
-    lanes = list, lease_end = tonumber(lease_end), claimed = tonumber(claimed), renewed = tonumber(renewed),
-    stats = stats, owner = owner }
-  highest = math.max(highest, r['until'], r.lease_end, r.claimed, r.renewed)
+    lanes = list, outage = tonumber(outage), cut = tonumber(cut), lease_end = tonumber(lease_end),
+    claimed = tonumber(claimed), renewed = tonumber(renewed), stats = stats, owner = owner }
+  highest = math.max(highest, r['until'], r.outage, r.cut, r.lease_end, r.claimed, r.renewed)
   return list[1] and highest < 1e14 and r or nil
 end
 local function pack_record(r)
   return table.concat({ r.token, r.incarnation, r.renewal_id, r['until'], r.lease_end, table.concat(r.lanes, ','),
-    r.claimed, r.renewed, r.stats, r.owner }, '|')
+    r.outage .. ',' .. r.cut, r.claimed, r.renewed, r.stats, r.owner }, '|')
 end
 -- The end of the record's format.
 
@@ -54,20 +56,24 @@ local ttl = int('ttl_ms', ARGV[3], 1, 864e5)
 local lead = int('lead_ms', ARGV[4], 0, 864e5)
 local skew = int('skew_ms', ARGV[5], 0, 864e5)
 local slack = int('slack_ms', ARGV[6], 0, 864e5)
-local guard = int('guard', ARGV[7], 0, 1) == 1
-local seen_incarnation = str('incarnation', ARGV[8], '^[%x-]*$', 64)
+-- a month at most
+local outage = int('outage_ms', ARGV[7], 0, 31 * 864e5)
+local guard = int('guard', ARGV[8], 0, 1) == 1
+local seen_incarnation = str('incarnation', ARGV[9], '^[%x-]*$', 64)
 -- bounded, because the number of the next incarnation is higher and must be valid, too
 if seen_incarnation ~= '' then int('incarnation', string.match(seen_incarnation, '^(%d+)%-%x+$'), 0, 9e13) end
-local seen_version = int('version', ARGV[9], 0, YEAR_5138)
-local caller_ms = int('caller_ms', ARGV[10], 0, YEAR_5138)
-local max_events = int('max_events', ARGV[11], 1, 1e8)
-local durability = str('durability', ARGV[12], '^%l+$', 7)
+local seen_version = int('version', ARGV[10], 0, YEAR_5138)
+local caller_ms = int('caller_ms', ARGV[11], 0, YEAR_5138)
+local max_events = int('max_events', ARGV[12], 1, 1e8)
+local durability = str('durability', ARGV[13], '^%l+$', 7)
 if durability ~= 'detect' and durability ~= 'assured' and durability ~= 'none' then bad = bad or 'durability' end
 
 -- R2: a clock that is ahead cannot raise marks above this
 local capped = math.min(caller_ms, now + lead)
 -- Returns a time at which every reservation that any server of this pool has granted up to now has ended.
 local function horizon() return now + skew + ttl + lead + slack end
+-- Returns the same for reservations of outage lanes; 0 if the pool has none.
+local function outage_horizon() return outage > 0 and now + skew + outage + lead + slack or 0 end
 
 local function sha(text) return redis.sha1hex and redis.sha1hex(text) or text end
 
@@ -108,6 +114,8 @@ local function raised_at(incarnation) return number_of(string.match(incarnation,
 local function begin_incarnation(pool, reason, lossy)
   if lossy then
     pool.floor = math.max(pool.floor, horizon())
+    -- R9: every copy of the pool that can come back has the plan, and grants nothing beyond its floor
+    pool.outage_floor = math.max(pool.outage_floor, math.min(outage_horizon(), pool.plan))
     pool.floor_at = now
   end
   pool.incarnation = math.max(now, (raised_at(pool.incarnation) or 0) + 1, (raised_at(seen_incarnation) or 0) + 1)
@@ -116,14 +124,21 @@ local function begin_incarnation(pool, reason, lossy)
 end
 -- R10: processes with leases that were granted before this moment, or lost, may use times up to the horizon.
 local function note_rollback(pool, from)
-  pool.alarm, pool.alarm_from, pool.alarm_until = 'ids-may-repeat', from, horizon()
+  pool.alarm, pool.alarm_from, pool.alarm_until = 'ids-may-repeat', from, math.max(horizon(), outage_horizon())
+end
+
+-- Returns what in a signature says which ids there are, and which of their lanes are outage lanes.
+local function lane_names(text)
+  text = text or ''
+  local layout = string.match(text, ' layout=[^ ]+ datacenter=%d+') or ''
+  return layout .. (string.match(text, ' share=[^ ]+') or '') .. (string.find(text, ' outage_reserve_ms=') and ' 1' or '')
 end
 
 -- R3, R9, R10. Reads the pool, prepares a new one if it does not exist, and raises the floor if Redis may have lost
 -- something. Returns the pool, or nil and the reply of the script. Writes nothing: commit() does.
 local function open_pool()
   local v = redis.call('HMGET', KEYS[1], 'signature', 'floor', 'incarnation', 'run_id', 'version', 'last', 'records',
-    'next', 'swept', 'floor_at', 'top', 'ends')
+    'next', 'swept', 'floor_at', 'top', 'ends', 'outage_floor', 'outage_top', 'lane_names')
   -- R9: what a tombstone remembers has passed
   if not v[1] and v[12] and (number_of(v[12]) or 0) <= now then v = {} end
   local change = redis.call('HMGET', KEYS[1], 'next_signature', 'changes_at', 'changes_floor', 'old_signature')
@@ -144,7 +159,12 @@ local function open_pool()
   end
   local pool = { floor = stored('floor', v[2]), incarnation = v[3] or '', version = stored('version', v[5]),
     records = stored('records', v[7]), next = stored('next', v[8]), floor_at = stored('floor_at', v[10]),
-    top = stored('top', v[11]), run_id = '', fields = {}, gone = {} }
+    top = stored('top', v[11]), outage_floor = number_of(v[13]) or 0, outage_top = number_of(v[14]) or 0,
+    plan = v[1] and not due and number_of(change[3]) or math.huge, run_id = '', fields = {}, gone = {} }
+  if not v[1] and v[15] ~= lane_names(signature) then
+    -- the outage lanes of a deleted pool may be ordinary lanes of this one
+    pool.floor, pool.outage_floor = math.max(pool.floor, pool.outage_floor), 0
+  end
   -- the end of the leases that sweep() looked at last; the Redis clock may have gone back
   pool.stored_swept = number_of(v[9]) or 0
   pool.swept = math.min(pool.stored_swept, now)
@@ -160,8 +180,9 @@ local function open_pool()
   if pool.floor_at > now + skew then
     -- the Redis clock was ahead when the floor was raised
     pool.floor, pool.floor_at = math.min(pool.floor, math.max(horizon(), pool.top)), now
+    pool.outage_floor = math.min(pool.outage_floor, math.max(outage_horizon(), pool.outage_top))
   end
-  pool.kept_floor = pool.floor
+  pool.kept_floor, pool.kept_outage_floor = pool.floor, pool.outage_floor
   local reason
   if not v[1] then
     reason = 'no-pool'
@@ -178,6 +199,7 @@ local function open_pool()
     -- R9: the marks of the old layout end before this floor, which was fixed when the change was planned
     reason = 'layout-changed'
     pool.floor, pool.floor_at = math.max(pool.floor, number_of(change[3]) or horizon()), now
+    pool.outage_floor = math.max(pool.outage_floor, pool.floor)
     pool.left = v[1]
     pool.next, pool.records, pool.stored_swept, pool.swept = 0, 0, now, now
   end
@@ -195,7 +217,7 @@ local function overdue(r) return durability == 'none' and r.lease_end <= now + s
 local function note_end(pool, worker, r)
   if not r or r.token == '' or r.lease_end <= pool.swept or r.lease_end > now then return end
   event_at(r.lease_end, 'expired', worker, r.owner, r.lanes[1], r['until'], 'stats', r.stats, 'claimed', r.claimed,
-    'renewed', r.renewed)
+    'renewed', r.renewed, 'outage', r.outage)
   count('expired')
 end
 -- Lowers lease ends that no server can have granted by now: the Redis clock was ahead when they were written.
@@ -248,6 +270,20 @@ local function put(pool, ...)
   for _, each in ipairs({ ... }) do pool.fields[#pool.fields + 1] = each end
 end
 local function drop(pool, field) pool.gone[#pool.gone + 1] = field end
+-- Drops a token of the record of *worker*. After a loss, a repeated claim may have got another worker id under the same
+-- token, which then is in two records.
+local function drop_token(pool, token_hash, worker)
+  if redis.call('HGET', KEYS[1], 't:' .. token_hash) == tostring(worker) then drop(pool, 't:' .. token_hash) end
+end
+
+-- Extends the reservation of the holder of *r* in its outage lane, where there is one: from the beginning that lanes says,
+-- unless that is later than the end. R2, and R9: at most to the floor of a planned change of the layout.
+local function reserve_outage_lane(pool, r)
+  if outage == 0 then return end
+  local ends = math.min(capped + outage, pool.plan)
+  if ends > r.lanes[#r.lanes] then r.outage = math.max(r.outage, ends) end
+  pool.outage_top = math.max(pool.outage_top, r.outage)
+end
 
 -- R9: drops all records of the old layout, in which worker ids mean something else, and remembers until when it was used.
 local function leave_layout(pool)
@@ -256,7 +292,7 @@ local function leave_layout(pool)
     local r = unpack_record(redis.call('HGET', KEYS[1], 'w:' .. worker))
     if r then
       event('released', worker, r.owner, r.lanes[1], r['until'], 'stats', r.stats, 'claimed', r.claimed, 'renewed',
-        r.renewed)
+        r.renewed, 'outage', r.outage)
       count('releases')
     end
   end
@@ -291,6 +327,7 @@ local function commit(pool)
   end
   put(pool, 'version', pool.version, 'last', now, 'records', pool.records, 'next', pool.next, 'floor', pool.floor,
     'floor_at', pool.floor_at, 'top', pool.top)
+  if outage > 0 then put(pool, 'outage_floor', pool.outage_floor, 'outage_top', pool.outage_top) end
   redis.call('HSET', KEYS[1], unpack(pool.fields))
   if #pool.gone > 0 then redis.call('HDEL', KEYS[1], unpack(pool.gone)) end
   pool.fields, pool.gone, pool.raised = {}, {}, nil

@@ -1,25 +1,29 @@
 -- release: make a worker id available again, with marks lowered to the times that were used.
 --
--- KEYS, ARGV[1..12] as in pool
--- ARGV[13] worker              int
--- ARGV[14] token               hex, of the claim
--- ARGV[15] renewal_id          hex, of the last renewal that was answered, or of the claim
--- ARGV[16] pending_renewal_id  hex, of a renewal that was sent and not answered, or empty
--- ARGV[17] marks_ms            ints, comma separated: each lane's first unused ms, 0 for a lane never used;
+-- KEYS, ARGV[1..13] as in pool
+-- ARGV[14] worker              int
+-- ARGV[15] token               hex, of the claim
+-- ARGV[16] renewal_id          hex, of the last renewal that was answered, or of the claim
+-- ARGV[17] pending_renewal_id  hex, of a renewal that was sent and not answered, or empty
+-- ARGV[18] held_until_ms       int: the end of the reservation that the holder has
+-- ARGV[19] held_outage_ms      int: the end of that of its outage lane
+-- ARGV[20] marks_ms            ints, comma separated: each lane's first unused ms, 0 for a lane never used;
 --                              empty if unknown: the whole reservation counts as used
--- ARGV[18] stats               ints, comma separated, as in renew
--- ARGV[19] reclaimed           0 | 1, 1: on behalf of a process that was killed
+-- ARGV[21] stats               ints, comma separated, as in renew
+-- ARGV[22] reclaimed           0 | 1, 1: on behalf of a process that was killed
 --
 -- Returns released, common fields | gone, common fields: the caller is not the holder any more, nothing changed
 -- Cost    O(log pool)
 
-local worker = tostring(int('worker', ARGV[13], 0, 4194303))
-local token_hash = sha(str('token', ARGV[14], '^%x+$', 64))
-local renewal_id = str('renewal_id', ARGV[15], '^%x*$', 64)
-local pending = str('pending_renewal_id', ARGV[16], '^%x*$', 64)
-local marks = str('marks_ms', ARGV[17], '^[%d,]*$', 1100)
-local stats = str('stats', ARGV[18], '^[%d,-]+$', 120)
-local reclaimed = int('reclaimed', ARGV[19], 0, 1) == 1
+local worker = tostring(int('worker', ARGV[14], 0, 4194303))
+local token_hash = sha(str('token', ARGV[15], '^%x+$', 64))
+local renewal_id = str('renewal_id', ARGV[16], '^%x*$', 64)
+local pending = str('pending_renewal_id', ARGV[17], '^%x*$', 64)
+local held_until = int('held_until_ms', ARGV[18], 0, YEAR_5138)
+local held_outage = int('held_outage_ms', ARGV[19], 0, YEAR_5138)
+local marks = str('marks_ms', ARGV[20], '^[%d,]*$', 1100)
+local stats = str('stats', ARGV[21], '^[%d,-]+$', 120)
+local reclaimed = int('reclaimed', ARGV[22], 0, 1) == 1
 
 return transaction(function(pool)
   local r, unreadable = record_of(worker)
@@ -40,26 +44,36 @@ return transaction(function(pool)
     end
   end
   local used_from, used_until = r.lanes[1], r['until']
-  if used then
-    -- R7: the marks are at this holder's own until; each is lowered to its first unused ms
+  -- R7: a mark that is this holder's own end is lowered to the first unused ms of its lane. A later one is that of a
+  -- renewal whose reply this holder does not know; a copy of it may
+  local last = #r.lanes
+  if used and r['until'] == held_until then
     used_until = 0
-    for i = 1, #r.lanes do
+    for i = 1, outage > 0 and last - 1 or last do
       r.lanes[i] = math.max(r.lanes[i], used[i])
       used_until = math.max(used_until, used[i])
     end
     r['until'] = 0
   end
+  if used and outage > 0 and r.outage == held_outage and r.outage > r.lanes[last] then
+    r.lanes[last] = math.max(r.lanes[last], used[last])
+    if r.lanes[last] < r.outage then r.cut = math.max(r.cut, r.outage) end
+    r.outage = 0
+  end
+  local outage_mark = outage > 0 and math.max(r.lanes[last], r.outage) or 0
   redis.call('ZADD', KEYS[2], now, worker)
   -- a process has one death, also if its lease ended before it was reclaimed
   if reclaimed and not ended then
-    event('reclaimed', worker, r.owner, used_from, used_until, 'stats', stats, 'claimed', r.claimed, 'renewed', r.renewed)
+    event('reclaimed', worker, r.owner, used_from, used_until, 'stats', stats, 'claimed', r.claimed, 'renewed',
+      r.renewed, 'outage', outage_mark)
     count('reclaimed')
   else
-    event('released', worker, r.owner, used_from, used_until, 'stats', stats, 'claimed', r.claimed, 'renewed', r.renewed)
+    event('released', worker, r.owner, used_from, used_until, 'stats', stats, 'claimed', r.claimed, 'renewed',
+      r.renewed, 'outage', outage_mark)
     count('releases')
   end
   r.token, r.renewal_id, r.owner, r.lease_end, r.stats = '', '', '', now, stats
-  drop(pool, 't:' .. token_hash)
+  drop_token(pool, token_hash, worker)
   put(pool, 'w:' .. worker, pack_record(r))
   return { 'released' }
 end)

@@ -1,38 +1,44 @@
 -- renew: extend a lease and its reservation; adopt a lease that Redis lost.
 --
--- KEYS, ARGV[1..12] as in pool
--- ARGV[13] worker              int
--- ARGV[14] token               hex, of the claim
--- ARGV[15] renewal_id          hex, of the last renewal that was answered, or of the claim
--- ARGV[16] pending_renewal_id  hex, of this renewal; a repeated renewal has the same
--- ARGV[17] held_until_ms       int: the end of the reservation that the holder has
--- ARGV[18] held_lanes_ms       ints, comma separated: the beginning of each of its lanes
--- ARGV[19] stats               ints, comma separated: WorkerStats of protocol.py
--- ARGV[20] owner               string, JSON: the process that holds the lease
--- ARGV[21] held_incarnation    string, of the pool when the lease was granted or renewed last; empty: unknown
+-- KEYS, ARGV[1..13] as in pool
+-- ARGV[14] worker              int
+-- ARGV[15] token               hex, of the claim
+-- ARGV[16] renewal_id          hex, of the last renewal that was answered, or of the claim
+-- ARGV[17] pending_renewal_id  hex, of this renewal; a repeated renewal has the same
+-- ARGV[18] held_until_ms       int: the end of the reservation that the holder has
+-- ARGV[19] held_outage_ms      int: the end of that of its outage lane; at or below its beginning: it has none
+-- ARGV[20] held_lanes_ms       ints, comma separated: the beginning of each of its lanes
+-- ARGV[21] stats               ints, comma separated: WorkerStats of protocol.py
+-- ARGV[22] owner               string, JSON: the process that holds the lease
+-- ARGV[23] held_incarnation    string, of the pool when the lease was granted or renewed last; empty: unknown
 --
--- Returns renewed, common fields, until, adopted 0 | 1
---       | lost, common fields, reason
+-- Returns renewed, common fields, until, adopted 0 | 1, beginning and end of the reservation of the outage lane
+--       | lost, common fields, reason. The reservation of the outage lane is the holder's to its end, unless the reason is
+--         copied
 -- Cost    O(log pool)
 
-local worker = tostring(int('worker', ARGV[13], 0, 4194303))
-local token_hash = sha(str('token', ARGV[14], '^%x+$', 64))
-local renewal_id = str('renewal_id', ARGV[15], '^%x*$', 64)
-local pending_renewal_id = str('pending_renewal_id', ARGV[16], '^%x+$', 64)
-local held_until = int('held_until_ms', ARGV[17], 0, YEAR_5138)
+local worker = tostring(int('worker', ARGV[14], 0, 4194303))
+local token_hash = sha(str('token', ARGV[15], '^%x+$', 64))
+local renewal_id = str('renewal_id', ARGV[16], '^%x*$', 64)
+local pending_renewal_id = str('pending_renewal_id', ARGV[17], '^%x+$', 64)
+local held_until = int('held_until_ms', ARGV[18], 0, YEAR_5138)
+local held_outage = int('held_outage_ms', ARGV[19], 0, YEAR_5138)
 local held_lanes = {}
-for item in string.gmatch(str('held_lanes_ms', ARGV[18], '^%d[%d,]*$', 1100), '[^,]+') do
+for item in string.gmatch(str('held_lanes_ms', ARGV[20], '^%d[%d,]*$', 1100), '[^,]+') do
   held_lanes[#held_lanes + 1] = int('held_lanes_ms', item, 0, YEAR_5138)
 end
-local stats = str('stats', ARGV[19], '^[%d,-]+$', 120)
-local owner = str('owner', ARGV[20], '^{[^%c]*}$', 1000)
-local held_incarnation = str('held_incarnation', ARGV[21], '^[%x-]*$', 64)
+local stats = str('stats', ARGV[21], '^[%d,-]+$', 120)
+local owner = str('owner', ARGV[22], '^{[^%c]*}$', 1000)
+local held_incarnation = str('held_incarnation', ARGV[23], '^[%x-]*$', 64)
 if held_incarnation ~= '' then int('held_incarnation', string.match(held_incarnation, '^(%d+)%-%x+$'), 0, 9e13) end
+
+local ordinary_lanes = #held_lanes - (outage > 0 and 1 or 0)
+if ordinary_lanes < 1 then bad = bad or 'held_lanes_ms' end
 
 -- R4: in every lane, an older record begins at or below this lease, and that of a lease that was claimed later at or
 -- above. If nothing was used in between, both are equal, and the lease that was granted less is lost
 local function claimed_later(r)
-  for i = 1, #held_lanes do
+  for i = 1, ordinary_lanes do
     if (r.lanes[i] or 0) ~= held_lanes[i] then return (r.lanes[i] or 0) > held_lanes[i] end
   end
   return r.token ~= '' and r['until'] > held_until
@@ -46,8 +52,8 @@ return transaction(function(pool)
   local function is_rolled_back()
     if durability == 'none' or held_incarnation ~= pool.incarnation then return false end
     if not r then return true end
-    if r.token == token_hash then return r['until'] < held_until end
-    for i = 1, #held_lanes do
+    if r.token == token_hash then return r['until'] < held_until or r.outage < held_outage end
+    for i = 1, ordinary_lanes do
       if (r.lanes[i] or 0) ~= held_lanes[i] then return (r.lanes[i] or 0) < held_lanes[i] end
     end
     return r.token ~= ''
@@ -81,26 +87,37 @@ return transaction(function(pool)
     -- R5, also after a loss: a holder knows all that it was granted; if the record shows more, a copy of it was granted that
     reason = 'copied'
   else
-    local lanes = {}
+    local lanes, last, mark = {}, held_lanes[#held_lanes], 0
     for i = 1, #held_lanes do lanes[i] = math.max(held_lanes[i], r and r.lanes[i] or 0) end
+    if outage > 0 then
+      mark = math.max(r and r.outage or 0, lanes[#lanes])
+      if held_outage > last then
+        lanes[#lanes], mark = last, math.max(mark, held_outage)
+      else
+        -- R3: a lane that the holder does not have may be one of before the loss
+        lanes[#lanes], mark = math.max(mark, pool.outage_floor), 0
+      end
+    end
     if not r then
       pool.records = pool.records + 1
     elseif r.token ~= token_hash then
       stale = r.token
     end
     -- the old stats: a clock that went back before the loss is not reported again
-    r = { token = token_hash, ['until'] = math.max(held_until, r and r['until'] or 0), lanes = lanes, claimed = now,
-      stats = r and not stale and r.stats or stats }
+    r = { token = token_hash, ['until'] = math.max(held_until, r and r['until'] or 0), lanes = lanes, outage = mark,
+      cut = r and r.cut or 0, claimed = now, stats = r and not stale and r.stats or stats }
     adopted = 1
   end
 
   if reason then
-    event('lost', worker, owner, 0, held_until, 'reason', reason)
+    -- the outage lane stays with this holder, unless a copy of it may have released that
+    if r and outage > 0 and held_outage > held_lanes[#held_lanes] and held_outage <= r.cut then reason = 'copied' end
+    event('lost', worker, owner, 0, held_until, 'reason', reason, 'outage', held_outage)
     count('lost')
     return { 'lost', reason }
   end
 
-  if stale then drop(pool, 't:' .. stale) end
+  if stale then drop_token(pool, stale, worker) end
   if ended and adopted == 0 then
     note_end(pool, worker, r)
     event('returned', worker, owner, r.lanes[1], r['until'], 'ended', ended)
@@ -120,12 +137,14 @@ return transaction(function(pool)
   r.lease_end = math.min(latest_end(), math.max(r.lease_end or 0, now + ttl))
   redis.call('ZADD', KEYS[2], r.lease_end, worker)
   r['until'], r.stats, r.owner = math.max(r['until'], capped + ttl), stats, owner
+  reserve_outage_lane(pool, r)
   pool.top = math.max(pool.top, r['until'])
   put(pool, 'w:' .. worker, pack_record(r))
   if adopted == 1 then
-    event('adopted', worker, owner, r.lanes[1], r['until'], 'reason', pool.raised or '')
+    event('adopted', worker, owner, r.lanes[1], r['until'], 'reason', pool.raised or '', 'outage', r.outage)
     count('adopted')
     put(pool, 't:' .. token_hash, worker)
   end
-  return { 'renewed', tostring(r['until']), tostring(adopted) }
+  return { 'renewed', tostring(r['until']), tostring(adopted), tostring(outage > 0 and r.lanes[#r.lanes] or 0),
+    tostring(r.outage) }
 end)

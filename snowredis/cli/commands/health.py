@@ -1,39 +1,32 @@
-"""`doctor`: check this host, Redis, its pools and tags for known problems, with advice. Only reads."""
+"""`doctor` and `metrics`: check for known problems, and print a pool's metrics for Prometheus. Both only read."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from snowredis.cli.exit_codes import ExitCode
-from snowredis.cli.options import Parser, add_redis, settings
+from snowredis.cli.exit_codes import ExitCode, code_of, print_error
+from snowredis.cli.options import Command, Parser, add_redis, open_pool, settings
 from snowredis.cli.output import MAX_FOREIGN, Line, print_json, printable, wrapped, write
 
 if TYPE_CHECKING:
     from snowredis.monitor.host_checks import Finding
 
+# --- doctor -------------------------------------------------------------------------------------
+
 _STYLES = {"ok": "good", "unknown": "dim", "warning": "warn", "error": "bad"}
 
-SUMMARY = "check for known problems, and show how to fix them"
-ABOUT = """Checks this host, Redis, its pools and tags; changes nothing. Exits with 0 if it finds no problem, with 1 if
-there are warnings, with 4 if Redis does not answer, and with 9 if there are other errors."""
-EXAMPLES = [
-    ("snowredis doctor", "this host, Redis, all its pools and tags"),
-    ("snowredis doctor --pool orders", "this Redis, and only this pool"),
-    ("snowredis doctor --tag invoices", "only this tag, and no pool"),
-    ("snowredis doctor --json", "for programs"),
-]
 
-
-def add_arguments(parser: Parser) -> None:
+def _add_doctor_arguments(parser: Parser) -> None:
     add_redis(parser)
     text = "the tag to check, of segments or of dated numbers (default: all)"
     parser.add_argument("--tag", metavar="NAME", help=text)
     parser.add_argument("--json", action="store_true", help="one object")
 
 
-def run(args: argparse.Namespace) -> int:
+def _doctor(args: argparse.Namespace) -> int:
     from snowredis.monitor.doctor import diagnose
     from snowredis.monitor.host_checks import worst
     from snowredis.numbers.settings import SEGMENT_SETTINGS
@@ -83,3 +76,53 @@ def finding_lines(findings: list[Finding]) -> list[Line]:
         f"{counts[severity]} {severity}" for severity in ("error", "warning", "unknown", "ok")
     )
     return [*lines, [], [(summary, "dim")]]
+
+
+DOCTOR = Command(
+    "doctor",
+    "check for known problems, and show how to fix them",
+    """Checks this host, Redis, its pools and tags; changes nothing. Exits with 0 if it finds no problem, with 1 if
+there are warnings, with 4 if Redis does not answer, and with 9 if there are other errors.""",
+    [
+        ("snowredis doctor", "this host, Redis, all its pools and tags"),
+        ("snowredis doctor --pool orders", "this Redis, and only this pool"),
+        ("snowredis doctor --tag invoices", "only this tag, and no pool"),
+        ("snowredis doctor --json", "for programs"),
+    ],
+    _add_doctor_arguments,
+    _doctor,
+)
+
+# --- metrics ------------------------------------------------------------------------------------
+
+
+def _add_metrics_arguments(parser: Parser) -> None:
+    add_redis(parser)
+
+
+def _metrics(args: argparse.Namespace) -> int:
+    from snowredis.monitor.metric_values import PoolsReader, families_of
+    from snowredis.monitor.metrics import as_text
+
+    with open_pool(args) as pool:
+        readings = PoolsReader([pool]).read()
+    # also of a pool that cannot be read, since that is a metric
+    sys.stdout.write(as_text(families_of(readings)))
+    error = readings[pool.name].error
+    if error is None:
+        return ExitCode.OK
+    print_error(error)
+    return code_of(error)
+
+
+METRICS = Command(
+    "metrics",
+    "print a pool's metrics for Prometheus",
+    "For node_exporter's textfile collector, or to read; `snowredis serve` serves them at /metrics.",
+    [
+        ("snowredis metrics --pool orders", "the text format"),
+        ("snowredis metrics | sponge /var/node/orders.prom", "from cron"),
+    ],
+    _add_metrics_arguments,
+    _metrics,
+)

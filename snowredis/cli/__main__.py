@@ -1,9 +1,0 @@
-"""`python -m snowredis.cli`."""
-
-from __future__ import annotations
-
-import sys
-
-from snowredis.cli import main
-
-sys.exit(main())

@@ -1,0 +1,226 @@
+"""`generate` and `decode`: make ids, and show their fields. `decode` needs no Redis and does not import redis-py."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from snowredis.cli.commands.layout import bits_of, draw, name_of
+from snowredis.cli.exit_codes import ExitCode, interrupted_by_signals, print_error
+from snowredis.cli.options import (
+    Command,
+    Parser,
+    add_format,
+    add_redis,
+    add_settings,
+    layout_text,
+    open_pool,
+    positive,
+    settings,
+)
+from snowredis.cli.output import (
+    Line,
+    Pair,
+    ago,
+    pairs,
+    plain,
+    print_json,
+    printable,
+    terminal_width,
+    time_of,
+    width_of,
+    write,
+)
+from snowredis.core.layout import Layout
+from snowredis.core.presets import layout_spec, resolve_layout
+from snowredis.errors import PoolNotFound, SnowredisError
+from snowredis.settings import FORMS
+
+# --- generate -----------------------------------------------------------------------------------
+
+# ids made and written at once: a few ms of the default layout
+_BATCH = 8192
+
+
+def _add_generate_arguments(parser: Parser) -> None:
+    parser.add_argument(
+        "-n", dest="count", type=positive, default=1, metavar="N", help="how many (default: 1)"
+    )
+    parser.add_argument("--format", choices=FORMS, default="decimal", metavar="FORM", help=", ".join(FORMS))
+    add_redis(parser)
+    add_settings(parser, "layout", "ttl")
+    parser.add_argument("--label", help="what `snowredis workers` shows for it (default: snowredis generate)")
+
+
+def _generate(args: argparse.Namespace) -> int:
+    from snowredis.connection import connect
+    from snowredis.core.text import encode
+
+    url, options = settings(args)
+    options = {"label": "snowredis generate"} | _settings_of_pool(args) | options
+    with interrupted_by_signals(), _warnings_on_stderr(), connect(url, **options) as ids:
+        left = args.count
+        while left:
+            batch = ids.next_ids(min(left, _BATCH))
+            left -= len(batch)
+            texts: Iterable[str] = map(str, batch)
+            if args.format != "decimal":
+                texts = (encode(an_id, args.format, layout=ids.layout) for an_id in batch)
+            sys.stdout.write("\n".join(texts) + "\n")
+        # a closed pipe raises here at the latest, while the lease can still be released
+        sys.stdout.flush()
+    return ExitCode.OK
+
+
+def _settings_of_pool(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the constants of the pool as options of connect(); none if it does not exist yet."""
+    try:
+        with open_pool(args) as pool:
+            return pool.info().options
+    except PoolNotFound:
+        return {}
+
+
+@contextlib.contextmanager
+def _warnings_on_stderr() -> Iterator[None]:
+    """Print the library's warnings: the first start of a pool waits half a minute, and logs why."""
+    import logging
+
+    class Printable(logging.Formatter):
+        def format(self, record: logging.LogRecord) -> str:
+            return f"snowredis: {record.levelname.lower()}: {printable(record.getMessage(), 4000)}"
+
+    log, handler = logging.getLogger("snowredis"), logging.StreamHandler()
+    handler.setFormatter(Printable())
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+
+
+GENERATE = Command(
+    "generate",
+    "make ids, one per line",
+    """Claims a worker id in Redis and releases it at the end. Settings that are in neither an option nor a
+SNOWREDIS_* variable are those of the pool.""",
+    [
+        ("snowredis generate", "one id"),
+        ("snowredis generate -n 1000000 --pool orders | head", "as many as are read"),
+        ("snowredis generate --url embedded:// --format base62", "needs no Redis"),
+    ],
+    _add_generate_arguments,
+    _generate,
+)
+
+# --- decode -------------------------------------------------------------------------------------
+
+
+def _add_decode_arguments(parser: Parser) -> None:
+    parser.add_argument(
+        "ids", nargs="+", metavar="ID", help="number or text; - reads them from standard input"
+    )
+    add_format(parser)
+    parser.add_argument(
+        "--layout", metavar="L", help="name or spec (default: SNOWREDIS_LAYOUT, else 'default')"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object per line; ids are strings in it")
+
+
+def _decode(args: argparse.Namespace) -> int:
+    from snowredis.core.text import parse_user_id
+
+    layout, code, first = resolve_layout(layout_text(args)), ExitCode.OK, True
+    for text in _texts(args.ids):
+        try:
+            readings = parse_user_id(text, layout, form=args.format, now_ms=_now_ms())
+        except SnowredisError as error:
+            # the other ids may be good
+            print_error(error)
+            code = ExitCode.BAD_INPUT
+            continue
+        if args.json:
+            print_json(id_record(text, readings, layout))
+        else:
+            write([*([] if first else [[]]), *id_lines(text, readings, layout)])
+        first = False
+    return code
+
+
+def _texts(arguments: list[str]) -> Iterator[str]:
+    for argument in arguments:
+        if argument != "-":
+            yield argument
+            continue
+        for line in sys.stdin:
+            yield from line.split()
+
+
+def id_lines(text: str, readings: list[tuple[str, int]], layout: Layout) -> list[Line]:
+    from snowredis.core.text import FUTURE_MS
+
+    (form, an_id), *others = readings
+    parts, name = layout.decode(an_id), name_of(layout)
+    head: Line = [(str(an_id), "strong")]
+    if text.strip() != str(an_id):
+        head = [(printable(text.strip(), 60), ""), (" is ", "dim"), *head]
+    rows: list[Pair] = [
+        ("read as", form),
+        ("time", [(time_of(parts.timestamp_ms), "note"), (f"  {_ago(parts.timestamp_ms)}", "dim")]),
+        ("unix ms", str(parts.timestamp_ms)),
+        ("layout", f"{name}  {layout_spec(layout).partition(';')[0]}" if name else str(layout)),
+    ]
+    if parts.timestamp_ms > _now_ms() + FUTURE_MS:
+        rows.append(("warning", [("its time is in the future: was it made with another --layout?", "warn")]))
+    for other_form, other_id in others:
+        time_ms = layout.decode(other_id).timestamp_ms
+        rows.append((f"or {other_form}", [(f"{other_id}  {time_of(time_ms)}  {_ago(time_ms)}", "dim")]))
+    diagram: list[Line] = [[("  ", ""), *line] for line in draw(layout, an_id)]
+    # a diagram that does not fit shows nothing
+    fits = max(width_of(plain(line)) for line in diagram) <= (terminal_width() or 1000)
+    return [head, *pairs(rows), *(diagram if fits else [])]
+
+
+def id_record(text: str, readings: list[tuple[str, int]], layout: Layout) -> dict[str, Any]:
+    """Return an id as JSON shows it."""
+    from snowredis.core.as_json import to_json
+
+    (form, an_id), *others = readings
+    parts = layout.decode(an_id)
+    return {
+        "id": str(an_id),
+        "text": text,
+        "form": form,
+        **to_json(parts),
+        "bits": bits_of(layout, an_id),
+        "layout": layout_spec(layout),
+        "other_readings": [{"form": other_form, "id": str(other_id)} for other_form, other_id in others],
+    }
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _ago(time_ms: int) -> str:
+    return ago(_now_ms() - time_ms)
+
+
+DECODE = Command(
+    "decode",
+    "show the time, the worker and the other fields of ids",
+    """Ids may be numbers or text in any form. Text that is valid in several forms is read in the most plausible
+one; the other readings are listed.""",
+    [
+        ("snowredis decode 249736970576592896", "time, fields and bits"),
+        ("snowredis decode 0IRnTPj9V9k --format base62", "in a given form"),
+        ("snowredis decode --layout twitter 1541815603606036480", "an id of another system"),
+        ("snowredis generate -n 3 | snowredis decode - --json", "one object per line"),
+    ],
+    _add_decode_arguments,
+    _decode,
+)
