@@ -85,8 +85,12 @@ class Command:
     commands: Sequence[Command] = ()
 
 
-def add_commands(parser: Parser, title: str, commands: Sequence[Command]) -> None:
-    """Add a parser for each of *commands*; without one of them, *parser* prints its help."""
+def add_commands(parser: Parser, title: str, commands: Sequence[Command], wanted: str | None = None) -> None:
+    """Add a parser for each of *commands*; without one of them, *parser* prints its help.
+
+    Args:
+        wanted: the only command whose arguments are added; None: all.
+    """
     parser.set_defaults(run=print_help, parser=parser)
     children = parser.add_subparsers(metavar=title.upper(), title=f"{title}s", parser_class=Parser)
     for command in commands:
@@ -100,6 +104,8 @@ def add_commands(parser: Parser, title: str, commands: Sequence[Command]) -> Non
             formatter_class=_Help,
             allow_abbrev=False,
         )
+        if wanted not in (None, command.name):
+            continue
         command.add_arguments(child)
         child.set_defaults(run=command.run)
         if command.commands:
