@@ -43,27 +43,17 @@ if TYPE_CHECKING:
     from snowredis.numbers.segments import SegmentGenerator
     from snowredis.numbers.transaction import TransactionNumbers
 
-# loaded at the first use: redis-py takes long to load, and transaction.py needs SQLAlchemy
-_MODULE_OF = {
-    "DatedGenerator": "dated",
-    "DatedInfo": "administration",
-    "NumbersBroken": "errors",
-    "NumbersClosed": "errors",
-    "NumbersDiffer": "errors",
-    "NumbersExhausted": "errors",
-    "SegmentGenerator": "segments",
-    "TagInfo": "administration",
-    "TransactionNumbers": "transaction",
-    "change_tag": "administration",
-    "create_tag": "administration",
-    "delete_dated": "administration",
-    "delete_tag": "administration",
-    "highest_in": "opening",
-    "open_dated": "administration",
-    "open_tag": "administration",
-    "show_dated": "administration",
-    "show_tag": "administration",
+# module -> its names. Loaded at the first use: redis-py takes long to load, and transaction.py needs SQLAlchemy
+_NAMES = {
+    "administration": "DatedInfo TagInfo change_tag create_tag delete_dated delete_tag open_dated open_tag show_dated "
+    "show_tag",
+    "dated": "DatedGenerator",
+    "errors": "NumbersBroken NumbersClosed NumbersDiffer NumbersExhausted",
+    "opening": "highest_in",
+    "segments": "SegmentGenerator",
+    "transaction": "TransactionNumbers",
 }
+_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = [
     "DatedGenerator",

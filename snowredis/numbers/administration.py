@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 from snowredis.core.as_json import IdNumber, Shown, TimeMs
 from snowredis.core.whole import as_int
-from snowredis.errors import ConfigError, SnowredisError, StoreUnavailable, shown
+from snowredis.errors import ConfigError, StoreUnavailable, shown
 from snowredis.numbers.dated import DatedGenerator
 from snowredis.numbers.errors import NumbersBroken
 from snowredis.numbers.formats import MAX_NUMBER as MAX_DATED
@@ -340,18 +340,24 @@ def show_tag(url: Servers, tag: str) -> Sequence[TagInfo]:
 
     A server that does not reply has its error in the state. Raises StoreUnavailable if none replies.
     """
-    infos: list[TagInfo] = []
-    errors: list[SnowredisError] = []
     with _stores(url, tag, {}) as stores:
-        for store in stores:
-            try:
-                infos.append(tag_info(store))
-            except StoreUnavailable as error:
-                errors.append(error)
-                infos.append(TagInfo(store.where, exists=False, error=str(error)))
+        infos, errors = look(stores)
     if len(errors) == len(infos):
         raise errors[0]
     return infos
+
+
+def look(stores: Sequence[Any]) -> tuple[list[TagInfo], list[StoreUnavailable]]:
+    """Return the state of a tag on the server of each store, and the errors of those that do not reply."""
+    infos: list[TagInfo] = []
+    errors: list[StoreUnavailable] = []
+    for store in stores:
+        try:
+            infos.append(tag_info(store))
+        except StoreUnavailable as error:
+            errors.append(error)
+            infos.append(TagInfo(store.where, exists=False, error=str(error)))
+    return infos, errors
 
 
 def remaining(infos: Sequence[TagInfo]) -> int | None:
@@ -371,11 +377,7 @@ def tag_info(store: Any) -> TagInfo:
         return TagInfo(store.where, exists=False)
     config = parse_signature(store.config.tag, fields["signature"])
 
-    def number(name: str) -> int:
-        text = fields.get(name, "0")
-        return int(text) if text.isdecimal() and len(text) <= 16 else 0
-
-    alarm = [int(text) for text in fields.get("alarm", "").split(" ") if text.isdecimal() and len(text) <= 16]
+    alarm = [int(text) for text in fields.get("alarm", "").split(" ") if _WHOLE.fullmatch(text)]
     try:
         reason = ClosedReason(fields["reason"]) if fields.get("reason") else None
     except ValueError:
@@ -384,14 +386,14 @@ def tag_info(store: Any) -> TagInfo:
         where=store.where,
         exists=True,
         config=config,
-        position=number("next"),
-        next_number=config.number_at(number("next")),
+        position=_whole(fields, "next"),
+        next_number=config.number_at(_whole(fields, "next")),
         reason=reason,
-        closed_ms=number("closed_at"),
-        last_ms=number("last"),
-        segments=number("segments"),
-        handed_out=number("handed_out"),
-        alarms=number("alarms"),
+        closed_ms=_whole(fields, "closed_at"),
+        last_ms=_whole(fields, "last"),
+        segments=_whole(fields, "segments"),
+        handed_out=_whole(fields, "handed_out"),
+        alarms=_whole(fields, "alarms"),
         alarm=(config.number_at(alarm[0]), config.number_at(max(0, alarm[1] - 1)), alarm[2])
         if len(alarm) == 3
         else None,
@@ -399,16 +401,16 @@ def tag_info(store: Any) -> TagInfo:
     )
 
 
+_WHOLE = re.compile(r"[0-9]{1,16}")
+
+
+def _whole(fields: Mapping[str, str], name: str, default: int = 0) -> int:
+    """Return a field that holds a whole number, or *default*."""
+    text = fields.get(name, "")
+    return int(text) if _WHOLE.fullmatch(text) else default
+
+
 # --- dated numbers -------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def _dated_store(url: Any, tag: str) -> Iterator[DatedStore]:
-    store = DatedStore(url, tag, "")
-    try:
-        yield store
-    finally:
-        store.close()
 
 
 def show_dated(url: Any, tag: str) -> DatedInfo | None:
@@ -418,7 +420,7 @@ def show_dated(url: Any, tag: str) -> DatedInfo | None:
 
     Raises StoreUnavailable and its subclasses, ConfigError.
     """
-    with _dated_store(url, tag) as store:
+    with contextlib.closing(DatedStore(url, tag, "")) as store:
         where, fields = store.where, store.read()
         if "signature" not in fields:
             return None
@@ -433,11 +435,7 @@ def show_dated(url: Any, tag: str) -> DatedInfo | None:
     calendar = Calendar(period, found[2])
     current = calendar.at(now_ms)
 
-    def number(name: str, default: int) -> int:
-        text = fields.get(name, "")
-        return int(text) if re.fullmatch(r"\d{1,15}", text, re.ASCII) else default
-
-    closed_until = number("closed_until", 0)
+    closed_until = _whole(fields, "closed_until")
     reason, opens_ms = None, None
     opened = fields.get(f"o:{current.label}") == fields.get("closed_until")
     if current.first_ms < closed_until and not opened:
@@ -450,7 +448,7 @@ def show_dated(url: Any, tag: str) -> DatedInfo | None:
         durability=found[3],
         format=fields.get("format", ""),
         label=current.label,
-        last_number=number(f"n:{current.label}", 1) - 1,
+        last_number=_whole(fields, f"n:{current.label}", 1) - 1,
         closed_reason=reason,
         opens_ms=opens_ms,
     )
@@ -482,5 +480,5 @@ def open_dated(url: Any, tag: str, next_number: int, period: str | None = None, 
 
 def delete_dated(url: Any, tag: str) -> bool:
     """Delete the dated numbers of a tag. Returns False if there were none."""
-    with _dated_store(url, tag) as store:
+    with contextlib.closing(DatedStore(url, tag, "")) as store:
         return store.delete()

@@ -12,13 +12,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from snowredis.core.whole import as_int
 from snowredis.errors import ConfigError, shown
 
 GROWTH = 10
 SHRINK = 2
-# larger segments are probably mistakes
-MAX_STEP = 10**12
 
 
 class Steps:
@@ -33,13 +30,6 @@ class Steps:
     """
 
     def __init__(self, step: int, max_step: int, period_s: float) -> None:
-        for name, value in (("step", step), ("max_step", max_step)):
-            try:
-                number = as_int(value)
-            except TypeError:
-                number = 0
-            if not 1 <= number <= MAX_STEP:
-                raise ConfigError(f"{name} must be a whole number from 1 to {MAX_STEP}, not {shown(value)}")
         if max_step < step:
             raise ConfigError(f"max_step={max_step} is less than step={step}. Raise max_step.")
         if not period_s > 0:

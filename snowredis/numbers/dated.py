@@ -5,7 +5,6 @@ The kind "dated".
 
 from __future__ import annotations
 
-import functools
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -33,7 +32,7 @@ from snowredis.numbers.settings import DATED_SETTINGS, check_settings
 from snowredis.numbers.stores import BLOCK_LIFE_MS, DatedStore
 from snowredis.numbers.waiting import Deliveries
 from snowredis.process.fork import GUARD
-from snowredis.process.threads import locked, with_lock
+from snowredis.process.threads import with_lock
 from snowredis.servers.scripts import with_format
 from snowredis.settings import DEFAULT_URL
 from snowredis.snowflake.batches import check_count
@@ -96,22 +95,6 @@ class DatedGenerator(GeneratorBase[str]):
     Raises:
         ConfigError: a setting that cannot work. Nothing connects yet.
     """
-
-    __slots__ = (
-        "_block_size",
-        "_blocks",
-        "_bound",
-        "_calendar",
-        "_closed",
-        "_deliveries",
-        "_format",
-        "_lock",
-        "_offset_ms",
-        "_seen",
-        "_store",
-        "_wall_ms",
-        "tag",
-    )
 
     def __init__(
         self,
@@ -273,12 +256,14 @@ class DatedGenerator(GeneratorBase[str]):
             block.first = until
         return made
 
+    @with_lock
     def _left(self) -> int:
         """Drop the blocks that are not usable any more; return how many numbers the others have."""
         now_ms, now_s = self._wall_ms() + self._offset_ms, time.monotonic()
         self._blocks = [block for block in self._blocks if block.is_usable(now_ms, now_s)]
         return sum(block.until - block.first for block in self._blocks)
 
+    @with_lock
     def _add(self, block: _Block) -> None:
         self._blocks.append(block)
 
@@ -288,12 +273,12 @@ class DatedGenerator(GeneratorBase[str]):
             made = self._from_blocks(count)
             if made:
                 return made
-            least = max(1, count - locked(self._lock, self._left))
+            least = max(1, count - self._left())
             at_s = time.monotonic()
             granted, period = self._take(least, max(least, self._block_size))
             self._seen = {period.label: granted.until_position}
             block = _Block(period, granted.from_position, granted.until_position, granted.redis_ms, at_s)
-            locked(self._lock, functools.partial(self._add, block))
+            self._add(block)
 
     def _take(self, least: int, most: int) -> tuple[Granted, Period]:
         deadline = time.monotonic() + _MAX_SETTLE_S

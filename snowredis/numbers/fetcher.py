@@ -13,6 +13,7 @@ import copy
 import functools
 import hashlib
 import logging
+import random
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -53,6 +54,13 @@ class TagClient:
         random_name: returns a random name, hex, that no other process has.
         owner: returns JSON that names this process, for people.
         seen: the highest end of a segment on this server that is known.
+
+    Attributes:
+        since, view: the first reply of an incarnation, and the newest one.
+        away: it did not hand out when it was asked last: others are asked before it.
+        silent: it did not even reply.
+        is_asked: a report to it is under way in a thread of its own.
+        told_at_s: when it replied last, or a report was sent to it.
     """
 
     def __init__(
@@ -61,9 +69,10 @@ class TagClient:
         self.store = store
         self._random_name, self._owner = random_name, owner
         self.seen = seen
-        # the first reply of an incarnation, and the newest one
         self.since: TagView | None = None
         self.view: TagView | None = None
+        self.away = self.silent = self.is_asked = False
+        self.told_at_s = 0.0
         self._begin()
 
     def _begin(self) -> None:
@@ -71,6 +80,13 @@ class TagClient:
         self._name, self._request_id = self._random_name(), ""
         self._received, self._incarnation = 0, ""
         self._segments: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def rate(self) -> float | None:
+        """Numbers a second that the tag hands out on this server; None if that is not known yet."""
+        if self.since is None or self.view is None or self.view.redis_ms - self.since.redis_ms < LEAST_MS:
+            return None
+        return (self.view.next - self.since.next) / (self.view.redis_ms - self.since.redis_ms) * 1000
 
     def ask(self, wanted: int) -> TakeReply:
         """Ask for a segment of *wanted* positions; or report, if that is 0. Blocks for a round trip.
@@ -108,47 +124,16 @@ class TagClient:
             case Copied():
                 self._begin()
 
+    def failed(self, error: Exception) -> None:
+        """Note that it handed out nothing."""
+        self.away = True
+        self.silent = self.silent or isinstance(error, StoreUnavailable)
+
 
 def random_name(random_bytes: Callable[[int], bytes], clock: Clock) -> str:
     """Return 128 random bits, hex. The clocks are mixed in: two clones of a machine may share their random state."""
     seed = f"{random_bytes(16).hex()} {clock.time_ns()} {clock.monotonic()!r}"
     return hashlib.sha256(seed.encode()).hexdigest()[:32]
-
-
-# a rate is known after this time
-LEAST_MS = 1_000
-
-
-def status_of(
-    views: Sequence[tuple[TagStore, TagView | None, TagView | None]],
-    counts: SegmentCounts,
-    *,
-    made: int,
-    left: int,
-    step: int,
-) -> SegmentStatus:
-    """Return the status of a generator from what its servers' first and newest replies showed."""
-    rates, nexts, remaining = [], [], []
-    for store, since, view in views:
-        if since is None or view is None:
-            continue
-        if view.redis_ms - since.redis_ms >= LEAST_MS:
-            rates.append((view.next - since.next) / (view.redis_ms - since.redis_ms) * 1000)
-        nexts.append(store.config.number_at(view.next))
-        remaining.append(store.config.size - view.next)
-    rate = sum(rates) if rates else None
-    known = sum(remaining) if len(remaining) == len(views) else None
-    return SegmentStatus(
-        tag=views[0][0].config.tag,
-        made=made,
-        left=left,
-        step=step,
-        tag_rate=rate,
-        next_number=min(nexts, default=None),
-        remaining=known,
-        used_up_in_s=known / rate if known is not None and rate else None,
-        counts=counts,
-    )
 
 
 log = logging.getLogger("snowredis")
@@ -157,6 +142,8 @@ log = logging.getLogger("snowredis")
 HEAD = 10
 # between two requests of a process to one server, whether it needs segments of it or not
 REPORT_S = 10.0
+# a rate is known after this time
+LEAST_MS = 1_000
 # how long a tag has been closed before a program opens it: every living process has reported twice
 SETTLE_MS = 25_000
 
@@ -197,12 +184,11 @@ class Fetcher:
         stores: the servers, in the same order in every process.
         steps: sizes of the segments.
         counts: counters.
-        now_s: monotonic clock.
-        random_name, owner: as TagClient's.
+        owner: returns JSON that names this process, for people.
         drop: called with a server's index and a position: numbers from there on may be in use elsewhere.
         bound: opens a closed tag; None: a person does.
-        choose: returns a random number below its argument.
         start: runs a function in a thread of its own.
+        clock, random_bytes: of the generator.
     """
 
     def __init__(
@@ -211,36 +197,31 @@ class Fetcher:
         steps: Steps,
         counts: SegmentCounts,
         *,
-        now_s: Callable[[], float],
-        random_name: Callable[[], str],
         owner: Callable[[], str],
         drop: Callable[[int, int], None],
         bound: Bound | None,
-        choose: Callable[[int], int],
         start: Callable[[Callable[[], None]], None],
+        clock: Clock,
+        random_bytes: Callable[[int], bytes],
     ) -> None:
-        self._stores, self._start = tuple(stores), start
-        self._steps, self._counts, self._now_s, self._drop, self._bound = steps, counts, now_s, drop, bound
-        self._random_name, self._owner, self._choose = random_name, owner, choose
-        # servers that did not hand out when they were asked last: others are asked before them
-        self._away: set[int] = set()
-        # those of them that did not reply, and those that a report is under way to: in a thread of its own
-        self._silent: set[int] = set()
-        self._asked: set[int] = set()
+        self._stores, self._steps, self._counts = tuple(stores), steps, counts
+        self._owner, self._drop, self._bound, self._start = owner, drop, bound, start
+        self._clock, self._random_bytes = clock, random_bytes
         self._clients: tuple[TagClient, ...] = ()
-        # when each server replied last, or a report was sent to it
-        self._told_at_s = [now_s()] * len(self._stores)
         self._next = 0
         self.begin()
 
     def begin(self) -> None:
         """Take new names, since a clone may have the old ones. What was seen stays known."""
         seen = [client.seen for client in self._clients] or [0] * len(self._stores)
+        new_name = functools.partial(random_name, self._random_bytes, self._clock)
         self._clients = tuple(
-            TagClient(store, self._random_name, self._owner, known)
+            TagClient(store, new_name, self._owner, known)
             for store, known in zip(self._stores, seen, strict=True)
         )
-        self._next = self._choose(len(self._stores))
+        for client in self._clients:
+            client.told_at_s = self._clock.monotonic()
+        self._next = random.Random(self._random_bytes(8)).randrange(len(self._stores))
 
     def successor(self) -> Fetcher:
         """Return a fetcher with names of its own, which knows what this one saw: for a forked child.
@@ -248,15 +229,29 @@ class Fetcher:
         A thread of the child may be using this one already, if two threads find at once that it is a child.
         """
         successor = copy.copy(self)
-        successor._away, successor._silent, successor._asked = set(), set(), set()
-        successor._told_at_s = [self._now_s()] * len(self._stores)
         successor.begin()
         return successor
 
-    @property
-    def views(self) -> Sequence[tuple[TagStore, TagView | None, TagView | None]]:
-        """For each server: its store, what the first reply of its incarnation showed, and what the newest one did."""
-        return [(client.store, client.since, client.view) for client in self._clients]
+    def status(self, *, made: int, left: int) -> SegmentStatus:
+        """Return the status of a generator that made *made* numbers and has *left* ones at hand."""
+        seen = [
+            (client.store.config, client.view.next) for client in self._clients if client.view is not None
+        ]
+        rates = [client.rate for client in self._clients if client.rate is not None]
+        rate = sum(rates) if rates else None
+        all_known = len(seen) == len(self._clients)
+        remaining = sum(config.size - position for config, position in seen) if all_known else None
+        return SegmentStatus(
+            tag=self._stores[0].config.tag,
+            made=made,
+            left=left,
+            step=self._steps.size,
+            tag_rate=rate,
+            next_number=min((config.number_at(position) for config, position in seen), default=None),
+            remaining=remaining,
+            used_up_in_s=remaining / rate if remaining is not None and rate else None,
+            counts=self._counts,
+        )
 
     def fetch(self, wanted: int) -> Segment:
         """Fetch a segment for callers that need *wanted* numbers at once; it may have fewer.
@@ -266,30 +261,30 @@ class Fetcher:
             NumbersDiffer: a server has the tag with other constants.
             Anything that the bound raises.
         """
-        steps = self._steps
-        size = max(steps.next_size(self._now_s()), min(wanted, steps.max_step))
+        steps, count = self._steps, len(self._clients)
+        size = max(steps.next_size(self._clock.monotonic()), min(wanted, steps.max_step))
         errors: list[SnowredisError] = []
-        clients = self._clients
-        for index in self._order():
+        in_turn = [*enumerate(self._clients)] * 2
+        for index, client in sorted(in_turn[self._next :][:count], key=lambda each: each[1].away):
             try:
-                granted = self._ask(index, clients[index], size)
+                granted = self._ask(index, client, size)
             except (NumbersClosed, NumbersExhausted, StoreUnavailable) as error:
-                self._away.add(index)
-                if isinstance(error, StoreUnavailable):
-                    self._silent.add(index)
+                client.failed(error)
                 self._counts.failures += 1
                 errors.append(error)
                 continue
-            self._away.discard(index)
-            self._silent.discard(index)
-            self._next = (index + 1) % len(clients)
-            steps.fetched(granted.until_position - granted.from_position, self._now_s())
+            client.away = client.silent = False
+            self._next = (index + 1) % count
+            first, until = granted.from_position, granted.until_position
+            steps.fetched(until - first, self._clock.monotonic())
             self._counts.segments += 1
-            config = self._stores[index].config
-            first = config.number_at(granted.from_position)
-            return Segment(index, granted.from_position, granted.until_position, first, config.share[1])
-        rank = (NumbersClosed, StoreUnavailable, NumbersExhausted)
-        raise min(errors, key=lambda error: next(i for i, kind in enumerate(rank) if isinstance(error, kind)))
+            config = client.store.config
+            return Segment(index, first, until, config.number_at(first), config.share[1])
+        # closed, else away, else exhausted
+        raise min(
+            errors,
+            key=lambda error: (isinstance(error, NumbersExhausted), isinstance(error, StoreUnavailable)),
+        )
 
     def report(self) -> float:
         """Tell each server that was told nothing for REPORT_S which numbers are used; open a tag if a program may.
@@ -298,62 +293,54 @@ class Fetcher:
         not raise. Returns the seconds until a report is due again.
         """
         for index, client in enumerate(self._clients):
-            now_s = self._now_s()
-            if now_s < self._told_at_s[index] + REPORT_S:
+            now_s = self._clock.monotonic()
+            if now_s < client.told_at_s + REPORT_S:
                 continue
-            self._told_at_s[index] = now_s
+            client.told_at_s = now_s
             self._counts.reports += 1
-            if index not in self._silent or len(self._clients) == 1:
+            if not client.silent or len(self._clients) == 1:
                 self._report_to(index, client)
-            elif index not in self._asked:
+            elif not client.is_asked:
                 # callers do not wait for a server that hangs while others reply
-                self._asked.add(index)
+                client.is_asked = True
                 try:
-                    self._start(functools.partial(self._report_aside, index, client))
+                    self._start(functools.partial(self._report_to, index, client))
                 except RuntimeError:
                     # no more threads, or the interpreter is about to end
-                    self._asked.discard(index)
-        return max(0.0, min(self._told_at_s) + REPORT_S - self._now_s())
-
-    def _report_aside(self, index: int, client: TagClient) -> None:
-        try:
-            self._report_to(index, client)
-        finally:
-            self._asked.discard(index)
+                    client.is_asked = False
+        return max(
+            0.0, min(client.told_at_s for client in self._clients) + REPORT_S - self._clock.monotonic()
+        )
 
     def _report_to(self, index: int, client: TagClient) -> None:
         try:
             reply = client.ask(0)
-            self._notice(index, reply)
+            self._notice(index, client, reply)
             if isinstance(reply, Closed):
-                self._open(index, reply)
-            self._away.discard(index)
-            self._silent.discard(index)
+                self._open(client, reply)
+            client.away = client.silent = False
         except Exception as error:  # noqa: BLE001 - of any kind: callers get it when they need a segment
             if isinstance(error, StoreUnavailable):
-                self._away.add(index)
-                self._silent.add(index)
+                client.failed(error)
             self._counts.failures += 1
             log.debug("the report of tag %s failed: %s", client.store.config.tag, error)
+        finally:
+            client.is_asked = False
 
     def close(self) -> None:
         """Close the connections."""
         for store in self._stores:
             store.close()
 
-    def _order(self) -> list[int]:
-        count = len(self._stores)
-        return sorted(((self._next + i) % count for i in range(count)), key=self._away.__contains__)
-
     def _ask(self, index: int, client: TagClient, size: int) -> Granted:
         config = client.store.config
-        if index in self._asked:
+        if client.is_asked:
             raise StoreUnavailable(client.store.where, "it did not reply to the last report yet")
         # once more under a new name if this is a copy, and once more after the tag was opened
         for _ in range(3):
             reply = client.ask(size)
-            self._told_at_s[index] = self._now_s()
-            self._notice(index, reply)
+            client.told_at_s = self._clock.monotonic()
+            self._notice(index, client, reply)
             match reply:
                 case Granted():
                     return reply
@@ -361,41 +348,37 @@ class Fetcher:
                     raise NumbersExhausted(config.tag, config.maximum)
                 case Closed():
                     self._counts.closed += 1
-                    if not self._open(index, reply):
+                    if not self._open(client, reply):
                         raise NumbersClosed(config.tag, reply.reason, config.number_at(reply.next))
         raise StoreUnavailable(client.store.where, "it calls every request of this process a copy")
 
-    def _notice(self, index: int, reply: TakeReply) -> None:
+    def _notice(self, index: int, client: TagClient, reply: TakeReply) -> None:
         """Drop the numbers that others may have."""
-        tag = self._stores[index].config.tag
+        config = client.store.config
         if reply.alarm is not None:
             self._counts.alarms += 1
-            config = self._stores[index].config
             low, high = reply.alarm
             log.error(
                 "Redis at %s forgot segments of tag %s: numbers from %d to %d may have been handed out twice",
-                self._stores[index].where,
-                tag,
-                config.number_at(low),
-                config.number_at(high - 1),
+                *(client.store.where, config.tag, config.number_at(low), config.number_at(high - 1)),
             )
             self._drop(index, low)
         if isinstance(reply, Copied):
             self._counts.copied += 1
             log.error(
                 "this process is a copy of another one: it had the same segments of tag %s, which it dropped",
-                tag,
+                config.tag,
             )
             self._drop(index, 0)
 
-    def _open(self, index: int, closed: Closed) -> bool:
+    def _open(self, client: TagClient, closed: Closed) -> bool:
         """Open the tag if there is a bound, and the tag has been closed for long enough."""
         # what a person closed, only a person opens
         if self._bound is None or closed.reason is ClosedReason.MOVED:
             return False
         if closed.redis_ms < closed.closed_ms + SETTLE_MS:
             return False
-        store = self._stores[index]
+        store = client.store
         highest = self._bound.highest()
         try:
             number = store.config.start - 1 if highest is None else as_int(highest)

@@ -21,7 +21,7 @@ from snowredis.numbers.segments import SegmentGenerator
 from snowredis.numbers.settings import SEGMENT_SETTINGS
 from snowredis.process.clock import SYSTEM
 from snowredis.settings import Servers
-from snowredis.snowflake.open import is_embedded, is_in_memory, open_client
+from snowredis.snowflake.open import is_in_memory, open_independent
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -56,19 +56,7 @@ def open_generator(url: Servers, **settings: Any) -> SegmentGenerator:
 def open_stores(url: Servers, settings: Mapping[str, Any]) -> Sequence[TagStore]:
     """Return the stores of a tag, one for each server. Raises ConfigError."""
     used = {name: setting.default for name, setting in SEGMENT_SETTINGS.items()} | dict(settings)
-    servers: Sequence[Any] = url if isinstance(url, list | tuple) else [url]
-    if not servers:
-        raise ConfigError("the list of URLs is empty. Name at least one server.")
-    if used["min_replicas"] and any(is_in_memory(each) or is_embedded(each) for each in servers):
-        raise ConfigError(
-            f"min_replicas={used['min_replicas']!r} needs a Redis with replicas, and this one has none"
-        )
-    opened = [each if is_in_memory(each) else open_client(each) for each in servers]
-    addresses = [getattr(each, "where", each) for each in opened]
-    for index, address in enumerate(addresses):
-        if address in addresses[:index]:
-            name = address if isinstance(address, str) else "memory"
-            raise ConfigError(f"the list of URLs names {name} twice. Name each independent server once.")
+    opened = open_independent(url, used["min_replicas"])
     slack_s = used["failover_slack"]
     slack_ms = (
         max(getattr(each, "failover_slack_ms", 0) for each in opened) if slack_s is None else slack_s * 1000

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import random
 import socket
 import threading
 import weakref
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple, NoReturn, Self, TypeAlias
 from snowredis.core.description import IdDescription
 from snowredis.errors import GeneratorClosed, GeneratorSuspended, StoreUnavailable
 from snowredis.numbers.counts import SegmentCounts, SegmentStatus, Steps
-from snowredis.numbers.fetcher import HEAD, Bound, Fetcher, Segment, random_name, status_of
+from snowredis.numbers.fetcher import HEAD, Bound, Fetcher, Segment
 from snowredis.numbers.path import NumberRange, SegmentPath
 from snowredis.numbers.protocol import TagStore, describe
 from snowredis.numbers.waiting import Prefetcher, Threads, again
@@ -104,13 +103,12 @@ class SegmentGenerator(SegmentPath):
             self._stores,
             steps,
             self._counts,
-            now_s=clock.monotonic,
-            random_name=functools.partial(random_name, random_bytes, clock),
             owner=functools.partial(_owner, label),
             drop=_weakly(self._drop),
             bound=bound,
-            choose=lambda count: random.Random(random_bytes(8)).randrange(count),
             start=threads().start,
+            clock=clock,
+            random_bytes=random_bytes,
         )
         self._prefetcher = Prefetcher(self._fetcher, clock, threads(), ahead=prefetch)
         self._supersede(self._position[0], nothing())
@@ -146,11 +144,10 @@ class SegmentGenerator(SegmentPath):
     def status(self) -> SegmentStatus:
         """Return what this generator has and knows at the moment. Does not block."""
         published, left, made = self._position
-        made -= self._made_before
         rest = published.segment.rest if published.segment is not None else None
         at_hand = left + (rest.size if rest is not None else 0)
         at_hand += sum(s.until_position - s.from_position for s in list(self._prefetcher.ready))
-        return status_of(self._fetcher.views, self._counts, made=made, left=at_hand, step=self._steps.size)
+        return self._fetcher.status(made=made - self._made_before, left=at_hand)
 
     # --- numbers -----------------------------------------------------------------------------------
 

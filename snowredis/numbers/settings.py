@@ -22,7 +22,6 @@ from snowredis.settings import (
     WHOLE,
     Kind,
     Setting,
-    int_or_same,
     one_of,
 )
 
@@ -32,6 +31,17 @@ DEFAULT_MAX_STEP = 1_000_000
 DEFAULT_PERIOD_S = 900.0
 DEFAULT_SKEW_S = 2.5
 TAG_NAME = POOL_NAME._replace(what=POOL_NAME.what.replace("orders", "invoices"))
+
+# longer blocks are probably mistakes
+MAX_BLOCK = 1_000_000
+# larger segments are probably mistakes
+MAX_STEP = 10**12
+
+
+def _at_most(most: int) -> Kind:
+    what = f"a whole number from 1 to {most}"
+    return WHOLE._replace(what=what, accepts=lambda value: WHOLE.accepts(value) and 1 <= value <= most)
+
 
 # of segments and of dated numbers
 _DURABILITY = Setting(
@@ -65,9 +75,9 @@ SEGMENT_SETTINGS: Mapping[str, Setting] = {setting.name: setting for setting in 
             "the first number", of_pool=True),
     Setting("maximum", WHOLE, MAX_NUMBER, "2^63 - 1",
             "the last number", of_pool=True),
-    Setting("step", WHOLE, DEFAULT_STEP, f"{DEFAULT_STEP:,}",
+    Setting("step", _at_most(MAX_STEP), DEFAULT_STEP, f"{DEFAULT_STEP:,}",
             "how many numbers the first segment has, and the least of any"),
-    Setting("max_step", WHOLE, DEFAULT_MAX_STEP, f"{DEFAULT_MAX_STEP:,}",
+    Setting("max_step", _at_most(MAX_STEP), DEFAULT_MAX_STEP, f"{DEFAULT_MAX_STEP:,}",
             "the most numbers of a segment; a crash leaves at most two of them unused"),
     Setting("period", SECONDS, DEFAULT_PERIOD_S, "900 s",
             "how long a segment shall last: its size follows the consumption"),
@@ -86,19 +96,6 @@ SEGMENT_SETTINGS: Mapping[str, Setting] = {setting.name: setting for setting in 
             "name of this process, shown to people; at most 100 characters"),
 )}
 # fmt: on
-
-
-# longer blocks are probably mistakes
-MAX_BLOCK = 1_000_000
-
-
-def _at_most(most: int) -> Kind:
-    return Kind(
-        f"a whole number from 1 to {most}",
-        int,
-        lambda value: isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most,
-        convert=int_or_same,
-    )
 
 
 # fmt: off

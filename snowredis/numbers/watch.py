@@ -14,7 +14,7 @@ from typing import Any
 
 from snowredis.core.as_json import IdNumber
 from snowredis.errors import SnowredisError
-from snowredis.numbers.administration import TagInfo, constants_of, remaining, tag_info
+from snowredis.numbers.administration import TagInfo, constants_of, look, remaining
 from snowredis.numbers.errors import NumbersDiffer
 from snowredis.numbers.fetcher import LEAST_MS
 from snowredis.numbers.opening import open_stores
@@ -81,20 +81,15 @@ class TagWatch:
             try:
                 if not self._stores:
                     self._stores = open_stores(self._url, self._settings)
+                infos, errors = look(self._stores)
             except SnowredisError as error:
                 return TagState("unknown", "unknown", str(error))
-            infos: list[TagInfo] = []
-            errors: list[SnowredisError] = []
-            for store in self._stores:
-                try:
-                    infos.append(tag_info(store))
-                except SnowredisError as error:
-                    errors.append(error)
             measured = self._measure(infos) if not errors else None
             configs = [store.config for store in self._stores]
             steady = self._since is not None and time.monotonic() - self._since[0] >= STEADY_S
         used = measured if rate is None else rate
-        return tag_state(self._tag, configs, infos, errors, rate=used, steady=steady)
+        replied = [info for info in infos if not info.error]
+        return tag_state(self._tag, configs, replied, errors, rate=used, steady=steady)
 
     def _measure(self, infos: Sequence[TagInfo]) -> float | None:
         handed, now_s = sum(info.handed_out for info in infos), time.monotonic()

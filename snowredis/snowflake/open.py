@@ -81,15 +81,6 @@ def open_store(
     Raises ConfigError; StoreUnavailable if the server of embedded:// does not start.
     """
     opened = open_servers(url, config, min_replicas=min_replicas)
-    # pools in memory have no address: each object is a server
-    addresses = [getattr(server, "where", server) for server in opened]
-    for index, address in enumerate(addresses):
-        if address in addresses[:index]:
-            name = address if isinstance(address, str) else "memory"
-            raise ConfigError(
-                f"the list of URLs names {name} twice, but each of the independent servers leases worker ids of its "
-                "own. Name each server once."
-            )
     if default_slack:
         slack_ms = max(getattr(server, "failover_slack_ms", 0) for server in opened)
         config = replace(config, failover_slack_ms=slack_ms)
@@ -112,13 +103,29 @@ def open_servers(
 
     Raises ConfigError; StoreUnavailable if the server of embedded:// does not start.
     """
+    reach_ms = config.ttl_ms + config.max_clock_lead_ms + config.layout.tick_ms
+    return open_independent(url, min_replicas, reach_ms=reach_ms)
+
+
+def open_independent(
+    url: Servers | Sequence[OwnClient], min_replicas: MinReplicas, *, reach_ms: int = 0
+) -> list[Any]:
+    """Return a client, or what is in memory, for each of one or several independent servers. As open_client()."""
     servers: Sequence[Any] = url if isinstance(url, list | tuple) else [url]
     if not servers:
         raise ConfigError("the list of URLs is empty. Name at least one server.")
     if min_replicas and any(is_in_memory(server) or is_embedded(server) for server in servers):
         raise ConfigError(f"min_replicas={min_replicas!r} needs a Redis with replicas, and this one has none")
-    reach_ms = config.ttl_ms + config.max_clock_lead_ms + config.layout.tick_ms
-    return [server if is_in_memory(server) else open_client(server, reach_ms=reach_ms) for server in servers]
+    opened = [
+        server if is_in_memory(server) else open_client(server, reach_ms=reach_ms) for server in servers
+    ]
+    # what is in memory has no address: each object is a server
+    addresses = [getattr(server, "where", server) for server in opened]
+    for index, address in enumerate(addresses):
+        if address in addresses[:index]:
+            name = address if isinstance(address, str) else "memory"
+            raise ConfigError(f"the list of URLs names {name} twice. Name each independent server once.")
+    return opened
 
 
 def open_client(server: Any, *, reach_ms: int = 0) -> OwnClient:

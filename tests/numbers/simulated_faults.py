@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from snowredis.numbers.stores import tag_keys
-from tests.numbers.simulated_process import SegmentProcess
+from tests.numbers.simulated_process import Copies, SegmentProcess
 from tests.simulation.network import Network
 from tests.simulation.redis_model import RedisModel
 from tests.simulation.world import START_US
@@ -28,8 +28,7 @@ def _noise(attribute: str) -> Fault:
     def make_noise(sim: SegmentSimulation) -> None:
         network = _network(sim)
         network.longest_delay_us = 8_000_000
-        setattr(network, attribute, sim.random.uniform(0.05, 0.6))
-        sim.world.after(sim.random.randint(200_000, 8_000_000), lambda: setattr(network, attribute, 0.0))
+        sim.disturb(network, attribute, 0.6, sim.random.randint(200_000, 8_000_000))
 
     return make_noise
 
@@ -75,10 +74,7 @@ def close(sim: SegmentSimulation) -> None:
 
 
 def down(sim: SegmentSimulation) -> None:
-    sim.fired["down"] += 1
-    server = _network(sim).master
-    server.up = False
-    sim.world.after(sim.random.randint(200_000, 8_000_000), lambda: setattr(server, "up", True))
+    sim.take_down(_network(sim).master, sim.random.randint(200_000, 8_000_000))
 
 
 def redis_clock(sim: SegmentSimulation) -> None:
@@ -127,34 +123,16 @@ def rollback(sim: SegmentSimulation) -> None:
     server.data = server.data_at(sim.world.now_us - sim.random.randint(0, 10_000_000))
 
 
-def _promote(sim: SegmentSimulation, network: Network, *, split_us: int, lost_us: int) -> None:
-    old = network.master
-    new = RedisModel(sim.world, f"{old.name}+")
+def _promote(sim: SegmentSimulation, network: Network, *, split_us: int = 0, lost_us: int) -> None:
+    new = RedisModel(sim.world, f"{network.master.name}+")
     new.offset_us = sim.random.randint(-200_000, 200_000)
-    new.data = old.data_at(sim.world.now_us - lost_us)
-    assert old.history is not None
-    new.history = [*old.history_until(sim.world.now_us - lost_us), (sim.world.now_us, new.copy_data())]
-    network.servers.append(new)
-    network.master = new
-    sim.say("%s takes over from %s", new.name, old.name)
-
-    def end() -> None:
-        old.up = False
-        network.strayed.clear()
-
-    if not split_us:
-        end()
-        return
-    for process in sim.living:
-        if sim.random.random() < 0.5:
-            network.strayed[process.host.name] = old
     # clients come to the new master at once: the slack counts from there
-    sim.world.after(split_us, end)
+    sim.promote(network, new, lost_us=lost_us, split_us=split_us)
 
 
 def failover(sim: SegmentSimulation) -> None:
     sim.fired["failover"] += 1
-    _promote(sim, _network(sim), split_us=0, lost_us=_lost_us(sim, 3_000_000))
+    _promote(sim, _network(sim), lost_us=_lost_us(sim, 3_000_000))
 
 
 def split(sim: SegmentSimulation) -> None:
@@ -168,7 +146,7 @@ def split(sim: SegmentSimulation) -> None:
 
 def moved(sim: SegmentSimulation) -> None:
     sim.fired["moved"] += 1
-    _promote(sim, _network(sim), split_us=0, lost_us=_lost_us(sim, 20_000_000))
+    _promote(sim, _network(sim), lost_us=_lost_us(sim, 20_000_000))
 
 
 def again(sim: SegmentSimulation) -> None:
@@ -221,10 +199,11 @@ def suspended(sim: SegmentSimulation) -> None:
 def clone(sim: SegmentSimulation) -> None:
     """Clone a process that runs: both have the same segments until one of them asks for more."""
     process = sim.someone()
-    if process is not None and len(sim.living) < 12:
+    if process is not None and process.copies is None and len(sim.living) < 12:
         sim.fired["clone"] += 1
+        process.copies = Copies(process)
         copy = process.clone()
-        sim.clones |= {process.name, copy.name}
+        copy.copies = process.copies
         sim.say("%s is a clone of %s, which runs", copy.name, process.name)
         copy.run()
 

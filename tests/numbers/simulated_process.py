@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from snowredis.errors import SnowredisError
 from snowredis.numbers.counts import Steps
 from snowredis.numbers.fetcher import TagClient
 from snowredis.numbers.path import NumberRange
@@ -14,11 +13,18 @@ from snowredis.numbers.protocol import TagConfig
 from snowredis.numbers.segments import Published, SegmentGenerator
 from snowredis.numbers.stores import ScriptTagStore
 from snowredis.numbers.waiting import Threads
-from tests.simulation.stand_ins import Host, SimGuard
-from tests.simulation.world import START_US, SimLock, Task
+from tests.simulation.base import SimulatedProcess
+from tests.simulation.stand_ins import Host, SimClock, SimGuard
+from tests.simulation.world import SimLock, Task
 
 if TYPE_CHECKING:
     from tests.numbers.simulation import SegmentSimulation
+
+
+# a number that was taken before a drop is made within this time
+TAKEN_US = 100_000
+# indexes of arguments of take.lua
+CLIENT, REQUEST_ID = 6, 8
 
 
 class SimTagStore(ScriptTagStore):
@@ -30,31 +36,28 @@ class SimTagStore(ScriptTagStore):
         self._process, self._index = process, index
 
     def run(self, script: Any, keys: Sequence[str], args: Sequence[str | int]) -> Sequence[str]:
-        network = self._process.sim.networks[self._index]
-        return network.call(self._process, script.name, script.source, keys, args)
+        sim, process = self._process.sim, self._process
+        reply = sim.networks[self._index].call(process, script.name, script.source, keys, args)
+        if script.name == "take":
+            if reply[0] == "granted":
+                sim.checker.granted(self._index, str(args[CLIENT]), reply)
+            if process.copies is not None:
+                process.copies.heard(process, self._index, str(args[REQUEST_ID]), reply)
+        return reply
 
     def close(self) -> None:
         """Nothing to close."""
 
 
-class SimClock:
-    background = True
-
-    def __init__(self, process: SegmentProcess) -> None:
-        self._process = process
+class SegmentClock(SimClock):
+    """Tasks give way where the monotonic clock is read."""
 
     def monotonic(self) -> float:
         self._process.interrupted()
-        return 1000 + (self._process.world.now_us - START_US) / 1e6
+        return super().monotonic()
 
     def time_ns(self) -> int:
         return self._process.world.now_us * 1000
-
-    def time(self) -> float:
-        return self._process.world.now_us / 1e6
-
-    def sleep(self, seconds: float) -> None:
-        self._process.world.sleep(max(1, round(seconds * 1e6)))
 
 
 class SimWaiter:
@@ -103,17 +106,42 @@ class SimThreads(Threads):
             self._process.world.wake(self._sleeper)
 
 
-class SegmentProcess:
+class Copies:
+    """A process and a clone of it that was made while it ran.
+
+    Nobody can prevent that both make the same numbers of a server until it granted one of them a segment, and the other
+    one has asked it, too: the server calls that one a copy, and it drops what it has.
+    """
+
+    def __init__(self, process: SegmentProcess) -> None:
+        # a request that is under way is one of both
+        self._pending = {client._request_id for client in process.clients}
+        # by server: who was granted a segment first, and when the other one got a reply, us
+        self._owners: dict[int, SegmentProcess] = {}
+        self._told_us: dict[int, int] = {}
+
+    def heard(self, process: SegmentProcess, server: int, request_id: str, reply: Sequence[str]) -> None:
+        if server not in self._owners:
+            if reply[0] == "granted" and request_id not in self._pending:
+                self._owners[server] = process
+        elif process is not self._owners[server]:
+            self._told_us.setdefault(server, process.world.now_us)
+
+    def excuse(self, second: SegmentProcess, server: int, at_us: int) -> bool:
+        """Return whether it was not to be prevented that *second* made a number of the other one."""
+        told_us = self._told_us.get(server)
+        return told_us is None or second is self._owners[server] or at_us <= told_us + TAKEN_US
+
+
+class SegmentProcess(SimulatedProcess):
     """One process. *like*: the process that it is a fork or clone of."""
 
     def __init__(self, sim: SegmentSimulation, host: Host, like: SegmentProcess | None = None) -> None:
-        self.sim, self.world, self.host = sim, sim.world, host
-        self.name = sim.new_name()
-        self.alive, self.paused_until_us = True, 0
+        super().__init__(sim, host)
         self.suspended = False
+        self.copies: Copies | None = None
         # what happens at the next interruption
         self.armed: Callable[[], None] | None = None
-        self.errors: dict[str, int] = {}
         self.guard = SimGuard(self)  # type: ignore[arg-type]
         stores = [SimTagStore(self, index, config) for index, config in enumerate(sim.configs)]
         self.generator = SegmentGenerator(
@@ -121,7 +149,7 @@ class SegmentProcess:
             Steps(sim.step, sim.max_step, 2.0),
             bound=sim.bound,
             wait_s=5.0,
-            clock=SimClock(self),
+            clock=SegmentClock(self),  # type: ignore[arg-type]
             guard=self.guard,
             random_bytes=self.random_bytes,
             threads=lambda: SimThreads(self),
@@ -174,7 +202,7 @@ class SegmentProcess:
         return self.world.random.getrandbits(8 * count).to_bytes(count, "big")
 
     def new_locks(self) -> None:
-        self.generator._lock = SimLock(self.world, self.interrupted)  # type: ignore[assignment]
+        self.generator._lock = SimLock(self.world, self.interrupted)
 
     def interrupted(self) -> None:
         """Let other tasks run, perhaps, and what is armed happen."""
@@ -190,36 +218,7 @@ class SegmentProcess:
 
     def run(self) -> None:
         for _ in range(2):
-            self.world.spawn(self, self._make)
-
-    def _make(self) -> None:
-        random = self.world.random
-        while not self.generator.closed:
-            self.world.sleep(round(random.expovariate(1 / self.sim.gap_us)))
-            self.make(random.choice((1, 1, 2, 5)))
-
-    def make(self, count: int = 1) -> None:
-        """Make some numbers, if possible."""
-        try:
-            if count == 5:
-                for number in self.generator.next_ids(count):
-                    self.sim.checker.emit(self, number)
-                return
-            for _ in range(count):
-                self.sim.checker.emit(self, self.generator.next_id())
-        except SnowredisError as error:
-            name = type(error).__name__
-            self.errors[name] = self.errors.get(name, 0) + 1
-            if self.world.trace is not None:
-                self.world.note("%s: %s: %s", self.name, name, error)
-
-    def crash(self) -> None:
-        """Kill the process as kill -9 does. If one of its own tasks calls this, that task ends here."""
-        self.alive = False
-        me = self.world.current
-        self.world.kill_tasks(self)
-        if me is not None and me.owner is self:
-            self.world.block()
+            self.world.spawn(self, self.make_on)
 
     def fork(self, *, bypass: bool = False) -> SegmentProcess:
         """Return a forked child; with *bypass*, no hook of Python runs in it."""

@@ -8,8 +8,7 @@ alarm says so, or the process that could have told has ended, or was suspended.
 
 from __future__ import annotations
 
-import itertools
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -17,11 +16,11 @@ from snowredis.errors import SnowredisError
 from snowredis.numbers.fetcher import Bound
 from snowredis.numbers.protocol import NotNew, OpenRequest, TagConfig
 from tests.numbers.simulated_faults import FAULTS, FAULTY_US
-from tests.numbers.simulated_process import Operator, SegmentProcess, SimTagStore
+from tests.numbers.simulated_process import TAKEN_US, Operator, SegmentProcess, SimTagStore
+from tests.simulation.base import Schedule
 from tests.simulation.network import Network
 from tests.simulation.redis_model import RedisModel
-from tests.simulation.stand_ins import Host
-from tests.simulation.world import START_US, World
+from tests.simulation.world import START_US
 
 SLACK_MS = 3_000
 PROCESSES = 8
@@ -30,8 +29,6 @@ HEALED_US = 33_000_000
 REPORTED_MS = 12_000
 # what lets Redis forget without a sign
 IN_PLACE = "rollback"
-# a number that was taken before a drop is made within this time
-TAKEN_US = 100_000
 LATE, CHANGES = ("delay", "duplicate", "reorder"), ("failover", "split", "moved", "again", "snapshot")
 NOISE = ("loss", "delay", "duplicate", "reorder")
 LOSSES = ("wipe", "evict", "snapshot", "failover", "split", "moved", "again", IN_PLACE)
@@ -50,13 +47,16 @@ class Checker:
         self._sim = sim
         self.emitted: dict[int, SegmentProcess] = {}
         self.count = 0
-        self.repeated: list[tuple[int, SegmentProcess, SegmentProcess]] = []
+        # number, who made it, who made it again, and when, us
+        self.repeated: list[tuple[int, SegmentProcess, SegmentProcess, int]] = []
         # (server, from, until) of every segment that was handed out, by any server process; and of every alarm
         self.tops = [0] * len(sim.configs)
         self.alarms: list[tuple[int, int, int]] = []
         # numbers that a process made though it had dropped them
         self.kept: list[tuple[int, SegmentProcess]] = []
         self.highest = 0
+        # number -> names of the clients that were handed it
+        self._clients: dict[int, set[str]] = defaultdict(set)
 
     def emit(self, process: SegmentProcess, number: int) -> None:
         self.count += 1
@@ -67,7 +67,12 @@ class Checker:
         if self._sim.last_made is not None:
             self._sim.last_made[process.name] = self._sim.world.now_us
         if first is not process or self.count != len(self.emitted) + len(self.repeated):
-            self.repeated.append((number, first, process))
+            self.repeated.append((number, first, process, self._sim.world.now_us))
+
+    def granted(self, index: int, client: str, reply: Sequence[str]) -> None:
+        config = self._sim.configs[index]
+        for position in range(int(reply[5]), int(reply[6])):
+            self._clients[config.number_at(position)].add(client)
 
     def answered(self, index: int, name: str, reply: Sequence[str]) -> None:
         if name == "take" and len(reply) > 5:
@@ -79,11 +84,9 @@ class Checker:
 
     def check(self) -> None:
         rolled_back = self._sim.fired[IN_PLACE] > 0
-        for number, process in self.kept:
-            raise Violation(f"{number} was made by {process.name}, which had dropped it")
-        for number, first, second in self.repeated:
-            if first.name in self._sim.clones and second.name in self._sim.clones:
-                # nobody can prevent it before one of them asks
+        for number, first, second, at_us in self.repeated:
+            copies, server = first.copies, (number - self._sim.configs[0].start) % len(self._sim.configs)
+            if copies is not None and copies is second.copies and copies.excuse(second, server, at_us):
                 continue
             told = any(
                 self._sim.configs[index].number_at(low)
@@ -93,14 +96,24 @@ class Checker:
             )
             if not (rolled_back and (told or first.forgot or second.forgot)):
                 raise Violation(f"{number} was made by {first.name} and {second.name}")
+        for number, process in self.kept:
+            raise Violation(f"{number} was made by {process.name}, which had dropped it")
         fired = self._sim.fired
         # a Redis that evicts has forgotten; a message that is late may come to a server with another history
         forgot = rolled_back or fired["evict"] or (any(map(fired.get, LATE)) and any(map(fired.get, CHANGES)))
         if self.alarms and not forgot:
-            raise Violation(f"an alarm without a cause: {self.alarms}")
+            raise Violation(f"an alarm without a cause: {self.alarms}; {self._lost()} numbers were lost")
+
+    def _lost(self) -> int:
+        """Return how many numbers were dropped that no other process was handed."""
+        return sum(
+            number not in self.emitted and len(self._clients[number]) < 2
+            for process in self._sim.processes
+            for number in process.dropped
+        )
 
 
-class SegmentSimulation:
+class SegmentSimulation(Schedule[SegmentProcess]):
     """One schedule.
 
     Args:
@@ -121,11 +134,9 @@ class SegmentSimulation:
         quiet: bool = False,
         reported: bool = False,
     ) -> None:
+        super().__init__(seed, traced=traced)
         self.reported = reported
-        # names of processes that were cloned while they ran, and of their clones
-        self.clones: set[str] = set()
-        self.world = World(seed, traced=traced)
-        random = self.random = self.world.random
+        random = self.random
         if classes is None:
             classes = random.sample(CLASSES, random.randint(2, 6))
         if IN_PLACE in classes:
@@ -139,12 +150,8 @@ class SegmentSimulation:
         # in one schedule a process has fewer segments than it tells of with each request
         self.step, self.max_step = 10, random.choice((10, 40))
         self.preempt, self.gap_us = (0.0, 0) if quiet else (0.1, random.choice((700_000, 1_500_000)))
-        self.fired: Counter[str] = Counter()
-        self.processes: list[SegmentProcess] = []
-        self._names, self._hosts = itertools.count(), itertools.count()
         self.networks: list[Network] = []
         self.last_made: dict[str, int] | None = None
-        self.healed = False
         self.checker = Checker(self)
         for index in range(servers):
             server = RedisModel(self.world, f"redis{index}")
@@ -162,22 +169,12 @@ class SegmentSimulation:
             self.bound = None
         self.operator = Operator(self)
 
-    def new_name(self) -> str:
-        return f"p{next(self._names)}"
-
-    def new_host(self) -> Host:
-        return Host(f"h{next(self._hosts)}")
-
-    def say(self, what: str, *values: object) -> None:
-        if self.world.trace is not None:
-            self.world.note("*** " + what, *values)
+    def emit(self, process: SegmentProcess, made: int) -> None:
+        self.checker.emit(process, made)
 
     @property
     def living(self) -> list[SegmentProcess]:
         return [process for process in self.processes if process.alive]
-
-    def someone(self) -> SegmentProcess | None:
-        return self.random.choice(self.living) if self.living else None
 
     def start_one(self) -> None:
         SegmentProcess(self, self.new_host()).run()

@@ -84,9 +84,9 @@ def test_the_step_follows_the_consumption() -> None:
     assert steps.next_size(3604.0) == 25_000
     steps.fetched(100, 10_000.0)
     assert steps.next_size(100_000.0) == 100
-    for wrong in [(0, 1, 1.0), (5, 4, 1.0), (1, 2, 0.0), (1.5, 2, 1.0)]:
+    for step, max_step, period in [(0, 1, 1.0), (5, 4, 1.0), (1, 2, 0.0), (1.5, 2, 1.0)]:
         with pytest.raises(ConfigError):
-            Steps(*wrong)  # type: ignore[arg-type]
+            open_generator(memory_pool(), tag="t", step=step, max_step=max_step, period=period)
 
 
 def test_threads_and_coroutines_share_a_generator(ids: SegmentGenerator) -> None:

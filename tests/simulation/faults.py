@@ -25,10 +25,8 @@ def _window_us(sim: Simulation) -> int:
 
 def _noise(attribute: str, most: float) -> Fault:
     def make_noise(sim: Simulation) -> None:
-        network = sim.network
-        network.longest_delay_us = 3 * sim.ttl_us
-        setattr(network, attribute, sim.random.uniform(0.05, most))
-        sim.world.after(_window_us(sim), lambda: setattr(network, attribute, 0.0))
+        sim.network.longest_delay_us = 3 * sim.ttl_us
+        sim.disturb(sim.network, attribute, most, _window_us(sim))
 
     return make_noise
 

@@ -22,9 +22,10 @@ from snowredis.snowflake.crash_record import CrashRecord
 from snowredis.snowflake.fast_path import SEALED
 from snowredis.snowflake.generator import Generator
 from snowredis.snowflake.protocol import PoolConfig, Store
+from tests.simulation.base import SimulatedProcess
 from tests.simulation.checker import Claim
 from tests.simulation.stand_ins import Host, SimClock, SimGuard, SimKeeper, SimStore
-from tests.simulation.world import SimLock, TaskKilled
+from tests.simulation.world import SimLock
 
 if TYPE_CHECKING:
     from tests.simulation.schedule import Simulation
@@ -41,7 +42,7 @@ def copy_of_count(numbers: itertools.count[int]) -> itertools.count[int]:
     return itertools.count(int(repr(numbers).removeprefix("count(").removesuffix(")")))
 
 
-class Process:
+class Process(SimulatedProcess):
     """One process. Its tasks are started by run()."""
 
     lease_manager_class: type[SimKeeper] = SimKeeper
@@ -74,10 +75,8 @@ class Process:
         return None if self.sim.machines is None else self.sim.machines.new_record(self, store)
 
     def _bare(self, sim: Simulation, host: Host, config: PoolConfig) -> None:
-        self.sim, self.world, self.host = sim, sim.world, host
-        self.name = sim.new_name()
+        self._begin(sim, host)
         self.config = config
-        self.alive, self.paused_until_us = True, 0
         # heartbeats that are slept through, up to this moment
         self.starved_until_us = 0
         self.claims: list[Claim] = []
@@ -92,7 +91,6 @@ class Process:
         self.before_claim: Callable[[], None] | None = None
         # of a child whose fork comes in the middle of a call: makes it one; None before and after
         self.unborn: Callable[[], None] | None = None
-        self.errors: dict[str, int] = {}
         self.clock = SimClock(self)
         self.store = SimStore(self, config)
         self.guard = self.guard_class(self)
@@ -104,7 +102,7 @@ class Process:
         return self.entropy.take(count)
 
     def new_locks(self) -> None:
-        self.generator._lock = SimLock(self.world, self.interrupted)  # type: ignore[assignment]
+        self.generator._lock = SimLock(self.world, self.interrupted)
         self.lease_manager._conversation.lock = SimLock(self.world)  # type: ignore[assignment]
 
     def ask(self, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> list[str]:
@@ -152,7 +150,7 @@ class Process:
 
     def run(self, delay_us: int = 0) -> None:
         for _ in range(self.sim.makers):
-            self.world.spawn(self, self._make, delay_us)
+            self.world.spawn(self, self.make_on, delay_us)
         self.world.spawn(self, self._beat, delay_us)
 
     def _beat(self) -> None:
@@ -172,41 +170,16 @@ class Process:
     def _first_beat_s(self) -> float:
         return self.generator._lifecycle.beat_after_s()
 
-    def _make(self) -> None:
-        random = self.world.random
-        while not self.generator.closed:
-            self.world.sleep(round(random.expovariate(1 / self.sim.gap_us)))
-            self.make(random.choice((1, 1, 2, 5)))
-
-    def make(self, count: int) -> None:
+    def make(self, count: int = 1) -> None:
         """Make some ids, if possible."""
         if self.sim.bytecodes is not None:
             self.sim.bytecodes.listen()
         if self.before_call is not None:
             call, self.before_call = self.before_call, None
             call()
-        try:
-            if count == 5:
-                for an_id in self.generator.next_ids(count):
-                    self.sim.checker.emit(self, an_id)
-                return
-            for _ in range(count):
-                self.sim.checker.emit(self, self.generator.next_id())
-        except SnowredisError as error:
-            name = type(error).__name__
-            self.errors[name] = self.errors.get(name, 0) + 1
-            if self.world.trace is not None:
-                self.world.note("%s: %s: %s", self.name, name, error)
+        super().make(count)
 
     # --- what happens to processes -----------------------------------------------------------------
-
-    def crash(self) -> None:
-        """Kill the process as kill -9 does. If one of its own tasks calls this, that task ends here."""
-        self.alive = False
-        me = self.world.current
-        self.world.kill_tasks(self)
-        if me is not None and me.owner is self:
-            raise TaskKilled
 
     def stop(self) -> None:
         """Close the generator in a thread of its own, then exit."""
@@ -296,7 +269,7 @@ class Process:
             (self.generator._context.reference, Reference(twin)),
             # that of a parent, after a fork in the middle of a conversation; else one of those below
             (old._conversation.busy, old._conversation.busy),
-            (self.generator._lock, self.generator._lock.copy(parent, me, child.interrupted)),  # type: ignore[attr-defined]
+            (self.generator._lock, self.generator._lock.copy(parent, me, child.interrupted)),
             (old._conversation.lock, old._conversation.lock.copy(parent, me, None)),  # type: ignore[attr-defined]
             (self.generator._context.random, copy.copy(self.generator._context.random)),
             (old.slot._serials, copy_of_count(old.slot._serials)),

@@ -81,11 +81,7 @@ def evict(sim: Simulation) -> None:
 
 
 def down(sim: Simulation) -> None:
-    server = sim.network.master
-    sim.fired["down"] += 1
-    sim.say("%s is away", server.name)
-    server.up = False
-    sim.world.after(sim.random.randint(200_000, 2 * sim.ttl_us), lambda: setattr(server, "up", True))
+    sim.take_down(sim.network.master, sim.random.randint(200_000, 2 * sim.ttl_us))
 
 
 def _restart(sim: Simulation, name: str, *, clock_behind: bool) -> None:
@@ -138,31 +134,16 @@ def rollback(sim: Simulation) -> None:
 
 
 def _promote(sim: Simulation, *, split_us: int, lost_us: int, ran_s: int) -> None:
-    network, random = sim.network, sim.random
-    old = network.master
-    new = RedisModel(sim.world, f"redis{len(network.servers)}", old.shows)
+    network = sim.network
+    new = RedisModel(sim.world, f"redis{len(network.servers)}", network.master.shows)
     new.started_before(ran_s)
     new.offset_us = sim.redis_offset_us()
-    new.data = old.data_at(sim.world.now_us - lost_us)
-    # to another replica of it that is behind it belongs what the old master did before
-    new.history = [*old.history_until(sim.world.now_us - lost_us), (sim.world.now_us, new.copy_data())]
-    network.servers.append(new)
-    network.master = new
-    sim.went_unnoticed()
-    sim.say("%s takes over from %s", new.name, old.name)
 
-    def end() -> None:
-        old.up = False
-        network.strayed.clear()
+    def come() -> None:
+        sim.went_unnoticed()
+        sim.somebody_comes()
 
-    sim.somebody_comes()
-    if not split_us:
-        end()
-        return
-    for process in sim.living:
-        if random.random() < 0.5:
-            network.strayed[process.host.name] = old
-    sim.world.after(split_us, end)
+    sim.promote(network, new, lost_us=lost_us, split_us=split_us, come=come)
 
 
 def failover(sim: Simulation) -> None:

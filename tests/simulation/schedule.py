@@ -19,6 +19,7 @@ from snowredis.core.layout import Layout
 from snowredis.errors import SnowredisError
 from snowredis.process.liveness import ProcessName
 from snowredis.snowflake.protocol import PoolConfig
+from tests.simulation.base import Schedule
 from tests.simulation.bytecodes import Bytecodes
 from tests.simulation.checker import Checker
 from tests.simulation.faults import FAULTS
@@ -28,8 +29,7 @@ from tests.simulation.pool_faults import CHANGES
 from tests.simulation.process import Process
 from tests.simulation.redis_faults import CLOCKS, IDENTITIES, LOSSES, NOT_ASSURED, OF_SENTINEL
 from tests.simulation.redis_model import CHANGING, CONSTANT, SHOWN, WITHOUT_IDENTITY, RedisModel
-from tests.simulation.stand_ins import Host
-from tests.simulation.world import START_US, Stuck, World
+from tests.simulation.world import START_US, Stuck
 
 if TYPE_CHECKING:
     from tests.simulation.tracing import Tracer
@@ -59,7 +59,7 @@ class Result:
     trace: list[str] = field(default_factory=list)
 
 
-class Simulation:
+class Simulation(Schedule[Process]):
     """Run of one schedule: its fleet, pool, network and faults."""
 
     def __init__(
@@ -70,19 +70,14 @@ class Simulation:
         traced: bool = False,
         bytecodes: bool = False,
     ) -> None:
+        super().__init__(seed, traced=traced)
         self.seed = seed
-        self.world = World(seed, traced=traced)
         # interrupts between bytecodes, too
         self.bytecodes = Bytecodes(self.world, seed) if bytecodes else None
-        self.random = self.world.random
         self.classes = tuple(classes) if classes is not None else self._draw_classes()
-        self.fired: Counter[str] = Counter()
         self.alarms = 0
         # logs the run; see tracing.py
         self.tracer: Tracer | None = None
-        self._names = 0
-        self._hosts = 0
-        self.processes: list[Process] = []
         self.process_class: type[Process] = Process
         self._draw_settings()
         self._draw_servers()
@@ -101,7 +96,6 @@ class Simulation:
         self.network.answered = self._answered
         self.checker = Checker(self.world, self.config.layout)
         self.heal_us = START_US + self.random.randint(*FAULTS_END_S) * 1_000_000
-        self.healed = False
 
     def _draw_classes(self) -> tuple[str, ...]:
         """Draw fault classes: one in turn by the seed, and up to three more that may be combined with it."""
@@ -186,17 +180,8 @@ class Simulation:
             if process.alive and process.config == self.config and not process.generator.closed
         ]
 
-    def new_name(self) -> str:
-        self._names += 1
-        return f"p{self._names}"
-
-    def new_host(self) -> Host:
-        self._hosts += 1
-        return Host(f"h{self._hosts}")
-
-    def say(self, what: str, *values: object) -> None:
-        if self.world.trace is not None:
-            self.world.note("*** " + what, *values)
+    def emit(self, process: Process, made: int) -> None:
+        self.checker.emit(process, made)
 
     def redis_offset_us(self) -> int:
         return self.random.randint(-self.skew_us // 2, self.skew_us // 2)
@@ -212,9 +197,6 @@ class Simulation:
             self.process_class(self, process.host).run()
 
         self.before_heal(self.random.choice((0, self.random.randint(0, 2 * self.ttl_us))), start)
-
-    def someone(self) -> Process | None:
-        return self.random.choice(self.living) if self.living else None
 
     def replace_config(self, config: PoolConfig) -> None:
         """Give processes that start from now on this configuration."""

@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from snowredis.cli.exit_codes import CommandError, ExitCode
-from snowredis.cli.options import Command, Parser, add_yes, confirm, natural
+from snowredis.cli.options import Command, Parser, add_settings, add_yes, confirm, natural
 from snowredis.cli.output import (
+    MAX_FOREIGN,
     Cell,
     Column,
     Line,
@@ -25,34 +26,18 @@ from snowredis.cli.output import (
     time_of,
     write,
 )
-from snowredis.settings import DEFAULT_URL, SECONDS, settings_in_environment, split_urls
+from snowredis.settings import DEFAULT_URL, Setting, settings_in_environment, split_urls
 
 if TYPE_CHECKING:
     from snowredis.numbers.administration import DatedInfo, TagInfo
 
 
-def _declared() -> dict[str, Any]:
+def _declared() -> dict[str, Setting]:
     """Return the constants of tags, of both kinds, by name."""
     from snowredis.numbers.settings import DATED_SETTINGS, SEGMENT_SETTINGS
 
     dated = {name: DATED_SETTINGS[name] for name in ("period", "zone", "format")}
     return {name: setting for name, setting in SEGMENT_SETTINGS.items() if setting.of_pool} | dated
-
-
-def _add_constants(parser: Parser, *, dated: bool) -> None:
-    for name, setting in _declared().items():
-        if not (dated or setting.of_pool):
-            continue
-        text = f"{setting.help} (default: {setting.default_text})".replace("%", "%%").replace("`", "")
-        option = f"--{name.replace('_', '-')}"
-        if setting.kind is SECONDS:
-            parser.add_argument(option, help=text, type=float, metavar="S")
-        elif setting.kind.choices:
-            parser.add_argument(option, help=text, choices=setting.kind.choices)
-        elif setting.kind.parse is int:
-            parser.add_argument(option, help=text, type=natural, metavar="N")
-        else:
-            parser.add_argument(option, help=text, metavar="TEXT")
 
 
 def _constants(args: argparse.Namespace) -> dict[str, Any]:
@@ -121,7 +106,7 @@ def _add_open(parser: Parser) -> None:
 
 
 def _add_segment_constants(parser: Parser) -> None:
-    _add_constants(parser, dated=False)
+    add_settings(parser, *(setting for setting in _declared().values() if setting.of_pool))
 
 
 def _open(args: argparse.Namespace) -> int:
@@ -199,25 +184,33 @@ def add_tag(parser: Parser) -> None:
 
 def tag_of(args: argparse.Namespace) -> tuple[str | list[str], str]:
     """Return the URL and the tag: from the command line, else from SNOWREDIS_* variables."""
+    url, tag = _url_and_tag(args)
+    if tag is None:
+        text = "no tag is named. Write its name after the command. These are the tags: snowredis numbers show"
+        raise CommandError(ExitCode.USAGE, text)
+    return url, tag
+
+
+def _url_and_tag(args: argparse.Namespace) -> tuple[str | list[str], str | None]:
     from snowredis.numbers.settings import SEGMENT_SETTINGS
 
     given = settings_in_environment(os.environ, [SEGMENT_SETTINGS["url"], SEGMENT_SETTINGS["tag"]])
-    url, tag = args.url or given.get("url", DEFAULT_URL), args.tag or given.get("tag")
-    if tag is None:
-        raise CommandError(ExitCode.USAGE, "no tag is named. Write it after the command.")
-    return split_urls(url) if isinstance(url, str) else url, tag
+    url = args.url or given.get("url", DEFAULT_URL)
+    return split_urls(url) if isinstance(url, str) else url, args.tag or given.get("tag")
 
 
 def _add_show_arguments(parser: Parser) -> None:
     text = "time between the two looks that show the consumption; 0: one look (default: %(default)s)"
     parser.add_argument("--seconds", type=float, default=1.0, metavar="S", help=text)
-    parser.add_argument("--json", action="store_true", help="an object")
+    parser.add_argument("--json", action="store_true", help="an object, or a list of all tags")
 
 
 def _show(args: argparse.Namespace) -> int:
     from snowredis.numbers.administration import remaining, show_tag
 
-    url, tag = tag_of(args)
+    url, tag = _url_and_tag(args)
+    if tag is None:
+        return _show_all(url, args)
     (infos, dated), rate = read(url, tag), None
     exists = any(info.exists for info in infos)
     if not exists and dated is None:
@@ -249,6 +242,53 @@ def _show(args: argparse.Namespace) -> int:
         lines += [[("dated numbers of ", "dim"), (tag, "strong")], *pairs(_dated_rows(dated), wrap=True)]
     write(lines if lines[-1] else lines[:-1])
     return ExitCode.OK
+
+
+def _show_all(url: str | list[str], args: argparse.Namespace) -> int:
+    """Show a table of the tags of the first server."""
+    from snowredis.monitor.number_checks import tags_at
+
+    where, tags = tags_at(url if isinstance(url, str) else url[0])
+    names = sorted({tag.name for tag in (*tags.segments, *tags.dated)})
+    records: list[dict[str, str]] = []
+    for name in names:
+        infos, dated = read(url, name)
+        known = [info for info in infos if info.exists]
+        if known:
+            closed = any(info.reason for info in known)
+            following = str(min(info.next_number for info in known))
+            records.append(_record(name, "segments", closed, following))
+        if dated is not None:
+            following = str(dated.last_number + 1)
+            records.append(
+                _record(name, f"dated by {dated.period}", dated.closed_reason is not None, following)
+            )
+    if args.json:
+        print_json(records)
+    elif records:
+        columns = [
+            Column("tag", shrinks=True),
+            Column("numbers"),
+            Column("state"),
+            Column("next", right=True),
+        ]
+        rows: list[list[Cell]] = [
+            [
+                (printable(record["tag"], MAX_FOREIGN), "strong"),
+                record["numbers"],
+                (record["state"], "good" if record["state"] == "open" else "bad"),
+                f"{int(record['next']):,}",
+            ]
+            for record in records
+        ]
+        write([[("tags at ", "dim"), (where, "")], [], *table(columns, rows, terminal_width())])
+    else:
+        print(f"there is no tag at {where}; create one with: snowredis numbers create TAG")
+    return ExitCode.OK
+
+
+def _record(tag: str, numbers: str, closed: bool, following: str) -> dict[str, str]:
+    return {"tag": tag, "numbers": numbers, "state": "closed" if closed else "open", "next": following}
 
 
 def read(url: str | list[str], tag: str) -> tuple[Sequence[TagInfo], DatedInfo | None]:
@@ -368,17 +408,18 @@ handed out. So never run this for a tag that existed: its numbers would be hande
             ("snowredis numbers create coupons --start 100000 --maximum 999999", "six digits"),
             ("snowredis numbers create bills --period day --zone Europe/Berlin", "dated"),
         ],
-        lambda parser: _add_constants(parser, dated=True),
+        lambda parser: add_settings(parser, *_declared().values()),
         _create,
     ),
     _of_a_tag(
         "show",
-        "show a tag: what was handed out, how fast, and for how long it lasts",
+        "show a tag: what was handed out, how fast, and for how long it lasts; or all tags",
         """The consumption is that between two looks at Redis, so numbers of segments that were fetched in between. How
 many numbers each process has at hand, its step, prefetches and waits are in its metrics. Of dated numbers it shows the
 current period, the last number of it, and whether it is closed.""",
         [
             ("snowredis numbers show invoices", "for how long it lasts"),
+            ("snowredis numbers show", "all tags of a Redis"),
             ("snowredis numbers show invoices --seconds 60", "at the rate of a minute"),
             ("snowredis numbers show invoices --json", "for programs"),
         ],
