@@ -48,6 +48,7 @@ def ahead(sim: Simulation) -> None:
     right_us, lasts_us = server.offset_us, random.randint(100_000, 2 * sim.ttl_us)
     if random.random() < 0.7 and sim.may_forget("ahead"):
         server.restart(random.choice(({}, server.data_at(sim.world.now_us - sim.lost_us(3 * sim.ttl_us)))))
+        sim.went_unnoticed()
     sim.fired["ahead"] += 1
     server.offset_us += random.choice(AHEAD_S) * 1_000_000
     sim.say("clock of %s is ahead by %d ms", server.name, server.offset_us // 1000)
