@@ -85,6 +85,26 @@ def down(sim: Simulation) -> None:
     sim.take_down(sim.network.master, sim.random.randint(200_000, 2 * sim.ttl_us))
 
 
+def outage(sim: Simulation) -> None:
+    """Let Redis be away for longer than reservations last, for all machines or for one."""
+    random, process = sim.random, sim.someone()
+    lasts_us = random.randint(sim.ttl_us // 2, 4 * sim.ttl_us)
+    sim.fired["outage"] += 1
+    if process is None or random.random() < 0.6:
+        sim.take_down(sim.network.master, lasts_us)
+        return
+    name, strayed = process.host.name, sim.network.strayed
+    sim.say("%s does not reach Redis", name)
+    away = strayed.setdefault(name, RedisModel(sim.world, "away"))
+    away.up = False
+
+    def end() -> None:
+        if strayed.get(name) is away:
+            del strayed[name]
+
+    sim.before_heal(lasts_us, end)
+
+
 def _restart(sim: Simulation, name: str, *, clock_behind: bool) -> None:
     server, random = sim.network.master, sim.random
     if not sim.may_forget(name):
