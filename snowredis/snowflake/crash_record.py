@@ -11,8 +11,8 @@ when it ended. Other processes read only after that, and release the lease (swee
 
 Credentials are a dict: ``worker``, ``token``, ``stats``, ``lanes`` (how many), of a lease also ``renewal_id``,
 ``pending_renewal_id``, ``until_ms``, ``outage_until_ms`` and what another process needs to take it over (``lanes_ms``,
-``incarnation``, ``clocks_s``; ``released`` once a release may have been sent), of a claim ``owner``. Read from a record,
-they also have ``marks_ms`` and ``end``.
+``incarnation``, ``clocks_s``; ``released`` once a release may have been sent), of a claim ``owner``. Read from a
+record, they also have ``marks_ms`` and ``end``.
 """
 
 from __future__ import annotations
@@ -175,9 +175,7 @@ class CrashRecord:
                 own = {name: value for name, value in written.items() if name not in ("marks_ms", "end")}
                 self._write(own | {"released": sent}, fresh=False)
 
-    def _write(
-        self, own: dict[str, Any], *, fresh: bool, marks_ms: Sequence[int] = ()
-    ) -> memoryview | None:
+    def _write(self, own: dict[str, Any], *, fresh: bool, marks_ms: Sequence[int] = ()) -> memoryview | None:
         owner = self._owner
         if owner is None or not owner.is_writer:
             # given up; or forked while this record was being made, so forget() was not called

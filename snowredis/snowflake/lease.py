@@ -105,19 +105,16 @@ class HeldLease(NamedTuple):
 
         Raises ValueError, LookupError, TypeError: the record is damaged.
         """
-        layout, lanes_ms = config.layout, tuple(map(int, credentials["lanes_ms"]))
-        reply = Granted(
-            redis_ms=0,
-            version=0,
-            floor_ms=0,
-            alarm=None,
-            worker=int(credentials["worker"]),
-            until_ms=int(credentials["until_ms"]),
-            lanes_ms=tuple(map(max, lanes_ms, credentials["marks_ms"])),
-            renewal_id=str(credentials["renewal_id"]),
-            outage_until_ms=int(credentials["outage_until_ms"]),
-            incarnation=str(credentials["incarnation"]),
+        lanes_ms = tuple(map(int, credentials["lanes_ms"]))
+        state = (0, str(credentials["incarnation"]), 0, 0, None)
+        lease = (
+            int(credentials["worker"]),
+            int(credentials["until_ms"]),
+            tuple(map(max, lanes_ms, credentials["marks_ms"])),
+            str(credentials["renewal_id"]),
+            int(credentials["outage_until_ms"]),
         )
+        reply = Granted(*state, *lease)
         held = cls.granted(reply, config, str(credentials["token"]), serial, generation)
         wall_s, steady_s = credentials["clocks_s"]
         return held._replace(
@@ -195,12 +192,14 @@ class Claimed(NamedTuple):
         settling_ms: 0 if a lease is held, else how long the pool asks to wait before the next attempt.
         replaced: the lease that was held before and is to be released; no ids are made of it any more.
         granted: the new lease, if one was granted; *void*: whether no ids may be made of it.
+        taken_over: whether the lease of a dead process is held, since Redis did not reply.
     """
 
     settling_ms: int = 0
     replaced: HeldLease | None = None
     granted: HeldLease | None = None
     void: bool = False
+    taken_over: bool = False
 
 
 class CrashRecorder(Protocol):

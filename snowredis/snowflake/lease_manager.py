@@ -82,10 +82,14 @@ class LeaseManager:
 
         After a snapshot of the machine was resumed, or the machine was suspended, they differ.
         """
-        wall_s, steady_s = self._clocks_at
+        return self._agree_since(self._clocks_at) and boot_id() == self._boot_id
+
+    def _agree_since(self, clocks_s: tuple[float, float]) -> bool:
+        """Return whether wall clock and monotonic clock went on alike since they showed *clocks_s*."""
+        wall_s, steady_s = clocks_s
         passed_s = self._clock.monotonic() - steady_s
         difference_s = abs(self._clock.time() - wall_s - passed_s)
-        return difference_s <= CLOCKS_AGREE_S + passed_s * CLOCK_DRIFT and boot_id() == self._boot_id
+        return difference_s <= CLOCKS_AGREE_S + passed_s * CLOCK_DRIFT
 
     def _note_reply(self) -> None:
         """Note when a claim or a renewal was granted."""
@@ -129,7 +133,7 @@ class LeaseManager:
         except StoreUnavailable as error:
             if type(error) is not StoreUnavailable or not self._conversation.run(self._take_over):
                 raise
-            return Claimed()
+            return Claimed(taken_over=True)
         fresh = claimed.granted
         if fresh is not None and claimed.void:
             # suspended meanwhile, so no id was made; in a forked child this does nothing
@@ -200,8 +204,9 @@ class LeaseManager:
         if not isinstance(reply, Granted):
             self.counts.claims_refused["clock"] += 1
             raise ClockMovedBack(reply.wait_ms, "backup")
-        fresh = HeldLease.granted(reply, self.config, token, serial, generation)
         self._note_reply()
+        fresh = HeldLease.granted(reply, self.config, token, serial, generation)
+        fresh = fresh._replace(clocks_s=self._clocks_at)
         self._boot_id = boot_id()
         self.lost_worker = None
         kept = self.slot.hold(fresh, NO_STATS, fresh=True)
@@ -220,7 +225,7 @@ class LeaseManager:
             taken = HeldLease.taken_over(credentials, self.config, serial, generation)
             marks_ms[:] = credentials["marks_ms"]
             end_ms = max(taken.lease.until_ms, taken.lease.outage_until_ms)
-            return taken if end_ms > self._context.now_ms() and self._clocks_agree(taken.clocks_s) else None
+            return taken if end_ms > self._context.now_ms() and self._agree_since(taken.clocks_s) else None
 
         taken = self._lease_of_dead(accept, lambda taken: slot.record_taken(taken, marks_ms))
         self._guard.check()
@@ -338,7 +343,7 @@ class LeaseManager:
         self._note_reply()
         self.counts.renewals += 1
         self.counts.heartbeats.add(self._renewed_at_s - sent_s)
-        self.slot.hold(held.renewed(reply, self.config.layout), stats)
+        self.slot.hold(held.renewed(reply, self.config.layout)._replace(clocks_s=self._clocks_at), stats)
         if reply.adopted:
             worker = held.lease.worker
             log.warning("pool %s: Redis lost its state; worker id %d stays leased", self.config.name, worker)

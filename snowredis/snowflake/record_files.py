@@ -57,8 +57,8 @@ _PYBUF_WRITE = 0x200
 class FileName(NamedTuple):
     """Name of a file, as text: POOL.NAMESPACE.PID.STARTED.NUMBER-IMAGE, without -IMAGE if that is unknown.
 
-    While a process gives the lease back, or takes it over, .PID.STARTED of that process follows. After a release without a
-    reply, .sent follows: nobody may take the lease over, since Redis may have it.
+    While a process gives the lease back, or takes it over, .PID.STARTED of that process follows. After a release
+    without a reply, .sent follows: no process may take the lease over, since Redis may have the release.
     """
 
     pool: str

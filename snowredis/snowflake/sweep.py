@@ -160,7 +160,10 @@ def _give_back(store: Store, place: Place, name: FileName) -> bool:
 
 
 def take_over(
-    store: Store, accept: Callable[[dict[str, Any]], T | None], record: Callable[[T], T], place: Place | None = None
+    store: Store,
+    accept: Callable[[dict[str, Any]], T | None],
+    record: Callable[[T], T],
+    place: Place | None = None,
 ) -> T | None:
     """Take over the lease of a dead process, from which no release was ever sent. Does not talk to Redis.
 
@@ -172,7 +175,9 @@ def take_over(
         the result of *record*; None if there is no such lease.
     """
     place = place or this_place()
-    for name in () if place is None else _dead(place, pool_name(store)):
+    if place is None:
+        return None
+    for name in _dead(place, pool_name(store)):
         if name.taker is not None or name.sent or (taken := _take(place, name, accept)) is None:
             continue
         recorded = record(taken)

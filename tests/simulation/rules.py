@@ -7,7 +7,7 @@ the runtime is a method that is overridden.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -87,9 +87,9 @@ class OneRowRecord(CrashRecord):
 
     __slots__ = ()
 
-    def _write(self, own: dict[str, Any], *, fresh: bool) -> memoryview | None:
+    def _write(self, own: dict[str, Any], *, fresh: bool, marks_ms: Sequence[int] = ()) -> memoryview | None:
         self._row ^= fresh
-        return super()._write(own, fresh=fresh)
+        return super()._write(own, fresh=fresh, marks_ms=marks_ms)
 
 
 class OneTextRecord(CrashRecord):
@@ -97,9 +97,9 @@ class OneTextRecord(CrashRecord):
 
     __slots__ = ()
 
-    def _write(self, own: dict[str, Any], *, fresh: bool) -> memoryview | None:
+    def _write(self, own: dict[str, Any], *, fresh: bool, marks_ms: Sequence[int] = ()) -> memoryview | None:
         self._turn ^= 1
-        return super()._write(own, fresh=fresh)
+        return super()._write(own, fresh=fresh, marks_ms=marks_ms)
 
 
 class LateRecord(CrashRecord):
@@ -107,12 +107,13 @@ class LateRecord(CrashRecord):
 
     __slots__ = ("_late",)
 
-    def _write(self, own: dict[str, Any], *, fresh: bool) -> memoryview | None:
-        marks = super()._write(own, fresh=fresh)
+    def _write(self, own: dict[str, Any], *, fresh: bool, marks_ms: Sequence[int] = ()) -> memoryview | None:
+        marks = super()._write(own, fresh=fresh, marks_ms=marks_ms)
         if marks is None:
             return None
         if fresh:
             self._late = memoryview(bytearray(MARKS_BYTES)).cast("q")
+            self._late[:] = marks
         marks[:] = self._late
         return self._late
 
