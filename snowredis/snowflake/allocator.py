@@ -165,9 +165,9 @@ class IdAllocator:
 
     @property
     def in_outage_lane(self) -> bool:
-        """True if the last id was made in an outage lane, and there is still a lease."""
+        """True if the last id was made in an outage lane, and the next one would be."""
         state: State = self._generator._position[0].state
-        return state.outage > 0 and (self._leases.held or self._leases.kept) is not None
+        return state.outage > 0 and self._opened_lease() is not None
 
     @property
     def ids_made(self) -> int:
