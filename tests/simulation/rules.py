@@ -128,6 +128,38 @@ class HastyMachines(Machines):
         super().rename(old, new)
 
 
+class SilentRecord(CrashRecord):
+    """A crash record that does not say whether a release was sent."""
+
+    __slots__ = ()
+
+    def note_release(self, token: str, *, sent: bool) -> None:
+        """Do nothing."""
+
+
+class SharedMachines(Machines):
+    """A crash record is there for others, too, while one process takes the lease over."""
+
+    def rename(self, old: str, new: str) -> None:
+        copied = bytearray(self._pages[old])
+        super().rename(old, new)
+        self._pages[old] = copied
+
+
+class ForgetfulKeeper(SimKeeper):
+    """Takes the lease of a dead process over without what that process used."""
+
+    def _lease_of_dead(
+        self,
+        accept: Callable[[dict[str, Any]], HeldLease | None],
+        record: Callable[[HeldLease], HeldLease],
+    ) -> HeldLease | None:
+        def unused(credentials: dict[str, Any]) -> HeldLease | None:
+            return accept(credentials | {"marks_ms": (0,) * len(credentials["marks_ms"])})
+
+        return super()._lease_of_dead(unused, record)
+
+
 @dataclass(frozen=True)
 class Rule:
     """Changes that switch one rule off."""
@@ -220,6 +252,9 @@ RULES: dict[str, Rule] = {
     "crash record's namespace": Rule(name=lambda name: name._replace(namespace="all")),
     "crash record's start": Rule(name=lambda name: name._replace(started="0")),
     "crash record taken over": Rule(machines=HastyMachines),
+    "take-over by one": Rule(machines=SharedMachines),
+    "take-over with its marks": Rule(lease_manager=ForgetfulKeeper),
+    "no take-over after a release": Rule(record=SilentRecord),
 }  # fmt: skip
 
 
