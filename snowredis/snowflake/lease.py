@@ -338,20 +338,23 @@ class PoolView:
         self._context = context
         self.seen = Seen()
         self.floor_ms = 0
-        # the Redis clock in ms since 1970, and the moment of our monotonic clock at which it showed that
-        self._redis_at = (0, context.clock.monotonic())
+        # the Redis clock, ms since 1970, minus our monotonic clock; None before the first reply
+        self._redis_lead_ms: float | None = None
 
     def learn(self, reply: Reply, sent_s: float) -> None:
         """Store what *reply* shows, to a request that was sent at *sent_s* of the monotonic clock."""
         self.seen, self.floor_ms = reply.seen, reply.floor_ms
-        # about in the middle of the round trip
-        self._redis_at = (reply.redis_ms, (sent_s + self._context.clock.monotonic()) / 2)
+        # the Redis clock was read during the round trip. A slow reply says little, so it only bounds what is known
+        least_ms = reply.redis_ms - self._context.clock.monotonic() * 1000
+        most_ms = reply.redis_ms - sent_s * 1000
+        known_ms = (least_ms + most_ms) / 2 if self._redis_lead_ms is None else self._redis_lead_ms
+        self._redis_lead_ms = min(max(known_ms, least_ms), most_ms)
         if reply.alarm:
             log.critical("pool %s: ALARM: %s (ms since 1970)", self._context.config.name, reply.alarm.text)
 
     @property
     def offset_ms(self) -> int:
         """Return the lead of this host's clock over the Redis clock now, in ms; meaningless before the first reply."""
-        redis_ms, at_s = self._redis_at
-        elapsed_s = self._context.clock.monotonic() - at_s
-        return self._context.now_ms() - redis_ms - round(elapsed_s * 1000)
+        return self._context.now_ms() - round(
+            self._context.clock.monotonic() * 1000 + (self._redis_lead_ms or 0.0)
+        )

@@ -41,6 +41,8 @@ class LeaseManager:
         self.store, self.counts = store, context.counts
         self._context, self._clock, self._guard = context, context.clock, context.guard
         self._label, self._random_bytes = label, random_bytes
+        # random, for people who look at the pool; a forked child has another
+        self._name = ""
         self._conversation = Conversation(store.where)
         self.slot = LeaseSlot(store, RECORDS.new_record)
         self.view = PoolView(context)
@@ -71,6 +73,7 @@ class LeaseManager:
 
     def after_fork(self) -> None:
         """Forget the parent's lease and its locks, in a forked child. Does not block."""
+        self._name = ""
         self.slot.after_fork()
         self._conversation.after_fork()
         self.counts.reset()
@@ -118,7 +121,8 @@ class LeaseManager:
         layout = self.config.layout
         fit_ms = max(0, layout.ms_at(layout.tick_at(asked_ms)))
         request = ClaimRequest(token, asked_ms, fit_ms, wait_ms, self._owner())
-        self.slot.record_claim(record, token, request.owner)
+        # without the name of the generator: if another process repeats this claim, this one has ended
+        self.slot.record_claim(record, token, self._owner(named=False))
         self._guard.check()
         if serial < self.slot.oldest:
             return Claimed()
@@ -191,9 +195,11 @@ class LeaseManager:
             error.is_unsent &= is_unsent
             raise
 
-    def _owner(self) -> str:
-        """Return the text that names this process in Redis, for people."""
-        return owner_text(socket.gethostname(), os.getpid(), self._label or PROCESS.label)
+    def _owner(self, *, named: bool = True) -> str:
+        """Return the text that names this process in Redis, for people; if *named*, and this generator."""
+        self._name = self._name or self._fresh_name()[:12]
+        name = self._name if named else ""
+        return owner_text(socket.gethostname(), os.getpid(), self._label or PROCESS.label, name)
 
     def _fresh_name(self) -> str:
         """Return 128 random bits, hex, for a claim or a renewal.

@@ -286,7 +286,7 @@ class LeaseLifecycle:
         self._last_rate = (now_s, made)
         return WorkerStats(
             ids_made=made,
-            ids_per_s=max(0, rate),
+            ids_per_second=max(0, rate),
             clock_offset_ms=self._leases.view.offset_ms,
             namespace=self._allocator.lanes.current,
             clock_backs=self._leases.counts.clock_backs - self._clock_backs_before,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from snowredis.cli.exit_codes import CommandError, ExitCode
-from snowredis.cli.options import Command, Parser, add_yes, confirm, natural
+from snowredis.cli.options import Command, Parser, add_settings, add_yes, confirm, natural
 from snowredis.cli.output import (
     MAX_FOREIGN,
     Cell,
@@ -26,34 +26,18 @@ from snowredis.cli.output import (
     time_of,
     write,
 )
-from snowredis.settings import DEFAULT_URL, SECONDS, settings_in_environment, split_urls
+from snowredis.settings import DEFAULT_URL, Setting, settings_in_environment, split_urls
 
 if TYPE_CHECKING:
     from snowredis.numbers.administration import DatedInfo, TagInfo
 
 
-def _declared() -> dict[str, Any]:
+def _declared() -> dict[str, Setting]:
     """Return the constants of tags, of both kinds, by name."""
     from snowredis.numbers.settings import DATED_SETTINGS, SEGMENT_SETTINGS
 
     dated = {name: DATED_SETTINGS[name] for name in ("period", "zone", "format")}
     return {name: setting for name, setting in SEGMENT_SETTINGS.items() if setting.of_pool} | dated
-
-
-def _add_constants(parser: Parser, *, dated: bool) -> None:
-    for name, setting in _declared().items():
-        if not (dated or setting.of_pool):
-            continue
-        text = f"{setting.help} (default: {setting.default_text})".replace("%", "%%").replace("`", "")
-        option = f"--{name.replace('_', '-')}"
-        if setting.kind is SECONDS:
-            parser.add_argument(option, help=text, type=float, metavar="S")
-        elif setting.kind.choices:
-            parser.add_argument(option, help=text, choices=setting.kind.choices)
-        elif setting.kind.parse is int:
-            parser.add_argument(option, help=text, type=natural, metavar="N")
-        else:
-            parser.add_argument(option, help=text, metavar="TEXT")
 
 
 def _constants(args: argparse.Namespace) -> dict[str, Any]:
@@ -122,7 +106,7 @@ def _add_open(parser: Parser) -> None:
 
 
 def _add_segment_constants(parser: Parser) -> None:
-    _add_constants(parser, dated=False)
+    add_settings(parser, *(setting for setting in _declared().values() if setting.of_pool))
 
 
 def _open(args: argparse.Namespace) -> int:
@@ -424,7 +408,7 @@ handed out. So never run this for a tag that existed: its numbers would be hande
             ("snowredis numbers create coupons --start 100000 --maximum 999999", "six digits"),
             ("snowredis numbers create bills --period day --zone Europe/Berlin", "dated"),
         ],
-        lambda parser: _add_constants(parser, dated=True),
+        lambda parser: add_settings(parser, *_declared().values()),
         _create,
     ),
     _of_a_tag(
