@@ -1,7 +1,7 @@
 """Deaths: processes that ended without releasing their worker id, and which of them somebody has seen already.
 
 A process that was paused, or cut off from Redis, for longer than a ttl can return. Its death is taken back then: it
-renewed its lease after all, or its renewal was refused, after which it claims another worker id.
+renewed its lease after all, its renewal was refused, or it claimed another worker id.
 
 An acknowledgement says that a person has seen the deaths up to a time. It is stored in Redis, so that all viewers show
 the same. It ends by itself when these deaths are too old to be shown.
@@ -30,8 +30,16 @@ KINDS = frozenset({EventKind.EXPIRED, EventKind.RECLAIMED, EventKind.RETURNED, E
 _MAX_NAME = 100
 
 
-def deaths_in(events: Iterable[Event], since_ms: int = 0) -> list[Death]:
-    """Return the deaths after *since_ms*, the newest first, each once, without those that were taken back."""
+def deaths_in(
+    events: Iterable[Event], since_ms: int = 0, claims: Iterable[tuple[int, str]] = ()
+) -> list[Death]:
+    """Return the deaths after *since_ms*, the newest first, each once, without those that were taken back.
+
+    Args:
+        events: of the KINDS.
+        claims: time and generator of each claim: the process of a generator that claims is alive.
+    """
+    claimed_ms = {generator: at_ms for at_ms, generator in sorted(claims) if generator}
     deaths: dict[tuple[int, int, int, EventKind], Event] = {}
     returned: set[tuple[int, int, int, EventKind]] = set()
     lost: dict[tuple[object, ...], int] = {}
@@ -45,7 +53,8 @@ def deaths_in(events: Iterable[Event], since_ms: int = 0) -> list[Death]:
     left = [
         _death_of(event)
         for place, event in deaths.items()
-        if place not in returned and lost.get(_process(event), -1) < event.at_ms
+        if place not in returned
+        and max(lost.get(_process(event), -1), claimed_ms.get(event.generator, -1)) < event.at_ms
     ]
     return sorted(left, key=lambda death: (-death.at_ms, death.server, death.worker))
 

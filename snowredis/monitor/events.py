@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
-from snowredis.core.as_json import Shown, TimeMs, in_json
+from snowredis.core.as_json import Hidden, Shown, TimeMs, in_json
 from snowredis.errors import ConfigError
 from snowredis.monitor.snapshot import WorkerInfo, parse_owner
 from snowredis.servers.clients import address
@@ -58,6 +58,7 @@ class Event:
         claimed_ms, heartbeat_ms: of a release or a death, when the process had claimed the worker id, and its last
             heartbeat; else None.
         ended_ms: if a process returned, when its lease had ended; else None.
+        generator: random name of the generator in that process; "" if unknown.
     """
 
     at_ms: TimeMs
@@ -77,6 +78,7 @@ class Event:
     claimed_ms: TimeMs | None = None
     heartbeat_ms: TimeMs | None = None
     ended_ms: TimeMs | None = None
+    generator: Hidden = ""
 
     @property
     @in_json
@@ -119,16 +121,13 @@ def parse_event(event_id: bytes | str, fields: dict[Any, Any]) -> Event | None:
     kind = _KINDS.get(values.get("event", ""))
     if kind is None or at_ms is None or worker is None:
         return None
-    host, pid, label = parse_owner(values.get("owner", ""))
     reason = values.get("reason", "").encode("utf-8", "replace").decode()
     lanes, stats = values.get("lanes", ""), values.get("stats")
     return Event(
         at_ms=at_ms,
         kind=kind,
         worker=worker,
-        host=host,
-        pid=pid,
-        label=label,
+        **parse_owner(values.get("owner", ""))._asdict(),
         from_ms=from_ms or 0,
         until_ms=until_ms or 0,
         id=text_of(event_id),
@@ -158,6 +157,7 @@ def expiry_of(ended: WorkerInfo) -> Event:
         stats=WorkerStats(*counts),
         claimed_ms=ended.claimed_ms,
         heartbeat_ms=ended.renewed_ms,
+        generator=ended.generator,
     )
 
 
@@ -326,12 +326,12 @@ class RecentEvents:
         self._read, self._kinds, self._keep_ms = read, kinds, keep_ms
         self._lock = threading.Lock()
         self._events: list[Event] = []
-        # only their times: there may be thousands
-        self._claimed_ms: list[int] = []
+        # only times and generators: there may be thousands
+        self._claims: list[tuple[int, str]] = []
         self._last_id = ""
 
-    def read(self, now_ms: int) -> tuple[list[Event], int]:
-        """Return the events up to now in the order of the stream, and how many worker ids were claimed meanwhile.
+    def read(self, now_ms: int) -> tuple[list[Event], list[tuple[int, str]]]:
+        """Return the events up to now in the order of the stream, and time and generator of each claim.
 
         Blocks:
             for a round trip; the first call for all events that are kept.
@@ -343,15 +343,17 @@ class RecentEvents:
         with self._lock:
             if self._last_id and int(self._last_id.partition("-")[0]) > now_ms + self._keep_ms:
                 # another stream, of a server whose clock is far behind
-                self._events, self._claimed_ms, self._last_id = [], [], ""
+                self._events, self._claims, self._last_id = [], [], ""
             new = self._read(self._last_id or str(first_ms))
             if new:
                 self._last_id = new[-1].id
             self._events += [event for event in new if event.kind in self._kinds]
             self._events = [event for event in self._events if event.order[0] >= first_ms]
-            claimed_ms = (event.at_ms for event in new if event.kind == EventKind.CLAIMED)
-            self._claimed_ms = [at_ms for at_ms in (*self._claimed_ms, *claimed_ms) if at_ms >= first_ms]
-            return list(self._events), len(self._claimed_ms)
+            self._claims += [
+                (event.at_ms, event.generator) for event in new if event.kind == EventKind.CLAIMED
+            ]
+            self._claims = [claim for claim in self._claims if claim[0] >= first_ms]
+            return list(self._events), list(self._claims)
 
 
 # between two looks at the leases; each takes four short commands

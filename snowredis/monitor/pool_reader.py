@@ -170,7 +170,7 @@ def _pool_info(client: Any, name: str, fields: _Fields, used: int, ended: int) -
         ) from error
     numbers["expired"] += ended
     mismatch_at, _, owner = texts["mismatch"].partition("|")
-    host, pid, label = parse_owner(owner)
+    by = parse_owner(owner)
     return PoolInfo(
         name=name,
         layout=layout,
@@ -188,7 +188,7 @@ def _pool_info(client: Any, name: str, fields: _Fields, used: int, ended: int) -
         free=capacity - used,
         peak=numbers["peak"],
         mismatch_ms=int(mismatch_at) if _NUMBER.fullmatch(mismatch_at) else 0,
-        mismatch_by=f"{host}:{pid}{f' ({label})' if label else ''}" if host else "",
+        mismatch_by=f"{by.host}:{by.pid}{f' ({by.label})' if by.label else ''}" if by.host else "",
         alarm=alarm.text if alarm else texts["alarm"],
         alarm_from_ms=alarm.from_ms if alarm else 0,
         alarm_until_ms=alarm.until_ms if alarm else 0,

@@ -196,13 +196,13 @@ class WorkerPool:
 
     def _deaths(self, expired: list[Event], now_ms: int) -> tuple[tuple[Death, ...], int]:
         """Return the deaths of the last hour, and how many worker ids were claimed in it."""
-        written, claims = list(expired), 0
+        written, claims = list(expired), list[tuple[int, str]]()
         for index, recent in enumerate(self._recent):
             found, claimed = recent.read(now_ms)
             written += [self._numbered(event, index) for event in found]
             claims += claimed
-        dead = deaths.deaths_in(written, now_ms - DEATH_SHOWN_MS)
-        return deaths.acknowledged(dead, self.acknowledgement() if dead else None), claims
+        dead = deaths.deaths_in(written, now_ms - DEATH_SHOWN_MS, claims)
+        return deaths.acknowledged(dead, self.acknowledgement() if dead else None), len(claims)
 
     def acknowledgement(self) -> Acknowledgement | None:
         """Return the newest statement that the deaths of this pool have been seen; None if there is none."""

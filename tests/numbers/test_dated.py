@@ -129,7 +129,8 @@ def test_the_highest_number_of_a_period_is_the_last(stage: Stage) -> None:
 def test_a_tag_that_redis_does_not_know_makes_no_number_until_a_person_says_so(stage: Stage) -> None:
     ids = DatedGenerator("new", stage.server.url, redis_skew=0.0)
     with pytest.raises(
-        NumbersClosed, match=r"does not know the tag.*Next: if it is new, create it"
+        NumbersClosed,
+        match=r"does not know the tag.*if it is new, create it: snowredis numbers create new --period day;",
     ) as raised:
         ids.next_id()
     assert 11.9 * 3_600_000 < raised.value.wait_ms <= 12 * 3_600_000
