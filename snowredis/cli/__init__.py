@@ -60,7 +60,7 @@ def build_parser(wanted: str | None = None) -> Parser:
     """Return the parser of the whole command line.
 
     Args:
-        wanted: the command that will run, if it is known: then others have no arguments.
+        wanted: the first word of the command line: only the command of this name has arguments; None: all have.
     """
     codes = [f"{code.value} {code.name.lower().replace('_', ' ')}" for code in ExitCode]
     parser = Parser(
@@ -87,8 +87,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")
     try:
         given = sys.argv[1:] if argv is None else argv
-        wanted = given[0] if given and not given[0].startswith("-") else None
-        code = _run(build_parser(wanted), argv)
+        first = given[0] if given else ""
+        # a completion script has the options of all commands; --help of the program has none of them
+        code = _run(build_parser(None if first.startswith("--print-completion") else first), argv)
         sys.stdout.flush()
     except KeyboardInterrupt:
         print("\nsnowredis: interrupted", file=sys.stderr)

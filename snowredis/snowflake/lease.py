@@ -225,6 +225,7 @@ class LeaseSlot:
         self._serials = itertools.count(1)
         self.oldest = 0
         self.latest: HeldLease | None = None
+        self._kept: HeldLease | None = None
         # the serial and the token of a claim
         self._asked = (0, "")
         self.record: CrashRecorder | None = None
@@ -238,6 +239,24 @@ class LeaseSlot:
         """The lease that ids may be made of; None if there is none."""
         latest = self.latest
         return latest if latest is not None and latest.serial >= self.oldest else None
+
+    @property
+    def kept(self) -> HeldLease | None:
+        """A lease that was lost, whose outage lane ids may still be made of; None if there is none."""
+        kept = self._kept
+        return kept if kept is not None and kept.serial >= self.oldest else None
+
+    def keep(self, lost: HeldLease) -> None:
+        """Keep the outage lane of *lost*, unless it was not open yet and another one is kept."""
+        lease, kept = lost.lease, self.kept
+        was_open = lease.opens[-1] < lease.until
+        if lease.outage_until > lease.opens[-1] and (was_open or kept is None):
+            # recorded nowhere: nobody can give it back
+            self._kept = lost._replace(marks=None)
+
+    def drop_kept(self) -> None:
+        """Keep no outage lane of a lost lease."""
+        self._kept = None
 
     @property
     def token(self) -> str:
@@ -311,7 +330,7 @@ class LeaseSlot:
         record, self.record = self.record, None
         if record is not None:
             record.forget()
-        self.latest = None
+        self.latest = self._kept = None
 
     def close(self) -> None:
         """Release the crash record's memory; a lease that is still recorded stays so as long as there is room."""

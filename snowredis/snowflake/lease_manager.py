@@ -15,6 +15,8 @@ from collections.abc import Callable
 
 from snowredis.errors import ClockMovedBack, LayoutMismatch, PoolExhausted, SnowredisError, StoreUnavailable
 from snowredis.process.interruption import is_interruption
+from snowredis.process.liveness import boot_id
+from snowredis.snowflake.codes import LossReason
 from snowredis.snowflake.context import Context, Conversation
 from snowredis.snowflake.lease import PROCESS, Claimed, HeldLease, LeaseSlot, PoolView
 from snowredis.snowflake.protocol import NO_STATS, ClaimRequest, PoolConfig, Store, WorkerStats, owner_text
@@ -23,6 +25,10 @@ from snowredis.snowflake.replies import ClaimReply, Granted, LeaseGone, PoolFull
 from snowredis.snowflake.sweep import sweep
 
 log = logging.getLogger("snowredis")
+
+# what wall clock and monotonic clock of a host may differ by since a reply, and by drift: more was a step or a stop
+CLOCKS_AGREE_S = 1.0
+CLOCK_DRIFT = 0.001
 
 
 class LeaseManager:
@@ -49,6 +55,8 @@ class LeaseManager:
         self.closed = self.suspended = False
         self.lost_worker: int | None = None
         self._renewed_at_s = -1e9
+        # wall clock and monotonic clock at the last reply that granted something, and the run of the kernel at a claim
+        self._clocks_at, self._boot_id = (0.0, 0.0), ""
 
     # --- state -------------------------------------------------------------------------------------
 
@@ -61,6 +69,27 @@ class LeaseManager:
     def held(self) -> HeldLease | None:
         """The lease that ids may be made of; None if there is none."""
         return self.slot.held
+
+    @property
+    def kept(self) -> HeldLease | None:
+        """A lease that was lost, whose outage lane ids may still be made of; None if there is none."""
+        return self.slot.kept
+
+    @property
+    def clocks_agree(self) -> bool:
+        """True if this machine ran without a stop since the last reply, as far as its clocks can tell.
+
+        After a snapshot of the machine was resumed, or the machine was suspended, they differ.
+        """
+        wall_s, steady_s = self._clocks_at
+        passed_s = self._clock.monotonic() - steady_s
+        difference_s = abs(self._clock.time() - wall_s - passed_s)
+        return difference_s <= CLOCKS_AGREE_S + passed_s * CLOCK_DRIFT and boot_id() == self._boot_id
+
+    def _note_reply(self) -> None:
+        """Note when a claim or a renewal was granted."""
+        self._renewed_at_s = self._clock.monotonic()
+        self._clocks_at = (self._clock.time(), self._renewed_at_s)
 
     @property
     def talks_here(self) -> bool:
@@ -147,6 +176,7 @@ class LeaseManager:
             self.slot.clear_record()
         if isinstance(reply, LayoutMismatch):
             # R9 (signature), as in renew()
+            self.slot.drop_kept()
             if replaced is not None:
                 self._lose(replaced, str(reply))
             self.counts.claims_refused["mismatch"] += 1
@@ -165,7 +195,8 @@ class LeaseManager:
             self.counts.claims_refused["clock"] += 1
             raise ClockMovedBack(reply.wait_ms, "backup")
         fresh = HeldLease.granted(reply, self.config, token, serial, generation)
-        self._renewed_at_s = self._clock.monotonic()
+        self._note_reply()
+        self._boot_id = boot_id()
         self.lost_worker = None
         kept = self.slot.hold(fresh, NO_STATS, fresh=True)
         self.counts.claims += 1
@@ -211,8 +242,11 @@ class LeaseManager:
 
     # --- renew -------------------------------------------------------------------------------------
 
-    def renew(self, stats: WorkerStats) -> bool:
+    def renew(self, stats: WorkerStats, *, may_keep: bool = False) -> bool:
         """Renew the lease by one ttl from now.
+
+        Args:
+            may_keep: if the lease is lost, keep its outage lane even if the clocks of this host differ.
 
         Returns:
             False if there is no lease, or it turned out to be lost; ``held`` is None then.
@@ -224,9 +258,9 @@ class LeaseManager:
             StoreUnavailable: nothing changed; call again, and the same renewal is repeated.
             LayoutMismatch: the pool was made anew with other settings; the lease is lost.
         """
-        return self._conversation.run(lambda: self._renew(stats))
+        return self._conversation.run(lambda: self._renew(stats, may_keep=may_keep))
 
-    def _renew(self, stats: WorkerStats) -> bool:
+    def _renew(self, stats: WorkerStats, *, may_keep: bool) -> bool:
         held = self.held
         if held is None:
             return False
@@ -248,15 +282,20 @@ class LeaseManager:
             self.view.learn(reply, sent_s)
         except LayoutMismatch as error:
             # R9 (signature): the process that made the pool anew did not know what this lease has reserved
+            self.slot.drop_kept()
             self._lose(held, str(error))
             raise
         except SnowredisError:
             self.counts.renewals_failed += 1
             raise
         if isinstance(reply, LeaseGone):
+            if reply.reason == LossReason.COPIED:
+                self.slot.drop_kept()
+            elif may_keep or self.clocks_agree:
+                self.slot.keep(held)
             self._lose(held, f"{reply.reason.text}; claiming another")
             return False
-        self._renewed_at_s = self._clock.monotonic()
+        self._note_reply()
         self.counts.renewals += 1
         self.counts.heartbeats.add(self._renewed_at_s - sent_s)
         self.slot.hold(held.renewed(reply, self.config.layout), stats)
