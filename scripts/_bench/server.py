@@ -22,7 +22,7 @@ OWNER = json.dumps(
     separators=(",", ":"),
 )
 # of a worker that made some ids: ids made, a second, clock offset, namespace, clock-backs
-STATS = WorkerStats(ids_made=123456789, ids_per_s=512, clock_offset_ms=-3)
+STATS = WorkerStats(ids_made=123456789, ids_per_second=512, clock_offset_ms=-3)
 # the longest that one script may hold the server up while it is filled: 20,000 records take about 0.1 s
 CHUNK = 20_000
 

@@ -58,7 +58,11 @@ def joined_commands(wanted: str | None = None) -> list[Command]:
 
 
 def build_parser(wanted: str | None = None) -> Parser:
-    """Return the parser of the whole command line; *wanted*: the command that will run, if it is known."""
+    """Return the parser of the whole command line.
+
+    Args:
+        wanted: the first word of the command line: only the command of this name has arguments; None: all have.
+    """
     codes = [f"{code.value} {code.name.lower().replace('_', ' ')}" for code in ExitCode]
     parser = Parser(
         prog="snowredis",
@@ -69,7 +73,7 @@ def build_parser(wanted: str | None = None) -> Parser:
     text = "show the version, and what it runs on"
     parser.add_argument("--version", action="store_true", help=text)
     add_print_completion(parser)
-    add_commands(parser, "command", [*_COMMANDS, *joined_commands(wanted)])
+    add_commands(parser, "command", [*_COMMANDS, *joined_commands(wanted)], wanted)
     return parser
 
 
@@ -84,7 +88,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")
     try:
         given = sys.argv[1:] if argv is None else argv
-        code = _run(build_parser(given[0] if given else None), argv)
+        first = given[0] if given else ""
+        # a completion script has the options of all commands; --help of the program has none of them
+        code = _run(build_parser(None if first.startswith("--print-completion") else first), argv)
         sys.stdout.flush()
     except KeyboardInterrupt:
         print("\nsnowredis: interrupted", file=sys.stderr)

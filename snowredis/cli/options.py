@@ -85,8 +85,12 @@ class Command:
     commands: Sequence[Command] = ()
 
 
-def add_commands(parser: Parser, title: str, commands: Sequence[Command]) -> None:
-    """Add a parser for each of *commands*; without one of them, *parser* prints its help."""
+def add_commands(parser: Parser, title: str, commands: Sequence[Command], wanted: str | None = None) -> None:
+    """Add a parser for each of *commands*; without one of them, *parser* prints its help.
+
+    Args:
+        wanted: the only command whose arguments are added; None: all.
+    """
     parser.set_defaults(run=print_help, parser=parser)
     children = parser.add_subparsers(metavar=title.upper(), title=f"{title}s", parser_class=Parser)
     for command in commands:
@@ -100,6 +104,8 @@ def add_commands(parser: Parser, title: str, commands: Sequence[Command]) -> Non
             formatter_class=_Help,
             allow_abbrev=False,
         )
+        if wanted not in (None, command.name):
+            continue
         command.add_arguments(child)
         child.set_defaults(run=command.run)
         if command.commands:
@@ -199,21 +205,22 @@ def add_times(parser: Parser) -> None:
     )
 
 
-def add_settings(parser: Parser, *names: str) -> None:
-    """Add the settings *names* of connect()."""
-    for name in names:
-        setting = SETTINGS[name]
+def add_settings(parser: Parser, *settings: Setting) -> None:
+    """Add an option for each of *settings*."""
+    for setting in settings:
         text = f"{setting.help} (default: {setting.default_text})".replace("%", "%%").replace("`", "")
-        values: dict[str, Any] = {"type": _reader(setting)}
-        values["metavar"] = "S" if setting.kind is SECONDS else name.upper()
+        values: dict[str, Any] = {"type": reader(setting)}
+        values["metavar"] = "S" if setting.kind is SECONDS else setting.name.upper()
         if setting.kind is BOOL:
             values = {"action": "store_const", "const": True}
         elif setting.kind.choices:
             values = {"choices": setting.kind.choices}
-        parser.add_argument(f"--{name.replace('_', '-')}", help=text, **values)
+        parser.add_argument(f"--{setting.name.replace('_', '-')}", help=text, **values)
 
 
-def _reader(setting: Setting) -> Callable[[str], Any]:
+def reader(setting: Setting) -> Callable[[str], Any]:
+    """Return the parser of the values of *setting*, as ``type`` of an argument."""
+
     def read(text: str) -> Any:
         try:
             return setting.read(text, "it")

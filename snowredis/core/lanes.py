@@ -62,6 +62,11 @@ class Lanes(NamedTuple):
     def fresh(cls, opens: tuple[int, ...]) -> Lanes:
         return cls(opens, (False,) * len(opens))
 
+    def after(self, tick: int) -> Lanes:
+        """Return these lanes so that the current one goes on after *tick*, which another lease's lane may have used."""
+        lane = self.current
+        return self.using(lane, tick) if tick >= self.opens[lane] else self
+
     def using(self, lane: int, tick: int) -> Lanes:
         """Return these lanes after *tick* was used on *lane*."""
         if tick < self.opens[lane]:

@@ -1,7 +1,7 @@
 """Deaths: processes that ended without releasing their worker id, and which of them somebody has seen already.
 
 A process that was paused, or cut off from Redis, for longer than a ttl can return. Its death is taken back then: it
-renewed its lease after all, or its renewal was refused, after which it claims another worker id.
+renewed its lease after all, its renewal was refused, or it claimed another worker id.
 
 An acknowledgement says that a person has seen the deaths up to a time. It is stored in Redis, so that all viewers show
 the same. It ends by itself when these deaths are too old to be shown.
@@ -10,7 +10,8 @@ the same. It ends by itself when these deaths are too old to be shown.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,8 +31,16 @@ KINDS = frozenset({EventKind.EXPIRED, EventKind.RECLAIMED, EventKind.RETURNED, E
 _MAX_NAME = 100
 
 
-def deaths_in(events: Iterable[Event], since_ms: int = 0) -> list[Death]:
-    """Return the deaths after *since_ms*, the newest first, each once, without those that were taken back."""
+def deaths_in(
+    events: Iterable[Event], since_ms: int = 0, claims: Iterable[tuple[int, str]] = ()
+) -> list[Death]:
+    """Return the deaths after *since_ms*, the newest first, each once, without those that were taken back.
+
+    Args:
+        events: of the KINDS.
+        claims: time and generator of each claim: the process of a generator that claims is alive.
+    """
+    claimed_ms = {generator: at_ms for at_ms, generator in sorted(claims) if generator}
     deaths: dict[tuple[int, int, int, EventKind], Event] = {}
     returned: set[tuple[int, int, int, EventKind]] = set()
     lost: dict[tuple[object, ...], int] = {}
@@ -45,7 +54,8 @@ def deaths_in(events: Iterable[Event], since_ms: int = 0) -> list[Death]:
     left = [
         _death_of(event)
         for place, event in deaths.items()
-        if place not in returned and lost.get(_process(event), -1) < event.at_ms
+        if place not in returned
+        and max(lost.get(_process(event), -1), claimed_ms.get(event.generator, -1)) < event.at_ms
     ]
     return sorted(left, key=lambda death: (-death.at_ms, death.server, death.worker))
 
@@ -70,6 +80,51 @@ def _death_of(event: Event) -> Death:
         server=event.server,
         key=event.key,
     )
+
+
+class RecentEvents:
+    """Newest events of one server, for a reader that comes again: only what is new is read from Redis. Thread-safe.
+
+    Args:
+        read: returns all events of one server after an id or a time, the oldest first.
+        kinds: which events are kept.
+        keep_ms: how long.
+    """
+
+    def __init__(
+        self, read: Callable[[str], list[Event]], kinds: Collection[EventKind], keep_ms: int
+    ) -> None:
+        self._read, self._kinds, self._keep_ms = read, kinds, keep_ms
+        self._lock = threading.Lock()
+        self._events: list[Event] = []
+        # only times and generators: there may be thousands
+        self._claims: list[tuple[int, str]] = []
+        self._last_id = ""
+
+    def read(self, now_ms: int) -> tuple[list[Event], list[tuple[int, str]]]:
+        """Return the events up to now in the order of the stream, and time and generator of each claim.
+
+        Blocks:
+            for a round trip; the first call for all events that are kept.
+
+        Raises:
+            StoreUnavailable.
+        """
+        first_ms = max(0, now_ms - self._keep_ms)
+        with self._lock:
+            if self._last_id and int(self._last_id.partition("-")[0]) > now_ms + self._keep_ms:
+                # another stream, of a server whose clock is far behind
+                self._events, self._claims, self._last_id = [], [], ""
+            new = self._read(self._last_id or str(first_ms))
+            if new:
+                self._last_id = new[-1].id
+            self._events += [event for event in new if event.kind in self._kinds]
+            self._events = [event for event in self._events if event.order[0] >= first_ms]
+            self._claims += [
+                (event.at_ms, event.generator) for event in new if event.kind == EventKind.CLAIMED
+            ]
+            self._claims = [claim for claim in self._claims if claim[0] >= first_ms]
+            return list(self._events), list(self._claims)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,12 @@ plain commands. The protocol does not depend on these events, and hosts and labe
 from __future__ import annotations
 
 import re
-import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
-from snowredis.core.as_json import Shown, TimeMs, in_json
+from snowredis.core.as_json import Hidden, Shown, TimeMs, in_json
 from snowredis.errors import ConfigError
 from snowredis.monitor.snapshot import WorkerInfo, parse_owner
 from snowredis.servers.clients import address
@@ -58,6 +57,7 @@ class Event:
         claimed_ms, heartbeat_ms: of a release or a death, when the process had claimed the worker id, and its last
             heartbeat; else None.
         ended_ms: if a process returned, when its lease had ended; else None.
+        generator: random name of the generator in that process; "" if unknown.
     """
 
     at_ms: TimeMs
@@ -77,6 +77,7 @@ class Event:
     claimed_ms: TimeMs | None = None
     heartbeat_ms: TimeMs | None = None
     ended_ms: TimeMs | None = None
+    generator: Hidden = ""
 
     @property
     @in_json
@@ -119,16 +120,13 @@ def parse_event(event_id: bytes | str, fields: dict[Any, Any]) -> Event | None:
     kind = _KINDS.get(values.get("event", ""))
     if kind is None or at_ms is None or worker is None:
         return None
-    host, pid, label = parse_owner(values.get("owner", ""))
     reason = values.get("reason", "").encode("utf-8", "replace").decode()
     lanes, stats = values.get("lanes", ""), values.get("stats")
     return Event(
         at_ms=at_ms,
         kind=kind,
         worker=worker,
-        host=host,
-        pid=pid,
-        label=label,
+        **parse_owner(values.get("owner", ""))._asdict(),
         from_ms=from_ms or 0,
         until_ms=until_ms or 0,
         id=text_of(event_id),
@@ -158,6 +156,7 @@ def expiry_of(ended: WorkerInfo) -> Event:
         stats=WorkerStats(*counts),
         claimed_ms=ended.claimed_ms,
         heartbeat_ms=ended.renewed_ms,
+        generator=ended.generator,
     )
 
 
@@ -311,47 +310,37 @@ def follow_events(client: Any, name: str, after: str = "$", *, block_ms: int = 5
             yield None
 
 
-class RecentEvents:
-    """Newest events of one server, for a reader that comes again: only what is new is read from Redis. Thread-safe.
+def read_memory(
+    pool: Any, name: str, *, newest: int | None = None, since: str | None = None, **_: object
+) -> list[Event]:
+    """Return the events of a pool of snowredis.testing as read_events() does."""
+    store = pool._stores.get(name)
+    entries = list(store._entries) if store else []
+    after = (0, -1) if since is None else _place(since)
+    events = [parse_event(event_id, fields) for event_id, fields in entries if _place(event_id) > after]
+    valid = [event for event in events if event is not None]
+    return valid if newest is None else valid[max(0, len(valid) - newest) :]
 
-    Args:
-        read: returns all events of one server after an id or a time, the oldest first.
-        kinds: which events are kept.
-        keep_ms: how long.
-    """
 
-    def __init__(
-        self, read: Callable[[str], list[Event]], kinds: Collection[EventKind], keep_ms: int
-    ) -> None:
-        self._read, self._kinds, self._keep_ms = read, kinds, keep_ms
-        self._lock = threading.Lock()
-        self._events: list[Event] = []
-        # only their times: there may be thousands
-        self._claimed_ms: list[int] = []
-        self._last_id = ""
+def follow_memory(pool: Any, name: str, after: str = "$", *, block_ms: int = 500) -> Iterator[Event | None]:
+    """Yield the events of a pool of snowredis.testing as follow_events() does."""
+    if after == "$":
+        events = read_memory(pool, name, newest=1)
+        after = events[-1].id if events else "0-0"
+    while True:
+        events = read_memory(pool, name, since=after)
+        yield from events
+        if events:
+            after = events[-1].id
+        else:
+            time.sleep(block_ms / 1000)
+            yield None
 
-    def read(self, now_ms: int) -> tuple[list[Event], int]:
-        """Return the events up to now in the order of the stream, and how many worker ids were claimed meanwhile.
 
-        Blocks:
-            for a round trip; the first call for all events that are kept.
-
-        Raises:
-            StoreUnavailable.
-        """
-        first_ms = max(0, now_ms - self._keep_ms)
-        with self._lock:
-            if self._last_id and int(self._last_id.partition("-")[0]) > now_ms + self._keep_ms:
-                # another stream, of a server whose clock is far behind
-                self._events, self._claimed_ms, self._last_id = [], [], ""
-            new = self._read(self._last_id or str(first_ms))
-            if new:
-                self._last_id = new[-1].id
-            self._events += [event for event in new if event.kind in self._kinds]
-            self._events = [event for event in self._events if event.order[0] >= first_ms]
-            claimed_ms = (event.at_ms for event in new if event.kind == EventKind.CLAIMED)
-            self._claimed_ms = [at_ms for at_ms in (*self._claimed_ms, *claimed_ms) if at_ms >= first_ms]
-            return list(self._events), len(self._claimed_ms)
+def _place(event_id: str) -> tuple[int, int]:
+    """Return a key by which ids of events are compared; a time alone comes before the events of its ms."""
+    time_ms, _, number = event_id.partition("-")
+    return int(time_ms), int(number or -1)
 
 
 # between two looks at the leases; each takes four short commands

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 from snowredis.errors import SnowredisError, StoreRefused, StoreUnavailable
 from snowredis.monitor.host_checks import Finding, Result, error, not_checked, ok, unknown, warning
-from snowredis.servers.clients import address
+from snowredis.servers.clients import address, close_client
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import text_of
+from snowredis.snowflake.open import open_client
 from snowredis.snowflake.protocol import pool_keys
 from snowredis.snowflake.redis_store import SCRIPTS, load
 
@@ -207,6 +208,16 @@ def find_tags(client: Any, name: str | None) -> Tags:
     if refused is not None and not segments and not dated:
         return Tags([segment_tag(name)], [], refused)
     return Tags(segments, dated)
+
+
+def tags_at(url: Any) -> tuple[str, Tags]:
+    """Return the address of a server, and its tags: MAX_TAGS of each kind at most. Raises StoreUnavailable."""
+    server = open_client(url)
+    try:
+        with translated(server.where):
+            return server.where, find_tags(server.client, None)
+    finally:
+        close_client(server.client)
 
 
 def check_tags(client: Any, name: str | None) -> Iterator[Finding]:

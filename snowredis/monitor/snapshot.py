@@ -1,6 +1,6 @@
 """The state of a pool and of its workers at one moment: PoolInfo, WorkerInfo, Death; Snapshot is all of them.
 
-Pure. pool_reader.py reads them from Redis, memory_reader.py from a pool of snowredis.testing. Hosts and labels are
+Pure. pool_reader.py reads them from Redis, or from a pool of snowredis.testing. Hosts and labels are
 untrusted text: any process can write them.
 """
 
@@ -54,6 +54,7 @@ class WorkerInfo:
         token_hash: identifies the claim; the token cannot be derived from it.
         heartbeat_age_ms: time since the last heartbeat, or since the claim.
         state: one of STATES.
+        generator: random name of its generator; "" if unknown.
     """
 
     worker: int
@@ -75,6 +76,7 @@ class WorkerInfo:
     heartbeat_age_ms: int = 0
     state: str = "healthy"
     reserved_from_ms: TimeMs = 0
+    generator: Hidden = ""
 
 
 class LayoutPeriod(NamedTuple):
@@ -298,23 +300,6 @@ class Snapshot:
         return sorted(both.values(), key=lambda info: info.worker)
 
 
-@dataclass(frozen=True, slots=True)
-class ServerState:
-    """State of a pool on one server, with worker ids as the server numbers them.
-
-    Attributes:
-        info: the pool.
-        alive: workers with a lease.
-        ended: workers whose lease ended without a release, which no script has written yet.
-        idle: all worker ids without a lease, if they were asked for.
-    """
-
-    info: PoolInfo
-    alive: list[WorkerInfo]
-    ended: list[WorkerInfo]
-    idle: list[WorkerInfo]
-
-
 def setting_ms(signature: str, name: str) -> int:
     """Return the setting *name* of a signature, in ms; 0 if it is absent."""
     text = settings_of(signature).get(name, "")
@@ -363,22 +348,19 @@ def parse_record(
     stats, claimed = WorkerStats.from_text(match["stats"]), bool(match["token"])
     renewed_ms, lease_end_ms = int(match["renewed"]), int(match["lease_end"])
     lease_left_ms, age_ms = max(0, lease_end_ms - now_ms), max(0, now_ms - renewed_ms)
-    host, pid, label = parse_owner(match["owner"])
     confirmed = not settling or match["incarnation"] == settling
     first_lane = match["lanes"].partition(",")[0]
     return WorkerInfo(
         worker=worker,
         alive=claimed and lease_left_ms > 0,
-        host=host,
-        pid=pid,
-        label=label,
+        **parse_owner(match["owner"])._asdict(),
         claimed_ms=int(match["claimed"]),
         renewed_ms=renewed_ms,
         lease_end_ms=lease_end_ms,
         lease_left_ms=lease_left_ms,
         reserved_until_ms=int(match["until"]),
         ids_made=stats.ids_made,
-        ids_per_second=stats.ids_per_s,
+        ids_per_second=stats.ids_per_second,
         clock_offset_ms=stats.clock_offset_ms,
         namespace=stats.namespace,
         clock_backs=stats.clock_backs,
@@ -389,16 +371,26 @@ def parse_record(
     )
 
 
-def parse_owner(text: str) -> tuple[str, int, str]:
-    """Return host, pid and label of an owner; untrusted text. What has the wrong type is left out."""
+class Owner(NamedTuple):
+    """Description of a process by itself, as owner_text() wrote it; untrusted text."""
+
+    host: str = ""
+    pid: int = 0
+    label: str = ""
+    generator: str = ""
+
+
+def parse_owner(text: str) -> Owner:
+    """Parse what owner_text() wrote. What has the wrong type is left out."""
     try:
         owner = json.loads(text)
     except (ValueError, RecursionError):
         owner = None
     if not isinstance(owner, dict):
-        return "", 0, ""
+        return Owner()
     pid = owner.get("pid")
-    return _encodable(owner.get("host")), pid if type(pid) is int else 0, _encodable(owner.get("label"))
+    host, label, generator = (_encodable(owner.get(name)) for name in ("host", "label", "generator"))
+    return Owner(host, pid if type(pid) is int else 0, label, generator)
 
 
 def _encodable(value: object) -> str:

@@ -24,6 +24,9 @@ CLOSED_REASONS = {
 }
 
 
+_PERIODS = {len("2026"): "year", len("2026-11"): "month", len("2026-11-22"): "day"}
+
+
 class NumbersClosed(SnowredisError):
     """The tag hands out no numbers, since Redis may have forgotten some; no number was made.
 
@@ -48,7 +51,11 @@ class NumbersClosed(SnowredisError):
     def __str__(self) -> str:
         why = CLOSED_REASONS.get(self.reason, ascii(self.reason))
         what = f"the tag {self.tag!r} is closed" + (f" in the period {self.period}" if self.period else "")
-        new = "if it is new, create it; otherwise " if self.reason == "no-tag" else ""
+        create = f"snowredis numbers create {self.tag}"
+        if self.period:
+            # by the length of a label
+            create += f" --period {_PERIODS.get(len(self.period), 'hour')}"
+        new = f"if it is new, create it: {create}; otherwise " if self.reason == "no-tag" else ""
         text = (
             f"{what}: {why}. No number was made. Next: {new}find the highest number in use, such as that in the "
             f"table, and open the tag beyond it, from {self.next_number} or later: snowredis numbers open {self.tag} "

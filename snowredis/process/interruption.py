@@ -1,13 +1,18 @@
 """Tell errors that came from outside, such as the time limit of a job, from those of the code that was running.
 
-They have to reach the application, also through code that expects errors of Redis or of files, and they may be of any
-class: TimeoutError, or one that only the application knows.
+They have to reach the application, even through code that expects errors of Redis or of files, and they may be of any
+class: TimeoutError, or one that only the application knows. So an error is a signal handler's if one of the functions
+that it passed is a handler now.
 """
 
 from __future__ import annotations
 
+import functools
+import signal
 import sys
-from types import FrameType, TracebackType
+from collections.abc import Iterator
+from types import CodeType, FrameType, TracebackType
+from typing import Any
 
 _OWN_MODULES = {*sys.stdlib_module_names, "snowredis", "redis"}
 
@@ -35,15 +40,23 @@ def is_interruption(error: BaseException) -> bool:
 
 
 def _passed_handler(traceback: TracebackType | None) -> bool:
-    """Return whether one of the functions of *traceback* got the frame that called it, as signal handlers do."""
-    caller: FrameType | None = None
-    for frame in _frames(traceback):
-        for value in frame.f_locals.values() if caller not in (None, frame) else ():
-            # of a handler(*_), too
-            if value is caller or (isinstance(value, tuple) and any(item is caller for item in value)):
-                return True
-        caller = frame
-    return False
+    """Return whether one of the functions of *traceback* is a signal handler."""
+    codes = {frame.f_code for frame in _frames(traceback)}
+    return any(code in codes for code in _codes_of_handlers())
+
+
+def _codes_of_handlers() -> Iterator[CodeType]:
+    """Yield the code of each signal handler that is written in Python."""
+    for number in signal.valid_signals():
+        handler: Any = signal.getsignal(number)
+        while isinstance(handler, functools.partial):
+            handler = handler.func
+        if not callable(handler):
+            continue
+        # of a function or method, else of an object that can be called
+        code = getattr(handler, "__code__", None) or getattr(type(handler).__call__, "__code__", None)
+        if code is not None:
+            yield code
 
 
 def _frames(traceback: TracebackType | None) -> list[FrameType]:

@@ -118,14 +118,22 @@ def _status(pid: int) -> Status | None:
     return Status(started, is_zombie, stack if stack != "0" else "")
 
 
+def boot_id() -> str:
+    """Return the name of this run of the kernel; "" where it is unknown."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", "rb") as file:
+            return file.read().strip().decode()
+    except OSError:
+        return ""
+
+
 def _namespace(pid: int) -> str:
     """Return a digest of this run of the kernel, and of the namespaces of pids and of times; "" if unknown."""
     try:
         # /proc may be that of another namespace, where pids mean other processes
         if os.readlink("/proc/self") != str(pid):
             return ""
-        with open("/proc/sys/kernel/random/boot_id", "rb") as file:
-            boot = file.read().strip()
+        boot = boot_id()
         spaces = [os.readlink("/proc/self/ns/pid")]
         # before Linux 5.6 there is one time for all
         with contextlib.suppress(FileNotFoundError):

@@ -10,9 +10,19 @@ also exhausts the ids before, which reaches a thread, or a frame below a signal 
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from typing import NamedTuple
 
-from snowredis.core.lanes import Decision, Lanes, UseTick, Wait, decide
+from snowredis.core.lanes import (
+    Decision,
+    Lanes,
+    NotOpen,
+    RaiseClockBack,
+    RenewLease,
+    UseTick,
+    Wait,
+    decide,
+)
 from snowredis.errors import ConfigError, LayoutError
 from snowredis.process.threads import NotAcquired, locked
 from snowredis.settings import check
@@ -21,6 +31,8 @@ from snowredis.snowflake.fast_path import SEALED, Position, TickRange
 from snowredis.snowflake.lease import HeldLease
 from snowredis.snowflake.lease_manager import LeaseManager
 
+# outage lanes that are remembered: of the lease, of the one that was lost before, and one to spare
+MOST_OUTAGES = 3
 # what the fast path can compute with, ns since 1970: the year 2262
 LAST_NS = (1 << 63) - 1
 
@@ -29,11 +41,14 @@ class State(NamedTuple):
     """The allocator's data of a range of ticks.
 
     Attributes:
-        serial: of the lease that the range belongs to; serials only grow.
-        lanes: up to which tick the lease's lanes were used before the range.
+        serial: of the lease that *lanes* belong to; serials only grow.
+        lanes: up to which tick the lease's lanes were used before the range, without its outage lane.
         lane: the lane of the range.
         first_sequence: of its first tick.
         made: about how many ids this generator had made before the range.
+        outage: serial of the lease whose outage lane the range is of; 0 for other lanes.
+        outages: outage lanes that were used before the range: (serial of the lease, first unused tick).
+        last: the last tick that was used before the range, of any lane; -1 if there was none.
     """
 
     serial: int
@@ -41,9 +56,19 @@ class State(NamedTuple):
     lane: int = 0
     first_sequence: int = 0
     made: int = 0
+    outage: int = 0
+    outages: tuple[tuple[int, int], ...] = ()
+    last: int = -1
 
 
 NO_STATE = State(0, Lanes((), ()))
+
+
+class OpenedLane(NamedTuple):
+    """An outage lane in which ids may be made: that of the lease with *serial*, up to the tick *until*."""
+
+    serial: int
+    until: int
 
 
 class NoLease(NamedTuple):
@@ -54,6 +79,23 @@ class LaneChange(NamedTuple):
     """The clock went back by *behind_ms*, so an id was made on another lane."""
 
     behind_ms: float
+
+
+class Choice(NamedTuple):
+    """A decision, and the range that follows if it is to use a tick.
+
+    Attributes:
+        lease: whose ticks they are; None if there is none.
+        serial, lanes, outage: as in State.
+        until: the end of what may be published of an outage lane, a tick.
+    """
+
+    lease: HeldLease | None
+    serial: int
+    lanes: Lanes
+    decision: Decision | NoLease
+    outage: int = 0
+    until: int = 0
 
 
 # an id and None; or 0, and what has to be done first (None: nothing, since only a lease was asked for)
@@ -82,6 +124,10 @@ class IdAllocator:
         self._sequence_start, self._sequence_bound = sequence_start, bound
         self._context, self._generator, self._clock = context, context.generator, context.clock
         self._config, self._leases, self._layout = context.config, leases, context.config.layout
+        self._opened: OpenedLane | None = None
+        # the only lane of an outage cannot be changed for another one
+        rules = context.rules
+        self._outage_rules = replace(rules, policy="wait") if rules.policy == "backup" else rules
         self._sealed = TickRange(
             first_id=SEALED,
             early_ns=0,
@@ -112,6 +158,18 @@ class IdAllocator:
         return self._lanes(self._generator._position)
 
     @property
+    def namespace(self) -> int:
+        """Value of the backup bits of the last ids."""
+        state: State = self._generator._position[0].state
+        return state.lane if state.outage else self.lanes.current
+
+    @property
+    def in_outage_lane(self) -> bool:
+        """True if the last id was made in an outage lane, and the next one would be."""
+        state: State = self._generator._position[0].state
+        return state.outage > 0 and self._opened_lease() is not None
+
+    @property
     def ids_made(self) -> int:
         """About how many ids this generator made so far: unused ids of a sealed tick may count."""
         return self._generator._position[2]
@@ -124,7 +182,22 @@ class IdAllocator:
     def _lanes(self, position: Position) -> Lanes:
         state: State = position[0].state
         tick = self._tick(position)
-        return state.lanes if tick == SEALED else state.lanes.using(state.lane, tick)
+        return state.lanes if tick == SEALED or state.outage else state.lanes.using(state.lane, tick)
+
+    def _outages(self, position: Position) -> tuple[tuple[int, int], ...]:
+        """Return the outage lanes that were used, as State.outages, the newest first."""
+        state: State = position[0].state
+        tick = self._tick(position)
+        if tick == SEALED or not state.outage:
+            return state.outages
+        others = [pair for pair in state.outages if pair[0] != state.outage]
+        return ((state.outage, tick + 1), *others[:MOST_OUTAGES])
+
+    def _last_tick(self, position: Position) -> int:
+        """Return the last tick that was used, of any lane; -1 if there was none."""
+        state: State = position[0].state
+        tick = self._tick(position)
+        return state.last if tick == SEALED else tick
 
     def advance(self, *, only_claim: bool, blocking: bool = True) -> Step:
         """Take an id of the current tick or of a later one, or return what has to be done first.
@@ -152,18 +225,42 @@ class IdAllocator:
             return an_id, None
         return an_id, decision
 
+    def open_outage_lane(self, lease: HeldLease, until: int) -> bool:
+        """Let ids be made in the outage lane of *lease* before the tick *until*; return whether that is possible."""
+        now_ms = (self._clock.time_ns() - self._layout.epoch_ms * 1_000_000) // 1000 / 1000
+        decision = self._decide_outage(
+            self._generator._position, lease, now_ms, min(until, lease.lease.outage_until)
+        )
+        is_usable = isinstance(decision, UseTick | Wait | RaiseClockBack)
+        if is_usable:
+            self._opened = OpenedLane(lease.serial, until)
+        return is_usable
+
+    def close_outage_lane(self) -> None:
+        """Let no more ids be made in an outage lane. The caller holds the generator's lock."""
+        self._opened = None
+        state: State = self._generator._position[0].state
+        if state.outage:
+            self.seal()
+
+    def _opened_lease(self) -> HeldLease | None:
+        """Return the lease whose outage lane is open, if it is still there."""
+        opened, leases = self._opened, (self._leases.held, self._leases.kept)
+        return next((each for each in leases if each and opened and each.serial == opened.serial), None)
+
     def _advance(self, *, only_claim: bool) -> tuple[int, Decision | NoLease | LaneChange | None]:
         # read before the lease: detaching that seals next, and then this is not current any more
         position = self._generator._position
         state: State = position[0].state
-        held = self._leases.held
-        if held is None:
+        held, outage = self._leases.held, self._opened_lease()
+        if held is None and outage is None:
             self.seal()
             return 0, NoLease()
-        if state.serial == held.serial and not only_claim and (an_id := self._generator._id_now()):
+        owner = outage if state.outage else held
+        is_current = owner is not None and owner.serial == (state.outage or state.serial)
+        if is_current and not only_claim and (an_id := self._generator._id_now()):
             # another thread published meanwhile, or a wait is over
             return an_id, None
-        lanes = self._lanes(position) if state.serial == held.serial else Lanes.fresh(held.lease.opens)
         layout = self._layout
         now_ns = self._clock.time_ns()
         # whole microseconds: a float of the time in ns may be rounded up into the next tick
@@ -175,13 +272,14 @@ class IdAllocator:
                 if now_ms < 0
                 else "the clock of this host shows a time after the year 2261; no id was made. Set the clock."
             )
-        decision = decide(lanes, now_ms, held.lease.until, layout.tick_ms, self._context.rules)
-        if isinstance(decision, UseTick) and not only_claim:
-            an_id = self._publish(position, held, lanes, decision, now_ns)
+        choice = self._choose(position, held, outage, now_ms)
+        decision, lanes, lease = choice.decision, choice.lanes, choice.lease
+        if lease is not None and isinstance(decision, UseTick) and not only_claim:
+            an_id = self._publish(position, lease, choice, decision, now_ns)
             if not an_id:
                 # another thread or a signal handler published meanwhile: decide again
                 return 0, Wait(0, clock_back=False)
-            if state.serial != held.serial or lanes.current == decision.lane:
+            if choice.outage or state.serial != choice.serial or lanes.current == decision.lane:
                 return an_id, None
             behind_ms = layout.ms_at(lanes.opens[lanes.current] - 1) - now_ns // 1_000_000
             return an_id, LaneChange(behind_ms)
@@ -189,14 +287,52 @@ class IdAllocator:
             return 0, None
         return 0, decision
 
+    def _choose(
+        self, position: Position, held: HeldLease | None, outage: HeldLease | None, now_ms: float
+    ) -> Choice:
+        """Choose a lane of the lease *held*; else the outage lane of *outage*, which may be the same lease."""
+        state: State = position[0].state
+        serial, lanes = state.serial, self._lanes(position)
+        decision: Decision | NoLease = NoLease()
+        if held is not None:
+            if serial != held.serial:
+                serial, lanes = held.serial, Lanes.fresh(held.lease.opens[: self._config.ordinary_lanes])
+            if state.outage:
+                lanes = lanes.after(self._last_tick(position))
+            rules = self._context.rules
+            decision = decide(lanes, now_ms, held.lease.until, self._layout.tick_ms, rules)
+        opened = self._opened
+        if outage is not None and opened is not None and isinstance(decision, NoLease | NotOpen | RenewLease):
+            until = min(opened.until, outage.lease.outage_until)
+            if isinstance(decision, NotOpen):
+                until = min(until, *lanes.opens)
+            instead = self._decide_outage(position, outage, now_ms, until)
+            if isinstance(instead, UseTick | Wait | RaiseClockBack):
+                if outage.serial != serial:
+                    # a tick of a lease that was lost: what is known of the present one stays as it is
+                    serial, lanes = state.serial, self._lanes(position)
+                return Choice(outage, serial, lanes, instead, outage.serial, until)
+        return Choice(held, serial, lanes, decision)
+
+    def _decide_outage(self, position: Position, lease: HeldLease, now_ms: float, until: int) -> Decision:
+        """Decide for the outage lane of *lease*, whose ids are later than all before."""
+        opens = lease.lease.opens[-1]
+        first = max(dict(self._outages(position)).get(lease.serial, opens), self._last_tick(position) + 1)
+        if first >= until:
+            return RenewLease(first)
+        lane = Lanes((max(first, opens),), (first > opens,))
+        return decide(lane, now_ms, until, self._layout.tick_ms, self._outage_rules)
+
     def _publish(
-        self, position: Position, held: HeldLease, lanes: Lanes, use_tick: UseTick, now_ns: int
+        self, position: Position, held: HeldLease, choice: Choice, use_tick: UseTick, now_ns: int
     ) -> int:
         """Publish the range that begins with *use_tick* and take its first id; return 0 if *position* is not current.
 
         The mark is in the crash record, if there is one, before anybody can take the ids.
         """
         layout, (lane, tick) = self._layout, use_tick
+        if choice.outage:
+            lane = layout.namespaces - 1
         if tick > layout.max_tick:
             raise LayoutError(
                 f"the layout's {layout.timestamp_bits} timestamp bits are used up since {layout.end}; no id was made. "
@@ -217,20 +353,32 @@ class IdAllocator:
         ticks = self._sealed._replace(
             first_id=an_id,
             early_ns=early_ms * 1_000_000,
-            limit_ns=min(layout.ms_at(self._limit(tick, held, early_ms)) * 1_000_000, LAST_NS),
+            limit_ns=min(
+                layout.ms_at(self._limit(tick, choice.until or held.lease.until, early_ms)) * 1_000_000,
+                LAST_NS,
+            ),
             low=layout.compose(tick=0, datacenter=datacenter, backup=lane, worker=worker),
             marks=held.marks,
             lane=lane,
             alive=self._context.guard.alive,
-            state=State(held.serial, lanes, lane, first, made),
+            state=State(
+                choice.serial,
+                choice.lanes,
+                lane,
+                first,
+                made,
+                choice.outage,
+                self._outages(position),
+                self._last_tick(position),
+            ),
         )
         return an_id if self._generator._supersede(old, self._tick(position), ticks) else 0
 
-    def _limit(self, tick: int, held: HeldLease, early_ms: int) -> int:
-        """Return the first tick that the fast path must not open by itself, later than *tick*."""
+    def _limit(self, tick: int, until: int, early_ms: int) -> int:
+        """Return the first tick that the fast path must not open by itself, later than *tick*; *until* at most."""
         if early_ms or self._sequence_start != "zero" or not self._context.guard.sees_all_forks:
             return tick + 1
-        return max(tick, min(held.lease.until - 1, self._layout.max_tick)) + 1
+        return max(tick, min(until - 1, self._layout.max_tick)) + 1
 
     def _first_sequence(self, state: State, made: int) -> int:
         """Return the first sequence of a tick; *state*: of the range before, *made*: ids made until its end."""
@@ -249,7 +397,11 @@ class IdAllocator:
             state: State = old.state
             # it must stay known how far the lanes are used
             sealed = state._replace(
-                lanes=self._lanes(position), first_sequence=self._next_sequence(state, made), made=made
+                lanes=self._lanes(position),
+                first_sequence=self._next_sequence(state, made),
+                made=made,
+                outages=self._outages(position),
+                last=self._last_tick(position),
             )
             if self._generator._supersede(old, self._tick(position), self._sealed._replace(state=sealed)):
                 return
@@ -274,11 +426,15 @@ class IdAllocator:
             # claimed, but no id was made
             return (0,) * self._layout.namespaces
         lanes = self._lanes(position)
-        pairs = zip(lanes.opens, lanes.used, strict=True)
+        pairs = [*zip(lanes.opens, lanes.used, strict=True)]
+        if len(pairs) < self._layout.namespaces:
+            opens = dict(self._outages(position)).get(held.serial)
+            pairs.append((opens or 0, opens is not None))
         return tuple(self._layout.ms_at(opens) if used else 0 for opens, used in pairs)
 
     def after_fork(self) -> None:
         """Discard the parent's ids, in a forked child."""
+        self._opened = None
         # published after whatever the parent was about to publish, so that a call that goes on here cannot
         while True:
             position = self._generator._position

@@ -109,10 +109,18 @@ class Generator(FastPath):
 
     @property
     def lease(self) -> Lease | None:
-        """The current lease; None before the first id, after close() and in a forked child."""
-        held = self._lease_manager.held
+        """The current lease, or a lost one whose outage lane is left; None before the first id and after close()."""
+        leases = self._lease_manager
+        before = leases.held or leases.kept
         self._context.guard.check()
-        return held.lease if held is not None and held is self._lease_manager.held else None
+        held = leases.held or leases.kept
+        return held.lease if held is not None and held is before else None
+
+    @property
+    def in_outage_lane(self) -> bool:
+        """True while ids are made in an outage lane: Redis does not reply, or no other worker id is available."""
+        self._check()
+        return self._allocator.in_outage_lane
 
     @property
     def ttl_ms(self) -> int:
@@ -217,7 +225,7 @@ class Generator(FastPath):
             As next_id().
         """
         self._make_ready()
-        held = self._lease_manager.held
+        held = self._lease_manager.held or self._lease_manager.kept
         if held is None:
             raise LeaseLost(self.pool, -1, "it was lost as soon as it was claimed")
         return held.lease

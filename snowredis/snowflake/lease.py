@@ -225,6 +225,7 @@ class LeaseSlot:
         self._serials = itertools.count(1)
         self.oldest = 0
         self.latest: HeldLease | None = None
+        self._kept: HeldLease | None = None
         # the serial and the token of a claim
         self._asked = (0, "")
         self.record: CrashRecorder | None = None
@@ -238,6 +239,24 @@ class LeaseSlot:
         """The lease that ids may be made of; None if there is none."""
         latest = self.latest
         return latest if latest is not None and latest.serial >= self.oldest else None
+
+    @property
+    def kept(self) -> HeldLease | None:
+        """A lease that was lost, whose outage lane ids may still be made of; None if there is none."""
+        kept = self._kept
+        return kept if kept is not None and kept.serial >= self.oldest else None
+
+    def keep(self, lost: HeldLease) -> None:
+        """Keep the outage lane of *lost*, unless it was not open yet and another one is kept."""
+        lease, kept = lost.lease, self.kept
+        was_open = lease.opens[-1] < lease.until
+        if lease.outage_until > lease.opens[-1] and (was_open or kept is None):
+            # recorded nowhere: nobody can give it back
+            self._kept = lost._replace(marks=None)
+
+    def drop_kept(self) -> None:
+        """Keep no outage lane of a lost lease."""
+        self._kept = None
 
     @property
     def token(self) -> str:
@@ -311,7 +330,7 @@ class LeaseSlot:
         record, self.record = self.record, None
         if record is not None:
             record.forget()
-        self.latest = None
+        self.latest = self._kept = None
 
     def close(self) -> None:
         """Release the crash record's memory; a lease that is still recorded stays so as long as there is room."""
@@ -338,20 +357,23 @@ class PoolView:
         self._context = context
         self.seen = Seen()
         self.floor_ms = 0
-        # the Redis clock in ms since 1970, and the moment of our monotonic clock at which it showed that
-        self._redis_at = (0, context.clock.monotonic())
+        # the Redis clock, ms since 1970, minus our monotonic clock; None before the first reply
+        self._redis_lead_ms: float | None = None
 
     def learn(self, reply: Reply, sent_s: float) -> None:
         """Store what *reply* shows, to a request that was sent at *sent_s* of the monotonic clock."""
         self.seen, self.floor_ms = reply.seen, reply.floor_ms
-        # about in the middle of the round trip
-        self._redis_at = (reply.redis_ms, (sent_s + self._context.clock.monotonic()) / 2)
+        # the Redis clock was read during the round trip. A slow reply says little, so it only bounds what is known
+        least_ms = reply.redis_ms - self._context.clock.monotonic() * 1000
+        most_ms = reply.redis_ms - sent_s * 1000
+        known_ms = (least_ms + most_ms) / 2 if self._redis_lead_ms is None else self._redis_lead_ms
+        self._redis_lead_ms = min(max(known_ms, least_ms), most_ms)
         if reply.alarm:
             log.critical("pool %s: ALARM: %s (ms since 1970)", self._context.config.name, reply.alarm.text)
 
     @property
     def offset_ms(self) -> int:
         """Return the lead of this host's clock over the Redis clock now, in ms; meaningless before the first reply."""
-        redis_ms, at_s = self._redis_at
-        elapsed_s = self._context.clock.monotonic() - at_s
-        return self._context.now_ms() - redis_ms - round(elapsed_s * 1000)
+        return self._context.now_ms() - round(
+            self._context.clock.monotonic() * 1000 + (self._redis_lead_ms or 0.0)
+        )

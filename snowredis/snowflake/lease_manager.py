@@ -15,6 +15,8 @@ from collections.abc import Callable
 
 from snowredis.errors import ClockMovedBack, LayoutMismatch, PoolExhausted, SnowredisError, StoreUnavailable
 from snowredis.process.interruption import is_interruption
+from snowredis.process.liveness import boot_id
+from snowredis.snowflake.codes import LossReason
 from snowredis.snowflake.context import Context, Conversation
 from snowredis.snowflake.lease import PROCESS, Claimed, HeldLease, LeaseSlot, PoolView
 from snowredis.snowflake.protocol import NO_STATS, ClaimRequest, PoolConfig, Store, WorkerStats, owner_text
@@ -23,6 +25,10 @@ from snowredis.snowflake.replies import ClaimReply, Granted, LeaseGone, PoolFull
 from snowredis.snowflake.sweep import sweep
 
 log = logging.getLogger("snowredis")
+
+# what wall clock and monotonic clock of a host may differ by since a reply, and by drift: more was a step or a stop
+CLOCKS_AGREE_S = 1.0
+CLOCK_DRIFT = 0.001
 
 
 class LeaseManager:
@@ -41,12 +47,16 @@ class LeaseManager:
         self.store, self.counts = store, context.counts
         self._context, self._clock, self._guard = context, context.clock, context.guard
         self._label, self._random_bytes = label, random_bytes
+        # random, for people who look at the pool; a forked child has another
+        self._name = ""
         self._conversation = Conversation(store.where)
         self.slot = LeaseSlot(store, RECORDS.new_record)
         self.view = PoolView(context)
         self.closed = self.suspended = False
         self.lost_worker: int | None = None
         self._renewed_at_s = -1e9
+        # wall clock and monotonic clock at the last reply that granted something, and the run of the kernel at a claim
+        self._clocks_at, self._boot_id = (0.0, 0.0), ""
 
     # --- state -------------------------------------------------------------------------------------
 
@@ -61,6 +71,27 @@ class LeaseManager:
         return self.slot.held
 
     @property
+    def kept(self) -> HeldLease | None:
+        """A lease that was lost, whose outage lane ids may still be made of; None if there is none."""
+        return self.slot.kept
+
+    @property
+    def clocks_agree(self) -> bool:
+        """True if this machine ran without a stop since the last reply, as far as its clocks can tell.
+
+        After a snapshot of the machine was resumed, or the machine was suspended, they differ.
+        """
+        wall_s, steady_s = self._clocks_at
+        passed_s = self._clock.monotonic() - steady_s
+        difference_s = abs(self._clock.time() - wall_s - passed_s)
+        return difference_s <= CLOCKS_AGREE_S + passed_s * CLOCK_DRIFT and boot_id() == self._boot_id
+
+    def _note_reply(self) -> None:
+        """Note when a claim or a renewal was granted."""
+        self._renewed_at_s = self._clock.monotonic()
+        self._clocks_at = (self._clock.time(), self._renewed_at_s)
+
+    @property
     def talks_here(self) -> bool:
         """Return whether this very thread is in the middle of a conversation with the store."""
         return self._conversation.is_here
@@ -71,6 +102,7 @@ class LeaseManager:
 
     def after_fork(self) -> None:
         """Forget the parent's lease and its locks, in a forked child. Does not block."""
+        self._name = ""
         self.slot.after_fork()
         self._conversation.after_fork()
         self.counts.reset()
@@ -118,7 +150,8 @@ class LeaseManager:
         layout = self.config.layout
         fit_ms = max(0, layout.ms_at(layout.tick_at(asked_ms)))
         request = ClaimRequest(token, asked_ms, fit_ms, wait_ms, self._owner())
-        self.slot.record_claim(record, token, request.owner)
+        # without the name of the generator: if another process repeats this claim, this one has ended
+        self.slot.record_claim(record, token, self._owner(named=False))
         self._guard.check()
         if serial < self.slot.oldest:
             return Claimed()
@@ -143,6 +176,7 @@ class LeaseManager:
             self.slot.clear_record()
         if isinstance(reply, LayoutMismatch):
             # R9 (signature), as in renew()
+            self.slot.drop_kept()
             if replaced is not None:
                 self._lose(replaced, str(reply))
             self.counts.claims_refused["mismatch"] += 1
@@ -161,7 +195,8 @@ class LeaseManager:
             self.counts.claims_refused["clock"] += 1
             raise ClockMovedBack(reply.wait_ms, "backup")
         fresh = HeldLease.granted(reply, self.config, token, serial, generation)
-        self._renewed_at_s = self._clock.monotonic()
+        self._note_reply()
+        self._boot_id = boot_id()
         self.lost_worker = None
         kept = self.slot.hold(fresh, NO_STATS, fresh=True)
         self.counts.claims += 1
@@ -191,9 +226,11 @@ class LeaseManager:
             error.is_unsent &= is_unsent
             raise
 
-    def _owner(self) -> str:
-        """Return the text that names this process in Redis, for people."""
-        return owner_text(socket.gethostname(), os.getpid(), self._label or PROCESS.label)
+    def _owner(self, *, named: bool = True) -> str:
+        """Return the text that names this process in Redis, for people; if *named*, and this generator."""
+        self._name = self._name or self._fresh_name()[:12]
+        name = self._name if named else ""
+        return owner_text(socket.gethostname(), os.getpid(), self._label or PROCESS.label, name)
 
     def _fresh_name(self) -> str:
         """Return 128 random bits, hex, for a claim or a renewal.
@@ -205,8 +242,11 @@ class LeaseManager:
 
     # --- renew -------------------------------------------------------------------------------------
 
-    def renew(self, stats: WorkerStats) -> bool:
+    def renew(self, stats: WorkerStats, *, may_keep: bool = False) -> bool:
         """Renew the lease by one ttl from now.
+
+        Args:
+            may_keep: if the lease is lost, keep its outage lane even if the clocks of this host differ.
 
         Returns:
             False if there is no lease, or it turned out to be lost; ``held`` is None then.
@@ -218,9 +258,9 @@ class LeaseManager:
             StoreUnavailable: nothing changed; call again, and the same renewal is repeated.
             LayoutMismatch: the pool was made anew with other settings; the lease is lost.
         """
-        return self._conversation.run(lambda: self._renew(stats))
+        return self._conversation.run(lambda: self._renew(stats, may_keep=may_keep))
 
-    def _renew(self, stats: WorkerStats) -> bool:
+    def _renew(self, stats: WorkerStats, *, may_keep: bool) -> bool:
         held = self.held
         if held is None:
             return False
@@ -242,15 +282,20 @@ class LeaseManager:
             self.view.learn(reply, sent_s)
         except LayoutMismatch as error:
             # R9 (signature): the process that made the pool anew did not know what this lease has reserved
+            self.slot.drop_kept()
             self._lose(held, str(error))
             raise
         except SnowredisError:
             self.counts.renewals_failed += 1
             raise
         if isinstance(reply, LeaseGone):
+            if reply.reason == LossReason.COPIED:
+                self.slot.drop_kept()
+            elif may_keep or self.clocks_agree:
+                self.slot.keep(held)
             self._lose(held, f"{reply.reason.text}; claiming another")
             return False
-        self._renewed_at_s = self._clock.monotonic()
+        self._note_reply()
         self.counts.renewals += 1
         self.counts.heartbeats.add(self._renewed_at_s - sent_s)
         self.slot.hold(held.renewed(reply, self.config.layout), stats)

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
+from snowredis.core.layout import utc_text
 from snowredis.errors import (
     ClockMovedBack,
     LayoutMismatch,
@@ -127,6 +128,12 @@ MOST_AT_ONCE, TIMES_AT_BEAT = 8, 25
 MOVE_WAIT_MS = 1_000
 
 
+_CLOSED = (
+    "The outage lane stays closed until Redis replies: this host's clock was set, or the machine was suspended or "
+    "copied, since the last reply"
+)
+
+
 class LeaseLifecycle:
     """Starts, renews, replaces and ends the leases of one generator."""
 
@@ -143,6 +150,8 @@ class LeaseLifecycle:
         # the clock and ids_made at the last stats()
         self._last_rate = (self._clock.monotonic(), 0)
         self._replace_again_s = -1e9
+        # serial of the lease whose outage lane was opened since the last reply that granted something
+        self._opened = 0
         # of counts.clock_backs: those of earlier leases
         self._clock_backs_before = 0
 
@@ -171,6 +180,8 @@ class LeaseLifecycle:
         except LayoutMismatch:
             self._seal_if_lost()
             raise
+        if claimed.granted is not None:
+            self._close_outage_lane()
         old = claimed.replaced
         if old is not None:
             marks = locked(self._generator._lock, functools.partial(self._seal_through, old))
@@ -194,11 +205,11 @@ class LeaseLifecycle:
             for one round trip to Redis; for another to move.
 
         Raises:
-            LeaseExpired: Redis does not reply, and no other server has an available worker id.
+            LeaseExpired: Redis does not reply, no other server has an available worker id, and no outage lane is open.
         """
         held, reason = self._leases.held, self._failure
         cause: BaseException | None = None
-        if held is None:
+        if held is None or (reason and self.beats and self.open_outage_lane()):
             return
         if not reason or self._clock.monotonic() - self._failed_at_s >= RETRY_S:
             try:
@@ -207,14 +218,20 @@ class LeaseLifecycle:
                 return
             except StoreUnavailable as error:
                 reason, cause = str(error), as_cause(error)
-        if not self._move():
+        if not (self._move() or self.open_outage_lane()):
+            if held.lease.outage_until and not self._leases.clocks_agree:
+                reason = f"{reason.rstrip('.')}. {_CLOSED}"
             raise LeaseExpired(self._pool, held.lease.worker, reason) from cause
 
     def _renew(self) -> bool:
         """Renew; return False if the lease is lost, and sealed. See LeaseManager.renew()."""
+        held = self._leases.held
+        may_keep = held is not None and held.serial == self._opened
         try:
-            renewed = self._leases.renew(self.stats())
+            renewed = self._leases.renew(self.stats(), may_keep=may_keep)
             self._failure = ""
+            if renewed:
+                self._close_outage_lane()
             return renewed
         except StoreUnavailable as error:
             # the time of the end: an attempt may have taken long
@@ -278,6 +295,43 @@ class LeaseLifecycle:
         if claimed.replaced is not None:
             self._context.clock_backs.note(behind_ms, "worker", self._allocator.ids_made)
 
+    # --- outage lane -------------------------------------------------------------------------------
+
+    @property
+    def beats(self) -> bool:
+        """True if a thread renews the lease, or claims another one."""
+        return self._heartbeat is not None
+
+    def open_outage_lane(self) -> bool:
+        """Let ids go on in an outage lane: of the lease, or of one that was lost. Return whether one can be used now.
+
+        Without a heartbeat thread, the next call after a heartbeat's time talks to Redis again.
+        """
+        layout, config = self._context.config.layout, self._context.config
+        for lease in (self._leases.held, self._leases.kept):
+            if lease is None or not (lease.serial == self._opened or self._leases.clocks_agree):
+                continue
+            until = lease.lease.outage_until
+            if not self.beats:
+                until = min(until, layout.tick_at(self._context.now_ms() + config.heartbeat_ms) + 1)
+            if self._allocator.open_outage_lane(lease, until):
+                if self._opened != lease.serial:
+                    self._opened = lease.serial
+                    log.warning(
+                        "pool %s: ids are made in the outage lane of worker id %d, until %s at most",
+                        self._pool,
+                        lease.lease.worker,
+                        utc_text(lease.lease.outage_until_ms),
+                    )
+                return True
+        return False
+
+    def _close_outage_lane(self) -> None:
+        """Go back to the other lanes of the lease, now that Redis has granted something."""
+        if self._opened:
+            self._opened = 0
+            locked(self._generator._lock, self._allocator.close_outage_lane)
+
     def stats(self) -> WorkerStats:
         """Return the statistics of the next heartbeat; ids per second are counted since the last call."""
         made, now_s = self._allocator.ids_made, self._clock.monotonic()
@@ -286,9 +340,9 @@ class LeaseLifecycle:
         self._last_rate = (now_s, made)
         return WorkerStats(
             ids_made=made,
-            ids_per_s=max(0, rate),
+            ids_per_second=max(0, rate),
             clock_offset_ms=self._leases.view.offset_ms,
-            namespace=self._allocator.lanes.current,
+            namespace=self._allocator.namespace,
             clock_backs=self._leases.counts.clock_backs - self._clock_backs_before,
         )
 
@@ -437,4 +491,4 @@ class LeaseLifecycle:
 
     def after_fork(self) -> None:
         """Forget the parent's heartbeat thread and its counts, in a forked child."""
-        self._heartbeat, self._clock_backs_before = None, 0
+        self._heartbeat, self._clock_backs_before, self._opened = None, 0, 0

@@ -28,14 +28,14 @@ class WorkerStats(NamedTuple):
 
     Attributes:
         ids_made: ids made since the process started.
-        ids_per_s: ids per second since the heartbeat before.
+        ids_per_second: ids per second since the heartbeat before.
         clock_offset_ms: the worker's clock minus the Redis clock.
         namespace: value of the backup bits in use.
         clock_backs: how often the worker's clock went back.
     """
 
     ids_made: int = 0
-    ids_per_s: int = 0
+    ids_per_second: int = 0
     clock_offset_ms: int = 0
     namespace: int = 0
     clock_backs: int = 0
@@ -213,10 +213,15 @@ class PoolConfig:
         )
 
 
-def owner_text(host: str, pid: int, label: str) -> str:
-    """Return JSON that names a process in Redis, for people. Both texts are cut to MAX_NAME and made printable."""
+def owner_text(host: str, pid: int, label: str, generator: str = "") -> str:
+    """Return JSON that names a process in Redis, for people. Host and label are cut to MAX_NAME and made printable.
+
+    Args:
+        generator: random name of a generator of that process: containers can have equal hosts and pids.
+    """
     host, label = (_NOT_PRINTED.sub("\N{REPLACEMENT CHARACTER}", text[:MAX_NAME]) for text in (host, label))
-    return json.dumps({"host": host, "pid": pid, "label": label}, separators=(",", ":"), ensure_ascii=False)
+    owner = {"host": host, "pid": pid, "label": label} | ({"generator": generator} if generator else {})
+    return json.dumps(owner, separators=(",", ":"), ensure_ascii=False)
 
 
 def settings_of(signature: str) -> dict[str, str]:

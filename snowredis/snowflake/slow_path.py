@@ -25,6 +25,7 @@ from snowredis.errors import (
     LeaseExpired,
     LeaseLost,
     PoolExhausted,
+    SnowredisError,
     StoreUnavailable,
     as_cause,
 )
@@ -335,9 +336,10 @@ class SlowPath:
                     self._full,
                 )
                 if isinstance(decision, NotOpen):
-                    claim_wait.wait_for_opening(decision.ms)
-                elif claim_wait.claim():
-                    self._lifecycle.start_heartbeat()
+                    if not self._lifecycle.open_outage_lane():
+                        claim_wait.wait_for_opening(decision.ms)
+                else:
+                    self._claim(claim_wait)
 
     def try_step(self) -> Step:
         """Take an id of the current tick or of a later one, or return what has to be done first. Never waits.
@@ -372,6 +374,23 @@ class SlowPath:
     def _wait(self, wait: Wait) -> None:
         self._context.clock_backs.note_wait(wait, self._allocator.ids_made)
         nap(self.clock, wait.seconds)
+
+    def _claim(self, claim_wait: ClaimWait) -> None:
+        """Claim, or wait a little; meanwhile go on in the outage lane of a lease that was lost, if there is one."""
+        lifecycle = self._lifecycle
+        # else the heartbeat claims
+        if lifecycle.beats and lifecycle.open_outage_lane():
+            return
+        try:
+            claimed = claim_wait.claim()
+        except SnowredisError:
+            if not lifecycle.open_outage_lane():
+                raise
+            return
+        if claimed:
+            lifecycle.start_heartbeat()
+        else:
+            lifecycle.open_outage_lane()
 
     def _renew(self) -> None:
         """Renew, since the next tick is past the reservation; if that was done just now, wait for the clock."""

@@ -1,13 +1,10 @@
-"""A redis-server of the tests' own, and the command run in this process or in another."""
+"""The command run in this process or in another, on the tests' redis-server."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
-import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,6 +14,7 @@ import pytest
 import redis
 
 from snowredis.cli import main
+from tests.support.servers import RedisServer
 
 
 @dataclass(frozen=True)
@@ -29,40 +27,14 @@ class Result:
 Cli = Callable[..., Result]
 
 
-@pytest.fixture(scope="session")
-def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    program = shutil.which("redis-server", path="/usr/bin") or shutil.which("redis-server")
-    if program is None:
-        pytest.skip("no redis-server on PATH")
-    directory = tmp_path_factory.mktemp("r")
-    socket = directory / "s"
-    server = subprocess.Popen(
-        [program, "--port", "0", "--unixsocket", str(socket), "--save", "", "--appendonly", "no"]
-        + ["--dir", str(directory)],
-        stdout=subprocess.DEVNULL,
-    )
-    url = f"unix://{socket}"
-    try:
-        client = redis.Redis.from_url(url)
-        deadline_s = time.monotonic() + 10
-        while True:
-            try:
-                client.ping()
-                break
-            except redis.RedisError:
-                if time.monotonic() > deadline_s:
-                    raise
-                time.sleep(0.01)
-        client.close()
-        yield url
-    finally:
-        server.terminate()
-        server.wait(10)
+@pytest.fixture
+def server_url(server: RedisServer) -> str:
+    return server.url
 
 
 @pytest.fixture
-def client(server_url: str) -> Iterator[redis.Redis]:
-    client = redis.Redis.from_url(server_url, decode_responses=True)
+def client(server: RedisServer) -> Iterator[redis.Redis]:
+    client = server.client()
     yield client
     client.close()
 
@@ -123,7 +95,7 @@ def short_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def hostile_labels(monkeypatch: pytest.MonkeyPatch) -> None:
     """Write labels to Redis as they are given, as no process of ours does."""
 
-    def owner_text(host: str, pid: int, label: str) -> str:
+    def owner_text(host: str, pid: int, label: str, _generator: str = "") -> str:
         return json.dumps({"host": host, "pid": pid, "label": label}, separators=(",", ":"))
 
     monkeypatch.setattr("snowredis.snowflake.lease_manager.owner_text", owner_text)

@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 import pytest
+import redis
 
 import snowredis
 from snowredis.numbers import DatedGenerator, NumbersClosed
@@ -88,6 +89,29 @@ def test_dated_numbers_are_shown_with_their_period_and_whether_they_are_closed(
     assert "dated numbers of receipts" in both
 
 
-def test_a_command_without_a_tag_says_so(cli: Cli) -> None:
-    assert cli("numbers", "show").code == 2
-    assert cli("numbers").code == 2
+def test_without_a_tag_all_tags_are_listed_and_other_commands_say_where_to_look(
+    cli: Cli, client: redis.Redis, server_url: str
+) -> None:
+    for pattern in ("snowredis:segment:*", "snowredis:{*}:dated"):
+        for key in client.scan_iter(match=pattern):
+            client.delete(key)
+    assert cli("numbers", "show").out.startswith("there is no tag at ")
+    assert cli("numbers", "create", "coupons", "--start", "100").code == 0
+    assert cli("numbers", "create", "bills", "--period", "day").code == 0
+    with snowredis.generator("segment", url=server_url, tag="lost") as ids, pytest.raises(NumbersClosed):
+        ids.next_id()
+    shown = [" ".join(line.split()) for line in cli("numbers", "show").out.splitlines()]
+    assert shown[2:] == [
+        "tag numbers state next",
+        "bills dated by day open 1",
+        "coupons segments open 100",
+        "lost segments closed 1",
+    ]
+    assert json.loads(cli("numbers", "show", "--json").out)[1] == {
+        "tag": "coupons",
+        "numbers": "segments",
+        "state": "open",
+        "next": "100",
+    }
+    refused = cli("numbers", "open", "--from", "3")
+    assert (refused.code, "These are the tags: snowredis numbers show" in refused.err) == (2, True)

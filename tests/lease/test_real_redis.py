@@ -1167,6 +1167,16 @@ def test_a_claim_repeated_after_a_loss_is_not_answered_as_if_the_new_incarnation
     assert reply.seen.incarnation != granted_in
 
 
+def test_adopted_leases_count_for_the_peak(server: RedisServer) -> None:
+    store = open_store(server, replace(LONG, name="peak"))
+    store.create(wall_ms())
+    living = [holder(store).claim() for _ in range(3)]
+    server.client().delete(*pool_keys("peak"))
+    assert all(isinstance(each.ask_renew(), Renewed) for each in living)
+    info = WorkerPool(server.url, "peak").info()
+    assert (info.adopted, info.used, info.peak) == (3, 3, 3)
+
+
 @pytest.mark.parametrize("slack_ms", [0, 1_000])
 def test_adoption_counts_the_time_that_a_deposed_master_may_go_on(server: RedisServer, slack_ms: int) -> None:
     store = open_store(server, replace(LONG, name=f"slack{slack_ms}", failover_slack_ms=slack_ms))

@@ -135,6 +135,40 @@ def test_a_process_whose_renewal_is_refused_is_alive(
     assert [death.label for death in seen.deaths()] == ["paused"]
 
 
+def test_a_generator_that_claims_again_takes_its_death_back(
+    clock: ManualClock, memory: MemoryPool, seen: WorkerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # two that describe themselves alike, as in two containers
+    both = [memory.connect(label="web") for _ in range(2)]
+    for ids in both:
+        ids.next_id()
+
+    def refuse(*_: object) -> None:
+        raise StoreUnavailable("here", "gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(both[0]._lease_manager.store, "release", refuse)
+        both[0].suspend()
+    clock.advance(TTL_MS + 1_000)
+    assert len(seen.deaths()) == 2
+    both[0].resume()
+    both[0].next_id()
+    assert "lost" not in [event.kind for event in seen.events()]
+    assert len(seen.deaths()) == 1
+    # each dies by itself
+    clock.advance(TTL_MS + 1_000)
+    assert len(seen.deaths()) == 2
+
+
+def test_a_forked_child_does_not_take_the_death_of_its_parent_back(memory: MemoryPool) -> None:
+    manager = memory.connect()._lease_manager
+    parent = manager._owner()
+    assert parent == manager._owner()
+    assert manager._owner(named=False) != parent
+    manager.after_fork()
+    assert manager._owner() != parent
+
+
 def test_leases_that_ended_in_an_outage_are_no_deaths_until_their_workers_had_time_to_return(
     clock: ManualClock, memory: MemoryPool, seen: WorkerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

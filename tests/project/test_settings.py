@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import inspect
 import re
 from pathlib import Path
@@ -13,11 +12,10 @@ import pytest
 import redis
 
 import snowredis
-from snowredis.cli import build_parser
 from snowredis.kinds.opening import parse_kind
 from snowredis.settings import COMMON, POOL_DURATIONS, PREFIX, SETTINGS, Setting, check, from_environment
 from snowredis.snowflake.protocol import PoolConfig
-from snowredis.web.settings import SERVICE_SETTINGS, settings_from_environment
+from snowredis.web.settings import settings_from_environment
 
 ROOT = Path(__file__).parents[2]
 IN_TEXT = [setting for setting in SETTINGS.values() if setting.name != "clock"]
@@ -168,22 +166,6 @@ def test_numbers_of_numpy_are_numbers_everywhere() -> None:
     for wrong in wrongs:
         with pytest.raises(snowredis.SnowredisError):
             layout.decode(wrong)
-
-
-def options_of(*words: str) -> dict[str, argparse.Action]:
-    parser: argparse.ArgumentParser = build_parser()
-    for word in words:
-        choices = next(action.choices for action in parser._actions if isinstance(action.choices, dict))
-        assert choices is not None
-        parser = choices[word]
-    return {action.dest: action for action in parser._actions if action.dest != "help"}
-
-
-def test_the_options_of_serve_are_settings_of_the_service() -> None:
-    served = {"pool": "pools", "allow_host": "hosts", "trust_proxy": "trusted_proxies", "kind": "kinds"}
-    others = {"url", "host", "port", "access_log"}
-    options = {served.get(name, name) for name in options_of("serve")} - others
-    assert options <= SERVICE_SETTINGS.keys()
 
 
 def test_other_variables_that_the_library_reads_are_not_taken_for_settings() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 import snowredis
+from snowredis.snowflake.protocol import WorkerStats
 from snowredis.testing import ManualClock, MemoryPool
 
 
@@ -46,6 +48,33 @@ def test_a_wait_of_many_naps_is_counted_once(pool: MemoryPool, clock: ManualCloc
         ids.next_id()
         assert ids.counts.clock_back_waits == times
         assert sum(ids.counts.clock_waits.sums_s) == pytest.approx(2 * times, abs=0.01)
+
+
+def test_a_reply_that_was_late_makes_no_clock_off(
+    pool: MemoryPool, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As right after an outage of Redis: the request waits, and the reply shows the time of its end."""
+    ids = pool.connect()
+    ids.next_id()
+    renew = ids._lease_manager.store.renew
+
+    def late(*arguments: Any) -> Any:
+        clock.advance(1_800)
+        return renew(*arguments)
+
+    monkeypatch.setattr(ids._lease_manager.store, "renew", late)
+    assert ids._lease_manager.renew(WorkerStats())
+    assert ids.clock_reading.offset_ms == 0
+    # a clock that is really off by more than that shows at once, to the precision of the reply
+    clock.step(60_000)
+    assert ids._lease_manager.renew(WorkerStats())
+    assert ids.clock_reading.offset_ms == pytest.approx(60_000, abs=1_800)
+    clock.step(-60_000)
+    # a Redis with another clock, as after a failover
+    monkeypatch.undo()
+    monkeypatch.setattr(clock, "server_time_ms", lambda: clock.time_ns() // 1_000_000 + 5_000)
+    assert ids._lease_manager.renew(WorkerStats())
+    assert ids.clock_reading.offset_ms == -5_000
 
 
 def test_a_clock_that_is_refused_is_counted(pool: MemoryPool, clock: ManualClock) -> None:

@@ -6,6 +6,7 @@ import functools
 import signal
 import socket
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -35,16 +36,36 @@ def starred(kind: type[Exception], *_: Any) -> None:
     raise kind("the job took too long")
 
 
+@dataclass
+class Limit:
+    """A handler with a state, as rq's: a method, or an object that can be called."""
+
+    kind: type[Exception]
+
+    def __call__(self, *_: Any) -> None:
+        raise self.kind("the job took too long")
+
+    def handle(self, _number: int, frame: Any) -> None:
+        del frame
+        raise self.kind("the job took too long")
+
+
+def a_method(kind: type[Exception]) -> Callable[..., None]:
+    return Limit(kind).handle
+
+
 @pytest.fixture(params=[TimeoutError, JobOSError, JobTimeout])
 def kind(request: pytest.FixtureRequest) -> type[Exception]:
     kind: type[Exception] = request.param
     return kind
 
 
-@pytest.fixture(params=[named, starred])
+@pytest.fixture(params=[named, starred, a_method, Limit])
 def handler(request: pytest.FixtureRequest, kind: type[Exception]) -> Iterator[None]:
     """The handler of SIGALRM."""
-    before = signal.signal(signal.SIGALRM, functools.partial(request.param, kind))
+    makes_one = request.param in (a_method, Limit)
+    handle = request.param(kind) if makes_one else functools.partial(request.param, kind)
+    before = signal.signal(signal.SIGALRM, handle)
     yield
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, before)

@@ -137,6 +137,6 @@ class SimKeeper(LeaseManager):
             return self._conversation.run(lambda: machines.sweep(process, most))
         return 0
 
-    def _owner(self) -> str:
+    def _owner(self, *, named: bool = True) -> str:
         assert self.process is not None
         return f'{{"host":"{self.process.host.name}","label":"{self.process.name}"}}'

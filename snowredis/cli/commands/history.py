@@ -143,22 +143,11 @@ tables. Exits with 1 if the process that made an id cannot be known.""",
 
 # --- events -------------------------------------------------------------------------------------
 
-# as in lease.codes, which is not imported for --help
-KINDS = (
-    "claimed",
-    "released",
-    "expired",
-    "reclaimed",
-    "returned",
-    "adopted",
-    "lost",
-    "clock-back",
-    "floor",
-    "alarm",
-)
-
 
 def _add_events_arguments(parser: Parser) -> None:
+    from snowredis.snowflake.codes import EventKind
+
+    kinds = [kind.value for kind in EventKind]
     add_redis(parser)
     parser.add_argument(
         "-n", type=natural, default=20, metavar="N", help="how many of the newest (default: 20)"
@@ -167,9 +156,9 @@ def _add_events_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--kind",
         action="append",
-        choices=KINDS,
+        choices=kinds,
         metavar="KIND",
-        help=f"only {', '.join(KINDS)}; may be repeated",
+        help=f"only {', '.join(kinds)}; may be repeated",
     )
     parser.add_argument("--worker", type=natural, metavar="N", help="only events of this worker id")
     add_times(parser)

@@ -38,7 +38,7 @@ from snowredis.cli.output import (
 from snowredis.core.layout import Layout
 from snowredis.core.presets import layout_spec, resolve_layout
 from snowredis.errors import PoolNotFound, SnowredisError
-from snowredis.settings import FORMS
+from snowredis.settings import FORMS, SETTINGS
 
 # --- generate -----------------------------------------------------------------------------------
 
@@ -52,7 +52,7 @@ def _add_generate_arguments(parser: Parser) -> None:
     )
     parser.add_argument("--format", choices=FORMS, default="decimal", metavar="FORM", help=", ".join(FORMS))
     add_redis(parser)
-    add_settings(parser, "layout", "ttl")
+    add_settings(parser, SETTINGS["layout"], SETTINGS["ttl"])
     parser.add_argument("--label", help="what `snowredis workers` shows for it (default: snowredis generate)")
 
 

@@ -6,12 +6,13 @@ import argparse
 import contextlib
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from snowredis.cli.exit_codes import CommandError, ExitCode
-from snowredis.cli.options import Command, Parser, add_yes, confirm, natural
+from snowredis.cli.options import Command, Parser, add_settings, add_yes, confirm, natural
 from snowredis.cli.output import (
+    MAX_FOREIGN,
     Cell,
     Column,
     Line,
@@ -25,34 +26,18 @@ from snowredis.cli.output import (
     time_of,
     write,
 )
-from snowredis.settings import DEFAULT_URL, SECONDS, settings_in_environment, split_urls
+from snowredis.settings import DEFAULT_URL, Setting, settings_in_environment, split_urls
 
 if TYPE_CHECKING:
     from snowredis.numbers.administration import DatedInfo, TagInfo
 
 
-def _declared() -> dict[str, Any]:
+def _declared() -> dict[str, Setting]:
     """Return the constants of tags, of both kinds, by name."""
     from snowredis.numbers.settings import DATED_SETTINGS, SEGMENT_SETTINGS
 
     dated = {name: DATED_SETTINGS[name] for name in ("period", "zone", "format")}
     return {name: setting for name, setting in SEGMENT_SETTINGS.items() if setting.of_pool} | dated
-
-
-def _add_constants(parser: Parser, *, dated: bool) -> None:
-    for name, setting in _declared().items():
-        if not (dated or setting.of_pool):
-            continue
-        text = f"{setting.help} (default: {setting.default_text})".replace("%", "%%").replace("`", "")
-        option = f"--{name.replace('_', '-')}"
-        if setting.kind is SECONDS:
-            parser.add_argument(option, help=text, type=float, metavar="S")
-        elif setting.kind.choices:
-            parser.add_argument(option, help=text, choices=setting.kind.choices)
-        elif setting.kind.parse is int:
-            parser.add_argument(option, help=text, type=natural, metavar="N")
-        else:
-            parser.add_argument(option, help=text, metavar="TEXT")
 
 
 def _constants(args: argparse.Namespace) -> dict[str, Any]:
@@ -68,9 +53,9 @@ def _dated_of(args: argparse.Namespace) -> tuple[str | list[str], str, DatedInfo
     """Return URL and tag, and the dated numbers of the tag if that is what the command is about."""
     from snowredis.errors import StoreUnavailable
 
-    url, tag = tag_of(args)
+    url, tag = _tag_of(args)
     try:
-        infos, dated = read(url, tag)
+        infos, dated = _read(url, tag)
     except StoreUnavailable:
         # what does not need to read does not fail for that
         return url, tag, None
@@ -89,11 +74,16 @@ def _add_period(parser: Parser) -> None:
     parser.add_argument("--period", metavar="LABEL", help=f"{text}; of a tag with both: segments")
 
 
+def _add_create(parser: Parser) -> None:
+    _add_tag(parser)
+    add_settings(parser, *_declared().values())
+
+
 def _create(args: argparse.Namespace) -> int:
     from snowredis.numbers.administration import create_tag
     from snowredis.numbers.dated import DatedGenerator
 
-    url, tag = tag_of(args)
+    url, tag = _tag_of(args)
     constants = _constants(args)
     if args.period is None:
         segments = {name: value for name, value in constants.items() if _declared()[name].of_pool}
@@ -110,6 +100,7 @@ def _create(args: argparse.Namespace) -> int:
 
 
 def _add_open(parser: Parser) -> None:
+    _add_tag(parser)
     where = parser.add_mutually_exclusive_group(required=True)
     text = "no number from N on was handed out"
     where.add_argument("--from", dest="first", type=natural, metavar="N", help=text)
@@ -121,7 +112,7 @@ def _add_open(parser: Parser) -> None:
 
 
 def _add_segment_constants(parser: Parser) -> None:
-    _add_constants(parser, dated=False)
+    add_settings(parser, *(setting for setting in _declared().values() if setting.of_pool))
 
 
 def _open(args: argparse.Namespace) -> int:
@@ -148,6 +139,7 @@ def _open(args: argparse.Namespace) -> int:
 
 
 def _add_change(parser: Parser) -> None:
+    _add_tag(parser)
     _add_segment_constants(parser)
     parser.add_argument("--to", metavar="URLS", help="the servers from now on (default: those of --url)")
     text = (
@@ -160,7 +152,7 @@ def _add_change(parser: Parser) -> None:
 def _change(args: argparse.Namespace) -> int:
     from snowredis.numbers.administration import change_tag
 
-    url, tag = tag_of(args)
+    url, tag = _tag_of(args)
     # not those of the environment, which are those of the processes: what is not named stays as it is
     constants: Mapping[str, Any] = {
         name: getattr(args, name)
@@ -176,6 +168,7 @@ def _change(args: argparse.Namespace) -> int:
 
 
 def _add_delete(parser: Parser) -> None:
+    _add_tag(parser)
     _add_period(parser)
     add_yes(parser)
 
@@ -190,35 +183,44 @@ def _delete(args: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-def add_tag(parser: Parser) -> None:
+def _add_tag(parser: Parser) -> None:
     """Add TAG and --url."""
     parser.add_argument("tag", nargs="?", metavar="TAG", help="default: SNOWREDIS_TAG")
     text = "the Redis, or several independent ones, separated by spaces (default: SNOWREDIS_URL, else "
     parser.add_argument("--url", help=f"{text}{DEFAULT_URL})")
 
 
-def tag_of(args: argparse.Namespace) -> tuple[str | list[str], str]:
+def _tag_of(args: argparse.Namespace) -> tuple[str | list[str], str]:
     """Return the URL and the tag: from the command line, else from SNOWREDIS_* variables."""
+    url, tag = _url_and_tag(args)
+    if tag is None:
+        text = "no tag is named. Write its name after the command. These are the tags: snowredis numbers show"
+        raise CommandError(ExitCode.USAGE, text)
+    return url, tag
+
+
+def _url_and_tag(args: argparse.Namespace) -> tuple[str | list[str], str | None]:
     from snowredis.numbers.settings import SEGMENT_SETTINGS
 
     given = settings_in_environment(os.environ, [SEGMENT_SETTINGS["url"], SEGMENT_SETTINGS["tag"]])
-    url, tag = args.url or given.get("url", DEFAULT_URL), args.tag or given.get("tag")
-    if tag is None:
-        raise CommandError(ExitCode.USAGE, "no tag is named. Write it after the command.")
-    return split_urls(url) if isinstance(url, str) else url, tag
+    url = args.url or given.get("url", DEFAULT_URL)
+    return split_urls(url) if isinstance(url, str) else url, args.tag or given.get("tag")
 
 
-def _add_show_arguments(parser: Parser) -> None:
+def _add_show(parser: Parser) -> None:
+    _add_tag(parser)
     text = "time between the two looks that show the consumption; 0: one look (default: %(default)s)"
     parser.add_argument("--seconds", type=float, default=1.0, metavar="S", help=text)
-    parser.add_argument("--json", action="store_true", help="an object")
+    parser.add_argument("--json", action="store_true", help="an object, or a list of all tags")
 
 
 def _show(args: argparse.Namespace) -> int:
     from snowredis.numbers.administration import remaining, show_tag
 
-    url, tag = tag_of(args)
-    (infos, dated), rate = read(url, tag), None
+    url, tag = _url_and_tag(args)
+    if tag is None:
+        return _show_all(url, args)
+    (infos, dated), rate = _read(url, tag), None
     exists = any(info.exists for info in infos)
     if not exists and dated is None:
         where = ", ".join(info.where for info in infos)
@@ -251,7 +253,42 @@ def _show(args: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-def read(url: str | list[str], tag: str) -> tuple[Sequence[TagInfo], DatedInfo | None]:
+def _show_all(url: str | list[str], args: argparse.Namespace) -> int:
+    """Show a table of the tags of the first server."""
+    from snowredis.monitor.number_checks import tags_at
+
+    where, tags = tags_at(url if isinstance(url, str) else url[0])
+    names = sorted({tag.name for tag in (*tags.segments, *tags.dated)})
+    found: list[tuple[str, str, str, int]] = []
+    for name in names:
+        infos, dated = _read(url, name)
+        if known := [info for info in infos if info.exists]:
+            state = "closed" if any(info.reason for info in known) else "open"
+            found.append((name, "segments", state, min(info.next_number for info in known)))
+        if dated is not None:
+            state = "closed" if dated.closed_reason is not None else "open"
+            found.append((name, f"dated by {dated.period}", state, dated.last_number + 1))
+    if args.json:
+        titles = ("tag", "numbers", "state", "next")
+        print_json([dict(zip(titles, (*one[:3], str(one[3])), strict=True)) for one in found])
+    elif found:
+        columns = [
+            Column("tag", shrinks=True),
+            *map(Column, ("numbers", "state")),
+            Column("next", right=True),
+        ]
+        styles = {"open": "good", "closed": "bad"}
+        rows: list[list[Cell]] = [
+            [(printable(name, MAX_FOREIGN), "strong"), numbers, (state, styles[state]), f"{following:,}"]
+            for name, numbers, state, following in found
+        ]
+        write([[("tags at ", "dim"), (where, "")], [], *table(columns, rows, terminal_width())])
+    else:
+        print(f"there is no tag at {where}; create one with: snowredis numbers create TAG")
+    return ExitCode.OK
+
+
+def _read(url: str | list[str], tag: str) -> tuple[Sequence[TagInfo], DatedInfo | None]:
     """Return the segments of *tag* on each server, and its dated numbers on the first server that has some.
 
     Raises StoreRefused if the user has the right to neither.
@@ -340,25 +377,8 @@ def _table(infos: Sequence[TagInfo], now_ms: int) -> list[Line]:
     return table(columns, rows, terminal_width())
 
 
-def _of_a_tag(
-    name: str,
-    summary: str,
-    about: str,
-    examples: list[tuple[str, str]],
-    add: Callable[[Parser], None],
-    run: Callable[[argparse.Namespace], int],
-) -> Command:
-    """Return a command that takes a tag besides the arguments that *add* adds."""
-
-    def add_arguments(parser: Parser) -> None:
-        add_tag(parser)
-        add(parser)
-
-    return Command(name, summary, about, examples, add_arguments, run)
-
-
 _COMMANDS = [
-    _of_a_tag(
+    Command(
         "create",
         "create a tag that is really new",
         """Redis may lose a tag, as any key. Processes then refuse numbers until a person says from where on none was
@@ -368,24 +388,25 @@ handed out. So never run this for a tag that existed: its numbers would be hande
             ("snowredis numbers create coupons --start 100000 --maximum 999999", "six digits"),
             ("snowredis numbers create bills --period day --zone Europe/Berlin", "dated"),
         ],
-        lambda parser: _add_constants(parser, dated=True),
+        _add_create,
         _create,
     ),
-    _of_a_tag(
+    Command(
         "show",
-        "show a tag: what was handed out, how fast, and for how long it lasts",
+        "show a tag: what was handed out, how fast, and for how long it lasts; or all tags",
         """The consumption is that between two looks at Redis, so numbers of segments that were fetched in between. How
 many numbers each process has at hand, its step, prefetches and waits are in its metrics. Of dated numbers it shows the
 current period, the last number of it, and whether it is closed.""",
         [
             ("snowredis numbers show invoices", "for how long it lasts"),
+            ("snowredis numbers show", "all tags of a Redis"),
             ("snowredis numbers show invoices --seconds 60", "at the rate of a minute"),
             ("snowredis numbers show invoices --json", "for programs"),
         ],
-        _add_show_arguments,
+        _add_show,
         _show,
     ),
-    _of_a_tag(
+    Command(
         "open",
         "let a closed tag hand out numbers, after Redis may have lost some",
         """With --from N: no number from N on was ever handed out, such as max(id) of the table plus what processes may
@@ -400,7 +421,7 @@ dated numbers, one period is opened.""",
         _add_open,
         _open,
     ),
-    _of_a_tag(
+    Command(
         "change",
         "give a tag of segments other constants, or other servers",
         """Closes the tag on all its servers, finds the highest number that any of them handed out, and opens it beyond
@@ -414,7 +435,7 @@ the command. Dated numbers keep their period and zone: use another tag.""",
         _add_change,
         _change,
     ),
-    _of_a_tag(
+    Command(
         "delete",
         "delete a tag",
         "Then which of its numbers were handed out is not known: a tag of the same name would hand them out again.",

@@ -55,7 +55,8 @@ if TYPE_CHECKING:
 def _add_create_arguments(parser: Parser) -> None:
     add_pool_name(parser)
     add_redis(parser, pool=False)
-    add_settings(parser, *(name for name, setting in SETTINGS.items() if setting.of_pool), "registry_url")
+    of_pool = [setting for setting in SETTINGS.values() if setting.of_pool]
+    add_settings(parser, *of_pool, SETTINGS["registry_url"])
 
 
 def _create(args: argparse.Namespace) -> int:

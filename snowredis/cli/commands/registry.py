@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from snowredis.cli.exit_codes import CommandError, ExitCode
@@ -23,6 +23,7 @@ from snowredis.cli.output import (
     Cell,
     Column,
     Line,
+    Pair,
     ago,
     pairs,
     print_json,
@@ -31,24 +32,26 @@ from snowredis.cli.output import (
     terminal_width,
     write,
 )
+from snowredis.errors import ConfigError
+from snowredis.settings import SETTINGS
 from snowredis.snowflake.open import DEFAULT_REGISTRY
 
 if TYPE_CHECKING:
     from snowredis.snowflake.registry import Place, Registry, RegistryState
 
 
-def add_registry(parser: Parser, *, positional: bool = True) -> None:
-    """Add NAME, a registry, or --registry NAME; and --url, where it is."""
+def _add_registry(parser: Parser, *name: str) -> None:
+    """Add a registry, by the option *name* if it is given, and --url, where it is."""
     text = f"default: SNOWREDIS_REGISTRY, else {DEFAULT_REGISTRY}"
-    if positional:
-        parser.add_argument("registry", nargs="?", metavar="NAME", help=text)
+    if name:
+        parser.add_argument(*name, metavar="NAME", help=text)
     else:
-        parser.add_argument("--registry", metavar="NAME", help=text)
+        parser.add_argument("registry", nargs="?", metavar="NAME", help=text)
     text = "the Redis of the registry (default: SNOWREDIS_REGISTRY_URL, else SNOWREDIS_URL)"
     parser.add_argument("--url", dest="registry_url", metavar="URL", help=text)
 
 
-def open_named(args: argparse.Namespace, place: Place | None = None) -> contextlib.closing[Registry]:
+def _opened(args: argparse.Namespace, place: Place | None = None) -> contextlib.closing[Registry]:
     """Open the registry that the command line or the environment names."""
     from snowredis.snowflake.registration import open_registry
 
@@ -57,8 +60,14 @@ def open_named(args: argparse.Namespace, place: Place | None = None) -> contextl
     return contextlib.closing(open_registry(server, options.get("registry") or DEFAULT_REGISTRY, place))
 
 
-def not_found(registry: Registry) -> CommandError:
-    """Return the error for a registry that does not exist."""
+def _read(registry: Registry) -> RegistryState:
+    state = registry.read()
+    if state is None:
+        raise _not_found(registry)
+    return state
+
+
+def _not_found(registry: Registry) -> CommandError:
     return CommandError(
         ExitCode.POOL_NOT_FOUND,
         f"there is no registry {registry.name!r} at {registry.where}. If it never existed, create it once: snowredis "
@@ -68,36 +77,31 @@ def not_found(registry: Registry) -> CommandError:
 
 
 def _add_create_arguments(parser: Parser) -> None:
-    add_registry(parser)
-    add_settings(parser, "layout")
-    parser.add_argument(
-        "--durability",
-        choices=("detect", "assured"),
-        default="detect",
-        help="whether Redis may lose writes that it acknowledged: detect: yes, in a restart or failover, after which "
-        "the registry gives no new numbers before a person opens it; assured: never (default: detect)",
+    _add_registry(parser)
+    add_settings(parser, SETTINGS["layout"])
+    text = (
+        "whether Redis may lose writes that it acknowledged: detect: yes, in a restart or failover, after which the "
+        "registry gives no new numbers before a person opens it; assured: never (default: detect)"
     )
-    parser.add_argument(
-        "--first", type=natural, default=1, metavar="N", help="the lowest number that is given (default: 1)"
-    )
+    parser.add_argument("--durability", choices=("detect", "assured"), default="detect", help=text)
+    text = "the lowest number that is given (default: 1)"
+    parser.add_argument("--first", type=natural, default=1, metavar="N", help=text)
 
 
 def _create(args: argparse.Namespace) -> int:
     from snowredis.core.presets import resolve_layout
-    from snowredis.errors import ConfigError
     from snowredis.snowflake.registry import Place, Status
 
     place = Place.of(resolve_layout(settings(args)[1].get("layout")))
     if args.first >= place.capacity:
         raise ConfigError(f"--first {args.first} is too high: the highest number is {place.capacity - 1}")
-    with open_named(args, place) as registry:
+    with _opened(args, place) as registry:
         reply = registry.create(durability=args.durability, first=args.first)
-        if reply.status is Status.CREATED:
-            numbers = f"{args.first:,} to {place.capacity - 1:,}"
-            print(f"registry {registry.name} at {registry.where} was created; it gives the numbers {numbers}")
-            return ExitCode.OK
-        print(f"registry {registry.name} at {registry.where} already exists; nothing was changed")
-        if reply.closed:
+        created = reply.status is Status.CREATED
+        numbers = f"was created; it gives the numbers {args.first:,} to {place.capacity - 1:,}"
+        text = numbers if created else "already exists; nothing was changed"
+        print(f"registry {registry.name} at {registry.where} {text}")
+        if reply.closed and not created:
             print(f"it gives no new numbers; see: snowredis registry show {registry.name}")
     return ExitCode.OK
 
@@ -121,85 +125,77 @@ for a registry that existed: it could give numbers a second time.""",
 
 
 def _add_show_arguments(parser: Parser) -> None:
-    add_registry(parser)
+    _add_registry(parser)
     add_times(parser)
     parser.add_argument("--json", action="store_true", help="an object")
 
 
 def _show(args: argparse.Namespace) -> int:
-    with open_named(args) as registry:
-        state = registry.read()
-        if state is None:
-            raise not_found(registry)
-        where = registry.where
+    with _opened(args) as registry:
+        state, where = _read(registry), registry.where
     if args.json:
-        print_json(registry_record(state))
+        print_json(_record(state))
         return ExitCode.OK
     head: Line = [("registry ", "dim"), (state.name, "strong"), (f" at {where}", "dim")]
-    write([head, *pairs(_rows(state, args), wrap=True), [], *records_table(state)])
+    write([head, *pairs(_rows(state, args.time_text), wrap=True), [], *_numbers_table(state)])
     return ExitCode.OK
 
 
-def _rows(state: RegistryState, args: argparse.Namespace) -> list[tuple[str, str | Line]]:
-    given = len(state.records)
+def _rows(state: RegistryState, time_text: Callable[[int], str]) -> list[Pair]:
     opened: str | Line = "new numbers are given"
     if state.closed:
-        since = args.time_text(state.closed_ms)
-        opened = [(f"gives no new numbers since {since}: {closed_text(state.closed)}", "warn")]
+        since = time_text(state.closed_ms)
+        opened = [(f"gives no new numbers since {since}: {_closed_text(state.closed)}", "warn")]
+    numbers = f"{len(state.records):,} given, the next is {state.next_number:,} of {state.place.capacity:,}"
     return [
         ("state", opened),
-        ("numbers", f"{given:,} given, the next is {state.next_number:,} of {state.place.capacity:,}"),
+        ("numbers", numbers),
         ("place", f"{state.place.bits} bits, {state.place.shift} bits from the right of an id"),
         ("durability", printable(state.durability, 20)),
         ("conflicts", [(f"{state.conflicts:,}", "bad")] if state.conflicts else "0"),
-        ("created", args.time_text(state.created_ms) if state.created_ms else "by its pools, after a loss"),
+        ("created", time_text(state.created_ms) if state.created_ms else "by its pools, after a loss"),
     ]
 
 
-def closed_text(code: str) -> str:
+def _closed_text(code: str) -> str:
     """Return the reason why a registry is closed."""
     from snowredis.snowflake.registry import CLOSED_TEXTS
 
     return CLOSED_TEXTS.get(code, printable(code, 40))
 
 
-def records_table(state: RegistryState) -> list[Line]:
-    """Return a table of all numbers."""
+def _numbers_table(state: RegistryState) -> list[Line]:
     columns = [Column("number", right=True), Column("pool", shrinks=True), Column("confirmed", right=True)]
     columns.append(Column("where", shrinks=True, optional=True))
-    rows: list[list[Cell]] = []
-    for number, record in state.records.items():
-        confirmed: Cell = ("never", "warn")
-        if record.confirmed_ms:
-            confirmed = ago(state.now_ms - record.confirmed_ms)
-        pool = (printable(record.pool, MAX_FOREIGN), "strong")
-        rows.append([f"{number:,}", pool, confirmed, printable(record.owner, 80)])
+    rows: list[list[Cell]] = [
+        [
+            f"{number:,}",
+            (printable(record.pool, MAX_FOREIGN), "strong"),
+            ago(state.now_ms - record.confirmed_ms) if record.confirmed_ms else ("never", "warn"),
+            printable(record.owner, 80),
+        ]
+        for number, record in state.records.items()
+    ]
     return table(columns, rows, terminal_width())
 
 
-def registry_record(state: RegistryState) -> dict[str, object]:
+def _record(state: RegistryState) -> dict[str, object]:
     """Return a registry as JSON shows it."""
     from snowredis.core.as_json import time_as_json
 
-    return {
-        "name": state.name,
-        "closed": state.closed or None,
-        "durability": state.durability,
-        "bits": state.place.bits,
-        "shift": state.place.shift,
-        "next": state.next_number,
-        "conflicts": state.conflicts,
-        "numbers": [
-            {
-                "number": number,
-                "pool": record.pool,
-                "taken_at": time_as_json(record.taken_ms),
-                "confirmed_at": time_as_json(record.confirmed_ms),
-                "where": record.owner,
-            }
-            for number, record in state.records.items()
-        ],
-    }
+    numbers = [
+        {
+            "number": number,
+            "pool": record.pool,
+            "taken_at": time_as_json(record.taken_ms),
+            "confirmed_at": time_as_json(record.confirmed_ms),
+            "where": record.owner,
+        }
+        for number, record in state.records.items()
+    ]
+    head = {"name": state.name, "closed": state.closed or None, "durability": state.durability}
+    place = {"bits": state.place.bits, "shift": state.place.shift}
+    return {**head, **place, "next": state.next_number, "conflicts": state.conflicts, "numbers": numbers}
 
 
 _SHOW = Command(
@@ -216,48 +212,35 @@ _SHOW = Command(
 
 
 def _add_open_arguments(parser: Parser) -> None:
-    add_registry(parser)
-    parser.add_argument(
-        "--from",
-        dest="servers",
-        nargs="+",
-        default=[],
-        metavar="URL",
-        help="servers whose pools confirm their numbers first",
-    )
+    _add_registry(parser)
+    text = "servers whose pools confirm their numbers first"
+    parser.add_argument("--from", dest="servers", nargs="+", default=[], metavar="URL", help=text)
     parser.add_argument("--above", type=natural, metavar="N", help="give only numbers above this one")
     add_yes(parser)
 
 
 def _open(args: argparse.Namespace) -> int:
     from snowredis.snowflake.registration import confirm_pools
-    from snowredis.snowflake.registry import NO_NUMBER
 
-    with open_named(args) as registry:
+    with _opened(args) as registry:
         for server in args.servers:
-            for line in confirm_pools(server, registry, lambda place: open_named(args, place)):
+            for line in confirm_pools(server, registry, lambda place: _opened(args, place)):
                 print(line)
-        state = registry.read()
-        if state is None:
-            raise not_found(registry)
-        if state.closed:
-            print(f"registry {state.name} is closed: {closed_text(state.closed)}. It knows these pools:")
-        else:
-            print(f"registry {state.name} is open, as far as is known. It knows these pools:")
-        write(records_table(state))
-        above = NO_NUMBER if args.above is None else args.above
-        following = max(state.next_number, above + 1)
+        state = _read(registry)
+        text = f"closed: {_closed_text(state.closed)}" if state.closed else "open, as far as is known"
+        print(f"registry {state.name} is {text}. It knows these pools:")
+        write(_numbers_table(state))
+        following = max(state.next_number, 0 if args.above is None else args.above + 1)
         question = f"Are these all pools that have a number? Then give {following} and above"
         confirm(args, question, f"registry {state.name} was not opened")
         # above also what is shown, if Redis goes back to an older state meanwhile
         reply = registry.open(following - 1, read=state.incarnation)
         if reply.closed:
-            print(
-                f"it was not opened: Redis may have forgotten more meanwhile ({closed_text(reply.closed)}). Run it "
-                f"again: snowredis registry open {registry.name}",
-                file=sys.stderr,
+            raise CommandError(
+                ExitCode.ERROR,
+                f"registry {registry.name} was not opened: Redis may have forgotten more meanwhile "
+                f"({_closed_text(reply.closed)}). Run it again: snowredis registry open {registry.name}",
             )
-            return ExitCode.ERROR
         print(f"registry {registry.name} gives new numbers again, from {reply.highest + 1}")
     return ExitCode.OK
 
@@ -283,20 +266,19 @@ it starts. A process that runs already is not stopped, so their ids may be equal
 
 def _add_free_arguments(parser: Parser) -> None:
     parser.add_argument("number", type=natural, metavar="NUMBER")
-    add_registry(parser, positional=False)
+    _add_registry(parser, "--registry")
 
 
 def _free(args: argparse.Namespace) -> int:
     from snowredis.snowflake.registry import Status
 
-    with open_named(args) as registry:
+    with _opened(args) as registry:
         reply = registry.free(args.number)
         if reply.status is Status.MISSING:
-            raise not_found(registry)
+            raise _not_found(registry)
         if reply.status is Status.UNKNOWN:
-            raise CommandError(
-                ExitCode.BAD_INPUT, f"no pool has the number {args.number}; nothing was changed"
-            )
+            text = f"no pool has the number {args.number}; nothing was changed"
+            raise CommandError(ExitCode.BAD_INPUT, text)
         print(f"number {args.number} of registry {registry.name} is free; pool {reply.fields[0]} had it")
     return ExitCode.OK
 

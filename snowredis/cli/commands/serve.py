@@ -7,33 +7,45 @@ import os
 from typing import TYPE_CHECKING
 
 from snowredis.cli.exit_codes import ExitCode, missing_extra
-from snowredis.cli.options import Command, Parser, add_redis, between, natural, positive
+from snowredis.cli.options import Command, Parser, add_redis, between, natural, reader
 from snowredis.errors import ConfigError
+from snowredis.settings import BOOL
 from snowredis.web import PREFIX
 
 if TYPE_CHECKING:
     from snowredis.web.service import Service
 
 
+# option -> the setting of the service that it overrides
+_OPTIONS = {
+    "--pool": "pools",
+    "--token-file": "token_file",
+    "--allow-host": "hosts",
+    "--trust-proxy": "trusted_proxies",
+    "--kind": "kinds",
+    "--create": "create",
+    "--insecure": "insecure",
+    "--max-count": "max_count",
+}
+
+
 def add_arguments(parser: Parser) -> None:
+    from snowredis.web.settings import SERVICE_SETTINGS
+
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument("--port", type=between(0, 65535, natural), default=8600, help="default: 8600")
     add_redis(parser, pool=False)
-    text = "repeat for more (default: SNOWREDIS_POOL, else 'default')"
-    parser.add_argument("--pool", action="append", metavar="NAME", help=text)
-    text = f"file that contains the token (default: {PREFIX}TOKEN, else none)"
-    parser.add_argument("--token-file", metavar="FILE", help=text)
-    text = "host name that clients use for the service, besides localhost; repeat for more"
-    parser.add_argument("--allow-host", action="append", metavar="NAME", help=text)
-    text = "address or network of a proxy whose X-Forwarded-For and -Proto count; repeat for more"
-    parser.add_argument("--trust-proxy", action="append", metavar="ADDRESS", help=text)
-    text = "another kind of ids, such as uuid7 or 'segment:?tag=invoices'; repeat for more"
-    parser.add_argument("--kind", action="append", metavar="KIND", help=text)
-    text = "create pools that do not exist, instead of refusing to start; their first worker waits"
-    parser.add_argument("--create", action="store_true", help=text)
-    parser.add_argument("--insecure", action="store_true", help="serve everybody, without a token")
-    text = "most ids in one response (default: 10000)"
-    parser.add_argument("--max-count", type=positive, metavar="N", help=text)
+    for option, name in _OPTIONS.items():
+        setting = SERVICE_SETTINGS[name]
+        text = f"{setting.help} (default: {setting.default_text})".replace("`", "")
+        if setting.kind is BOOL:
+            parser.add_argument(option, dest=name, action="store_const", const="1", help=setting.help)
+        elif isinstance(setting.default, list) or name == "pools":
+            repeated = f"{text}; may be repeated"
+            parser.add_argument(option, dest=name, action="append", metavar="NAME", help=repeated)
+        else:
+            metavar = "FILE" if name == "token_file" else "N"
+            parser.add_argument(option, dest=name, type=reader(setting), metavar=metavar, help=text)
     parser.add_argument("--access-log", action="store_true", help="log every request")
 
 
@@ -51,18 +63,12 @@ def run(args: argparse.Namespace) -> int:
 
 def _environment(args: argparse.Namespace) -> dict[str, str]:
     """Return the environment, overridden by the options."""
-    options = {
-        "SNOWREDIS_URL": args.url,
-        f"{PREFIX}POOLS": " ".join(args.pool) if args.pool else None,
-        f"{PREFIX}TOKEN_FILE": args.token_file,
-        f"{PREFIX}HOSTS": " ".join(args.allow_host) if args.allow_host else None,
-        f"{PREFIX}TRUSTED_PROXIES": " ".join(args.trust_proxy) if args.trust_proxy else None,
-        f"{PREFIX}KINDS": " ".join(args.kind) if args.kind else None,
-        f"{PREFIX}CREATE": "1" if args.create else None,
-        f"{PREFIX}INSECURE": "1" if args.insecure else None,
-        f"{PREFIX}MAX_COUNT": str(args.max_count) if args.max_count else None,
+    options = {f"{PREFIX}{name.upper()}": getattr(args, name) for name in _OPTIONS.values()}
+    given = {name: value for name, value in (options | {"SNOWREDIS_URL": args.url}).items() if value}
+    texts = {
+        name: " ".join(value) if isinstance(value, list) else str(value) for name, value in given.items()
     }
-    environment = dict(os.environ) | {name: text for name, text in options.items() if text is not None}
+    environment = dict(os.environ) | texts
     if not _is_any(args.host):
         environment[f"{PREFIX}HOSTS"] = f"{environment.get(f'{PREFIX}HOSTS', '')} {args.host}".strip()
     return environment

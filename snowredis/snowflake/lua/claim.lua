@@ -175,7 +175,6 @@ return transaction(function(pool)
   local reply = grant(pool, chosen, r)
   event('claimed', chosen, owner, lanes[1], r['until'], 'lanes', table.concat(lanes, ','), 'outage', r.outage)
   count('claims')
-  local used = redis.call('ZCOUNT', KEYS[2], '(' .. now, '+inf')
-  if used > (number_of(redis.call('HGET', KEYS[1], 'peak')) or 0) then put(pool, 'peak', used) end
+  note_peak(pool)
   return reply
 end, owner)

@@ -270,6 +270,11 @@ local function put(pool, ...)
   for _, each in ipairs({ ... }) do pool.fields[#pool.fields + 1] = each end
 end
 local function drop(pool, field) pool.gone[#pool.gone + 1] = field end
+-- Counts the leases that are alive, after the index was written, and keeps the highest count. For people only.
+local function note_peak(pool)
+  local used = redis.call('ZCOUNT', KEYS[2], '(' .. now, '+inf')
+  if used > (number_of(redis.call('HGET', KEYS[1], 'peak')) or 0) then put(pool, 'peak', used) end
+end
 -- Drops a token of the record of *worker*. After a loss, a repeated claim may have got another worker id under the same
 -- token, which then is in two records.
 local function drop_token(pool, token_hash, worker)

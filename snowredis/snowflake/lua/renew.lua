@@ -143,6 +143,7 @@ return transaction(function(pool)
   if adopted == 1 then
     event('adopted', worker, owner, r.lanes[1], r['until'], 'reason', pool.raised or '', 'outage', r.outage)
     count('adopted')
+    note_peak(pool)
     put(pool, 't:' .. token_hash, worker)
   end
   return { 'renewed', tostring(r['until']), tostring(adopted), tostring(outage > 0 and r.lanes[#r.lanes] or 0),

@@ -1,0 +1,355 @@
+"""Generators go on in the outage lane while Redis is unavailable: on a test clock, and with a real server."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import snowredis
+from snowredis.core.layout import Layout
+from snowredis.errors import ClockMovedBack, LeaseExpired, LeaseLost, SnowredisError, StoreUnavailable
+from snowredis.snowflake import lease_manager
+from snowredis.snowflake.generator import Generator
+from snowredis.snowflake.memory_store import MemoryStore
+from snowredis.snowflake.protocol import PoolConfig
+from snowredis.testing import ManualClock
+from tests.support.holder import Holder
+from tests.support.servers import RedisServer
+from tests.support.waiting import eventually
+
+DAY_MS = 24 * 3600 * 1000
+TTL_MS = 30_000
+OUT = 3
+CONFIG = PoolConfig(name="orders", ttl_ms=TTL_MS, outage_reserve_ms=DAY_MS)
+
+
+class Redis(MemoryStore):
+    """A store in memory that can be unavailable."""
+
+    away = False
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("claim", "renew", "release") and object.__getattribute__(self, "away"):
+            return self._refuse
+        return object.__getattribute__(self, name)
+
+    def _refuse(self, *_: object) -> None:
+        raise StoreUnavailable("memory", "it is away")
+
+
+class Fleet:
+    """Generators of one pool on one test clock."""
+
+    def __init__(self, config: PoolConfig = CONFIG) -> None:
+        self.clock = ManualClock()
+        self.redis = Redis(config, self.clock.server_time_ms)
+        self.layout = config.layout
+        self.ids: list[int] = []
+
+    def generator(self, **options: Any) -> Generator:
+        return Generator(self.redis, clock=self.clock, **options)
+
+    def make(self, ids: Generator, count: int = 1) -> int:
+        """Make ids, which must be greater than those that this generator made before; return the namespace."""
+        for _ in range(count):
+            self.ids.append(ids.next_id())
+        assert len(set(self.ids)) == len(self.ids)
+        return self.layout.decode(self.ids[-1]).backup
+
+    def beat(self, *generators: Generator, ms: int = 5_000) -> None:
+        """Let a heartbeat's time pass."""
+        self.clock.advance(ms)
+        for ids in generators:
+            ids._beat()
+
+
+@pytest.fixture
+def fleet() -> Fleet:
+    return Fleet()
+
+
+@pytest.fixture
+def ids(fleet: Fleet) -> Iterator[Generator]:
+    with fleet.generator() as ids:
+        yield ids
+        fleet.redis.away = False
+
+
+def test_ids_go_on_for_a_day_in_the_highest_namespace_and_in_order(fleet: Fleet, ids: Generator) -> None:
+    assert fleet.make(ids, 3) == 0
+    assert not ids.in_outage_lane
+    fleet.redis.away = True
+    for _ in range(24 * 60 - 1):
+        fleet.beat(ids, ms=60_000)
+        assert fleet.make(ids, 2) == OUT
+    assert fleet.ids == sorted(fleet.ids)
+    assert ids.in_outage_lane
+
+
+def test_they_end_with_the_reservation_of_the_outage_lane(fleet: Fleet, ids: Generator) -> None:
+    fleet.make(ids)
+    assert ids.lease is not None
+    until_ms = ids.lease.outage_until_ms
+    fleet.redis.away = True
+    fleet.clock.advance(TTL_MS)
+    assert fleet.make(ids) == OUT
+    fleet.clock.advance(until_ms - fleet.clock.server_time_ms() - 1)
+    assert fleet.make(ids) == OUT
+    fleet.clock.advance(1)
+    with pytest.raises(LeaseExpired, match="it is away") as caught:
+        fleet.make(ids)
+    assert caught.value.retry
+    fleet.redis.away = False
+    fleet.clock.advance(500)
+    assert fleet.make(ids) == 0
+
+
+def test_the_lease_goes_on_when_redis_is_back(fleet: Fleet, ids: Generator) -> None:
+    fleet.make(ids)
+    fleet.redis.away = True
+    fleet.beat(ids, ms=3_600_000)
+    assert fleet.make(ids) == OUT
+    fleet.redis.away = False
+    assert fleet.make(ids) == OUT
+    fleet.beat(ids)
+    assert not ids.in_outage_lane
+    assert fleet.make(ids) == 0
+    assert fleet.ids == sorted(fleet.ids)
+    assert {fleet.layout.decode(an_id).worker for an_id in fleet.ids} == {0}
+    # and a second time
+    fleet.redis.away = True
+    fleet.beat(ids, ms=3_600_000)
+    assert fleet.make(ids) == OUT
+    assert fleet.ids == sorted(fleet.ids)
+
+
+def test_no_living_worker_pauses_when_redis_comes_back_empty(fleet: Fleet, ids: Generator) -> None:
+    """The new lease waits for the floor, and the old outage lane goes on meanwhile."""
+    fleet.make(ids)
+    fleet.redis.away = True
+    fleet.beat(ids, ms=3_600_000)
+    assert fleet.make(ids) == OUT
+    fleet.redis.away = False
+    fleet.redis.wipe()
+    namespaces = []
+    for _ in range(50):
+        fleet.beat(ids, ms=1_000)
+        before_ms = fleet.clock.server_time_ms()
+        namespaces.append(fleet.make(ids))
+        # it did not wait
+        assert fleet.clock.server_time_ms() - before_ms < 10
+    assert namespaces[0] == OUT
+    assert namespaces[-1] == 0
+    assert fleet.ids == sorted(fleet.ids)
+
+
+def test_an_old_outage_lane_is_kept_for_the_next_outage(fleet: Fleet, ids: Generator) -> None:
+    """For a day after a loss, new leases have no outage lane."""
+    fleet.make(ids)
+    fleet.redis.away = True
+    fleet.beat(ids, ms=3_600_000)
+    fleet.make(ids)
+    fleet.redis.away = False
+    fleet.redis.wipe()
+    for _ in range(50):
+        fleet.beat(ids, ms=1_000)
+    assert fleet.make(ids) == 0
+    fleet.redis.away = True
+    for _ in range(10):
+        fleet.beat(ids, ms=3_600_000)
+        assert fleet.make(ids) == OUT
+    assert fleet.ids == sorted(fleet.ids)
+
+
+def test_whoever_lost_the_worker_id_goes_on_while_the_pool_is_full(fleet: Fleet) -> None:
+    small = Layout(backup_bits=2, worker_bits=0, sequence_bits=10)
+    fleet = Fleet(PoolConfig(name="small", layout=small, ttl_ms=TTL_MS, outage_reserve_ms=DAY_MS))
+    asleep = fleet.generator()
+    fleet.make(asleep)
+    fleet.clock.advance(TTL_MS + 1)
+    heir = fleet.generator()
+    assert fleet.make(heir) == 0
+    fleet.clock.advance(1)
+    # the worker id is somebody else's, and there is no other
+    for _ in range(5):
+        assert fleet.make(asleep) == OUT
+        fleet.beat(asleep, heir)
+        assert fleet.make(heir) == 0
+    assert asleep.lease is not None
+    heir.close()
+    fleet.beat(asleep)
+    assert fleet.make(asleep) == 0
+
+
+def test_a_copy_is_told_so_and_stops_at_once(fleet: Fleet) -> None:
+    small = Layout(backup_bits=2, worker_bits=0, sequence_bits=10)
+    fleet = Fleet(PoolConfig(name="small", layout=small, ttl_ms=TTL_MS, outage_reserve_ms=DAY_MS))
+    ids = fleet.generator()
+    fleet.make(ids)
+    # a clone of this process has renewed
+    fleet.redis._records[0] = replace(fleet.redis._records[0], renewal_id="of the clone")
+    fleet.beat(ids)
+    assert ids.lease is None
+    with pytest.raises(LeaseLost):
+        ids.next_id()
+    assert not ids.in_outage_lane
+
+
+@pytest.mark.parametrize("end", ["suspend", "close"])
+def test_a_suspended_or_closed_generator_has_no_outage_lane(fleet: Fleet, ids: Generator, end: str) -> None:
+    fleet.make(ids)
+    fleet.redis.away = True
+    fleet.clock.advance(TTL_MS)
+    assert fleet.make(ids) == OUT
+    getattr(ids, end)()
+    with pytest.raises(SnowredisError):
+        ids.next_id()
+    assert not ids.in_outage_lane
+    if end == "suspend":
+        ids.resume()
+        with pytest.raises(StoreUnavailable):
+            ids.next_id()
+
+
+def test_it_stays_closed_if_the_clocks_of_the_host_differ(fleet: Fleet, ids: Generator) -> None:
+    """As after a snapshot of the machine was resumed."""
+    fleet.make(ids)
+    fleet.redis.away = True
+    fleet.clock.advance(1_000)
+    fleet.clock.step(3_600_000)
+    with pytest.raises(LeaseExpired, match=r"The outage lane stays closed until Redis replies"):
+        ids.next_id()
+    fleet.redis.away = False
+    fleet.clock.step(-3_600_000)
+    fleet.clock.advance(500)
+    assert fleet.make(ids) == 0
+
+
+def test_it_stays_closed_on_another_boot(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a process was restored from a checkpoint on another machine."""
+    monkeypatch.setattr(lease_manager, "boot_id", lambda: "this")
+    ids = fleet.generator()
+    fleet.make(ids)
+    fleet.redis.away = True
+    monkeypatch.setattr(lease_manager, "boot_id", lambda: "another")
+    fleet.clock.advance(TTL_MS)
+    with pytest.raises(LeaseExpired, match="stays closed"):
+        ids.next_id()
+
+
+def test_a_clock_step_in_the_middle_of_an_outage_stops_nobody_for_long(fleet: Fleet, ids: Generator) -> None:
+    fleet.make(ids)
+    fleet.redis.away = True
+    fleet.clock.advance(3_600_000)
+    assert fleet.make(ids) == OUT
+    fleet.clock.step(60_000)
+    assert fleet.make(ids) == OUT
+    # small steps back are waited for
+    fleet.clock.step(-3_000)
+    assert fleet.make(ids) == OUT
+    fleet.clock.step(-60_000)
+    with pytest.raises(ClockMovedBack):
+        ids.next_id()
+    fleet.clock.advance(60_000)
+    assert fleet.make(ids) == OUT
+    assert fleet.ids == sorted(fleet.ids)
+
+
+def test_a_clock_that_goes_back_never_uses_the_outage_lane_in_good_weather(
+    fleet: Fleet, ids: Generator
+) -> None:
+    namespaces = {fleet.make(ids)}
+    for _ in range(8):
+        fleet.clock.step(-10_000)
+        namespaces.add(fleet.make(ids))
+    assert OUT not in namespaces
+    assert len(namespaces) > 1
+    assert not ids.in_outage_lane
+
+
+def test_a_release_gives_back_what_was_not_used_of_the_outage_lane(fleet: Fleet, ids: Generator) -> None:
+    fleet.make(ids)
+    fleet.redis.away = True
+    fleet.clock.advance(TTL_MS)
+    assert fleet.make(ids) == OUT
+    used_ms = fleet.clock.server_time_ms()
+    fleet.redis.away = False
+    fleet.clock.advance(3_000)
+    ids.close()
+    heir = Holder(fleet.redis, fleet.clock.server_time_ms).claim()
+    assert heir.worker == 0
+    assert heir.lanes_ms[OUT] == used_ms + 1
+
+
+def test_opening_and_its_end_are_logged(
+    fleet: Fleet, ids: Generator, caplog: pytest.LogCaptureFixture
+) -> None:
+    fleet.make(ids)
+    fleet.redis.away = True
+    with caplog.at_level(logging.WARNING, "snowredis"):
+        for _ in range(12):
+            fleet.beat(ids)
+            fleet.make(ids)
+    texts = [record.getMessage() for record in caplog.records if "outage lane" in record.getMessage()]
+    assert len(texts) == 1
+    assert "outage lane of worker id 0, until 2026-01-0" in texts[0]
+
+
+def test_without_an_outage_reserve_ids_end_with_the_ordinary_reservation() -> None:
+    fleet = Fleet(PoolConfig(name="plain", ttl_ms=TTL_MS, outage_reserve_ms=0))
+    ids = fleet.generator()
+    fleet.make(ids)
+    fleet.redis.away = True
+    fleet.clock.advance(TTL_MS)
+    with pytest.raises(LeaseExpired):
+        ids.next_id()
+    for _ in range(8):
+        fleet.redis.away = False
+        fleet.clock.step(-10_000)
+        assert fleet.make(ids) <= OUT
+    assert not ids.in_outage_lane
+
+
+# --- a real server ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wiped", [False, True], ids=["with its data", "empty"])
+def test_a_process_goes_on_over_an_outage_of_a_real_server(
+    own_server: RedisServer, new_pool: Callable[..., str], wiped: bool
+) -> None:
+    name, made = "lanes", []
+    config = PoolConfig(name=name, ttl_ms=1_000, outage_reserve_ms=60_000)
+    assert snowredis.WorkerPool(own_server.url, name).create(config)
+    own_server.save()
+    with snowredis.connect(own_server.url, pool=name, ttl=1, outage_reserve=60) as ids:
+        longest_s, last_s = 0.0, time.monotonic()
+
+        def go_on(seconds: float) -> bool:
+            nonlocal longest_s, last_s
+            end_s = last_s + seconds
+            while last_s < end_s:
+                made.append(ids.next_id())
+                longest_s, last_s = max(longest_s, time.monotonic() - last_s), time.monotonic()
+                time.sleep(0.002)
+            return ids.decode(made[-1]).backup != OUT
+
+        go_on(0.5)
+        own_server.kill()
+        assert not go_on(2.5)
+        if wiped:
+            for file in own_server.directory.glob("*.rdb"):
+                file.unlink()
+        own_server.start()
+        eventually(lambda: go_on(0.1), "the other lanes", 20)
+        namespaces = [ids.decode(an_id).backup for an_id in made]
+        assert set(namespaces) == {0, OUT}
+        assert namespaces[-1] == 0
+    assert made == sorted(made)
+    assert len(set(made)) == len(made)
+    # the floor would be a pause of 1.2 s; a call that finds out that Redis is away takes a time-out
+    assert longest_s < 1.0
