@@ -101,8 +101,7 @@ def _add_metrics_arguments(parser: Parser) -> None:
 
 
 def _metrics(args: argparse.Namespace) -> int:
-    from snowredis.monitor.metric_values import PoolsReader, families_of
-    from snowredis.monitor.metrics import as_text
+    from snowredis.monitor.metric_values import PoolsReader, as_text, families_of
 
     with open_pool(args) as pool:
         readings = PoolsReader([pool]).read()
