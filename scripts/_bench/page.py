@@ -1,13 +1,13 @@
 """Tables and plots of docs/reference/figures.md, made from the results of the parts.
 
-Those of the parts `first` and `rows`, and of `start`, and the goals, are in modules of their own.
+Those of the parts `first`, `rows`, `ids` and `start` are in modules of their own.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from scripts._bench import page_first, page_goals, page_ids, page_start, plots
+from scripts._bench import page_first, page_ids, page_start, plots
 from scripts._bench.tables import PARTS, Results, markdown, number, percent, spread
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -174,7 +174,7 @@ def plot_share(results: Results) -> str:
 
 # --- all of it -------------------------------------------------------------------------------------
 
-# name of a block on the page -> part that it is made of, and what makes it
+# name of a table -> part that it is made of, and what makes it
 TABLES = {
     "single": ("ids", page_ids.single),
     "batches": ("ids", page_ids.batches),
@@ -194,6 +194,19 @@ TABLES = {
     "free-threaded": ("first", page_first.scaling),
     "rows": ("rows", page_first.rows),
 }
+# the others, and the goals, are printed only
+ON_PAGE = (
+    "first",
+    "single",
+    "batches",
+    "free-threaded",
+    "ceilings",
+    "rows",
+    "start",
+    "costs",
+    "fleets",
+    "scale",
+)
 PLOTS = {
     "one-id.svg": ("ids", page_ids.plot),
     "claims-and-heartbeats.svg": ("workers", plot_costs),
@@ -216,8 +229,8 @@ def _block(text: str, name: str) -> str:
 
 
 def tables(results: Results) -> dict[str, str]:
-    """Return the text of each block, by name, for the parts that were measured."""
-    return {name: make(results) for name, (part, make) in TABLES.items() if part in results}
+    """Return the text of each block of the page, by name, for the parts that were measured."""
+    return {name: make(results) for name in ON_PAGE for part, make in [TABLES[name]] if part in results}
 
 
 def machine(results: Results) -> str:
@@ -234,8 +247,7 @@ def write(results: Results) -> list[Path]:
     What the page has of parts that were not measured is kept.
     """
     text = PAGE.read_text("utf-8")
-    goals = page_goals.goal_table(results, _block(text, "goals"))
-    for name, table in (tables(results) | {"goals": goals, "machine": machine(results)}).items():
+    for name, table in (tables(results) | {"machine": machine(results)}).items():
         old = _block(text, name)
         text = text.replace(f"{_start(name)}{old}{_END}", f"{_start(name)}{table}\n{_END}")
     PAGE.write_text(text, "utf-8")

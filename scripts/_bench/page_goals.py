@@ -1,4 +1,4 @@
-"""Goals of docs/reference/figures.md: each with the figure that was measured, and whether it is met."""
+"""Goals of the benchmark: each with the figure that was measured, and whether it is met."""
 
 from __future__ import annotations
 
@@ -28,13 +28,9 @@ def goals(results: Results) -> list[Goal]:
     return found
 
 
-def goal_table(results: Results, before: str = "") -> str:
-    """Return the table of goals. Those of parts that were not measured are kept as they stand in the table *before*."""
+def goal_table(results: Results) -> str:
+    """Return the table of goals of the parts that were measured."""
     rows = [[goal.what, goal.found, "yes" if goal.met else "**no**", goal.part] for goal in goals(results)]
-    for line in before.splitlines()[2:]:
-        cells = [cell.strip() for cell in line.strip("| ").split(" | ")]
-        if len(cells) == len(HEAD) and cells[-1] not in results:
-            rows.append(cells)
     return markdown(HEAD, sorted(rows, key=lambda row: PARTS.index(row[-1])), left=len(HEAD))
 
 

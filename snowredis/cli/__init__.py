@@ -25,6 +25,7 @@ from snowredis.cli.commands.numbers import NUMBERS
 from snowredis.cli.commands.pool import POOL
 from snowredis.cli.commands.registry import REGISTRY
 from snowredis.cli.commands.serve import SERVE
+from snowredis.cli.commands.sql import SQL
 from snowredis.cli.commands.workers import TOP, WORKERS
 from snowredis.cli.exit_codes import CommandError, ExitCode, code_of, print_error
 from snowredis.cli.options import Command, Parser, add_commands, add_print_completion, print_completion
@@ -34,7 +35,7 @@ from snowredis.cli.output import printable
 _OUTPUT_ERRORS = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)
 # in the order of --help
 _COMMANDS = [DEMO, GENERATE, DECODE, LAYOUT, WORKERS, TOP, WHOIS, EVENTS, POOL, REGISTRY, NUMBERS, METRICS]
-_COMMANDS += [DOCTOR, SERVE, BENCH]
+_COMMANDS += [DOCTOR, SERVE, SQL, BENCH]
 # Commands that other packages add, as entry points whose objects are options.Command. Those of this distribution are
 # in pyproject.toml, too, and are listed so that a checkout finds them without a look at what is installed.
 GROUP = "snowredis.commands"
@@ -60,7 +61,7 @@ def build_parser(wanted: str | None = None) -> Parser:
     """Return the parser of the whole command line.
 
     Args:
-        wanted: the command that will run, if it is known: then others have no arguments.
+        wanted: the first word of the command line: only the command of this name has arguments; None: all have.
     """
     codes = [f"{code.value} {code.name.lower().replace('_', ' ')}" for code in ExitCode]
     parser = Parser(
@@ -87,8 +88,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")
     try:
         given = sys.argv[1:] if argv is None else argv
-        wanted = given[0] if given and not given[0].startswith("-") else None
-        code = _run(build_parser(wanted), argv)
+        first = given[0] if given else ""
+        # a completion script has the options of all commands; --help of the program has none of them
+        code = _run(build_parser(None if first.startswith("--print-completion") else first), argv)
         sys.stdout.flush()
     except KeyboardInterrupt:
         print("\nsnowredis: interrupted", file=sys.stderr)

@@ -252,14 +252,14 @@ def _cells(worker: WorkerInfo, info: PoolInfo, count: Callable[[float], str]) ->
     ]
 
 
-# as in monitor.snapshot, which is not imported for --help
-STATES = ("healthy", "late", "suspect", "unknown", "expired", "free")
 # states without a lease, whose worker ids are read only if they are asked for
 IDLE_STATES = ("expired", "free")
 
 
 def add_filter(parser: Parser) -> None:
     """Add --state, --host and --label."""
+    from snowredis.monitor.snapshot import STATES
+
     parser.add_argument(
         "--state",
         action="append",
@@ -292,9 +292,11 @@ class WorkerFilter:
 
     def workers(self, snapshot: Snapshot, *, show_all: bool = False) -> list[WorkerInfo]:
         """Return the workers to show, by worker id."""
-        everybody = show_all or self.wants_idle
-        infos = snapshot.worker_ids if everybody else sorted_by_id((*snapshot.workers, *snapshot.unknown))
-        return [info for info in infos if self._matches(info) and info.state in (self.states or STATES)]
+        all_ids = show_all or self.wants_idle
+        infos = snapshot.worker_ids if all_ids else sorted_by_id((*snapshot.workers, *snapshot.unknown))
+        return [
+            info for info in infos if self._matches(info) and (not self.states or info.state in self.states)
+        ]
 
     def deaths(self, snapshot: Snapshot) -> list[Death]:
         """Return the deaths to show, the newest first."""

@@ -5,11 +5,14 @@ The kind "dated".
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import operator
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn
 
 from snowredis.core.description import IdDescription
 from snowredis.core.whole import as_int
@@ -45,24 +48,27 @@ _MAX_MOVES = 5
 _MAX_SETTLE_S = 60.0
 
 
-class _Block:
-    """Numbers that Redis handed out to this process, of one period: from *first* on, below *until*.
+class _Block(NamedTuple):
+    """Numbers that Redis handed out to this process, of one period.
 
-    Args:
+    Attributes:
+        numbers: an iterator, since taking from it is one step for signal handlers.
         at_ms, at_s: when, on the wall clock as Redis shows it, and on the monotonic clock.
+        generation: of the fork guard, before they were asked for.
     """
 
-    __slots__ = ("_at_ms", "_at_s", "first", "period", "until")
+    period: Period
+    numbers: Iterator[int]
+    at_ms: int
+    at_s: float
+    generation: int
 
-    def __init__(self, period: Period, first: int, until: int, at_ms: int, at_s: float) -> None:
-        self.period, self.first, self.until = period, first, until
-        self._at_ms, self._at_s = at_ms, at_s
-
-    def is_usable(self, now_ms: int, now_s: float) -> bool:
-        """Return whether it has numbers, it is its period now, and Redis knows of them for certain."""
-        fresh = abs(now_ms - self._at_ms) < BLOCK_LIFE_MS and now_s - self._at_s < BLOCK_LIFE_MS / 1000
+    def left(self, now_ms: int, now_s: float) -> int:
+        """Return how many are usable: it is this process, its period, and Redis knows of them for certain."""
+        fresh = abs(now_ms - self.at_ms) < BLOCK_LIFE_MS and now_s - self.at_s < BLOCK_LIFE_MS / 1000
         in_period = self.period.from_ms <= now_ms < self.period.until_ms
-        return fresh and in_period and self.first < self.until
+        mine = self.generation == GUARD.generation
+        return operator.length_hint(self.numbers) if fresh and in_period and mine else 0
 
 
 class DatedGenerator(GeneratorBase[str]):
@@ -249,23 +255,28 @@ class DatedGenerator(GeneratorBase[str]):
         """Return *count* texts of the blocks; none if they have fewer numbers."""
         if self._left() < count:
             return []
-        made: list[str] = []
-        for block in self._blocks:
-            until = min(block.until, block.first + count - len(made))
-            made += [self._format.write(block.period.date, number) for number in range(block.first, until)]
-            block.first = until
-        return made
+        taken: list[_Block] = []
+        texts: list[str] = []
+        for block in list(self._blocks):
+            numbers = list(itertools.islice(block.numbers, count - len(texts)))
+            taken.append(block._replace(numbers=iter(numbers)))
+            texts += [self._format.write(block.period.date, number) for number in numbers]
+        if len(texts) == count:
+            return texts
+        # a signal handler has taken some meanwhile
+        self._blocks[:0] = taken
+        return []
 
     @with_lock
     def _left(self) -> int:
         """Drop the blocks that are not usable any more; return how many numbers the others have."""
         now_ms, now_s = self._wall_ms() + self._offset_ms, time.monotonic()
-        self._blocks = [block for block in self._blocks if block.is_usable(now_ms, now_s)]
-        return sum(block.until - block.first for block in self._blocks)
-
-    @with_lock
-    def _add(self, block: _Block) -> None:
-        self._blocks.append(block)
+        sizes = [(block, block.left(now_ms, now_s)) for block in list(self._blocks)]
+        for block, size in sizes:
+            if not size:
+                with contextlib.suppress(ValueError):
+                    self._blocks.remove(block)
+        return sum(size for _, size in sizes)
 
     def _make(self, count: int) -> list[str]:
         """Make *count* texts. Called by one thread at a time, or by a signal handler in it."""
@@ -274,11 +285,11 @@ class DatedGenerator(GeneratorBase[str]):
             if made:
                 return made
             least = max(1, count - self._left())
-            at_s = time.monotonic()
+            at_s, generation = time.monotonic(), GUARD.generation
             granted, period = self._take(least, max(least, self._block_size))
             self._seen = {period.label: granted.until_position}
-            block = _Block(period, granted.from_position, granted.until_position, granted.redis_ms, at_s)
-            self._add(block)
+            numbers = iter(range(granted.from_position, granted.until_position))
+            self._blocks.append(_Block(period, numbers, granted.redis_ms, at_s, generation))
 
     def _take(self, least: int, most: int) -> tuple[Granted, Period]:
         deadline = time.monotonic() + _MAX_SETTLE_S

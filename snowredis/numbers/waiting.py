@@ -292,7 +292,8 @@ class Deliveries(Generic[T]):
 
     def after_fork(self) -> None:
         """In a forked child: forget the parent's orders and lock. Callers that go on there order again."""
-        self._orders: deque[_Order[T]] = deque()
+        # as a set that keeps its order
+        self._orders: dict[_Order[T], None] = {}
         # held by the caller that asks; reentrant: a signal handler may order in its thread
         self._asking = threading.RLock()
 
@@ -303,47 +304,43 @@ class Deliveries(Generic[T]):
             self._wait(order)
             return order.result()
         finally:
-            order.end(None)
+            self._leave(order)
 
     async def take_async(self, count: int) -> list[T]:
         """Return *count* numbers. Async version of take(): one thread asks for all coroutines."""
         order: _Order[T] = _Order(count)
         # now, so that the first of many coroutines asks for all of them
-        orders = self._orders
-        orders.append(order)
+        self._orders[order] = None
         try:
-            await self._thread.call(lambda: self._wait(order, orders))
+            await self._thread.call(lambda: self._wait(order))
             return order.result()
         finally:
-            order.end(None)
+            self._leave(order)
 
-    def _wait(self, order: _Order[T], orders: deque[_Order[T]] | None = None) -> None:
-        """Wait until *order* has ended. It is one of *orders*, if they are given."""
+    def _leave(self, order: _Order[T]) -> None:
+        order.end(None)
+        self._orders.pop(order, None)
+
+    def _wait(self, order: _Order[T]) -> None:
         while not order.ended:
-            if orders is not self._orders:
-                # the first time, or in a child that was forked meanwhile
-                orders = self._orders
-                orders.append(order)
+            # each time: a child that was forked meanwhile has forgotten it
+            self._orders[order] = None
             with contextlib.suppress(NotAcquired):
                 locked(self._asking, functools.partial(self._ask, order), LOOK_S)
 
     def _ask(self, order: _Order[T]) -> None:
-        """Make the numbers of all orders that wait, unless *order* has ended."""
+        """Make the numbers of all that wait, unless *order* has ended.
+
+        Orders stay where they are until their callers leave: a signal handler may raise in this thread, or order.
+        """
         waiting: list[_Order[T]] = []
         total = 0
-        while not order.ended and self._orders:
-            if waiting and total + self._orders[0].count > MAX_BATCH:
-                break
-            first = self._orders.popleft()
-            if not first.ended:
-                waiting.append(first)
-                total += first.count
-        try:
-            if waiting:
-                self._fulfil(waiting)
-        finally:
-            # what a signal handler raised in this thread is not theirs
-            self._orders.extendleft(one for one in reversed(waiting) if not one.ended)
+        for each in list(self._orders):
+            if not (order.ended or each.ended) and (not waiting or total + each.count <= MAX_BATCH):
+                waiting.append(each)
+                total += each.count
+        if waiting:
+            self._fulfil(waiting)
 
     def _fulfil(self, orders: Sequence[_Order[T]]) -> None:
         try:

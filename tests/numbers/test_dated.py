@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,62 +21,13 @@ import snowredis
 from snowredis.numbers import DatedGenerator, NumbersClosed, NumbersDiffer, NumbersExhausted
 from snowredis.numbers.dated import describe
 from snowredis.numbers.protocol import PeriodRequest, Settling
-from tests.chaos import shim
-from tests.support.servers import PROGRAM, RedisServer
+from tests.numbers.conftest import Stage
+from tests.support.servers import PROGRAM
 
 ROOT = Path(__file__).parents[2]
 Make = Callable[..., DatedGenerator]
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no redis-server or valkey-server on PATH")
-
-
-@pytest.fixture(scope="module")
-def _library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    library, reason = shim.build(tmp_path_factory.mktemp("shim"))
-    if library is None:
-        pytest.skip(reason)
-    return library
-
-
-class Stage:
-    """A private redis-server, and the time that its clock shows."""
-
-    def __init__(self, directory: Path, library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._clock = shim.StepClock(directory / "clock", library)
-        self._monkeypatch = monkeypatch
-        self.server = RedisServer(directory)
-        self.start()
-
-    def start(self) -> None:
-        """Start the server, whose clock goes on as it was set."""
-        with self._monkeypatch.context() as environment:
-            for name, value in self._clock.environment.items():
-                # inherited by the server; a preloaded library means nothing to this process, which is running already
-                environment.setenv(name, value)
-            self.server.start()
-
-    def restart(self) -> None:
-        """Kill the server and start it with what it saved."""
-        self.server.kill()
-        self.start()
-
-    def set(self, time_text: str) -> None:
-        """Set the clock of Redis; generators learn of it from its replies only."""
-        at = datetime.fromisoformat(time_text).replace(tzinfo=UTC)
-        self._clock.set(at.timestamp() - time.time())
-
-    def generator(self, tag: str = "orders", **settings: Any) -> DatedGenerator:
-        ids = DatedGenerator(tag, self.server.url, **{"redis_skew": 0.0, **settings})
-        ids.create()
-        return ids
-
-
-@pytest.fixture
-def stage(tmp_path: Path, _library: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
-    stage = Stage(tmp_path, _library, monkeypatch)
-    stage.set("2026-11-22T12:00")
-    yield stage
-    stage.server.kill()
 
 
 def test_numbers_start_again_each_period_of_the_zone(stage: Stage) -> None:
@@ -232,6 +183,28 @@ def test_an_older_state_is_noticed_by_whoever_saw_a_newer_one(stage: Stage) -> N
     assert raised.value.next_number == 8
     with pytest.raises(NumbersClosed):
         ids.next_id()
+
+
+def test_a_clock_that_was_ahead_when_the_loss_was_noticed_closes_no_later_day(stage: Stage) -> None:
+    ids = stage.generator()
+    ids.next_ids(3)
+    stage.server.client().flushall()
+    # as before it is set at a boot
+    stage.set("2026-11-23T20:00")
+    with pytest.raises(NumbersClosed):
+        ids.next_id()
+    stage.set("2026-11-22T12:00")
+    with pytest.raises(NumbersClosed) as raised:
+        ids.next_id()
+    assert raised.value.wait_ms > 86_400_000
+    reply, _ = ids._ask_now(lambda period: PeriodRequest("open", period, 50))
+    assert isinstance(reply, Settling)
+    assert reply.wait_ms <= 6_000
+    stage.set("2026-11-22T12:01")
+    assert ids.open(50) == 50
+    assert ids.next_id() == "20261122-000050"
+    stage.set("2026-11-23T00:00:01")
+    assert ids.next_id() == "20261123-000001"
 
 
 def sleeps(monkeypatch: pytest.MonkeyPatch, sleep: Callable[[float], object]) -> None:

@@ -36,6 +36,7 @@ from snowredis.numbers.protocol import (
     TagConfig,
 )
 from snowredis.numbers.stores import RedisTagStore, tag_keys
+from tests.numbers.conftest import Stage
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
 
@@ -124,6 +125,18 @@ def test_a_closed_server_is_opened_and_shown_while_another_one_is_away(
     assert show_tag(urls, tag)[0].reason is None
     with pytest.raises(StoreUnavailable):
         open_tag([own_server.url], tag, 501)
+
+
+def test_a_tag_that_was_closed_while_redis_clock_was_ahead_can_be_opened(stage: Stage, tag: str) -> None:
+    url = stage.server.url
+    # as before it is set at a boot
+    stage.set("2026-11-22T20:00")
+    with open_generator(url, tag=tag) as ids, pytest.raises(NumbersClosed):
+        ids.next_id()
+    stage.set("2026-11-22T12:00")
+    assert open_tag(url, tag, 500) == 500
+    with open_generator(url, tag=tag) as ids:
+        assert ids.next_id() == 500
 
 
 def test_a_word_beyond_the_maximum_is_refused(server: RedisServer, tag: str) -> None:

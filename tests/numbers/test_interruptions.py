@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from snowredis.numbers import SegmentGenerator
+from snowredis.numbers import DatedGenerator, SegmentGenerator
 from snowredis.numbers.administration import create_tag
 from snowredis.numbers.opening import open_generator
 from snowredis.testing import memory_pool
@@ -22,7 +22,10 @@ from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
 
 # where the number that was taken is checked and returned
-CHECKED = ("if self._guard.alive and self._guard.generation == generation:", "return number")
+CHECKED = (
+    *("if self._guard.alive and self._guard.generation == generation:", "return number"),
+    *("return GUARD.in_one_process(", "return self.next_ids(1)[0]"),
+)
 # more than any of the calls has
 MOST_BYTECODES = 2_000
 
@@ -140,6 +143,44 @@ def test_a_fork_in_the_middle_of_a_call(server: RedisServer) -> None:
         if not reached:
             break
     assert len(everything) > 100
+    assert len(set(everything)) == len(everything)
+
+
+@pytest.mark.parametrize("kind", ["handler", "fork"])
+def test_a_dated_number_while_the_process_has_some_of_its_block(server: RedisServer, kind: str) -> None:
+    tag = f"dated-{kind}"
+    with DatedGenerator(tag, server.url, period="year") as ids:
+        ids.create()
+    everything: list[str] = []
+    for number in range(1, MOST_BYTECODES, 5):
+        ids = DatedGenerator(tag, server.url, period="year", block=8)
+        made = [ids.next_id()]
+        reader, writer = os.pipe()
+        pids: list[int] = []
+
+        def act(ids: DatedGenerator = ids, made: list[str] = made, pids: list[int] = pids) -> None:
+            if kind == "handler":
+                made += [ids.next_id(), *ids.next_ids(2)]
+            else:
+                pids.append(os.fork())
+
+        mine, reached = before_bytecode(number, act, ids.next_id)
+        in_child = pids == [0]
+        made += [mine, *ids.next_ids(2), ids.next_id()]
+        if in_child:
+            os.write(writer, " ".join(made[1:]).encode())
+            os._exit(0)
+        os.close(writer)
+        with os.fdopen(reader) as pipe:
+            of_child = pipe.read().split()
+        for pid in pids:
+            os.waitpid(pid, 0)
+        assert len(of_child) == 4 * len(pids), number
+        everything += made + of_child
+        ids.close()
+        if not reached:
+            break
+    assert len(everything) > 300
     assert len(set(everything)) == len(everything)
 
 

@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from scripts._bench import page, page_goals, plots
+from scripts._bench import page, plots
 from scripts._bench.contestants import CONTESTANTS
 from snowredis import embedded
 from snowredis.errors import StoreUnavailable
@@ -82,7 +82,7 @@ def test_the_parts_about_redis_print_their_tables(tmp_path: Path, real_redis: No
     output = script(BENCH, "--quick", "--save", str(kept), "first", *PARTS, cwd=tmp_path)
     found = tables(output)
     assert set(found) == {"first", "rows", "claims", "costs", "fleets", "scale", "start", "goals"}
-    assert len(set(found["first"])) == 4
+    assert len(set(found["first"])) == 3
     assert any(row.startswith("JSON") for row in found["rows"])
     assert found["claims"] == ["64", "64", "256", "256", "1,024", "1,024", "1,024"]
     assert found["costs"] == ["10", "100"]
@@ -94,33 +94,10 @@ def test_the_parts_about_redis_print_their_tables(tmp_path: Path, real_redis: No
     assert script(BENCH, "--load", str(kept), cwd=tmp_path) == output
 
 
-def test_the_page_has_a_place_for_every_table_and_shows_every_plot() -> None:
+def test_the_page_has_a_place_for_each_of_its_tables_and_shows_every_plot() -> None:
     blocks = re.findall(r"<!-- figures: ([\w-]+) -->\n(?:[^<]|<(?!!--))*<!-- /figures -->", PAGE)
-    assert sorted(blocks) == sorted([*page.TABLES, "goals", "machine"])
+    assert sorted(blocks) == sorted([*page.ON_PAGE, "machine"])
     assert sorted(re.findall(r"\]\(\.\./images/([\w-]+\.svg)\)", PAGE + OVERVIEW)) == sorted(page.PLOTS)
-
-
-def test_goals_of_parts_that_were_not_measured_stay_as_they_are() -> None:
-    start = {"more_ms": {"import snowredis": [1, 2, 3]}, "first_id": {"ready_ratio": [4, 5, 6]}}
-    before = PAGE.partition("<!-- figures: goals -->\n")[2].partition("<!--")[0]
-    old = before.splitlines()[2:]
-    assert {line.split("|")[-2].strip() for line in old} >= {"first", "ids", "claims", "workers"}
-    new = page_goals.goal_table({"start": start}, before).splitlines()[2:]
-
-    def cells(line: str) -> list[str]:
-        return [cell.strip() for cell in line.split("|")[1:-1]]
-
-    kept = [cells(line) for line in old if cells(line)[-1] != "start"]
-    measured = [
-        ["`import snowredis` over a bare interpreter: under 15 ms", "2.00 (1.00 – 3.00) ms", "yes", "start"],
-        [
-            "`python app.py` to its first id: at most 1.2 times `python -c 'import redis'`",
-            "5.00 (4.00 – 6.00)",
-            "**no**",
-            "start",
-        ],
-    ]
-    assert [cells(line) for line in new] == [*kept, *measured]
 
 
 def test_the_same_figures_give_the_same_plots_with_colors_for_dark_pages() -> None:

@@ -42,7 +42,7 @@ def test_the_page_is_made_of_the_results(
         f"| `uuid4` | {results['kinds']['uuid4']['example']} | 16 | 36 | no | no | nothing | nothing |"
         in printed
     )
-    assert "200 rows, loaded in batches" in printed
+    assert "200 rows in batches" in printed
     assert "other programs ran at the same time" in printed
     # the answer is in the first screen, before any figure
     assert printed.index("| `uuid7` |") < printed.index("## What they look like") < 4000

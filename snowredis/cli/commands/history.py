@@ -100,7 +100,7 @@ def _worker_now(whois: Whois, time_text: Callable[[int], str]) -> str:
     """Return which process has the worker id of the id now."""
     worker = whois.worker_now
     if worker is None or worker.state == "free":
-        return "nobody has it"
+        return "no process has it"
     process = (printable(worker.host, MAX_FOREIGN), worker.pid, printable(worker.label, MAX_FOREIGN))
     holder = whois.holder
     same = holder and holder.from_ms == worker.claimed_ms and holder.process[:2] == (worker.host, worker.pid)
@@ -143,22 +143,11 @@ tables. Exits with 1 if the process that made an id cannot be known.""",
 
 # --- events -------------------------------------------------------------------------------------
 
-# as in lease.codes, which is not imported for --help
-KINDS = (
-    "claimed",
-    "released",
-    "expired",
-    "reclaimed",
-    "returned",
-    "adopted",
-    "lost",
-    "clock-back",
-    "floor",
-    "alarm",
-)
-
 
 def _add_events_arguments(parser: Parser) -> None:
+    from snowredis.snowflake.codes import EventKind
+
+    kinds = [kind.value for kind in EventKind]
     add_redis(parser)
     parser.add_argument(
         "-n", type=natural, default=20, metavar="N", help="how many of the newest (default: 20)"
@@ -167,9 +156,9 @@ def _add_events_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--kind",
         action="append",
-        choices=KINDS,
+        choices=kinds,
         metavar="KIND",
-        help=f"only {', '.join(KINDS)}; may be repeated",
+        help=f"only {', '.join(kinds)}; may be repeated",
     )
     parser.add_argument("--worker", type=natural, metavar="N", help="only events of this worker id")
     add_times(parser)
@@ -181,7 +170,7 @@ def _events(args: argparse.Namespace) -> int:
         # raises PoolNotFound, where events() returns none
         now_ms = pool.info().now_ms
         chosen = args.kind or args.worker is not None
-        # those that are not shown do not count
+        # events that are not shown do not count
         events = [
             event for event in pool.events(newest=None if chosen else args.n) if _is_chosen(event, args)
         ]

@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from snowredis.cli.exit_codes import CommandError, ExitCode
@@ -53,9 +53,9 @@ def _dated_of(args: argparse.Namespace) -> tuple[str | list[str], str, DatedInfo
     """Return URL and tag, and the dated numbers of the tag if that is what the command is about."""
     from snowredis.errors import StoreUnavailable
 
-    url, tag = tag_of(args)
+    url, tag = _tag_of(args)
     try:
-        infos, dated = read(url, tag)
+        infos, dated = _read(url, tag)
     except StoreUnavailable:
         # what does not need to read does not fail for that
         return url, tag, None
@@ -74,11 +74,16 @@ def _add_period(parser: Parser) -> None:
     parser.add_argument("--period", metavar="LABEL", help=f"{text}; of a tag with both: segments")
 
 
+def _add_create(parser: Parser) -> None:
+    _add_tag(parser)
+    add_settings(parser, *_declared().values())
+
+
 def _create(args: argparse.Namespace) -> int:
     from snowredis.numbers.administration import create_tag
     from snowredis.numbers.dated import DatedGenerator
 
-    url, tag = tag_of(args)
+    url, tag = _tag_of(args)
     constants = _constants(args)
     if args.period is None:
         segments = {name: value for name, value in constants.items() if _declared()[name].of_pool}
@@ -95,10 +100,11 @@ def _create(args: argparse.Namespace) -> int:
 
 
 def _add_open(parser: Parser) -> None:
+    _add_tag(parser)
     where = parser.add_mutually_exclusive_group(required=True)
     text = "no number from N on was handed out"
     where.add_argument("--from", dest="first", type=natural, metavar="N", help=text)
-    text = "of segments: no number was handed out but those that processes reported"
+    text = "of segments: no numbers were handed out besides those that processes reported"
     where.add_argument("--as-reported", action="store_true", help=text)
     _add_period(parser)
     _add_segment_constants(parser)
@@ -133,6 +139,7 @@ def _open(args: argparse.Namespace) -> int:
 
 
 def _add_change(parser: Parser) -> None:
+    _add_tag(parser)
     _add_segment_constants(parser)
     parser.add_argument("--to", metavar="URLS", help="the servers from now on (default: those of --url)")
     text = (
@@ -145,7 +152,7 @@ def _add_change(parser: Parser) -> None:
 def _change(args: argparse.Namespace) -> int:
     from snowredis.numbers.administration import change_tag
 
-    url, tag = tag_of(args)
+    url, tag = _tag_of(args)
     # not those of the environment, which are those of the processes: what is not named stays as it is
     constants: Mapping[str, Any] = {
         name: getattr(args, name)
@@ -161,6 +168,7 @@ def _change(args: argparse.Namespace) -> int:
 
 
 def _add_delete(parser: Parser) -> None:
+    _add_tag(parser)
     _add_period(parser)
     add_yes(parser)
 
@@ -175,14 +183,14 @@ def _delete(args: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-def add_tag(parser: Parser) -> None:
+def _add_tag(parser: Parser) -> None:
     """Add TAG and --url."""
     parser.add_argument("tag", nargs="?", metavar="TAG", help="default: SNOWREDIS_TAG")
     text = "the Redis, or several independent ones, separated by spaces (default: SNOWREDIS_URL, else "
     parser.add_argument("--url", help=f"{text}{DEFAULT_URL})")
 
 
-def tag_of(args: argparse.Namespace) -> tuple[str | list[str], str]:
+def _tag_of(args: argparse.Namespace) -> tuple[str | list[str], str]:
     """Return the URL and the tag: from the command line, else from SNOWREDIS_* variables."""
     url, tag = _url_and_tag(args)
     if tag is None:
@@ -199,7 +207,8 @@ def _url_and_tag(args: argparse.Namespace) -> tuple[str | list[str], str | None]
     return split_urls(url) if isinstance(url, str) else url, args.tag or given.get("tag")
 
 
-def _add_show_arguments(parser: Parser) -> None:
+def _add_show(parser: Parser) -> None:
+    _add_tag(parser)
     text = "time between the two looks that show the consumption; 0: one look (default: %(default)s)"
     parser.add_argument("--seconds", type=float, default=1.0, metavar="S", help=text)
     parser.add_argument("--json", action="store_true", help="an object, or a list of all tags")
@@ -211,7 +220,7 @@ def _show(args: argparse.Namespace) -> int:
     url, tag = _url_and_tag(args)
     if tag is None:
         return _show_all(url, args)
-    (infos, dated), rate = read(url, tag), None
+    (infos, dated), rate = _read(url, tag), None
     exists = any(info.exists for info in infos)
     if not exists and dated is None:
         where = ", ".join(info.where for info in infos)
@@ -250,36 +259,28 @@ def _show_all(url: str | list[str], args: argparse.Namespace) -> int:
 
     where, tags = tags_at(url if isinstance(url, str) else url[0])
     names = sorted({tag.name for tag in (*tags.segments, *tags.dated)})
-    records: list[dict[str, str]] = []
+    found: list[tuple[str, str, str, int]] = []
     for name in names:
-        infos, dated = read(url, name)
-        known = [info for info in infos if info.exists]
-        if known:
-            closed = any(info.reason for info in known)
-            following = str(min(info.next_number for info in known))
-            records.append(_record(name, "segments", closed, following))
+        infos, dated = _read(url, name)
+        if known := [info for info in infos if info.exists]:
+            state = "closed" if any(info.reason for info in known) else "open"
+            found.append((name, "segments", state, min(info.next_number for info in known)))
         if dated is not None:
-            following = str(dated.last_number + 1)
-            records.append(
-                _record(name, f"dated by {dated.period}", dated.closed_reason is not None, following)
-            )
+            state = "closed" if dated.closed_reason is not None else "open"
+            found.append((name, f"dated by {dated.period}", state, dated.last_number + 1))
     if args.json:
-        print_json(records)
-    elif records:
+        titles = ("tag", "numbers", "state", "next")
+        print_json([dict(zip(titles, (*one[:3], str(one[3])), strict=True)) for one in found])
+    elif found:
         columns = [
             Column("tag", shrinks=True),
-            Column("numbers"),
-            Column("state"),
+            *map(Column, ("numbers", "state")),
             Column("next", right=True),
         ]
+        styles = {"open": "good", "closed": "bad"}
         rows: list[list[Cell]] = [
-            [
-                (printable(record["tag"], MAX_FOREIGN), "strong"),
-                record["numbers"],
-                (record["state"], "good" if record["state"] == "open" else "bad"),
-                f"{int(record['next']):,}",
-            ]
-            for record in records
+            [(printable(name, MAX_FOREIGN), "strong"), numbers, (state, styles[state]), f"{following:,}"]
+            for name, numbers, state, following in found
         ]
         write([[("tags at ", "dim"), (where, "")], [], *table(columns, rows, terminal_width())])
     else:
@@ -287,11 +288,7 @@ def _show_all(url: str | list[str], args: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-def _record(tag: str, numbers: str, closed: bool, following: str) -> dict[str, str]:
-    return {"tag": tag, "numbers": numbers, "state": "closed" if closed else "open", "next": following}
-
-
-def read(url: str | list[str], tag: str) -> tuple[Sequence[TagInfo], DatedInfo | None]:
+def _read(url: str | list[str], tag: str) -> tuple[Sequence[TagInfo], DatedInfo | None]:
     """Return the segments of *tag* on each server, and its dated numbers on the first server that has some.
 
     Raises StoreRefused if the user has the right to neither.
@@ -380,53 +377,36 @@ def _table(infos: Sequence[TagInfo], now_ms: int) -> list[Line]:
     return table(columns, rows, terminal_width())
 
 
-def _of_a_tag(
-    name: str,
-    summary: str,
-    about: str,
-    examples: list[tuple[str, str]],
-    add: Callable[[Parser], None],
-    run: Callable[[argparse.Namespace], int],
-) -> Command:
-    """Return a command that takes a tag besides the arguments that *add* adds."""
-
-    def add_arguments(parser: Parser) -> None:
-        add_tag(parser)
-        add(parser)
-
-    return Command(name, summary, about, examples, add_arguments, run)
-
-
 _COMMANDS = [
-    _of_a_tag(
+    Command(
         "create",
         "create a tag that is really new",
-        """Redis may lose a tag, as any key. Processes then refuse numbers until a person says from where on none was
+        """Redis may lose a tag, as any key. Processes then refuse numbers until you say from which number on none was
 handed out. So never run this for a tag that existed: its numbers would be handed out a second time.""",
         [
             ("snowredis numbers create invoices", "1, 2, 3, …"),
             ("snowredis numbers create coupons --start 100000 --maximum 999999", "six digits"),
             ("snowredis numbers create bills --period day --zone Europe/Berlin", "dated"),
         ],
-        lambda parser: add_settings(parser, *_declared().values()),
+        _add_create,
         _create,
     ),
-    _of_a_tag(
+    Command(
         "show",
         "show a tag: what was handed out, how fast, and for how long it lasts; or all tags",
         """The consumption is that between two looks at Redis, so numbers of segments that were fetched in between. How
 many numbers each process has at hand, its step, prefetches and waits are in its metrics. Of dated numbers it shows the
-current period, the last number of it, and whether it is closed.""",
+current period, its last number, and whether it is closed.""",
         [
             ("snowredis numbers show invoices", "for how long it lasts"),
             ("snowredis numbers show", "all tags of a Redis"),
             ("snowredis numbers show invoices --seconds 60", "at the rate of a minute"),
             ("snowredis numbers show invoices --json", "for programs"),
         ],
-        _add_show_arguments,
+        _add_show,
         _show,
     ),
-    _of_a_tag(
+    Command(
         "open",
         "let a closed tag hand out numbers, after Redis may have lost some",
         """With --from N: no number from N on was ever handed out, such as max(id) of the table plus what processes may
@@ -441,7 +421,7 @@ dated numbers, one period is opened.""",
         _add_open,
         _open,
     ),
-    _of_a_tag(
+    Command(
         "change",
         "give a tag of segments other constants, or other servers",
         """Closes the tag on all its servers, finds the highest number that any of them handed out, and opens it beyond
@@ -455,7 +435,7 @@ the command. Dated numbers keep their period and zone: use another tag.""",
         _add_change,
         _change,
     ),
-    _of_a_tag(
+    Command(
         "delete",
         "delete a tag",
         "Then which of its numbers were handed out is not known: a tag of the same name would hand them out again.",

@@ -127,13 +127,21 @@ local is_open = first_ms >= closed_until or v[7] == fmt(closed_until)
 -- until then, a deposed master may hand out numbers, and then whoever got them uses them
 local wait = 0
 if not is_open then
-  wait = math.max(0, (number_of(redis.call('HGET', KEYS[1], 'closed_at')) or 0) + slack + settle - now)
+  local closed_at = number_of(redis.call('HGET', KEYS[1], 'closed_at')) or 0
+  if closed_at > now then
+    -- the clock was ahead when the loss was noticed
+    closed_at = now
+    redis.call('HSET', KEYS[1], 'closed_at', fmt(now))
+  end
+  wait = math.max(0, closed_at + slack + settle - now)
 end
 if action == 'open' then
   if wait > 0 then return done('settling', fmt(wait)) end
   next_number = math.max(next_number, least)
   keep(next_number)
-  redis.call('HSET', KEYS[1], 'o:' .. label, fmt(closed_until))
+  -- it may be later than it can be, for the same reason: then periods that nobody can have used were closed, too
+  closed_until = math.min(closed_until, now + skew + slack)
+  redis.call('HSET', KEYS[1], 'closed_until', fmt(closed_until), 'o:' .. label, fmt(closed_until))
   return done('opened', '1')
 end
 if not is_open then

@@ -1,0 +1,64 @@
+"""A redis-server whose clock is stepped by a preloaded library."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from snowredis.numbers import DatedGenerator
+from tests.chaos import shim
+from tests.support.servers import RedisServer
+
+
+@pytest.fixture(scope="module")
+def _library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    library, reason = shim.build(tmp_path_factory.mktemp("shim"))
+    if library is None:
+        pytest.skip(reason)
+    return library
+
+
+class Stage:
+    """A private redis-server, and the time that its clock shows."""
+
+    def __init__(self, directory: Path, library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._clock = shim.StepClock(directory / "clock", library)
+        self._monkeypatch = monkeypatch
+        self.server = RedisServer(directory)
+        self.start()
+
+    def start(self) -> None:
+        """Start the server, whose clock goes on as it was set."""
+        with self._monkeypatch.context() as environment:
+            for name, value in self._clock.environment.items():
+                # inherited by the server; a preloaded library means nothing to this process, which is running already
+                environment.setenv(name, value)
+            self.server.start()
+
+    def restart(self) -> None:
+        """Kill the server and start it with what it saved."""
+        self.server.kill()
+        self.start()
+
+    def set(self, time_text: str) -> None:
+        """Set the clock of Redis; generators learn of it from its replies only."""
+        at = datetime.fromisoformat(time_text).replace(tzinfo=UTC)
+        self._clock.set(at.timestamp() - time.time())
+
+    def generator(self, tag: str = "orders", **settings: Any) -> DatedGenerator:
+        ids = DatedGenerator(tag, self.server.url, **{"redis_skew": 0.0, **settings})
+        ids.create()
+        return ids
+
+
+@pytest.fixture
+def stage(tmp_path: Path, _library: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    stage = Stage(tmp_path, _library, monkeypatch)
+    stage.set("2026-11-22T12:00")
+    yield stage
+    stage.server.kill()
