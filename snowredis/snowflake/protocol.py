@@ -63,6 +63,7 @@ StoredField: TypeAlias = Literal["signature", "incarnation", "highest_number"]
 HEARTBEATS_PER_TTL = 6
 # a longer ttl is a mistake: ms instead of s
 MAX_TTL_MS = 24 * 3600 * 1000
+DEFAULT_OUTAGE_RESERVE_MS = 24 * 3600 * 1000
 # a longer outage_reserve is a mistake, too
 MAX_OUTAGE_RESERVE_MS = 31 * MAX_TTL_MS
 # an event takes about 250 bytes, 20,000 of them 5 MB
@@ -159,7 +160,9 @@ class PoolConfig:
 
     def _check_outage_reserve(self) -> None:
         if self.outage_reserve_ms == -1:
-            object.__setattr__(self, "outage_reserve_ms", 0)
+            # with one backup bit there would be no second namespace for a clock that goes back
+            default_ms = DEFAULT_OUTAGE_RESERVE_MS if self.layout.backup_bits >= 2 else 0
+            object.__setattr__(self, "outage_reserve_ms", default_ms)
         if self.outage_reserve_ms and not self.layout.backup_bits:
             raise ConfigError(
                 f"outage_reserve {self.outage_reserve_ms} ms needs a namespace of its own, and layout {self.layout} "
