@@ -174,3 +174,14 @@ def test_a_layout_that_a_pool_had_is_compared_while_another_change_is_planned(
     for each in (changed, planned):
         with pytest.raises(ConfigError, match=f"ids of the layout {first}, .* can be equal"):
             check_change(each, third, info.now_ms)
+
+
+@pytest.mark.parametrize(("layout", "reserve_ms"), [(OLD, -1), (OLD, 0), (OLD, 50_000), (NEW, -1), (NEW, 0)])
+def test_the_options_of_a_pool_open_it_whatever_its_outage_reserve(
+    server: RedisServer, layout: Layout, reserve_ms: int
+) -> None:
+    name = f"options{abs(hash((layout, reserve_ms)))}"
+    with closing(snowredis.WorkerPool(server.url, name)) as pool:
+        pool.create(PoolConfig(name=name, layout=layout, outage_reserve_ms=reserve_ms))
+        with snowredis.connect(server.url, pool=name, **pool.info().options) as ids:
+            assert ids.next_id() > 0
