@@ -218,7 +218,7 @@ DATACENTER = Kind(
 )
 NAME = POOL_NAME._replace(what=POOL_NAME.what.replace("orders", "world"))
 
-# a setting without its name, which is that of the annotated key
+# a setting without its name: the key that it annotates is its name
 _setting = functools.partial(Setting, "")
 URL_SETTING = Setting(
     "url", URL, DEFAULT_URL, DEFAULT_URL,

@@ -25,6 +25,7 @@ from snowredis.cli.commands.numbers import NUMBERS
 from snowredis.cli.commands.pool import POOL
 from snowredis.cli.commands.registry import REGISTRY
 from snowredis.cli.commands.serve import SERVE
+from snowredis.cli.commands.sql import SQL
 from snowredis.cli.commands.workers import TOP, WORKERS
 from snowredis.cli.exit_codes import CommandError, ExitCode, code_of, print_error
 from snowredis.cli.options import Command, Parser, add_commands, add_print_completion, print_completion
@@ -34,7 +35,7 @@ from snowredis.cli.output import printable
 _OUTPUT_ERRORS = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)
 # in the order of --help
 _COMMANDS = [DEMO, GENERATE, DECODE, LAYOUT, WORKERS, TOP, WHOIS, EVENTS, POOL, REGISTRY, NUMBERS, METRICS]
-_COMMANDS += [DOCTOR, SERVE, BENCH]
+_COMMANDS += [DOCTOR, SERVE, SQL, BENCH]
 # Commands that other packages add, as entry points whose objects are options.Command. Those of this distribution are
 # in pyproject.toml, too, and are listed so that a checkout finds them without a look at what is installed.
 GROUP = "snowredis.commands"

@@ -43,6 +43,8 @@ _ALPHABETS = {
 }
 # number of digits of 2**63 - 1
 _WIDTHS = {"decimal": 19, "base62": 11, "base58": 11, "base36": 13, "base32": 13, "hex": 16}
+# alphabet and width of the padded forms
+DIGITS = {form: (_ALPHABETS[form], width) for form, width in _WIDTHS.items() if form != "decimal"}
 _VALUES = {form: {char: value for value, char in enumerate(chars)} for form, chars in _ALPHABETS.items()}
 for _form in ("base36", "base32", "hex"):
     _VALUES[_form].update({char.swapcase(): value for char, value in _VALUES[_form].items()})

@@ -10,7 +10,8 @@ the same. It ends by itself when these deaths are too old to be shown.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -79,6 +80,51 @@ def _death_of(event: Event) -> Death:
         server=event.server,
         key=event.key,
     )
+
+
+class RecentEvents:
+    """Newest events of one server, for a reader that comes again: only what is new is read from Redis. Thread-safe.
+
+    Args:
+        read: returns all events of one server after an id or a time, the oldest first.
+        kinds: which events are kept.
+        keep_ms: how long.
+    """
+
+    def __init__(
+        self, read: Callable[[str], list[Event]], kinds: Collection[EventKind], keep_ms: int
+    ) -> None:
+        self._read, self._kinds, self._keep_ms = read, kinds, keep_ms
+        self._lock = threading.Lock()
+        self._events: list[Event] = []
+        # only times and generators: there may be thousands
+        self._claims: list[tuple[int, str]] = []
+        self._last_id = ""
+
+    def read(self, now_ms: int) -> tuple[list[Event], list[tuple[int, str]]]:
+        """Return the events up to now in the order of the stream, and time and generator of each claim.
+
+        Blocks:
+            for a round trip; the first call for all events that are kept.
+
+        Raises:
+            StoreUnavailable.
+        """
+        first_ms = max(0, now_ms - self._keep_ms)
+        with self._lock:
+            if self._last_id and int(self._last_id.partition("-")[0]) > now_ms + self._keep_ms:
+                # another stream, of a server whose clock is far behind
+                self._events, self._claims, self._last_id = [], [], ""
+            new = self._read(self._last_id or str(first_ms))
+            if new:
+                self._last_id = new[-1].id
+            self._events += [event for event in new if event.kind in self._kinds]
+            self._events = [event for event in self._events if event.order[0] >= first_ms]
+            self._claims += [
+                (event.at_ms, event.generator) for event in new if event.kind == EventKind.CLAIMED
+            ]
+            self._claims = [claim for claim in self._claims if claim[0] >= first_ms]
+            return list(self._events), list(self._claims)
 
 
 @dataclass(frozen=True, slots=True)

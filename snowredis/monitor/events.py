@@ -7,9 +7,8 @@ plain commands. The protocol does not depend on these events, and hosts and labe
 from __future__ import annotations
 
 import re
-import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
@@ -311,49 +310,37 @@ def follow_events(client: Any, name: str, after: str = "$", *, block_ms: int = 5
             yield None
 
 
-class RecentEvents:
-    """Newest events of one server, for a reader that comes again: only what is new is read from Redis. Thread-safe.
+def read_memory(
+    pool: Any, name: str, *, newest: int | None = None, since: str | None = None, **_: object
+) -> list[Event]:
+    """Return the events of a pool of snowredis.testing as read_events() does."""
+    store = pool._stores.get(name)
+    entries = list(store._entries) if store else []
+    after = (0, -1) if since is None else _place(since)
+    events = [parse_event(event_id, fields) for event_id, fields in entries if _place(event_id) > after]
+    valid = [event for event in events if event is not None]
+    return valid if newest is None else valid[max(0, len(valid) - newest) :]
 
-    Args:
-        read: returns all events of one server after an id or a time, the oldest first.
-        kinds: which events are kept.
-        keep_ms: how long.
-    """
 
-    def __init__(
-        self, read: Callable[[str], list[Event]], kinds: Collection[EventKind], keep_ms: int
-    ) -> None:
-        self._read, self._kinds, self._keep_ms = read, kinds, keep_ms
-        self._lock = threading.Lock()
-        self._events: list[Event] = []
-        # only times and generators: there may be thousands
-        self._claims: list[tuple[int, str]] = []
-        self._last_id = ""
+def follow_memory(pool: Any, name: str, after: str = "$", *, block_ms: int = 500) -> Iterator[Event | None]:
+    """Yield the events of a pool of snowredis.testing as follow_events() does."""
+    if after == "$":
+        events = read_memory(pool, name, newest=1)
+        after = events[-1].id if events else "0-0"
+    while True:
+        events = read_memory(pool, name, since=after)
+        yield from events
+        if events:
+            after = events[-1].id
+        else:
+            time.sleep(block_ms / 1000)
+            yield None
 
-    def read(self, now_ms: int) -> tuple[list[Event], list[tuple[int, str]]]:
-        """Return the events up to now in the order of the stream, and time and generator of each claim.
 
-        Blocks:
-            for a round trip; the first call for all events that are kept.
-
-        Raises:
-            StoreUnavailable.
-        """
-        first_ms = max(0, now_ms - self._keep_ms)
-        with self._lock:
-            if self._last_id and int(self._last_id.partition("-")[0]) > now_ms + self._keep_ms:
-                # another stream, of a server whose clock is far behind
-                self._events, self._claims, self._last_id = [], [], ""
-            new = self._read(self._last_id or str(first_ms))
-            if new:
-                self._last_id = new[-1].id
-            self._events += [event for event in new if event.kind in self._kinds]
-            self._events = [event for event in self._events if event.order[0] >= first_ms]
-            self._claims += [
-                (event.at_ms, event.generator) for event in new if event.kind == EventKind.CLAIMED
-            ]
-            self._claims = [claim for claim in self._claims if claim[0] >= first_ms]
-            return list(self._events), list(self._claims)
+def _place(event_id: str) -> tuple[int, int]:
+    """Return a key by which ids of events are compared; a time alone comes before the events of its ms."""
+    time_ms, _, number = event_id.partition("-")
+    return int(time_ms), int(number or -1)
 
 
 # between two looks at the leases; each takes four short commands

@@ -1,10 +1,16 @@
-"""Read pools and workers from one Redis with plain commands: no script is run and nothing is written."""
+"""Look at a pool on one server: PoolLook. RedisLook reads with plain commands: no script is run and nothing is written.
+
+MemoryLook does the same with a pool of snowredis.testing. Events of both are read by events.py.
+"""
 
 from __future__ import annotations
 
+import functools
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from hashlib import sha1
 from typing import Any
 
 from snowredis.core.layout import Layout
@@ -14,7 +20,6 @@ from snowredis.monitor.snapshot import (
     POOL_COUNTERS,
     LayoutPeriod,
     PoolInfo,
-    ServerState,
     WorkerInfo,
     parse_owner,
     parse_record,
@@ -23,6 +28,8 @@ from snowredis.monitor.snapshot import (
 from snowredis.servers.clients import address, is_cluster
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import text_of
+from snowredis.snowflake.codes import FloorReason
+from snowredis.snowflake.memory_store import MemoryStore, Record
 from snowredis.snowflake.protocol import parse_share, pool_keys, settings_of, share_of
 from snowredis.snowflake.replies import Alarm
 
@@ -41,6 +48,283 @@ _POOL_NUMBERS = (
     "swept",
     *POOL_COUNTERS,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """State of a pool on one server, with worker ids as the server numbers them.
+
+    Attributes:
+        info: the pool.
+        alive: workers with a lease.
+        ended: workers whose lease ended without a release, which no script has written yet.
+        idle: all worker ids without a lease, if they were asked for.
+    """
+
+    info: PoolInfo
+    alive: list[WorkerInfo]
+    ended: list[WorkerInfo]
+    idle: list[WorkerInfo]
+
+
+class PoolLook(ABC):
+    """One look at a pool on one server: its fields as of one moment, and the records that it is asked for.
+
+    Args:
+        name: of the pool.
+        where: the address of the server, for errors.
+        now_ms: on the clock of the server.
+        texts: fields of the pool, those of _POOL_TEXTS and _POOL_NUMBERS.
+
+    Every method blocks for a few round trips and raises StoreUnavailable.
+    """
+
+    def __init__(self, name: str, where: str, now_ms: int, texts: Mapping[str, str]) -> None:
+        if not texts["signature"]:
+            raise PoolNotFound(name)
+        self.name, self.where, self.now_ms, self._texts = name, where, now_ms, texts
+
+    @abstractmethod
+    def _rows(self, low: int | None, high: int | None) -> Iterable[tuple[str, str]]:
+        """Return worker id and record of the leases that end after *low*, up to *high*; others may be among them."""
+
+    @abstractmethod
+    def _row(self, worker: int) -> str | None:
+        """Return the record of *worker*; None if it was never leased."""
+
+    def _count_alive(self) -> int:
+        return len(self.workers())
+
+    def info(self) -> PoolInfo:
+        """Return settings and counters of the pool."""
+        ended = self._ended(self._records(self._swept_ms, self.now_ms))
+        return self._info(self._count_alive(), len(ended))
+
+    def stored(self) -> PoolInfo:
+        """Return what info() returns, but without a look at the leases: as if none was leased. Does not block."""
+        return self._info(0, 0)
+
+    def state(self, *, idle: bool = False) -> ServerState:
+        """Return the state of the pool; with *idle* also all worker ids without a lease."""
+        infos = self._records(None if idle else self._swept_ms)
+        alive, ended = [info for info in infos if info.alive], self._ended(infos)
+        others = [info for info in infos if idle and not info.alive]
+        return ServerState(self._info(len(alive), len(ended)), alive, ended, others)
+
+    def workers(self, *, alive_only: bool = True) -> list[WorkerInfo]:
+        """Return the workers, by worker id; with *alive_only* false also those whose lease ended."""
+        infos = self._records(self.now_ms if alive_only else None)
+        return [info for info in infos if info.alive or not alive_only]
+
+    def worker(self, number: int) -> WorkerInfo | None:
+        """Return one worker, alive or not; None if its worker id was never leased."""
+        text = self._row(number)
+        return None if text is None else self._parse(number, text)
+
+    def expired(self) -> list[WorkerInfo]:
+        """Return workers whose lease ended without a release that no script wrote yet, by the end of their lease.
+
+        Those whose renewals Redis may have forgotten are left out.
+        """
+        ended = self._ended(self._records(self._swept_ms, self.now_ms))
+        return sorted((info for info in ended if info.state == "expired"), key=lambda info: info.lease_end_ms)
+
+    @property
+    def _swept_ms(self) -> int:
+        """Scripts wrote all leases that ended up to this time; the Redis clock may have gone back since."""
+        return min(self._count("swept"), self.now_ms)
+
+    def _count(self, field: str) -> int:
+        """Return a number; 0 for a text that no script wrote."""
+        return int(self._texts[field]) if _NUMBER.fullmatch(self._texts[field]) else 0
+
+    def _number(self, field: str) -> int:
+        """Return a number. Raises StoreUnavailable for a text that no script wrote."""
+        text = self._texts[field]
+        if text and not _NUMBER.fullmatch(text):
+            raise self._broken(f"the field {field} of pool {self.name!r} is not a number: {text[:20]!r}")
+        return int(text or 0)
+
+    def _broken(self, reason: str) -> StoreUnavailable:
+        return StoreUnavailable(self.where, reason)
+
+    def _records(self, low: int | None, high: int | None = None) -> list[WorkerInfo]:
+        """Return the workers of _rows(), by worker id, without records that are not valid."""
+        infos = (
+            self._parse(int(worker), text) for worker, text in self._rows(low, high) if _is_worker(worker)
+        )
+        return sorted((info for info in infos if info is not None), key=lambda info: info.worker)
+
+    def _parse(self, worker: int, text: str) -> WorkerInfo | None:
+        # until the floor has passed, leases whose renewals Redis forgot are adopted
+        settling = self._texts["incarnation"] if self._count("floor") > self.now_ms else ""
+        ttl_ms = setting_ms(self._texts["signature"], "ttl_ms")
+        return parse_record(worker, text, self.now_ms, ttl_ms, settling=settling)
+
+    def _ended(self, infos: Iterable[WorkerInfo]) -> list[WorkerInfo]:
+        ended = (info for info in infos if info.state in ("expired", "unknown"))
+        return [info for info in ended if info.lease_end_ms > self._swept_ms]
+
+    def _info(self, used: int, ended: int) -> PoolInfo:
+        texts = self._texts
+        try:
+            settings = settings_of(texts["signature"])
+            layout = resolve_layout(settings["layout"])
+            capacity = share_of(layout.workers, parse_share(settings.get("share", "")))
+        except (KeyError, ConfigError, ValueError) as error:
+            raise self._broken(f"the signature of pool {self.name!r} is not valid: {error}") from error
+        numbers = {field: self._number(field) for field in _POOL_NUMBERS}
+        alarm = _alarm(texts["alarm"])
+        try:
+            periods = layout_periods(
+                layout, texts["layouts"], texts["next_signature"], numbers["changes_floor"]
+            )
+        except (ConfigError, KeyError, ValueError) as error:
+            raise self._broken(f"the layouts of pool {self.name!r} are not valid: {error}") from error
+        numbers["expired"] += ended
+        mismatch_at, _, owner = texts["mismatch"].partition("|")
+        by = parse_owner(owner)
+        return PoolInfo(
+            name=self.name,
+            layout=layout,
+            signature=texts["signature"],
+            now_ms=self.now_ms,
+            created_ms=numbers["created"],
+            floor_ms=numbers["floor"],
+            floor_reason=texts["floor_reason"],
+            incarnation=texts["incarnation"],
+            layouts=periods,
+            changes_ms=numbers["changes_at"],
+            version=numbers["version"],
+            capacity=capacity,
+            used=used,
+            free=capacity - used,
+            peak=numbers["peak"],
+            mismatch_ms=int(mismatch_at) if _NUMBER.fullmatch(mismatch_at) else 0,
+            mismatch_by=f"{by.host}:{by.pid}{f' ({by.label})' if by.label else ''}" if by.host else "",
+            alarm=alarm.text if alarm else texts["alarm"],
+            alarm_from_ms=alarm.from_ms if alarm else 0,
+            alarm_until_ms=alarm.until_ms if alarm else 0,
+            **{counter: numbers[counter] for counter in POOL_COUNTERS},
+        )
+
+
+class RedisLook(PoolLook):
+    """A look at the pool *name* in the Redis of *client*. Raises PoolNotFound, StoreUnavailable."""
+
+    def __init__(self, client: Any, name: str) -> None:
+        self._client = client
+        self._pool, self._leases, _ = pool_keys(name)
+        fields = (*_POOL_TEXTS, *_POOL_NUMBERS)
+        with translated(address(client)):
+            now_ms = server_now_ms(client, self._pool)
+            values = (text_of(value or b"") for value in client.hmget(self._pool, fields))
+        super().__init__(name, address(client), now_ms, dict(zip(fields, values, strict=True)))
+
+    def _rows(self, low: int | None, high: int | None) -> Iterable[tuple[str, str]]:
+        limits = ("-inf" if low is None else f"({low}", "+inf" if high is None else high)
+        with translated(self.where):
+            if not self._has_index:
+                # a scan may return a record twice
+                rows = dict(self._client.hscan_iter(self._pool, match="w:*", count=_PAGE))
+            else:
+                names = [
+                    f"w:{text_of(worker)}" for worker in self._client.zrangebyscore(self._leases, *limits)
+                ]
+                pages = [names[start : start + _PAGE] for start in range(0, len(names), _PAGE)]
+                texts = [text for page in pages for text in self._client.hmget(self._pool, page)]
+                rows = dict(zip(names, texts, strict=True))
+        known = ((text_of(name), text) for name, text in rows.items() if text is not None)
+        return [(name.removeprefix("w:"), text_of(text)) for name, text in known]
+
+    def _row(self, worker: int) -> str | None:
+        with translated(self.where):
+            text = self._client.hget(self._pool, f"w:{worker}")
+        return None if text is None else text_of(text)
+
+    def _count_alive(self) -> int:
+        with translated(self.where):
+            if self._has_index:
+                return int(self._client.zcount(self._leases, f"({self.now_ms}", "+inf"))
+        return super()._count_alive()
+
+    @functools.cached_property
+    def _has_index(self) -> bool:
+        """Whether the index is complete: it may have been lost, until a claim rebuilds it."""
+        return int(self._client.zcard(self._leases)) == self._count("records")
+
+
+def read_record(client: Any, info: PoolInfo, worker: int) -> WorkerInfo | None:
+    """Return one worker of a pool that was just read, alive or not; None if its worker id was never leased.
+
+    Raises StoreUnavailable.
+    """
+    with translated(address(client)):
+        text = client.hget(pool_keys(info.name)[0], f"w:{worker}")
+    settling = info.incarnation if info.floor_ms > info.now_ms else ""
+    if text is None:
+        return None
+    return parse_record(worker, text_of(text), info.now_ms, info.ttl_ms, settling=settling)
+
+
+class MemoryLook(PoolLook):
+    """A look at the pool *name* of *pool*, a MemoryPool of snowredis.testing. Raises PoolNotFound."""
+
+    def __init__(self, pool: Any, name: str) -> None:
+        store: MemoryStore | None = pool._stores.get(name)
+        if store is None:
+            raise PoolNotFound(name)
+        self._records_in_memory, now_ms = dict(store._records), store._server_time_ms()
+        texts = dict.fromkeys((*_POOL_TEXTS, *_POOL_NUMBERS), "")
+        texts |= {counter: str(store._counts[counter]) for counter in POOL_COUNTERS}
+        texts |= {
+            "signature": store.stored("signature"),
+            "incarnation": store._incarnation,
+            "floor_reason": FloorReason.NO_POOL,
+            "floor": str(store._floor_ms),
+            "version": str(store._version),
+            "swept": str(store._swept_ms),
+        }
+        super().__init__(name, "memory", now_ms, texts)
+
+    def _rows(self, low: int | None, high: int | None) -> Iterable[tuple[str, str]]:
+        return [(str(worker), _record_text(record)) for worker, record in self._records_in_memory.items()]
+
+    def _row(self, worker: int) -> str | None:
+        record = self._records_in_memory.get(worker)
+        return None if record is None else _record_text(record)
+
+    def _info(self, used: int, ended: int) -> PoolInfo:
+        # it is not counted
+        return replace(super()._info(used, ended), peak=used)
+
+
+def layout_periods(layout: Layout, past: str, next_signature: str, next_ms: int) -> tuple[LayoutPeriod, ...]:
+    """Return all layouts of a pool: those of its field *layouts*, the present one, and the planned one.
+
+    Raises ConfigError, KeyError or ValueError for what no script wrote.
+    """
+    periods, from_ms = [], 0
+    for entry in past.split():
+        until, _, spec = entry.partition("|")
+        periods.append(LayoutPeriod(resolve_layout(spec), from_ms, int(until)))
+        from_ms = int(until)
+    periods.append(LayoutPeriod(layout, from_ms, next_ms or None))
+    if next_signature:
+        periods.append(LayoutPeriod(resolve_layout(settings_of(next_signature)["layout"]), next_ms, None))
+    return tuple(periods)
+
+
+def _alarm(stored: str) -> Alarm | None:
+    """Return a stored alarm; None if no script wrote it."""
+    try:
+        return Alarm.parse(stored)
+    except ValueError:
+        return None
+
+
+def _is_worker(text: str) -> bool:
+    return re.fullmatch(r"0|[1-9]\d{0,6}", text, re.ASCII) is not None
 
 
 def list_pools(client: Any) -> list[str]:
@@ -63,251 +347,20 @@ def _was_deleted(client: Any, name: str) -> bool:
         return False
 
 
-@dataclass(frozen=True, slots=True)
-class _Fields:
-    """Fields of a pool, read at *now_ms* on the clock of its server."""
-
-    now_ms: int
-    texts: Mapping[str, str]
-
-    def number(self, field: str) -> int:
-        """Return a number; 0 for a text that no script wrote."""
-        return int(self.texts[field]) if _NUMBER.fullmatch(self.texts[field]) else 0
-
-    @property
-    def swept_ms(self) -> int:
-        """Scripts wrote all leases that ended up to this time; the Redis clock may have gone back since."""
-        return min(self.number("swept"), self.now_ms)
-
-    def parse(self, worker: int, text: str) -> WorkerInfo | None:
-        """Parse the record of *worker*; None if it is not valid."""
-        # until the floor has passed, leases whose renewals Redis forgot are adopted
-        settling = self.texts["incarnation"] if self.number("floor") > self.now_ms else ""
-        ttl_ms = setting_ms(self.texts["signature"], "ttl_ms")
-        return parse_record(worker, text, self.now_ms, ttl_ms, settling=settling)
-
-
-def _read_fields(client: Any, name: str) -> _Fields:
-    pool, fields = pool_keys(name)[0], (*_POOL_TEXTS, *_POOL_NUMBERS)
-    now_ms = server_now_ms(client, pool)
-    values = (text_of(value or b"") for value in client.hmget(pool, fields))
-    texts = dict(zip(fields, values, strict=True))
-    if not texts["signature"]:
-        raise PoolNotFound(name)
-    return _Fields(now_ms, texts)
-
-
-def read_pool(client: Any, name: str) -> PoolInfo:
-    """Return settings and counters of a pool. Raises PoolNotFound, StoreUnavailable."""
-    leases = pool_keys(name)[1]
-    with translated(address(client)):
-        fields = _read_fields(client, name)
-        if _index_is_complete(client, leases, fields):
-            used = int(client.zcount(leases, f"({fields.now_ms}", "+inf"))
-            ended = len(_ended(_read_records(client, name, fields, low=fields.swept_ms, high=fields.now_ms)))
-        else:
-            infos = _scan_records(client, name, fields)
-            used = sum(info.alive for info in infos)
-            ended = len(_ended(infos, fields.swept_ms))
-    return _pool_info(client, name, fields, used, ended)
-
-
-def read_server(client: Any, name: str, *, idle: bool = False) -> ServerState:
-    """Return the state of a pool; with *idle* also all worker ids without a lease.
-
-    Raises PoolNotFound, StoreUnavailable.
-    """
-    with translated(address(client)):
-        fields = _read_fields(client, name)
-        if _index_is_complete(client, pool_keys(name)[1], fields):
-            infos = _read_records(client, name, fields, low=None if idle else fields.swept_ms)
-        else:
-            infos = _scan_records(client, name, fields)
-    alive, ended = [info for info in infos if info.alive], _ended(infos, fields.swept_ms)
-    pool_info = _pool_info(client, name, fields, len(alive), len(ended))
-    return ServerState(pool_info, alive, ended, [info for info in infos if idle and not info.alive])
-
-
-def read_ended(client: Any, name: str) -> list[WorkerInfo]:
-    """Return workers whose lease ended without a release that no script wrote yet, by the end of their lease.
-
-    Those whose renewals Redis may have forgotten are left out; without a pool there are none. Raises StoreUnavailable.
-    """
-    with translated(address(client)):
-        try:
-            fields = _read_fields(client, name)
-        except PoolNotFound:
-            return []
-        if _index_is_complete(client, pool_keys(name)[1], fields):
-            infos = _read_records(client, name, fields, low=fields.swept_ms, high=fields.now_ms)
-        else:
-            infos = _scan_records(client, name, fields)
-    ended = (info for info in _ended(infos, fields.swept_ms) if info.state == "expired")
-    return sorted(ended, key=lambda info: info.lease_end_ms)
-
-
-def _ended(infos: Iterable[WorkerInfo], swept_ms: int = 0) -> list[WorkerInfo]:
-    return [info for info in infos if info.state in ("expired", "unknown") and info.lease_end_ms > swept_ms]
-
-
-def _pool_info(client: Any, name: str, fields: _Fields, used: int, ended: int) -> PoolInfo:
-    texts = fields.texts
-    try:
-        settings = settings_of(texts["signature"])
-        layout = resolve_layout(settings["layout"])
-        capacity = share_of(layout.workers, parse_share(settings.get("share", "")))
-    except (KeyError, ConfigError, ValueError) as error:
-        raise StoreUnavailable(
-            address(client), f"the signature of pool {name!r} is not valid: {error}"
-        ) from error
-    numbers = {field: _number(client, name, field, texts[field]) for field in _POOL_NUMBERS}
-    alarm = _alarm(texts["alarm"])
-    try:
-        periods = layout_periods(layout, texts["layouts"], texts["next_signature"], numbers["changes_floor"])
-    except (ConfigError, KeyError, ValueError) as error:
-        raise StoreUnavailable(
-            address(client), f"the layouts of pool {name!r} are not valid: {error}"
-        ) from error
-    numbers["expired"] += ended
-    mismatch_at, _, owner = texts["mismatch"].partition("|")
-    by = parse_owner(owner)
-    return PoolInfo(
-        name=name,
-        layout=layout,
-        signature=texts["signature"],
-        now_ms=fields.now_ms,
-        created_ms=numbers["created"],
-        floor_ms=numbers["floor"],
-        floor_reason=texts["floor_reason"],
-        incarnation=texts["incarnation"],
-        layouts=periods,
-        changes_ms=numbers["changes_at"],
-        version=numbers["version"],
-        capacity=capacity,
-        used=used,
-        free=capacity - used,
-        peak=numbers["peak"],
-        mismatch_ms=int(mismatch_at) if _NUMBER.fullmatch(mismatch_at) else 0,
-        mismatch_by=f"{by.host}:{by.pid}{f' ({by.label})' if by.label else ''}" if by.host else "",
-        alarm=alarm.text if alarm else texts["alarm"],
-        alarm_from_ms=alarm.from_ms if alarm else 0,
-        alarm_until_ms=alarm.until_ms if alarm else 0,
-        **{counter: numbers[counter] for counter in POOL_COUNTERS},
-    )
-
-
-def layout_periods(layout: Layout, past: str, next_signature: str, next_ms: int) -> tuple[LayoutPeriod, ...]:
-    """Return all layouts of a pool: those of its field *layouts*, the present one, and the planned one.
-
-    Raises ConfigError, KeyError or ValueError for what no script wrote.
-    """
-    periods, from_ms = [], 0
-    for entry in past.split():
-        until, _, spec = entry.partition("|")
-        periods.append(LayoutPeriod(resolve_layout(spec), from_ms, int(until)))
-        from_ms = int(until)
-    periods.append(LayoutPeriod(layout, from_ms, next_ms or None))
-    if next_signature:
-        periods.append(LayoutPeriod(resolve_layout(settings_of(next_signature)["layout"]), next_ms, None))
-    return tuple(periods)
-
-
-def _number(client: Any, name: str, field: str, text: str) -> int:
-    if text and not _NUMBER.fullmatch(text):
-        raise StoreUnavailable(
-            address(client), f"the field {field} of pool {name!r} is not a number: {text[:20]!r}"
-        )
-    return int(text or 0)
-
-
-def _alarm(stored: str) -> Alarm | None:
-    """Return a stored alarm; None if no script wrote it."""
-    try:
-        return Alarm.parse(stored)
-    except ValueError:
-        return None
-
-
-def read_workers(client: Any, name: str, *, alive_only: bool = True) -> list[WorkerInfo]:
-    """Return the workers of a pool, ordered by worker id; with *alive_only* false also those whose lease ended.
-
-    Raises PoolNotFound, StoreUnavailable.
-    """
-    with translated(address(client)):
-        fields = _read_fields(client, name)
-        if _index_is_complete(client, pool_keys(name)[1], fields):
-            infos = _read_records(client, name, fields, low=fields.now_ms if alive_only else None)
-        else:
-            infos = _scan_records(client, name, fields)
-    return [info for info in infos if info.alive or not alive_only]
-
-
-def _read_records(
-    client: Any, name: str, fields: _Fields, *, low: int | None, high: int | None = None
-) -> list[WorkerInfo]:
-    """Return the workers whose leases end after *low*, up to *high*, by worker id."""
-    pool, leases, _ = pool_keys(name)
-    limits = ("-inf" if low is None else f"({low}", "+inf" if high is None else high)
-    names = [f"w:{text_of(worker)}" for worker in client.zrangebyscore(leases, *limits)]
-    pages = [names[start : start + _PAGE] for start in range(0, len(names), _PAGE)]
-    texts = [text for page in pages for text in client.hmget(pool, page)]
-    return _parse_records(fields, zip(names, texts, strict=True))
-
-
-def _scan_records(client: Any, name: str, fields: _Fields) -> list[WorkerInfo]:
-    """Return all workers, by worker id, without the index."""
-    # a scan may return a record twice
-    rows = dict(client.hscan_iter(pool_keys(name)[0], match="w:*", count=_PAGE))
-    return _parse_records(fields, rows.items())
-
-
-def _parse_records(fields: _Fields, rows: Iterable[tuple[Any, Any]]) -> list[WorkerInfo]:
-    infos = (
-        fields.parse(int(worker), text_of(text))
-        for field, text in rows
-        if text is not None and _is_worker(worker := text_of(field).removeprefix("w:"))
-    )
-    return sorted((info for info in infos if info is not None), key=lambda info: info.worker)
-
-
-def read_worker(client: Any, name: str, worker: int) -> WorkerInfo | None:
-    """Return one worker, alive or not; None if its worker id was never leased.
-
-    Raises PoolNotFound, StoreUnavailable.
-    """
-    with translated(address(client)):
-        fields = _read_fields(client, name)
-        text = client.hget(pool_keys(name)[0], f"w:{worker}")
-    return None if text is None else fields.parse(worker, text_of(text))
-
-
-def read_record(client: Any, info: PoolInfo, worker: int) -> WorkerInfo | None:
-    """Return one worker of a pool that was just read, alive or not; None if its worker id was never leased.
-
-    Raises StoreUnavailable.
-    """
-    with translated(address(client)):
-        text = client.hget(pool_keys(info.name)[0], f"w:{worker}")
-    settling = info.incarnation if info.floor_ms > info.now_ms else ""
-    return (
-        None
-        if text is None
-        else parse_record(worker, text_of(text), info.now_ms, info.ttl_ms, settling=settling)
-    )
-
-
-def _index_is_complete(client: Any, leases: str, fields: _Fields) -> bool:
-    """Return false if the index was lost and no claim has rebuilt it yet."""
-    return int(client.zcard(leases)) == fields.number("records")
-
-
-def _is_worker(text: str) -> bool:
-    return re.fullmatch(r"0|[1-9]\d{0,6}", text, re.ASCII) is not None
-
-
 def server_now_ms(client: Any, key: str) -> int:
     """Return the time of the server that stores *key*, in ms since 1970: lease ends are on that clock."""
     if is_cluster(client):
         client = client.get_redis_connection(client.get_node_from_key(key))
     seconds, micros = client.time()
     return int(seconds) * 1000 + int(micros) // 1000
+
+
+def _record_text(record: Record) -> str:
+    """Return *record* as pack_record() of pool.lua stores one in Redis, as far as parse_record() reads it."""
+    token_hash = sha1(record.token.encode(), usedforsecurity=False).hexdigest() if record.token else ""
+    incarnation = record.incarnation if re.fullmatch(r"[\da-f-]*", record.incarnation) else ""
+    lanes = ",".join(map(str, record.lanes_ms))
+    ends = (record.until_ms, record.lease_end_ms, lanes, f"{record.outage_ms},{record.cut_ms}")
+    times = (*ends, record.claimed_ms, record.renewed_ms)
+    fields = (token_hash, incarnation, "", *times)
+    return "|".join(map(str, (*fields, record.stats.to_text(), record.owner)))

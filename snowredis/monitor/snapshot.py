@@ -1,6 +1,6 @@
 """The state of a pool and of its workers at one moment: PoolInfo, WorkerInfo, Death; Snapshot is all of them.
 
-Pure. pool_reader.py reads them from Redis, memory_reader.py from a pool of snowredis.testing. Hosts and labels are
+Pure. pool_reader.py reads them from Redis, or from a pool of snowredis.testing. Hosts and labels are
 untrusted text: any process can write them.
 """
 
@@ -298,23 +298,6 @@ class Snapshot:
         """Living, unknown and idle workers, by worker id."""
         both = {info.worker: info for info in (*self.unknown, *self.idle, *self.workers)}
         return sorted(both.values(), key=lambda info: info.worker)
-
-
-@dataclass(frozen=True, slots=True)
-class ServerState:
-    """State of a pool on one server, with worker ids as the server numbers them.
-
-    Attributes:
-        info: the pool.
-        alive: workers with a lease.
-        ended: workers whose lease ended without a release, which no script has written yet.
-        idle: all worker ids without a lease, if they were asked for.
-    """
-
-    info: PoolInfo
-    alive: list[WorkerInfo]
-    ended: list[WorkerInfo]
-    idle: list[WorkerInfo]
 
 
 def setting_ms(signature: str, name: str) -> int:

@@ -19,7 +19,7 @@ from snowredis.monitor.events import (
     read_stream_state,
 )
 from snowredis.monitor.ownership import History, Holder, Past
-from snowredis.monitor.pool_reader import list_pools, read_pool, read_record, read_workers
+from snowredis.monitor.pool_reader import RedisLook, list_pools, read_record
 from snowredis.monitor.snapshot import LayoutPeriod, PoolInfo, WorkerInfo
 from snowredis.monitor.verdict import DuplicateCause, Verdict, duplicate_causes, judge
 from snowredis.snowflake.codes import EventKind, FloorReason
@@ -81,7 +81,7 @@ def find_makers(clients: Sequence[Any], info: PoolInfo, ids: Sequence[int]) -> l
         at_ms = layout.ms_at(an_id >> layout.timestamp_shift) if is_long else None
         place = (server, an_id if is_long else -1)
         if place not in histories:
-            known = info if len(clients) == 1 else read_pool(clients[server], info.name)
+            known = info if len(clients) == 1 else RedisLook(clients[server], info.name).stored()
             workers = [local] if is_long or len(set(ids)) == 1 else None
             histories[place] = read_history(
                 clients[server], known, states[server], workers=workers, at_ms=at_ms
@@ -139,7 +139,7 @@ def read_history(
     """
     # in this order: an event may be newer than the records, but no record may be newer than the events
     if workers is None:
-        records = read_workers(client, info.name, alive_only=False)
+        records = RedisLook(client, info.name).workers(alive_only=False)
     else:
         found = [read_record(client, info, worker) for worker in workers]
         records = [record for record in found if record is not None]
@@ -205,7 +205,7 @@ def _pools_alike(clients: Sequence[Any], info: PoolInfo) -> list[str]:
     alike = []
     for name in sorted({name for client in clients for name in list_pools(client)} - {info.name}):
         try:
-            other = read_pool(clients[0], name)
+            other = RedisLook(clients[0], name).stored()
         except (PoolNotFound, StoreUnavailable):
             # keys of another program may look like a pool
             continue

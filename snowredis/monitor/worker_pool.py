@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from snowredis.embedded import FRESH_KEY
 from snowredis.errors import ConfigError, PoolNotFound
-from snowredis.monitor import deaths, events, memory_reader, pool_reader
-from snowredis.monitor.deaths import Acknowledgement
-from snowredis.monitor.events import PAGE, Event, RecentEvents, check_stream_id, follow
+from snowredis.monitor import deaths, events
+from snowredis.monitor.deaths import Acknowledgement, RecentEvents
+from snowredis.monitor.events import PAGE, Event, check_stream_id, follow
+from snowredis.monitor.pool_reader import MemoryLook, PoolLook, RedisLook, ServerState, list_pools
 from snowredis.monitor.snapshot import (
     DEATH_SHOWN_MS,
     POOL_COUNTERS,
     Death,
     PoolInfo,
-    ServerState,
     Snapshot,
     WorkerInfo,
 )
@@ -31,6 +32,8 @@ from snowredis.snowflake.open import is_in_memory, open_client, open_store
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Created, Deleted
+
+T = TypeVar("T")
 
 # fields of PoolInfo that are sums over all servers
 _SUMMED = ("capacity", "used", "free", "peak", *POOL_COUNTERS)
@@ -75,12 +78,17 @@ class WorkerPool:
             )
         self._servers = [] if any(in_memory) else [open_client(url) for url in urls]
         self._clients = [server.client for server in self._servers]
-        # where the pool is, and the module that reads from there
+        # where the pool is, and what reads from there
         self._sources: list[Any] = self._clients or list(urls)
-        self._reader = pool_reader if self._clients else memory_reader
-        self._read_events: Callable[..., list[Event]] = (
-            events.read_events if self._clients else memory_reader.read_events
-        )
+        self._look: Callable[[Any, str], PoolLook]
+        self._read_events: Callable[..., list[Event]]
+        self._follow_events: Callable[..., Iterator[Event | None]]
+        if self._clients:
+            self._look, self._read_events = RedisLook, events.read_events
+            self._follow_events = events.follow_events
+        else:
+            self._look, self._read_events = MemoryLook, events.read_memory
+            self._follow_events = events.follow_memory
         self.name = name
         self._recent = [
             RecentEvents(self._reading_from(source), deaths.KINDS, DEATH_SHOWN_MS) for source in self._sources
@@ -111,9 +119,7 @@ class WorkerPool:
 
         Of several servers, one that lost the pool counts as one without workers; one that is unavailable is an error.
         """
-        per_server = self._each(
-            lambda source: self._reader.read_workers(source, self.name, alive_only=alive_only)
-        )
+        per_server = self._each(lambda look: look.workers(alive_only=alive_only))
         return sorted(
             (self._numbered_worker(info, i) for i, infos in per_server for info in infos),
             key=lambda info: info.worker,
@@ -122,7 +128,7 @@ class WorkerPool:
     def worker(self, number: int) -> WorkerInfo | None:
         """Return who has, or had last, the worker id *number*; None if it was never leased. Raises PoolNotFound."""
         local, index = divmod(number, len(self._sources))
-        found: WorkerInfo | None = self._reader.read_worker(self._sources[index], self.name, local)
+        found = self._look(self._sources[index], self.name).worker(local)
         return self._numbered_worker(found, index) if found else None
 
     def _numbered_worker(self, info: WorkerInfo, index: int) -> WorkerInfo:
@@ -134,7 +140,7 @@ class WorkerPool:
 
         Raises PoolNotFound.
         """
-        return self._sum([info for _, info in self._each(lambda at: self._reader.read_pool(at, self.name))])
+        return self._sum([info for _, info in self._each(PoolLook.info)])
 
     def _sum(self, infos: list[PoolInfo]) -> PoolInfo:
         """Return the info of the pool on several servers."""
@@ -164,9 +170,7 @@ class WorkerPool:
         Blocks:
             the first call also for 25 ms for each 1,000 events of the last hour; later calls read only new ones.
         """
-        states: list[tuple[int, ServerState]] = self._each(
-            lambda source: self._reader.read_server(source, self.name, idle=idle)
-        )
+        states = self._each(lambda look: look.state(idle=idle))
 
         def numbered(of: Callable[[ServerState], list[WorkerInfo]]) -> tuple[WorkerInfo, ...]:
             infos = (self._numbered_worker(info, index) for index, state in states for info in of(state))
@@ -228,12 +232,12 @@ class WorkerPool:
             deaths.write_acknowledgement(client, self.name, seen)
         return seen
 
-    def _each(self, read: Callable[[Any], Any]) -> list[tuple[int, Any]]:
+    def _each(self, read: Callable[[PoolLook], T]) -> list[tuple[int, T]]:
         """Return the index and the result of every server that has the pool. Raises PoolNotFound."""
         results = []
         for index, source in enumerate(self._sources):
             with contextlib.suppress(PoolNotFound):
-                results.append((index, read(source)))
+                results.append((index, read(self._look(source, self.name))))
         if not results:
             raise PoolNotFound(self.name)
         return results
@@ -264,7 +268,7 @@ class WorkerPool:
         happened: dict[str, Event] = {}
         for i, source in enumerate(self._sources):
             # in this order: an expiry may be in both, but never in neither
-            derived = map(events.expiry_of, self._reader.read_ended(source, self.name))
+            derived = self._expired(source)
             written = self._read_events(source, self.name, newest=newest, since=place, count=count)
             for event in [*(each for each in derived if each.at_ms > since_ms), *written]:
                 numbered = self._numbered(event, i)
@@ -293,17 +297,13 @@ class WorkerPool:
         """
         place = after if after == "$" else check_stream_id(str(after))
         limit_ms = max(1, min(block_ms, 900) // len(self._sources))
-        if self._clients:
-            written = [
-                events.follow_events(each, self.name, place, block_ms=limit_ms) for each in self._clients
-            ]
-        else:
-            written = [
-                memory_reader.follow_events(each, self.name, place, limit_ms) for each in self._sources
-            ]
         servers = [
-            follow(one, self._ended_in(source), place)
-            for one, source in zip(written, self._sources, strict=True)
+            follow(
+                self._follow_events(source, self.name, place, block_ms=limit_ms),
+                functools.partial(self._expired, source),
+                place,
+            )
+            for source in self._sources
         ]
         while True:
             quiet = True
@@ -316,8 +316,11 @@ class WorkerPool:
             if quiet:
                 yield None
 
-    def _ended_in(self, source: Any) -> Callable[[], list[Event]]:
-        return lambda: list(map(events.expiry_of, self._reader.read_ended(source, self.name)))
+    def _expired(self, source: Any) -> list[Event]:
+        """Return the ends of leases that no script has written yet; without a pool there are none."""
+        with contextlib.suppress(PoolNotFound):
+            return list(map(events.expiry_of, self._look(source, self.name).expired()))
+        return []
 
     def whois(self, an_id: int) -> Whois:
         """Return which process of this pool made *an_id*, as far as it can be known.
@@ -340,7 +343,8 @@ class WorkerPool:
         """
         if not self._clients:
             raise ConfigError("a pool in memory has no history; whois needs a Redis")
-        return find_makers(self._clients, info or self.info(), ids)
+        info = info or self._sum([info for _, info in self._each(PoolLook.stored)])
+        return find_makers(self._clients, info, ids)
 
     def forecast(self, info: PoolInfo | None = None) -> Forecast:
         """Estimate from the events when the pool will be full; "unknown" where they do not show it."""
@@ -348,7 +352,7 @@ class WorkerPool:
 
     def pools(self) -> list[str]:
         """Return the names of all pools on the servers. Scans all their keys."""
-        return sorted({name for client in self._clients for name in pool_reader.list_pools(client)})
+        return sorted({name for client in self._clients for name in list_pools(client)})
 
     def create(self, config: PoolConfig, caller_ms: int | None = None) -> bool:
         """Create the pool without a floor, so that its first worker does not wait.

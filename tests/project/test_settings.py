@@ -30,7 +30,7 @@ def test_connect_and_aconnect_show_every_setting() -> None:
         assert list(parameters)[:3] == ["url", "pool", "layout"]
     manual = snowredis.connect.__doc__ or ""
     common, rare = manual.split("Rarely needed:")
-    assert [name for name in SETTINGS if f"        {name}: " in common] == list(COMMON)
+    assert [name for name in SETTINGS if f"\n    {name}: " in common] == list(COMMON)
     assert f"overflow: {SETTINGS['overflow'].help}" in rare
     assert "Most used" not in manual
 

@@ -1,0 +1,63 @@
+"""`sql`: print functions and partitions for ids in a database. Needs no Redis and does not import redis-py."""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from snowredis.cli.exit_codes import ExitCode
+from snowredis.cli.options import Command, Parser, layout_text, moment_ms, positive
+from snowredis.core.presets import resolve_layout
+
+
+def _add_arguments(parser: Parser) -> None:
+    from snowredis.core.sql import DIALECTS, PERIODS
+    from snowredis.core.text import DIGITS
+
+    parser.add_argument("database", choices=list(DIALECTS), metavar="DATABASE", help=", ".join(DIALECTS))
+    parser.add_argument(
+        "--layout", metavar="L", help="name or spec (default: SNOWREDIS_LAYOUT, else 'default')"
+    )
+    text = "the functions' names begin with it (default: snowredis)"
+    parser.add_argument("--prefix", default="snowredis", metavar="NAME", help=text)
+    text = f"form of NAME_text: {', '.join(DIGITS)} (default: base62)"
+    parser.add_argument("--format", choices=list(DIGITS), default="base62", metavar="FORM", help=text)
+    parser.add_argument("--table", help="print partitions of this table instead")
+    parser.add_argument("--column", default="id", help="of the ids (default: id)")
+    parser.add_argument(
+        "--by", choices=PERIODS, default="month", help="one partition for each (default: month)"
+    )
+    text = "a time in the first one (default: now)"
+    parser.add_argument("--start", dest="start_ms", type=moment_ms, metavar="TIME", help=text)
+    parser.add_argument("--count", type=positive, default=12, metavar="N", help="how many (default: 12)")
+
+
+def _run(args: argparse.Namespace) -> int:
+    from snowredis.core.sql import functions, partitions
+
+    layout = resolve_layout(layout_text(args))
+    if args.table is None:
+        statements = functions(args.database, layout, prefix=args.prefix, form=args.format)
+    else:
+        start_ms = time.time_ns() // 1_000_000 if args.start_ms is None else args.start_ms
+        statements = partitions(
+            args.database, layout, args.table, args.column, by=args.by, start_ms=start_ms, count=args.count
+        )
+    print("\n".join(statements))
+    return ExitCode.OK
+
+
+SQL = Command(
+    "sql",
+    "print functions and partitions for ids in a database",
+    """Prints SQL and runs nothing. Without --table: the functions NAME_time, NAME_first_id, NAME_worker and NAME_text,
+in PostgreSQL also those that pg_partman calls; in SQLite, queries with a parameter. With --table: partitions by day or
+month, in UTC.""",
+    [
+        ("snowredis sql postgresql | psql shop", "for the default layout"),
+        ("snowredis sql mariadb --layout twitter --prefix t", "t_time(), t_worker(), …"),
+        ("snowredis sql postgresql --table orders --by day", "partitions of 12 days"),
+    ],
+    _add_arguments,
+    _run,
+)

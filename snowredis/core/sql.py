@@ -1,0 +1,243 @@
+"""Write ids in SQL: functions that a database evaluates, and partitions by time. Pure text, nothing is connected.
+
+Every function is one expression over the constants of a layout: shifts, masks and integer divisions, so a query
+can use it in any place, and its result is that of Layout.decode(), Layout.id_range() and encode() for every id.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import NamedTuple
+
+from snowredis.core.layout import MAX_ID, Layout, utc_from_ms
+from snowredis.core.presets import layout_spec
+from snowredis.core.text import DIGITS
+from snowredis.errors import ConfigError, shown
+
+__all__ = ["DIALECTS", "PERIODS", "functions", "partitions"]
+
+# letters, digits and underscores; a table may have a schema in front
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,40}")
+# PostgreSQL slows down, and MariaDB refuses more than 8,192
+MAX_PARTITIONS = 4_000
+PERIODS = ("day", "month")
+
+
+class Dialect(NamedTuple):
+    """What the SQL of one database looks like.
+
+    Attributes:
+        function: definition of a function of one argument.
+        id_type, time_type, text_type: types of its arguments and results.
+        argument: how a body names its argument.
+        time: a time made of ms since 1970.
+        us: microseconds since 1970 of a time.
+        divide: a division of whole numbers, whose first is 0 or more.
+        digit: the character of an alphabet at a place, counted from 1.
+        quote: the character around names.
+    """
+
+    function: str
+    id_type: str
+    time_type: str
+    text_type: str
+    argument: str
+    time: str
+    us: str
+    divide: str = "(({0}) / {1})"
+    digit: str = "substr('{0}', {1}, 1)"
+    quote: str = '"'
+
+
+DIALECTS = {
+    "postgresql": Dialect(
+        "CREATE OR REPLACE FUNCTION {name}({argument} {takes}) RETURNS {returns}\n"
+        "    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$\n    SELECT {body} $$;",
+        "bigint",
+        "timestamptz",
+        "text",
+        "{0}",
+        # to_timestamp() computes in floats, which are off by a microsecond from the year 2500 on
+        "timestamptz 'epoch' + ({0}) * interval '1 millisecond'",
+        "trunc(extract(epoch FROM {0})::numeric * 1000000)",
+        "div({0}, {1})",
+        "substr('{0}', ({1})::int, 1)",
+    ),
+    "mariadb": Dialect(
+        "CREATE OR REPLACE FUNCTION {name}({argument} {takes}) RETURNS {returns} DETERMINISTIC NO SQL\n"
+        "    RETURN {body};",
+        "BIGINT",
+        "DATETIME(6)",
+        "CHAR(16) CHARACTER SET ascii COLLATE ascii_bin",
+        "{0}",
+        "TIMESTAMPADD(MICROSECOND, ({0}) * 1000, TIMESTAMP'1970-01-01 00:00:00.000000')",
+        "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00.000000', {0})",
+        "(({0}) DIV {1})",
+        quote="`",
+    ),
+    "sqlite": Dialect(
+        "SELECT {body} AS {name};",
+        "",
+        "",
+        "",
+        ":{0}",
+        "strftime('%Y-%m-%d %H:%M:%S', ({0}) / 1000, 'unixepoch') || printf('.%03d', ({0}) % 1000)",
+        "(CAST(round((julianday({0}) - 2440587.5) * 86400000) AS INTEGER) * 1000)",
+    ),
+    "duckdb": Dialect(
+        "CREATE OR REPLACE MACRO {name}({argument}) AS\n    {body};",
+        "",
+        "",
+        "",
+        "{0}",
+        "make_timestamp(({0}) * 1000)",
+        "epoch_us({0})",
+        "(({0}) // {1})",
+    ),
+    "bigquery": Dialect(
+        "CREATE TEMP FUNCTION {name}({argument} {takes}) RETURNS {returns} AS (\n    {body}\n);",
+        "INT64",
+        "TIMESTAMP",
+        "STRING",
+        "{0}",
+        "TIMESTAMP_MILLIS({0})",
+        "UNIX_MICROS({0})",
+        "DIV({0}, {1})",
+        quote="`",
+    ),
+}
+
+
+def functions(
+    dialect: str, layout: Layout, *, prefix: str = "snowredis", form: str = "base62"
+) -> Iterator[str]:
+    """Return the SQL of the functions PREFIX_time, _first_id, _worker and _text.
+
+    ``_time`` is the start of an id's tick. ``_first_id`` is the first id of a time, for ``WHERE id >= … AND id < …``;
+    before the epoch it is 0, and past the end of the layout one more than its last id, 2**63 - 1 at most. Times
+    without a zone are in UTC.
+
+    Args:
+        dialect: one of DIALECTS.
+        prefix: letters, digits and underscores: the functions of two layouts need two.
+        form: the text form of ``_text``, one of DIGITS.
+
+    Raises:
+        ConfigError: unknown dialect or form, or a prefix that is not such a name.
+    """
+    sql = _dialect(dialect)
+    if form not in DIGITS:
+        raise ConfigError(f"unknown text form {shown(form)}. Use one of {', '.join(DIGITS)}.")
+    if not _NAME.fullmatch(prefix):
+        raise ConfigError(f"prefix {shown(prefix)} is not 1 to 41 letters, digits and underscores")
+
+    def define(name: str, argument: str, returns: str, body: str, takes: str = "") -> str:
+        takes = takes or (sql.id_type if argument == "id" else sql.time_type)
+        name = f"{prefix}_{name}"
+        return sql.function.format(name=name, argument=argument, takes=takes, returns=returns, body=body)
+
+    an_id = sql.argument.format("id")
+    ms = f"({an_id} >> {layout.timestamp_shift}) * {layout.tick_ms} + {layout.epoch_ms}"
+    yield f"-- ids of the layout {layout_spec(layout)}"
+    yield define("time", "id", sql.time_type, sql.time.format(ms))
+    yield define("first_id", "moment", sql.id_type, _first_id(sql, layout))
+    worker = f"({an_id} >> {layout.worker_shift}) & {layout.workers - 1}"
+    yield define("worker", "id", sql.id_type, worker)
+    yield define("text", "id", sql.text_type, _text(sql, an_id, form))
+    if dialect == "postgresql":
+        yield f"-- for pg_partman: p_time_encoder => '{prefix}_time_encoder', p_time_decoder => '{prefix}_time_decoder'"
+        yield define("time_encoder", "moment", "bigint", f"{prefix}_first_id(moment)")
+        yield define("time_decoder", "id", "timestamptz", f"{prefix}_time(id)")
+        yield define("time_decoder", "id", "timestamptz", f"{prefix}_time(id::bigint)", "text")
+
+
+def _first_id(sql: Dialect, layout: Layout) -> str:
+    us, tick_us = sql.us.format(sql.argument.format("moment")), layout.tick_ms * 1000
+    since = f"{us} - {layout.epoch_ms * 1000}"
+    tick = sql.divide.format(f"{since} + {tick_us - 1}", tick_us)
+    last_us, past = layout.max_tick * tick_us, min(layout.max_tick + 1 << layout.timestamp_shift, MAX_ID)
+    cast = f"{tick}::bigint" if sql.id_type == "bigint" else tick
+    return (
+        f"CASE WHEN {since} <= 0 THEN 0 WHEN {since} > {last_us} THEN {past}\n"
+        f"    ELSE {cast} << {layout.timestamp_shift} END"
+    )
+
+
+def _text(sql: Dialect, an_id: str, form: str) -> str:
+    alphabet, width = DIGITS[form]
+    base, digits = len(alphabet), []
+    for place in reversed(range(width)):
+        rest = sql.divide.format(an_id, base**place)
+        value = f"MOD({rest}, {base})" if sql.id_type == "INT64" else f"{rest} % {base}"
+        digits.append(sql.digit.format(alphabet, f"{value} + 1"))
+    return f"CONCAT({', '.join(digits)})" if sql.quote == "`" else " || ".join(digits)
+
+
+def partitions(
+    dialect: str, layout: Layout, table: str, column: str = "id", *, by: str, start_ms: int, count: int
+) -> Iterator[str]:
+    """Return the SQL that divides *table* by the time of its ids: one partition for each day or month in UTC.
+
+    The bounds are those of Layout.id_range(), so an id is in the partition of its decoded time. In PostgreSQL the
+    table is partitioned by range of *column* already; MariaDB's first partition also has all earlier ids.
+
+    Args:
+        by: one of PERIODS.
+        start_ms: ms since 1970 in the first of them.
+        count: how many.
+
+    Raises:
+        ConfigError: a dialect without such partitions, a name that is not letters, digits and underscores, a count
+            that is not 1 .. MAX_PARTITIONS, or a period that has no ids of *layout*.
+    """
+    sql = _dialect(dialect)
+    if dialect not in ("postgresql", "mariadb"):
+        raise ConfigError(f"{dialect} has no partitions by ranges of a number. Use postgresql or mariadb.")
+    if not all(map(_NAME.fullmatch, [*table.split("."), column])) or table.count(".") > 1:
+        raise ConfigError(f"{shown(table)}.{shown(column)} is not a name of letters, digits and underscores")
+    if by not in PERIODS or not 1 <= count <= MAX_PARTITIONS:
+        raise ConfigError(f"give 1 to {MAX_PARTITIONS} partitions, by {' or '.join(PERIODS)}")
+    bounds = list(_bounds(layout, by, start_ms, count))
+    quoted = [f"{sql.quote}{part}{sql.quote}" for part in table.split(".")]
+    whole = ".".join(quoted)
+    if dialect == "postgresql":
+        for label, low, high in bounds:
+            part = f"{whole[:-1]}_p{label}{sql.quote}"
+            yield f"CREATE TABLE {part} PARTITION OF {whole} FOR VALUES FROM ({low}) TO ({_limit(high)});"
+        return
+    parts = [f"    PARTITION p{label} VALUES LESS THAN ({_limit(high)})" for label, _, high in bounds]
+    listed = ",\n".join(parts)
+    yield f"ALTER TABLE {whole} PARTITION BY RANGE ({sql.quote}{column}{sql.quote}) (\n{listed}\n);"
+
+
+def _limit(high: int) -> str:
+    return str(high) if high <= MAX_ID else "MAXVALUE"
+
+
+def _bounds(layout: Layout, period: str, start_ms: int, count: int) -> Iterator[tuple[str, int, int]]:
+    """Return the name of each period, its first id, and the first id after it."""
+    begin = utc_from_ms(start_ms).replace(hour=0, minute=0, second=0, microsecond=0)
+    if period == "month":
+        begin = begin.replace(day=1)
+    for _ in range(count):
+        try:
+            end = begin + timedelta(days=1 if period == "day" else 32)
+        except OverflowError:
+            raise ConfigError(
+                f"the {period} of {begin:%Y-%m-%d} is the last one that can be computed"
+            ) from None
+        if period == "month":
+            end = end.replace(day=1)
+        low, high = layout.id_range(begin, end)
+        if low == high:
+            raise ConfigError(f"no id of the layout {layout} is of the {period} of {begin:%Y-%m-%d}")
+        yield f"{begin:%Y%m%d}" if period == "day" else f"{begin:%Y%m}", low, high
+        begin = end
+
+
+def _dialect(name: str) -> Dialect:
+    if name not in DIALECTS:
+        raise ConfigError(f"unknown database {shown(name)}. Use one of {', '.join(DIALECTS)}.")
+    return DIALECTS[name]

@@ -1,0 +1,47 @@
+"""docs/reference/vectors.json: what it says is what the library does, and what it calls bad is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from scripts import vectors
+from snowredis.core.presets import layout_spec, resolve_layout
+from snowredis.core.text import encode, parse
+from snowredis.errors import ConfigError, InvalidId, LayoutError
+
+KIT = json.loads(vectors.PLACE.read_text("utf-8"))
+
+
+def test_the_file_is_what_the_script_writes() -> None:
+    assert vectors.PLACE.read_text("utf-8") == vectors.text_of(vectors.vectors()), "run scripts/vectors.py"
+
+
+@pytest.mark.parametrize("vector", KIT["layouts"], ids=lambda vector: vector["layout"])
+def test_ids_of_a_layout_have_the_fields_and_texts_of_the_file(vector: dict[str, Any]) -> None:
+    layout = resolve_layout(vector["layout"])
+    assert layout_spec(layout) == vector["spec"]
+    for each in vector["ids"]:
+        an_id = int(each["id"])
+        parts = layout.decode(an_id)
+        assert parts.timestamp_ms == each["timestamp_ms"]
+        for name in ("tick", "datacenter", "backup", "worker", "sequence"):
+            assert getattr(parts, name) == int(each[name])
+        for form, text in each["texts"].items():
+            assert (encode(an_id, form, layout=layout), parse(text, form, layout=layout)) == (text, an_id)
+    with pytest.raises(InvalidId):
+        layout.decode(int(vector["too_large"]))
+
+
+@pytest.mark.parametrize("spec", KIT["bad_layouts"])
+def test_a_bad_layout_of_the_file_is_refused(spec: str) -> None:
+    with pytest.raises((ConfigError, LayoutError)):
+        resolve_layout(spec)
+
+
+@pytest.mark.parametrize("bad", KIT["bad_texts"], ids=str)
+def test_a_bad_text_of_the_file_is_refused(bad: dict[str, str]) -> None:
+    with pytest.raises(InvalidId):
+        parse(bad["text"], bad["form"])
