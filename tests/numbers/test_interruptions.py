@@ -27,7 +27,7 @@ CHECKED = (
     *("return GUARD.in_one_process(", "return self.next_ids(1)[0]"),
 )
 # more than any of the calls has
-MOST_BYTECODES = 2_000
+MOST_BYTECODES = 4_000
 
 
 def before_bytecode(number: int, action: Callable[[], None], call: Callable[[], Any]) -> tuple[Any, bool]:
@@ -80,7 +80,7 @@ def traced_before() -> None:
 @pytest.mark.parametrize(("parts", "count"), [(1, 1), (2, 1), (2, 6)])
 @pytest.mark.parametrize("kind", ["handler", "thread", "drop"])
 def test_a_call_that_is_interrupted_anywhere(kind: str, parts: int, count: int) -> None:
-    for number in range(1, MOST_BYTECODES, 3 if count == 1 else 11):
+    for number in range(1, MOST_BYTECODES, 3 if count == 1 else 17):
         pool = memory_pool()
         ids, made = at_the_end_of_a_part(pool, "t", parts)
         threads: list[threading.Thread] = []
