@@ -78,11 +78,12 @@ def _with_settings(function: F) -> F:
         [url, *(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in others)],
         return_annotation=function.__annotations__["return"],
     )
-    lines = {name: f"        {name}: {setting.help}\n" for name, setting in SETTINGS.items()}
+    lines = {name: f"    {name}: {setting.help}\n" for name, setting in SETTINGS.items()}
     common = "".join(lines.pop(name) for name in COMMON)
-    manual = f"    Args:\n{common}\n    Rarely needed:\n{''.join(lines.values())}"
+    manual = f"Args:\n{common}\nRarely needed:\n{''.join(lines.values())}"
     # python -OO has no docstrings
-    documented.__doc__ = re.sub(r"    Most used: .*\n", lambda _: manual, function.__doc__ or "")
+    own = inspect.cleandoc(function.__doc__ or "")
+    documented.__doc__ = re.sub(r"Most used: .*\n", lambda _: manual, own)
     return function
 
 

@@ -218,7 +218,7 @@ DATACENTER = Kind(
 )
 NAME = POOL_NAME._replace(what=POOL_NAME.what.replace("orders", "world"))
 
-# a setting without its name, which is that of the annotated key
+# a setting without its name: the key that it annotates is its name
 _setting = functools.partial(Setting, "")
 URL_SETTING = Setting(
     "url", URL, DEFAULT_URL, DEFAULT_URL,
@@ -358,13 +358,18 @@ def check_settings(
 
     Raises ConfigError for a value that is not valid, and for a name that is not *declared*; *whose* follows that name.
     """
-    for name in given:
+    check_names(given, declared, whose)
+    return {name: declared[name].check(value) for name, value in given.items()}
+
+
+def check_names(names: Iterable[str], declared: Mapping[str, Setting] = SETTINGS, whose: str = "") -> None:
+    """Raise ConfigError if one of *names* is not *declared*; *whose* follows that name in the message."""
+    for name in names:
         if name not in declared:
             raise ConfigError(
                 f"unknown setting {name!r}{whose}. {did_you_mean(name, declared)}The settings are: "
                 f"{', '.join(declared) or 'none'}"
             )
-    return {name: declared[name].check(value) for name, value in given.items()}
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -118,7 +118,7 @@ def add_yes(parser: Parser) -> None:
 
 
 def confirm(args: argparse.Namespace, question: str, refused: str = "nothing was changed") -> None:
-    """Return if a person agrees at the terminal, or if --yes was given.
+    """Ask at the terminal; return if the answer is yes, or if --yes was given.
 
     Raises CommandError with what was *refused* otherwise.
     """
@@ -127,7 +127,7 @@ def confirm(args: argparse.Namespace, question: str, refused: str = "nothing was
     if not sys.stdin.isatty():
         raise CommandError(
             ExitCode.USAGE,
-            f"standard input is not a terminal, so no person can confirm this; {refused}. Confirm with --yes.",
+            f"standard input is not a terminal, so you cannot be asked; {refused}. Confirm with --yes.",
         )
     try:
         agreed = input(f"{question} [y/N] ").strip().lower() in ("y", "yes")

@@ -292,8 +292,8 @@ class WorkerFilter:
 
     def workers(self, snapshot: Snapshot, *, show_all: bool = False) -> list[WorkerInfo]:
         """Return the workers to show, by worker id."""
-        everybody = show_all or self.wants_idle
-        infos = snapshot.worker_ids if everybody else sorted_by_id((*snapshot.workers, *snapshot.unknown))
+        all_ids = show_all or self.wants_idle
+        infos = snapshot.worker_ids if all_ids else sorted_by_id((*snapshot.workers, *snapshot.unknown))
         return [
             info for info in infos if self._matches(info) and (not self.states or info.state in self.states)
         ]

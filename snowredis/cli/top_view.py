@@ -159,11 +159,11 @@ class TopView(App[int]):
     """View of the workers of one pool. run() returns an ExitCode, or None after an error in the view itself.
 
     Args:
-        read: reads the pool, with or without worker ids that nobody has; may block. It is called in a thread, never
+        read: reads the pool, with or without worker ids that have no lease; may block. It is called in a thread, never
             twice at a time.
         where: the address of Redis.
         interval_s: seconds between two reads; one that takes longer delays the next.
-        show_all: whether worker ids that nobody has are shown.
+        show_all: whether worker ids without a lease are shown.
         first: the result of a call of read() before the view opened, with a snapshot.
         time_text: shows ms since 1970.
         acknowledge: says that the deaths up to this time have been seen; may block.
@@ -357,7 +357,7 @@ class TopView(App[int]):
         if self._words:
             count = f"{matching:,} of {len(self._listed):,} workers"
         order = f"  by {self._sort}{', reversed' if self._reverse else ''}"
-        ended = "  with worker ids that nobody has" if self._show_all else ""
+        ended = "  with worker ids without a lease" if self._show_all else ""
         self.query_one("#status", Static).update(Text(f"{count}{first}{order}{ended}{words}"))
 
     # --- keys --------------------------------------------------------------------------------------
@@ -406,7 +406,7 @@ class TopView(App[int]):
         self.query_one(WorkerTable).focus()
 
     def action_toggle_all(self) -> None:
-        """Show or hide worker ids that nobody has."""
+        """Show or hide worker ids without a lease."""
         self._show_all = not self._show_all
         self.action_read()
 

@@ -22,7 +22,7 @@ from snowredis.connection import aconnect
 from snowredis.errors import ConfigError, SnowredisError
 from snowredis.kinds.protocol import IdGenerator
 from snowredis.process.coroutines import in_thread
-from snowredis.settings import Servers, Settings
+from snowredis.settings import Servers, Settings, check_settings
 from snowredis.snowflake.generator import Generator
 
 Scope = MutableMapping[str, Any]
@@ -41,8 +41,10 @@ def lifespan(*url: Servers, within: Lifespan | None = None, **settings: Unpack[S
         within: a lifespan of your own, which starts later and ends earlier; its state is kept.
 
     Raises:
+        ConfigError: a setting is unknown or not valid.
         SnowredisError: at startup, if no worker id can be claimed; the application does not start then.
     """
+    check_settings(settings)
 
     @asynccontextmanager
     async def lifespan_of_both(app: Any) -> AsyncIterator[Mapping[str, Any]]:
@@ -65,6 +67,7 @@ class SnowredisMiddleware:
     """
 
     def __init__(self, app: App, *url: Servers, **settings: Unpack[Settings]) -> None:
+        check_settings(settings)
         self._app = app
         self._claimed = functools.partial(_claimed, *url, **settings)
         self._state: dict[str, Any] = {}

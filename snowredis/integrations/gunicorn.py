@@ -24,10 +24,11 @@ import logging
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, MutableMapping
 from typing import Any
 
-from snowredis.errors import SnowredisError
+from snowredis.errors import SnowredisError, StoreUnavailable
 from snowredis.process.exit import EXIT
 
 __all__ = ["post_worker_init", "worker_exit"]
@@ -36,6 +37,8 @@ log = logging.getLogger("snowredis")
 
 # a worker takes requests after this time at the latest; gunicorn's timeout counts from then on
 CLAIM_TIMEOUT_S = 5.0
+# between two attempts while Redis is away
+RETRY_S = 0.2
 
 Hook = Callable[..., Any]
 
@@ -123,7 +126,8 @@ def claim_all(limit_s: float) -> None:
     Blocks:
         for *limit_s* seconds at most; a claim that takes longer goes on in a thread.
     """
-    thread = threading.Thread(target=_claim_all, name="snowredis-claim", daemon=True)
+    until_s = time.monotonic() + limit_s - RETRY_S
+    thread = threading.Thread(target=_claim_all, args=(until_s,), name="snowredis-claim", daemon=True)
     thread.start()
     thread.join(limit_s)
     if thread.is_alive():
@@ -132,7 +136,8 @@ def claim_all(limit_s: float) -> None:
         )
 
 
-def _claim_all() -> None:
+def _claim_all(until_s: float) -> None:
+    """Claim; while Redis is away, try until *until_s* (monotonic) to take over the lease of an old worker."""
     from snowredis.process_generator import effective_settings, process_generator
     from snowredis.snowflake.generator import Generator
 
@@ -145,6 +150,18 @@ def _claim_all() -> None:
         ):
             generators = [of_process]
         for generator in generators:
-            generator.claim()
+            _claim(generator, until_s)
     except SnowredisError as error:
         log.warning("no worker id yet; the first id claims again: %s", error)
+
+
+def _claim(generator: Any, until_s: float) -> None:
+    while True:
+        try:
+            generator.claim()
+            return
+        except StoreUnavailable:
+            # a reload starts the new workers before the old ones have ended
+            if time.monotonic() > until_s:
+                raise
+            time.sleep(RETRY_S)

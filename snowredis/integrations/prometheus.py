@@ -29,8 +29,16 @@ from prometheus_client.core import (
 from prometheus_client.core import Metric as Exported
 from prometheus_client.multiprocess import mark_process_dead
 
-from snowredis.monitor.metric_values import PoolsReader, Readings, SegmentTotals, TotalsTracker, new_durations
-from snowredis.monitor.metrics import POOL, PROCESS, SEGMENTS, Family, Metric, cumulative
+from snowredis.monitor.metric_values import (
+    Family,
+    PoolsReader,
+    Readings,
+    SegmentTotals,
+    TotalsTracker,
+    cumulative,
+    new_durations,
+)
+from snowredis.monitor.metrics import POOL, PROCESS, SEGMENTS, Metric
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.process.exit import EXIT
 from snowredis.process.fork import GUARD, run_in_forked_children

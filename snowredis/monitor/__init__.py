@@ -3,5 +3,5 @@
 worker_pool.py is where to begin: WorkerPool reads a pool on all its servers. snapshot.py has what it returns, status.py
 the verdict about it, deaths.py who died and who has seen it, polling.py repeated readings, usage.py the use over time.
 For one id: whois.py, with ownership.py and verdict.py. For programs: metrics.py, metric_values.py. For a person with a
-problem: doctor.py.
+problem: doctor.py, with checks.py and number_checks.py.
 """

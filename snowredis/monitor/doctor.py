@@ -1,6 +1,6 @@
-"""Check one pool: its layout, its use, its workers, its durability, its place on each server.
+"""All checks: of this host and each server (checks.py), of rights and tags (number_checks.py), and of each pool.
 
-Run all checks: of this host, of each Redis server, of each pool.
+Those of a pool stand here: its layout, use, workers, durability, and its place on each server.
 """
 
 from __future__ import annotations
@@ -11,18 +11,21 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from snowredis.errors import PoolNotFound, SnowredisError, StoreRefused
-from snowredis.monitor.host_checks import (
+from snowredis.errors import PoolNotFound, SnowredisError, StoreRefused, StoreUnavailable
+from snowredis.monitor.checks import (
+    UNIDENTIFIED,
     Finding,
     Result,
     check_host,
+    check_server,
     error,
+    missing_identity,
     not_checked,
     ok,
     unknown,
     warning,
 )
-from snowredis.monitor.server_checks import UNIDENTIFIED, check_server, missing_identity
+from snowredis.monitor.number_checks import check_rights, check_tags, segment_tag
 from snowredis.monitor.snapshot import PoolInfo, Snapshot, setting_ms
 from snowredis.monitor.status import HALF_FULL, NEARLY_FULL, Condition, status_of
 from snowredis.monitor.worker_pool import WorkerPool
@@ -211,13 +214,38 @@ def diagnose(url: Any, name: str | None = None, tag: str | None = None) -> list[
     findings = check_host()
     try:
         for client in pool._clients:
-            findings += check_server(client, name, tag)
+            findings += _check_server(client, name, tag)
         unreachable = any(one.check == "redis" and one.severity == "error" for one in findings)
         if not unreachable and (name is not None or tag is None):
             findings += _check_pools(url, pool, name)
     finally:
         pool.close()
     return findings
+
+
+def _check_server(client: Any, pool: str | None, tag: str | None) -> Iterator[Finding]:
+    """Check the server of *client*, the rights on its pool or tags, and its tags.
+
+    Args:
+        pool: the pool whose keys are used; None: the default one, or those of *tag*.
+        tag: the tag to check; None: all tags.
+    """
+    key = segment_tag(tag).keys[0] if tag is not None and pool is None else pool_keys(pool or "default")[0]
+    try:
+        with translated(address(client)):
+            client.ping()
+    except StoreUnavailable as failure:
+        # a user who may not run PING is connected nevertheless
+        if not (isinstance(failure, StoreRefused) and failure.code == "no-permission"):
+            yield Finding("redis", *error(str(failure), "nothing else was checked"))
+            return
+    if is_cluster(client):
+        # the checks need a single server
+        client = client.get_redis_connection(client.get_node_from_key(key))
+    yield from check_server(client, key)
+    if pool is not None or tag is None:
+        yield Finding("rights", *check_rights(client, pool or "default"))
+    yield from check_tags(client, tag)
 
 
 def _check_pools(url: Any, any_pool: WorkerPool, name: str | None) -> Iterator[Finding]:

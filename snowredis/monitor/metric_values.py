@@ -1,10 +1,11 @@
-"""Values of metrics: of pools, read from Redis, and of the generators of this process.
+"""Values of metrics: of pools, read from Redis, and of the generators of this process; as text for Prometheus.
 
 The totals of a process only grow, also when generators are closed. Needs no client library.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 import weakref
@@ -14,16 +15,70 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from snowredis.monitor.metrics import CONDITIONS, POOL, PROCESS, SEGMENTS, Family, Metric, collected
+from snowredis.monitor.metrics import CONDITIONS, POOL, PROCESS, SEGMENTS, Metric
 from snowredis.monitor.polling import PoolWatch, Reading
-from snowredis.monitor.snapshot import POOL_COUNTERS, Snapshot
 from snowredis.monitor.status import LEVELS
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.snowflake.counts import BOUNDS_S, Durations
 
 # pools that are read at once: if Redis hangs, each takes about a second, and a scrape has ten
 _AT_ONCE = 16
-_METRICS = {metric.name.removeprefix("snowredis_pool_"): metric for metric in POOL}
+# of the status; those after them are of a snapshot
+_UP, _LEVEL, _CONDITION = POOL[:3]
+# the ends of the buckets as Prometheus writes them; the last bucket has none
+BUCKETS = (*map(repr, BOUNDS_S), "+Inf")
+
+
+@dataclass(slots=True)
+class Family:
+    """A metric and its samples: values by the values of its labels."""
+
+    metric: Metric
+    samples: dict[tuple[str, ...], float | Durations] = field(default_factory=dict)
+
+    def labeled(self) -> Iterator[tuple[dict[str, str], float | Durations]]:
+        """Yield each sample with its labels by name."""
+        for values, value in self.samples.items():
+            yield dict(zip(self.metric.labels, values, strict=True)), value
+
+
+def collected(samples: Iterable[tuple[Metric, tuple[str, ...], float | Durations]]) -> list[Family]:
+    """Return one family for each metric, however many pools have samples of it: two of one name are not valid."""
+    families: dict[str, Family] = {}
+    for metric, labels, value in samples:
+        families.setdefault(metric.name, Family(metric)).samples[labels] = value
+    return list(families.values())
+
+
+def cumulative(durations: Durations) -> list[tuple[str, int]]:
+    """Return the buckets of a histogram as Prometheus counts them: each with those below it."""
+    return list(zip(BUCKETS, itertools.accumulate(durations.counts), strict=True))
+
+
+def as_text(families: Iterable[Family]) -> str:
+    """Return *families* in the text format of Prometheus, version 0.0.4."""
+    lines = []
+    for family in families:
+        name = family.metric.name
+        lines += [f"# HELP {name} {family.metric.text}", f"# TYPE {name} {family.metric.kind}"]
+        for labels, value in family.labeled():
+            if isinstance(value, Durations):
+                buckets = cumulative(value)
+                lines += [_line(f"{name}_bucket", labels | {"le": end}, count) for end, count in buckets]
+                lines.append(_line(f"{name}_count", labels, buckets[-1][1]))
+                lines.append(_line(f"{name}_sum", labels, sum(value.sums_s)))
+            else:
+                lines.append(_line(name, labels, value))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _line(name: str, labels: Mapping[str, str], value: float) -> str:
+    inner = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+    return f"{name}{{{inner}}} {value!r}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
 class PoolsReader:
@@ -66,48 +121,24 @@ def families_of(readings: dict[str, Reading]) -> list[Family]:
 def _samples(reading: Reading) -> Iterator[tuple[Metric, tuple[str, ...], float]]:
     """Yield the samples of one pool: metric, value of its label if it has one, value."""
     status, readable = reading.status, reading.error is None
-    yield _METRICS["up"], (), float(readable)
-    yield _METRICS["level"], (), float(LEVELS.index(status.level))
+    yield _UP, (), float(readable)
+    yield _LEVEL, (), float(LEVELS.index(status.level))
     levels = {condition.code: LEVELS.index(condition.level) for condition in status.conditions}
     for code in CONDITIONS:
-        yield _METRICS["condition"], (code,), float(levels.get(code, 0))
+        yield _CONDITION, (code,), float(levels.get(code, 0))
     if readable and reading.snapshot is not None:
-        yield from _snapshot_samples(reading.snapshot)
+        for metric, label, value in values_of(POOL, reading.snapshot):
+            yield metric, (label,) if label else (), float(value)
 
 
-def _snapshot_samples(snapshot: Snapshot) -> Iterator[tuple[Metric, tuple[str, ...], float]]:
-    info, workers = snapshot.info, snapshot.workers
-    states = [worker.state for worker in (*workers, *snapshot.unknown)]
-    for state in _METRICS["workers"].values:
-        yield _METRICS["workers"], (state,), float(states.count(state))
-    values: dict[str, float] = {
-        "makes_ids": snapshot.makes_ids,
-        "capacity": info.capacity,
-        "used": info.used,
-        "free": info.free,
-        "peak": info.peak,
-        "ids_per_second": sum(worker.ids_per_second for worker in workers),
-        "ttl_seconds": info.ttl_ms / 1000,
-        "floor_wait_seconds": max(0, info.floor_ms - info.now_ms) / 1000,
-        "oldest_heartbeat_seconds": max((worker.heartbeat_age_ms for worker in workers), default=0) / 1000,
-        "clock_offset_max_seconds": max((abs(worker.clock_offset_ms) for worker in workers), default=0)
-        / 1000,
-        "clock_lead_seconds": info.lead_ms / 1000,
-        "layout_left_seconds": (info.layout_end_ms - info.now_ms) / 1000,
-        "created_timestamp_seconds": info.created_ms / 1000,
-        "alarm_timestamp_seconds": info.alarm_until_ms / 1000,
-        "deaths_total": info.deaths,
-        **{f"{name}_total": getattr(info, name) for name in POOL_COUNTERS},
-    }
-    for name, value in values.items():
-        yield _METRICS[name], (), float(value)
-
-
-_HISTOGRAMS = {
-    "snowredis_heartbeat_seconds": "heartbeats",
-    "snowredis_claim_wait_seconds": "claim_waits",
-    "snowredis_clock_wait_seconds": "clock_waits",
-}
+def values_of(metrics: Iterable[Metric], source: Any) -> Iterator[tuple[Metric, str, Any]]:
+    """Yield metric, value of its label or "", and value of *source*, of each of *metrics* that is known."""
+    for metric in metrics:
+        value = metric.value(source) if metric.value is not None else None
+        if metric.values and value is not None:
+            yield from ((metric, label, value[label]) for label in metric.values)
+        elif value is not None:
+            yield metric, "", value
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,36 +173,18 @@ class Readings:
         )
 
 
-def readings_of(generator: Any) -> Readings:
-    """Return the metrics of *generator*, a snowredis.Generator."""
-    counts, lease = generator.counts, generator.lease
-    offset_ms = generator.clock_reading.offset_ms
-    totals: dict[Key, float] = {
-        ("snowredis_ids_total", ""): generator.ids_made,
-        ("snowredis_waits_total", "ceiling"): counts.ceiling_waits,
-        ("snowredis_waits_total", "clock"): counts.clock_back_waits,
-        ("snowredis_ceiling_wait_seconds_total", ""): counts.ceiling_wait_s,
-        ("snowredis_claims_total", ""): counts.claims,
-        ("snowredis_renewals_total", ""): counts.renewals,
-        ("snowredis_renewals_failed_total", ""): counts.renewals_failed,
-        ("snowredis_leases_lost_total", ""): counts.leases_lost,
-    }
-    for step, number in counts.clock_backs_by_step.items():
-        totals["snowredis_clock_backs_total", step] = number
-    for reason, number in counts.claims_refused.items():
-        totals["snowredis_claims_refused_total", reason] = number
-    for name, attribute in _HISTOGRAMS.items():
-        durations = getattr(counts, attribute)
-        totals |= {(f"{name}:count", str(i)): number for i, number in enumerate(durations.counts)}
-        totals |= {(f"{name}:sum", str(i)): seconds for i, seconds in enumerate(durations.sums_s)}
-    gauges: dict[str, float] = {
-        "snowredis_leases": int(lease is not None),
-        "snowredis_lease_ttl_seconds": generator.ttl_ms / 1000,
-    }
-    if lease is not None:
-        gauges["snowredis_lease_end_timestamp_seconds"] = (lease.until_ms - (offset_ms or 0)) / 1000
-    if offset_ms is not None:
-        gauges["snowredis_clock_offset_seconds"] = offset_ms / 1000
+def readings_of(metrics: Iterable[Metric], source: Any) -> Readings:
+    """Return the *metrics* of a generator, or of the status of a segment generator."""
+    totals: dict[Key, float] = {}
+    gauges: dict[str, float] = {}
+    for metric, label, value in values_of(metrics, source):
+        if metric.kind == "gauge":
+            gauges[metric.name] = value
+        elif isinstance(value, Durations):
+            totals |= {(f"{metric.name}:count", str(i)): number for i, number in enumerate(value.counts)}
+            totals |= {(f"{metric.name}:sum", str(i)): seconds for i, seconds in enumerate(value.sums_s)}
+        else:
+            totals[metric.name, label] = value
     return Readings(totals, gauges)
 
 
@@ -202,7 +215,7 @@ class TotalsTracker:
 
     def read(self, member: Any) -> tuple[str, Readings] | None:
         """Return the pool of *member* and its metrics; None if it is no generator of a pool."""
-        return (member.pool, readings_of(member)) if hasattr(member, "ids_made") else None
+        return (member.pool, readings_of(PROCESS, member)) if hasattr(member, "ids_made") else None
 
     def by_pool(self) -> dict[str, Readings]:
         """Return the metrics by pool."""
@@ -269,17 +282,6 @@ def new_durations(before: Durations, now: Durations) -> Iterator[float]:
             yield from [average] * number
 
 
-# counter -> attribute of SegmentCounts
-_COUNTS = {
-    "snowredis_segment_fetches_total": "segments",
-    "snowredis_segment_prefetch_hits_total": "prefetch_hits",
-    "snowredis_segment_waits_total": "waits",
-    "snowredis_segment_failures_total": "failures",
-    "snowredis_segment_alarms_total": "alarms",
-    "snowredis_segment_dropped_total": "dropped",
-}
-
-
 class SegmentTotals(TotalsTracker):
     """Sum the metrics of all segment generators of this process. See TotalsTracker."""
 
@@ -291,16 +293,8 @@ class SegmentTotals(TotalsTracker):
         status = getattr(member, "status", None)
         if status is None or not hasattr(status, "used_up_in_s"):
             return None
-        totals = {(name, ""): getattr(status.counts, attribute) for name, attribute in _COUNTS.items()}
-        totals["snowredis_segment_numbers_total", ""] = status.made
-        gauges = {
-            "snowredis_segment_left": status.left,
-            "snowredis_segment_step": status.step,
-            "snowredis_segment_tag_rate": status.tag_rate,
-            "snowredis_segment_used_up_seconds": status.used_up_in_s,
-        }
-        known = {} if member.closed else {name: value for name, value in gauges.items() if value is not None}
-        return status.tag, Readings(totals, known)
+        found = readings_of(SEGMENTS, status)
+        return status.tag, Readings(found.totals, {} if member.closed else found.gauges)
 
 
 # name of a counter, and value of its label or ""; of a histogram "count" or "sum", and the number of the bucket

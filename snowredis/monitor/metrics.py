@@ -1,70 +1,16 @@
-"""Metrics with their values at one moment, and the text format of Prometheus. Pure.
+"""Declaration of every metric: name, kind, help, unit, labels, and its value. Pure.
 
-Declaration of every metric: name, kind, help, unit, labels. Prometheus, OpenTelemetry and the docs follow it.
+Prometheus, OpenTelemetry and the docs follow it; metric_values.py collects the values.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
 
-from snowredis.snowflake.counts import BOUNDS_S, Durations
-
-# the ends of the buckets as Prometheus writes them; the last bucket has none
-BUCKETS = (*map(repr, BOUNDS_S), "+Inf")
-
-
-@dataclass(slots=True)
-class Family:
-    """A metric and its samples: values by the values of its labels."""
-
-    metric: Metric
-    samples: dict[tuple[str, ...], float | Durations] = field(default_factory=dict)
-
-    def labeled(self) -> Iterator[tuple[dict[str, str], float | Durations]]:
-        """Yield each sample with its labels by name."""
-        for values, value in self.samples.items():
-            yield dict(zip(self.metric.labels, values, strict=True)), value
-
-
-def collected(samples: Iterable[tuple[Metric, tuple[str, ...], float | Durations]]) -> list[Family]:
-    """Return one family for each metric, however many pools have samples of it: two of one name are not valid."""
-    families: dict[str, Family] = {}
-    for metric, labels, value in samples:
-        families.setdefault(metric.name, Family(metric)).samples[labels] = value
-    return list(families.values())
-
-
-def cumulative(durations: Durations) -> list[tuple[str, int]]:
-    """Return the buckets of a histogram as Prometheus counts them: each with those below it."""
-    return list(zip(BUCKETS, itertools.accumulate(durations.counts), strict=True))
-
-
-def as_text(families: Iterable[Family]) -> str:
-    """Return *families* in the text format of Prometheus, version 0.0.4."""
-    lines = []
-    for family in families:
-        name = family.metric.name
-        lines += [f"# HELP {name} {family.metric.text}", f"# TYPE {name} {family.metric.kind}"]
-        for labels, value in family.labeled():
-            if isinstance(value, Durations):
-                buckets = cumulative(value)
-                lines += [_line(f"{name}_bucket", labels | {"le": end}, count) for end, count in buckets]
-                lines.append(_line(f"{name}_count", labels, buckets[-1][1]))
-                lines.append(_line(f"{name}_sum", labels, sum(value.sums_s)))
-            else:
-                lines.append(_line(name, labels, value))
-    return "".join(f"{line}\n" for line in lines)
-
-
-def _line(name: str, labels: Mapping[str, str], value: float) -> str:
-    inner = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
-    return f"{name}{{{inner}}} {value!r}"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+Value: TypeAlias = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +26,8 @@ class Metric:
         values: what the last label can be. Each has a sample from the start, so that the first increase is seen.
         merged: how several processes under PROMETHEUS_MULTIPROC_DIR, and several generators of one process, make one
             gauge.
+        value: its value, of a generator, the status of a segment generator, or a Snapshot: a number, one for each of
+            *values*, or None if it is unknown. Metrics of a status or of the service have none.
     """
 
     name: str
@@ -89,6 +37,7 @@ class Metric:
     labels: tuple[str, ...] = ("pool",)
     values: tuple[str, ...] = ()
     merged: str = ""
+    value: Value | None = None
 
     @property
     def family(self) -> str:
@@ -101,126 +50,162 @@ class Metric:
         return self.family.removesuffix("_seconds").replace("snowredis_", "snowredis.", 1)
 
 
+class _Metrics(NamedTuple):
+    """Declares metrics with names that begin alike."""
+
+    prefix: str
+    labels: tuple[str, ...] = ("pool",)
+
+    def counter(self, name: str, text: str, unit: str, value: Value | None = None, **more: Any) -> Metric:
+        return self._metric("counter", name, text, unit, value, more)
+
+    def gauge(self, name: str, text: str, unit: str, value: Value | None = None, **more: Any) -> Metric:
+        return self._metric("gauge", name, text, unit, value, more)
+
+    def histogram(self, name: str, text: str, unit: str, value: Value) -> Metric:
+        return self._metric("histogram", name, text, unit, value, {})
+
+    def _metric(
+        self, kind: str, name: str, text: str, unit: str, value: Value | None, more: dict[str, Any]
+    ) -> Metric:
+        return Metric(self.prefix + name, kind, text, unit, value=value, **{"labels": self.labels} | more)
+
+
+_process, _pool = _Metrics("snowredis_"), _Metrics("snowredis_pool_")
+_segment, _tag = _Metrics("snowredis_segment_", ("tag",)), _Metrics("snowredis_tag_", ("tag",))
+
+
+def _seconds(ms: int | None) -> float | None:
+    return None if ms is None else ms / 1000
+
+
+def _lease_end_s(generator: Any) -> float | None:
+    lease, offset_ms = generator.lease, generator.clock_reading.offset_ms or 0
+    return None if lease is None else (lease.until_ms - offset_ms) / 1000
+
+
 # of the generators of a process
 PROCESS = (
-    Metric("snowredis_ids_total", "counter", "ids made", "{id}"),
-    Metric(
-        "snowredis_waits_total",
-        "counter",
+    _process.counter("ids_total", "ids made", "{id}", lambda it: it.ids_made),
+    _process.counter(
+        "waits_total",
         "waits for an id",
         "{wait}",
-        ("pool", "reason"),
-        ("ceiling", "clock"),
+        lambda it: {"ceiling": it.counts.ceiling_waits, "clock": it.counts.clock_back_waits},
+        labels=("pool", "reason"),
+        values=("ceiling", "clock"),
     ),
-    Metric("snowredis_ceiling_wait_seconds_total", "counter", "time that ids waited for the next tick", "s"),
-    Metric(
-        "snowredis_clock_backs_total",
-        "counter",
+    _process.counter(
+        "ceiling_wait_seconds_total",
+        "time that ids waited for the next tick",
+        "s",
+        lambda it: it.counts.ceiling_wait_s,
+    ),
+    _process.counter(
+        "clock_backs_total",
         "times that the clock went back, by the reaction",
         "{step}",
-        ("pool", "step"),
-        ("wait", "namespace", "worker", "refusal"),
+        lambda it: it.counts.clock_backs_by_step,
+        labels=("pool", "step"),
+        values=("wait", "namespace", "worker", "refusal"),
     ),
-    Metric("snowredis_claims_total", "counter", "worker ids leased", "{claim}"),
-    Metric(
-        "snowredis_claims_refused_total",
-        "counter",
+    _process.counter("claims_total", "worker ids leased", "{claim}", lambda it: it.counts.claims),
+    _process.counter(
+        "claims_refused_total",
         "claims without a worker id: pool full, other settings, clock too far off, Redis unavailable",
         "{claim}",
-        ("pool", "reason"),
-        ("full", "mismatch", "clock", "unavailable"),
+        lambda it: it.counts.claims_refused,
+        labels=("pool", "reason"),
+        values=("full", "mismatch", "clock", "unavailable"),
     ),
-    Metric("snowredis_renewals_total", "counter", "successful heartbeats", "{renewal}"),
-    Metric("snowredis_renewals_failed_total", "counter", "failed heartbeats", "{renewal}"),
-    Metric("snowredis_leases_lost_total", "counter", "leases that were lost", "{lease}"),
-    Metric("snowredis_leases", "gauge", "worker ids leased now", "{lease}", merged="livesum"),
-    Metric(
-        "snowredis_lease_end_timestamp_seconds",
-        "gauge",
+    _process.counter("renewals_total", "successful heartbeats", "{renewal}", lambda it: it.counts.renewals),
+    _process.counter(
+        "renewals_failed_total", "failed heartbeats", "{renewal}", lambda it: it.counts.renewals_failed
+    ),
+    _process.counter(
+        "leases_lost_total", "leases that were lost", "{lease}", lambda it: it.counts.leases_lost
+    ),
+    _process.gauge(
+        "leases", "worker ids leased now", "{lease}", lambda it: int(it.lease is not None), merged="livesum"
+    ),
+    _process.gauge(
+        "lease_end_timestamp_seconds",
         "when the first reservation ends, in s since 1970 on the Redis clock",
         "s",
+        _lease_end_s,
         merged="livemin",
     ),
-    Metric("snowredis_lease_ttl_seconds", "gauge", "length of a lease", "s", merged="livemax"),
-    Metric(
-        "snowredis_clock_offset_seconds",
-        "gauge",
+    _process.gauge(
+        "lease_ttl_seconds", "length of a lease", "s", lambda it: it.ttl_ms / 1000, merged="livemax"
+    ),
+    _process.gauge(
+        "clock_offset_seconds",
         "clock of this host minus the Redis clock",
         "s",
+        lambda it: _seconds(it.clock_reading.offset_ms),
         merged="livemostrecent",
     ),
-    Metric("snowredis_heartbeat_seconds", "histogram", "round trips of successful heartbeats", "s"),
-    Metric(
-        "snowredis_claim_wait_seconds",
-        "histogram",
+    _process.histogram(
+        "heartbeat_seconds", "round trips of successful heartbeats", "s", lambda it: it.counts.heartbeats
+    ),
+    _process.histogram(
+        "claim_wait_seconds",
         "time that calls waited for a worker id, until they had one",
         "s",
+        lambda it: it.counts.claim_waits,
     ),
-    Metric(
-        "snowredis_clock_wait_seconds",
-        "histogram",
+    _process.histogram(
+        "clock_wait_seconds",
         "time that ids waited for a clock that went back, within the tolerance",
         "s",
+        lambda it: it.counts.clock_waits,
     ),
 )
 
-_TAG = ("tag",)
 # of the segment generators of a process
 SEGMENTS = (
-    Metric("snowredis_segment_numbers_total", "counter", "numbers made", "{number}", _TAG),
-    Metric("snowredis_segment_fetches_total", "counter", "segments fetched", "{segment}", _TAG),
-    Metric(
-        "snowredis_segment_prefetch_hits_total",
-        "counter",
+    _segment.counter("numbers_total", "numbers made", "{number}", lambda it: it.made),
+    _segment.counter("fetches_total", "segments fetched", "{segment}", lambda it: it.counts.segments),
+    _segment.counter(
+        "prefetch_hits_total",
         "segments that were there when the one before was used up",
         "{segment}",
-        _TAG,
+        lambda it: it.counts.prefetch_hits,
     ),
-    Metric(
-        "snowredis_segment_waits_total",
-        "counter",
+    _segment.counter(
+        "waits_total",
         "waits of callers for a segment, the first one included",
         "{wait}",
-        _TAG,
+        lambda it: it.counts.waits,
     ),
-    Metric(
-        "snowredis_segment_failures_total", "counter", "requests for segments that failed", "{request}", _TAG
+    _segment.counter(
+        "failures_total", "requests for segments that failed", "{request}", lambda it: it.counts.failures
     ),
-    Metric(
-        "snowredis_segment_alarms_total",
-        "counter",
+    _segment.counter(
+        "alarms_total",
         "replies that numbers may have been handed out twice",
         "{alarm}",
-        _TAG,
+        lambda it: it.counts.alarms,
     ),
-    Metric(
-        "snowredis_segment_dropped_total", "counter", "numbers that are left out, about", "{number}", _TAG
+    _segment.counter(
+        "dropped_total", "numbers that are left out, about", "{number}", lambda it: it.counts.dropped
     ),
-    Metric(
-        "snowredis_segment_left",
-        "gauge",
-        "numbers at hand, prefetched ones included",
-        "{number}",
-        _TAG,
-        merged="livesum",
+    _segment.gauge(
+        "left", "numbers at hand, prefetched ones included", "{number}", lambda it: it.left, merged="livesum"
     ),
-    Metric(
-        "snowredis_segment_step", "gauge", "numbers of the newest segment", "{number}", _TAG, merged="livemax"
-    ),
-    Metric(
-        "snowredis_segment_tag_rate",
-        "gauge",
+    _segment.gauge("step", "numbers of the newest segment", "{number}", lambda it: it.step, merged="livemax"),
+    _segment.gauge(
+        "tag_rate",
         "numbers a second that Redis hands out to all processes",
         "{number}/s",
-        _TAG,
+        lambda it: it.tag_rate,
         merged="livemostrecent",
     ),
-    Metric(
-        "snowredis_segment_used_up_seconds",
-        "gauge",
+    _segment.gauge(
+        "used_up_seconds",
         "time until the range is used up at that rate; absent if that is never, or not known",
         "s",
-        _TAG,
+        lambda it: it.used_up_in_s,
         merged="livemin",
     ),
 )
@@ -250,111 +235,129 @@ CONDITIONS = (
 TAG_CONDITIONS = ("tags-closed", "tags")
 # of a pool, read from Redis. Without the pool, or without Redis, all but the first three are absent: they are unknown
 POOL = (
-    Metric(
-        "snowredis_pool_up", "gauge", "1: the pool was read; 0: Redis is unavailable or has no such pool", "1"
-    ),
-    Metric("snowredis_pool_level", "gauge", "status: 0 ok, 1 notice, 2 unknown, 3 warning, 4 critical", "1"),
-    Metric(
-        "snowredis_pool_condition",
-        "gauge",
+    _pool.gauge("up", "1: the pool was read; 0: Redis is unavailable or has no such pool", "1"),
+    _pool.gauge("level", "status: 0 ok, 1 notice, 2 unknown, 3 warning, 4 critical", "1"),
+    _pool.gauge(
+        "condition",
         "level of each condition that makes the status, as snowredis_pool_level; 0: it is not the case",
         "1",
-        ("pool", "condition"),
-        CONDITIONS,
+        labels=("pool", "condition"),
+        values=CONDITIONS,
     ),
-    Metric(
-        "snowredis_pool_makes_ids",
-        "gauge",
+    _pool.gauge(
+        "makes_ids",
         "1: a process can make ids now, since it has a valid lease or would get one at once; 0: no process can",
         "1",
+        lambda it: it.makes_ids,
     ),
-    Metric(
-        "snowredis_pool_workers",
-        "gauge",
+    _pool.gauge(
+        "workers",
         "workers by state; unknown: Redis may have forgotten their heartbeats",
         "{worker}",
-        ("pool", "state"),
-        ("healthy", "late", "suspect", "unknown"),
+        lambda it: Counter(worker.state for worker in (*it.workers, *it.unknown)),
+        labels=("pool", "state"),
+        values=("healthy", "late", "suspect", "unknown"),
     ),
-    Metric("snowredis_pool_capacity", "gauge", "all worker ids", "{worker_id}"),
-    Metric("snowredis_pool_used", "gauge", "leased worker ids", "{worker_id}"),
-    Metric("snowredis_pool_free", "gauge", "available worker ids", "{worker_id}"),
-    Metric("snowredis_pool_peak", "gauge", "most worker ids leased at a time", "{worker_id}"),
-    Metric("snowredis_pool_ids_per_second", "gauge", "ids per second of all living workers", "{id}/s"),
-    Metric("snowredis_pool_ttl_seconds", "gauge", "length of a lease", "s"),
-    Metric("snowredis_pool_floor_wait_seconds", "gauge", "wait of new workers", "s"),
-    Metric(
-        "snowredis_pool_oldest_heartbeat_seconds",
-        "gauge",
+    _pool.gauge("capacity", "all worker ids", "{worker_id}", lambda it: it.info.capacity),
+    _pool.gauge("used", "leased worker ids", "{worker_id}", lambda it: it.info.used),
+    _pool.gauge("free", "available worker ids", "{worker_id}", lambda it: it.info.free),
+    _pool.gauge("peak", "most worker ids leased at a time", "{worker_id}", lambda it: it.info.peak),
+    _pool.gauge(
+        "ids_per_second",
+        "ids per second of all living workers",
+        "{id}/s",
+        lambda it: sum(worker.ids_per_second for worker in it.workers),
+    ),
+    _pool.gauge("ttl_seconds", "length of a lease", "s", lambda it: it.info.ttl_ms / 1000),
+    _pool.gauge("floor_wait_seconds", "wait of new workers", "s", lambda it: it.info.floor_wait_ms / 1000),
+    _pool.gauge(
+        "oldest_heartbeat_seconds",
         "age of the oldest heartbeat of a living worker",
         "s",
+        lambda it: max((worker.heartbeat_age_ms for worker in it.workers), default=0) / 1000,
     ),
-    Metric(
-        "snowredis_pool_clock_offset_max_seconds", "gauge", "largest clock offset of a living worker", "s"
+    _pool.gauge(
+        "clock_offset_max_seconds",
+        "largest clock offset of a living worker",
+        "s",
+        lambda it: max((abs(worker.clock_offset_ms) for worker in it.workers), default=0) / 1000,
     ),
-    Metric("snowredis_pool_clock_lead_seconds", "gauge", "largest clock offset that the pool allows", "s"),
-    Metric(
-        "snowredis_pool_layout_left_seconds",
-        "gauge",
+    _pool.gauge(
+        "clock_lead_seconds",
+        "largest clock offset that the pool allows",
+        "s",
+        lambda it: it.info.lead_ms / 1000,
+    ),
+    _pool.gauge(
+        "layout_left_seconds",
         "time until the layout ends; negative after its end",
         "s",
+        lambda it: (it.info.layout_end_ms - it.info.now_ms) / 1000,
     ),
-    Metric(
-        "snowredis_pool_created_timestamp_seconds", "gauge", "when the pool was created, in s since 1970", "s"
+    _pool.gauge(
+        "created_timestamp_seconds",
+        "when the pool was created, in s since 1970",
+        "s",
+        lambda it: it.info.created_ms / 1000,
     ),
-    Metric(
-        "snowredis_pool_alarm_timestamp_seconds",
-        "gauge",
+    _pool.gauge(
+        "alarm_timestamp_seconds",
         "until when ids may have been repeated, in s since 1970; 0 without an alarm",
         "s",
+        lambda it: it.info.alarm_until_ms / 1000,
     ),
-    Metric("snowredis_pool_deaths_total", "counter", "processes that ended without a release", "{worker}"),
-    Metric("snowredis_pool_claims_total", "counter", "worker ids leased", "{claim}"),
-    Metric("snowredis_pool_refused_total", "counter", "claims refused, since the pool was full", "{claim}"),
-    Metric("snowredis_pool_releases_total", "counter", "worker ids released", "{release}"),
-    Metric("snowredis_pool_expired_total", "counter", "deaths seen by the end of a lease", "{worker}"),
-    Metric(
-        "snowredis_pool_reclaimed_total",
-        "counter",
+    _pool.counter(
+        "deaths_total", "processes that ended without a release", "{worker}", lambda it: it.info.deaths
+    ),
+    _pool.counter("claims_total", "worker ids leased", "{claim}", lambda it: it.info.claims),
+    _pool.counter(
+        "refused_total", "claims refused, since the pool was full", "{claim}", lambda it: it.info.refused
+    ),
+    _pool.counter("releases_total", "worker ids released", "{release}", lambda it: it.info.releases),
+    _pool.counter(
+        "expired_total", "deaths seen by the end of a lease", "{worker}", lambda it: it.info.expired
+    ),
+    _pool.counter(
+        "reclaimed_total",
         "deaths seen by another process, which released",
         "{worker}",
+        lambda it: it.info.reclaimed,
     ),
-    Metric("snowredis_pool_returned_total", "counter", "ended leases that were renewed after all", "{lease}"),
-    Metric(
-        "snowredis_pool_adopted_total",
-        "counter",
+    _pool.counter(
+        "returned_total", "ended leases that were renewed after all", "{lease}", lambda it: it.info.returned
+    ),
+    _pool.counter(
+        "adopted_total",
         "leases that Redis had forgotten and took up again",
         "{lease}",
+        lambda it: it.info.adopted,
     ),
-    Metric("snowredis_pool_lost_total", "counter", "renewals that were refused", "{lease}"),
-    Metric(
-        "snowredis_pool_mismatches_total",
-        "counter",
+    _pool.counter("lost_total", "renewals that were refused", "{lease}", lambda it: it.info.lost),
+    _pool.counter(
+        "mismatches_total",
         "claims of processes with other settings, refused",
         "{claim}",
+        lambda it: it.info.mismatches,
     ),
-    Metric("snowredis_pool_alarms_total", "counter", "times that Redis went back in time", "{alarm}"),
+    _pool.counter("alarms_total", "times that Redis went back in time", "{alarm}", lambda it: it.info.alarms),
 )
 # of one process of `snowredis serve`
 SERVICE = (
-    Metric("snowredis_served_ids_total", "counter", "ids sent over HTTP", "{id}"),
-    Metric("snowredis_served_responses_total", "counter", "responses with ids", "{response}"),
-    Metric(
-        "snowredis_http_errors_total",
-        "counter",
+    _process.counter("served_ids_total", "ids sent over HTTP", "{id}"),
+    _process.counter("served_responses_total", "responses with ids", "{response}"),
+    _process.counter(
+        "http_errors_total",
         "responses with an error status",
         "{response}",
-        ("status",),
-        ("400", "401", "403", "404", "405", "406", "413", "414", "429", "500", "501", "503"),
+        labels=("status",),
+        values=("400", "401", "403", "404", "405", "406", "413", "414", "429", "500", "501", "503"),
     ),
 )
 # of the tags of segments that `snowredis serve` makes numbers of, read from Redis
 TAGS = (
-    Metric(
-        "snowredis_tag_level",
-        "gauge",
+    _tag.gauge(
+        "level",
         "status of a tag: 0 ok, 2 unknown, 3 warning, 4 critical: it hands out no numbers, or an alarm",
         "1",
-        _TAG,
     ),
 )

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from snowredis.errors import SnowredisError, StoreRefused, StoreUnavailable
-from snowredis.monitor.host_checks import Finding, Result, error, not_checked, ok, unknown, warning
+from snowredis.monitor.checks import Finding, Result, error, not_checked, ok, unknown, warning
 from snowredis.servers.clients import address, close_client
 from snowredis.servers.runner import translated
 from snowredis.servers.scripts import text_of

@@ -165,9 +165,10 @@ class SegmentGenerator(SegmentPath):
         """
         count = check_count(count)
         while True:
-            generation = self._guard.generation
-            batch: list[int] = []
-            self._run(self._take(count, batch))
+            generation, era = self._guard.generation, self._era
+            batch = self._take_now(count)
+            if len(batch) < count:
+                self._run(self._fill_up(batch, count, generation, era))
             # else forked in between: some of the numbers are the parent's
             if self._guard.alive and self._guard.generation == generation:
                 return batch
@@ -192,6 +193,10 @@ class SegmentGenerator(SegmentPath):
 
     async def anext_id(self) -> int:
         """Make one number. Async version of next_id(): does not block the event loop."""
+        generation = self._guard.generation
+        for number in self._take_now(1):
+            if self._guard.alive and self._guard.generation == generation:
+                return number
         return (await self.anext_ids(1))[0]
 
     async def anext_ids(self, count: int) -> list[int]:
@@ -201,9 +206,10 @@ class SegmentGenerator(SegmentPath):
         """
         count = check_count(count)
         while True:
-            generation = self._guard.generation
-            batch: list[int] = []
-            await self._run_async(self._take(count, batch))
+            generation, era = self._guard.generation, self._era
+            batch = self._take_now(count)
+            if len(batch) < count:
+                await self._run_async(self._fill_up(batch, count, generation, era))
             if self._guard.alive and self._guard.generation == generation:
                 return batch
 
@@ -216,9 +222,8 @@ class SegmentGenerator(SegmentPath):
                 if self._guard.alive and self._guard.generation == generation:
                     return number
 
-    def _take(self, count: int, batch: list[int]) -> Waits:
-        """Fill *batch* with *count* numbers. If that fails, others use those that were taken."""
-        generation, era = self._guard.generation, self._era
+    def _fill_up(self, batch: list[int], count: int, generation: int, era: int) -> Waits:
+        """Add numbers to *batch*, begun in *generation* and *era*. If that fails, others use all of them."""
         try:
             while len(batch) < count:
                 part = self._take_now(count - len(batch))

@@ -305,17 +305,18 @@ class IdAllocator:
         if held is not None:
             if serial != held.serial:
                 serial, lanes = held.serial, Lanes.fresh(held.lease.opens[: self._config.ordinary_lanes])
-            if state.outage:
-                lanes = lanes.after(self._last_tick(position))
+            if state.outage and (last := self._last_tick(position)) < held.lease.until:
+                # not if the clock was so far ahead in the outage that these lanes could not follow
+                lanes = lanes.after(last)
             rules = self._context.rules
             decision = decide(lanes, now_ms, held.lease.until, self._layout.tick_ms, rules)
         opened = self._opened
         if outage is not None and opened is not None and isinstance(decision, NoLease | NotOpen | RenewLease):
             until = min(opened.until, outage.lease.outage_until)
-            if isinstance(decision, NotOpen):
-                until = min(until, *lanes.opens)
             instead = self._decide_outage(position, outage, now_ms, until)
             if isinstance(instead, UseTick | Wait | RaiseClockBack):
+                if isinstance(decision, NotOpen):
+                    until = min(until, *lanes.opens)
                 if outage.serial != serial:
                     # a tick of a lease that was lost: what is known of the present one stays as it is
                     serial, lanes = state.serial, self._lanes(position)

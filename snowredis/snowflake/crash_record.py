@@ -10,8 +10,9 @@ The process writes in such an order that what can be read is valid and on the sa
 when it ended. Other processes read only after that, and release the lease (sweep.py).
 
 Credentials are a dict: ``worker``, ``token``, ``stats``, ``lanes`` (how many), of a lease also ``renewal_id``,
-``pending_renewal_id``, ``until_ms`` and ``outage_until_ms``, of a claim ``owner``. Read from a record, they also have
-``marks_ms`` and ``end``.
+``pending_renewal_id``, ``until_ms``, ``outage_until_ms`` and what another process needs to take it over (``lanes_ms``,
+``incarnation``, ``clocks_s``; ``released`` once a release may have been sent), of a claim ``owner``. Read from a
+record, they also have ``marks_ms`` and ``end``.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Callable
+from array import array
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from snowredis.process.exit import End
@@ -50,6 +52,9 @@ def of_lease(held: HeldLease, stats: WorkerStats) -> dict[str, Any]:
         "pending_renewal_id": held.pending_renewal_id,
         "until_ms": held.lease.until_ms,
         "outage_until_ms": held.lease.outage_until_ms,
+        "lanes_ms": held.lanes_ms,
+        "incarnation": held.lease.incarnation,
+        "clocks_s": held.clocks_s,
         "stats": stats.to_text(),
     }
 
@@ -157,11 +162,20 @@ class CrashRecord:
         """Record that a claim is under way."""
         self._write(of_claim(token, owner), fresh=True)
 
-    def write_lease(self, held: HeldLease, stats: WorkerStats, *, fresh: bool) -> memoryview | None:
+    def write_lease(
+        self, held: HeldLease, stats: WorkerStats, *, fresh: bool, marks_ms: Sequence[int] = ()
+    ) -> memoryview | None:
         """Record the lease *held*; return where its marks belong, or None. See CrashRecorder."""
-        return self._write(of_lease(held, stats), fresh=fresh)
+        return self._write(of_lease(held, stats), fresh=fresh, marks_ms=marks_ms)
 
-    def _write(self, own: dict[str, Any], *, fresh: bool) -> memoryview | None:
+    def note_release(self, token: str, *, sent: bool) -> None:
+        """Record whether a release of the lease with *token* may have been sent: nobody may take it over then."""
+        with contextlib.suppress(ValueError, LookupError):
+            if (written := self.read()) and written["token"] == token:
+                own = {name: value for name, value in written.items() if name not in ("marks_ms", "end")}
+                self._write(own | {"released": sent}, fresh=False)
+
+    def _write(self, own: dict[str, Any], *, fresh: bool, marks_ms: Sequence[int] = ()) -> memoryview | None:
         owner = self._owner
         if owner is None or not owner.is_writer:
             # given up; or forked while this record was being made, so forget() was not called
@@ -176,11 +190,11 @@ class CrashRecord:
             )
             self.clear()
             return None
-        turn, no_marks = self._turn ^ 1, memoryview(bytes(MARKS_BYTES)).cast("q")
+        turn, marks = self._turn ^ 1, memoryview(array("q", (*marks_ms, *[0] * (LANES - len(marks_ms)))))
         try:
             # checked directly before each store: a fork that bypasses Python calls no forget()
             if fresh and GUARD.alive:
-                self._rows[row][:] = no_marks
+                self._rows[row][:] = marks
             if GUARD.alive:
                 self._texts[turn][: len(text)] = text
             # one store of 8 bytes: either the old text counts or the new one

@@ -9,12 +9,19 @@ from __future__ import annotations
 import hashlib
 import itertools
 import logging
-from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from snowredis.core.layout import Layout
 from snowredis.snowflake.context import Context
-from snowredis.snowflake.protocol import PoolConfig, ReleaseRequest, RenewRequest, Store, WorkerStats
+from snowredis.snowflake.protocol import (
+    NO_STATS,
+    PoolConfig,
+    ReleaseRequest,
+    RenewRequest,
+    Store,
+    WorkerStats,
+)
 from snowredis.snowflake.replies import Granted, Renewed, Reply, Seen
 
 
@@ -55,6 +62,7 @@ class HeldLease(NamedTuple):
         lanes_ms: where each lane's reservation begins, ms since 1970.
         generation: of the process that claimed it, by the fork guard: no other may give it back.
         marks: where each lane's mark is recorded before its ids can be taken, in case of a crash; None if nowhere.
+        clocks_s: wall clock and monotonic clock at the last reply that granted something.
     """
 
     serial: int
@@ -65,6 +73,7 @@ class HeldLease(NamedTuple):
     lease: Lease
     generation: int
     marks: memoryview | None = None
+    clocks_s: tuple[float, float] = (0.0, 0.0)
 
     @classmethod
     def granted(
@@ -87,6 +96,32 @@ class HeldLease(NamedTuple):
             outage_until_ms=reply.outage_until_ms,
         )
         return cls(serial, token, reply.renewal_id, "", reply.lanes_ms, lease, generation)
+
+    @classmethod
+    def taken_over(
+        cls, credentials: Mapping[str, Any], config: PoolConfig, serial: int, generation: int
+    ) -> HeldLease:
+        """Return the lease of a dead process, as its crash record says, for the ticks that it did not use.
+
+        Raises ValueError, LookupError, TypeError: the record is damaged.
+        """
+        lanes_ms = tuple(map(int, credentials["lanes_ms"]))
+        state = (0, str(credentials["incarnation"]), 0, 0, None)
+        lease = (
+            int(credentials["worker"]),
+            int(credentials["until_ms"]),
+            tuple(map(max, lanes_ms, credentials["marks_ms"])),
+            str(credentials["renewal_id"]),
+            int(credentials["outage_until_ms"]),
+        )
+        reply = Granted(*state, *lease)
+        held = cls.granted(reply, config, str(credentials["token"]), serial, generation)
+        wall_s, steady_s = credentials["clocks_s"]
+        return held._replace(
+            pending_renewal_id=str(credentials["pending_renewal_id"]),
+            lanes_ms=lanes_ms,
+            clocks_s=(float(wall_s), float(steady_s)),
+        )
 
     def renewed(self, reply: Renewed, layout: Layout) -> HeldLease:
         """Return this lease after *reply* to its pending renewal; its end never moves back."""
@@ -157,12 +192,14 @@ class Claimed(NamedTuple):
         settling_ms: 0 if a lease is held, else how long the pool asks to wait before the next attempt.
         replaced: the lease that was held before and is to be released; no ids are made of it any more.
         granted: the new lease, if one was granted; *void*: whether no ids may be made of it.
+        taken_over: whether the lease of a dead process is held, since Redis did not reply.
     """
 
     settling_ms: int = 0
     replaced: HeldLease | None = None
     granted: HeldLease | None = None
     void: bool = False
+    taken_over: bool = False
 
 
 class CrashRecorder(Protocol):
@@ -174,13 +211,18 @@ class CrashRecorder(Protocol):
     def write_claim(self, token: str, owner: str) -> None:
         """Record that a claim is under way: its worker id may be leased though no reply came."""
 
-    def write_lease(self, held: HeldLease, stats: WorkerStats, *, fresh: bool) -> memoryview | None:
-        """Record the lease *held*; no lane of a *fresh* one was used yet.
+    def write_lease(
+        self, held: HeldLease, stats: WorkerStats, *, fresh: bool, marks_ms: Sequence[int] = ()
+    ) -> memoryview | None:
+        """Record the lease *held*; no lane of a *fresh* one was used yet, beyond *marks_ms*.
 
         Returns:
             where its marks belong (int64): ms of each lane's first unused tick, 0 for a lane never used. They may
             be stored from anywhere, and only ever grow within a lease. None if nothing could be recorded.
         """
+
+    def note_release(self, token: str, *, sent: bool) -> None:
+        """Record whether a release of the lease with *token* may have been sent: nobody may take it over then."""
 
     def clear(self) -> None:
         """Record that nothing is held any more."""
@@ -311,6 +353,19 @@ class LeaseSlot:
         latest = self.latest
         if latest is not None and latest.serial == held.serial:
             self.latest = None
+
+    def record_taken(self, taken: HeldLease, marks_ms: Sequence[int]) -> HeldLease:
+        """Record the lease of a dead process as one of this process; return it with where its marks belong."""
+        record = self.open_record(taken.serial)
+        if record is None:
+            return taken
+        return taken._replace(marks=record.write_lease(taken, NO_STATS, fresh=True, marks_ms=marks_ms))
+
+    def note_release(self, held: HeldLease, *, sent: bool) -> None:
+        """Record whether a release of *held* may have been sent."""
+        record = self.record
+        if record is not None:
+            record.note_release(held.token, sent=sent)
 
     def clear_record(self) -> None:
         """Record that nothing is held, unless a lease is stored here."""

@@ -12,6 +12,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable
+from typing import Any
 
 from snowredis.errors import ClockMovedBack, LayoutMismatch, PoolExhausted, SnowredisError, StoreUnavailable
 from snowredis.process.interruption import is_interruption
@@ -22,7 +23,7 @@ from snowredis.snowflake.lease import PROCESS, Claimed, HeldLease, LeaseSlot, Po
 from snowredis.snowflake.protocol import NO_STATS, ClaimRequest, PoolConfig, Store, WorkerStats, owner_text
 from snowredis.snowflake.record_files import RECORDS
 from snowredis.snowflake.replies import ClaimReply, Granted, LeaseGone, PoolFull, Settling
-from snowredis.snowflake.sweep import sweep
+from snowredis.snowflake.sweep import sweep, take_over
 
 log = logging.getLogger("snowredis")
 
@@ -81,10 +82,14 @@ class LeaseManager:
 
         After a snapshot of the machine was resumed, or the machine was suspended, they differ.
         """
-        wall_s, steady_s = self._clocks_at
+        return self._agree_since(self._clocks_at) and boot_id() == self._boot_id
+
+    def _agree_since(self, clocks_s: tuple[float, float]) -> bool:
+        """Return whether wall clock and monotonic clock went on alike since they showed *clocks_s*."""
+        wall_s, steady_s = clocks_s
         passed_s = self._clock.monotonic() - steady_s
         difference_s = abs(self._clock.time() - wall_s - passed_s)
-        return difference_s <= CLOCKS_AGREE_S + passed_s * CLOCK_DRIFT and boot_id() == self._boot_id
+        return difference_s <= CLOCKS_AGREE_S + passed_s * CLOCK_DRIFT
 
     def _note_reply(self) -> None:
         """Note when a claim or a renewal was granted."""
@@ -123,7 +128,12 @@ class LeaseManager:
             PoolExhausted, LayoutMismatch, StoreUnavailable: no worker id was claimed.
             ClockMovedBack: every available worker id was used at times later than this host's clock shows.
         """
-        claimed = self._conversation.run(lambda: self._claim(wait_ms, instead_of))
+        try:
+            claimed = self._conversation.run(lambda: self._claim(wait_ms, instead_of))
+        except StoreUnavailable as error:
+            if type(error) is not StoreUnavailable or not self._conversation.run(self._take_over):
+                raise
+            return Claimed(taken_over=True)
         fresh = claimed.granted
         if fresh is not None and claimed.void:
             # suspended meanwhile, so no id was made; in a forked child this does nothing
@@ -194,13 +204,48 @@ class LeaseManager:
         if not isinstance(reply, Granted):
             self.counts.claims_refused["clock"] += 1
             raise ClockMovedBack(reply.wait_ms, "backup")
-        fresh = HeldLease.granted(reply, self.config, token, serial, generation)
         self._note_reply()
+        fresh = HeldLease.granted(reply, self.config, token, serial, generation)
+        fresh = fresh._replace(clocks_s=self._clocks_at)
         self._boot_id = boot_id()
         self.lost_worker = None
         kept = self.slot.hold(fresh, NO_STATS, fresh=True)
         self.counts.claims += 1
         return Claimed(replaced=replaced, granted=fresh, void=not kept)
+
+    def _take_over(self) -> bool:
+        """Go on with the lease of a dead process of this machine, while Redis is away; return whether there is one."""
+        slot = self.slot
+        if slot.latest is not None or slot.kept is not None or self.closed or self.suspended:
+            return False
+        serial, generation = slot.next_serial(), self._guard.generation
+        marks_ms: list[int] = []
+
+        def accept(credentials: dict[str, Any]) -> HeldLease | None:
+            taken = HeldLease.taken_over(credentials, self.config, serial, generation)
+            marks_ms[:] = credentials["marks_ms"]
+            end_ms = max(taken.lease.until_ms, taken.lease.outage_until_ms)
+            return taken if end_ms > self._context.now_ms() and self._agree_since(taken.clocks_s) else None
+
+        taken = self._lease_of_dead(accept, lambda taken: slot.record_taken(taken, marks_ms))
+        self._guard.check()
+        if taken is None or self._guard.generation != generation or not slot.hold(taken, NO_STATS):
+            return False
+        self._clocks_at, self._boot_id = taken.clocks_s, boot_id()
+        self.lost_worker = None
+        log.warning(
+            "pool %s: Redis does not reply; took over worker id %d of a process of this machine that has ended",
+            self.config.name,
+            taken.lease.worker,
+        )
+        return True
+
+    def _lease_of_dead(
+        self,
+        accept: Callable[[dict[str, Any]], HeldLease | None],
+        record: Callable[[HeldLease], HeldLease],
+    ) -> HeldLease | None:
+        return take_over(self.store, accept, record) if self.store.shared else None
 
     def _prepare(self) -> None:
         """Let the store learn what a claim needs. Raises LayoutMismatch, StoreUnavailable."""
@@ -298,7 +343,7 @@ class LeaseManager:
         self._note_reply()
         self.counts.renewals += 1
         self.counts.heartbeats.add(self._renewed_at_s - sent_s)
-        self.slot.hold(held.renewed(reply, self.config.layout), stats)
+        self.slot.hold(held.renewed(reply, self.config.layout)._replace(clocks_s=self._clocks_at), stats)
         if reply.adopted:
             worker = held.lease.worker
             log.warning("pool %s: Redis lost its state; worker id %d stays leased", self.config.name, worker)
@@ -393,7 +438,14 @@ class LeaseManager:
             marks_ms = (held.lease.until_ms,) * len(held.lanes_ms)
         sent_s = self._clock.monotonic()
         request = held.release_request(self._context.now_ms(), marks_ms, stats)
-        self.view.learn(self.store.release(request, self.view.seen), sent_s)
+        # first: R7 (release)
+        self.slot.note_release(held, sent=True)
+        try:
+            reply = self.store.release(request, self.view.seen)
+        except StoreUnavailable as error:
+            self.slot.note_release(held, sent=not error.is_unsent)
+            raise
+        self.view.learn(reply, sent_s)
         self.slot.clear_record()
         return True
 

@@ -189,7 +189,7 @@ class LeaseLifecycle:
         if claimed.granted is not None:
             # what happened under another lease is no event of this one
             self._clock_backs_before = self._leases.counts.clock_backs
-        if self._leases.held is not None:
+        if self._leases.held is not None and not claimed.taken_over:
             # Redis replies; the next claims find the worker ids
             self._leases.give_back_of_dead(MOST_AT_ONCE)
         return claimed

@@ -44,6 +44,8 @@ OFF = "off"
 REST_S = 60.0
 # files of closed generators that still record a lease or a claim: enough for an exit during an outage, and no more
 MOST_KEPT = 8
+# the end of a file's name, see FileName
+SENT = "sent"
 # where in a record the end of its process is
 _END = slice(8, 16)
 # <sys/mman.h>, on Linux and macOS; Python's mmap has no name for it
@@ -55,30 +57,33 @@ _PYBUF_WRITE = 0x200
 class FileName(NamedTuple):
     """Name of a file, as text: POOL.NAMESPACE.PID.STARTED.NUMBER-IMAGE, without -IMAGE if that is unknown.
 
-    While a process gives the lease back, .PID.STARTED of that process follows.
+    While a process gives the lease back, or takes it over, .PID.STARTED of that process follows. After a release
+    without a reply, .sent follows: no process may take the lease over, since Redis may have the release.
     """
 
     pool: str
     process: ProcessName
     number: str
     taker: ProcessName | None = None
+    sent: bool = False
 
     @classmethod
     def parse(cls, text: str) -> FileName | None:
         """Return the parts of *text*; None if it is not the name of a crash record."""
         try:
             pool, namespace, pid, started, number, *rest = text.split(".")
-            taker = ProcessName(namespace, int(rest[0]), rest[1]) if rest else None
+            sent = rest == [SENT]
+            taker = ProcessName(namespace, int(rest[0]), rest[1]) if rest and not sent else None
             number, _, image = number.partition("-")
-            return cls(pool, ProcessName(namespace, int(pid), started, image), number, taker)
+            return cls(pool, ProcessName(namespace, int(pid), started, image), number, taker, sent)
         except (ValueError, IndexError):
             return None
 
     def __str__(self) -> str:
-        taker = f".{self.taker.pid}.{self.taker.started}" if self.taker else ""
+        end = f".{self.taker.pid}.{self.taker.started}" if self.taker else f".{SENT}" * self.sent
         namespace, pid, started, image = self.process
         number = f"{self.number}-{image}" if image else self.number
-        return f"{self.pool}.{namespace}.{pid}.{started}.{number}{taker}"
+        return f"{self.pool}.{namespace}.{pid}.{started}.{number}{end}"
 
 
 def pool_name(store: Store) -> str:

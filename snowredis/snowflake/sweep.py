@@ -1,7 +1,8 @@
-"""Give back the leases that dead processes of this machine left in files of crash records.
+"""Give back, or take over, the leases that dead processes of this machine left in files of crash records.
 
-Every process that talks to a pool does it, with its own connection: after a claim, after a heartbeat, and when the
-pool is full.
+Every process that talks to a pool gives them back, with its own connection: after a claim, after a heartbeat, and when
+the pool is full. A process that starts while Redis is away takes one over. One process at a time has a file: that which
+renamed it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import contextlib
 import logging
 import random
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from snowredis.errors import SnowredisError, StoreUnavailable
 from snowredis.process.exit import End
@@ -31,6 +32,9 @@ UNKNOWN_S = 24 * 3600.0
 CLEAN_PART = 0.02
 # processes that one sweep looks at, if there are more: each takes some 10 us, and every process sweeps
 MOST_LOOKED_AT = 100
+
+
+T = TypeVar("T")
 
 
 class Files(Protocol):
@@ -126,7 +130,7 @@ def _dead(place: Place, pool: str) -> Iterator[FileName]:
 
 def _give_back(store: Store, place: Place, name: FileName) -> bool:
     """Give one lease back; return whether it was still leased."""
-    files, free, taken = place.files, str(name._replace(taker=None)), str(name._replace(taker=place.own))
+    files, taken = place.files, str(name._replace(taker=place.own, sent=False))
     try:
         # whoever renames it, has it
         files.rename(str(name), taken)
@@ -140,9 +144,11 @@ def _give_back(store: Store, place: Place, name: FileName) -> bool:
             # an exec: this process goes on as another program
             credentials["end"] = End.EXIT
         worker = release(store, credentials) if credentials else None
-    except StoreUnavailable:
+    except StoreUnavailable as error:
+        # R7 (release): what may have been released is taken over by nobody
+        sent = name.sent or name.taker is not None or not error.is_unsent
         with contextlib.suppress(OSError):
-            files.rename(taken, free)
+            files.rename(taken, str(name._replace(taker=None, sent=sent)))
         raise
     except (SnowredisError, ValueError, LookupError, TypeError) as error:
         log.warning("could not give the lease of a dead process back, so it ends by its ttl: %s", error)
@@ -151,3 +157,60 @@ def _give_back(store: Store, place: Place, name: FileName) -> bool:
     if worker is not None:
         log.info("pool %s: gave worker id %d of a dead process back", store.config.name, worker)
     return worker is not None
+
+
+def take_over(
+    store: Store,
+    accept: Callable[[dict[str, Any]], T | None],
+    record: Callable[[T], T],
+    place: Place | None = None,
+) -> T | None:
+    """Take over the lease of a dead process, from which no release was ever sent. Does not talk to Redis.
+
+    Args:
+        accept: returns what is made of the credentials in a crash record; None if this lease is of no use.
+        record: records that as a lease of this process, with the marks of the dead one, before any id is made.
+
+    Returns:
+        the result of *record*; None if there is no such lease.
+    """
+    place = place or this_place()
+    if place is None:
+        return None
+    for name in _dead(place, pool_name(store)):
+        if name.taker is not None or name.sent or (taken := _take(place, name, accept)) is None:
+            continue
+        recorded = record(taken)
+        # from now on the lease is in one file again; until now no id was made
+        try:
+            place.files.remove(str(name._replace(taker=place.own)))
+        except FileNotFoundError:
+            pass
+        except OSError:
+            continue
+        return recorded
+    return None
+
+
+def _take(place: Place, name: FileName, accept: Callable[[dict[str, Any]], T | None]) -> T | None:
+    """Return what *accept* makes of the record *name*, which this process has then; None if it has it not.
+
+    There is no way back after the rename: this may run in a child that was forked in the middle of it, too.
+    """
+    taken = str(name._replace(taker=place.own))
+    try:
+        if not _usable(place.files.read(str(name)), accept):
+            return None
+        place.files.rename(str(name), taken)
+        return _usable(place.files.read(taken), accept)
+    except OSError:
+        return None
+
+
+def _usable(page: bytes, accept: Callable[[dict[str, Any]], T | None]) -> T | None:
+    try:
+        credentials = read_page(page) if len(page) == RECORD_BYTES else None
+        is_lease = credentials and "lanes_ms" in credentials and not credentials.get("released")
+        return accept(credentials) if credentials and is_lease else None
+    except (ValueError, LookupError, TypeError):
+        return None

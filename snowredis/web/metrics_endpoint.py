@@ -7,7 +7,8 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from snowredis.monitor.metrics import SERVICE, Family
+from snowredis.monitor.metric_values import Family
+from snowredis.monitor.metrics import SERVICE
 from snowredis.web.messages import Problem
 
 

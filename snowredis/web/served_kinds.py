@@ -15,7 +15,8 @@ from snowredis.core.description import IdDescription
 from snowredis.errors import ConfigError, SnowredisError
 from snowredis.kinds.opening import KindAndSettings, parse_kind
 from snowredis.kinds.protocol import IdGenerator
-from snowredis.monitor.metrics import TAGS, Family
+from snowredis.monitor.metric_values import Family
+from snowredis.monitor.metrics import TAGS
 from snowredis.monitor.status import LEVELS, TagVerdict
 from snowredis.numbers.watch import TagState, TagWatch
 from snowredis.process.coroutines import in_thread

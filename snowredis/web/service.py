@@ -20,7 +20,7 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Router
 
 from snowredis.errors import ConfigError, SnowredisError
-from snowredis.settings import check
+from snowredis.settings import check, check_settings
 from snowredis.web.access import ID_PATHS, PROBES, Proxies, RequestGuard
 from snowredis.web.drain import Drain
 from snowredis.web.messages import (
@@ -87,7 +87,7 @@ def create_app(
     Raises:
         ConfigError: a setting is not valid.
     """
-    names, limits = list(pools), limits or Limits()
+    names, limits, options = list(pools), limits or Limits(), check_settings(options)
     if not names or len(set(names)) != len(names):
         raise ConfigError(f"pools must be one name or several different ones, not {names!r}")
     for name in names:

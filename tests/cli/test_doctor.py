@@ -12,11 +12,9 @@ import pytest
 
 import snowredis
 from snowredis.cli.commands import health
+from snowredis.monitor import checks, pool_reader
 from snowredis.monitor import doctor as diagnosis
-from snowredis.monitor import host_checks as host
-from snowredis.monitor import pool_reader
-from snowredis.monitor import server_checks as checks
-from snowredis.monitor.host_checks import worst
+from snowredis.monitor.checks import worst
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.snowflake.protocol import PoolConfig
 from tests.support.servers import RedisServer, redis_server
@@ -203,19 +201,19 @@ def test_a_clock_that_runs_ahead_is_an_error(own: RedisServer, monkeypatch: pyte
 
 
 def test_the_host_is_looked_at_without_an_error() -> None:
-    findings = host.check_host()
+    findings = checks.check_host()
     assert [one.check for one in findings] == ["ntp", "randomness", "names", "forks", "clones"]
     assert worst(findings) in ("ok", "unknown", "warning")
     assert all(one.advice for one in findings if one.severity == "warning")
 
 
 def test_a_clock_that_nobody_synchronizes_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "kernel_clock", lambda: (0x40, 1))
-    assert host._ntp().severity == "warning"
-    monkeypatch.setattr(host, "kernel_clock", lambda: (0x2001, 5_000))
-    assert host._ntp().severity == "ok"
-    monkeypatch.setattr(host, "kernel_clock", lambda: None)
-    assert host._ntp().severity == "unknown"
+    monkeypatch.setattr(checks, "kernel_clock", lambda: (0x40, 1))
+    assert checks._ntp().severity == "warning"
+    monkeypatch.setattr(checks, "kernel_clock", lambda: (0x2001, 5_000))
+    assert checks._ntp().severity == "ok"
+    monkeypatch.setattr(checks, "kernel_clock", lambda: None)
+    assert checks._ntp().severity == "unknown"
 
 
 def test_the_exit_codes_are_those_that_the_help_says(offline: Cli) -> None:

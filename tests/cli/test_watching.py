@@ -173,7 +173,7 @@ def test_whois_says_who_has_the_worker_id_now(cli: Cli, fleet: str, server_url: 
     with snowredis.connect(server_url, pool=fleet, label="heir") as ids:
         an_id = str(ids.next_id())
         assert "the same process, healthy" in cli("whois", an_id, "--pool", fleet).out
-    assert "nobody has it" in cli("whois", an_id, "--pool", fleet).out
+    assert "no process has it" in cli("whois", an_id, "--pool", fleet).out
     found = json.loads(cli("whois", an_id, "--pool", fleet, "--json").out)
     assert (found["id"], found["worker_now"]["state"]) == (an_id, "free")
     assert found["holder"]["ended_at"].endswith("Z")

@@ -1,7 +1,7 @@
 """The apps that test_gunicorn.py and scripts/gunicorn_run.py serve, ``wsgi`` and ``asgi``, with one generator.
 
-In the environment: POOL_URL; POOL; TTL in s; WORKER_BITS; CLAIM_TIMEOUT in s; NOTES, a file. What can be asked for:
-see answer().
+In the environment: POOL_URL; POOL; TTL in s; WORKER_BITS; CLAIM_TIMEOUT and
+OUTAGE_RESERVE in s; NOTES, a file. What can be asked for: see answer().
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ ids = snowredis.connect(
     pool=os.environ["POOL"],
     ttl=float(os.environ["TTL"]),
     claim_timeout=float(os.environ.get("CLAIM_TIMEOUT", "0")),
+    outage_reserve=float(os.environ.get("OUTAGE_RESERVE", "0")),
     layout=Layout(worker_bits=bits, sequence_bits=20 - bits),
 )
 # one write of a line is one line, whoever else writes

@@ -128,10 +128,12 @@ class Gunicorn:
             raise AssertionError(self.log.read_text()) from None
 
 
-def create_pool(url: str, *, ttl_s: float = TTL_S, worker_bits: int = 10) -> None:
+def create_pool(url: str, *, ttl_s: float = TTL_S, worker_bits: int = 10, outage_reserve_s: int = 0) -> None:
     """Create the pool as new, so that no worker waits."""
     layout = Layout(worker_bits=worker_bits, sequence_bits=20 - worker_bits)
-    config = PoolConfig(name=POOL, layout=layout, ttl_ms=int(ttl_s * 1000))
+    config = PoolConfig(
+        name=POOL, layout=layout, ttl_ms=int(ttl_s * 1000), outage_reserve_ms=outage_reserve_s * 1000
+    )
     snowredis.WorkerPool(url, POOL).create(config)
 
 

@@ -113,6 +113,14 @@ def test_the_middleware_goes_around_any_application(here: dict[str, Any], inner:
     assert leased(here) == 0
 
 
+def test_an_unknown_setting_is_refused_at_the_call() -> None:
+    wrong: dict[str, Any] = {"poool": "orders"}
+    with pytest.raises(snowredis.ConfigError, match="Did you mean 'pool'"):
+        lifespan(memory_pool(), **wrong)
+    with pytest.raises(snowredis.ConfigError, match="Did you mean 'pool'"):
+        SnowredisMiddleware(bare, memory_pool(), **wrong)
+
+
 def test_the_middleware_says_that_a_server_runs_no_lifespan() -> None:
     app = SnowredisMiddleware(bare, memory_pool())
 

@@ -182,7 +182,7 @@ def test_a_process_prints_what_prometheus_client_does(server: RedisServer, pool:
     from prometheus_client.parser import text_string_to_metric_families
 
     from snowredis.integrations.prometheus import as_prometheus
-    from snowredis.monitor.metrics import as_text
+    from snowredis.monitor.metric_values import as_text
 
     with snowredis.connect(server.url, pool=pool) as ids:
         ids.next_id()
@@ -380,7 +380,7 @@ def test_the_catalog_names_what_the_code_counts() -> None:
     assert values["snowredis_claims_refused_total"] == CLAIM_REFUSALS
     assert {f"snowredis_pool_{name}_total" for name in POOL_COUNTERS} <= set(values)
     assert tuple(status._HEADLINES) == (*CONDITIONS, *TAG_CONDITIONS)
-    counted = set(readings_of(memory_pool().connect()).totals)
+    counted = set(readings_of(PROCESS, memory_pool().connect()).totals)
     assert counted >= {
         (metric.name, value)
         for metric in PROCESS

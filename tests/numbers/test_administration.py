@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from snowredis.errors import ConfigError, StoreUnavailable
-from snowredis.monitor.host_checks import Finding
+from snowredis.monitor.checks import Finding
 from snowredis.monitor.number_checks import check_tags
 from snowredis.numbers import NumbersDiffer
 from snowredis.numbers.administration import change_tag, create_tag, delete_tag, open_tag, show_tag

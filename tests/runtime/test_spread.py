@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import snowredis
+from snowredis.settings import SequenceStart
 from snowredis.snowflake.fast_path import first_sequence
 from snowredis.testing import ManualClock, memory_pool
 
@@ -28,7 +29,7 @@ def every(ms: float) -> Iterator[float]:
         yield ms
 
 
-def ids_at(gaps: Iterator[float], count: int = COUNT, start: str = "spread") -> list[int]:
+def ids_at(gaps: Iterator[float], count: int = COUNT, start: SequenceStart = "spread") -> list[int]:
     clock = ManualClock()
     made = []
     with snowredis.connect(memory_pool(clock=clock), sequence_start=start) as ids:

@@ -1,6 +1,7 @@
 """Checks from outside: no id is repeated, no tick is reserved twice.
 
-A *claim* is what one token was granted: for each lane of a worker id the ticks [opens, until).
+A *claim* is what one token was granted: for each lane of a worker id the ticks [opens, until), where the outage lane
+has another end than the others.
 Two kinds of fault lift the promise up to a point in time and no further: a clone of a running
 process, and a Redis that went back in time unnoticed. They are entered here as *lifts*, and a
 repetition above a lift's bound is a failure like any other.
@@ -30,17 +31,24 @@ class Claim:
     worker: int
     who: str
     opens: tuple[int, ...]
-    until: int
+    # of each lane
+    until: tuple[int, ...]
     ends: tuple[int, ...] | None = None
     # the newest renewal that a holder was told of; empty until then
     renewal_id: str = ""
-    # the ticks below which a clone may repeat ids; 0: there is none
-    cloned_until: int = 0
+    # the ticks of each lane below which a clone may repeat ids; empty: there is none
+    cloned_until: tuple[int, ...] = ()
+    # its outage lane; -1: it has none
+    outage_lane: int = -1
     # renewals that were under way when the clone was made, so that both may be answered
     shared_renewals: set[str] = field(default_factory=set)
 
     def range(self, lane: int) -> tuple[int, int]:
-        return self.opens[lane], self.until if self.ends is None else self.ends[lane]
+        return self.opens[lane], (self.until if self.ends is None else self.ends)[lane]
+
+    def clone(self) -> None:
+        """Let a clone share what is reserved now."""
+        self.cloned_until = tuple(map(max, self.cloned_until or self.until, self.until))
 
 
 @dataclass(frozen=True)
@@ -64,8 +72,8 @@ class Checker:
         # how many ids were repeated where the promise is lifted
         self.excused = 0
         self.duplicates = 0
-        # no promise for ticks that begin before this
-        self.lifted_until_ms = 0
+        # no promise for ticks that begin before this, in outage lanes and in others
+        self.lifted_until_ms = self.lifted_outage_until_ms = 0
         self.made: dict[str, int] = {}
         # claims that were under way in a process when it was doubled
         self._shared_tokens: set[str] = set()
@@ -76,9 +84,10 @@ class Checker:
         if self._world.trace is not None:
             self._world.note("FAILURE: %s", what)
 
-    def lift(self, until_ms: int) -> None:
-        """Allow ticks before *until_ms* to be used twice: Redis went back in time."""
+    def lift(self, until_ms: int, outage_until_ms: int) -> None:
+        """Allow earlier ticks to be used twice: Redis went back in time."""
         self.lifted_until_ms = max(self.lifted_until_ms, until_ms)
+        self.lifted_outage_until_ms = max(self.lifted_outage_until_ms, outage_until_ms)
 
     # --- ids ---------------------------------------------------------------------------------------
 
@@ -107,7 +116,7 @@ class Checker:
                 first, end = claim.range(lane)
                 if first <= tick < end:
                     return
-        if not self._lifted(worker, tick):
+        if not self._lifted(worker, lane, tick) or self._is_void(process, worker, lane, tick):
             self.fail(
                 f"{process.name} made an id of worker {worker} lane {lane} at tick {tick}, not reserved by it"
             )
@@ -120,7 +129,7 @@ class Checker:
         return before
 
     def _repeated(self, process: Process, before: Emission, worker: int, lane: int, tick: int) -> None:
-        if self._lifted(worker, tick):
+        if self._lifted(worker, lane, tick) and not self._is_void(process, worker, lane, tick):
             self.excused += 1
             return
         self.duplicates += 1
@@ -129,33 +138,53 @@ class Checker:
             f"before): worker {worker} lane {lane} tick {tick}"
         )
 
-    def _lifted(self, worker: int, tick: int) -> bool:
-        if self._layout.ms_at(tick) < self.lifted_until_ms:
+    def _lifted(self, worker: int, lane: int, tick: int) -> bool:
+        claims = self._by_worker.get(worker, ())
+        # a pool may have had other settings
+        in_outage_lane = any(lane == claim.outage_lane for claim in claims)
+        lifted_until_ms = self.lifted_outage_until_ms if in_outage_lane else self.lifted_until_ms
+        if self._layout.ms_at(tick) < lifted_until_ms:
             return True
-        return any(tick < claim.cloned_until for claim in self._by_worker.get(worker, ()))
+        return any(claim.cloned_until and tick < claim.cloned_until[lane] for claim in claims)
+
+    def _is_void(self, process: Process, worker: int, lane: int, tick: int) -> bool:
+        """Return true for a tick of a lease of which the process was told that a copy of it has it."""
+        for claim in process.void_claims:
+            first, end = claim.range(lane)
+            if claim.worker == worker and first <= tick < end:
+                return True
+        return False
 
     # --- reservations ------------------------------------------------------------------------------
 
     def believe(self, process: Process, held: HeldLease) -> None:
         """Record a lease that a process was granted."""
         lease = held.lease
+        until = self._ends_of(process, held)
         claim = self.claims.get((held.token, lease.worker))
         if claim is not None:
             if held.renewal_id in claim.shared_renewals or (
                 held.token in self._shared_tokens and not lease.renewals
             ):
-                claim.cloned_until = max(claim.cloned_until, lease.until)
+                claim.clone()
+                claim.cloned_until = tuple(map(max, claim.cloned_until, until))
             if claim not in process.claims:
                 process.claims.append(claim)
-            if lease.until >= claim.until:
+            if lease.until >= claim.until[0]:
                 claim.renewal_id = held.renewal_id
-            if lease.until <= claim.until:
+            if claim.opens[-1] >= claim.until[-1]:
+                # an outage lane that was not reserved yet may begin later after a loss
+                claim.opens = lease.opens
+            if not any(end > before for end, before in zip(until, claim.until, strict=True)):
                 return
-            # renewed after all: what a clone of the holder tried to release, it did not
-            claim.until, claim.ends = lease.until, None
+            if lease.until > claim.until[0]:
+                # renewed after all: what a clone of the holder tried to release, it did not
+                claim.ends = None
+            claim.until = tuple(map(max, claim.until, until))
         else:
-            claim = Claim(held.token, lease.worker, process.name, lease.opens, lease.until)
+            claim = Claim(held.token, lease.worker, process.name, lease.opens, until)
             claim.renewal_id = held.renewal_id
+            claim.outage_lane = len(until) - 1 if process.config.outage_reserve_ms else -1
             self.claims[held.token, lease.worker] = claim
             self._by_worker.setdefault(lease.worker, []).append(claim)
             process.claims.append(claim)
@@ -163,9 +192,15 @@ class Checker:
             if other is not claim:
                 self._compare(claim, other)
 
+    def _ends_of(self, process: Process, held: HeldLease) -> tuple[int, ...]:
+        """Return the end of the reservation of each lane."""
+        lease = held.lease
+        ends = (lease.until,) * len(lease.opens)
+        return (*ends[:-1], lease.outage_until) if process.config.outage_reserve_ms else ends
+
     def _compare(self, one: Claim, other: Claim) -> None:
         for lane, first, end in self._overlaps(one, other):
-            if not self._lifted(one.worker, end - 1):
+            if not self._lifted(one.worker, lane, end - 1):
                 self.fail(
                     f"worker {one.worker} lane {lane}: ticks [{first}, {end}) are reserved by {one.who} "
                     f"and by {other.who}"
@@ -181,7 +216,7 @@ class Checker:
         """Record a release: the holder is sealed and has reported what it used; the rest is not its own any more."""
         claim = self.claims.get((held.token, held.lease.worker))
         # the last is what the slower of two clones tries: nothing is given back
-        if claim is not None and held.lease.until >= claim.until:
+        if claim is not None and held.lease.until >= claim.until[0]:
             self.given_back(held.token, held.lease.worker, marks_ms)
 
     def granted_again(self, token: str, reply: Granted) -> None:
@@ -203,10 +238,11 @@ class Checker:
             return
         if token in self._shared_tokens:
             # a clone may have been given the same lease
-            claim.cloned_until = max(claim.cloned_until, claim.until)
+            claim.clone()
+        shared = claim.cloned_until or (0,) * len(claim.opens)
         ends = (
-            max(opens, claim.cloned_until, self._layout.first_tick_from(ms)) if ms else opens
-            for opens, ms in zip(claim.opens, marks_ms, strict=True)
+            max(opens, cloned_until, self._layout.first_tick_from(ms)) if ms else opens
+            for opens, cloned_until, ms in zip(claim.opens, shared, marks_ms, strict=True)
         )
         claim.ends = tuple(ends)
 
@@ -216,6 +252,6 @@ class Checker:
             self._shared_tokens.add(claim_token)
         claim = held and self.claims.get((held.token, held.lease.worker))
         if claim and held:
-            claim.cloned_until = max(claim.cloned_until, held.lease.until)
+            claim.clone()
             if held.pending_renewal_id:
                 claim.shared_renewals.add(held.pending_renewal_id)

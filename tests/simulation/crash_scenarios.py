@@ -12,8 +12,8 @@ from tests.simulation.stage import Stage
 from tests.simulation.stand_ins import Host
 
 
-def one_worker_id(off: str | None) -> Stage:
-    return Stage(off=off, worker_bits=0, crash_records=True).with_pool()
+def one_worker_id(off: str | None, *, tick_ms: int = 1000) -> Stage:
+    return Stage(off=off, worker_bits=0, crash_records=True, tick_ms=tick_ms).with_pool()
 
 
 def heir_of(stage: Stage, *dead: Process, host: Host | None = None) -> Process:
@@ -133,4 +133,50 @@ def a_process_that_dies_while_it_gives_a_lease_back(off: str | None) -> Stage:
     machines.rename(str(name), str(name._replace(taker=machines.name_of(second))))
     second.crash()
     heir_of(stage, dying)
+    return stage
+
+
+def killed_before_an_outage(off: str | None, *, tick_ms: int = 1000) -> tuple[Stage, list[Process]]:
+    """Return two processes of a machine that cannot reach Redis, on which one that had a lease was killed."""
+    stage = one_worker_id(off, tick_ms=tick_ms)
+    dying = stage.process()
+    stage.make(dying)
+    dying.crash()
+    heirs = [stage.process(dying.host) for _ in range(2)]
+    stage.cut_off(heirs[0])
+    return stage, heirs
+
+
+@shows("take-over by one")
+def two_processes_that_start_in_an_outage(off: str | None) -> Stage:
+    stage, heirs = killed_before_an_outage(off)
+    stage.wait(1_000)
+    for heir in heirs:
+        stage.begin(heir, lambda process: process.make(1))
+    stage.wait(3_000)
+    return stage
+
+
+@shows("take-over with its marks")
+def a_process_that_starts_in_an_outage(off: str | None) -> Stage:
+    # it has its lease in the same tick
+    stage, heirs = killed_before_an_outage(off, tick_ms=4_000)
+    stage.make(heirs[0])
+    return stage
+
+
+@shows("no take-over after a release")
+def a_release_whose_reply_is_lost_before_an_outage(off: str | None) -> Stage:
+    stage = one_worker_id(off)
+    closing = stage.process()
+    stage.make(closing)
+    stage.network.deafen(closing, 3_000_000)
+    stage.do(closing, lambda process: process.generator.close())
+    closing.crash()
+    other, heir = stage.process(), stage.process(closing.host)
+    stage.cut_off(heir)
+    stage.begin(heir, lambda process: process.make(1))
+    for _ in range(6):
+        stage.make(other)
+        stage.wait(500)
     return stage

@@ -198,6 +198,7 @@ FAULTS: dict[str, Fault] = {
     "wipe": redis.wipe,
     "evict": redis.evict,
     "down": redis.down,
+    "outage": redis.outage,
     "snapshot": redis.snapshot,
     "rollback": redis.rollback,
     "failover": redis.failover,

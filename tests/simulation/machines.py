@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from snowredis.errors import SnowredisError
 from snowredis.process.liveness import GONE, ProcessName, Status
 from snowredis.servers.scripts import Script
 from snowredis.snowflake import sweep
 from snowredis.snowflake.crash_record import HEADER_BYTES, RECORD_BYTES, TEXT_BYTES, CrashRecord
+from snowredis.snowflake.lease import HeldLease
 from snowredis.snowflake.protocol import ClaimRequest, PoolConfig, ReleaseRequest, Store
 from snowredis.snowflake.record_files import FileName, pool_name
 from snowredis.snowflake.replies import ClaimReply, Granted, ReleaseReply, Seen
@@ -144,6 +145,18 @@ class Machines:
         given_back = sweep.sweep(CheckedStore(process, process.config), most, place)
         self._sim.fired["reclaim"] += given_back
         return given_back
+
+    def take_over(
+        self,
+        process: Process,
+        accept: Callable[[dict[str, Any]], HeldLease | None],
+        record: Callable[[HeldLease], HeldLease],
+    ) -> HeldLease | None:
+        """Do what sweep.py does for a process that starts while Redis is away."""
+        place = sweep.Place(self, self.name_of(process), lambda pid: self._look(process.host.name, pid))
+        taken = sweep.take_over(CheckedStore(process, process.config), accept, record, place)
+        self._sim.fired["taken over"] += taken is not None
+        return taken
 
     def _look(self, host: str, pid: int) -> Status:
         found = self._tables[host].get(pid)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from snowredis.errors import SnowredisError, StoreUnavailable
 from snowredis.process.exit import EXIT
 from snowredis.servers.scripts import Script
+from snowredis.snowflake.codes import LossReason
 from snowredis.snowflake.context import Reference
 from snowredis.snowflake.crash_record import CrashRecord
 from snowredis.snowflake.fast_path import SEALED
@@ -80,6 +81,8 @@ class Process(SimulatedProcess):
         # heartbeats that are slept through, up to this moment
         self.starved_until_us = 0
         self.claims: list[Claim] = []
+        # those of which it was told that a copy of it has them
+        self.void_claims: list[Claim] = []
         # somebody is about to take a snapshot of it
         self.suspending = False
         # what happens at the how manieth interruption from now
@@ -115,17 +118,23 @@ class Process(SimulatedProcess):
         reply = self.sim.network.call(self, script.name, script.source, keys, args)
         if reply[0] == "signature":
             self._has_been_told(list(self.claims))
+        elif reply[0] == "lost" and reply[-2] == LossReason.COPIED:
+            lost = [
+                claim for claim in self.claims if claim.worker == int(args[13]) and claim.token == args[14]
+            ]
+            self._has_been_told(lost, void=True)
         return reply
 
-    def _has_been_told(self, claims: list[Claim]) -> None:
-        """Forget *claims* soon: the pool has replied that it has other settings now."""
+    def _has_been_told(self, claims: list[Claim], *, void: bool = False) -> None:
+        """Forget *claims* soon: the pool has replied that it has other settings now, or that a copy has them."""
         at_once_us = max(self.world.now_us, self.paused_until_us) + AT_ONCE_US
 
         def forget() -> None:
             if self.paused_until_us > at_once_us - AT_ONCE_US:
-                self._has_been_told(claims)
+                self._has_been_told(claims, void=void)
             else:
                 self.claims = [claim for claim in self.claims if claim not in claims]
+                self.void_claims += claims if void else []
 
         self.world.at(at_once_us, forget)
 
@@ -274,6 +283,7 @@ class Process(SimulatedProcess):
             (self.generator._context.random, copy.copy(self.generator._context.random)),
             (old.slot._serials, copy_of_count(old.slot._serials)),
             (old.slot.latest, old.slot.latest),
+            (old.slot._kept, old.slot._kept),
             (old.slot.record, None),
             (old.slot._open_record, old.slot._open_record),
         ]

@@ -48,6 +48,7 @@ def ahead(sim: Simulation) -> None:
     right_us, lasts_us = server.offset_us, random.randint(100_000, 2 * sim.ttl_us)
     if random.random() < 0.7 and sim.may_forget("ahead"):
         server.restart(random.choice(({}, server.data_at(sim.world.now_us - sim.lost_us(3 * sim.ttl_us)))))
+        sim.went_unnoticed()
     sim.fired["ahead"] += 1
     server.offset_us += random.choice(AHEAD_S) * 1_000_000
     sim.say("clock of %s is ahead by %d ms", server.name, server.offset_us // 1000)
@@ -82,6 +83,26 @@ def evict(sim: Simulation) -> None:
 
 def down(sim: Simulation) -> None:
     sim.take_down(sim.network.master, sim.random.randint(200_000, 2 * sim.ttl_us))
+
+
+def outage(sim: Simulation) -> None:
+    """Let Redis be away for longer than reservations last, for all machines or for one."""
+    random, process = sim.random, sim.someone()
+    lasts_us = random.randint(sim.ttl_us // 2, 4 * sim.ttl_us)
+    sim.fired["outage"] += 1
+    if process is None or random.random() < 0.6:
+        sim.take_down(sim.network.master, lasts_us)
+        return
+    name, strayed = process.host.name, sim.network.strayed
+    sim.say("%s does not reach Redis", name)
+    away = strayed.setdefault(name, RedisModel(sim.world, "away"))
+    away.up = False
+
+    def end() -> None:
+        if strayed.get(name) is away:
+            del strayed[name]
+
+    sim.before_heal(lasts_us, end)
 
 
 def _restart(sim: Simulation, name: str, *, clock_behind: bool) -> None:

@@ -7,7 +7,7 @@ the runtime is a method that is overridden.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -87,9 +87,9 @@ class OneRowRecord(CrashRecord):
 
     __slots__ = ()
 
-    def _write(self, own: dict[str, Any], *, fresh: bool) -> memoryview | None:
+    def _write(self, own: dict[str, Any], *, fresh: bool, marks_ms: Sequence[int] = ()) -> memoryview | None:
         self._row ^= fresh
-        return super()._write(own, fresh=fresh)
+        return super()._write(own, fresh=fresh, marks_ms=marks_ms)
 
 
 class OneTextRecord(CrashRecord):
@@ -97,9 +97,9 @@ class OneTextRecord(CrashRecord):
 
     __slots__ = ()
 
-    def _write(self, own: dict[str, Any], *, fresh: bool) -> memoryview | None:
+    def _write(self, own: dict[str, Any], *, fresh: bool, marks_ms: Sequence[int] = ()) -> memoryview | None:
         self._turn ^= 1
-        return super()._write(own, fresh=fresh)
+        return super()._write(own, fresh=fresh, marks_ms=marks_ms)
 
 
 class LateRecord(CrashRecord):
@@ -107,12 +107,13 @@ class LateRecord(CrashRecord):
 
     __slots__ = ("_late",)
 
-    def _write(self, own: dict[str, Any], *, fresh: bool) -> memoryview | None:
-        marks = super()._write(own, fresh=fresh)
+    def _write(self, own: dict[str, Any], *, fresh: bool, marks_ms: Sequence[int] = ()) -> memoryview | None:
+        marks = super()._write(own, fresh=fresh, marks_ms=marks_ms)
         if marks is None:
             return None
         if fresh:
             self._late = memoryview(bytearray(MARKS_BYTES)).cast("q")
+            self._late[:] = marks
         marks[:] = self._late
         return self._late
 
@@ -125,6 +126,38 @@ class HastyMachines(Machines):
         if name is not None and name.taker is not None:
             raise FileNotFoundError(old)
         super().rename(old, new)
+
+
+class SilentRecord(CrashRecord):
+    """A crash record that does not say whether a release was sent."""
+
+    __slots__ = ()
+
+    def note_release(self, token: str, *, sent: bool) -> None:
+        """Do nothing."""
+
+
+class SharedMachines(Machines):
+    """A crash record is there for others, too, while one process takes the lease over."""
+
+    def rename(self, old: str, new: str) -> None:
+        copied = bytearray(self._pages[old])
+        super().rename(old, new)
+        self._pages[old] = copied
+
+
+class ForgetfulKeeper(SimKeeper):
+    """Takes the lease of a dead process over without what that process used."""
+
+    def _lease_of_dead(
+        self,
+        accept: Callable[[dict[str, Any]], HeldLease | None],
+        record: Callable[[HeldLease], HeldLease],
+    ) -> HeldLease | None:
+        def unused(credentials: dict[str, Any]) -> HeldLease | None:
+            return accept(credentials | {"marks_ms": (0,) * len(credentials["marks_ms"])})
+
+        return super()._lease_of_dead(unused, record)
 
 
 @dataclass(frozen=True)
@@ -219,6 +252,9 @@ RULES: dict[str, Rule] = {
     "crash record's namespace": Rule(name=lambda name: name._replace(namespace="all")),
     "crash record's start": Rule(name=lambda name: name._replace(started="0")),
     "crash record taken over": Rule(machines=HastyMachines),
+    "take-over by one": Rule(machines=SharedMachines),
+    "take-over with its marks": Rule(lease_manager=ForgetfulKeeper),
+    "no take-over after a release": Rule(record=SilentRecord),
 }  # fmt: skip
 
 

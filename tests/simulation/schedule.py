@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -130,6 +131,7 @@ class Simulation(Schedule[Process]):
             layout=layout,
             ttl_ms=TTL_MS,
             failover_slack_ms=slack_ms,
+            outage_reserve_ms=self._draw_outage_reserve() if layout.backup_bits else 0,
             guard_rollbacks=random.random() < 0.3,
             durability=self._draw_durability(),
         )
@@ -154,6 +156,10 @@ class Simulation(Schedule[Process]):
         self.preempt = random.choice((0.0, 0.02, 0.2))
         # a stranger who comes first would say what the pool is
         self.created = random.random() < 0.6 or "mixed" in self.classes
+
+    def _draw_outage_reserve(self) -> int:
+        # of its own random numbers: what else a seed means stays as it was
+        return random.Random(f"outage {self.seed}").choice((0, 13_000, 20_000, 40_000, 24 * 3_600_000))
 
     def _draw_durability(self) -> str:
         hidden = bool({"unidentified", "proxy"} & set(self.classes))
@@ -241,9 +247,12 @@ class Simulation(Schedule[Process]):
 
     def lift(self) -> None:
         """From a state that went back in time nobody holds anything for longer than this."""
-        reach_us = self.ttl_us + self.lead_us + self.skew_us + self.slack_us
-        until_ms = (self.world.now_us + reach_us) // 1000 + self.config.layout.tick_ms
-        self.checker.lift(until_ms)
+        margin_us = self.lead_us + self.skew_us + self.slack_us
+        until_ms, outage_until_ms = (
+            (self.world.now_us + length_us + margin_us) // 1000 + self.config.layout.tick_ms
+            for length_us in (self.ttl_us, self.config.outage_reserve_ms * 1000)
+        )
+        self.checker.lift(until_ms, outage_until_ms)
         if self.tracer is not None:
             self.tracer.lifted(until_ms)
 

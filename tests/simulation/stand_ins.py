@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING, Any
@@ -136,6 +136,14 @@ class SimKeeper(LeaseManager):
         with contextlib.suppress(SnowredisError):
             return self._conversation.run(lambda: machines.sweep(process, most))
         return 0
+
+    def _lease_of_dead(
+        self,
+        accept: Callable[[dict[str, Any]], HeldLease | None],
+        record: Callable[[HeldLease], HeldLease],
+    ) -> HeldLease | None:
+        machines = None if self.process is None else self.process.sim.machines
+        return None if machines is None else machines.take_over(self.process, accept, record)
 
     def _owner(self, *, named: bool = True) -> str:
         assert self.process is not None

@@ -275,7 +275,15 @@ def test_settings_that_cannot_work_stop_the_start() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"pools": []}, {"pools": ["a", "a"]}, {"pools": ["a b"]}, {"token": "short"}]
+    "options",
+    [
+        {"pools": []},
+        {"pools": ["a", "a"]},
+        {"pools": ["a b"]},
+        {"token": "short"},
+        {"poool": "a"},
+        {"ttl": "x"},
+    ],
 )
 def test_a_service_that_cannot_work_is_not_made(options: dict[str, Any]) -> None:
     with pytest.raises(snowredis.ConfigError):

@@ -295,7 +295,7 @@ class Demo:
         return self.processes[-1]
 
     def _start_fleet(self, size: int) -> list[Process]:
-        """Start the processes; return those that have a worker id, by it."""
+        """Start the processes; return those that got a worker id, sorted by worker id."""
         fleet = [self._start_one(size) for _ in range(size)]
         self.log(f"{size} processes start; leases last {duration(self.ttl_s * 1000)}")
         self._wait(_START_TIMEOUT_S, lambda: any(each.workers for each in fleet))
@@ -523,7 +523,7 @@ clock of another is set back, and a new process takes over the dead one's worker
 and everything is removed, also after Ctrl-C.""",
     [
         ("snowredis demo", "20 seconds, 5 workers"),
-        ("snowredis demo --seconds 60 --workers 12", "longer, and with more of them"),
+        ("snowredis demo --seconds 60 --workers 12", "longer, with more workers"),
         ("snowredis demo --plain", "plain lines, as in a pipe"),
     ],
     add_arguments,

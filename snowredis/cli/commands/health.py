@@ -12,7 +12,7 @@ from snowredis.cli.options import Command, Parser, add_redis, open_pool, setting
 from snowredis.cli.output import MAX_FOREIGN, Line, print_json, printable, wrapped, write
 
 if TYPE_CHECKING:
-    from snowredis.monitor.host_checks import Finding
+    from snowredis.monitor.checks import Finding
 
 # --- doctor -------------------------------------------------------------------------------------
 
@@ -27,8 +27,8 @@ def _add_doctor_arguments(parser: Parser) -> None:
 
 
 def _doctor(args: argparse.Namespace) -> int:
+    from snowredis.monitor.checks import worst
     from snowredis.monitor.doctor import diagnose
-    from snowredis.monitor.host_checks import worst
     from snowredis.numbers.settings import SEGMENT_SETTINGS
 
     url, options = settings(args)
@@ -53,7 +53,7 @@ def _pool(args: argparse.Namespace, options: dict[str, Any]) -> str | None:
 
 def _fast_path() -> Finding:
     """Return which implementation makes ids; both are complete, so neither is a problem."""
-    from snowredis.monitor.host_checks import Finding, ok
+    from snowredis.monitor.checks import Finding, ok
     from snowredis.snowflake.fast_path import IMPLEMENTATION
 
     if IMPLEMENTATION == "c":
@@ -101,8 +101,7 @@ def _add_metrics_arguments(parser: Parser) -> None:
 
 
 def _metrics(args: argparse.Namespace) -> int:
-    from snowredis.monitor.metric_values import PoolsReader, families_of
-    from snowredis.monitor.metrics import as_text
+    from snowredis.monitor.metric_values import PoolsReader, as_text, families_of
 
     with open_pool(args) as pool:
         readings = PoolsReader([pool]).read()

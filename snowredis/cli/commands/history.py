@@ -100,7 +100,7 @@ def _worker_now(whois: Whois, time_text: Callable[[int], str]) -> str:
     """Return which process has the worker id of the id now."""
     worker = whois.worker_now
     if worker is None or worker.state == "free":
-        return "nobody has it"
+        return "no process has it"
     process = (printable(worker.host, MAX_FOREIGN), worker.pid, printable(worker.label, MAX_FOREIGN))
     holder = whois.holder
     same = holder and holder.from_ms == worker.claimed_ms and holder.process[:2] == (worker.host, worker.pid)
@@ -170,7 +170,7 @@ def _events(args: argparse.Namespace) -> int:
         # raises PoolNotFound, where events() returns none
         now_ms = pool.info().now_ms
         chosen = args.kind or args.worker is not None
-        # those that are not shown do not count
+        # events that are not shown do not count
         events = [
             event for event in pool.events(newest=None if chosen else args.n) if _is_chosen(event, args)
         ]

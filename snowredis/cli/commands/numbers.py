@@ -104,7 +104,7 @@ def _add_open(parser: Parser) -> None:
     where = parser.add_mutually_exclusive_group(required=True)
     text = "no number from N on was handed out"
     where.add_argument("--from", dest="first", type=natural, metavar="N", help=text)
-    text = "of segments: no number was handed out but those that processes reported"
+    text = "of segments: no numbers were handed out besides those that processes reported"
     where.add_argument("--as-reported", action="store_true", help=text)
     _add_period(parser)
     _add_segment_constants(parser)
@@ -381,7 +381,7 @@ _COMMANDS = [
     Command(
         "create",
         "create a tag that is really new",
-        """Redis may lose a tag, as any key. Processes then refuse numbers until a person says from where on none was
+        """Redis may lose a tag, as any key. Processes then refuse numbers until you say from which number on none was
 handed out. So never run this for a tag that existed: its numbers would be handed out a second time.""",
         [
             ("snowredis numbers create invoices", "1, 2, 3, …"),
@@ -396,7 +396,7 @@ handed out. So never run this for a tag that existed: its numbers would be hande
         "show a tag: what was handed out, how fast, and for how long it lasts; or all tags",
         """The consumption is that between two looks at Redis, so numbers of segments that were fetched in between. How
 many numbers each process has at hand, its step, prefetches and waits are in its metrics. Of dated numbers it shows the
-current period, the last number of it, and whether it is closed.""",
+current period, its last number, and whether it is closed.""",
         [
             ("snowredis numbers show invoices", "for how long it lasts"),
             ("snowredis numbers show", "all tags of a Redis"),

@@ -302,7 +302,7 @@ def _add_change_layout_arguments(parser: Parser) -> None:
     parser.add_argument("--in", dest="delay_s", type=seconds, default=10.0, metavar="S", help=text)
     parser.add_argument("--undo", action="store_true", help="undo a planned change")
     parser.add_argument(
-        "--force", action="store_true", help="also if outage lanes are reserved beyond the change"
+        "--force", action="store_true", help="even if outage lanes are reserved beyond the change"
     )
 
 
@@ -332,7 +332,7 @@ def _change_layout(args: argparse.Namespace) -> int:
         f"{'every new id is greater than every old one' if change.sorted else 'new ids may be lower than old ones'}"
     )
     print(
-        "until then the old layout goes on; after it, start processes with the new one: the first of them waits for "
+        "until then processes use the old layout. After that, start them with the new one: the first one waits for "
         f"{wait}"
     )
     return ExitCode.OK
@@ -361,7 +361,7 @@ def _add_delete_arguments(parser: Parser) -> None:
     add_pool_name(parser)
     add_redis(parser, pool=False)
     add_yes(parser)
-    parser.add_argument("--force", action="store_true", help="also if workers are alive")
+    parser.add_argument("--force", action="store_true", help="even if workers are alive")
 
 
 def _delete(args: argparse.Namespace) -> int:

@@ -81,7 +81,7 @@ def _add_create_arguments(parser: Parser) -> None:
     add_settings(parser, SETTINGS["layout"])
     text = (
         "whether Redis may lose writes that it acknowledged: detect: yes, in a restart or failover, after which the "
-        "registry gives no new numbers before a person opens it; assured: never (default: detect)"
+        "registry gives no new numbers until you open it; assured: never (default: detect)"
     )
     parser.add_argument("--durability", choices=("detect", "assured"), default="detect", help=text)
     text = "the lowest number that is given (default: 1)"
@@ -249,8 +249,8 @@ _OPEN = Command(
     "open",
     "let a registry give new numbers again, after its Redis may have forgotten some",
     """Run it when every pool that ever got a number is in the list that it shows. For pools that are missing, name the
-servers where they are with --from: their own hashes hold their numbers. A pool also comes back when a process of it
-starts. With --above, new numbers are higher than that one, whatever the registry knows.
+servers where they are with --from: their own hashes hold their numbers. A pool is also listed again when one of its
+processes starts. With --above, new numbers are higher than that one, whatever the registry knows.
 
 The number of a pool that is missing may be given to another pool. Then each process of one of the two is refused when
 it starts. A process that runs already is not stopped, so their ids may be equal until it ends.""",

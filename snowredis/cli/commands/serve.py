@@ -86,7 +86,7 @@ def _check_host(host: str, app: Service) -> None:
     if app.guard.local_only and not is_loopback(host):
         raise ConfigError(
             f"{host} can be reached from other machines, and there is no token; the service was not started. Add "
-            "--token-file, or --insecure if everybody who can reach it may have ids."
+            "--token-file, or --insecure if every client that can reach it may have ids."
         )
 
 

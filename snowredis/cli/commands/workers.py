@@ -54,10 +54,10 @@ def _add_workers_arguments(parser: Parser) -> None:
         metavar="SECONDS",
         help="repeat until Ctrl-C, by default every 2 s",
     )
-    parser.add_argument("--all", action="store_true", help="also worker ids that nobody has")
+    parser.add_argument("--all", action="store_true", help="also worker ids without a lease")
     add_filter(parser)
     parser.add_argument("--group-by", choices=("host", "label"), help="one line for each host or label")
-    text = "say that you have seen the deaths that are shown: nobody is warned of them any more"
+    text = "acknowledge the deaths that are shown: they are no warning any more"
     parser.add_argument("--acknowledge", action="store_true", help=text)
     parser.add_argument("--worker", type=natural, metavar="N", help="the life of this worker id")
     add_times(parser)
@@ -216,7 +216,7 @@ sorts and filters.""",
         ("snowredis workers --state suspect --host 'web-*'", "find some"),
         ("snowredis workers --group-by host", "a line for each host"),
         ("snowredis workers --worker 17", "the life of one"),
-        ("snowredis workers --acknowledge", "you have seen who died"),
+        ("snowredis workers --acknowledge", "the deaths that are shown"),
         ("snowredis workers --pool orders --all --json", "free ones too, for programs"),
     ],
     _add_workers_arguments,
@@ -230,7 +230,7 @@ def _add_top_arguments(parser: Parser) -> None:
     add_redis(parser)
     text = "time between two reads of Redis (default: 2)"
     parser.add_argument("--interval", type=seconds, default=DEFAULT_INTERVAL_S, metavar="SECONDS", help=text)
-    parser.add_argument("--all", action="store_true", help="also worker ids that nobody has")
+    parser.add_argument("--all", action="store_true", help="also worker ids without a lease")
     add_times(parser)
 
 
@@ -270,7 +270,7 @@ TOP = Command(
     "watch the workers of a pool: sort, filter, scroll, look at one",
     """Columns are those of `snowredis workers`. Click a column's title, or press s and S, to sort by it; r
 reverses, / filters by host, label, state, pid or worker id, Enter shows one worker in full, d the workers that
-died in the last hour, a shows worker ids that nobody has too, Space reads at once, q quits. Needs a terminal, and
+died in the last hour, a shows worker ids without a lease, too, Space reads at once, q quits. Needs a terminal, and
 the extra snowredis[cli].""",
     [
         ("snowredis top --pool orders", "every 2 s, until q or Ctrl-C"),

@@ -7,7 +7,7 @@ sys.modules["_ctypes"] = None
 
 import snowredis
 from snowredis.embedded import supervisor
-from snowredis.monitor.host_checks import check_host
+from snowredis.monitor.checks import check_host
 
 with snowredis.connect(sys.argv[1], pool=sys.argv[2]) as ids:
     first = ids.next_id()

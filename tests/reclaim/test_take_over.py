@@ -1,0 +1,130 @@
+"""A process that starts while Redis is away takes over the lease of one of its machine that has ended."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import snowredis
+from snowredis.core.layout import Layout
+from snowredis.snowflake.protocol import PoolConfig
+from tests.support.programs import start
+from tests.support.servers import RedisServer
+from tests.support.waiting import eventually
+
+POOL, TTL_S = "orders", 2.0
+# the namespace of the outage lane
+OUT = Layout().namespaces - 1
+
+
+class Program:
+    """A process with a generator."""
+
+    def __init__(self, url: str) -> None:
+        self.process = start("tests.reclaim.programs.makes_ids", url, POOL, str(TTL_S))
+
+    def ask(self, line: str = "") -> str:
+        """Return what the process prints: an id, or the name of an error."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"{line}\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline().strip()
+
+    def id(self) -> int:
+        return int(self.ask())
+
+    def end(self, number: int = signal.SIGKILL) -> None:
+        self.process.send_signal(number)
+        self.process.wait(10)
+
+
+Start = Callable[[], Program]
+
+
+@pytest.fixture
+def program(own_server: RedisServer) -> Iterator[Start]:
+    config = PoolConfig(name=POOL, ttl_ms=int(TTL_S * 1000), outage_reserve_ms=3_600_000)
+    snowredis.WorkerPool(own_server.url, POOL).create(config)
+    started: list[subprocess.Popen[str]] = []
+
+    def begin() -> Program:
+        begun = Program(own_server.url)
+        started.append(begun.process)
+        return begun
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def test_the_lease_of_a_killed_process_is_taken_over_once_and_kept_when_redis_is_back(
+    own_server: RedisServer, program: Start
+) -> None:
+    killed = program()
+    made = [killed.id() for _ in range(3)]
+    worker = snowredis.decode(made[0]).worker
+    own_server.kill()
+    killed.end()
+    heir, late = program(), program()
+    made.append(heir.id())
+    assert late.ask() == "StoreUnavailable"
+    # longer than the reservation that the killed process had
+    time.sleep(TTL_S + 1)
+    made += [heir.id() for _ in range(3)]
+    parts = [snowredis.decode(an_id) for an_id in made]
+    assert [part.worker for part in parts] == [worker] * len(made)
+    assert parts[-1].backup == OUT
+    own_server.start()
+    # empty: a new worker waits for the floor, and one that has an outage lane does not
+    made += [heir.id() for _ in range(100)]
+    pool = snowredis.WorkerPool(own_server.url, POOL)
+    eventually(
+        lambda: heir.process.pid in {each.pid for each in pool.workers()},
+        "a lease",
+        ignored=(snowredis.PoolNotFound,),
+    )
+    made.append(heir.id())
+    assert len(set(made)) == len(made)
+
+
+def test_the_lease_of_a_process_that_could_not_release_it_is_taken_over(
+    own_server: RedisServer, program: Start
+) -> None:
+    closed = program()
+    an_id = closed.id()
+    own_server.kill()
+    assert closed.ask("close") == "closed"
+    heir = program()
+    # the process may make ids with another generator, so it has to end first
+    assert heir.ask() == "StoreUnavailable"
+    closed.end()
+    assert snowredis.decode(heir.id()).worker == snowredis.decode(an_id).worker
+
+
+def test_no_lease_is_taken_over_that_redis_may_have_released(own_server: RedisServer, program: Start) -> None:
+    closing = program()
+    closing.id()
+    own_server.kill(signal.SIGSTOP)
+    assert closing.ask("close") == "closed"
+    closing.end()
+    own_server.kill()
+    assert program().ask() == "StoreUnavailable"
+
+
+def test_a_lease_that_another_process_failed_to_give_back_is_taken_over_unless_it_may_be_released(
+    own_server: RedisServer, program: Start
+) -> None:
+    killed, living = program(), program()
+    worker = snowredis.decode(killed.id()).worker
+    living.id()
+    killed.end()
+    own_server.kill()
+    # the living process tries to give it back at its heartbeats, and cannot connect
+    time.sleep(TTL_S / 2)
+    assert snowredis.decode(program().id()).worker == worker
