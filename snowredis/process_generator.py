@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 from snowredis.connection import connect
 from snowredis.errors import ConfigError, GeneratorClosed
 from snowredis.process.coroutines import in_thread
-from snowredis.settings import KIND, PREFIX, AllSettings, check_settings, from_environment
+from snowredis.settings import KIND, PREFIX, AllSettings, check_names, from_environment
 from snowredis.snowflake.fast_path import bind
 from snowredis.snowflake.fast_path import next_id as next_id  # noqa: PLC0414 - one of this module's functions
 from snowredis.snowflake.generator import Generator
@@ -95,7 +95,8 @@ def configure(kind: str | None = None, /, **settings: Any) -> None:
         ConfigError: a kind or a setting is unknown, or this process' generator is in use with other settings.
     """
     if kind is None and KIND.variable not in os.environ:
-        check_settings(settings)
+        # values are checked where they are used: Django's checks report all that are wrong
+        check_names(settings)
     else:
         _resolve(kind or os.environ[KIND.variable]).kind.check(settings)
     source = _sources[-1]

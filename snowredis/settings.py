@@ -48,7 +48,7 @@ MinReplicas: TypeAlias = int | Literal["all"]
 Datacenter: TypeAlias = int | Literal["auto"]
 ClockPolicy: TypeAlias = Literal["backup", "wait", "raise", "ahead"]
 Overflow: TypeAlias = Literal["wait", "ahead"]
-SequenceStart: TypeAlias = Literal["zero", "random", "continue"]
+SequenceStart: TypeAlias = Literal["spread", "zero", "random", "continue"]
 # how ids are written as text: snowredis.encode(), and --format of the command line
 Form: TypeAlias = Literal["decimal", "base62", "base58", "base36", "base32", "hex", "friendly"]
 
@@ -310,9 +310,9 @@ class Settings(CommonSettings, total=False):
         MS, 1_000, "1000",
         "how far ids may run ahead of the clock, under clock_policy `ahead` and overflow `ahead`")]
     sequence_start: Annotated[SequenceStart, _setting(
-        one_of(SequenceStart), "zero", "zero",
-        "first sequence of a tick: `zero`, `random` or `continue`; the last two spread the ids of quiet services over "
-        "shards (`id % shards`)")]
+        one_of(SequenceStart), "spread", "spread; zero on a test clock",
+        "first sequence of a tick: `spread`: any, so that `id % shards` is even for quiet services, too (0 if a tick "
+        "lasts over 10 ms); `zero`; or below sequence_start_bound: `random`, `continue`")]
     sequence_start_bound: Annotated[int | None, _setting(
         WHOLE, None, "an eighth of the sequences",
         "limit of that first sequence, which stays below it")]
@@ -358,13 +358,18 @@ def check_settings(
 
     Raises ConfigError for a value that is not valid, and for a name that is not *declared*; *whose* follows that name.
     """
-    for name in given:
+    check_names(given, declared, whose)
+    return {name: declared[name].check(value) for name, value in given.items()}
+
+
+def check_names(names: Iterable[str], declared: Mapping[str, Setting] = SETTINGS, whose: str = "") -> None:
+    """Raise ConfigError if one of *names* is not *declared*; *whose* follows that name in the message."""
+    for name in names:
         if name not in declared:
             raise ConfigError(
                 f"unknown setting {name!r}{whose}. {did_you_mean(name, declared)}The settings are: "
                 f"{', '.join(declared) or 'none'}"
             )
-    return {name: declared[name].check(value) for name, value in given.items()}
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

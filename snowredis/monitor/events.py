@@ -58,6 +58,7 @@ class Event:
             heartbeat; else None.
         ended_ms: if a process returned, when its lease had ended; else None.
         generator: random name of the generator in that process; "" if unknown.
+        outage_until_ms: end of the reservation of the outage lane; of a release, of its used part. 0 if there is none.
     """
 
     at_ms: TimeMs
@@ -78,6 +79,7 @@ class Event:
     heartbeat_ms: TimeMs | None = None
     ended_ms: TimeMs | None = None
     generator: Hidden = ""
+    outage_until_ms: TimeMs = 0
 
     @property
     @in_json
@@ -137,6 +139,7 @@ def parse_event(event_id: bytes | str, fields: dict[Any, Any]) -> Event | None:
         claimed_ms=_number(values.get("claimed", "")),
         heartbeat_ms=_number(values.get("renewed", "")),
         ended_ms=_number(values.get("ended", "")),
+        outage_until_ms=_number(values.get("outage", "")) or 0,
     )
 
 
@@ -157,6 +160,7 @@ def expiry_of(ended: WorkerInfo) -> Event:
         claimed_ms=ended.claimed_ms,
         heartbeat_ms=ended.renewed_ms,
         generator=ended.generator,
+        outage_until_ms=ended.outage_until_ms,
     )
 
 

@@ -81,7 +81,7 @@ def _seconds(ms: int | None) -> float | None:
 
 def _lease_end_s(generator: Any) -> float | None:
     lease, offset_ms = generator.lease, generator.clock_reading.offset_ms or 0
-    return None if lease is None else (lease.until_ms - offset_ms) / 1000
+    return None if lease is None else (max(lease.until_ms, lease.outage_until_ms) - offset_ms) / 1000
 
 
 # of the generators of a process
@@ -130,10 +130,17 @@ PROCESS = (
     ),
     _process.gauge(
         "lease_end_timestamp_seconds",
-        "when the first reservation ends, in s since 1970 on the Redis clock",
+        "until when ids can be made without Redis, also in the outage lane, in s since 1970 on the Redis clock",
         "s",
         _lease_end_s,
         merged="livemin",
+    ),
+    _process.gauge(
+        "outage_lanes",
+        "generators that make ids in an outage lane, since Redis is unavailable",
+        "{generator}",
+        lambda it: int(it.in_outage_lane),
+        merged="livesum",
     ),
     _process.gauge(
         "lease_ttl_seconds", "length of a lease", "s", lambda it: it.ttl_ms / 1000, merged="livemax"
@@ -228,6 +235,7 @@ CONDITIONS = (
     "nearly-full",
     "half-full",
     "clocks",
+    "no-outage-lane",
     "layout-over",
     "layout-ends",
 )

@@ -121,10 +121,24 @@ class Ownership:
         """Return the first tick of *lane*; that of the first lane if it is unknown."""
         return self.lanes_ms[lane] if lane < len(self.lanes_ms) else self.lanes_ms[0]
 
+    @property
+    def outage_lane(self) -> int:
+        """Number of the outage lane; -1 if none is known."""
+        return len(self.lanes_ms) - 1 if self.start.outage_until_ms and len(self.lanes_ms) > 1 else -1
+
+    def _outage_until_ms(self) -> int:
+        """Return the end of the outage lane, which a lost lease keeps."""
+        if self.end is not None and self.end.kind != EventKind.EXPIRED:
+            return self.end.outage_until_ms
+        return self.record.outage_until_ms if self.record is not None else FOREVER_MS
+
     def holder(self, lane: int) -> Holder:
         """Return the owner, with its range of ticks on *lane*."""
         start, end, record = self.start, self.end, self.record
-        until_ms = end.until_ms if end else record.reserved_until_ms if record else FOREVER_MS
+        if self.outage_lane == lane:
+            until_ms = self._outage_until_ms()
+        else:
+            until_ms = end.until_ms if end else record.reserved_until_ms if record else FOREVER_MS
         if self.next is not None:
             until_ms = min(until_ms, self.next.first_ms(lane))
         return Holder.of(

@@ -61,6 +61,7 @@ class WorkerInfo:
         heartbeat_age_ms: time since the last heartbeat, or since the claim.
         state: one of STATES.
         generator: random name of its generator; "" if unknown.
+        outage_until_ms: end of the reservation of its outage lane, in which it goes on without Redis; 0 if it has none.
     """
 
     worker: int
@@ -83,6 +84,7 @@ class WorkerInfo:
     state: str = "healthy"
     reserved_from_ms: TimeMs = 0
     generator: Hidden = ""
+    outage_until_ms: TimeMs = 0
 
 
 class LayoutPeriod(NamedTuple):
@@ -214,6 +216,11 @@ class PoolInfo:
         return setting_ms(self.signature, "ttl_ms")
 
     @property
+    def outage_reserve_ms(self) -> int:
+        """For how long an outage lane is reserved; 0 if the pool has none."""
+        return setting_ms(self.signature, "outage_reserve_ms")
+
+    @property
     def lead_ms(self) -> int:
         """Maximum lead of a host's clock over the Redis clock, in ms."""
         return setting_ms(self.signature, "max_clock_lead_ms")
@@ -289,7 +296,14 @@ class Snapshot:
         """True if a process can make ids now: it has a valid lease, or would get one at once."""
         info = self.info
         may_claim = info.floor_ms <= info.now_ms and info.free > 0
-        return info.now_ms < info.layout_end_ms and (bool(self.workers) or may_claim)
+        # workers of before an outage go on in their outage lanes, even if Redis has forgotten them
+        has_workers = bool(self.workers) or (info.outage_reserve_ms > 0 and not self.is_new)
+        return info.now_ms < info.layout_end_ms and (has_workers or may_claim)
+
+    @property
+    def is_new(self) -> bool:
+        """True if the pool never had a worker, as far as Redis knows."""
+        return self.info.claims + self.info.adopted + self.info.lost == 0
 
     @property
     def dead_leases(self) -> int:
@@ -359,7 +373,8 @@ def parse_record(
     renewed_ms, lease_end_ms = int(match["renewed"]), int(match["lease_end"])
     lease_left_ms, age_ms = max(0, lease_end_ms - now_ms), max(0, now_ms - renewed_ms)
     confirmed = not settling or match["incarnation"] == settling
-    first_lane = match["lanes"].partition(",")[0]
+    first_lane, last_lane = match["lanes"].partition(",")[0], match["lanes"].rpartition(",")[2]
+    outage_ms = int(match["outage"])
     return WorkerInfo(
         worker=worker,
         alive=claimed and lease_left_ms > 0,
@@ -378,6 +393,8 @@ def parse_record(
         heartbeat_age_ms=age_ms,
         state=state_of(age_ms, lease_left_ms, ttl_ms, claimed=claimed, confirmed=confirmed),
         reserved_from_ms=int(first_lane or 0) if len(first_lane) < 15 else 0,
+        # pool.lua: a holder has the outage lane if its end is later than its beginning
+        outage_until_ms=outage_ms if len(last_lane) < 15 and outage_ms > int(last_lane or 0) else 0,
     )
 
 

@@ -29,6 +29,8 @@ ALARM_CRITICAL_MS = 7 * DAY_MS
 MISMATCH_SHOWN_MS = 300_000
 # a move to another layout takes months to plan, and days to do
 LAYOUT_ENDS_MS, LAYOUT_CRITICAL_MS = 365 * DAY_MS, 30 * DAY_MS
+# while Redis is away, and workers have ids for longer than this
+OUTAGE_CRITICAL_MS = 3_600_000
 # workers, or tags, named in a text
 _MAX_NAMED = 5
 # states of tags that hand out no number until a person does something
@@ -125,6 +127,7 @@ def status_of(snapshot: Snapshot) -> Status:
         *_mismatch(snapshot),
         *_use(snapshot),
         *_clocks(workers, info),
+        *_without_outage_lane(workers, info),
         *_layout_end(info),
     ]
     return _verdict(conditions, info.now_ms, _quiet_headline(snapshot))
@@ -178,18 +181,27 @@ def _redis_unavailable(
         level = "critical" if last else "unknown"
         return Condition("redis-unavailable", level, text, advice, since_ms=failed_since_ms)
     # reservations are on the workers' clocks; this host's clock counts the time since the snapshot
-    ends_ms = [worker.reserved_until_ms - worker.clock_offset_ms for worker in last.workers]
+    ends_ms = [
+        max(worker.reserved_until_ms, worker.outage_until_ms) - worker.clock_offset_ms
+        for worker in last.workers
+    ]
     ahead_ms = now_ms - last_read_ms if last_read_ms else 0
     first_s, last_s = (max(0, (end(ends_ms) - last.info.now_ms - ahead_ms)) // 1000 for end in (min, max))
     living = _count(len(last.workers), "worker that was alive then has", "workers that were alive then have")
     if last_s > 0:
-        text += f"; the {living} ids for at least {first_s} s more" if first_s else ""
-        text += "" if first_s else f"; some of the {living} no ids any more, the last for {last_s} s"
+        text += f"; the {living} ids for at least {_length(first_s)} more" if first_s else ""
+        text += "" if first_s else f"; some of the {living} no ids any more, the last for {_length(last_s)}"
     else:
         text += f"; the {living} no ids any more, unless they reach Redis"
     until_ms = now_ms + first_s * 1000
     count = len(last.workers)
-    return Condition("redis-unavailable", "critical", text, advice, failed_since_ms, until_ms, count)
+    # with outage lanes there is time to bring Redis back; only new processes may get no ids
+    level = "warning" if first_s * 1000 > OUTAGE_CRITICAL_MS else "critical"
+    return Condition("redis-unavailable", level, text, advice, failed_since_ms, until_ms, count)
+
+
+def _length(seconds: int) -> str:
+    return f"{seconds} s" if seconds < 600 else f"{seconds // 3600} h {seconds % 3600 // 60} min"
 
 
 def _verdict(conditions: Sequence[Condition], now_ms: int, quiet: str) -> Status:
@@ -222,6 +234,7 @@ _HEADLINES: dict[str, Callable[[Condition], str]] = {
     "nearly-full": lambda _: "pool nearly full",
     "half-full": lambda _: "pool half full",
     "clocks": lambda it: f"{it.count:,} {'clock' if it.count == 1 else 'clocks'} off",
+    "no-outage-lane": lambda it: f"{it.count:,} without an outage lane",
     "layout-over": lambda _: "layout used up",
     "layout-ends": lambda _: "layout ends soon",
     "tags-closed": lambda it: f"{_count(it.count, 'tag makes', 'tags make')} no numbers",
@@ -267,6 +280,8 @@ def _floor(snapshot: Snapshot) -> list[Condition]:
         return [Condition("no-ids", "critical", text, advice, raised_ms, info.floor_ms)]
     text = f"new workers are served in {-(-wait_ms // 1000)} s, at {{until}}: {reason}"
     advice = "wait: workers with a valid lease go on without a pause"
+    if info.outage_reserve_ms:
+        advice = "wait: workers with a valid lease, or with an outage lane, go on without a pause"
     return [Condition("floor", "warning", text, advice, raised_ms, info.floor_ms)]
 
 
@@ -278,8 +293,9 @@ def _is_down(snapshot: Snapshot, raised_ms: int | None) -> bool:
     """
     info = snapshot.info
     heartbeat_ms = info.ttl_ms // HEARTBEATS_PER_TTL
-    is_new = info.claims + info.adopted + info.lost == 0
-    return not snapshot.workers and not is_new and info.now_ms - (raised_ms or 0) >= heartbeat_ms
+    is_adopted_by_now = info.now_ms - (raised_ms or 0) >= heartbeat_ms
+    # with outage lanes, those that were alive before the outage make ids
+    return not (snapshot.workers or snapshot.is_new or info.outage_reserve_ms) and is_adopted_by_now
 
 
 def _raised_ms(info: PoolInfo) -> int | None:
@@ -393,6 +409,18 @@ def _clocks(workers: Sequence[WorkerInfo], info: PoolInfo) -> list[Condition]:
     worst_ms = max((worker.clock_offset_ms for worker in off), key=abs)
     text = f"the clocks of {_named(off)} differ from the Redis clock, by up to {worst_ms:+,} ms"
     return [Condition("clocks", "warning", text, "synchronize the clocks of these hosts", count=len(off))]
+
+
+def _without_outage_lane(workers: Sequence[WorkerInfo], info: PoolInfo) -> list[Condition]:
+    """Return the condition of workers that could not go on without Redis, though the pool has outage lanes."""
+    without = [worker for worker in workers if not worker.outage_until_ms]
+    if not info.outage_reserve_ms or not without:
+        return []
+    text = (
+        f"{_named(without)} cannot go on for longer than a ttl without Redis: for up to "
+        f"{info.outage_reserve_ms / 3.6e6:g} h after a loss, their outage lanes may belong to processes of before"
+    )
+    return [Condition("no-outage-lane", "notice", text, "wait", count=len(without))]
 
 
 def _layout_end(info: PoolInfo) -> list[Condition]:

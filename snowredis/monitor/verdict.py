@@ -104,7 +104,8 @@ def _refused_copy(lane: LaneHistory, owner: Ownership, holder: Holder, tick_ms: 
 
 def _ended_before_floor(lane: LaneHistory, owner: Ownership, tick_ms: int) -> bool:
     """Return true if an owner whose end is unknown cannot have reached *tick_ms*, because of a floor before it."""
-    if owner.end is not None or owner.record is not None:
+    # an outage lane is the owner's to its end, whatever Redis forgot
+    if owner.end is not None or owner.record is not None or lane.lane == owner.outage_lane:
         return False
     newest = max(owner.place, owner.adopted_place)
     floors = (loss.event.from_ms for loss in lane.history.losses if loss.place > newest)

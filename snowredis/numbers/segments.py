@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
-import socket
 import threading
 import weakref
 from collections.abc import Callable, Generator, Sequence
@@ -22,8 +20,6 @@ from snowredis.process.clock import SYSTEM, Clock
 from snowredis.process.fork import GUARD, ForkGuard
 from snowredis.process.threads import with_lock
 from snowredis.snowflake.batches import MAX_BATCH, as_int64, check_count
-from snowredis.snowflake.lease import PROCESS
-from snowredis.snowflake.protocol import owner_text
 
 WAIT_S = 10.0
 
@@ -103,7 +99,7 @@ class SegmentGenerator(SegmentPath):
             self._stores,
             steps,
             self._counts,
-            owner=functools.partial(_owner, label),
+            label=label,
             drop=_weakly(self._drop),
             bound=bound,
             start=threads().start,
@@ -165,9 +161,10 @@ class SegmentGenerator(SegmentPath):
         """
         count = check_count(count)
         while True:
-            generation = self._guard.generation
-            batch: list[int] = []
-            self._run(self._take(count, batch))
+            generation, era = self._guard.generation, self._era
+            batch = self._take_now(count)
+            if len(batch) < count:
+                self._run(self._fill_up(batch, count, generation, era))
             # else forked in between: some of the numbers are the parent's
             if self._guard.alive and self._guard.generation == generation:
                 return batch
@@ -192,6 +189,10 @@ class SegmentGenerator(SegmentPath):
 
     async def anext_id(self) -> int:
         """Make one number. Async version of next_id(): does not block the event loop."""
+        generation = self._guard.generation
+        for number in self._take_now(1):
+            if self._guard.alive and self._guard.generation == generation:
+                return number
         return (await self.anext_ids(1))[0]
 
     async def anext_ids(self, count: int) -> list[int]:
@@ -201,9 +202,10 @@ class SegmentGenerator(SegmentPath):
         """
         count = check_count(count)
         while True:
-            generation = self._guard.generation
-            batch: list[int] = []
-            await self._run_async(self._take(count, batch))
+            generation, era = self._guard.generation, self._era
+            batch = self._take_now(count)
+            if len(batch) < count:
+                await self._run_async(self._fill_up(batch, count, generation, era))
             if self._guard.alive and self._guard.generation == generation:
                 return batch
 
@@ -216,9 +218,8 @@ class SegmentGenerator(SegmentPath):
                 if self._guard.alive and self._guard.generation == generation:
                     return number
 
-    def _take(self, count: int, batch: list[int]) -> Waits:
-        """Fill *batch* with *count* numbers. If that fails, others use those that were taken."""
-        generation, era = self._guard.generation, self._era
+    def _fill_up(self, batch: list[int], count: int, generation: int, era: int) -> Waits:
+        """Add numbers to *batch*, begun in *generation* and *era*. If that fails, others use all of them."""
         try:
             while len(batch) < count:
                 part = self._take_now(count - len(batch))
@@ -420,10 +421,6 @@ class SegmentGenerator(SegmentPath):
     def __repr__(self) -> str:
         state = " closed" if self._closed else " suspended" if self._suspended else ""
         return f"<snowredis.SegmentGenerator tag={self.tag!r}{state}>"
-
-
-def _owner(label: str) -> str:
-    return owner_text(socket.gethostname(), os.getpid(), label or PROCESS.label)
 
 
 def _weakly(method: Callable[[int, int], None]) -> Callable[[int, int], None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from snowredis.monitor.metric_values import Family
@@ -37,18 +37,12 @@ class RequestCounts:
             for metric, numbers in zip(SERVICE, counts, strict=True)
         ]
 
-    def collect(self) -> Iterator[Any]:
-        """Yield the metrics: this is a collector of prometheus-client."""
-        from snowredis.integrations.prometheus import as_prometheus
-
-        return map(as_prometheus, self.families())
-
 
 class MetricsEndpoint:
     """Text of /metrics.
 
     Args:
-        tags: collector of the states of the tags.
+        tags: has the metrics of the tags.
 
     Under PROMETHEUS_MULTIPROC_DIR it sums up all processes and leaves out RequestCounts, which is of one process.
     """
@@ -66,9 +60,9 @@ class MetricsEndpoint:
         if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
             all_processes = CollectorRegistry()
             multiprocess.MultiProcessCollector(all_processes)  # type: ignore[no-untyped-call]
-            self._registry = _Merged(all_processes, pool_collector, tags)
+            self._registry = _Merged(all_processes, pool_collector, _Collector(tags))
         else:
-            self._registry = _Merged(counts, pool_collector, tags, REGISTRY)
+            self._registry = _Merged(_Collector(counts), pool_collector, _Collector(tags), REGISTRY)
 
     media_type = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -87,6 +81,18 @@ class MetricsEndpoint:
         from prometheus_client import generate_latest
 
         return generate_latest(self._registry)
+
+
+class _Collector:
+    """Collector of prometheus-client for *source*, which has families()."""
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+
+    def collect(self) -> Iterable[Any]:
+        from snowredis.integrations.prometheus import as_prometheus
+
+        return map(as_prometheus, self._source.families())
 
 
 class _Merged:

@@ -32,7 +32,6 @@ from snowredis.web.messages import (
     shared_response,
 )
 from snowredis.web.metrics_endpoint import MetricsEndpoint, RequestCounts
-from snowredis.web.openapi import description
 from snowredis.web.pages import EndedSessions, check_origin
 from snowredis.web.records import (
     Alive,
@@ -46,6 +45,7 @@ from snowredis.web.records import (
     Readiness,
     TagReadiness,
     decode_id,
+    description,
 )
 from snowredis.web.served_kinds import ServedKinds
 from snowredis.web.served_pools import ServedPool, ServedPools
@@ -266,7 +266,8 @@ class Routes:
         return shared_response(request, answer, media_type=endpoint.media_type)
 
     async def _openapi(self, _request: Request) -> Response:
-        return json_response(description(self._limits, self._pools.names, self._kinds.served))
+        others = [(one.kind, one.tag) for one in self._kinds.served]
+        return json_response(description(self._limits, self._pools.names, others))
 
 
 async def _no_id(_request: Request) -> Response:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from snowredis.core.description import IdDescription
@@ -181,12 +181,6 @@ class ServedKinds:
         for each in self.verdicts:
             family.samples[each.name,] = float(LEVELS.index(each.level))
         return [family] if family.samples else []
-
-    def collect(self) -> Iterator[Any]:
-        """Yield the metrics: this is a collector of prometheus-client."""
-        from snowredis.integrations.prometheus import as_prometheus
-
-        return map(as_prometheus, self.families())
 
     def start(self) -> None:
         """Begin to read the states of the tags."""

@@ -265,3 +265,22 @@ def test_twins_are_explained_by_what_the_history_shows_first() -> None:
     assert any("staging" in cause.text for cause in others)
     clean = find_maker(history, LAYOUT.compose(tick=1_110_000, worker=7), LAYOUT)
     assert "look here first" in duplicate_causes(history, info, clean.parts, clean.certainty)[0].text
+
+
+def test_an_id_of_the_outage_lane_is_of_the_process_that_had_the_lane_even_after_its_lease_was_lost() -> None:
+    lanes = (0, 0, 0, 500_000)
+    reserved = replace(claimed(1_100_000, "anna", 0, lanes=lanes), outage_until_ms=80_000_000)
+    next_lanes = (1_230_000, 1_230_000, 1_230_000, 80_000_000)
+    taken = replace(claimed(1_300_000, "berta", 1_230_000, lanes=next_lanes), outage_until_ms=88_000_000)
+    events = [BORN, reserved, expired(1_300_000, "anna", 0, 1_230_000), taken]
+    past = replace(PAST, now_ms=90_000_000)
+    # long after berta has the worker id
+    assert asked(events, 5_000_000, lane=3, past=past) == ("certain", "anna")
+    assert asked(events, 5_000_000, lane=2, past=past) == ("certain", "berta")
+    assert asked(events, 80_000_000, lane=3, past=past) == ("certain", "berta")
+    # anna gave it back, with what was used of the lane
+    gone = replace(released(1_200_000, "anna", 0, 1_150_000), outage_until_ms=600_000)
+    taken = replace(taken, lanes_ms=(*next_lanes[:3], 600_000))
+    events = [BORN, reserved, gone, taken]
+    assert asked(events, 599_999, lane=3, past=past) == ("certain", "anna")
+    assert asked(events, 600_000, lane=3, past=past) == ("certain", "berta")

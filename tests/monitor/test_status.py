@@ -249,6 +249,42 @@ def test_while_redis_is_away_it_says_how_long_ids_last(later_ms: int, text: str)
     assert text in status.conditions[0].text
 
 
+HOUR_MS = 3_600_000
+WITH_OUTAGE_LANES = info(signature=f"ttl_ms={TTL_MS} max_clock_lead_ms=2500 outage_reserve_ms={24 * HOUR_MS}")
+
+
+def test_workers_with_outage_lanes_have_ids_for_long_and_that_is_no_critical_state() -> None:
+    workers = tuple(worker(number, outage_until_ms=NOW_MS + 24 * HOUR_MS) for number in range(2))
+    last, error = Snapshot(WITH_OUTAGE_LANES, workers), StoreUnavailable("here", "refused")
+
+    def after(hours: int) -> Condition:
+        now_ms = NOW_MS + hours * HOUR_MS
+        status = status_without(error, last, failed_since_ms=NOW_MS, now_ms=now_ms, last_read_ms=NOW_MS)
+        return status.conditions[0]
+
+    text = "the 2 workers that were alive then have ids for at least 22 h 0 min more"
+    assert (after(2).level, text in after(2).text) == ("warning", True)
+    assert after(23).level == "critical"
+    assert status_of(last).level == "ok"
+
+
+def test_a_worker_without_an_outage_lane_is_a_notice() -> None:
+    workers = (worker(1, outage_until_ms=NOW_MS + HOUR_MS), worker(2))
+    status = status_of(Snapshot(WITH_OUTAGE_LANES, workers))
+    (condition,) = status.conditions
+    assert (condition.code, condition.level, condition.count) == ("no-outage-lane", "notice", 1)
+    assert "1 worker (2 on web-2:100) cannot go on for longer than a ttl without Redis" in condition.text
+
+
+def test_with_outage_lanes_the_workers_of_before_make_ids_while_new_ones_wait_for_the_floor() -> None:
+    waiting = replace(WITH_OUTAGE_LANES, floor_ms=NOW_MS + 20_000, incarnation=f"{NOW_MS - 20_000}-ab")
+    snapshot = Snapshot(waiting, ())
+    assert [condition.code for condition in status_of(snapshot).conditions] == ["floor"]
+    assert snapshot.makes_ids
+    new = Snapshot(replace(waiting, claims=0), ())
+    assert not new.makes_ids
+
+
 def test_tags_that_are_shown_with_a_pool_count_in_its_verdict() -> None:
     quiet = status_of(QUIET)
     assert with_tags(quiet, []) is quiet

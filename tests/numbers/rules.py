@@ -80,6 +80,14 @@ RULES: Mapping[str, Rule] = {
         ("split",),
         0,
     ),
+    "clock-ahead": Rule(
+        "a tag that was closed while Redis' clock was ahead can be opened when the clock is right",
+        ("tag.closed_at = math.min(tag.closed_at, now)", ""),
+        None,
+        ("ahead",),
+        1,
+        "makes no numbers",
+    ),
     "gaps": Rule(
         "what was handed out by a lost history only is no cause for an alarm",
         ("tag.gaps = table.concat(gaps, ',')", "tag.gaps = ''"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from snowredis.numbers.stores import tag_keys
 from tests.numbers.simulated_process import Copies, SegmentProcess
 from tests.simulation.network import Network
+from tests.simulation.redis_faults import AHEAD_S, WRITES
 from tests.simulation.redis_model import RedisModel
 from tests.simulation.world import START_US
 
@@ -81,6 +82,26 @@ def redis_clock(sim: SegmentSimulation) -> None:
     sim.fired["redis_clock"] += 1
     # two clocks differ by redis_skew at most
     _network(sim).master.offset_us = sim.random.randint(-200_000, 200_000)
+
+
+def ahead(sim: SegmentSimulation) -> None:
+    """Let Redis' clock be ahead for some seconds, as before it is set at a boot; often a loss falls into them."""
+    server, random = _network(sim).master, sim.random
+    sim.fired["ahead"] += 1
+    if random.random() < 0.7:
+        server.restart(random.choice(({}, server.data_at(sim.world.now_us - _lost_us(sim, 20_000_000)))))
+    server.offset_us = random.choice(AHEAD_S) * 1_000_000
+    sim.say("clock of %s is ahead by %d ms", server.name, server.offset_us // 1000)
+    sim.world.after(random.randint(100_000, 8_000_000), lambda: setattr(server, "offset_us", 0))
+
+
+def rights(sim: SegmentSimulation) -> None:
+    """Refuse commands for a while: scripts end where they call one, and what they wrote before stays."""
+    server = _network(sim).master
+    sim.fired["rights"] += 1
+    server.refused = set(sim.random.sample((*WRITES, "DEL"), sim.random.choice((1, 1, 2))))
+    sim.say("%s refuses %s", server.name, ", ".join(sorted(server.refused)))
+    sim.world.after(sim.random.randint(200_000, 8_000_000), server.refused.clear)
 
 
 def wipe(sim: SegmentSimulation) -> None:
@@ -244,4 +265,6 @@ FAULTS: dict[str, Fault] = {
     "clone": clone,
     "signal": signal,
     "redis_clock": redis_clock,
+    "ahead": ahead,
+    "rights": rights,
 }

@@ -29,10 +29,13 @@ HEALED_US = 33_000_000
 REPORTED_MS = 12_000
 # what lets Redis forget without a sign
 IN_PLACE = "rollback"
-LATE, CHANGES = ("delay", "duplicate", "reorder"), ("failover", "split", "moved", "again", "snapshot")
+LATE, CHANGES = (
+    ("delay", "duplicate", "reorder"),
+    ("failover", "split", "moved", "again", "snapshot", "ahead"),
+)
 NOISE = ("loss", "delay", "duplicate", "reorder")
-LOSSES = ("wipe", "evict", "snapshot", "failover", "split", "moved", "again", IN_PLACE)
-OTHERS = ("pause", "crash", "down", "close", "fork", "bypass", "suspended", "signal", "redis_clock")
+LOSSES = ("wipe", "evict", "snapshot", "failover", "split", "moved", "again", "ahead", IN_PLACE)
+OTHERS = ("pause", "crash", "down", "close", "fork", "bypass", "suspended", "signal", "redis_clock", "rights")
 CLASSES = (*NOISE, *LOSSES, *OTHERS)
 
 
@@ -234,6 +237,7 @@ class SegmentSimulation(Schedule[SegmentProcess]):
             network.heal()
             network.master.up = True
             network.master.offset_us = 0
+            network.master.refused.clear()
         for process in self.living:
             process.paused_until_us = 0
             if process.generator._suspended:

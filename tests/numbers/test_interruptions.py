@@ -23,11 +23,11 @@ from tests.support.waiting import eventually
 
 # where the number that was taken is checked and returned
 CHECKED = (
-    *("if self._guard.alive and self._guard.generation == generation:", "return number"),
+    *("if self._guard.alive and self._guard.generation == generation:", "return number", "return batch"),
     *("return GUARD.in_one_process(", "return self.next_ids(1)[0]"),
 )
 # more than any of the calls has
-MOST_BYTECODES = 2_000
+MOST_BYTECODES = 4_000
 
 
 def before_bytecode(number: int, action: Callable[[], None], call: Callable[[], Any]) -> tuple[Any, bool]:
@@ -77,10 +77,10 @@ def traced_before() -> None:
         ids.close()
 
 
-@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize(("parts", "count"), [(1, 1), (2, 1), (2, 6)])
 @pytest.mark.parametrize("kind", ["handler", "thread", "drop"])
-def test_a_call_that_is_interrupted_anywhere(kind: str, parts: int) -> None:
-    for number in range(1, MOST_BYTECODES, 3):
+def test_a_call_that_is_interrupted_anywhere(kind: str, parts: int, count: int) -> None:
+    for number in range(1, MOST_BYTECODES, 3 if count == 1 else 17):
         pool = memory_pool()
         ids, made = at_the_end_of_a_part(pool, "t", parts)
         threads: list[threading.Thread] = []
@@ -101,10 +101,13 @@ def test_a_call_that_is_interrupted_anywhere(kind: str, parts: int) -> None:
             else:
                 ids._drop(0, 0)
 
-        mine, reached = before_bytecode(number, act, ids.next_id)
+        def make(ids: SegmentGenerator = ids) -> list[int]:
+            return [ids.next_id()] if count == 1 else ids.next_ids(count)
+
+        mine, reached = before_bytecode(number, act, make)
         for thread in threads:
             thread.join(10)
-        made += [mine, *ids.next_ids(9)]
+        made += [*mine, *ids.next_ids(9)]
         ids.close()
         assert len(set(made)) == len(made), number
         if not reached:

@@ -17,24 +17,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from snowredis.integrations.django.converters import SnowflakeConverter
     from snowredis.integrations.django.fields import (
         GeneratedCharField,
         GeneratedUUIDField,
         SnowflakeAutoField,
+        SnowflakeConverter,
         SnowflakeField,
         SnowflakeFormField,
     )
-
-# public name -> its module; loaded at the first use
-_MODULES = {
-    "GeneratedCharField": "fields",
-    "GeneratedUUIDField": "fields",
-    "SnowflakeAutoField": "fields",
-    "SnowflakeConverter": "converters",
-    "SnowflakeField": "fields",
-    "SnowflakeFormField": "fields",
-}
 
 __all__ = [
     "GeneratedCharField",
@@ -47,8 +37,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    import importlib
-
-    if name not in _MODULES:
+    # at the first use: fields need Django's models
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    from snowredis.integrations.django import fields
+
+    return getattr(fields, name)

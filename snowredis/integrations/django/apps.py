@@ -13,7 +13,13 @@ from django.core.signals import setting_changed
 
 import snowredis
 from snowredis.errors import ConfigError
-from snowredis.integrations.django.settings import django_settings
+from snowredis.integrations.django.checks import (
+    check_deployment,
+    check_link_tables,
+    check_redis,
+    check_settings,
+    django_settings,
+)
 from snowredis.snowflake.lease import PROCESS
 
 # integrations that set a more precise label, a moment later
@@ -27,13 +33,6 @@ class SnowredisConfig(AppConfig):
 
     def ready(self) -> None:
         """Register the checks and configure the generator. Raises ImproperlyConfigured for an unknown setting."""
-        from snowredis.integrations.django.checks import (
-            check_deployment,
-            check_link_tables,
-            check_redis,
-            check_settings,
-        )
-
         checks.register(check_settings, "snowredis")
         checks.register(check_link_tables, "snowredis")
         checks.register(check_deployment, "snowredis", deploy=True)

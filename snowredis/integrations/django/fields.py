@@ -1,21 +1,188 @@
-"""Model fields that fill themselves with ids, and their form field, which takes them as text."""
+"""Model fields that fill themselves with ids, their form field, which takes ids as text, and a path converter.
+
+register_converter(SnowflakeConverter, "snowflake")
+path("orders/<snowflake:pk>/", …)
+"""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
 from django import forms
+from django.core import checks
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
+from django.utils.module_loading import import_string
 from django.utils.translation import gettext_lazy as _
 
+from snowredis.core.description import IdDescription
 from snowredis.core.layout import MAX_ID
-from snowredis.core.text import parse
-from snowredis.errors import InvalidId
-from snowredis.integrations.django.filled import FilledField
+from snowredis.core.text import DECIMAL_ID, parse
+from snowredis.errors import InvalidId, SnowredisError
 from snowredis.integrations.id_source import IdSource
+from snowredis.process_generator import effective_kind, next_id
+
+NEXT_ID = "snowredis.next_id"
+
+
+class IdMaker:
+    """Calls the function that a dotted path names, which is looked up at the first call: it may import the models."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    @functools.cached_property
+    def _function(self) -> Callable[[], Any]:
+        function: Callable[[], Any] = import_string(self.path)
+        return function
+
+    def __call__(self) -> Any:
+        return self._function()
+
+
+class FilledField(models.Field):
+    """Model field that fills itself with an id when its row is inserted, unless it has a default.
+
+    Forms, pages of the admin and tests that only make objects need no server, and an object that is never saved uses no
+    id.
+
+    Args:
+        kind: kind of ids, as snowredis.generator() takes it, such as "uuid7"; what it does not say is in SNOWREDIS.
+        generator: dotted path of a function that makes an id, instead of a kind.
+        lazy: False fills a primary key as soon as an object is made, like a UUIDField with default=uuid4.
+        default: with any value, None too, the field does not fill itself.
+        others: as the field that this class stands beside, but editable=False and blank=True by default if the field
+            fills itself.
+
+    Raises ConfigError for an unknown kind, and for settings that it does not know.
+    """
+
+    # type of an id in Python
+    id_type: type
+    # what the field is filled with if neither kind nor generator is given
+    default_kind: str | None = None
+
+    def __init__(
+        self,
+        verbose_name: Any = None,
+        *,
+        kind: str | None = None,
+        generator: str | None = None,
+        lazy: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        self.generator, self.lazy = generator or NEXT_ID, lazy
+        self.kind = kind or (self.default_kind if generator is None else None)
+        self._source = IdSource(self.kind) if self.kind else None
+        # snowredis.next_id() itself: one C call a row, which testing.use() and configure() switch
+        self._make_id: Callable[[], Any] = (
+            self._source.next_id
+            if self._source
+            else next_id
+            if self.generator == NEXT_ID
+            else IdMaker(self.generator)
+        )
+        if kwargs.keys().isdisjoint({"default", "db_default"}):
+            kwargs = {"editable": False, "blank": True, **kwargs}
+            if kwargs.get("primary_key"):
+                # Django inserts a new row whose primary key has a default at once, without an UPDATE before
+                kwargs["default"] = self._make_id
+        super().__init__(verbose_name, **{**self.options_of(self._source), **kwargs})
+
+    def options_of(self, source: IdSource | None) -> dict[str, Any]:
+        """Return options of the field that follow from its kind."""
+        return {}
+
+    @property
+    def is_filled(self) -> bool:
+        """True if the field fills itself with ids."""
+        if self.default is not models.NOT_PROVIDED:
+            return self.default is self._make_id
+        return getattr(self, "db_default", models.NOT_PROVIDED) is models.NOT_PROVIDED
+
+    def deconstruct(self) -> Any:
+        """Return what a migration writes, without the defaults of a field that fills itself."""
+        name, path, args, kwargs = super().deconstruct()
+        if self.is_filled:
+            kwargs.pop("default", None)
+            for option, default in (("editable", False), ("blank", True)):
+                kwargs.pop(option, None)
+                if getattr(self, option) != default:
+                    kwargs[option] = not default
+        if self.kind != self.default_kind and self.kind is not None:
+            kwargs["kind"] = self.kind
+        elif self.generator != NEXT_ID:
+            kwargs["generator"] = self.generator
+        if not self.lazy:
+            kwargs["lazy"] = False
+        # migrations name the package that models import from
+        return name, path.replace(f"{__package__}.fields.", f"{__package__}."), args, kwargs
+
+    def check(self, **kwargs: Any) -> list[Any]:
+        return [*super().check(**kwargs), *self._check_generator(), *self._check_kind()]
+
+    def _check_generator(self) -> list[Any]:
+        try:
+            if callable(import_string(self.generator)):
+                return []
+            reason = "it is not a function"
+        except (ImportError, ValueError) as error:
+            reason = str(error)
+        hint = "Name a function by its dotted path, such as 'shop.ids.next_id'."
+        return [
+            checks.Error(f"generator={self.generator!r}: {reason}", hint=hint, obj=self, id="snowredis.E010")
+        ]
+
+    def _check_kind(self) -> list[Any]:
+        """Return an error if ids of the kind do not fit the column."""
+        if not self.is_filled or self.generator != NEXT_ID:
+            return []
+        try:
+            described = self._source.description if self._source else _of_process()
+        except SnowredisError:
+            return []  # E001
+        # that of a UUIDField is 32, of the digits only
+        max_length = self.max_length if self.id_type is str else None
+        if described.type is not self.id_type:
+            reason = f"its ids are {described.type.__name__}, and this column holds {self.id_type.__name__}"
+        elif max_length is not None and described.text_length > max_length:
+            reason = (
+                f"its ids have up to {described.text_length} characters, and this column holds {max_length}"
+            )
+        else:
+            return []
+        hint = "Use SnowflakeField for numbers, GeneratedUUIDField for UUIDs, GeneratedCharField for text."
+        return [checks.Error(f"kind={described.kind!r}: {reason}", hint=hint, obj=self, id="snowredis.E011")]
+
+    def get_default(self) -> Any:
+        """Return the value of the field in a new object."""
+        return None if self.lazy and self.is_filled else super().get_default()
+
+    def get_pk_value_on_save(self, instance: Any) -> Any:
+        # also called for a field in a CompositePrimaryKey, which has no default
+        return self._make_id() if self.is_filled else super().get_pk_value_on_save(instance)
+
+    def pre_save(self, instance: Any, add: bool) -> Any:
+        """Return the value to save; make an id for a new row without one. Blocks and raises as next_id()."""
+        value = super().pre_save(instance, add)
+        if value is None and add and self.is_filled:
+            value = self._make_id()
+            setattr(instance, self.attname, value)
+        return value
+
+    def formfield(self, **kwargs: Any) -> Any:
+        # an id made for a form would be lost with the form
+        defaults = {"initial": None, "show_hidden_initial": False} if self.is_filled else {}
+        return super().formfield(**{**defaults, **kwargs})
+
+
+def _of_process() -> IdDescription:
+    kind, settings = effective_kind()
+    return kind.describe(settings)
 
 
 class SnowflakeFormField(forms.IntegerField):
@@ -99,3 +266,19 @@ class GeneratedCharField(FilledField, models.CharField):
 
     def options_of(self, source: IdSource | None) -> dict[str, Any]:
         return {"max_length": source.description.text_length} if source is not None else {}
+
+
+class SnowflakeConverter:
+    """Path converter for the decimal digits of an id, 0 < id < 2**63. Other text does not match, so it gets a 404."""
+
+    regex = DECIMAL_ID
+
+    def to_python(self, text: str) -> int:
+        """Return the id. Raises ValueError for 2**63 and more, which Django takes for "does not match"."""
+        an_id = int(text)
+        if an_id > MAX_ID:
+            raise ValueError(text)
+        return an_id
+
+    def to_url(self, an_id: int | str) -> str:
+        return str(an_id)

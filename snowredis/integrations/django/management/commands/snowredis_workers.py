@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from snowredis.cli import main
-from snowredis.integrations.django.settings import effective_settings, server_urls
+from snowredis.integrations.django.checks import effective_settings, server_urls
 
 
 class Command(BaseCommand):
