@@ -257,7 +257,7 @@ SNOWREDIS_FROM and SNOWREDIS_UNTIL (ms since 1970). Signals and the exit code ar
 the reservation of the worker id ends, if it cannot be renewed: exit code 8, or with --restart another start.""",
     [
         ("snowredis run --pool orders -- node server.js", "a program with ids of its own"),
-        ("snowredis run --pool orders --restart -- ./server", "goes on after an outage"),
+        ("snowredis run --pool orders --restart -- ./server", "survives outages"),
     ],
     _add_arguments,
     _run,
