@@ -146,9 +146,13 @@ class _Program:
         self.kill()
 
     def kill(self) -> None:
-        """Kill what is left of the group, and wait for the program."""
+        """Kill what is left of the group, and wait for the program. Does nothing when called again."""
+        if not self.group:
+            # by now, another group may have its number
+            return
         self._send_all(signal.SIGKILL)
         self.code = self._process.wait()
+        self.group = 0
         self._watch.tell(0, 0)
         if self.has_terminal:
             with contextlib.suppress(OSError):
@@ -256,7 +260,7 @@ RUN = Command(
 SNOWREDIS_FROM and SNOWREDIS_UNTIL (ms since 1970). Signals and the exit code are passed on. The program is ended before
 the reservation of the worker id ends, if it cannot be renewed: exit code 8, or with --restart another start.""",
     [
-        ("snowredis run --pool orders -- node server.js", "a program with ids of its own"),
+        ("snowredis run --pool orders -- node server.js", "in another language"),
         ("snowredis run --pool orders --restart -- ./server", "survives outages"),
     ],
     _add_arguments,
