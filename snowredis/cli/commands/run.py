@@ -26,6 +26,7 @@ _PASSED = [
     getattr(signal, name)
     for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGWINCH")
 ]
+_STOP = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
 # so long before the end of the reservation this process kills the program, and so long before it the watch does
 _KILL_S, _WATCH_S = 1.0, 0.5
 _EVERY_S = 0.1
@@ -37,9 +38,14 @@ class _Lost(CommandError):
 
 
 class _Signals:
-    """Signals of this process, read from a pipe: select() waits for them and for a timeout."""
+    """Signals of this process, read from a pipe: select() waits for them and for a timeout.
+
+    Attributes:
+        stopped: whether one of them asks to end: then the program is not started again.
+    """
 
     def __init__(self) -> None:
+        self.stopped = False
         self._reading, self._writing = os.pipe()
         for end in (self._reading, self._writing):
             os.set_blocking(end, False)
@@ -53,7 +59,9 @@ class _Signals:
         """Return the signals to pass on that arrived; wait *seconds* for one at most."""
         if not select.select([self._reading], [], [], max(0.0, seconds))[0]:
             return []
-        return [number for number in os.read(self._reading, 512) if number in _PASSED]
+        numbers = [number for number in os.read(self._reading, 512) if number in _PASSED]
+        self.stopped |= not _STOP.isdisjoint(numbers)
+        return numbers
 
 
 class _Watch:
@@ -211,26 +219,28 @@ def _run(args: argparse.Namespace) -> int:
                 try:
                     return _supervise(_Program(words, held, watch), held, watch, signals, grace_s)
                 except _Lost as error:
-                    if not args.restart:
+                    if not args.restart or signals.stopped:
                         raise
                     print_error(error)
-                if not _claim_again(held, signals):
+                if not _claim_again(held, signals, grace_s + _KILL_S):
                     return ExitCode.INTERRUPTED
     finally:
         watch.close()
 
 
-def _claim_again(held: WorkerId, signals: _Signals) -> bool:
-    """Claim a worker id; return False if a signal ends this first."""
+def _claim_again(held: WorkerId, signals: _Signals, least_s: float) -> bool:
+    """Claim a worker id that is reserved for more than *least_s*; return False if a signal ends this first."""
     from snowredis.errors import SnowredisError
 
     while True:
         try:
             held.claim()
-            return True
+            if held.left_s > least_s:
+                return True
         except SnowredisError as error:
             print_error(error)
-        if set(signals.wait(1.0)) & {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}:
+        signals.wait(1.0)
+        if signals.stopped:
             return False
 
 
