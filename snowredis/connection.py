@@ -146,6 +146,7 @@ def _open(given: Mapping[str, Any]) -> Generator:
         sequence_start_bound=used["sequence_start_bound"],
         claim_timeout=used["claim_timeout"],
         label=used["label"],
+        lease=used["lease"],
     )
 
 

@@ -249,6 +249,7 @@ class RedisScripts:
 
     def __init__(self, server: Any, min_replicas: MinReplicas) -> None:
         min_replicas = check("min_replicas", min_replicas)
+        self.min_replicas = min_replicas
         own = server if isinstance(server, OwnClient) else own_client(server)
         self._client, self.where, self._owned = own.client, own.where, own.owned
         self.urls: Sequence[str] = own.urls

@@ -272,16 +272,7 @@ class IdAllocator:
             # another thread published meanwhile, or a wait is over
             return an_id, None
         layout = self._layout
-        now_ns = self._clock.time_ns()
-        # whole microseconds: a float of the time in ns may be rounded up into the next tick
-        now_ms = (now_ns - layout.epoch_ms * 1_000_000) // 1000 / 1000
-        if now_ms < 0 or now_ns > LAST_NS - layout.tick_ms * 1_000_000:
-            raise LayoutError(
-                f"the clock of this host shows a time {-now_ms:.0f} ms before the layout's epoch; no id was made. "
-                "Set the clock, or choose a layout with an earlier epoch."
-                if now_ms < 0
-                else "the clock of this host shows a time after the year 2261; no id was made. Set the clock."
-            )
+        now_ns, now_ms = self._read_clock()
         choice = self._choose(position, held, outage, now_ms)
         decision, lanes, lease = choice.decision, choice.lanes, choice.lease
         if lease is not None and isinstance(decision, UseTick) and not only_claim:
@@ -296,6 +287,28 @@ class IdAllocator:
         if only_claim and isinstance(decision, UseTick | Wait):
             return 0, None
         return 0, decision
+
+    def _read_clock(self) -> tuple[int, float]:
+        """Return the clock's time, ns since 1970 and ms since the layout's epoch. Raises LayoutError."""
+        layout, now_ns = self._layout, self._clock.time_ns()
+        # whole microseconds: a float of the time in ns may be rounded up into the next tick
+        now_ms = (now_ns - layout.epoch_ms * 1_000_000) // 1000 / 1000
+        if now_ms < 0 or now_ns > LAST_NS - layout.tick_ms * 1_000_000:
+            raise LayoutError(
+                f"the clock of this host shows a time {-now_ms:.0f} ms before the layout's epoch; no id was made. "
+                "Set the clock, or choose a layout with an earlier epoch."
+                if now_ms < 0
+                else "the clock of this host shows a time after the year 2261; no id was made. Set the clock."
+            )
+        return now_ns, now_ms
+
+    def _check_tick(self, tick: int) -> None:
+        if tick > self._layout.max_tick:
+            bits, end = self._layout.timestamp_bits, self._layout.end
+            raise LayoutError(
+                f"the layout's {bits} timestamp bits are used up since {end}; no id was made. Move to a layout with "
+                "more timestamp bits or a later epoch."
+            )
 
     def _choose(
         self, position: Position, held: HeldLease | None, outage: HeldLease | None, now_ms: float
@@ -344,11 +357,7 @@ class IdAllocator:
         layout, (lane, tick) = self._layout, use_tick
         if choice.outage:
             lane = layout.namespaces - 1
-        if tick > layout.max_tick:
-            raise LayoutError(
-                f"the layout's {layout.timestamp_bits} timestamp bits are used up since {layout.end}; no id was made. "
-                "Move to a layout with more timestamp bits or a later epoch."
-            )
+        self._check_tick(tick)
         old, _, made = position
         worker, datacenter = held.lease.worker, self._leases.config.datacenter
         salt = self._context.random.getrandbits(31) if self._spread else 0

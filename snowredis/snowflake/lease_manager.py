@@ -50,6 +50,8 @@ class LeaseManager:
         self._label, self._random_bytes = label, random_bytes
         # random, for people who look at the pool; a forked child has another
         self._name = ""
+        # the pids of the processes that share the lease, with lease="host"
+        self.processes: Callable[[], list[int]] = list
         self._conversation = Conversation(store.where)
         self.slot = LeaseSlot(store, RECORDS.new_record)
         self.view = PoolView(context)
@@ -100,6 +102,18 @@ class LeaseManager:
     def talks_here(self) -> bool:
         """Return whether this very thread is in the middle of a conversation with the store."""
         return self._conversation.is_here
+
+    def check_conversation(self) -> None:
+        """Raise StoreUnavailable if this very thread is in the middle of a conversation with the store."""
+        if self.talks_here:
+            self._conversation.run(bool)
+
+    def take_up(self, held: HeldLease | None, token: str, name: str) -> None:
+        """Go on with the lease or the claim of all processes that share it, which are called *name* together."""
+        self.slot.latest, self._name = held, name
+        self.slot.set_token(token)
+        if held is not None:
+            self._clocks_at, self._boot_id = held.clocks_s, boot_id()
 
     def just_renewed(self) -> bool:
         """Return whether the last renewal or claim is so recent that another renewal would change nothing."""
@@ -275,7 +289,12 @@ class LeaseManager:
         """Return the text that names this process in Redis, for people; if *named*, and this generator."""
         self._name = self._name or self._fresh_name()[:12]
         name = self._name if named else ""
-        return owner_text(socket.gethostname(), os.getpid(), self._label or PROCESS.label, name)
+        return owner_text(socket.gethostname(), os.getpid(), self.label, name, self.processes())
+
+    @property
+    def label(self) -> str:
+        """The text that people see beside the worker id."""
+        return self._label or PROCESS.label
 
     def _fresh_name(self) -> str:
         """Return 128 random bits, hex, for a claim or a renewal.

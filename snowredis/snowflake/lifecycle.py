@@ -169,6 +169,9 @@ class LeaseLifecycle:
 
     def claim(self, wait_ms: int, instead_of: int = 0) -> Claimed:
         """Claim a worker id, and give the lease back that it replaces. See LeaseManager.claim()."""
+        return self._claim(wait_ms, instead_of)
+
+    def _claim(self, wait_ms: int, instead_of: int = 0) -> Claimed:
         try:
             try:
                 claimed = self._leases.claim(wait_ms=wait_ms, instead_of=instead_of)
@@ -211,7 +214,7 @@ class LeaseLifecycle:
         """
         held, reason = self._leases.held, self._failure
         cause: BaseException | None = None
-        if held is None or (reason and self.beats and self.open_outage_lane()):
+        if held is None or (reason and self.beats and self._open_outage_lane()):
             return
         if not reason or self._clock.monotonic() - self._failed_at_s >= RETRY_S:
             try:
@@ -220,7 +223,7 @@ class LeaseLifecycle:
                 return
             except StoreUnavailable as error:
                 reason, cause = str(error), as_cause(error)
-        if not (self._move() or self.open_outage_lane()):
+        if not (self._move() or self._open_outage_lane()):
             if held.lease.outage_until and not self._leases.clocks_agree:
                 reason = f"{reason.rstrip('.')}. {_CLOSED}"
             raise LeaseExpired(self._pool, held.lease.worker, reason) from cause
@@ -258,7 +261,7 @@ class LeaseLifecycle:
             return False
         old = None
         try:
-            old = self.claim(MOVE_WAIT_MS, held.serial).replaced
+            old = self._claim(MOVE_WAIT_MS, held.serial).replaced
         except SnowredisError as error:
             log.warning("pool %s: no other server has an available worker id: %s", self._pool, error)
         if old is None:
@@ -287,7 +290,7 @@ class LeaseLifecycle:
             # refused a moment ago: Redis is not asked for every id
             raise ClockMovedBack(behind_ms, self._context.rules.policy)
         try:
-            claimed = self.claim(0, held.serial)
+            claimed = self._claim(0, held.serial)
         except (PoolExhausted, ClockMovedBack, StoreUnavailable) as error:
             cause = as_cause(error)
         if claimed.settling_ms or cause is not None:
@@ -309,6 +312,9 @@ class LeaseLifecycle:
 
         Without a heartbeat thread, the next call after a heartbeat's time talks to Redis again.
         """
+        return self._open_outage_lane()
+
+    def _open_outage_lane(self) -> bool:
         layout, config = self._context.config.layout, self._context.config
         for lease in (self._leases.held, self._leases.kept):
             if lease is None or not (lease.serial == self._opened or self._leases.clocks_agree):
@@ -336,7 +342,7 @@ class LeaseLifecycle:
 
     def stats(self) -> WorkerStats:
         """Return the statistics of the next heartbeat; ids per second are counted since the last call."""
-        made, now_s = self._allocator.ids_made, self._clock.monotonic()
+        made, now_s = self._ids_made, self._clock.monotonic()
         since_s, before = self._last_rate
         rate = int((made - before) / (now_s - since_s)) if now_s > since_s else 0
         self._last_rate = (now_s, made)
@@ -347,6 +353,10 @@ class LeaseLifecycle:
             namespace=self._allocator.namespace,
             clock_backs=self._leases.counts.clock_backs - self._clock_backs_before,
         )
+
+    @property
+    def _ids_made(self) -> int:
+        return self._allocator.ids_made
 
     # --- heartbeat ---------------------------------------------------------------------------------
 
@@ -402,7 +412,7 @@ class LeaseLifecycle:
                         break
                 return self.beat_after_s()
             if not (self.closed or self.suspended):
-                settling_ms = self.claim(self._context.longest_wait_ms).settling_ms
+                settling_ms = self._claim(self._context.longest_wait_ms).settling_ms
                 self._give_back_if_ended()
                 return min(settling_ms / 1000, self.beat_after_s()) or self.beat_after_s()
         except SnowredisError as error:

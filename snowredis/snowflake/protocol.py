@@ -70,6 +70,8 @@ MAX_OUTAGE_RESERVE_MS = 31 * MAX_TTL_MS
 DEFAULT_MAX_EVENTS = 20_000
 # characters of a host name and of a label; with both, an owner stays below the 1000 bytes that the scripts accept
 MAX_NAME = 100
+# processes that share a lease, as an owner names them: 8 bytes each at most
+MAX_PIDS = 40
 # what the scripts refuse, and surrogates, which cannot be encoded
 _NOT_PRINTED = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -219,14 +221,17 @@ def default_outage_reserve_ms(layout: Layout) -> int:
     return DEFAULT_OUTAGE_RESERVE_MS if layout.backup_bits >= 2 else 0
 
 
-def owner_text(host: str, pid: int, label: str, generator: str = "") -> str:
+def owner_text(host: str, pid: int, label: str, generator: str = "", pids: Sequence[int] = ()) -> str:
     """Return JSON that names a process in Redis, for people. Host and label are cut to MAX_NAME and made printable.
 
     Args:
         generator: random name of a generator of that process: containers can have equal hosts and pids.
+        pids: of the processes that share its lease; the first MAX_PIDS are named.
     """
     host, label = (_NOT_PRINTED.sub("\N{REPLACEMENT CHARACTER}", text[:MAX_NAME]) for text in (host, label))
-    owner = {"host": host, "pid": pid, "label": label} | ({"generator": generator} if generator else {})
+    owner: dict[str, object] = {"host": host, "pid": pid, "label": label}
+    owner |= {"generator": generator} if generator else {}
+    owner |= {"pids": [*pids[:MAX_PIDS]]} if pids else {}
     return json.dumps(owner, separators=(",", ":"), ensure_ascii=False)
 
 

@@ -1,0 +1,642 @@
+"""lease="host": the processes of one host make ids of one lease, from one word in shared memory (host_page.py).
+
+The same members as those of any generator, with another place for what they know. Credentials are in the page instead of
+a crash record (HostCredentials). Used ticks are in the word instead of a TickRange (HostAllocator). Whatever talks to Redis
+or changes the word does so in a turn of the page, after it has loaded what the page says (HostLifecycle).
+
+A process that cannot share leases a worker id of its own, and says why in a log line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from snowredis.core.lanes import (
+    ClaimAnother,
+    Decision,
+    Lanes,
+    RaiseClockBack,
+    RenewLease,
+    UseTick,
+    Wait,
+    closest_fit,
+    decide,
+)
+from snowredis.errors import ConfigError, StoreUnavailable
+from snowredis.process.clock import SYSTEM, nap
+from snowredis.snowflake.allocator import IdAllocator, LaneChange, NoLease, Step
+from snowredis.snowflake.context import LOCK_LIMIT_S, Context
+from snowredis.snowflake.crash_record import UNKNOWN_WORKER, of_claim, of_lease
+from snowredis.snowflake.host_page import (
+    HEADER,
+    MADE,
+    SEALED_BIT,
+    WORD,
+    HostPage,
+    HostRefused,
+    TurnOver,
+    open_page,
+)
+from snowredis.snowflake.lease import Claimed, HeldLease, LeaseSlot
+from snowredis.snowflake.lease_manager import LeaseManager
+from snowredis.snowflake.lifecycle import LeaseLifecycle
+from snowredis.snowflake.protocol import WorkerStats
+from snowredis.snowflake.record_files import RECORDS, pool_name
+from snowredis.snowflake.replies import Seen
+
+log = logging.getLogger("snowredis")
+
+T = TypeVar("T")
+
+# how long a call waits before it looks again whether the process with the turn is ready
+PAUSE_S = 0.001
+# how long close() waits for the turn
+LEAVE_S = 1.0
+# marks of a lease whose marks are in the word: LeaseSlot records only leases that have some
+IN_WORD = memoryview(b"")
+
+
+class HostSlot(LeaseSlot):
+    """The lease of the host: in a turn as it was loaded and changed since, else as the page has it now."""
+
+    host: Host
+    # of the credentials that were read last, and the lease in them
+    _shown: tuple[int, HeldLease | None] = (-1, None)
+
+    @property
+    def held(self) -> HeldLease | None:
+        """The lease that ids may be made of; None if there is none."""
+        page = self.host.page
+        if page is None or page.has_turn:
+            return super().held
+        header = page.load(HEADER)
+        if header != self._shown[0]:
+            self._shown = header, self.host.credentials.lease_of(self.host.credentials.read(), self.oldest)
+        return self._shown[1]
+
+
+class HostCredentials:
+    """The lease of the host and a claim under way, in its page: a CrashRecorder that other processes read at any time.
+
+    What is written is lost if the turn was taken away. Then the lease, or the claim, is void for this process, so that
+    it sends nothing, and makes nothing of a reply.
+
+    Attributes:
+        marks_before: each lane's mark of the lease that the current one has replaced.
+    """
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self.marks_before: tuple[int, ...] = ()
+
+    def read(self) -> dict[str, Any] | None:
+        """Return the credentials of a lease or of a claim; None if there are none that can be used."""
+        page = self._host.page
+        try:
+            credentials = page.read() if page is not None else None
+        except (ValueError, LookupError) as error:
+            log.warning("pool %s: %s; claiming another worker id", self._host.pool, error)
+            return None
+        return None if credentials is None or credentials.get("released") else credentials
+
+    def marks(self, credentials: dict[str, Any]) -> tuple[int, ...]:
+        """Return each lane's first unused ms, 0 for a lane never used, by the credentials and the word."""
+        host, marks = self._host, list(credentials["marks_ms"])
+        word = host.word & ~SEALED_BIT
+        layout, parts = host.layout, host.layout.decode(word)
+        if parts.worker == credentials["worker"]:
+            end_ms = layout.ms_at(parts.tick + 1)
+            # at or below, it is the word of an earlier lease of the same worker id
+            if end_ms > credentials["lanes_ms"][parts.backup]:
+                marks[parts.backup] = max(marks[parts.backup], end_ms)
+        return tuple(marks)
+
+    def lease_of(self, credentials: dict[str, Any] | None, serial: int) -> HeldLease | None:
+        """Return the lease in *credentials*, without its used ticks; None if there is none."""
+        if credentials is None or credentials["worker"] == UNKNOWN_WORKER:
+            return None
+        host = self._host
+        held = HeldLease.taken_over(credentials, host.config, serial, host.context.guard.generation)
+        return held._replace(
+            lease=held.lease._replace(renewals=credentials["renewals"]),
+            marks=IN_WORD,
+        )
+
+    def write_claim(self, token: str, owner: str) -> None:
+        """Record that a claim is under way. See CrashRecorder."""
+
+        def change(_: dict[str, Any] | None) -> dict[str, Any]:
+            return of_claim(token, owner) | self._host.seen
+
+        self._write(change, seal=True)
+
+    def write_lease(
+        self, held: HeldLease, stats: WorkerStats, *, fresh: bool, marks_ms: Sequence[int] = ()
+    ) -> memoryview | None:
+        """Record the lease *held*, then extend the limit if ids of it are made already. See CrashRecorder."""
+        host = self._host
+        more = {"renewals": held.lease.renewals, **host.seen}
+
+        def change(before: dict[str, Any] | None) -> dict[str, Any]:
+            if fresh:
+                self.marks_before = self.marks(before) if before and "marks_ms" in before else ()
+                marks: Sequence[int] = marks_ms or (0,) * len(held.lanes_ms)
+            else:
+                marks = before["marks_ms"] if before else ()
+            return of_lease(held, stats) | more | {"marks_ms": [*marks]}
+
+        if self._write(change, seal=fresh) and not fresh:
+            host.extend(held)
+        return IN_WORD
+
+    def note_release(self, token: str, *, sent: bool) -> None:
+        """Record whether a release may have been sent. Raises TurnOver: then it must not be sent."""
+        self._host.write(lambda before: {**before, "released": sent} if before else None)
+
+    def clear(self) -> None:
+        """Record that nothing is held any more."""
+        self._write(lambda _: None, seal=True)
+
+    def forget(self) -> None:
+        """Do nothing, in a forked child: HostAllocator.after_fork() does."""
+
+    def give_up(self) -> None:
+        """Be no member any more, of a generator that was dropped without close(). What it has leased, stays."""
+        self._host.leave()
+
+    def _write(self, change: Callable[[dict[str, Any] | None], dict[str, Any] | None], *, seal: bool) -> bool:
+        try:
+            if seal:
+                # as long as the word is open, it is of the lease that the credentials show
+                self._host.seal()
+            self._host.write(change)
+        except TurnOver:
+            self._host.leases.slot.make_void()
+            return False
+        return True
+
+
+class Host:
+    """What the members of one generator with lease="host" share.
+
+    Attributes:
+        page: None as long as this process is no member: then it makes no ids, or has a lease of its own.
+        refused: whether it has a lease of its own.
+        on_join: called when it has become a member.
+    """
+
+    def __init__(self, context: Context, leases: LeaseManager) -> None:
+        self.context, self.leases, self.config = context, leases, context.config
+        self.layout, self.pool = context.config.layout, context.config.name
+        self._name = ""
+        self.page: HostPage | None = None
+        self.refused = False
+        self.on_join: Callable[[], object] = bool
+        self.credentials = HostCredentials(self)
+        slot = HostSlot(
+            leases.store, lambda store: RECORDS.new_record(store) if self.refused else self.credentials
+        )
+        slot.host = self
+        leases.slot = slot
+
+    def join(self) -> bool:
+        """Become a member if this process is none; return False if it has a lease of its own instead."""
+        if self.page is not None or self.refused:
+            return not self.refused
+        try:
+            page = self._open_page()
+            page.join()
+        except HostRefused as error:
+            log.warning('pool %s: lease="host" cannot be used by this process: %s', self.pool, error)
+            self.refused = True
+            return False
+        self.page = page
+        self.leases.slot.record = self.credentials
+        self.leases.processes = lambda: page.pids
+        self.context.reference()._join(page.memory, self.context.guard.alive)
+        self.on_join()
+        return True
+
+    def _open_page(self) -> HostPage:
+        """Open the page of all processes that may share a lease. Raises HostRefused."""
+        store = self.leases.store
+        if not store.shared or self.context.clock is not SYSTEM:
+            raise HostRefused("its pool, or its clock, is in the memory of this process")
+        if store.redundant or self.config.registry:
+            raise HostRefused("its pool has a registry, or several servers")
+        text = f"{pool_name(store)}\n{self.leases.label}\n{getattr(store, 'min_replicas', 0)}"
+        self._name = hashlib.sha256(text.encode()).hexdigest()[:16]
+        return open_page(self._name, min(LOCK_LIMIT_S, self.config.heartbeat_ms / 1000))
+
+    def leave(self) -> bool:
+        """Be no member any more; return True if this was the last one, which still has the page."""
+        page, generator = self.page, self.context.reference()
+        if page is None:
+            return False
+        if generator is not None:
+            generator._join(None, None)
+        is_last = page.leave()
+        if not is_last:
+            self.page = None
+        return is_last
+
+    def after_fork(self) -> None:
+        """Be no member any more, in a forked child: the parent still is."""
+        self.context.reference()._join(None, None)
+        if self.page is not None:
+            self.page.forget_turn()
+        self.page, self.refused = None, False
+
+    # --- the word ---------------------------------------------------------------------------------
+
+    @property
+    def word(self) -> int:
+        """The last id of the host, with SEALED_BIT if it is sealed."""
+        return SEALED_BIT if self.page is None else self.page.load(WORD)
+
+    def seal(self) -> int:
+        """Let nobody take ids of the host. Raises TurnOver."""
+        if self.page is None:
+            raise TurnOver
+        layout = self.layout
+        mask = (layout.sequences - 1) * layout.sequence_step
+        return self.page.seal(layout.sequence_step, mask, 1 << layout.timestamp_shift)
+
+    def write(self, change: Callable[[dict[str, Any] | None], dict[str, Any] | None]) -> None:
+        """Replace the credentials by what *change* makes of them. Raises TurnOver."""
+        if self.page is None:
+            raise TurnOver
+        self.page.write(change)
+
+    def extend(self, held: HeldLease) -> None:
+        """Raise the limit to the end of *held*, if ids are made of it, in another lane than its outage lane."""
+        word, page = self.word, self.page
+        if page is None or word & SEALED_BIT or self.is_outage_lane(word):
+            return
+        with contextlib.suppress(TurnOver):
+            page.set_limit(self.limit_ms(held.lease.until))
+
+    def limit_ms(self, until: int) -> int:
+        """Return the limit for ids before the tick *until*, ms since 1970."""
+        return self.layout.ms_at(min(until, self.layout.max_tick + 1))
+
+    def is_outage_lane(self, word: int) -> bool:
+        """Return whether *word* is an id of an outage lane."""
+        return self.layout.decode(word & ~SEALED_BIT).backup >= self.config.ordinary_lanes
+
+    # --- turns ------------------------------------------------------------------------------------
+
+    @property
+    def seen(self) -> dict[str, Any]:
+        """What this process has seen of the pool, for the next one that talks to Redis (R10, version)."""
+        return {"seen": list(self.leases.view.seen)}
+
+    def in_turn(self, action: Callable[[], T]) -> T | None:
+        """Call *action* in a turn, after the lease was loaded; return None if another process has the turn.
+
+        Raises StoreUnavailable: a signal handler has interrupted a conversation with Redis.
+        """
+        page = self.page
+        if page is None or self.leases.talks_here:
+            self.leases.check_conversation()
+            return None
+        turn = page.take_turn()
+        if turn is None:
+            return None
+        try:
+            self._load()
+            return action()
+        except TurnOver:
+            return None
+        finally:
+            if page.has_turn:
+                # outside of a turn, nothing is known of it but by the page
+                self.leases.slot.latest = None
+            page.free(turn)
+
+    def _load(self) -> None:
+        """Go on with the lease, or with the claim, that the page shows."""
+        leases, credentials = self.leases, self.credentials.read()
+        serial = leases.slot.next_serial()
+        token = credentials["token"] if credentials and credentials["worker"] == UNKNOWN_WORKER else ""
+        if credentials is not None:
+            seen = Seen(*credentials["seen"])
+            if seen.version > leases.view.seen.version:
+                leases.view.seen = seen
+            if not token:
+                credentials["marks_ms"] = self.credentials.marks(credentials)
+        leases.take_up(self.credentials.lease_of(credentials, serial), token, self._name[:12])
+
+
+class HostAllocator(IdAllocator):
+    """Open the word of a host for the ticks of its lease, and seal it."""
+
+    host: Host
+
+    def advance(self, *, only_claim: bool, blocking: bool = True) -> Step:
+        """Take an id, or return what has to be done first. See IdAllocator.advance()."""
+        host = self.host
+        if not host.join():
+            return super().advance(only_claim=only_claim, blocking=blocking)
+        if not only_claim and (an_id := self._generator._id_now()):
+            return an_id, None
+        decision = self._decide_by_word()
+        if isinstance(decision, UseTick | Wait) and only_claim:
+            return 0, None
+        if isinstance(decision, Wait | RaiseClockBack):
+            return 0, decision
+        if not blocking:
+            return 0, NoLease()
+        step = host.in_turn(lambda: self._advance_in_turn(only_claim=only_claim))
+        if step is None:
+            nap(self._clock, PAUSE_S)
+            return 0, Wait(0, clock_back=False)
+        an_id, next_step = step
+        if isinstance(next_step, LaneChange):
+            self._context.clock_backs.note(next_step.behind_ms, "namespace", self.ids_made)
+            next_step = None
+        return an_id, next_step
+
+    def _decide_by_word(self) -> Decision | NoLease:
+        """Decide by the word and its limit alone; NoLease() if it is sealed."""
+        host, page, layout = self.host, self.host.page, self._layout
+        word = host.word
+        if page is None or word & SEALED_BIT:
+            return NoLease()
+        _, now_ms = self._read_clock()
+        tick = word >> layout.timestamp_shift
+        until = layout.tick_at(page.limit_ms)
+        decision = decide(Lanes((tick + 1,), (True,)), now_ms, until, layout.tick_ms, self._context.rules)
+        # ids were taken, or a tick was opened, since
+        return Wait(0, clock_back=False) if isinstance(decision, UseTick) else decision
+
+    def lanes_of(self, held: HeldLease) -> Lanes:
+        """Return up to which tick each ordinary lane of *held* is used, in a turn."""
+        count, word = self._config.ordinary_lanes, self.host.word & ~SEALED_BIT
+        opens, parts = held.lease.opens, self._layout.decode(word)
+        first = tuple(map(self._layout.first_tick_from, held.lanes_ms))
+        used = tuple(now > before for now, before in zip(opens, first, strict=True))[:count]
+        if parts.worker == held.lease.worker and parts.backup < count:
+            return Lanes(opens[:count], used, parts.backup)
+        lanes = Lanes(opens[:count], used)
+        if not any(used):
+            return lanes
+        # from the outage lane back to the lane of before, after its ids
+        lane = closest_fit(lanes, parts.tick)
+        return lanes if lane is None else lanes._replace(current=lane).after(parts.tick)
+
+    def decide_in_turn(self, held: HeldLease) -> Decision:
+        """Decide for the lanes of *held*, which was loaded in this turn."""
+        _, now_ms = self._read_clock()
+        until, tick_ms = held.lease.until, self._layout.tick_ms
+        return decide(self.lanes_of(held), now_ms, until, tick_ms, self._context.rules)
+
+    def _advance_in_turn(self, *, only_claim: bool) -> tuple[int, Decision | NoLease | LaneChange | None]:
+        held = self._leases.held
+        if held is None:
+            return 0, NoLease()
+        if not only_claim and (an_id := self._generator._id_now()):
+            return an_id, None
+        decision = self.decide_in_turn(held)
+        if not isinstance(decision, UseTick):
+            return 0, None if only_claim and isinstance(decision, Wait) else decision
+        if only_claim:
+            return 0, None
+        lanes = self.lanes_of(held)
+        an_id = self.open(held, decision, held.lease.until)
+        if not an_id:
+            return 0, Wait(0, clock_back=False)
+        if lanes.current == decision.lane or not lanes.used[lanes.current]:
+            return an_id, None
+        behind_ms = self._layout.ms_at(lanes.opens[lanes.current] - 1) - self._context.now_ms()
+        return an_id, LaneChange(behind_ms)
+
+    def open(self, held: HeldLease, use_tick: UseTick, until: int) -> int:
+        """Open the word at *use_tick* for ticks before *until*; return its first id, 0 if that tick is used meanwhile.
+
+        In this order: nobody takes ids; the marks are in the page; so is the limit; ids can be taken. Raises TurnOver.
+        """
+        host, page, layout, (lane, tick) = self.host, self.host.page, self._layout, use_tick
+        self._check_tick(tick)
+        sealed = host.seal()
+        credentials = host.credentials.read()
+        if page is None or credentials is None:
+            raise TurnOver
+        marks = host.credentials.marks(credentials)
+        if marks[lane] > layout.ms_at(tick):
+            return 0
+        if marks != tuple(credentials["marks_ms"]):
+            page.write(lambda before: before and {**before, "marks_ms": marks})
+        page.set_limit(host.limit_ms(until))
+        an_id = layout.compose(
+            tick=tick,
+            datacenter=self._leases.config.datacenter,
+            backup=lane,
+            worker=held.lease.worker,
+        )
+        # 0 is not a valid id
+        an_id = an_id or layout.sequence_step
+        page.open(sealed, an_id)
+        return an_id
+
+    # --- as IdAllocator, of the word ---------------------------------------------------------------
+
+    @property
+    def namespace(self) -> int:
+        """Value of the backup bits of the last ids."""
+        host = self.host
+        return super().namespace if host.page is None else self._layout.decode(host.word & ~SEALED_BIT).backup
+
+    @property
+    def in_outage_lane(self) -> bool:
+        """True if the last id was made in an outage lane, and the next one would be."""
+        host = self.host
+        if host.page is None:
+            return super().in_outage_lane
+        return not host.word & SEALED_BIT and host.is_outage_lane(host.word)
+
+    def open_outage_lane(self, lease: HeldLease, until: int) -> bool:
+        """Let ids be made in the outage lane of *lease*, in a turn. See IdAllocator.open_outage_lane()."""
+        if self.host.page is None:
+            return super().open_outage_lane(lease, until)
+        first = max(lease.lease.opens[-1], (self.host.word & ~SEALED_BIT) >> self._layout.timestamp_shift)
+        lanes = Lanes((first,), (first > lease.lease.opens[-1],))
+        until = min(until, lease.lease.outage_until)
+        _, now_ms = self._read_clock()
+        decision = decide(lanes, now_ms, until, self._layout.tick_ms, self._outage_rules)
+        if isinstance(decision, UseTick):
+            self.open(lease, UseTick(self._layout.namespaces - 1, decision.tick), until)
+        return isinstance(decision, UseTick | Wait | RaiseClockBack)
+
+    def close_outage_lane(self) -> None:
+        """Let no more ids be made in an outage lane, in a turn."""
+        if self.host.page is None:
+            super().close_outage_lane()
+        elif self.in_outage_lane:
+            self.seal()
+
+    def seal(self) -> None:
+        """Let nobody take ids of the lease; of the host's, if this is a turn."""
+        if self.host.page is None:
+            super().seal()
+            return
+        with contextlib.suppress(TurnOver):
+            self.host.seal()
+
+    def seal_through(self, serial: int) -> None:
+        """Do nothing for a lease of the host: it was sealed before another one was recorded."""
+        if self.host.page is None:
+            super().seal_through(serial)
+
+    def marks(self, held: HeldLease) -> tuple[int, ...] | None:
+        """Return the marks of *held*, which is sealed, in the turn in which it is given back or was replaced."""
+        host = self.host
+        if host.page is None:
+            return super().marks(held)
+        credentials = host.credentials.read()
+        if credentials is not None and credentials["token"] == held.token:
+            return host.credentials.marks(credentials)
+        return host.credentials.marks_before or None
+
+    def after_fork(self) -> None:
+        """Discard the parent's ids, in a forked child."""
+        self.host.after_fork()
+        super().after_fork()
+
+
+class HostLifecycle(LeaseLifecycle):
+    """Talk to Redis for all processes of a host, in turns."""
+
+    host: Host
+    _allocator: HostAllocator
+
+    @property
+    def _is_alone(self) -> bool:
+        """True if this process has a lease of its own."""
+        return self.host.page is None
+
+    def claim(self, wait_ms: int, instead_of: int = 0) -> Claimed:
+        """Claim a worker id for the host, unless another process does."""
+        if self._is_alone:
+            return super().claim(wait_ms, instead_of)
+        claimed = self.host.in_turn(lambda: self._claim(wait_ms, instead_of))
+        if claimed is None:
+            nap(self._clock, PAUSE_S)
+        return claimed or Claimed()
+
+    def renew_in_need(self) -> None:
+        """Renew for a call that needs more time, unless another process has. See LeaseLifecycle."""
+        if self._is_alone:
+            super().renew_in_need()
+            return
+        if self.host.in_turn(self._renew_in_turn) is None:
+            nap(self._clock, PAUSE_S)
+
+    def _renew_in_turn(self) -> bool:
+        held = self._leases.held
+        if held is not None and isinstance(self._allocator.decide_in_turn(held), RenewLease):
+            super().renew_in_need()
+        return True
+
+    def replace(self, behind_ms: int) -> None:
+        """Claim a worker id whose lanes fit the clock, unless another process has. See LeaseLifecycle."""
+        if self._is_alone:
+            super().replace(behind_ms)
+        elif self.host.in_turn(lambda: self._replace_in_turn(behind_ms)) is None:
+            nap(self._clock, PAUSE_S)
+
+    def _replace_in_turn(self, behind_ms: int) -> bool:
+        held = self._leases.held
+        if held is not None and isinstance(self._allocator.decide_in_turn(held), ClaimAnother):
+            super().replace(behind_ms)
+        return True
+
+    def beat(self) -> float:
+        """Renew the lease of the host, or claim one, if that is up to this process. Never raises."""
+        page = self.host.page
+        if page is None:
+            return super().beat()
+        is_due = self._failing or page.is_due(self._context.config.heartbeat_ms)
+        if self.closed or self.suspended or not is_due:
+            return self.beat_after_s()
+        try:
+            return self.host.in_turn(super().beat) or self.beat_after_s()
+        except StoreUnavailable:
+            return self.beat_after_s()
+
+    def _claim(self, wait_ms: int, instead_of: int = 0) -> Claimed:
+        self._note_attempt()
+        return super()._claim(wait_ms, instead_of)
+
+    def _renew(self) -> bool:
+        self._note_attempt()
+        return super()._renew()
+
+    def _note_attempt(self) -> None:
+        if self.host.page is not None:
+            self.host.page.note_attempt()
+
+    def open_outage_lane(self) -> bool:
+        """Return False: the outage lane of a host is opened when a renewal has failed, in that turn."""
+        return super().open_outage_lane() if self._is_alone else False
+
+    def _close_outage_lane(self) -> None:
+        self._opened = 0
+        super()._close_outage_lane()
+        if not self._is_alone:
+            self._allocator.close_outage_lane()
+
+    def give_back(self) -> None:
+        """Be no member of the host any more; the last one releases its lease. Never raises."""
+        host = self.host
+        if self._is_alone:
+            super().give_back()
+            return
+        if not host.leave():
+            return
+        deadline_s = time.monotonic() + LEAVE_S
+        with contextlib.suppress(StoreUnavailable):
+            while host.in_turn(self._release_in_turn) is None and time.monotonic() < deadline_s:
+                time.sleep(PAUSE_S)
+        host.page = None
+
+    def _release_in_turn(self) -> bool:
+        page = self.host.page
+        # a process that has joined meanwhile goes on
+        if page is not None and not page.pids:
+            super().give_back()
+            if self.suspended:
+                # also a claim without a reply, or a lease that could not be released: a clone would have it, too
+                self.host.credentials.clear()
+        return True
+
+    @property
+    def _ids_made(self) -> int:
+        """Those of the host, counted at each tick."""
+        return super()._ids_made if self.host.page is None else self.host.page.load(MADE)
+
+
+def members_of_host(
+    context: Context, leases: LeaseManager, sequence_start: str, sequence_start_bound: int | None
+) -> tuple[IdAllocator, LeaseLifecycle]:
+    """Return allocator and lifecycle of a generator with lease="host".
+
+    Raises ConfigError for settings that it cannot have.
+    """
+    rules = context.rules
+    if rules.policy == "ahead" or rules.overflow == "ahead" or sequence_start in ("random", "continue"):
+        raise ConfigError(
+            'lease="host" cannot be combined with clock_policy="ahead", overflow="ahead", sequence_start="random" or '
+            'sequence_start="continue": these need a state of each process. Leave them out, or use lease="process".'
+        )
+    host = Host(context, leases)
+    allocator = HostAllocator(context, leases, sequence_start, sequence_start_bound)
+    lifecycle = HostLifecycle(context, leases, allocator)
+    allocator.host = lifecycle.host = host
+    host.on_join = lifecycle.start_heartbeat
+    return allocator, lifecycle
