@@ -146,8 +146,10 @@ class HostCredentials:
             if fresh:
                 self.marks_before = self.marks(before) if before and "marks_ms" in before else ()
                 marks: Sequence[int] = marks_ms or (0,) * len(held.lanes_ms)
+            elif before and "marks_ms" in before:
+                marks = before["marks_ms"]
             else:
-                marks = before["marks_ms"] if before else ()
+                raise TurnOver
             return of_lease(held, stats) | more | {"marks_ms": [*marks]}
 
         if self._write(change, seal=fresh) and not fresh:
@@ -425,7 +427,7 @@ class HostAllocator(IdAllocator):
         self._check_tick(tick)
         sealed = host.seal()
         credentials = host.credentials.read()
-        if page is None or credentials is None:
+        if page is None or credentials is None or credentials["token"] != held.token:
             raise TurnOver
         marks = host.credentials.marks(credentials)
         if marks[lane] > layout.ms_at(tick):

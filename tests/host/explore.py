@@ -1,0 +1,274 @@
+"""Explore schedules of processes of a host: python -m tests.host.explore SCENARIO [--without PROTECTION] [--seconds S].
+
+Prints one line of JSON: how many runs and steps, and the first schedule that repeats an id, or loses a lease without a
+reason. Exit code 1 if there is one. The same arguments give the same runs, except for how many fit into the time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import itertools
+import json
+import logging
+import os
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.host import stepping
+
+if TYPE_CHECKING:
+    from tests.host.stage import Action, Schedule, Stage
+
+# the last step of a plan, and the steps of a process at which it is stopped
+END = 1 << 30
+MOST_STOPS = 130
+
+
+def scenarios() -> dict[str, tuple[bool, dict[str, tuple[Action, ...]]]]:
+    """Return by name: whether the processes have joined and claimed before, and what each of them does."""
+    from tests.host.stage import TTL_MS, Action
+
+    take, beat, close = Action("take", 1), Action("beat"), Action("close")
+    late, away, back_again = Action("wait", TTL_MS + 100), Action("away", 1), Action("away", 0)
+    other = (late, take, take)
+    return {
+        "two takers": (True, {"a": (Action("take", 2),), "b": (Action("take", 2),)}),
+        "three takers": (True, {"a": (take,), "b": (take,), "c": (take,)}),
+        "starts": (False, {"a": (take, take), "b": (take, take), "other": (take, take)}),
+        "renewals": (True, {"a": (take, beat, take), "b": (beat, take, take), "other": other}),
+        "quiet renewals": (True, {"a": (beat, beat), "b": (beat, beat), "c": (beat, beat)}),
+        "an end and a start": (True, {"a": (take, close), "new b": (take, take), "other": (take, take)}),
+        "two ends": (True, {"a": (take, close), "b": (take, close), "other": (take, take)}),
+        "an end in another thread": (True, {"a": (take, take), "thread": (close,), "other": (take, take)}),
+        "a clock set back": (
+            True,
+            {
+                "a": (take, Action("back", 30), take, Action("back", -40), take),
+                "b": (take, Action("back", -5), take),
+                "other": other,
+            },
+        ),
+        "back and forth": (
+            True,
+            {
+                "a": (take, Action("back", 30), take, Action("back", -40), take),
+                "b": (take, Action("back", -5), take),
+            },
+        ),
+        "outage": (
+            True,
+            {
+                "a": (take, away, late, take, back_again, beat, take),
+                "b": (beat, take, late, take),
+                "other": (take, take),
+            },
+        ),
+    }
+
+
+# where no lease may be lost, since only the time of waiting for a stopped process passes
+QUIET = ("two takers", "three takers", "quiet renewals", "back and forth")
+
+
+def without(protection: str) -> None:
+    """Switch a protection of the Python code off."""
+    from snowredis.snowflake import host_lease, host_page
+    from snowredis.snowflake.host_page import HEADER, LIMIT, SEALED_BIT, WORD, HostPage
+
+    page: Any = HostPage
+    credentials: Any = host_lease.HostCredentials
+    fence, seal, write = page._fence, page.seal, credentials._write
+
+    def unfenced(offset_off: int) -> Callable[..., None]:
+        def run(self: HostPage, offset: int, bits: int, turn_bits: int, turn: Any) -> None:
+            if offset != offset_off:
+                fence(self, offset, bits, turn_bits, turn)
+
+        return run
+
+    def set_limit(self: HostPage, limit_ms: int) -> None:
+        self.swap(LIMIT, self.load(LIMIT), limit_ms)
+
+    def same_seal(self: HostPage, step: int, sequence_mask: int, tick: int) -> int:
+        word = self.load(WORD)
+        while not word & SEALED_BIT and not self.swap(WORD, word, word | SEALED_BIT):
+            word = self.load(WORD)
+        return word | SEALED_BIT
+
+    def no_mine(self: HostPage) -> Any:
+        return self._turn
+
+    if protection == "fence-limit":
+        page._fence = unfenced(LIMIT)
+        page.set_limit = set_limit
+    elif protection == "header-exchanged":
+        swap = page.swap
+
+        def store(self: HostPage, offset: int, old: int, new: int) -> bool:
+            return bool(swap(self, offset, self.load(offset) if offset == HEADER else old, new))
+
+        page.swap = store
+    elif protection == "new-seal":
+        page.seal = same_seal
+    elif protection == "seal-first":
+        credentials._write = lambda self, change, *, seal: write(self, change, seal=False)
+    elif protection == "open-if-sealed":
+        page.open = lambda self, sealed, an_id: self.swap(WORD, self.load(WORD), an_id)
+    elif protection == "marks-of-lanes":
+        host_lease.HostCredentials.marks = lambda self, found: tuple(found["marks_ms"])  # type: ignore[method-assign]
+    elif protection == "note-release":
+        credentials.note_release = lambda self, token, sent: None
+    elif protection == "release-sealed":
+        host_lease.HostAllocator.seal = lambda self: None  # type: ignore[method-assign]
+    elif protection == "pending-first":
+        original_lease = credentials.write_lease
+
+        def write_lease(self: Any, held: Any, stats: Any, *, fresh: bool, marks_ms: Any = ()) -> Any:
+            if held.pending_renewal_id:
+                return host_lease.IN_WORD
+            return original_lease(self, held, stats, fresh=fresh, marks_ms=marks_ms)
+
+        credentials.write_lease = write_lease
+    elif protection == "void":
+        from snowredis.snowflake.lease import LeaseSlot
+
+        LeaseSlot.make_void = lambda self: None  # type: ignore[method-assign]
+    elif protection == "seal":
+        page.seal = lambda self, *_: self.load(WORD)
+    else:
+        raise LookupError(protection)
+
+
+PROTECTIONS = (
+    "fence-limit",
+    "header-exchanged",
+    "new-seal",
+    "seal-first",
+    "open-if-sealed",
+    "marks-of-lanes",
+    "note-release",
+    "release-sealed",
+    "pending-first",
+    "void",
+    "seal",
+    *stepping.BROKEN,
+)
+
+
+def all_schedules() -> Iterator[tuple[Schedule, list[int]]]:
+    """Iterate over all schedules: each with the list to which it appends its choices."""
+    path: list[int] = []
+    sizes: list[int] = []
+    while True:
+        taken: list[int] = []
+        sizes.clear()
+
+        def choose(order: list[int], _: str, taken: list[int] = taken) -> int | None:
+            index = path[len(taken)] if len(taken) < len(path) else 0
+            taken.append(index)
+            sizes.append(len(order))
+            return order[index]
+
+        yield choose, taken
+        path = list(taken)
+        while path and path[-1] + 1 >= sizes[len(path) - 1]:
+            path.pop()
+        if not path:
+            return
+        path[-1] += 1
+
+
+def some_schedules(count: int, seed: int) -> Iterator[tuple[Schedule, list[Any]]]:
+    """Iterate over schedules without an end, of *count* processes.
+
+    First one process is stopped, at each of its steps, while the others go on; then one and another, at random steps;
+    and each third schedule changes often and kills.
+    """
+    from tests.host.stage import at_random, planned
+
+    orders = [*itertools.permutations(range(count))]
+    for step, order in itertools.product(range(MOST_STOPS), orders):
+        first, second, *others = order
+        for ends in ((second, *others, first), (second, first, *others)):
+            plan = ((first, step), *((each, END) for each in ends))
+            yield planned(plan), [*plan]
+    source = random.Random(seed)
+    for number in itertools.count():
+        first, second, *others = source.choice(orders[:1] if number % 2 else orders)
+        if number % 6 == 0:
+            yield at_random(number, source.choice((0.02, 0.1, 0.5))), [number]
+            continue
+        ends = [(other, END) for other in (first, *others)]
+        source.shuffle(ends)
+        plan = (
+            (first, source.randrange(MOST_STOPS)),
+            (second, source.randrange(MOST_STOPS)),
+            *ends,
+            (second, END),
+        )
+        yield planned(plan), [*plan]
+
+
+def explore(name: str, seconds: float, seed: int) -> dict[str, Any]:
+    """Run the schedules of one scenario; return what was found."""
+    from tests.host.stage import Stage
+
+    is_warm, cast = scenarios()[name]
+    every = "takers" in name
+    runs = ids = 0
+    errors = Counter[str]()
+    kept: list[Stage] = []
+    until_s = time.monotonic() + seconds
+    found: dict[str, Any] = {"scenario": name, "complete": False}
+    for choose, choices in all_schedules() if every else some_schedules(len(cast), seed):
+        stage = Stage(cast, choose)
+        if is_warm:
+            stage.warm()
+        stage.run()
+        # a killed process does nothing more, not even when it is collected
+        kept.append(stage)
+        runs, ids = runs + 1, ids + len(stage.made)
+        errors += stage.errors
+        if stage.repeated or (name in QUIET and (stage.lost or stage.errors)):
+            found |= {"failed": choices, "repeated": stage.repeated, "lost": stage.lost}
+            break
+        if time.monotonic() > until_s:
+            break
+    else:
+        found["complete"] = True
+    return found | {"runs": runs, "ids": ids, "errors": errors}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("scenario")
+    parser.add_argument("--without", default="")
+    parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        broken = args.without if args.without in stepping.BROKEN else ""
+        set_hook = stepping.load(Path(directory), broken)
+        logging.disable(logging.CRITICAL)
+        os.environ["SNOWREDIS_CRASH_RECORDS"] = "off"
+        gc.disable()
+        from tests.host import stage
+
+        set_hook(lambda name: stage.step_of_running(name))
+        if args.without and not broken:
+            without(args.without)
+        found = explore(args.scenario, args.seconds, args.seed)
+    print(json.dumps(found), flush=True)
+    # without the end of greenlets that were killed
+    os._exit(1 if "failed" in found else 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
