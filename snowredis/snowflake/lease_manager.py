@@ -113,7 +113,8 @@ class LeaseManager:
         self.slot.latest, self._name = held, name
         self.slot.set_token(token)
         if held is not None:
-            self._clocks_at, self._boot_id = held.clocks_s, boot_id()
+            # they are of this run of the kernel, as this process is
+            self._clocks_at, self._boot_id = held.clocks_s, self._boot_id or boot_id()
 
     def just_renewed(self) -> bool:
         """Return whether the last renewal or claim is so recent that another renewal would change nothing."""

@@ -19,57 +19,54 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.host import stepping
 
 if TYPE_CHECKING:
-    from tests.host.stage import Action, Schedule, Stage
+    from tests.host.stage import Cast, Schedule, Stage
 
 # the last step of a plan, and the steps of a process at which it is stopped
 END = 1 << 30
-MOST_STOPS = 130
+MOST_STOPS = 180
 
 
-def scenarios() -> dict[str, tuple[bool, dict[str, tuple[Action, ...]]]]:
-    """Return by name: whether the processes have joined and claimed before, and what each of them does."""
+class Scenario(NamedTuple):
+    """What each process does, from which state on (see Stage.prepare()), with how many worker ids."""
+
+    cast: Cast
+    state: str = "open"
+    workers: int = 1
+
+
+def scenarios() -> dict[str, Scenario]:
+    """Return all scenarios by name."""
     from tests.host.stage import TTL_MS, Action
 
     take, beat, close = Action("take", 1), Action("beat"), Action("close")
-    late, away, back_again = Action("wait", TTL_MS + 100), Action("away", 1), Action("away", 0)
+    soon, late, away = Action("wait", 5), Action("wait", TTL_MS + 100), Action("away", 1)
+    back, behind = Action("back", 30), Action("back", 50)
     other = (late, take, take)
     return {
-        "two takers": (True, {"a": (Action("take", 2),), "b": (Action("take", 2),)}),
-        "three takers": (True, {"a": (take,), "b": (take,), "c": (take,)}),
-        "starts": (False, {"a": (take, take), "b": (take, take), "other": (take, take)}),
-        "renewals": (True, {"a": (take, beat, take), "b": (beat, take, take), "other": other}),
-        "quiet renewals": (True, {"a": (beat, beat), "b": (beat, beat), "c": (beat, beat)}),
-        "an end and a start": (True, {"a": (take, close), "new b": (take, take), "other": (take, take)}),
-        "two ends": (True, {"a": (take, close), "b": (take, close), "other": (take, take)}),
-        "an end in another thread": (True, {"a": (take, take), "thread": (close,), "other": (take, take)}),
-        "a clock set back": (
-            True,
-            {
-                "a": (take, Action("back", 30), take, Action("back", -40), take),
-                "b": (take, Action("back", -5), take),
-                "other": other,
-            },
+        "two takers": Scenario({"a": (take, take), "b": (take, take)}),
+        "three takers": Scenario({"a": (take,), "b": (take,), "c": (take,)}),
+        "starts": Scenario({"a": (take, take), "b": (take, take), "other": (take, take)}, ""),
+        "renewals": Scenario({"a": (take, beat, take), "b": (beat, take, take), "other": other}, "claimed"),
+        "quiet renewals": Scenario({"a": (beat, beat), "b": (beat, beat), "c": (beat, beat)}),
+        "a lost lease": Scenario({"a": (take, beat, beat, take), "other": other, "b": (beat, take)}, "open", 2),
+        "an end and a start": Scenario({"a": (take, close), "new b": (soon, take, take), "other": (take, take)}),
+        "two ends": Scenario({"a": (take, close), "b": (take, close), "other": (soon, take, take)}),
+        "an end in another thread": Scenario(
+            {"a": (take, take), "thread": (close,), "other": (take, behind, take, behind, take, behind, take)},
+            "claimed",
         ),
-        "back and forth": (
-            True,
-            {
-                "a": (take, Action("back", 30), take, Action("back", -40), take),
-                "b": (take, Action("back", -5), take),
-            },
+        "a clock set back": Scenario(
+            {"a": (back, take, Action("back", -40), take), "b": (Action("back", -5), take), "other": other}
         ),
-        "outage": (
-            True,
-            {
-                "a": (take, away, late, take, back_again, beat, take),
-                "b": (beat, take, late, take),
-                "other": (take, take),
-            },
+        "back and forth": Scenario(
+            {"a": (back, take, Action("back", -40), take), "b": (Action("back", -5), take, take)}
         ),
+        "outage": Scenario({"a": (away, late, take), "b": (beat, take, take), "other": other}),
     }
 
 
@@ -220,17 +217,16 @@ def explore(name: str, seconds: float, seed: int) -> dict[str, Any]:
     """Run the schedules of one scenario; return what was found."""
     from tests.host.stage import Stage
 
-    is_warm, cast = scenarios()[name]
+    scenario = scenarios()[name]
     every = "takers" in name
     runs = ids = 0
     errors = Counter[str]()
     kept: list[Stage] = []
     until_s = time.monotonic() + seconds
     found: dict[str, Any] = {"scenario": name, "complete": False}
-    for choose, choices in all_schedules() if every else some_schedules(len(cast), seed):
-        stage = Stage(cast, choose)
-        if is_warm:
-            stage.warm()
+    for choose, choices in all_schedules() if every else some_schedules(len(scenario.cast), seed):
+        stage = Stage(scenario.cast, choose, scenario.workers)
+        stage.prepare(scenario.state)
         stage.run()
         # a killed process does nothing more, not even when it is collected
         kept.append(stage)

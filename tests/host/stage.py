@@ -13,6 +13,7 @@ import random
 import types
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import greenlet
@@ -21,16 +22,14 @@ from snowredis.core.layout import Layout
 from snowredis.errors import SnowredisError, StoreUnavailable
 from snowredis.process.fork import ForkGuard
 from snowredis.process.liveness import ProcessName
-from snowredis.snowflake import host_lease, host_page
+from snowredis.snowflake import host_lease, host_page, lease_manager
 from snowredis.snowflake.generator import Generator
 from snowredis.testing import ManualClock, memory_pool
 
-# one worker id, and few ids a tick: whatever is used twice is an id that is made twice
-LAYOUT = Layout(
-    timestamp_bits=41, backup_bits=2, worker_bits=0, sequence_bits=2, tick_ms=1, epoch_ms=1735689600000
-)
+# few worker ids, and few ids a tick: whatever is used twice is an id that is made twice
+LAYOUT = Layout(timestamp_bits=41, backup_bits=2, sequence_bits=2, tick_ms=1, epoch_ms=1735689600000)
 TTL_MS = 600
-MEMBERS = 4
+MEMBERS = 3
 
 
 class Action(NamedTuple):
@@ -38,6 +37,9 @@ class Action(NamedTuple):
 
     name: str
     value: int = 0
+
+
+Cast = dict[str, tuple[Action, ...]]
 
 
 class SteppedStore:
@@ -90,7 +92,8 @@ class Process:
 
     def _run(self, actions: tuple[Action, ...]) -> None:
         for action in actions:
-            self.stage.step("begin")
+            if action.name != "take":
+                self.stage.step("begin")
             try:
                 getattr(self, action.name)(action.value)
             except SnowredisError as error:
@@ -143,7 +146,8 @@ class Stage:
     """One run of some processes under one schedule.
 
     Args:
-        cast: what each process does; the one called "other" is of another host.
+        cast: what each process does. One called "other" is of another host, "thread" a thread of the one before.
+        workers: how many worker ids there are, 1 or 2.
         choose: returns which of the processes, named by their index, goes on; the one before is the first of them.
 
     Attributes:
@@ -151,11 +155,11 @@ class Stage:
     """
 
     def __init__(
-        self, cast: dict[str, tuple[Action, ...]], choose: Callable[[list[int], str], int | None]
+        self, cast: Cast, choose: Callable[[list[int], str], int | None], workers: int = 1
     ) -> None:
         self.clock = ManualClock()
         config_pool = memory_pool(clock=self.clock)
-        first = config_pool.connect(layout=LAYOUT, ttl=TTL_MS / 1000, claim_timeout=0)
+        first = config_pool.connect(layout=replace(LAYOUT, worker_bits=workers - 1), ttl=TTL_MS / 1000, claim_timeout=0)
         self.memory: Any = first._lease_manager.store
         self.page = memoryview(mmap.mmap(-1, host_page.PAGE_BYTES))
         self.made: list[int] = []
@@ -185,6 +189,7 @@ class Stage:
             monotonic_ns=lambda: int(self.clock.monotonic() * 1e9),
             sleep=self.clock.sleep,
         )
+        lease_manager.boot_id = lambda: "boot"
         # greenlets are threads, for turns
         host_page.threading = types.SimpleNamespace(get_ident=lambda: id(greenlet.getcurrent()))  # type: ignore[assignment, attr-defined]
         host_page.time = host_lease.time = clock  # type: ignore[assignment, attr-defined]
@@ -201,11 +206,13 @@ class Stage:
         if self._running is not None:
             self._main.switch(name)
 
-    def warm(self) -> None:
-        """Let all processes of the host join, and one of them claim, without a stop."""
+    def prepare(self, state: str) -> None:
+        """Let all processes of the host join and claim; let one of them make an id, too, if *state* is "open"."""
         for process in self.processes:
-            if not process.label.startswith(("other", "new")):
+            if state and not process.label.startswith(("other", "new")):
                 process.ids.claim()
+        if state == "open":
+            self.made.append(self.processes[0].ids.next_id())
 
     @property
     def lost(self) -> int:
