@@ -40,6 +40,8 @@ class Action(NamedTuple):
 
 
 Cast = dict[str, tuple[Action, ...]]
+# returns which process goes on, or None at the end; given those that can, and before which step each is stopped
+Schedule = Callable[[list[int], dict[int, str]], int | None]
 
 
 class SteppedStore:
@@ -155,7 +157,7 @@ class Stage:
     """
 
     def __init__(
-        self, cast: Cast, choose: Callable[[list[int], str], int | None], workers: int = 1
+        self, cast: Cast, choose: Schedule, workers: int = 1
     ) -> None:
         self.clock = ManualClock()
         config_pool = memory_pool(clock=self.clock)
@@ -213,6 +215,10 @@ class Stage:
                 process.ids.claim()
         if state == "open":
             self.made.append(self.processes[0].ids.next_id())
+        if self.memory.config.capacity > 1:
+            # of another host, too: when both leases have ended, that of this host is the first to be leased again
+            self.clock.advance(1)
+            Process(self, 99, "other", ()).ids.claim()
 
     @property
     def lost(self) -> int:
@@ -225,7 +231,7 @@ class Stage:
         now, steps = 0, dict.fromkeys(left, "")
         while left:
             order = [now, *left] if now in left else [*left]
-            chosen = self._choose(list(dict.fromkeys(order)), steps.get(now, ""))
+            chosen = self._choose(list(dict.fromkeys(order)), steps)
             if chosen is None:
                 return
             now = chosen
@@ -241,22 +247,27 @@ class Stage:
         return [an_id for an_id, count in Counter(self.made).items() if count > 1]
 
 
-Schedule = Callable[[list[int], str], int | None]
+# steps that write nothing
+READS = ("load", "word", "limit")
 # steps after which a run is over: those of processes that wait for a stopped one, again and again
 MOST_STEPS = 3000
 
 
 def planned(plan: tuple[tuple[int, int], ...]) -> Schedule:
-    """Return a schedule: a process goes on until it has done so many steps, then the next one of the plan."""
+    """Return a schedule: a process goes on until it is before its write, or request, of that number; then the next one."""
     left, done, step = list(plan), Counter[int](), itertools.count()
 
-    def choose(order: list[int], _: str) -> int | None:
+    def choose(order: list[int], steps: dict[int, str]) -> int | None:
         if next(step) >= MOST_STEPS:
             return None
-        while left and (left[0][0] not in order or done[left[0][0]] >= left[0][1]):
+        def is_over(process: int, most: int) -> bool:
+            # where it only reads, it goes on: what it has read is outdated by its next write
+            return process not in order or (done[process] >= most and steps[process] not in READS)
+
+        while left and is_over(*left[0]):
             left.pop(0)
         chosen = left[0][0] if left else order[0]
-        done[chosen] += 1
+        done[chosen] += steps[chosen] not in READS
         return chosen
 
     return choose
@@ -267,7 +278,7 @@ def at_random(seed: int, often: float) -> Schedule:
     source, step = random.Random(seed), itertools.count()
     killed: set[int] = set()
 
-    def choose(order: list[int], _: str) -> int | None:
+    def choose(order: list[int], _: dict[int, str]) -> int | None:
         if next(step) >= MOST_STEPS:
             return None
         if source.random() < often / 20:
