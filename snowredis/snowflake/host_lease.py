@@ -304,8 +304,9 @@ class Host:
         Raises StoreUnavailable: a signal handler has interrupted a conversation with Redis.
         """
         page = self.page
-        if page is None or self.leases.talks_here:
-            self.leases.check_conversation()
+        if self.leases.talks_here:
+            self.leases.end_conversation()
+        if page is None:
             return None
         turn = page.take_turn()
         if turn is None:
@@ -599,6 +600,9 @@ class HostLifecycle(LeaseLifecycle):
         if self._is_alone:
             super().give_back()
             return
+        with contextlib.suppress(StoreUnavailable):
+            # the heartbeat may be in the middle of a renewal
+            self._leases.end_conversation()
         if not host.leave():
             return
         deadline_s = time.monotonic() + LEAVE_S

@@ -103,10 +103,9 @@ class LeaseManager:
         """Return whether this very thread is in the middle of a conversation with the store."""
         return self._conversation.is_here
 
-    def check_conversation(self) -> None:
-        """Raise StoreUnavailable if this very thread is in the middle of a conversation with the store."""
-        if self.talks_here:
-            self._conversation.run(bool)
+    def end_conversation(self) -> None:
+        """Wait until no thread talks to the store. Raises StoreUnavailable as Conversation.run()."""
+        self._conversation.run(bool)
 
     def take_up(self, held: HeldLease | None, token: str, name: str) -> None:
         """Go on with the lease or the claim of all processes that share it, which are called *name* together."""

@@ -89,6 +89,9 @@ class Process:
                 lease="process" if name.startswith("other") else "host",
             )
         )
+        # as if a thread called beat(): then an outage lane stays open
+        thread: Any = types.SimpleNamespace(stop=bool, join=bool)
+        self.ids._lifecycle._heartbeat = thread
         self.greenlet = greenlet.greenlet(lambda: self._run(actions))
         self.refused = 0
 
