@@ -1,8 +1,8 @@
 """lease="host": the processes of one host make ids of one lease, from one word in shared memory (host_page.py).
 
-The same members as those of any generator, with another place for what they know. Credentials are in the page instead of
-a crash record (HostCredentials). Used ticks are in the word instead of a TickRange (HostAllocator). Whatever talks to Redis
-or changes the word does so in a turn of the page, after it has loaded what the page says (HostLifecycle).
+The same members as those of any generator, with another place for what they know. Credentials are in the page instead
+of a crash record (HostCredentials). Used ticks are in the word instead of a TickRange (HostAllocator). Whatever talks
+to Redis or changes the word does so in a turn of the page, after it has loaded what the page says (HostLifecycle).
 
 A process that cannot share leases a worker id of its own, and says why in a log line.
 """

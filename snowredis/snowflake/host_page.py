@@ -21,6 +21,7 @@ Knows nothing of leases and Redis: host_lease.py does. Needs the fast path in C,
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import stat
@@ -254,7 +255,11 @@ class HostPage:
         """Replace the credentials by what *change* makes of them. Raises TurnOver: nothing may be sent then."""
         number = self.mine().number & (1 << _HEADER_TURN_BITS) - 1
         header = self.load(HEADER)
-        credentials = change(self.read(header))
+        before = None
+        with contextlib.suppress(ValueError):
+            # if they are damaged, the worker id that they named is available again when its lease ends
+            before = self.read(header)
+        credentials = change(before)
         text = json.dumps(credentials, separators=(",", ":")).encode() if credentials else b""
         slot = ((header >> 32 & 0xF) + 1) % SLOT_COUNT
         if header >> _HEADER_BITS != number or len(text) > SLOT_BYTES - _LENGTH.size:
@@ -289,10 +294,8 @@ class HostPage:
         self.swap(ATTEMPT, self.load(ATTEMPT), now_ms << _OWNER_BITS | self._index + 1)
         if self._path:
             # for those who remove old files
-            try:
+            with contextlib.suppress(OSError):
                 os.utime(self._path)
-            except OSError:
-                self._path = ""
 
     def is_due(self, heartbeat_ms: int) -> bool:
         """Return whether this process has to renew: it did so last, or that one has missed a heartbeat."""

@@ -13,7 +13,6 @@ import json
 import logging
 import os
 import random
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -53,8 +52,12 @@ def scenarios() -> dict[str, Scenario]:
         "starts": Scenario({"a": (take, take), "b": (take, take), "other": (take, take)}, ""),
         "renewals": Scenario({"a": (take, beat, take), "b": (beat, take, take), "other": other}, "claimed"),
         "quiet renewals": Scenario({"a": (beat, beat), "b": (beat, beat), "c": (beat, beat)}),
-        "a lost lease": Scenario({"a": (take, beat, beat, take), "other": other, "b": (beat, take)}, "open", 2),
-        "an end and a start": Scenario({"a": (take, close), "new b": (soon, take, take), "other": (take, take)}),
+        "a lost lease": Scenario(
+            {"a": (take, beat, beat, take), "other": other, "b": (beat, take)}, "open", 2
+        ),
+        "an end and a start": Scenario(
+            {"a": (take, close), "new b": (soon, take, take), "other": (take, take)}
+        ),
         "two ends": Scenario({"a": (take, close), "b": (take, close), "other": (soon, take, take)}),
         "an end in another thread": Scenario(
             {"a": (take, take), "thread": (close,), "other": (behind, take)},
@@ -76,12 +79,12 @@ QUIET = ("two takers", "three takers", "quiet renewals", "back and forth")
 
 def without(protection: str) -> None:
     """Switch a protection of the Python code off."""
-    from snowredis.snowflake import host_lease, host_page
+    from snowredis.snowflake import host_lease
     from snowredis.snowflake.host_page import HEADER, LIMIT, SEALED_BIT, WORD, HostPage
 
     page: Any = HostPage
     credentials: Any = host_lease.HostCredentials
-    fence, seal, write = page._fence, page.seal, credentials._write
+    fence, write = page._fence, credentials._write
 
     def unfenced(offset_off: int) -> Callable[..., None]:
         def run(self: HostPage, offset: int, bits: int, turn_bits: int, turn: Any) -> None:
@@ -121,7 +124,7 @@ def without(protection: str) -> None:
     elif protection == "open-if-sealed":
         page.open = lambda self, sealed, an_id: self.swap(WORD, self.load(WORD), an_id)
     elif protection == "marks-of-lanes":
-        host_lease.HostCredentials.marks = lambda self, found: tuple(found["marks_ms"])  # type: ignore[method-assign]
+        credentials.marks = lambda self, found: tuple(found["marks_ms"])
     elif protection == "note-release":
         credentials.note_release = lambda self, token, sent: None
     elif protection == "release-sealed":
@@ -168,9 +171,15 @@ def all_schedules() -> Iterator[tuple[Schedule, list[int]]]:
     while True:
         taken: list[int] = []
         sizes.clear()
+        begin = tuple(path)
 
-        def choose(order: list[int], _: dict[int, str], taken: list[int] = taken) -> int | None:
-            index = path[len(taken)] if len(taken) < len(path) else 0
+        def choose(
+            order: list[int],
+            _: dict[int, str],
+            taken: list[int] = taken,
+            begin: tuple[int, ...] = begin,
+        ) -> int | None:
+            index = begin[len(taken)] if len(taken) < len(begin) else 0
             taken.append(index)
             sizes.append(len(order))
             return order[index]
@@ -212,9 +221,9 @@ def some_schedules(count: int, seed: int) -> Iterator[tuple[Schedule, list[Any]]
         yield planned(plan), [*plan]
 
 
-def explore(name: str, seconds: float, seed: int) -> dict[str, Any]:
-    """Run the schedules of one scenario; return what was found."""
-    from tests.host.stage import Stage
+def explore(name: str, seconds: float, seed: int, plan: list[tuple[int, int]]) -> dict[str, Any]:
+    """Run the schedules of one scenario, or only that of *plan*; return what was found."""
+    from tests.host.stage import Stage, planned
 
     scenario = scenarios()[name]
     every = "takers" in name
@@ -223,7 +232,8 @@ def explore(name: str, seconds: float, seed: int) -> dict[str, Any]:
     kept: list[Stage] = []
     until_s = time.monotonic() + seconds
     found: dict[str, Any] = {"scenario": name, "complete": False}
-    for choose, choices in all_schedules() if every else some_schedules(len(scenario.cast), seed):
+    schedules = all_schedules() if every else some_schedules(len(scenario.cast), seed)
+    for choose, choices in [(planned(tuple(plan)), [*plan])] if plan else schedules:
         stage = Stage(scenario.cast, choose, scenario.workers)
         stage.prepare(scenario.state)
         stage.run()
@@ -247,6 +257,9 @@ def main() -> None:
     parser.add_argument("--without", default="")
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--plan", type=json.loads, default=[], help="pairs of a process and a number of writes"
+    )
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         broken = args.without if args.without in stepping.BROKEN else ""
@@ -256,14 +269,14 @@ def main() -> None:
         gc.disable()
         from tests.host import stage
 
-        set_hook(lambda name: stage.step_of_running(name))
+        set_hook(stage.step_of_running)
         if args.without and not broken:
             without(args.without)
-        found = explore(args.scenario, args.seconds, args.seed)
+        found = explore(args.scenario, args.seconds, args.seed, args.plan)
     print(json.dumps(found), flush=True)
     # without the end of greenlets that were killed
     os._exit(1 if "failed" in found else 0)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

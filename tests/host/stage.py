@@ -14,7 +14,7 @@ import types
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import greenlet
 
@@ -75,14 +75,14 @@ class Process:
     def __init__(self, stage: Stage, number: int, name: str, actions: tuple[Action, ...]) -> None:
         self.stage, self.label = stage, name
         # a thread of the process before
-        before = stage.processes[-1] if name.startswith("thread") else None
-        self.name = before.name if before else ProcessName("stage", number, "1")
-        self.store = before.store if before else SteppedStore(stage.memory, stage.step)
-        self.ids = (
+        before: Process | None = stage.processes[-1] if name.startswith("thread") else None
+        self.name: ProcessName = before.name if before else ProcessName("stage", number, "1")
+        self.store: SteppedStore = before.store if before else SteppedStore(stage.memory, stage.step)
+        self.ids: Generator = (
             before.ids
             if before
             else Generator(
-                self.store,  # type: ignore[arg-type]
+                cast(Any, self.store),
                 clock=stage.clock,
                 sequence_start="zero",
                 guard=ForkGuard(),
@@ -159,12 +159,12 @@ class Stage:
         made: all ids.
     """
 
-    def __init__(
-        self, cast: Cast, choose: Schedule, workers: int = 1
-    ) -> None:
+    def __init__(self, cast: Cast, choose: Schedule, workers: int = 1) -> None:
         self.clock = ManualClock()
         config_pool = memory_pool(clock=self.clock)
-        first = config_pool.connect(layout=replace(LAYOUT, worker_bits=workers - 1), ttl=TTL_MS / 1000, claim_timeout=0)
+        first = config_pool.connect(
+            layout=replace(LAYOUT, worker_bits=workers - 1), ttl=TTL_MS / 1000, claim_timeout=0
+        )
         self.memory: Any = first._lease_manager.store
         self.page = memoryview(mmap.mmap(-1, host_page.PAGE_BYTES))
         self.made: list[int] = []
@@ -183,28 +183,26 @@ class Stage:
 
         def open_page(host: host_lease.Host) -> host_page.HostPage:
             host._name = "stage"
-            process = next(
-                each for each in self.processes if each.ids._lease_manager is host.leases
-            )
+            process = next(each for each in self.processes if each.ids._lease_manager is host.leases)
             return host_page.HostPage(self.page, process.name, TTL_MS / 6000)
 
-        host_lease.Host._open_page = open_page  # type: ignore[method-assign]
+        for module, name, value in (
+            (host_lease.Host, "_open_page", open_page),
+            (lease_manager, "boot_id", lambda: "boot"),
+            (host_page, "has_ended", lambda *_: False),
+        ):
+            setattr(module, name, value)
         clock = types.SimpleNamespace(
             monotonic=self.clock.monotonic,
             monotonic_ns=lambda: int(self.clock.monotonic() * 1e9),
             sleep=self.clock.sleep,
         )
-        lease_manager.boot_id = lambda: "boot"
         # greenlets are threads, for turns
         host_page.threading = types.SimpleNamespace(get_ident=lambda: id(greenlet.getcurrent()))  # type: ignore[assignment, attr-defined]
         host_page.time = host_lease.time = clock  # type: ignore[assignment, attr-defined]
-        host_page.has_ended = self._has_ended  # type: ignore[assignment]
         host_page.MOST_MEMBERS = MEMBERS
         # what waits looks again when the patience with the turn is half over
         host_lease.PAUSE_S = TTL_MS / 12000
-
-    def _has_ended(self, name: ProcessName, own: ProcessName) -> bool:
-        return False
 
     def step(self, name: str) -> None:
         """Stop the process that runs, before it does what *name* says."""
@@ -230,7 +228,7 @@ class Stage:
 
     def run(self) -> None:
         """Run until all processes have ended, or the schedule has ended."""
-        left = {index: process for index, process in enumerate(self.processes)}
+        left = dict(enumerate(self.processes))
         now, steps = 0, dict.fromkeys(left, "")
         while left:
             order = [now, *left] if now in left else [*left]
@@ -257,12 +255,13 @@ MOST_STEPS = 3000
 
 
 def planned(plan: tuple[tuple[int, int], ...]) -> Schedule:
-    """Return a schedule: a process goes on until it is before its write, or request, of that number; then the next one."""
+    """Return a schedule: a process goes on until it is before its write, or request, of that number; then the next."""
     left, done, step = list(plan), Counter[int](), itertools.count()
 
     def choose(order: list[int], steps: dict[int, str]) -> int | None:
         if next(step) >= MOST_STEPS:
             return None
+
         def is_over(process: int, most: int) -> bool:
             # where it only reads, it goes on: what it has read is outdated by its next write
             return process not in order or (done[process] >= most and steps[process] not in READS)

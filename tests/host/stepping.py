@@ -26,7 +26,7 @@ BROKEN = {
         "if (__atomic_compare_exchange_n(&host->last, &last, next, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {",
         "if ((host->last = next)) {",
     ),
-    "sealed-word": ("if (last < 0 || !*path->alive)", "last &= LLONG_MAX; if (!*path->alive)"),
+    "sealed-word": ("if (last < 0 || !*path->alive)", "host->last = last &= LLONG_MAX; if (!*path->alive)"),
     "limit": ("|| (unsigned long long)now_ns / 1000000 >= (limit & LIMIT_MS))", ")"),
 }
 

@@ -1,4 +1,4 @@
-"""A storm of kill -9 and SIGSTOP over processes that share a lease: python -m tests.host.storm [--seconds S] [--seed N].
+"""A storm of kill -9 and SIGSTOP over processes that share a lease: python -m tests.host.storm [--seconds S].
 
 Real processes and a real redis-server in a directory of its own. All ids are compared at the end. Some processes have
 leases of their own, as those of another host would, so that a worker id that is lost goes to somebody else. Prints a
@@ -21,8 +21,9 @@ import time
 from array import array
 from pathlib import Path
 
-import numpy
+import numpy as np
 
+from snowredis.settings import LeaseScope
 from tests.support.servers import RedisServer, redis_server
 
 POOL = "storm"
@@ -31,7 +32,7 @@ LAYOUT = "41/0/2/2/10"
 TTL_S = 1.5
 
 
-def work(url: str, path: str, lease: str, seed: int) -> None:
+def work(url: str, path: str, lease: LeaseScope, seed: int) -> None:
     """Make ids, one, many, in forked children, until this process is killed; write them to the file *path*."""
     import snowredis
     from snowredis.errors import SnowredisError
@@ -147,7 +148,7 @@ def main() -> int:
             events = server.client().xrange(f"snowredis:{{{POOL}}}:events")
             made = storm.ids()
         shutil.rmtree(f"/dev/shm/{directory.name}", ignore_errors=True)
-    repeated = len(made) - len(numpy.unique(numpy.frombuffer(made, dtype=numpy.int64)))
+    repeated = len(made) - len(np.unique(np.frombuffer(made, dtype=np.int64)))
     leases = sum(event[1].get("e") == "claimed" or "claimed" in event[1].values() for event in events)
     print(json.dumps({"ids": len(made), "repeated": repeated, "claims": leases, **storm.counts}))
     return int(repeated > 0)

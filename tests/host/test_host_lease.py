@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -133,7 +134,8 @@ def test_a_forked_child_goes_on_with_the_word(start: Start) -> None:
     parent = start()
     made = parent.ask(TAKE)
     child = (
-        "(lambda ends, pid: (os.write(ends[1], json.dumps([ids.next_ids(50), ids.counts.claims]).encode()), os._exit(0))"
+        "(lambda ends, pid: (os.write(ends[1], json.dumps([ids.next_ids(50), ids.counts.claims]).encode()),"
+        " os._exit(0))"
         " if not pid else (os.waitpid(pid, 0), json.loads(os.read(ends[0], 10**5)))[1])(os.pipe(), os.fork())"
     )
     ids, claims = parent.ask(child)
@@ -161,7 +163,7 @@ def test_the_owner_names_the_processes(start: Start, server: RedisServer) -> Non
     for process in processes:
         process.ask(TAKE)
     time.sleep(TTL_S / 2)
-    record = server.client().hgetall("snowredis:{orders}")
+    record: Any = server.client().hgetall("snowredis:{orders}")
     owners = [text[text.index("{") :] for name, text in record.items() if name.startswith("w:")]
     assert sorted(process.pid for process in processes) == json.loads(owners[0])["pids"]
 
@@ -216,7 +218,9 @@ def test_damaged_credentials_cost_a_worker_id_and_no_id(start: Start, records: s
     assert first.ask("ids.counts.claims") == 2
 
 
-@pytest.mark.parametrize("setting", [{"clock_policy": "ahead"}, {"overflow": "ahead"}, {"sequence_start": "random"}])
+@pytest.mark.parametrize(
+    "setting", [{"clock_policy": "ahead"}, {"overflow": "ahead"}, {"sequence_start": "random"}]
+)
 def test_settings_that_need_a_state_of_each_process_are_refused(setting: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match="cannot be combined"):
         snowredis.connect("redis://localhost:1", lease="host", **setting)  # type: ignore[arg-type]
@@ -228,8 +232,13 @@ def test_a_pool_in_memory_is_used_as_with_a_lease_of_a_process() -> None:
 
 
 def test_the_variable_sets_it(server: RedisServer, pool: snowredis.WorkerPool, records: str) -> None:
-    program = "import snowredis; snowredis.next_id(); snowredis.next_id(); import os; print(os.listdir(os.environ['R']))"
-    environment = {"SNOWREDIS_URL": server.url, "SNOWREDIS_POOL": "orders", "SNOWREDIS_TTL": str(TTL_S), "R": records}
+    program = "import os, snowredis; snowredis.next_id(); print(os.listdir(os.environ['R']))"
+    environment = {
+        "SNOWREDIS_URL": server.url,
+        "SNOWREDIS_POOL": "orders",
+        "SNOWREDIS_TTL": str(TTL_S),
+        "R": records,
+    }
     shown = subprocess.run(
         [sys.executable, "-c", program],
         env=os.environ | environment | {"SNOWREDIS_LEASE": "host"},
@@ -242,7 +251,10 @@ def test_the_variable_sets_it(server: RedisServer, pool: snowredis.WorkerPool, r
 
 def test_no_id_is_repeated_in_a_storm_of_kills_and_stops() -> None:
     shown = subprocess.run(
-        [sys.executable, "-m", "tests.host.storm", "--seconds", "8"], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "tests.host.storm", "--seconds", "8"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     found = json.loads(shown.stdout.splitlines()[-1])
     assert found["repeated"] == 0
