@@ -94,7 +94,7 @@ class Generator(FastPath):
         members = _members_of_process
         if lease == "host":
             # loaded for those who ask for it
-            from snowredis.snowflake.host_lease import members_of_host as members
+            from snowredis.snowflake.host_members import members_of_host as members
         self._allocator, self._lifecycle = members(context, leases, sequence_start, sequence_start_bound)
         self._slow_path = SlowPath(context, leases, self._allocator, self._lifecycle, claim_timeout)
         guard.reset_in_child(self)

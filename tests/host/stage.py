@@ -22,7 +22,7 @@ from snowredis.core.layout import Layout
 from snowredis.errors import SnowredisError, StoreUnavailable
 from snowredis.process.fork import ForkGuard
 from snowredis.process.liveness import ProcessName
-from snowredis.snowflake import host_lease, host_page, lease_manager
+from snowredis.snowflake import host_lease, host_members, host_page, lease_manager
 from snowredis.snowflake.generator import Generator
 from snowredis.testing import ManualClock, memory_pool
 
@@ -119,7 +119,7 @@ class Process:
             self.ids._beat()
             if counts.renewals + counts.leases_lost > before:
                 return
-            self.stage.clock.sleep(host_lease.PAUSE_S)
+            self.stage.clock.sleep(host_members.PAUSE_S)
 
     def back(self, ms: int) -> None:
         """Set the clock of all hosts back, but not that of Redis."""
@@ -199,10 +199,10 @@ class Stage:
         )
         # greenlets are threads, for turns
         host_page.threading = types.SimpleNamespace(get_ident=lambda: id(greenlet.getcurrent()))  # type: ignore[assignment, attr-defined]
-        host_page.time = host_lease.time = clock  # type: ignore[assignment, attr-defined]
+        host_page.time = host_members.time = clock  # type: ignore[assignment, attr-defined]
         host_page.MOST_MEMBERS = MEMBERS
         # what waits looks again when the patience with the turn is half over
-        host_lease.PAUSE_S = TTL_MS / 12000
+        host_members.PAUSE_S = TTL_MS / 12000
 
     def step(self, name: str) -> None:
         """Stop the process that runs, before it does what *name* says."""
