@@ -79,7 +79,7 @@ QUIET = ("two takers", "three takers", "quiet renewals", "back and forth")
 
 def without(protection: str) -> None:
     """Switch a protection of the Python code off."""
-    from snowredis.snowflake import host_lease
+    from snowredis.snowflake import host_lease, host_members
     from snowredis.snowflake.host_page import HEADER, LIMIT, SEALED_BIT, WORD, HostPage
 
     page: Any = HostPage
@@ -120,7 +120,7 @@ def without(protection: str) -> None:
         page.seal = same_seal
     elif protection == "seal-first":
         credentials._write = lambda self, change, *, seal: write(self, change, seal=False)
-        host_lease.HostAllocator.seal = lambda self: None  # type: ignore[method-assign]
+        host_members.HostAllocator.seal = lambda self: None  # type: ignore[method-assign]
     elif protection == "open-if-sealed":
 
         def open_anyway(self: HostPage, sealed: int, an_id: int) -> None:
@@ -133,7 +133,7 @@ def without(protection: str) -> None:
     elif protection == "note-release":
         credentials.note_release = lambda self, token, sent: None
     elif protection == "release-sealed":
-        host_lease.HostAllocator.seal = lambda self: None  # type: ignore[method-assign]
+        host_members.HostAllocator.seal = lambda self: None  # type: ignore[method-assign]
     elif protection == "pending-first":
         original_lease = credentials.write_lease
 
