@@ -281,9 +281,9 @@ class Settings(CommonSettings, total=False):
         "how long a deposed master may go on answering; set it for any other address that moves in a "
         "failover: a DNS name, a Kubernetes Service, ElastiCache", of_pool=True)]
     outage_reserve: Annotated[float | None, _setting(
-        SECONDS, None, "off",
+        SECONDS, None, "24 h with two backup bits or more, else 0",
         "for how long the highest namespace is reserved: processes go on in it while Redis is unavailable; 0: not at "
-        "all", of_pool=True)]
+        "all, as with `embedded://`", of_pool=True)]
     guard_rollbacks: Annotated[bool, _setting(
         BOOL, False, "off",
         "also suspect a loss if no script ran for a ttl, as when a machine was rolled back to a memory "
