@@ -141,7 +141,8 @@ def _open(given: Mapping[str, Any]) -> Generator:
         _open_store(url, used),
         clock=clock,
         rules=rules,
-        sequence_start=used["sequence_start"],
+        # ids of a test are the same in every run
+        sequence_start=used["sequence_start"] if clock is SYSTEM else given.get("sequence_start", "zero"),
         sequence_start_bound=used["sequence_start_bound"],
         claim_timeout=used["claim_timeout"],
         label=used["label"],

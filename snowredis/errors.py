@@ -215,7 +215,8 @@ class LayoutMismatch(SettingsMismatch):
         registry = stored.get("registry", "").partition("/")[0]
         if registry and " registry=" not in self.given:
             return f'Its number is that of a registry: use datacenter="auto" and registry={registry!r}.'
-        if all(name.startswith("layout") for name in self.differences):
+        # the default of outage_reserve follows the layout
+        if all(name.startswith("layout") or name == "outage_reserve" for name in self.differences):
             return (
                 "Use the layout of the pool, or another pool name. If the layout was changed and Redis went back to a "
                 "time before, change it again: snowredis pool change-layout."

@@ -48,7 +48,7 @@ MinReplicas: TypeAlias = int | Literal["all"]
 Datacenter: TypeAlias = int | Literal["auto"]
 ClockPolicy: TypeAlias = Literal["backup", "wait", "raise", "ahead"]
 Overflow: TypeAlias = Literal["wait", "ahead"]
-SequenceStart: TypeAlias = Literal["zero", "random", "continue"]
+SequenceStart: TypeAlias = Literal["spread", "zero", "random", "continue"]
 # how ids are written as text: snowredis.encode(), and --format of the command line
 Form: TypeAlias = Literal["decimal", "base62", "base58", "base36", "base32", "hex", "friendly"]
 
@@ -281,9 +281,9 @@ class Settings(CommonSettings, total=False):
         "how long a deposed master may go on answering; set it for any other address that moves in a "
         "failover: a DNS name, a Kubernetes Service, ElastiCache", of_pool=True)]
     outage_reserve: Annotated[float | None, _setting(
-        SECONDS, None, "off",
+        SECONDS, None, "24 h with two backup bits or more, else 0",
         "for how long the highest namespace is reserved: processes go on in it while Redis is unavailable; 0: not at "
-        "all", of_pool=True)]
+        "all, as with `embedded://`", of_pool=True)]
     guard_rollbacks: Annotated[bool, _setting(
         BOOL, False, "off",
         "also suspect a loss if no script ran for a ttl, as when a machine was rolled back to a memory "
@@ -310,9 +310,9 @@ class Settings(CommonSettings, total=False):
         MS, 1_000, "1000",
         "how far ids may run ahead of the clock, under clock_policy `ahead` and overflow `ahead`")]
     sequence_start: Annotated[SequenceStart, _setting(
-        one_of(SequenceStart), "zero", "zero",
-        "first sequence of a tick: `zero`, `random` or `continue`; the last two spread the ids of quiet services over "
-        "shards (`id % shards`)")]
+        one_of(SequenceStart), "spread", "spread; zero on a test clock",
+        "first sequence of a tick: `spread`: any, so that `id % shards` is even for quiet services, too (0 if a tick "
+        "lasts over 10 ms); `zero`; or below sequence_start_bound: `random`, `continue`")]
     sequence_start_bound: Annotated[int | None, _setting(
         WHOLE, None, "an eighth of the sequences",
         "limit of that first sequence, which stays below it")]

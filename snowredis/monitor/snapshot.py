@@ -15,7 +15,13 @@ from typing import Annotated, Any, Literal, NamedTuple
 from snowredis.core.as_json import Hidden, NowMs, Shown, TimeMs, in_json
 from snowredis.core.layout import Layout
 from snowredis.settings import POOL_DURATIONS
-from snowredis.snowflake.protocol import HEARTBEATS_PER_TTL, WorkerStats, parse_share, settings_of
+from snowredis.snowflake.protocol import (
+    HEARTBEATS_PER_TTL,
+    WorkerStats,
+    default_outage_reserve_ms,
+    parse_share,
+    settings_of,
+)
 
 # from best to worst; see state_of()
 STATES = ("healthy", "late", "suspect", "unknown", "expired", "free")
@@ -172,6 +178,10 @@ class PoolInfo:
         """The settings of the pool as arguments of connect(), as far as its signature contains them."""
         stored = self.settings
         numbers = {name: int(text) for name, text in stored.items() if text.isdecimal()}
+        # left out of the signature if it is 0; and out of the options if it is the default, which follows the layout
+        numbers.setdefault("outage_reserve_ms", 0)
+        if numbers["outage_reserve_ms"] == default_outage_reserve_ms(self.layout):
+            del numbers["outage_reserve_ms"]
         durations = {name: numbers[f"{name}_ms"] / 1000 for name in POOL_DURATIONS if f"{name}_ms" in numbers}
         texts: dict[str, str] = {name: stored[name] for name in ("layout", "durability") if name in stored}
         if "registry" in stored:

@@ -13,7 +13,9 @@ import copy
 import functools
 import hashlib
 import logging
+import os
 import random
+import socket
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -36,6 +38,8 @@ from snowredis.numbers.protocol import (
     TakeRequest,
 )
 from snowredis.process.clock import Clock
+from snowredis.snowflake.lease import PROCESS
+from snowredis.snowflake.protocol import owner_text
 
 
 class TagView(NamedTuple):
@@ -130,6 +134,11 @@ class TagClient:
         self.silent = self.silent or isinstance(error, StoreUnavailable)
 
 
+def owner_of(label: str) -> str:
+    """Return JSON that names this process, for people."""
+    return owner_text(socket.gethostname(), os.getpid(), label or PROCESS.label)
+
+
 def random_name(random_bytes: Callable[[int], bytes], clock: Clock) -> str:
     """Return 128 random bits, hex. The clocks are mixed in: two clones of a machine may share their random state."""
     seed = f"{random_bytes(16).hex()} {clock.time_ns()} {clock.monotonic()!r}"
@@ -184,7 +193,7 @@ class Fetcher:
         stores: the servers, in the same order in every process.
         steps: sizes of the segments.
         counts: counters.
-        owner: returns JSON that names this process, for people.
+        label: name of this process, for people.
         drop: called with a server's index and a position: numbers from there on may be in use elsewhere.
         bound: opens a closed tag; None: a person does.
         start: runs a function in a thread of its own.
@@ -197,7 +206,7 @@ class Fetcher:
         steps: Steps,
         counts: SegmentCounts,
         *,
-        owner: Callable[[], str],
+        label: str,
         drop: Callable[[int, int], None],
         bound: Bound | None,
         start: Callable[[Callable[[], None]], None],
@@ -205,7 +214,7 @@ class Fetcher:
         random_bytes: Callable[[int], bytes],
     ) -> None:
         self._stores, self._steps, self._counts = tuple(stores), steps, counts
-        self._owner, self._drop, self._bound, self._start = owner, drop, bound, start
+        self._label, self._drop, self._bound, self._start = label, drop, bound, start
         self._clock, self._random_bytes = clock, random_bytes
         self._clients: tuple[TagClient, ...] = ()
         self._next = 0
@@ -215,9 +224,9 @@ class Fetcher:
         """Take new names, since a clone may have the old ones. What was seen stays known."""
         seen = [client.seen for client in self._clients] or [0] * len(self._stores)
         new_name = functools.partial(random_name, self._random_bytes, self._clock)
+        owner = functools.partial(owner_of, self._label)
         self._clients = tuple(
-            TagClient(store, new_name, self._owner, known)
-            for store, known in zip(self._stores, seen, strict=True)
+            TagClient(store, new_name, owner, known) for store, known in zip(self._stores, seen, strict=True)
         )
         for client in self._clients:
             client.told_at_s = self._clock.monotonic()

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
-import socket
 import threading
 import weakref
 from collections.abc import Callable, Generator, Sequence
@@ -22,8 +20,6 @@ from snowredis.process.clock import SYSTEM, Clock
 from snowredis.process.fork import GUARD, ForkGuard
 from snowredis.process.threads import with_lock
 from snowredis.snowflake.batches import MAX_BATCH, as_int64, check_count
-from snowredis.snowflake.lease import PROCESS
-from snowredis.snowflake.protocol import owner_text
 
 WAIT_S = 10.0
 
@@ -103,7 +99,7 @@ class SegmentGenerator(SegmentPath):
             self._stores,
             steps,
             self._counts,
-            owner=functools.partial(_owner, label),
+            label=label,
             drop=_weakly(self._drop),
             bound=bound,
             start=threads().start,
@@ -425,10 +421,6 @@ class SegmentGenerator(SegmentPath):
     def __repr__(self) -> str:
         state = " closed" if self._closed else " suspended" if self._suspended else ""
         return f"<snowredis.SegmentGenerator tag={self.tag!r}{state}>"
-
-
-def _owner(label: str) -> str:
-    return owner_text(socket.gethostname(), os.getpid(), label or PROCESS.label)
 
 
 def _weakly(method: Callable[[int, int], None]) -> Callable[[int, int], None]:

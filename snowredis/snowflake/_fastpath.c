@@ -122,7 +122,7 @@ typedef struct {
     /* the byte that is 0 in a forked child whose copy was not reset yet */
     const volatile unsigned char *alive;
     /* for the next tick */
-    long long limit_ns, low, epoch_ms, tick_ms;
+    long long limit_ns, low, epoch_ms, tick_ms, spread, salt;
     /* the mark of the range's lane; NULL if it has none */
     long long *mark;
     /* about how many ids were made before the current tick, and which id of the tick was the first */
@@ -215,7 +215,7 @@ path_get_position(PyObject *self, void *unused)
 
 /* What a TickRange says, parsed, with what it needs already acquired. */
 typedef struct {
-    long long first_id, early_ns, limit_ns, epoch_ms, tick_ms, low, sequence_mask;
+    long long first_id, early_ns, limit_ns, epoch_ms, tick_ms, low, sequence_mask, spread, salt;
     int timestamp_shift, sequence_shift;
     PyObject *marks, *alive, *now_ns;
     Py_ssize_t lane;
@@ -251,6 +251,8 @@ compare_and_set(FastPath *path, PyObject *old, long long tick, PyObject *ticks, 
     SET_FIELD(path->sequence_shift, new->sequence_shift);
     path->limit_ns = new->limit_ns;
     path->low = new->low;
+    path->spread = new->spread;
+    path->salt = new->salt;
     path->epoch_ms = new->epoch_ms;
     path->tick_ms = new->tick_ms;
     path->mark = mark;
@@ -286,12 +288,13 @@ path_supersede(PyObject *self, PyObject *args)
     long long tick;
     int replaced;
     if (!PyArg_ParseTuple(args, "OLO!:_supersede", &old, &tick, &PyTuple_Type, &ticks) ||
-        !PyArg_ParseTuple(ticks, "LLLLLLLiiOnOOO;a TickRange", &new.first_id, &new.early_ns, &new.limit_ns,
+        !PyArg_ParseTuple(ticks, "LLLLLLLiiLLOnOOO;a TickRange", &new.first_id, &new.early_ns, &new.limit_ns,
                           &new.epoch_ms, &new.tick_ms, &new.low, &new.sequence_mask, &new.timestamp_shift,
-                          &new.sequence_shift, &new.marks, &new.lane, &new.alive, &clock, &state))
+                          &new.sequence_shift, &new.spread, &new.salt, &new.marks, &new.lane, &new.alive, &clock, &state))
         return NULL;
     if (new.tick_ms < 1 || new.timestamp_shift < 0 || new.timestamp_shift > 62 || new.sequence_shift < 0 ||
-        new.sequence_shift > 62 || (new.first_id < 1 && new.first_id != SEALED)) {
+        new.sequence_shift > 62 || new.spread < 0 || new.spread > new.sequence_mask >> new.sequence_shift ||
+        (new.first_id < 1 && new.first_id != SEALED)) {
         PyErr_SetString(PyExc_ValueError, "not a TickRange");
         return NULL;
     }
@@ -328,6 +331,32 @@ read_test_clock(FastPath *path, long long *now_ns)
     return *now_ns == -1 && PyErr_Occurred() ? -1 : 0;
 }
 
+/* Return Python's hash of a tuple of two ints (xxHash, as Objects/tupleobject.c has it). */
+static inline unsigned long long
+hash_of(unsigned long long one, unsigned long long two)
+{
+    const unsigned long long prime_1 = 11400714785074694791ULL, prime_2 = 14029467366897019727ULL,
+                             prime_5 = 2870177450012600261ULL;
+    unsigned long long hash = prime_5 + one * prime_2;
+    hash = (hash << 31 | hash >> 33) * prime_1 + two * prime_2;
+    hash = (hash << 31 | hash >> 33) * prime_1;
+    return hash + (2 ^ prime_5 ^ 3527539ULL);
+}
+
+/* Return the first sequence of a tick, for count ids. As fast_path.py's first_sequence() and following(), which say why. */
+static inline long long
+first_sequence(FastPath *path, long long last, long long tick, long long used, Py_ssize_t count)
+{
+    long long spread = path->spread, next = ((last & path->sequence_mask) >> path->sequence_shift) + 1;
+    long long first = (long long)hash_of((unsigned long long)tick, (unsigned long long)path->salt) & spread;
+    if (used > spread >> 2)
+        first = next > spread ? 0 : first & spread >> 7;
+    else if (tick == (last >> path->timestamp_shift) + 1)
+        first = (next + (first & 1)) & spread;
+    /* a batch that fits the tick is not divided */
+    return count <= spread + 1 - first ? first : 0;
+}
+
 /* Take up to count ids of a later tick than that of last, which the clock shows and the range allows. Return how many;
    0 if only the slow path can tell; -1 if the word changed meanwhile. */
 static Py_ssize_t
@@ -342,6 +371,11 @@ open_tick(FastPath *path, long long last, long long now_ns, Py_ssize_t count, lo
         else {
             long long tick = (now_ns - path->epoch_ns) / path->tick_ns, size = path->sequence_mask >> path->sequence_shift;
             long long low = tick << path->timestamp_shift | path->low, used = count_of_tick(path, last);
+            if (path->spread) {
+                long long begin = first_sequence(path, last, tick, used, count);
+                low += begin << path->sequence_shift;
+                size -= begin;
+            }
             taken = count - 1 <= size ? count : (Py_ssize_t)size + 1;
             raise_mark(path->mark, path->epoch_ms, path->tick_ms, tick);
             if (exchange(&path->last, last, low + ((long long)(taken - 1) << path->sequence_shift))) {

@@ -27,12 +27,14 @@ from snowredis.errors import ConfigError, LayoutError
 from snowredis.process.threads import NotAcquired, locked
 from snowredis.settings import check
 from snowredis.snowflake.context import Context
-from snowredis.snowflake.fast_path import SEALED, Position, TickRange
+from snowredis.snowflake.fast_path import SEALED, Position, TickRange, first_sequence
 from snowredis.snowflake.lease import HeldLease
 from snowredis.snowflake.lease_manager import LeaseManager
 
 # outage lanes that are remembered: of the lease, of the one that was lost before, and one to spare
 MOST_OUTAGES = 3
+# with longer ticks, a service that had used the end of a tick would wait for too long
+MAX_SPREAD_TICK_MS = 10
 # what the fast path can compute with, ns since 1970: the year 2262
 LAST_NS = (1 << 63) - 1
 
@@ -106,7 +108,7 @@ class IdAllocator:
     """Publish ranges of ticks of the lease that *leases* holds, on a generator.
 
     Args:
-        sequence_start: where the sequence of a tick begins: "zero", "random", or "continue".
+        sequence_start: where the sequence of a tick begins: "spread", "zero", "random", or "continue".
         sequence_start_bound: it begins below this number, 1 to the ids of one tick; None: an eighth of those.
     """
 
@@ -122,6 +124,10 @@ class IdAllocator:
                 f"sequence_start_bound={bound} is out of range: 1 to {sequences} (the ids of one tick)"
             )
         self._sequence_start, self._sequence_bound = sequence_start, bound
+        layout = context.config.layout
+        # with worker_last, the low bits are those of the worker
+        short = layout.tick_ms <= MAX_SPREAD_TICK_MS and layout.sequence_bits < 32 and not layout.worker_last
+        self._spread = sequences - 1 if sequence_start == "spread" and short else 0
         self._context, self._generator, self._clock = context, context.generator, context.clock
         self._config, self._leases, self._layout = context.config, leases, context.config.layout
         self._opened: OpenedLane | None = None
@@ -138,6 +144,8 @@ class IdAllocator:
             sequence_mask=(sequences - 1) * self._layout.sequence_step,
             timestamp_shift=self._layout.timestamp_shift,
             sequence_shift=self._layout.sequence_shift,
+            spread=self._spread,
+            salt=0,
             marks=None,
             lane=0,
             alive=b"",
@@ -340,12 +348,9 @@ class IdAllocator:
                 "Move to a layout with more timestamp bits or a later epoch."
             )
         old, _, made = position
-        state: State = old.state
-        first, worker, datacenter = (
-            self._first_sequence(state, made),
-            held.lease.worker,
-            self._leases.config.datacenter,
-        )
+        worker, datacenter = held.lease.worker, self._leases.config.datacenter
+        salt = self._context.random.getrandbits(31) if self._spread else 0
+        first = self._first_sequence(position, tick, salt)
         an_id = layout.compose(tick=tick, datacenter=datacenter, backup=lane, worker=worker, sequence=first)
         # 0 is not a valid id: tick 0, worker 0, sequence 0 of a layout whose epoch is now, and which has a sequence
         an_id = an_id or layout.sequence_step
@@ -359,6 +364,7 @@ class IdAllocator:
                 LAST_NS,
             ),
             low=layout.compose(tick=0, datacenter=datacenter, backup=lane, worker=worker),
+            salt=salt,
             marks=held.marks,
             lane=lane,
             alive=self._context.guard.alive,
@@ -377,12 +383,22 @@ class IdAllocator:
 
     def _limit(self, tick: int, until: int, early_ms: int) -> int:
         """Return the first tick that the fast path must not open by itself, later than *tick*; *until* at most."""
-        if early_ms or self._sequence_start != "zero" or not self._context.guard.sees_all_forks:
+        if (
+            early_ms
+            or self._sequence_start in ("random", "continue")
+            or not self._context.guard.sees_all_forks
+        ):
             return tick + 1
         return max(tick, min(until - 1, self._layout.max_tick)) + 1
 
-    def _first_sequence(self, state: State, made: int) -> int:
-        """Return the first sequence of a tick; *state*: of the range before, *made*: ids made until its end."""
+    def _first_sequence(self, position: Position, tick: int, salt: int) -> int:
+        """Return the first sequence of *tick*; *position*: of the range before."""
+        old, last_id, made = position
+        state: State = old.state
+        if self._spread:
+            # as in the fast path, the tick after one that was used up has all of its ids
+            used_up = last_id != SEALED and not ~last_id & old.sequence_mask
+            return 0 if used_up else first_sequence(tick, self._spread, salt)
         if self._sequence_start == "random":
             return self._context.random.randrange(self._sequence_bound)
         return self._next_sequence(state, made) if self._sequence_start == "continue" else 0

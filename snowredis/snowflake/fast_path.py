@@ -46,6 +46,8 @@ class TickRange(NamedTuple):
         low: the bits of an id that are the same in all ticks: datacenter, lane, worker; sequence 0.
         sequence_mask: the bits of an id that are the sequence.
         timestamp_shift, sequence_shift: where in an id the tick and the sequence begin.
+        spread: highest first sequence of the ticks that the fast path opens, 2**n - 1; with 0 all begin at 0.
+        salt: what first sequences depend on besides the tick; 0 .. 2**31 - 1.
         marks: where the marks of the lease are recorded, in case of a crash; None if nowhere.
         lane: index of the lane in *marks*.
         alive: the fork guard's: bytes-like; false in a forked child that was not reset.
@@ -62,6 +64,8 @@ class TickRange(NamedTuple):
     sequence_mask: int
     timestamp_shift: int
     sequence_shift: int
+    spread: int
+    salt: int
     marks: memoryview | None
     lane: int
     alive: Any
@@ -191,8 +195,8 @@ class PureFastPath:
         block: Block = (start_s, end_s, ids, new.alive, new.clock.time)
         return self._replace(current, (block, new, first_tick, first_id, size, made, []))
 
-    def _open_tick(self) -> Iterator[int]:
-        """Return the ids of the clock's tick; open it first if it is a later one of the range.
+    def _open_tick(self, count: int = 1) -> Iterator[int]:
+        """Return the ids of the clock's tick; open it first if it is a later one of the range, for *count* ids.
 
         No ids are left in it if only the slow path can tell how to go on. Most programs make fewer ids than there are
         ticks: this is written for speed. After a pause, each function and object that it uses has to be fetched from
@@ -210,11 +214,18 @@ class PureFastPath:
             # equal: another thread opened it meanwhile
             return old_ids if tick == last_tick and alive else NO_IDS
         start_ms, first_id = ticks.epoch_ms + tick * tick_ms, tick << ticks.timestamp_shift | ticks.low
-        end_ms, step = start_ms + tick_ms, 1 << ticks.sequence_shift
-        all_ids = range(first_id, (first_id | ticks.sequence_mask) + step, step)
+        end_ms, step, left = start_ms + tick_ms, 1 << ticks.sequence_shift, old_ids.__length_hint__()  # type: ignore[attr-defined]
+        stop, spread = (first_id | ticks.sequence_mask) + step, ticks.spread
+        if spread:
+            first = hash((tick, ticks.salt)) & spread
+            if size - left > spread >> 2 or tick == last_tick + 1:
+                first = following(first, spread, left, size - left)
+            # a batch that fits the tick is not divided
+            first_id += first * step if count <= spread + 1 - first else 0
+        all_ids = range(first_id, stop, step)
         ids = iter(all_ids)
         block = (start_ms / 1000, end_ms / 1000, ids, alive, now)
-        made += size - old_ids.__length_hint__()  # type: ignore[attr-defined]
+        made += size - left
         if ticks.marks is not None and not _raise_mark(ticks.marks, ticks.lane, end_ms):
             return NO_IDS
         opened: OpenTick = (block, ticks, tick, first_id, len(all_ids), made, [])
@@ -262,13 +273,34 @@ class PureFastPath:
             start, end, ids, alive, now = self._block
             if start <= now() < end and alive and (taken := list(itertools.islice(ids, count))):
                 return taken
-            return list(itertools.islice(self._open_tick(), count))
+            return list(itertools.islice(self._open_tick(count), count))
 
     def _fill_now(self, buffer: memoryview) -> tuple[int, int, int]:
         """Write ids of the clock's tick into a buffer of int64; return how many, the first and the last."""
         taken = self._take_now(len(buffer))
         buffer[: len(taken)] = memoryview(array("q", taken))
         return (len(taken), taken[0], taken[-1]) if taken else (0, 0, 0)
+
+
+def first_sequence(tick: int, spread: int, salt: int) -> int:
+    """Return the first sequence of a tick: the ids of a quiet service are spread evenly by ``id % n``, for any n."""
+    # the cheapest good hash that Python has: with a product, ids made once a second or a minute follow a pattern
+    return hash((tick, salt)) & spread
+
+
+def following(first: int, spread: int, left: int, used: int) -> int:
+    """Return the first sequence of a tick after one with *used* ids, of which *left* sequences were left.
+
+    A process that uses up its ticks has all of each: the next one begins at 0. One that makes many ids begins near 0,
+    and so does not wait at the end of a tick. Any other goes on where it was, at times one further: ids that are
+    always made in pairs are not all even.
+
+    Args:
+        first: first_sequence() of the tick, whose bits are used.
+    """
+    if used > spread >> 2:
+        return first & spread >> 7 if left else 0
+    return spread + 1 - left + (first & 1) & spread
 
 
 def _raise_mark(marks: memoryview, lane: int, mark_ms: int) -> bool:

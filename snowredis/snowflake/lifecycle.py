@@ -180,6 +180,8 @@ class LeaseLifecycle:
         except LayoutMismatch:
             self._seal_if_lost()
             raise
+        if claimed.taken_over:
+            self._failure, self._failed_at_s = "Redis does not reply", self._clock.monotonic()
         if claimed.granted is not None:
             self._close_outage_lane()
         old = claimed.replaced
@@ -358,7 +360,9 @@ class LeaseLifecycle:
         if heartbeat is not None and self._heartbeat is heartbeat:
             EXIT.arm()
             try:
-                heartbeat.start(self.beat_after_s(), f"snowredis-{self._pool}")
+                # soon, for a lease that was taken over: Redis still names the process that has ended
+                first_s = RETRY_S if self._failure else self.beat_after_s()
+                heartbeat.start(first_s, f"snowredis-{self._pool}")
             except RuntimeError as error:
                 if self._heartbeat is heartbeat:
                     self._heartbeat = None

@@ -36,7 +36,7 @@ def open_store_from_settings(url: Servers, settings: Mapping[str, Any]) -> Store
     settings = check_settings(settings)
     return open_store(
         url,
-        pool_config(settings),
+        pool_config(settings, url),
         min_replicas=settings.get("min_replicas", 0),
         default_slack=settings.get("failover_slack") is None,
     )
@@ -47,8 +47,15 @@ def has_registry(settings: Mapping[str, Any]) -> bool:
     return settings.get("registry") is not None or settings.get("datacenter") == "auto"
 
 
-def pool_config(settings: Mapping[str, Any]) -> PoolConfig:
-    """Return the pool's constants of *settings*, arguments of connect(); failover_slack is 0 if it is not given."""
+def pool_config(settings: Mapping[str, Any], url: Servers | None = None) -> PoolConfig:
+    """Return the pool's constants of *settings*, arguments of connect(); failover_slack is 0 if it is not given.
+
+    A pool at an embedded *url* has no outage lanes by default: after a crash, the next server would wait for a day.
+    """
+    if any(map(is_embedded, url if isinstance(url, list | tuple) else [url])):
+        settings = {"outage_reserve": 0.0} | {
+            name: value for name, value in settings.items() if value is not None
+        }
     used = {name: setting.default for name, setting in SETTINGS.items()} | dict(settings)
     automatic = used["datacenter"] == "auto"
     durations = {f"{name}_ms": round(used[name] * 1000) for name in POOL_DURATIONS if used[name] is not None}
@@ -103,7 +110,7 @@ def open_servers(
 
     Raises ConfigError; StoreUnavailable if the server of embedded:// does not start.
     """
-    reach_ms = config.ttl_ms + config.max_clock_lead_ms + config.layout.tick_ms
+    reach_ms = max(config.ttl_ms, config.outage_reserve_ms) + config.max_clock_lead_ms + config.layout.tick_ms
     return open_independent(url, min_replicas, reach_ms=reach_ms)
 
 

@@ -63,6 +63,7 @@ StoredField: TypeAlias = Literal["signature", "incarnation", "highest_number"]
 HEARTBEATS_PER_TTL = 6
 # a longer ttl is a mistake: ms instead of s
 MAX_TTL_MS = 24 * 3600 * 1000
+DEFAULT_OUTAGE_RESERVE_MS = 24 * 3600 * 1000
 # a longer outage_reserve is a mistake, too
 MAX_OUTAGE_RESERVE_MS = 31 * MAX_TTL_MS
 # an event takes about 250 bytes, 20,000 of them 5 MB
@@ -159,7 +160,7 @@ class PoolConfig:
 
     def _check_outage_reserve(self) -> None:
         if self.outage_reserve_ms == -1:
-            object.__setattr__(self, "outage_reserve_ms", 0)
+            object.__setattr__(self, "outage_reserve_ms", default_outage_reserve_ms(self.layout))
         if self.outage_reserve_ms and not self.layout.backup_bits:
             raise ConfigError(
                 f"outage_reserve {self.outage_reserve_ms} ms needs a namespace of its own, and layout {self.layout} "
@@ -182,8 +183,8 @@ class PoolConfig:
 
     def with_layout(self, layout: Layout) -> PoolConfig:
         """Return these constants with another layout, which an outage_reserve that is the default follows."""
-        default_ms = replace(self, outage_reserve_ms=-1).outage_reserve_ms
-        reserve_ms = -1 if self.outage_reserve_ms == default_ms else self.outage_reserve_ms
+        is_default = self.outage_reserve_ms == default_outage_reserve_ms(self.layout)
+        reserve_ms = -1 if is_default else self.outage_reserve_ms
         return replace(self, layout=layout, outage_reserve_ms=reserve_ms)
 
     @property
@@ -211,6 +212,11 @@ class PoolConfig:
             + (" guard_rollbacks=1" if self.guard_rollbacks else "")
             + (f" registry={self.registry}/{self.registration}" if self.registry else ""),
         )
+
+
+def default_outage_reserve_ms(layout: Layout) -> int:
+    """Return the default of outage_reserve: with one backup bit, no namespace is left for a clock that goes back."""
+    return DEFAULT_OUTAGE_RESERVE_MS if layout.backup_bits >= 2 else 0
 
 
 def owner_text(host: str, pid: int, label: str, generator: str = "") -> str:

@@ -314,7 +314,7 @@ def open_registered(url: Servers, settings: Mapping[str, Any]) -> RegisteredPool
         StoreUnavailable: the server of embedded:// does not start.
     """
     settings = {name: check(name, value) for name, value in settings.items()}
-    config = pool_config(settings)
+    config = pool_config(settings, url)
     place = Place.of(config.layout)
     default_slack = settings.get("failover_slack") is None
     servers = PoolServers(

@@ -118,10 +118,10 @@ def test_a_process_that_returns_is_not_dead(clock: ManualClock, memory: MemoryPo
 def test_a_process_whose_renewal_is_refused_is_alive(
     clock: ManualClock, memory: MemoryPool, seen: WorkerPool
 ) -> None:
-    paused = memory.connect(layout=Layout(worker_bits=0), label="paused")
+    paused = memory.connect(layout=Layout(worker_bits=0), label="paused", outage_reserve=0)
     paused.next_id()
     clock.advance(TTL_MS + 1_000)
-    heir = memory.connect(layout=Layout(worker_bits=0), label="heir")
+    heir = memory.connect(layout=Layout(worker_bits=0), label="heir", outage_reserve=0)
     heir.next_id()
     assert [death.label for death in seen.deaths()] == ["paused"]
     with pytest.raises(snowredis.LeaseLost):

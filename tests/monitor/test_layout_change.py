@@ -36,9 +36,10 @@ def pool(server: RedisServer, request: pytest.FixtureRequest) -> Iterator[snowre
         yield pool
 
 
-def change(pool: snowredis.WorkerPool, layout: Layout, delay_ms: int) -> LayoutChange:
+def change(pool: snowredis.WorkerPool, layout: Layout, delay_ms: int, *, force: bool = False) -> LayoutChange:
+    caller_ms = time.time_ns() // 1_000_000
     return change_layout(
-        pool.only_server(), pool.info(), layout, delay_ms=delay_ms, caller_ms=time.time_ns() // 1_000_000
+        pool.only_server(), pool.info(), layout, delay_ms=delay_ms, caller_ms=caller_ms, force=force
     )
 
 
@@ -52,7 +53,10 @@ def test_old_processes_stop_new_ones_start_and_old_ids_are_still_known(
     with connect(OLD, "old") as old, connect(OLD, "gone") as gone, connect(NEW, "new") as new:
         gone_id, made = gone.next_id(), old.next_ids(2000)
         gone.close()
-        planned = change(pool, NEW, 1500)
+        # not a day later, when the outage lanes have ended: all processes reach Redis
+        with pytest.raises(ConfigError, match="outage lanes beyond that moment"):
+            change(pool, NEW, 1500)
+        planned = change(pool, NEW, 1500, force=True)
         assert planned.sorted
         assert planned.floor_ms - planned.at_ms == round(TTL_S * 1000) + 2 * round(TTL_S * 1000 / 12)
         info = pool.info()
@@ -170,3 +174,14 @@ def test_a_layout_that_a_pool_had_is_compared_while_another_change_is_planned(
     for each in (changed, planned):
         with pytest.raises(ConfigError, match=f"ids of the layout {first}, .* can be equal"):
             check_change(each, third, info.now_ms)
+
+
+@pytest.mark.parametrize(("layout", "reserve_ms"), [(OLD, -1), (OLD, 0), (OLD, 50_000), (NEW, -1), (NEW, 0)])
+def test_the_options_of_a_pool_open_it_whatever_its_outage_reserve(
+    server: RedisServer, layout: Layout, reserve_ms: int
+) -> None:
+    name = f"options{abs(hash((layout, reserve_ms)))}"
+    with closing(snowredis.WorkerPool(server.url, name)) as pool:
+        pool.create(PoolConfig(name=name, layout=layout, outage_reserve_ms=reserve_ms))
+        with snowredis.connect(server.url, pool=name, **pool.info().options) as ids:
+            assert ids.next_id() > 0

@@ -127,6 +127,22 @@ def test_a_closed_server_is_opened_and_shown_while_another_one_is_away(
         open_tag([own_server.url], tag, 501)
 
 
+def test_another_replication_id_of_the_same_process_is_named_as_the_reason(
+    own_server: RedisServer, tag: str
+) -> None:
+    create_tag(own_server.url, tag)
+    with DatedGenerator(tag, own_server.url, period="year") as dated:
+        dated.create()
+        dated.next_id()
+        for master in (("127.0.0.1", "1"), ("NO", "ONE")):
+            own_server.client().execute_command("REPLICAOF", *master)
+        reason = "a replica was connected or Redis was promoted, so that Redis has another replication id"
+        with pytest.raises(NumbersClosed, match=reason):
+            dated.next_id()
+        with open_generator(own_server.url, tag=tag) as ids, pytest.raises(NumbersClosed, match=reason):
+            ids.next_id()
+
+
 def test_a_tag_that_was_closed_while_redis_clock_was_ahead_can_be_opened(stage: Stage, tag: str) -> None:
     url = stage.server.url
     # as before it is set at a boot

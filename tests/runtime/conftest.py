@@ -36,10 +36,18 @@ def pool(clock: ManualClock) -> MemoryPool:
     return memory_pool(clock=clock)
 
 
-def make_pool(server: RedisServer, *, layout: Layout | str | None = None, ttl_ms: int = 30_000) -> str:
+def make_pool(
+    server: RedisServer,
+    *,
+    layout: Layout | str | None = None,
+    ttl_ms: int = 30_000,
+    outage_reserve_ms: int = -1,
+) -> str:
     """Create a pool and return its name."""
     name = f"pool{next(_numbers)}"
-    config = PoolConfig(name=name, layout=resolve_layout(layout), ttl_ms=ttl_ms)
+    config = PoolConfig(
+        name=name, layout=resolve_layout(layout), ttl_ms=ttl_ms, outage_reserve_ms=outage_reserve_ms
+    )
     assert WorkerPool(server.url, name).create(config)
     return name
 

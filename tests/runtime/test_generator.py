@@ -218,14 +218,15 @@ def test_larger_steps_back_use_up_the_namespaces_and_then_another_worker_id(
     ids = pool.connect(layout=TWO_WORKERS)
     made = []
     seen = []
-    for _ in range(8):
+    for _ in range(6):
         an_id = ids.next_id()
         parts = ids.decode(an_id)
         made.append(an_id)
         seen.append((parts.worker, parts.backup))
         clock.step(-1000)
         clock.advance(10)
-    assert seen == [(w, b) for w in (0, 1) for b in range(4)]
+    # the fourth namespace is for outages
+    assert seen == [(w, b) for w in (0, 1) for b in range(3)]
     # every lane of the pool was used at later times
     with pytest.raises(snowredis.ClockMovedBack):
         ids.next_id()
@@ -362,8 +363,15 @@ def starts(ids: snowredis.Generator, clock: ManualClock, ticks: int = 200) -> li
     return found
 
 
-def test_sequences_start_at_zero_unless_told_otherwise(pool: MemoryPool, clock: ManualClock) -> None:
+def test_sequences_start_at_zero_on_a_test_clock_and_where_spreading_is_of_no_use(
+    pool: MemoryPool, clock: ManualClock
+) -> None:
     assert set(starts(pool.connect(), clock)) == {0}
+    for layout in ("41/0/2/10/10;worker_last=1", "39/0/2/10/10;tick_ms=11"):
+        ids = pool.connect(sequence_start="spread", layout=layout, pool=layout[:2])
+        for _ in range(20):
+            clock.advance(11)
+            assert ids.decode(ids.next_id()).sequence == 0
 
 
 def test_random_starts_spread_below_their_bound(pool: MemoryPool, clock: ManualClock) -> None:
@@ -376,7 +384,7 @@ def test_continued_starts_make_low_load_ids_count_round(pool: MemoryPool, clock:
     assert found == [0, 1, 2, 3] * 3
 
 
-@pytest.mark.parametrize("start", ["random", "continue"])
+@pytest.mark.parametrize("start", ["spread", "random", "continue"])
 def test_no_id_repeats_with_other_starts_at_the_ceiling(pool: MemoryPool, start: SequenceStart) -> None:
     ids = pool.connect(sequence_start=start)
     batch = ids.next_ids(20_000)
@@ -417,10 +425,11 @@ def test_a_lost_lease_is_replaced_silently(pool: MemoryPool, clock: ManualClock)
 
 def test_a_lost_lease_that_cannot_be_replaced_says_why(pool: MemoryPool, clock: ManualClock) -> None:
     one = Layout(worker_bits=0)
-    sleeper = pool.connect(layout=one)
+    # in an outage lane it would go on
+    sleeper = pool.connect(layout=one, outage_reserve=0)
     sleeper.next_id()
     clock.advance(60_000)
-    thief = pool.connect(layout=one)
+    thief = pool.connect(layout=one, outage_reserve=0)
     thief.next_id()
     with pytest.raises(snowredis.LeaseLost, match="all 1 worker ids"):
         sleeper.next_id()
@@ -617,7 +626,7 @@ def test_a_suspended_generator_holds_nothing_and_claims_anew_when_it_is_resumed(
         ("datacenter", 1, "0 datacenter bits"),
         ("clock_policy", "hope", "backup, wait, raise, ahead"),
         ("overflow", "drop", "wait, ahead"),
-        ("sequence_start", "one", "zero, random, continue"),
+        ("sequence_start", "one", "spread, zero, random, continue"),
         ("sequence_start_bound", 0, "1 to 1024"),
         ("sequence_start_bound", 5000, "1 to 1024"),
         ("clock_tolerance_ms", -1, "0 or more"),

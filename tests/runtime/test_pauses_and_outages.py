@@ -70,25 +70,25 @@ def test_a_process_stopped_beyond_its_ttl_repeats_no_id_of_its_heir(
 
 
 def test_kill_minus_nine_frees_the_worker_id_after_one_ttl(own_server: RedisServer, tmp_path: Path) -> None:
-    name = make_pool(own_server, ttl_ms=1000)
+    # one worker id; else one whose outage lane is not reserved is taken first
+    spec = "41/0/2/0/10"
+    name = make_pool(own_server, layout=spec, ttl_ms=1000)
     pool = snowredis.WorkerPool(own_server.url, name)
-    process = start(
-        "tests.runtime.programs.writer", own_server.url, name, str(tmp_path / "ids"), "1", "default"
-    )
+    process = start("tests.runtime.programs.writer", own_server.url, name, str(tmp_path / "ids"), "1", spec)
     eventually(lambda: len(ids_in(tmp_path / "ids")) > 1000)
     process.kill()
     process.communicate()
     assert len(pool.workers()) == 1
     eventually(lambda: not pool.workers())
-    with snowredis.connect(own_server.url, pool=name, ttl=1) as heir:
+    with snowredis.connect(own_server.url, pool=name, layout=spec, ttl=1) as heir:
         made = heir.next_id()
     assert heir.decode(made).worker == 0
     assert made not in set(ids_in(tmp_path / "ids"))
 
 
 def test_a_redis_that_is_away_is_ridden_out_and_then_said(own_server: RedisServer) -> None:
-    name = make_pool(own_server, ttl_ms=1500)
-    with snowredis.connect(own_server.url, pool=name, ttl=1.5) as ids:
+    name = make_pool(own_server, ttl_ms=1500, outage_reserve_ms=3000)
+    with snowredis.connect(own_server.url, pool=name, ttl=1.5, outage_reserve=3) as ids:
         made = [ids.next_id()]
         own_server.kill()
         errors: list[Exception] = []
@@ -102,9 +102,9 @@ def test_a_redis_that_is_away_is_ridden_out_and_then_said(own_server: RedisServe
 
         eventually(make_until_refused)
         assert "works again as soon as Redis does" in str(errors[0])
-        # ids went on to the end of the reservation, and not for ever
+        # ids went on to the end of the outage lane's reservation, and not for ever
         assert ids.lease is not None
-        assert time.time() * 1000 >= ids.lease.until_ms
+        assert time.time() * 1000 >= ids.lease.outage_until_ms > ids.lease.until_ms
         own_server.start()
         # it comes back empty: the reservation is over, so this is a newcomer and waits for the floor
         eventually(lambda: _can(ids))
@@ -141,8 +141,8 @@ def test_a_short_outage_is_not_noticed_by_whoever_makes_ids(own_server: RedisSer
 
 
 def test_a_stopped_redis_blocks_nobody_for_long(own_server: RedisServer) -> None:
-    name = make_pool(own_server, ttl_ms=2000)
-    ids = snowredis.connect(own_server.url, pool=name, ttl=2)
+    name = make_pool(own_server, ttl_ms=2000, outage_reserve_ms=0)
+    ids = snowredis.connect(own_server.url, pool=name, ttl=2, outage_reserve=0)
     ids.next_id()
     own_server.kill(signal.SIGSTOP)
     # a call waits for one round trip, which is cut off, and raises at the end of the reservation

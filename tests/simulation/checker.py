@@ -53,10 +53,17 @@ class Claim:
 
 @dataclass(frozen=True)
 class Emission:
-    """Process and time that made an id."""
+    """Process and time that made an id.
+
+    Attributes:
+        shared: whether a clone has the lease of that time.
+        refused: whether the process was told that it lost the lease.
+    """
 
     who: str
     at_us: int
+    shared: bool = False
+    refused: bool = False
 
 
 class Checker:
@@ -105,31 +112,45 @@ class Checker:
             )
         if process.sim.tracer is not None:
             process.sim.tracer.used(process.name, worker, lane, tick)
-        before = self._remember(process, an_id)
+        claim = self._claim_of(process, worker, lane, tick)
+        shared, refused = claim is not None and bool(claim.cloned_until), claim in process.refused_claims
+        made = Emission(process.name, self._world.now_us, shared, refused)
+        before = self._remember(an_id, made)
         if before is not None:
-            self._repeated(process, before, worker, lane, tick)
+            self._repeated(process, before, made, worker, lane, tick)
         if process.config not in process.sim.configs:
             self.fail(f"{process.name} made an id with settings that are not the pool's")
             return
-        for claim in reversed(process.claims):
-            if claim.worker == worker:
-                first, end = claim.range(lane)
-                if first <= tick < end:
-                    return
+        if claim is not None:
+            return
         if not self._lifted(worker, lane, tick) or self._is_void(process, worker, lane, tick):
             self.fail(
                 f"{process.name} made an id of worker {worker} lane {lane} at tick {tick}, not reserved by it"
             )
 
-    def _remember(self, process: Process, an_id: int) -> Emission | None:
+    def _remember(self, an_id: int, made: Emission) -> Emission | None:
         """Record an id; return its earlier emission, if there is one."""
-        before = self.ids.get(an_id)
-        if before is None:
-            self.ids[an_id] = Emission(process.name, self._world.now_us)
-        return before
+        before = self.ids.setdefault(an_id, made)
+        return None if before is made else before
 
-    def _repeated(self, process: Process, before: Emission, worker: int, lane: int, tick: int) -> None:
-        if self._lifted(worker, lane, tick) and not self._is_void(process, worker, lane, tick):
+    def _claim_of(self, process: Process, worker: int, lane: int, tick: int) -> Claim | None:
+        """Return the claim of which *process* may use this tick."""
+        for claim in reversed(process.claims):
+            if claim.worker == worker:
+                first, end = claim.range(lane)
+                # a clone does not know that the other one gave the lease back
+                shared_until = claim.cloned_until[lane] if claim.cloned_until else 0
+                if first <= tick < max(end, shared_until):
+                    return claim
+        return None
+
+    def _repeated(
+        self, process: Process, before: Emission, made: Emission, worker: int, lane: int, tick: int
+    ) -> None:
+        # a clone that knows that it lost the lease may share ticks with its original, and with nobody else
+        shares_with_others = before.shared != made.shared and (before if before.shared else made).refused
+        is_void = self._is_void(process, worker, lane, tick) or shares_with_others
+        if self._lifted(worker, lane, tick) and not is_void:
             self.excused += 1
             return
         self.duplicates += 1

@@ -13,7 +13,7 @@ from typing import Any
 from snowredis.errors import PoolExhausted, StoreUnavailable
 from snowredis.servers.scripts import Script
 from snowredis.snowflake.protocol import PoolConfig
-from tests.simulation.checker import Checker
+from tests.simulation.checker import Checker, Emission
 from tests.simulation.process import Process
 from tests.simulation.schedule import Result, Simulation
 from tests.simulation.stand_ins import Host
@@ -128,7 +128,7 @@ class PlainChecker(Checker):
 
     def emit(self, process: Process, an_id: int) -> None:
         self.made[process.name] = self.made.get(process.name, 0) + 1
-        before = self._remember(process, an_id)
+        before = self._remember(an_id, Emission(process.name, self._world.now_us))
         if self._world.trace is not None:
             self._world.note("%s: id %d", process.name, an_id)
         if before is not None:

@@ -83,6 +83,8 @@ class Process(SimulatedProcess):
         self.claims: list[Claim] = []
         # those of which it was told that a copy of it has them
         self.void_claims: list[Claim] = []
+        # those of which it was told that it lost them
+        self.refused_claims: list[Claim] = []
         # somebody is about to take a snapshot of it
         self.suspending = False
         # what happens at the how manieth interruption from now
@@ -118,11 +120,13 @@ class Process(SimulatedProcess):
         reply = self.sim.network.call(self, script.name, script.source, keys, args)
         if reply[0] == "signature":
             self._has_been_told(list(self.claims))
-        elif reply[0] == "lost" and reply[-2] == LossReason.COPIED:
+        elif reply[0] == "lost":
             lost = [
                 claim for claim in self.claims if claim.worker == int(args[13]) and claim.token == args[14]
             ]
-            self._has_been_told(lost, void=True)
+            self.refused_claims += lost
+            if reply[-2] == LossReason.COPIED:
+                self._has_been_told(lost, void=True)
         return reply
 
     def _has_been_told(self, claims: list[Claim], *, void: bool = False) -> None:

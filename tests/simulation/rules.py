@@ -160,6 +160,26 @@ class ForgetfulKeeper(SimKeeper):
         return super()._lease_of_dead(unused, record)
 
 
+class UnvoidedSlot(SimSlot):
+    """A slot that keeps the outage lane of a lease that was copied."""
+
+    def drop_kept(self) -> None:
+        if self.latest is not None:
+            self.keep(self.latest)
+
+
+class UnvoidedKeeper(SimKeeper):
+    slot_class = UnvoidedSlot
+
+
+class TrustingKeeper(SimKeeper):
+    """A keeper that opens the outage lane whatever the clocks of its host show."""
+
+    @property
+    def clocks_agree(self) -> bool:
+        return True
+
+
 @dataclass(frozen=True)
 class Rule:
     """Changes that switch one rule off."""
@@ -183,6 +203,12 @@ _HOLDER = (
     "and r.incarnation == pool.incarnation) then"
 )
 _OWN_END = "if used and r['until'] == held_until then"
+_OUTAGE_MARK = (
+    "math.max(before and before.lanes[lane_count] or 0, before and before.outage or 0, outage_least)"
+)
+_OUTAGE_RAISED = "math.max(pool.outage_floor, math.min(outage_horizon(), pool.plan))"
+_TOO_LATE = "elseif held_until <= now + skew + lead + slack then"
+_CUT = "held_outage > held_lanes[#held_lanes] and held_outage <= r.cut"
 _ROLLED_BACK = (
     "elseif seen_raised > pool_raised "
     "or (seen_incarnation == pool.incarnation and seen_version > pool.version) then"
@@ -246,6 +272,12 @@ RULES: dict[str, Rule] = {
     "reachable marks": Rule((("claim", "if least - fit > wait_ms + horizon() - now then", "if false then"),)),
     "one write": Rule((("common", _FIELDS, _IN_PARTS),)),
     "deleted pool's floor": Rule((("delete", _LEFT, _LEFT.replace("pool.floor", "0")),)),
+    "outage mark": Rule((("claim", _OUTAGE_MARK, "outage_least"),)),
+    "outage floor": Rule((("common", _OUTAGE_RAISED, "pool.outage_floor"),)),
+    "outage lane adopts nothing": Rule((("renew", _TOO_LATE, _TOO_LATE.replace("held_until", "held_outage")),)),
+    "copied outage lane": Rule(lease_manager=UnvoidedKeeper),
+    "released outage lane": Rule((("renew", _CUT, "false"),)),
+    "clocks agree": Rule(lease_manager=TrustingKeeper),
     "crash record's mark": Rule(record=LateRecord),
     "crash record's row": Rule(record=OneRowRecord),
     "crash record's text": Rule(record=OneTextRecord),

@@ -147,7 +147,7 @@ class Simulation(Schedule[Process]):
         )
         self.options: dict[str, Any] = {
             "rules": rules,
-            "sequence_start": random.choice(("zero", "random", "continue")),
+            "sequence_start": random.choice(("spread", "zero", "random", "continue")),
         }
         self.size = random.randint(2, 6)
         self.makers = random.choice((1, 1, 2))

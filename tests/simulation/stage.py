@@ -30,6 +30,7 @@ class Stage(Simulation):
         tick_ms: int = 1000,
         slack_ms: int = 0,
         worker_bits: int = 1,
+        outage_ms: int = 0,
         crash_records: bool = False,
         **settings: Any,
     ) -> None:
@@ -39,14 +40,19 @@ class Stage(Simulation):
             self.machines.starved = 0.0
         layout = replace(
             self.config.layout,
-            backup_bits=0,
+            backup_bits=int(outage_ms > 0),
             worker_bits=worker_bits,
             sequence_bits=4,
             tick_ms=tick_ms,
             worker_last=False,
         )
         self.config = PoolConfig(
-            name="sim", layout=layout, ttl_ms=6000, failover_slack_ms=slack_ms, **settings
+            name="sim",
+            layout=layout,
+            ttl_ms=6000,
+            failover_slack_ms=slack_ms,
+            outage_reserve_ms=outage_ms,
+            **settings,
         )
         self.configs, self.preempt = [self.config], 0.0
         self.options = {"rules": ClockRules()}

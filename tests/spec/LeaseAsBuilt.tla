@@ -76,15 +76,15 @@ AsBuiltRenew(s, q, P, c, R) ==
         ELSE Put(s, P, q, Answer(q, verdict, q.w, NoRec, P.inc, q.rid), 0)
 
 (* D7: a release names the unanswered renewal, too, and is accepted after   *)
-(* it; and it lowers the marks wherever token and chain are right, since    *)
-(* only this holder, or a copy of it, can have raised them since.           *)
+(* it; the marks of that renewal stay.                                      *)
 AsBuiltRelease(s, q, P, R) ==
   /\ q.t = "release" /\ P.space = 0
   /\ LET r == P.rec[q.w]
          mine == /\ On("release-token") => r.tok = q.tok
                  /\ On("release-tip") => r.tip = q.tip \/ (q.pend # NoRid /\ r.tip = q.pend)
                  /\ r.inc = P.inc
-         low == [l \in Lanes |-> IF On("release-mark") /\ q.f[l] = Unheld THEN r.mark[l] ELSE q.low[l]]
+         low == [l \in Lanes |-> IF On("release-mark") => (q.f[l] # Unheld /\ r.mark[l] = q.u[l])
+                                 THEN q.low[l] ELSE r.mark[l]]
      IN IF mine
         THEN Put(s, [P EXCEPT !.rec[q.w].tok = NoTok, !.rec[q.w].tip = NoRid, !.rec[q.w].end = R,
                               !.rec[q.w].f = Each(Unheld), !.rec[q.w].mark = low], q, NoAns, 0)

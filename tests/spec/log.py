@@ -25,7 +25,7 @@ from typing import Any
 from snowredis.snowflake.protocol import PoolConfig
 
 # how many arguments all scripts have, and which of them are the nonce and the caller's clock
-COMMON, NONCE, CALLER_MS = 12, 1, 9
+COMMON, NONCE, CALLER_MS = 13, 1, 10
 
 Entry = dict[str, Any]
 
@@ -35,7 +35,8 @@ def header(config: PoolConfig) -> Entry:
     names = ("ttl_ms", "max_clock_lead_ms", "redis_skew_ms", "failover_slack_ms", "durability")
     return {name: getattr(config, name) for name in names} | {
         "workers": config.layout.workers,
-        "lanes": config.layout.namespaces,
+        # the specification of logs has no outage lane
+        "lanes": config.ordinary_lanes,
     }
 
 
@@ -51,14 +52,14 @@ def request_of(script: str, args: Sequence[str | int]) -> Entry:
             return (
                 request
                 | dict(zip(names, own[1:4], strict=True))
-                | {"worker": int(own[0]), "until_ms": int(own[4]), "lanes_ms": ints(own[5])}
+                | {"worker": int(own[0]), "until_ms": int(own[4]), "lanes_ms": ints(own[6])}
             )
         case "release":
             names = ("token", "renewal_id", "pending")
             return (
                 request
                 | dict(zip(names, own[1:4], strict=True))
-                | {"worker": int(own[0]), "marks_ms": ints(own[4]) or None}
+                | {"worker": int(own[0]), "marks_ms": ints(own[6]) or None}
             )
     return request
 

@@ -223,6 +223,9 @@ class Converter:
 
     def _use(self, entry: Entry) -> None:
         lane = entry["lane"]
+        if lane >= self.out.header["lanes"]:
+            # the outage lane, which the specification of logs does not have
+            return
         slots = self._of_worker.get((entry["process"], entry["worker"]), [])
         ticks: dict[str, list[int]] = {}
         late: dict[str, list[int]] = {}
@@ -328,7 +331,7 @@ class Converter:
             elif status == "renewed":
                 self.out.late.add((slot.name, call.depth))
         if status == "granted":
-            lanes = [int(item) for item in reply[8].split(",")]
+            lanes = [int(item) for item in reply[8].split(",")][: self.out.header["lanes"]]
             self._add("granted", p=name, w=int(reply[6]), until=int(reply[7]), lanes=lanes, **common)
         elif status == "renewed":
             worker = call.entry["worker"]
@@ -349,7 +352,7 @@ class Converter:
         marks = call.entry["marks_ms"]
         if marks is None:
             raise Unusable("a release without marks")
-        self._add("release", p=slot.name, w=call.entry["worker"], low=marks)
+        self._add("release", p=slot.name, w=call.entry["worker"], low=marks[: self.out.header["lanes"]])
         slot.state, slot.low = "sealed", marks
 
     # --- times -------------------------------------------------------------------------------------

@@ -126,9 +126,8 @@ def test_redis_may_go_and_come_back(own_server: RedisServer, pool_name: str, ser
     served = serve("--pool", pool_name, url=own_server.url)
     own_server.kill()
     served.wait_for("/readyz", 503)
-    status, headers, body = served.ask("/id")
-    assert (status, headers["retry-after"]) == (503, "3")
-    assert b"LeaseExpired" in body or b"StoreUnavailable" in body
+    # in the outage lane
+    assert served.ask("/id")[0] == 200
     assert served.ask("/workers")[0] == 503
     assert served.ask("/healthz")[0] == 200
     own_server.start()

@@ -43,7 +43,7 @@ def play(seed):
             clock=clock,
             rules=rules,
             random_bytes=rng.randbytes,
-            sequence_start=rng.choice(["zero", "random", "continue"]),
+            sequence_start=rng.choice(["spread", "spread", "zero", "random", "continue"]),
             guard=ForkGuard(),
         )
 
