@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from snowredis.core.text import decode, encode, parse
     from snowredis.kinds.opening import generator
     from snowredis.kinds.protocol import IdGenerator
+    from snowredis.lent_worker import worker_id
     from snowredis.monitor.snapshot import PoolInfo, WorkerInfo
     from snowredis.monitor.worker_pool import WorkerPool
     from snowredis.process.exit import close_on_sigterm
@@ -62,6 +63,7 @@ _MODULE_OF = {
     "next_id": "snowredis.process_generator",
     "next_ids": "snowredis.process_generator",
     "parse": "snowredis.core.text",
+    "worker_id": "snowredis.lent_worker",
 }
 _MODULES = ("embedded", "testing")
 
@@ -92,6 +94,7 @@ __all__ = [
     "next_ids",
     "parse",
     "testing",
+    "worker_id",
 ]
 __all__ += errors.__all__
 

@@ -62,7 +62,18 @@ MAX_SECONDS = 1e6
 PREFIX = "SNOWREDIS_"
 # variables that the embedded server, the C code, its build, the scripts and the HTTP service read
 _OTHER_VARIABLES = tuple(
-    f"{PREFIX}{name}" for name in ("EMBEDDED", "PURE", "BUILD", "PYTHON", "CRASH_RECORDS", "SERVE_")
+    f"{PREFIX}{name}"
+    for name in (
+        "EMBEDDED",
+        "PURE",
+        "BUILD",
+        "PYTHON",
+        "CRASH_RECORDS",
+        "SERVE_",
+        "WORKER_ID",
+        "FROM",
+        "UNTIL",
+    )
 )
 # what Kubernetes sets in each pod for a Service whose name begins with "snowredis"
 _OF_KUBERNETES = re.compile(

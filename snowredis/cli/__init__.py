@@ -24,6 +24,7 @@ from snowredis.cli.commands.layout import LAYOUT
 from snowredis.cli.commands.numbers import NUMBERS
 from snowredis.cli.commands.pool import POOL
 from snowredis.cli.commands.registry import REGISTRY
+from snowredis.cli.commands.run import RUN
 from snowredis.cli.commands.serve import SERVE
 from snowredis.cli.commands.sql import SQL
 from snowredis.cli.commands.workers import TOP, WORKERS
@@ -35,7 +36,7 @@ from snowredis.cli.output import printable
 _OUTPUT_ERRORS = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO)
 # in the order of --help
 _COMMANDS = [DEMO, GENERATE, DECODE, LAYOUT, WORKERS, TOP, WHOIS, EVENTS, POOL, REGISTRY, NUMBERS, METRICS]
-_COMMANDS += [DOCTOR, SERVE, SQL, BENCH]
+_COMMANDS += [DOCTOR, SERVE, RUN, SQL, BENCH]
 # Commands that other packages add, as entry points whose objects are options.Command. Those of this distribution are
 # in pyproject.toml, too, and are listed so that a checkout finds them without a look at what is installed.
 GROUP = "snowredis.commands"

@@ -24,6 +24,7 @@ from snowredis.servers.cluster import ClusterClient
 from snowredis.servers.connections import (
     SENTINEL_TIMEOUT_S,
     SOCKET_TIMEOUT_S,
+    UNDECODED,
     close_connections,
     limits,
     prepare,
@@ -48,7 +49,8 @@ def client_of_url(url: str) -> Any:
     create = {"sentinel": _from_sentinel_url, "cluster": _from_cluster_url}.get(scheme, _from_redis_url)
     try:
         return create(url)
-    except (ValueError, TypeError) as error:
+    # nothing connects here: a ConnectionError is about a value
+    except (ValueError, TypeError, redis.ConnectionError) as error:
         unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
         # what follows the last "@" is no part of a password
         if unknown and re.search(rf"[?&]{unknown[1]}=", url.rpartition("@")[2]):
@@ -140,8 +142,6 @@ def redacted(url: str) -> str:
 # redis-py gives these no types
 _SentinelPool: Any = sentinel.SentinelConnectionPool
 
-# a client's own encoding is for the application's values
-UNDECODED = {"decode_responses": False, "encoding": "utf-8", "encoding_errors": "strict"}
 # how the address of a server with TLS begins
 TLS_PREFIX = "rediss://"
 # how long a deposed master may go on answering; see failover_slack of connect()

@@ -18,6 +18,7 @@ from redis.retry import Retry
 from redis.sentinel import SentinelConnectionPool
 
 from snowredis.servers.time_limit import remaining_s
+from snowredis.settings import MAX_SECONDS
 
 try:
     from redis.driver_info import DriverInfo
@@ -31,6 +32,8 @@ else:
 SOCKET_TIMEOUT_S = 1.0
 # several Sentinels are asked one after the other, and then the master
 SENTINEL_TIMEOUT_S = 0.5
+# a client's own encoding is for the application's values
+UNDECODED = {"decode_responses": False, "encoding": "utf-8", "encoding_errors": "strict"}
 
 
 def limits(seconds: float = SOCKET_TIMEOUT_S) -> dict[str, Any]:
@@ -48,12 +51,20 @@ def prepare(client: redis.Redis) -> redis.Redis:
     What its first command would read from a file, or import, is loaded now: no process is to be forked while another
     thread imports it.
 
-    Raises TypeError for an unknown option, which redis-py would raise at the first command.
+    Raises TypeError for an unknown option, ValueError or ConnectionError for a wrong value: redis-py would raise them
+    at the first command.
     """
     # the pool is this client's alone: closed when the client is finalized
     client.auto_close_connection_pool = True
     pool = client.connection_pool
     pool.connection_class = _limited(pool.connection_class)
+    pool.connection_kwargs.update(UNDECODED)
+    for name in ("socket_timeout", "socket_connect_timeout"):
+        seconds = pool.connection_kwargs.get(name)
+        if seconds is not None and not 0 < seconds <= MAX_SECONDS:
+            raise ValueError(
+                f"{name} must be a number of seconds above 0 and at most {MAX_SECONDS:.0f}, not {seconds}"
+            )
     if not issubclass(pool.connection_class, redis.UnixDomainSocketConnection):
         # the first lookup of a host name imports it
         import encodings.idna  # noqa: F401

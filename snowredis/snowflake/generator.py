@@ -295,6 +295,17 @@ class Generator(FastPath):
     ) -> None:
         await self.aclose()
 
+    # --- called by lent_worker.py -----------------------------------------------------------------
+
+    def _lend(self) -> None:
+        """Let another program make the ids: what it used is unknown, so no mark is lowered, nor recorded for others."""
+        self._allocator.lent = True
+        self._lease_manager.slot.record_nothing()
+
+    @property
+    def _datacenter(self) -> int:
+        return self._lease_manager.config.datacenter
+
     # --- called by members and by the fast path ----------------------------------------------------
 
     def _check(self) -> None:

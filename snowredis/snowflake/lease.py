@@ -272,6 +272,10 @@ class LeaseSlot:
         self._asked = (0, "")
         self.record: CrashRecorder | None = None
 
+    def record_nothing(self) -> None:
+        """Record no lease: another process must not give it back with marks that nobody raises."""
+        self._open_record = lambda _: None
+
     def next_serial(self) -> int:
         """Return the serial of a new claim, greater than all before."""
         return next(self._serials)

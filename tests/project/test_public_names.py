@@ -39,6 +39,7 @@ FUNCTIONS = {
     "anext_ids": "(count)",
     "close": "()",
     "close_on_sigterm": "()",
+    "worker_id": "(pool, *, grace, on_loss, **settings)",
     "decode": "(an_id, layout)",
     "encode": "(an_id, form, *, layout)",
     "generator": "(kind, **settings)",

@@ -61,8 +61,8 @@ def _generate(args: argparse.Namespace) -> int:
     from snowredis.core.text import encode
 
     url, options = settings(args)
-    options = {"label": "snowredis generate"} | _settings_of_pool(args) | options
-    with interrupted_by_signals(), _warnings_on_stderr(), connect(url, **options) as ids:
+    options = {"label": "snowredis generate"} | settings_of_pool(args) | options
+    with interrupted_by_signals(), warnings_on_stderr(), connect(url, **options) as ids:
         left = args.count
         while left:
             batch = ids.next_ids(min(left, _BATCH))
@@ -76,7 +76,7 @@ def _generate(args: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-def _settings_of_pool(args: argparse.Namespace) -> dict[str, Any]:
+def settings_of_pool(args: argparse.Namespace) -> dict[str, Any]:
     """Return the constants of the pool as options of connect(); none if it does not exist yet."""
     try:
         with open_pool(args) as pool:
@@ -86,7 +86,7 @@ def _settings_of_pool(args: argparse.Namespace) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _warnings_on_stderr() -> Iterator[None]:
+def warnings_on_stderr() -> Iterator[None]:
     """Print the library's warnings: the first start of a pool waits half a minute, and logs why."""
     import logging
 

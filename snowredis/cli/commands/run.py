@@ -1,0 +1,278 @@
+"""`run`: run any program with a worker id of a pool, and end it before the reservation of the worker id ends."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from snowredis.cli.commands.ids import settings_of_pool, warnings_on_stderr
+from snowredis.cli.exit_codes import CommandError, ExitCode, print_error
+from snowredis.cli.options import Command, Parser, add_redis, add_settings, seconds, settings
+from snowredis.settings import SETTINGS
+
+if TYPE_CHECKING:
+    from snowredis.lent_worker import WorkerId
+
+# passed on to the program; SIGCHLD only wakes this process up
+_PASSED = [
+    getattr(signal, name)
+    for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGWINCH")
+]
+_STOP = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
+# so long before the end of the reservation this process kills the program, and so long before it the watch does
+_KILL_S, _WATCH_S = 1.0, 0.5
+_EVERY_S = 0.1
+_WATCH = Path(__file__).parents[1] / "run_watch.py"
+
+
+class _Lost(CommandError):
+    """The worker id was lost while the program ran, and the program was ended."""
+
+
+class _Signals:
+    """Signals of this process, read from a pipe: select() waits for them and for a timeout.
+
+    Attributes:
+        stopped: whether one of them asks to end: then the program is not started again.
+    """
+
+    def __init__(self) -> None:
+        self.stopped = False
+        self._reading, self._writing = os.pipe()
+        for end in (self._reading, self._writing):
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
+        for number in (*_PASSED, signal.SIGCHLD):
+            # ignored, as by nohup: it stays so for the program, too
+            if number == signal.SIGCHLD or signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, lambda *_: None)
+
+    def wait(self, seconds: float) -> list[int]:
+        """Return the signals to pass on that arrived; wait *seconds* for one at most."""
+        if not select.select([self._reading], [], [], max(0.0, seconds))[0]:
+            return []
+        numbers = [number for number in os.read(self._reading, 512) if number in _PASSED]
+        self.stopped |= not _STOP.isdisjoint(numbers)
+        return numbers
+
+
+class _Watch:
+    """The process that ends the program if this one is killed or stopped."""
+
+    def __init__(self) -> None:
+        self._start()
+        self._group, self._line = 0, b""
+
+    def _start(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(_WATCH)], stdin=subprocess.PIPE, start_new_session=True
+        )
+        stdin: Any = self._process.stdin
+        self.pipe: int = stdin.fileno()
+
+    def line(self, group: int, left_s: float) -> bytes:
+        """Return what tells the watch to end *group* if nothing else does in *left_s*."""
+        return f"{group} {time.time() + left_s:.3f} {time.monotonic() + left_s:.3f}\n".encode()
+
+    def tell(self, group: int, left_s: float) -> None:
+        """Set what is ended, and when; start another watch if somebody killed this one."""
+        try:
+            os.write(self.pipe, self.line(group, left_s))
+        except BrokenPipeError:
+            self._process.wait()
+            self._start()
+            os.write(self.pipe, self.line(group, left_s))
+
+    def close(self) -> None:
+        """End the watch."""
+        self._process.stdin.close()  # type: ignore[union-attr]
+        self._process.wait()
+
+
+class _Program:
+    """One run of the program, in a process group of its own."""
+
+    def __init__(self, words: list[str], held: WorkerId, watch: _Watch) -> None:
+        self._watch = watch
+        self.code: int | None = None
+        variables = {
+            "WORKER_ID": held.worker,
+            "DATACENTER": held.datacenter,
+            "LAYOUT": held.layout_spec,
+            "FROM": held.from_ms,
+            "UNTIL": held.until_ms,
+        }
+        environment = os.environ | {f"SNOWREDIS_{name}": str(value) for name, value in variables.items()}
+        self.has_terminal = _owns_terminal()
+        left_s = held.left_s - _WATCH_S
+
+        def begin() -> None:
+            # in the child, before the program begins: the watch knows it even if this process is killed here
+            os.setpgid(0, 0)
+            os.write(watch.pipe, watch.line(os.getpid(), left_s))
+            if self.has_terminal:
+                _give_terminal(os.getpid())
+
+        try:
+            self._process = subprocess.Popen(words, env=environment, preexec_fn=begin)  # noqa: PLW1509 - see begin()
+        except (OSError, subprocess.SubprocessError) as error:
+            watch.tell(0, 0)
+            raise CommandError(ExitCode.ERROR, f"{words[0]} does not start: {error}") from error
+        self.group = self._process.pid
+
+    def reap(self) -> bool:
+        """Reap the program, and as process 1 whatever else has ended. Returns True if the program has ended."""
+        with contextlib.suppress(ChildProcessError):
+            if os.getpid() == 1:
+                while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
+                    if ended.si_pid in (self.group, self._watch._process.pid):
+                        break
+                    os.waitpid(ended.si_pid, 0)
+        self.code = self._process.poll()
+        return self.code is not None
+
+    def send(self, number: int) -> None:
+        """Send a signal to the program."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(number)
+
+    def end(self, left_s: float, grace_s: float, signals: _Signals) -> None:
+        """End the group: SIGTERM, and after *grace_s*, or _KILL_S before the reservation ends, SIGKILL."""
+        until_s = time.monotonic() + max(0.0, min(grace_s, left_s - _KILL_S))
+        for number in (signal.SIGTERM, signal.SIGCONT):
+            self._send_all(number)
+        while not self.reap() and time.monotonic() < until_s:
+            signals.wait(min(_EVERY_S, until_s - time.monotonic()))
+        self.kill()
+
+    def kill(self) -> None:
+        """Kill what is left of the group, and wait for the program. Does nothing when called again."""
+        if not self.group:
+            # by now, another group may have its number
+            return
+        self._send_all(signal.SIGKILL)
+        self.code = self._process.wait()
+        self.group = 0
+        self._watch.tell(0, 0)
+        if self.has_terminal:
+            with contextlib.suppress(OSError):
+                _give_terminal(os.getpgrp())
+
+    def _send_all(self, number: int) -> None:
+        # macOS: EPERM if only zombies are left
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.group, number)
+
+
+def _owns_terminal() -> bool:
+    try:
+        return os.isatty(0) and os.tcgetpgrp(0) == os.getpgrp()
+    except OSError:
+        return False
+
+
+def _give_terminal(group: int) -> None:
+    before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    os.tcsetpgrp(0, group)
+    signal.signal(signal.SIGTTOU, before)
+
+
+def _add_arguments(parser: Parser) -> None:
+    add_redis(parser)
+    add_settings(parser, *(SETTINGS[name] for name in ("layout", "ttl", "label")))
+    text = (
+        "time for the program to end after SIGTERM, before SIGKILL (default: 5, a quarter of the ttl at most)"
+    )
+    parser.add_argument("--grace", type=seconds, metavar="S", help=text)
+    text = "start the program again, with another worker id if need be, after the worker id was lost"
+    parser.add_argument("--restart", action="store_true", help=text)
+    parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- PROGRAM …")
+
+
+def _run(args: argparse.Namespace) -> int:
+    from snowredis.lent_worker import worker_id
+
+    words = args.program[1:] if args.program[:1] == ["--"] else args.program
+    if not words:
+        raise CommandError(ExitCode.USAGE, "no program is named. Write it after --.")
+    if os.name != "posix":
+        raise CommandError(
+            ExitCode.ERROR, "`snowredis run` needs process groups, which this system does not have"
+        )
+    url, options = settings(args)
+    options = {"label": f"snowredis run {Path(words[0]).name}"[:100]} | settings_of_pool(args) | options
+    watch = _Watch()
+    try:
+        # before the handlers: until there is a program, signals end this process
+        with warnings_on_stderr(), worker_id(url=url, grace=0, **options) as held:
+            ttl_s = held.ttl_ms / 1000
+            signals, grace_s = _Signals(), min(args.grace or 5.0, ttl_s / 4)
+            while True:
+                try:
+                    return _supervise(_Program(words, held, watch), held, watch, signals, grace_s)
+                except _Lost as error:
+                    if not args.restart or signals.stopped:
+                        raise
+                    print_error(error)
+                if not _claim_again(held, signals, grace_s + _KILL_S):
+                    return ExitCode.INTERRUPTED
+    finally:
+        watch.close()
+
+
+def _claim_again(held: WorkerId, signals: _Signals, least_s: float) -> bool:
+    """Claim a worker id that is reserved for more than *least_s*; return False if a signal ends this first."""
+    from snowredis.errors import SnowredisError
+
+    while True:
+        try:
+            held.claim()
+            if held.left_s > least_s:
+                return True
+        except SnowredisError as error:
+            print_error(error)
+        signals.wait(1.0)
+        if signals.stopped:
+            return False
+
+
+def _supervise(program: _Program, held: WorkerId, watch: _Watch, signals: _Signals, grace_s: float) -> int:
+    """Wait for the end of the program; return its exit code. Raises _Lost if it had to be ended."""
+    worker = held.worker
+    try:
+        while not program.reap():
+            left_s = held.left_s
+            if left_s <= grace_s + _KILL_S:
+                program.end(left_s, grace_s, signals)
+                why = "could not be renewed in time" if left_s else "was lost"
+                raise _Lost(ExitCode.LEASE_OR_CLOCK, f"worker id {worker} {why}; the program was ended")
+            watch.tell(program.group, left_s - _WATCH_S)
+            for number in signals.wait(_EVERY_S):
+                program.send(number)
+    finally:
+        program.kill()
+    code = program.code or 0
+    return code if code >= 0 else 128 - code
+
+
+RUN = Command(
+    "run",
+    "run any program with a worker id of a pool",
+    """Claims a worker id, and runs the program with SNOWREDIS_WORKER_ID, SNOWREDIS_DATACENTER, SNOWREDIS_LAYOUT,
+SNOWREDIS_FROM and SNOWREDIS_UNTIL (ms since 1970). Signals and the exit code are passed on. The program is ended before
+the reservation of the worker id ends, if it cannot be renewed: exit code 8, or with --restart another start.""",
+    [
+        ("snowredis run --pool orders -- node server.js", "in another language"),
+        ("snowredis run --pool orders --restart -- ./server", "survives outages"),
+    ],
+    _add_arguments,
+    _run,
+)

@@ -1,0 +1,168 @@
+"""worker_id(): a worker id for a generator that is not ours, in this process or in another program.
+
+The lease is that of a Generator which makes no ids. Since nobody here knows which ticks the other generator used, no
+mark is ever lowered: after close() the worker id is available again when its reservation ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Self
+
+from snowredis.connection import connect
+from snowredis.core.layout import Layout, utc_from_ms
+from snowredis.core.presets import layout_spec
+from snowredis.errors import ConfigError, GeneratorClosed, LeaseLost
+from snowredis.settings import from_environment
+from snowredis.snowflake.lease import Lease
+
+log = logging.getLogger("snowredis")
+
+# how often on_loss looks
+_EVERY_S = 0.1
+
+
+class WorkerId:
+    """A leased worker id, renewed in the background. Made by worker_id().
+
+    Ids with this worker and datacenter, and 0 in the backup bits, may be made at times from ``from_ms`` on, which have
+    passed when this object is made, and before ``until_ms``, which each renewal moves on.
+    """
+
+    def __init__(self, settings: dict[str, Any], grace: float, on_loss: Callable[[], object] | None) -> None:
+        self._ids = connect(**settings)
+        self._ids._lend()
+        if not 0 <= grace < self._ids.ttl_ms / 2000:
+            raise ConfigError(f"grace must be 0 or more, and less than half of the ttl, not {grace!r} s")
+        self.grace = grace
+        self.closed = False
+        self._lease: Lease | None = None
+        self._until_ms, self._until_monotonic_s = 0, 0.0
+        try:
+            self.claim()
+            if on_loss is not None:
+                threading.Thread(
+                    target=self._watch, args=(on_loss,), name="snowredis-worker-id", daemon=True
+                ).start()
+        except BaseException:
+            self.close()
+            raise
+
+    def claim(self) -> None:
+        """Claim a worker id, or keep the one that is valid, and wait until its first tick has passed.
+
+        Blocks and raises as Generator.claim().
+        """
+        lease = self._ids.claim()
+        self._lease, self._until_ms = lease, 0
+        while (wait_ms := self.from_ms - time.time_ns() // 1_000_000) > 0:
+            if not self.left_s:
+                raise LeaseLost(lease.pool, lease.worker, "it was lost before its first tick")
+            time.sleep(min(wait_ms / 1000, _EVERY_S))
+
+    @property
+    def layout(self) -> Layout:
+        """Layout of the pool."""
+        return self._ids.layout
+
+    @property
+    def layout_spec(self) -> str:
+        """The layout as text, as `layout` of connect() takes it."""
+        return layout_spec(self.layout)
+
+    @property
+    def ttl_ms(self) -> int:
+        """Length of its lease, in ms."""
+        return self._ids.ttl_ms
+
+    @property
+    def worker(self) -> int:
+        """The worker id."""
+        return self._held.worker
+
+    @property
+    def datacenter(self) -> int:
+        """The datacenter of the pool."""
+        return self._ids._datacenter
+
+    @property
+    def from_ms(self) -> int:
+        """Ms since 1970 from which on its ids are not those of an earlier process."""
+        return self.layout.ms_at(self._held.opens[0])
+
+    @property
+    def until_ms(self) -> int:
+        """End of the reservation, ms since 1970; in the past if the worker id is lost."""
+        return self._held.until_ms if self.left_s else 0
+
+    @property
+    def valid_until(self) -> datetime:
+        """``until_ms`` as an aware datetime in UTC."""
+        return utc_from_ms(self.until_ms)
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until the reservation ends, if it is not renewed before; 0 if it has, or the worker id is lost."""
+        now = self._ids.lease
+        if self.closed or now is None or now.token_hash != self._held.token_hash:
+            return 0.0
+        left_s = now.until_ms / 1000 - time.time()
+        if now.until_ms != self._until_ms:
+            self._lease, self._until_ms = now, now.until_ms
+            self._until_monotonic_s = time.monotonic() + left_s
+        # the clock may be set back
+        return max(0.0, min(left_s, self._until_monotonic_s - time.monotonic()))
+
+    @property
+    def _held(self) -> Lease:
+        if self._lease is None:
+            raise GeneratorClosed(self._ids.pool)
+        return self._lease
+
+    def _watch(self, on_loss: Callable[[], object]) -> None:
+        while self.left_s > self.grace:
+            time.sleep(_EVERY_S)
+        if not self.closed:
+            log.error("pool %s: worker id %d is lost", self._held.pool, self.worker)
+            on_loss()
+
+    def close(self) -> None:
+        """Give the worker id back; call this when no more ids are made with it. Never raises, blocks as Generator."""
+        self.closed = True
+        self._ids.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def worker_id(
+    pool: str | None = None,
+    *,
+    grace: float = 2.0,
+    on_loss: Callable[[], object] | None = None,
+    **settings: Any,
+) -> WorkerId:
+    """Lease a worker id for a generator of your own. Settings that are not given are read from SNOWREDIS_* variables.
+
+    Args:
+        pool: its name.
+        grace: how many seconds before the end of the reservation the worker id counts as lost.
+        on_loss: called once, in a thread, when the worker id is lost: it was given to another process, or could not be
+            renewed. From then on no id may be made with it.
+        settings: arguments of connect().
+
+    Blocks and raises:
+        as Generator.claim(); ConfigError for a setting that is not valid.
+    """
+    given = from_environment(os.environ) | settings
+    if pool is not None:
+        given["pool"] = pool
+    return WorkerId(given, grace, on_loss)

@@ -1,0 +1,248 @@
+"""`run` and worker_id(): a program of any kind has a worker id, and never longer than it is reserved."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+import snowredis
+from snowredis import ConfigError, WorkerPool
+from snowredis.core.presets import layout_spec
+from snowredis.snowflake.protocol import PoolConfig
+from snowredis.testing import memory_pool
+from tests.support.servers import RedisServer
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.server
+ROOT = Path(__file__).parents[2]
+CHILD = [sys.executable, str(ROOT / "tests/cli/programs/child_of_run.py")]
+TTL_S = 4.0
+# what no test of a busy machine may be late by; the bound itself is half a second before the end
+LATE_MS = 500
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start(own_server: RedisServer) -> Iterator[Start]:
+    """Start `snowredis run` on a pool with a short ttl, as a session of its own."""
+    WorkerPool(own_server.url, "p").create(
+        PoolConfig(name="p", ttl_ms=int(TTL_S * 1000), max_clock_lead_ms=300, redis_skew_ms=300)
+    )
+    started = []
+
+    def run(*words: str, options: tuple[str, ...] = ()) -> subprocess.Popen[str]:
+        command = [
+            sys.executable,
+            "-m",
+            "snowredis",
+            "run",
+            "--url",
+            own_server.url,
+            "--pool",
+            "p",
+            *options,
+            "--",
+            *words,
+        ]
+        # a background job of a script ignores SIGINT, and its children inherit that
+        reset = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731
+        started.append(
+            subprocess.Popen(
+                command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+                text=True, start_new_session=True, preexec_fn=reset,  # noqa: PLW1509
+            )
+        )  # fmt: skip
+        return started[-1]
+
+    yield run
+    for process in started:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        process.communicate()
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def is_running(path: Path) -> bool:
+    return len(lines(path)) > 2
+
+
+def last_ms(path: Path) -> int:
+    return int([line for line in lines(path) if line.isdigit()][-1])
+
+
+def pid_of(path: Path) -> int:
+    return int(lines(path)[0].split()[1])
+
+
+def until_ms(server: RedisServer) -> int:
+    """End of the only lease of the pool, as Redis has it."""
+    (worker,) = WorkerPool(server.url, "p").workers()
+    return worker.reserved_until_ms
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def test_a_program_gets_its_worker_id_and_its_exit_code_is_passed_on(
+    start: Start, own_server: RedisServer
+) -> None:
+    names = ("WORKER_ID", "DATACENTER", "LAYOUT", "FROM", "UNTIL")
+    script = f"echo {' '.join(f'$SNOWREDIS_{name}' for name in names)}; exit 7"
+    process = start("sh", "-c", script)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 7, err
+    worker, datacenter, layout, begin, until = out.split()
+    assert (worker, datacenter, layout) == ("0", "0", layout_spec(snowredis.Layout()))
+    assert int(begin) <= time.time() * 1000 < int(until) + 1
+    # what the program used is unknown: nobody gets the worker id before its reservation has ended
+    other = start("sh", "-c", "echo $SNOWREDIS_WORKER_ID")
+    assert other.communicate(timeout=30)[0].strip() == "1"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
+def test_signals_are_passed_on(start: Start, tmp_path: Path, number: signal.Signals) -> None:
+    process = start(*CHILD, str(tmp_path / "out"))
+    eventually(lambda: is_running(tmp_path / "out"), "the program", 30)
+    process.send_signal(number)
+    process.communicate(timeout=30)
+    # Python ends with 130 or by the signal itself
+    assert process.returncode in (128 + number, 1)
+    assert is_gone(pid_of(tmp_path / "out"))
+
+
+def test_the_whole_group_ends_when_run_is_killed(start: Start, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    process = start("sh", "-c", f"{' '.join(CHILD)} {out} stubborn & wait")
+    eventually(lambda: is_running(out), "the program", 30)
+    process.kill()
+    eventually(lambda: is_gone(pid_of(out)), "the end of the program", 5)
+
+
+@pytest.mark.parametrize("fault", ["run stopped", "redis away", "redis stopped"])
+def test_the_program_ends_before_its_reservation(
+    start: Start, own_server: RedisServer, tmp_path: Path, fault: str
+) -> None:
+    out = tmp_path / "out"
+    process = start(*CHILD, str(out), "stubborn", options=("--grace", "0.5"))
+    eventually(lambda: is_running(out), "the program", 30)
+    time.sleep(1)
+    if fault == "run stopped":
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(0.3)
+    end_ms, redis_pid = until_ms(own_server), own_server.client().info()["process_id"]
+    if fault == "redis away":
+        own_server.kill()
+    elif fault == "redis stopped":
+        os.kill(redis_pid, signal.SIGSTOP)
+    # a renewal may have been under way
+    eventually(lambda: is_gone(pid_of(out)), "the end of the program", 2 * TTL_S + 5)
+    assert last_ms(out) < end_ms + (1000 if fault != "run stopped" else 0)
+    if fault == "run stopped":
+        process.send_signal(signal.SIGCONT)
+    else:
+        _, err = process.communicate(timeout=30)
+        assert process.returncode == 8, err
+        assert "could not be renewed" in err
+    if fault == "redis stopped":
+        os.kill(redis_pid, signal.SIGCONT)
+
+
+def test_the_program_starts_again_on_request_when_redis_is_back(
+    start: Start, own_server: RedisServer, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    process = start(*CHILD, str(out), options=("--restart",))
+    eventually(lambda: is_running(out), "the program", 30)
+    own_server.kill()
+    eventually(lambda: is_gone(pid_of(out)), "the end of the program", 20)
+    own_server.start()
+    eventually(lambda: sum(line.startswith("start") for line in lines(out)) == 2, "another start", 40)
+    process.terminate()
+    process.communicate(timeout=30)
+    assert process.returncode == 128 + signal.SIGTERM
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+def test_programs_in_node_and_python_repeat_no_id(start: Start, own_server: RedisServer) -> None:
+    programs = [start("node", str(ROOT / "examples/node_ids.js"), "250000") for _ in range(2)]
+    settings = {"pool": "p", "ttl": TTL_S, "max_clock_lead": 0.3, "redis_skew": 0.3}
+    made: list[int] = []
+    with (
+        snowredis.connect(own_server.url, **settings) as one,  # type: ignore[arg-type]
+        snowredis.connect(own_server.url, **settings) as two,  # type: ignore[arg-type]
+    ):
+        for _ in range(25):
+            made += one.next_ids(10_000) + two.next_ids(10_000)
+    for program in programs:
+        out, err = program.communicate(timeout=60)
+        assert program.returncode == 0, err
+        ids = list(map(int, out.split()))
+        assert ids == sorted(ids)
+        made += ids
+    assert len(set(made)) == len(made) == 1_000_000
+
+
+def test_what_cannot_run_is_an_error(start: Start) -> None:
+    process = start("/no/such/program")
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert "/no/such/program does not start" in err
+    process = start()
+    process.communicate(timeout=30)
+    assert process.returncode == 2
+
+
+def test_a_worker_id_in_python_is_valid_until_it_is_closed() -> None:
+    pool = memory_pool()
+    with snowredis.worker_id("orders", url=pool) as mine, snowredis.worker_id("orders", url=pool) as other:
+        assert {mine.worker, other.worker} == {0, 1}
+        assert datetime.now(UTC) < mine.valid_until
+        assert mine.from_ms <= time.time() * 1000
+        assert 20 < mine.left_s <= 33
+    assert mine.left_s == 0
+    # its marks were not lowered: nobody gets the worker ids now
+    with snowredis.worker_id("orders", url=pool) as third:
+        assert third.worker == 2
+
+
+def test_a_callback_hears_of_a_lost_worker_id(own_server: RedisServer) -> None:
+    WorkerPool(own_server.url, "p").create(
+        PoolConfig(name="p", ttl_ms=4000, max_clock_lead_ms=300, redis_skew_ms=300)
+    )
+    lost: list[float] = []
+    settings = {"url": own_server.url, "ttl": 4, "max_clock_lead": 0.3, "redis_skew": 0.3}
+    with snowredis.worker_id("p", grace=1, on_loss=lambda: lost.append(mine.left_s), **settings) as mine:
+        own_server.kill()
+        eventually(lambda: lost, "the callback", 10)
+        assert 0 < lost[0] <= 1.05
+
+
+def test_a_grace_that_is_too_long_is_refused() -> None:
+    with pytest.raises(ConfigError, match="grace"):
+        snowredis.worker_id(url=memory_pool(), grace=15)
+
+
+def test_no_crash_record_is_kept_of_a_lent_worker_id(own_server: RedisServer) -> None:
+    WorkerPool(own_server.url, "p").create(PoolConfig(name="p"))
+    with snowredis.worker_id("p", url=own_server.url) as mine:
+        held = mine._ids._lease_manager.held
+        assert held is not None
+        assert held.marks is None
