@@ -315,6 +315,23 @@ def test_without_an_outage_reserve_ids_end_with_the_ordinary_reservation() -> No
     assert not ids.in_outage_lane
 
 
+def test_a_fleet_of_1000_makes_ids_for_24_hours_without_redis() -> None:
+    """With steps of their clocks, and processes that crash."""
+    fleet = Fleet()
+    living = [fleet.generator() for _ in range(1000)]
+    made = [ids.next_id() for ids in living]
+    fleet.redis.away = True
+    fleet.clock.advance(TTL_MS)
+    for hour in range(24):
+        made += [ids.next_id() for ids in living]
+        # some crash
+        living = living[: 1000 - 10 * hour]
+        fleet.clock.step((-4_000, 2_000, 0)[hour % 3])
+        fleet.clock.advance(3_590_000)
+    assert len(made) > 20_000
+    assert len(set(made)) == len(made)
+
+
 # --- a real server ----------------------------------------------------------------------------------
 
 

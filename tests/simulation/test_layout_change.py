@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 
@@ -78,10 +78,10 @@ def run(seed: int, *, without: str = "") -> Outcome:
     random = world.random
     server = RedisModel(world, "redis")
     edits: Edits = RULES.get(without, ())
-    old_config = PoolConfig(name="p", layout=OLD, ttl_ms=3_000)
+    old_config = PoolConfig(name="p", layout=OLD, ttl_ms=3_000, outage_reserve_ms=0)
     stores = {
         OLD: Store(server, old_config, edits),
-        NEW: Store(server, replace(old_config, layout=NEW), edits),
+        NEW: Store(server, old_config.with_layout(NEW), edits),
     }
 
     def now_ms() -> int:
@@ -142,8 +142,8 @@ def test_each_rule_is_needed(rule: str) -> None:
 def test_a_pool_that_is_rolled_back_to_before_its_change_waits_and_raises_an_alarm() -> None:
     world = World(0)
     server = RedisModel(world, "redis")
-    old_config = PoolConfig(name="p", layout=OLD, ttl_ms=3_000)
-    old, new = (Store(server, replace(old_config, layout=layout), ()) for layout in (OLD, NEW))
+    old_config = PoolConfig(name="p", layout=OLD, ttl_ms=3_000, outage_reserve_ms=0)
+    old, new = (Store(server, old_config.with_layout(layout), ()) for layout in (OLD, NEW))
 
     def now_ms() -> int:
         return world.now_us // 1000

@@ -138,10 +138,11 @@ end
 -- something. Returns the pool, or nil and the reply of the script. Writes nothing: commit() does.
 local function open_pool()
   local v = redis.call('HMGET', KEYS[1], 'signature', 'floor', 'incarnation', 'run_id', 'version', 'last', 'records',
-    'next', 'swept', 'floor_at', 'top', 'ends', 'outage_floor', 'outage_top', 'lane_names')
+    'next', 'swept', 'floor_at', 'top', 'ends', 'outage_floor', 'outage_top', 'lane_names',
+    'next_signature', 'changes_at', 'changes_floor', 'old_signature')
   -- R9: what a tombstone remembers has passed
   if not v[1] and v[12] and (number_of(v[12]) or 0) <= now then v = {} end
-  local change = redis.call('HMGET', KEYS[1], 'next_signature', 'changes_at', 'changes_floor', 'old_signature')
+  local change = { v[16], v[17], v[18], v[19] }
   local due = v[1] and change[1] and (number_of(change[2]) or 0) <= now
   local current = due and change[1] or v[1]
   if v[1] and current ~= signature then
