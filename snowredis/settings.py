@@ -322,8 +322,8 @@ class Settings(CommonSettings, total=False):
         "how far ids may run ahead of the clock, under clock_policy `ahead` and overflow `ahead`")]
     sequence_start: Annotated[SequenceStart, _setting(
         one_of(SequenceStart), "spread", "spread; zero on a test clock",
-        "first sequence of a tick: `spread`: any, so that `id % shards` is even for quiet services, too (0 if a tick "
-        "lasts over 10 ms); `zero`; or below sequence_start_bound: `random`, `continue`")]
+        "first sequence of a tick: `spread`: any, so that `id % shards` is spread evenly for quiet services, too (0 if "
+        "a tick lasts over 10 ms); `zero`; or below sequence_start_bound: `random`, `continue`")]
     sequence_start_bound: Annotated[int | None, _setting(
         WHOLE, None, "an eighth of the sequences",
         "limit of that first sequence, which stays below it")]

@@ -174,7 +174,7 @@ class CheckResult:
     Attributes:
         sources: what was read.
         ids: how many ids were compared.
-        repeated_ids: how many different ids are there more than once.
+        repeated_ids: how many different ids are used by more than one row.
         repeated_rows: how many rows they are in.
         duplicates: repeated ids by the sources that have them, the most first.
         by_worker: by worker id, the most first, MAX_WORKERS at most.

@@ -105,7 +105,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e]")
 
 _TITLES = {
-    "repeated": "ids that are there more than once",
+    "repeated": "ids that are used by more than one row",
     "made_by": "the same ids by source and worker id, with their first and last time in ms since 1970",
     "problems": "values that cannot be right, by source",
     "shared_workers": "worker ids that made ids in several sources, whose next ids can be equal",

@@ -193,9 +193,9 @@ def verdict(result: CheckResult) -> tuple[str, str]:
     """Return the severity, ``error``, ``warning`` or ``ok``, and one sentence."""
     compared = f"among {result.ids:,} in {_count(len(result.sources), 'source')}"
     if result.repeated_ids:
-        rows = f"in {result.repeated_rows:,} rows"
-        return "error", f"{_ids(result.repeated_ids)} there more than once, {rows}, {compared}."
-    none = f"No id is there more than once {compared}"
+        rows = f"{result.repeated_rows:,} rows, {compared}"
+        return "error", f"{_ids(result.repeated_ids)} used by more than one row: {rows}."
+    none = f"No id is used by more than one row {compared}"
     if result.errors:
         return "error", f"{none}, but some values cannot be right."
     if result.shared_workers:

@@ -32,13 +32,13 @@ def write(path: Path, values: Sequence[object]) -> str:
 @pytest.mark.parametrize(
     ("values", "code", "says"),
     [
-        (IDS[30:], ExitCode.FOUND_CLASHES, "error   15 ids are there more than once, in 30 rows"),
-        ([*IDS[50:], 1 << 62], ExitCode.FOUND_ERRORS, "error   No id is there more than once"),
-        (IDS[50:], ExitCode.OK, "warning No id is there more than once"),
+        (IDS[30:], ExitCode.FOUND_CLASHES, "error   15 ids are used by more than one row: 30 rows, among"),
+        ([*IDS[50:], 1 << 62], ExitCode.FOUND_ERRORS, "error   No id is used by more than one row"),
+        (IDS[50:], ExitCode.OK, "warning No id is used by more than one row"),
         (
             [an_id + (1 << LAYOUT.worker_shift + 5) for an_id in IDS],
             ExitCode.OK,
-            "ok      No id is there more than once",
+            "ok      No id is used by more than one row",
         ),
         (["abc"], ExitCode.SOURCE_UNREADABLE, "holds no ids, but 'abc'"),
     ],
