@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -245,7 +246,7 @@ def test_the_end_of_the_process_is_no_loss(own_server: RedisServer) -> None:
 def test_the_outage_lane_is_not_for_other_programs(own_server: RedisServer) -> None:
     """Their ids have 0 in the backup bits. So no worker id is valid in an outage, neither an old nor a new one."""
     WorkerPool(own_server.url, "p").create(PoolConfig(name="p", ttl_ms=2000, outage_reserve_ms=3_600_000))
-    settings = {"url": own_server.url, "ttl": 2, "outage_reserve": 3600, "grace": 0.5}
+    settings: dict[str, Any] = {"url": own_server.url, "ttl": 2, "outage_reserve": 3600, "grace": 0.5}
     killed = begin("tests.reclaim.programs.makes_ids", own_server.url, "p", "2")
     assert killed.stdin is not None
     assert killed.stdout is not None
