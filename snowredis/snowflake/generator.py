@@ -299,8 +299,7 @@ class Generator(FastPath):
 
     def _lend(self) -> None:
         """Let another program make the ids: what it used is unknown, so no mark is lowered, nor recorded for others."""
-        self._allocator.lent = True
-        self._lease_manager.slot.record_nothing()
+        self._lease_manager.slot.lend()
 
     @property
     def _datacenter(self) -> int:

@@ -260,6 +260,7 @@ class LeaseSlot:
         oldest: the lowest serial that is not void.
         latest: the lease that was stored last and not removed, even if it is void.
         record: where the lease is recorded in case of a crash; None if nowhere.
+        lent: true if another program makes the ids of the lease; its outage lane is not used.
     """
 
     def __init__(self, store: Store, new_record: Callable[[Store], CrashRecorder | None]) -> None:
@@ -271,10 +272,15 @@ class LeaseSlot:
         # the serial and the token of a claim
         self._asked = (0, "")
         self.record: CrashRecorder | None = None
+        self.lent = False
 
-    def record_nothing(self) -> None:
-        """Record no lease: another process must not give it back with marks that nobody raises."""
-        self._open_record = lambda _: None
+    def lend(self) -> None:
+        """Let another program make the ids of the lease, in its first lane only.
+
+        Nobody here knows which times that program used. So no lease is recorded: another process would give it back
+        with marks that nobody raises.
+        """
+        self.lent, self._open_record = True, lambda _: None
 
     def next_serial(self) -> int:
         """Return the serial of a new claim, greater than all before."""
@@ -296,7 +302,7 @@ class LeaseSlot:
         """Keep the outage lane of *lost*, unless it was not open yet and another one is kept."""
         lease, kept = lost.lease, self.kept
         was_open = lease.opens[-1] < lease.until
-        if lease.outage_until > lease.opens[-1] and (was_open or kept is None):
+        if not self.lent and lease.outage_until > lease.opens[-1] and (was_open or kept is None):
             # recorded nowhere: nobody can give it back
             self._kept = lost._replace(marks=None)
 

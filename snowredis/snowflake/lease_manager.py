@@ -216,7 +216,7 @@ class LeaseManager:
     def _take_over(self) -> bool:
         """Go on with the lease of a dead process of this machine, while Redis is away; return whether there is one."""
         slot = self.slot
-        if slot.latest is not None or slot.kept is not None or self.closed or self.suspended:
+        if slot.lent or slot.latest is not None or slot.kept is not None or self.closed or self.suspended:
             return False
         serial, generation = slot.next_serial(), self._guard.generation
         marks_ms: list[int] = []

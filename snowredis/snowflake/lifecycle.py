@@ -310,7 +310,8 @@ class LeaseLifecycle:
         Without a heartbeat thread, the next call after a heartbeat's time talks to Redis again.
         """
         layout, config = self._context.config.layout, self._context.config
-        for lease in (self._leases.held, self._leases.kept):
+        leases = () if self._leases.slot.lent else (self._leases.held, self._leases.kept)
+        for lease in leases:
             if lease is None or not (lease.serial == self._opened or self._leases.clocks_agree):
                 continue
             until = lease.lease.outage_until

@@ -180,15 +180,15 @@ def take_over(
     for name in _dead(place, pool_name(store)):
         if name.taker is not None or name.sent or (taken := _take(place, name, accept)) is None:
             continue
-        recorded = record(taken)
-        # from now on the lease is in one file again; until now no id was made
+        # first: a process that is killed here leaves no file. With two, the lease would be given back by the older one
+        # while a process that took it over from the newer one makes ids
         try:
             place.files.remove(str(name._replace(taker=place.own)))
         except FileNotFoundError:
             pass
         except OSError:
             continue
-        return recorded
+        return record(taken)
     return None
 
 

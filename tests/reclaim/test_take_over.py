@@ -6,11 +6,13 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 import snowredis
 from snowredis.core.layout import Layout
+from snowredis.snowflake.crash_record import read_page
 from snowredis.snowflake.protocol import PoolConfig
 from tests.support.programs import start
 from tests.support.servers import RedisServer
@@ -128,3 +130,26 @@ def test_a_lease_that_another_process_failed_to_give_back_is_taken_over_unless_i
     # the living process tries to give it back at its heartbeats, and cannot connect
     time.sleep(TTL_S / 2)
     assert snowredis.decode(program().id()).worker == worker
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("operation", ["rename", "read", "remove", "write"])
+def test_a_lease_is_in_one_record_at_most_wherever_its_heir_is_killed(
+    own_server: RedisServer, program: Start, records: Path, operation: str, moment: str
+) -> None:
+    """Else the lease would be given back by one record, while a process that found the other makes ids."""
+    killed = program()
+    killed.id()
+    own_server.kill()
+    killed.end()
+    dies = start(
+        "tests.reclaim.programs.dies_while_taking_over", own_server.url, POOL, str(TTL_S), operation, moment
+    )
+    assert dies.wait(30) == -signal.SIGKILL
+    dies.communicate()
+    tokens = []
+    for path in records.iterdir():
+        credentials = read_page(path.read_bytes())
+        if credentials is not None and "renewal_id" in credentials:
+            tokens.append(credentials["token"])
+    assert len(tokens) == len(set(tokens))
