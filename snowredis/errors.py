@@ -384,10 +384,11 @@ class StoreUnavailable(SnowredisError):
 
     Attributes:
         is_unsent: True if no connection was made, so that Redis has certainly not seen the request.
+        timed_out: True if Redis did not reply in time; it may reply to another call, if many processes ask at once.
     """
 
     retry = True
-    is_unsent = False
+    is_unsent = timed_out = False
 
     _ADVICE = "Check that the server is running and that the URL is correct"
 

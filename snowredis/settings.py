@@ -267,8 +267,9 @@ class CommonSettings(TypedDict, total=False):
         "which can be detected; `assured`: never; `none`: yes, undetected, so every new worker waits", of_pool=True)]
     claim_timeout: Annotated[float, _setting(
         TIMEOUT, 10.0, "10 s",
-        "how long to wait for a worker id while the pool is full, before `PoolExhausted` is raised; calls of one "
-        "generator share this time, so that only the first of them waits for all of it")]
+        "how long to wait for a worker id while the pool is full or Redis does not reply in time, before "
+        "`PoolExhausted` or `StoreUnavailable` is raised; calls of one generator share this time, so that only the "
+        "first of them waits for all of it")]
 
 
 class Settings(CommonSettings, total=False):

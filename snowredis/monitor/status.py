@@ -309,7 +309,7 @@ def _unconfirmed(unknown: Sequence[WorkerInfo], info: PoolInfo) -> list[Conditio
         return []
     text = (
         f"{_named(unknown)} may be dead or alive: Redis may have forgotten their last heartbeats. Those that are alive "
-        "are adopted before {until}"
+        "are adopted, or claim a worker id, before {until}"
     )
     return [Condition("unconfirmed", "unknown", text, "wait", None, info.floor_ms, len(unknown))]
 

@@ -218,8 +218,8 @@ class Generator(FastPath):
 
         Blocks:
             one round trip to Redis; on a Redis that has no such pool, or may have forgotten some of it, ttl +
-            max_clock_lead + redis_skew (35 s at the defaults), with a log line; while the pool is full, up to
-            claim_timeout.
+            max_clock_lead + redis_skew (35 s at the defaults), with a log line; while the pool is full or
+            Redis does not reply in time, up to claim_timeout.
 
         Raises:
             As next_id().
