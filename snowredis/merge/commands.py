@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from snowredis.cli.exit_codes import CommandError, ExitCode, interrupted_by_signals, missing_extra
 from snowredis.cli.options import Command, Parser, positive
-from snowredis.cli.output import Column, Line, printable, table, terminal_width, wrapped, write
+from snowredis.cli.output import Column, Line, print_json, printable, table, terminal_width, wrapped, write
 from snowredis.merge import proof
 from snowredis.merge.progress import Progress
 
@@ -25,7 +24,6 @@ __all__ = ["MERGE", "MIGRATE"]
 
 Examples = list[tuple[str, str]]
 Run = Callable[[argparse.Namespace], int]
-DIALECTS = ("spark", "trino", "clickhouse", "bigquery", "duckdb", "postgres", "mysql", "sqlite")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -37,15 +35,11 @@ def _add_check(parser: Parser) -> None:
     add("sources", nargs="+", metavar="SOURCE", help="[NAME=]LOCATION[#COLUMN]")
     text = "layout of the ids, or NAME=LAYOUT for one source; may be repeated (default: 'default')"
     add("--layout", action="append", default=[], metavar="L", help=text)
-    text = "keep what was read in DIR: the same command goes on after a stop"
-    add("--state", type=Path, metavar="DIR", help=text)
     text = "what the process may take at its peak, such as 768M or 4G (default: 1G)"
     add("--memory", type=_bytes, default=_UNITS["G"], metavar="SIZE", help=text)
     add("--json", action="store_true", help="the report as one object; ids are strings in it")
     add("--html", type=Path, metavar="FILE", help="write the report as one page, with a picture")
     add("--duplicates", type=Path, metavar="FILE", help="write all repeated ids to a .csv or .parquet file")
-    text = f"print the check as SQL, and read nothing: {', '.join(DIALECTS)}"
-    add("--emit-sql", choices=DIALECTS, metavar="DIALECT", help=text)
     text = "SOURCE is the URL of a whole database: print the SQL that moves all of its counters above the greatest ids"
     add("--counters", action="store_true", help=text)
     add("--quiet", action="store_true", help="show no progress")
@@ -66,13 +60,8 @@ def _check(args: argparse.Namespace) -> int:
     from snowredis.merge.sources import parse_sources
 
     sources = parse_sources(args.sources, args.layout)
-    if args.emit_sql:
-        from snowredis.merge.id_sql import check_as_sql
-
-        print(check_as_sql(sources, args.emit_sql))
-        return ExitCode.OK
     from snowredis.merge.check import Check, check_export_path
-    from snowredis.merge.report import as_json, as_lines
+    from snowredis.merge.report import as_lines
 
     if args.duplicates:
         check_export_path(args.duplicates)
@@ -83,7 +72,7 @@ def _check(args: argparse.Namespace) -> int:
         with (
             interrupted_by_signals(),
             Progress(shown=not args.quiet) as progress,
-            Check(sources, state=args.state, memory_bytes=args.memory) as check,
+            Check(sources, memory_bytes=args.memory) as check,
         ):
             result = check.run(progress)
             if args.duplicates:
@@ -93,12 +82,9 @@ def _check(args: argparse.Namespace) -> int:
 
                 _write(args.html, as_page(result, check.picture()))
     except KeyboardInterrupt:
-        text = "Nothing is kept; with --state DIR the same command goes on after a stop."
-        if args.state:
-            text = "What was read completely is kept; run the same command to go on."
-        raise CommandError(ExitCode.INTERRUPTED, f"interrupted. {text}") from None
+        raise CommandError(ExitCode.INTERRUPTED, "interrupted. Nothing is kept.") from None
     if args.json:
-        print(json.dumps(as_json(result)))
+        print_json(result)
     else:
         write(as_lines(result))
     if result.repeated_ids:
@@ -395,7 +381,6 @@ ids that two sources share, so that their next ids can clash, are a warning.""",
             ("snowredis merge check a.parquet#id b.csv#player_id", "two files"),
             ("snowredis merge check mysql://db1/game#players.id b.csv#id", "a table, a file"),
             ("snowredis merge check a.csv#id b.csv#id --html report.html", "with a picture"),
-            ("snowredis merge check a.csv#id b.csv#id --emit-sql spark", "for larger engines"),
             ("snowredis merge check --counters URL", "after a copy"),
         ],
         _add_check,

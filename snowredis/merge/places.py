@@ -15,7 +15,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from snowredis.merge.databases import open_database, reading
-from snowredis.merge.id_sql import Dialect, quoted, translated
+from snowredis.merge.id_sql import quoted, translated
 from snowredis.merge.ingest import column_of, ingest
 from snowredis.merge.progress import Progress
 from snowredis.merge.sources import Source
@@ -23,7 +23,7 @@ from snowredis.merge.workspace import Workspace
 
 __all__ = ["Places"]
 
-_DIALECTS: dict[str, Dialect] = {"postgresql": "postgres", "mysql": "mysql", "mariadb": "mysql"}
+_DIALECTS = {"postgresql": "postgres", "mysql": "mysql", "mariadb": "mysql"}
 # more sources are compared by one GROUP BY instead of a join for each pair
 _JOINED = 4
 

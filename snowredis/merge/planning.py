@@ -101,7 +101,7 @@ class _Work:
 
 def workspace() -> Workspace:
     """Return a temporary workspace for an IdStore."""
-    return Workspace(None, _MEMORY)
+    return Workspace(_MEMORY)
 
 
 def make_plan(request: Request, path: Path, progress: Progress) -> Plan:

@@ -452,7 +452,8 @@ class LeaseManager:
     def close(self) -> None:
         """Close the store: nothing is claimed any more. A lease that is still recorded stays recorded."""
         self.slot.close()
-        self.store.close()
+        # not while a call uses its connection: a signal handler may close, or a thread after its wait for another one
+        self._conversation.at_end(self.store.close)
 
     def abandon(self) -> None:
         """Release the lease of a generator that was dropped without close(), and close. Blocks as release()."""

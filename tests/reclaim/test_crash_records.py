@@ -28,7 +28,7 @@ from snowredis.snowflake.crash_record import UNKNOWN_WORKER, CrashRecord, of_cla
 from snowredis.snowflake.open import open_store
 from snowredis.snowflake.protocol import PoolConfig
 from tests.support.pools import new_pool
-from tests.support.programs import FORKS_WITH_THREADS, start
+from tests.support.programs import FORKS_WITH_THREADS, run, start
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
 
@@ -389,6 +389,17 @@ def test_an_exit_while_redis_is_away_is_no_death(own_server: RedisServer, record
         heir.next_id()
     info = snowredis.WorkerPool(own_server.url, "killed").info()
     assert (info.reclaimed, info.expired) == (0, 0)
+
+
+def test_the_lease_of_a_generator_that_an_exit_handler_makes_is_no_death(url: str, records: Path) -> None:
+    create(url)
+    run("tests.reclaim.programs.makes_a_generator_at_exit", url)
+    (lease,) = left_in(records)
+    assert End(lease["end"]) is End.EXIT
+    with connect(url) as heir:
+        heir.next_id()
+    info = snowredis.WorkerPool(url, "killed").info()
+    assert (info.claims, info.reclaimed, info.releases) == (3, 0, 3)
 
 
 def c_handlers() -> list[int]:
