@@ -24,7 +24,7 @@ import snowredis
 from snowredis.core.layout import Layout
 from snowredis.process.clock import StepClock
 from snowredis.process.exit import End
-from snowredis.snowflake.crash_record import UNKNOWN_WORKER, of_claim, read_page, release
+from snowredis.snowflake.crash_record import UNKNOWN_WORKER, CrashRecord, of_claim, read_page, release
 from snowredis.snowflake.open import open_store
 from snowredis.snowflake.protocol import PoolConfig
 from tests.support.pools import new_pool
@@ -459,3 +459,7 @@ def test_os_exit_can_be_sent_to_another_process(url: str, records: Path) -> None
     ending.start()
     ending.join(20)
     assert ending.exitcode == 3
+
+
+def test_a_record_that_an_interruption_left_half_made_gives_nothing_up() -> None:
+    CrashRecord.__new__(CrashRecord).__del__()
