@@ -184,7 +184,7 @@ class WorkerPool:
             if ended.state == "expired"
         ]
         # after the state: what a script wrote meanwhile is among the events, and nothing is in neither
-        dead, claims = self._deaths(expired, info.now_ms)
+        dead, lanes_until_ms, claims = self._deaths(expired, info)
         return Snapshot(
             info,
             workers=numbered(lambda state: state.alive),
@@ -192,21 +192,27 @@ class WorkerPool:
             deaths=dead,
             idle=numbered(lambda state: state.idle),
             claims=claims,
+            lanes_until_ms=lanes_until_ms,
         )
 
     def deaths(self) -> list[Death]:
         """Return the processes that ended without a release in the last hour, the newest first."""
         return list(self.snapshot().deaths)
 
-    def _deaths(self, expired: list[Event], now_ms: int) -> tuple[tuple[Death, ...], int]:
-        """Return the deaths of the last hour, and how many worker ids were claimed in it."""
+    def _deaths(self, expired: list[Event], info: PoolInfo) -> tuple[tuple[Death, ...], int, int]:
+        """Return the deaths of the last hour, Snapshot.lanes_until_ms, and how many worker ids were claimed."""
         written, claims = list(expired), list[tuple[int, str]]()
         for index, recent in enumerate(self._recent):
-            found, claimed = recent.read(now_ms)
+            found, claimed = recent.read(info.now_ms)
             written += [self._numbered(event, index) for event in found]
             claims += claimed
-        dead = deaths.deaths_in(written, now_ms - DEATH_SHOWN_MS, claims)
-        return deaths.acknowledged(dead, self.acknowledgement() if dead else None), len(claims)
+        dead = deaths.deaths_in(written, info.now_ms - DEATH_SHOWN_MS, claims)
+        lanes_until_ms = deaths.lanes_until_ms(written, info.raised_ms or 0)
+        return (
+            deaths.acknowledged(dead, self.acknowledgement() if dead else None),
+            lanes_until_ms,
+            len(claims),
+        )
 
     def acknowledgement(self) -> Acknowledgement | None:
         """Return the newest statement that the deaths of this pool have been seen; None if there is none."""

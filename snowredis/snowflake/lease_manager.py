@@ -79,6 +79,14 @@ class LeaseManager:
         return self.slot.kept
 
     @property
+    def lane_until_ms(self) -> int:
+        """End of the outage lane in which ids go on if Redis does not reply, ms since 1970; 0 if there is none.
+
+        That of the lease, or of one that was lost. It may stay closed if the clock of this host was set.
+        """
+        return max((each.lease.lane_until_ms for each in (self.held, self.kept) if each), default=0)
+
+    @property
     def clocks_agree(self) -> bool:
         """True if this machine ran without a stop since the last reply, as far as its clocks can tell.
 
@@ -277,7 +285,13 @@ class LeaseManager:
         """Return the text that names this process in Redis, for people; if *named*, and this generator."""
         self._name = self._name or self._fresh_name()[:12]
         name = self._name if named else ""
-        return owner_text(socket.gethostname(), os.getpid(), self._label or PROCESS.label, name)
+        # what the record does not show: the lane of a lease that was lost, or is being lost now
+        silent_s = self._clock.monotonic() - self._renewed_at_s
+        is_news = self.kept is not None or silent_s > self.config.ttl_ms / 2000
+        lane_until_ms = self.lane_until_ms if named and is_news else 0
+        return owner_text(
+            socket.gethostname(), os.getpid(), self._label or PROCESS.label, name, lane_until_ms
+        )
 
     def _fresh_name(self) -> str:
         """Return 128 random bits, hex, for a claim or a renewal.
