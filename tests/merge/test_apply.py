@@ -27,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning"
 OF_GAME: dict[str, Any] = {
     "references": game.BY_HAND,
     "ids": [game.PART_OF_KEY],
-    "shared": [game.SAME],
+    "matched": [f"{game.SAME}=name"],
     "independent": game.INDEPENDENT,
 }
 
@@ -93,7 +93,7 @@ def test_a_merge_that_is_killed_again_and_again_ends_as_if_it_was_not(
     assert {domain.name: domain.kind for domain in plan.domains} == {
         "guild.id": "counter" if counters else "layout",
         "item.id": "counter" if counters else "layout",
-        "kind.id": "shared",
+        "kind.id": "match",
         "player.id": "counter" if counters else "layout",
         "quest.id": "counter",
     }
