@@ -59,7 +59,7 @@ def test_a_merge_is_planned_tried_asked_for_and_done(
     assert "every foreign key leads to a row" in capsys.readouterr().out
     assert main(["merge", "apply", plan, "--yes"]) == ExitCode.OK
     text = capsys.readouterr().out
-    assert "an earlier process: " in text
+    assert "by an earlier process (done), with " in text
     assert main(["merge", "abandon", urls[1], "--yes"]) == ExitCode.MERGE_REFUSED
     assert "take it back with `snowredis merge undo`" in capsys.readouterr().err
     assert main(["merge", "undo", urls[1], "--yes"]) == ExitCode.OK
