@@ -23,7 +23,7 @@ from snowredis.snowflake.lease import PROCESS, Claimed, HeldLease, LeaseSlot, Po
 from snowredis.snowflake.protocol import NO_STATS, ClaimRequest, PoolConfig, Store, WorkerStats, owner_text
 from snowredis.snowflake.record_files import RECORDS
 from snowredis.snowflake.replies import ClaimReply, Granted, LeaseGone, PoolFull, Settling
-from snowredis.snowflake.sweep import sweep, take_over
+from snowredis.snowflake.sweep import SWEEPS_A_BEAT, sweep, take_over
 
 log = logging.getLogger("snowredis")
 
@@ -50,6 +50,8 @@ class LeaseManager:
         self._label, self._random_bytes = label, random_bytes
         # random, for people who look at the pool; a forked child has another
         self._name = ""
+        # how many processes of this machine the last sweep saw
+        self._neighbors = 0
         self._conversation = Conversation(store.where)
         self.slot = LeaseSlot(store, RECORDS.new_record)
         self.view = PoolView(context)
@@ -387,7 +389,9 @@ class LeaseManager:
         if not self.store.shared:
             return 0
         try:
-            return self._conversation.run(lambda: sweep(self.store, most))
+            swept = self._conversation.run(lambda: sweep(self.store, most))
+            self._neighbors = swept.looked_at
+            return swept.given_back
         except SnowredisError:
             return 0
         except Exception as error:
@@ -395,6 +399,12 @@ class LeaseManager:
                 raise
             log.exception("pool %s: could not look for leases of dead processes", self.config.name)
             return 0
+
+    def is_sweeper(self) -> bool:
+        """Return whether this process sweeps at this heartbeat: one of few does each time, one of many now and then."""
+        if self._neighbors <= SWEEPS_A_BEAT:
+            return True
+        return self._context.random.random() * self._neighbors < SWEEPS_A_BEAT
 
     def detach(self) -> HeldLease | None:
         """Remove the lease, so that no more ids are made of it and it can be released.
