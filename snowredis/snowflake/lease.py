@@ -50,6 +50,11 @@ class Lease(NamedTuple):
     outage_until: int = 0
     outage_until_ms: int = 0
 
+    @property
+    def lane_until_ms(self) -> int:
+        """End of its outage lane, ms since 1970; 0 if it has none, or only after a gap behind its other lanes."""
+        return self.outage_until_ms if self.outage_until and self.opens[-1] <= self.until else 0
+
 
 class HeldLease(NamedTuple):
     """A lease with its secrets and its bookkeeping. Immutable: replaced as a whole.

@@ -23,7 +23,7 @@ from snowredis.snowflake.lease import PROCESS, Claimed, HeldLease, LeaseSlot, Po
 from snowredis.snowflake.protocol import NO_STATS, ClaimRequest, PoolConfig, Store, WorkerStats, owner_text
 from snowredis.snowflake.record_files import RECORDS
 from snowredis.snowflake.replies import ClaimReply, Granted, LeaseGone, PoolFull, Settling
-from snowredis.snowflake.sweep import sweep, take_over
+from snowredis.snowflake.sweep import SWEEPS_A_BEAT, sweep, take_over
 
 log = logging.getLogger("snowredis")
 
@@ -50,6 +50,8 @@ class LeaseManager:
         self._label, self._random_bytes = label, random_bytes
         # random, for people who look at the pool; a forked child has another
         self._name = ""
+        # how many processes of this machine the last sweep saw
+        self._neighbors = 0
         self._conversation = Conversation(store.where)
         self.slot = LeaseSlot(store, RECORDS.new_record)
         self.view = PoolView(context)
@@ -75,6 +77,14 @@ class LeaseManager:
     def kept(self) -> HeldLease | None:
         """A lease that was lost, whose outage lane ids may still be made of; None if there is none."""
         return self.slot.kept
+
+    @property
+    def lane_until_ms(self) -> int:
+        """End of the outage lane in which ids go on if Redis does not reply, ms since 1970; 0 if there is none.
+
+        That of the lease, or of one that was lost. It may stay closed if the clock of this host was set.
+        """
+        return max((each.lease.lane_until_ms for each in (self.held, self.kept) if each), default=0)
 
     @property
     def clocks_agree(self) -> bool:
@@ -275,7 +285,13 @@ class LeaseManager:
         """Return the text that names this process in Redis, for people; if *named*, and this generator."""
         self._name = self._name or self._fresh_name()[:12]
         name = self._name if named else ""
-        return owner_text(socket.gethostname(), os.getpid(), self._label or PROCESS.label, name)
+        # what the record does not show: the lane of a lease that was lost, or is being lost now
+        silent_s = self._clock.monotonic() - self._renewed_at_s
+        is_news = self.kept is not None or silent_s > self.config.ttl_ms / 2000
+        lane_until_ms = self.lane_until_ms if named and is_news else 0
+        return owner_text(
+            socket.gethostname(), os.getpid(), self._label or PROCESS.label, name, lane_until_ms
+        )
 
     def _fresh_name(self) -> str:
         """Return 128 random bits, hex, for a claim or a renewal.
@@ -373,7 +389,9 @@ class LeaseManager:
         if not self.store.shared:
             return 0
         try:
-            return self._conversation.run(lambda: sweep(self.store, most))
+            swept = self._conversation.run(lambda: sweep(self.store, most))
+            self._neighbors = swept.looked_at
+            return swept.given_back
         except SnowredisError:
             return 0
         except Exception as error:
@@ -381,6 +399,12 @@ class LeaseManager:
                 raise
             log.exception("pool %s: could not look for leases of dead processes", self.config.name)
             return 0
+
+    def is_sweeper(self) -> bool:
+        """Return whether this process sweeps at this heartbeat: one of few does each time, one of many now and then."""
+        if self._neighbors <= SWEEPS_A_BEAT:
+            return True
+        return self._context.random.random() * self._neighbors < SWEEPS_A_BEAT
 
     def detach(self) -> HeldLease | None:
         """Remove the lease, so that no more ids are made of it and it can be released.
@@ -452,7 +476,8 @@ class LeaseManager:
     def close(self) -> None:
         """Close the store: nothing is claimed any more. A lease that is still recorded stays recorded."""
         self.slot.close()
-        self.store.close()
+        # not while a call uses its connection: a signal handler may close, or a thread after its wait for another one
+        self._conversation.at_end(self.store.close)
 
     def abandon(self) -> None:
         """Release the lease of a generator that was dropped without close(), and close. Blocks as release()."""

@@ -337,6 +337,23 @@ def test_what_a_process_that_died_itself_was_giving_back_is_taken_over(
         assert heir.next_id()
 
 
+def test_processes_of_one_machine_share_the_sweeps_of_a_heartbeat(
+    server: RedisServer, pool: str, records: Path
+) -> None:
+    with connect(server.url, pool) as ids:
+        ids.next_id()
+        leases = ids._lease_manager
+        assert all(leases.is_sweeper() for _ in range(100))
+        own = own_name()
+        assert own is not None
+        name = FileName(record_files.pool_name(leases.store), own, "0")
+        for number in range(39):
+            (records / str(name._replace(number=str(number)))).touch(0o600)
+        leases.give_back_of_dead(1)
+        # 4 of 40 processes
+        assert 60 < sum(leases.is_sweeper() for _ in range(1000)) < 150
+
+
 def test_a_redis_that_does_not_reply_costs_no_record(
     server: RedisServer, pool: str, records: Path, tmp_path: Path
 ) -> None:
