@@ -264,7 +264,7 @@ def _apply(args: argparse.Namespace) -> int:
         write([[], *wrapped([("locks    ", "dim")], support_of(databases.changed).locks)])
         if begun is not None:
             print(
-                f"begun    by an earlier process ({begun.state}), with {begun.changed:,} values changed; it is continued"
+                f"begun    by an earlier process ({begun.state}), with {begun.changed:,} values changed; it continues"
             )
         if args.dry_run:
             print("\nnothing was changed")
