@@ -378,6 +378,26 @@ def test_those_who_look_see_whether_anybody_makes_ids_after_a_loss(
             assert ids.in_outage_lane
 
 
+def test_a_pool_that_waits_for_the_outage_lanes_of_the_one_before_says_until_when(
+    own_server: RedisServer,
+) -> None:
+    pool = snowredis.WorkerPool(own_server.url, "anew")
+    short: dict[str, Any] = {"ttl_ms": 300, "max_clock_lead_ms": 50, "redis_skew_ms": 50}
+    pool.create(PoolConfig(name="anew", outage_reserve_ms=3_600_000, **short))
+    options: dict[str, Any] = {"pool": "anew", "ttl": 0.3, "max_clock_lead": 0.05, "redis_skew": 0.05}
+    with snowredis.connect(own_server.url, outage_reserve=3600, **options) as ids:
+        ids.next_id()
+        deletion = pool.delete(force=True)
+        assert deletion.wait_ms < 1_000
+        assert deletion.other_wait_ms > 3_500_000
+        pool.create(PoolConfig(name="anew", outage_reserve_ms=0, **short))
+        new = snowredis.connect(own_server.url, outage_reserve=0, **options)
+        with pytest.raises(LeaseExpired, match="reservations of before may last until 20") as caught:
+            new.next_id()
+        assert "Redis" not in str(caught.value)
+        new.close()
+
+
 def test_a_fleet_of_1000_makes_ids_for_24_hours_without_redis() -> None:
     """With steps of their clocks, and processes that crash."""
     fleet = Fleet()
