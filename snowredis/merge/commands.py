@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -132,19 +133,20 @@ def _add_plan(parser: Parser) -> None:
     add("changed", metavar="CHANGED", help="URL of the database whose ids change where they clash")
     add("--out", metavar="FILE", type=Path, default=Path("merge.plan"), help="the plan (default: merge.plan)")
     add("--layout", metavar="LAYOUT", help="name or spec of the layout that the ids were made with")
+    # option, name of the field of Request
     many = [
-        ("reference", "CHILD=PARENT", "a foreign key without a constraint: child.column=parent.column, or also WHERE "
-         "kind=value for a part of the rows"),
-        ("independent", "COLUMN", "a column that looks like a reference, and is none"),
-        ("match", "TABLE=COLUMNS", "a table whose rows have other ids in both, and are the same where COLUMNS are"),
-        ("shared", "TABLE", "a table whose rows are the same in both, with the same ids: they stay"),
-        ("exclude", "TABLE", "a table that takes no part"),
-        ("id", "COLUMN", "a column whose values get new ones too, such as one of a composite key"),
-        ("counter", "COLUMN", "its ids are plain numbers, although some are above 2**32"),
-        ("schema", "NAME", "a schema that takes part (default: the default one; on PostgreSQL: all)"),
+        ("reference", "references", "CHILD=PARENT", "a foreign key without a constraint: child.column=parent.column, "
+         "or also WHERE kind=value for a part of the rows"),
+        ("independent", "independent", "COLUMN", "a column that looks like a reference, and is none"),
+        ("match", "matched", "TABLE=COLUMNS", "a table with rows that both have, and the COLUMNS that name such "
+         "a row; their ids may differ"),
+        ("exclude", "excluded", "TABLE", "a table that takes no part"),
+        ("id", "ids", "COLUMN", "a column whose values get new ones too, such as one of a composite key"),
+        ("counter", "counters", "COLUMN", "its ids are plain numbers, although some are above 2**32"),
+        ("schema", "schemas", "NAME", "a schema that takes part (default: the default one; on PostgreSQL: all)"),
     ]  # fmt: skip
-    for name, metavar, text in many:
-        add(f"--{name}", metavar=metavar, action="append", default=[], help=f"{text}; repeatable")
+    for name, dest, metavar, text in many:
+        add(f"--{name}", dest=dest, metavar=metavar, action="append", default=[], help=f"{text}; repeatable")
     text = "worker ids that new ids may use (default: the highest that neither database uses)"
     add("--workers", metavar="FIRST-LAST", type=_workers, help=text)
     add("--with-triggers", action="store_true", help=_WITH_TRIGGERS)
@@ -170,21 +172,7 @@ def _plan(args: argparse.Namespace) -> int:
         raise CommandError(
             ExitCode.BAD_INPUT, f"there is no directory {args.out.parent}; nothing was planned."
         )
-    request = Request(
-        kept=args.kept,
-        changed=args.changed,
-        layout=args.layout,
-        schemas=args.schema,
-        references=args.reference,
-        independent=args.independent,
-        ids=args.id,
-        excluded=args.exclude,
-        shared=args.shared,
-        matched=args.match,
-        counters=args.counter,
-        workers=args.workers,
-        with_triggers=args.with_triggers,
-    )
+    request = Request(**{field.name: getattr(args, field.name) for field in fields(Request)})
     with interrupted_by_signals(), Progress() as progress:
         plan = make_plan(request, args.out, progress)
     write(_lines_of(plan))
@@ -208,10 +196,7 @@ def _lines_of(plan: Plan) -> list[Line]:
             printable(domain.name),
             f"{domain.kept:,}",
             f"{domain.changed:,}",
-            (
-                f"{domain.clashes:,}",
-                "warn" if domain.clashes and domain.kind not in ("shared", "match") else "",
-            ),
+            (f"{domain.clashes:,}", "warn" if domain.clashes and domain.kind != "match" else ""),
             f"{domain.renamed:,}",
             _how(domain),
         )
@@ -237,8 +222,7 @@ def _how(domain: DomainPlan) -> str:
     if domain.kind == "layout":
         lanes = f" of {len(domain.lanes)}" if len(domain.lanes) > 1 else ""
         return f"same time, an unused worker id{lanes}"
-    texts = {"shared": "the same rows in both", "match": "the ids of the same rows in the other"}
-    return texts.get(domain.kind, "stay: none clashes")
+    return "the ids of the same rows in the other" if domain.kind == "match" else "stay: none clashes"
 
 
 # --- apply, undo, abandon --------------------------------------------------------------------------------
@@ -278,20 +262,10 @@ def _apply(args: argparse.Namespace) -> int:
         progress.clear()
         write(_lines_of(plan))
         write([[], *wrapped([("locks    ", "dim")], support_of(databases.changed).locks)])
-        check = "both databases are compared again; nothing is changed if they differ from the plan"
         if begun is not None:
-            done = (
-                "all ids are changed"
-                if begun.state == "done"
-                else f"{begun.changed:,} values are changed so far"
+            print(
+                f"begun    by an earlier process ({begun.state}), with {begun.changed:,} values changed; it continues"
             )
-            check = f"an earlier process began with this plan: {done}; it is continued"
-        write(wrapped([("before   ", "dim")], check))
-        write(
-            wrapped(
-                [("after    ", "dim")], "checksums of all rows are compared, and all foreign keys are checked"
-            )
-        )
         if args.dry_run:
             print("\nnothing was changed")
             return ExitCode.OK

@@ -123,12 +123,14 @@ class Workspace:
                     on_progress(percent / 100)
 
         thread = threading.Thread(target=poll, name="snowredis-progress", daemon=True)
-        thread.start()
         try:
+            # a signal may come while it starts
+            thread.start()
             yield
         finally:
             ended.set()
-            thread.join()
+            if thread.is_alive():
+                thread.join()
 
     def insert(self, table: str, columns: str, arrays: Mapping[str, Any]) -> None:
         """Insert arrays of numpy as rows: *columns* are expressions over their names."""

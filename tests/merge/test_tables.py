@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from snowredis.merge.check import Check
 from snowredis.merge.databases import with_driver
 from snowredis.merge.findings import ProblemKind
 from snowredis.merge.sources import Source, parse_sources
-from tests.support.databases import SERVERS, MissingDatabase
+from tests.support.databases import DatabaseServer
 
 LAYOUT = layouts["twitter"]
 NOW_MS = 1_767_225_600_000
@@ -36,27 +36,22 @@ OLD: list[int | None] = [
 ]
 
 
-@pytest.fixture(scope="module", params=SERVERS)
-def url(request: pytest.FixtureRequest) -> Iterator[str]:
+@pytest.fixture
+def url(database_kind: DatabaseServer) -> str:
     """A database with the tables "new", whose ids are its key, and "old ones", whose ids have no index."""
-    with contextlib.ExitStack() as stack:
-        try:
-            server = stack.enter_context(SERVERS[request.param]())
-        except MissingDatabase as error:
-            pytest.skip(str(error))
-        made = server.new_database()
-        engine = sa.create_engine(made)
-        meta = sa.MetaData()
-        new = sa.Table("new", meta, sa.Column("id", sa.BigInteger, primary_key=True))
-        old = sa.Table("old ones", meta, sa.Column("the id", sa.BigInteger), sa.Column("name", sa.String(20)))
-        meta.create_all(engine)
-        with engine.begin() as connection:
-            connection.execute(new.insert(), [{"id": an_id} for an_id in NEW])
-            connection.execute(
-                old.insert(), [{"the id": an_id, "name": f"n{at}"} for at, an_id in enumerate(OLD)]
-            )
-        engine.dispose()
-        yield made
+    made = database_kind.new_database()
+    engine = sa.create_engine(made)
+    meta = sa.MetaData()
+    new = sa.Table("new", meta, sa.Column("id", sa.BigInteger, primary_key=True))
+    old = sa.Table("old ones", meta, sa.Column("the id", sa.BigInteger), sa.Column("name", sa.String(20)))
+    meta.create_all(engine)
+    with engine.begin() as connection:
+        connection.execute(new.insert(), [{"id": an_id} for an_id in NEW])
+        connection.execute(
+            old.insert(), [{"the id": an_id, "name": f"n{at}"} for at, an_id in enumerate(OLD)]
+        )
+    engine.dispose()
+    return made
 
 
 def sources_of(url: str) -> list[Source]:
