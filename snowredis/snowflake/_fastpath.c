@@ -331,28 +331,16 @@ read_test_clock(FastPath *path, long long *now_ns)
     return *now_ns == -1 && PyErr_Occurred() ? -1 : 0;
 }
 
-/* Return Python's hash of a tuple of two ints (xxHash, as Objects/tupleobject.c has it). */
-static inline unsigned long long
-hash_of(unsigned long long one, unsigned long long two)
-{
-    const unsigned long long prime_1 = 11400714785074694791ULL, prime_2 = 14029467366897019727ULL,
-                             prime_5 = 2870177450012600261ULL;
-    unsigned long long hash = prime_5 + one * prime_2;
-    hash = (hash << 31 | hash >> 33) * prime_1 + two * prime_2;
-    hash = (hash << 31 | hash >> 33) * prime_1;
-    return hash + (2 ^ prime_5 ^ 3527539ULL);
-}
-
-/* Return the first sequence of a tick, for count ids. As fast_path.py's first_sequence() and following(), which say why. */
+/* Return the first sequence of a tick, for count ids. As fast_path.py's first_sequence() and opening(), which say why. */
 static inline long long
 first_sequence(FastPath *path, long long last, long long tick, long long used, Py_ssize_t count)
 {
-    long long spread = path->spread, next = ((last & path->sequence_mask) >> path->sequence_shift) + 1;
-    long long first = (long long)hash_of((unsigned long long)tick, (unsigned long long)path->salt) & spread;
-    if (used > spread >> 2)
-        first = next > spread ? 0 : first & spread >> 7;
-    else if (tick == (last >> path->timestamp_shift) + 1)
-        first = (next + (first & 1)) & spread;
+    long long spread = path->spread, first = 0;
+    int all_used = (last & path->sequence_mask) >> path->sequence_shift >= spread;
+    if (!all_used || (used <= spread >> 2 && tick != (last >> path->timestamp_shift) + 1)) {
+        unsigned long long hash = (unsigned long long)tick * 0x9E3779B97F4A7C15ULL + (unsigned long long)path->salt;
+        first = (long long)((hash ^ hash >> 32) * 0xD6E8FEB86659FD93ULL >> 33) & (used > spread >> 2 ? spread >> 7 : spread);
+    }
     /* a batch that fits the tick is not divided */
     return count <= spread + 1 - first ? first : 0;
 }

@@ -217,9 +217,7 @@ class PureFastPath:
         end_ms, step, left = start_ms + tick_ms, 1 << ticks.sequence_shift, old_ids.__length_hint__()  # type: ignore[attr-defined]
         stop, spread = (first_id | ticks.sequence_mask) + step, ticks.spread
         if spread:
-            first = hash((tick, ticks.salt)) & spread
-            if size - left > spread >> 2 or tick == last_tick + 1:
-                first = following(first, spread, left, size - left)
+            first = opening(ticks, tick, last_tick, size - left, left)
             # a batch that fits the tick is not divided
             first_id += first * step if count <= spread + 1 - first else 0
         all_ids = range(first_id, stop, step)
@@ -284,23 +282,22 @@ class PureFastPath:
 
 def first_sequence(tick: int, spread: int, salt: int) -> int:
     """Return the first sequence of a tick: the ids of a quiet service are spread evenly by ``id % n``, for any n."""
-    # the cheapest good hash that Python has: with a product, ids made once a second or a minute follow a pattern
-    return hash((tick, salt)) & spread
+    # a product alone follows a pattern at regular times, and the hash of a tuple one of its own: of its low bits, that
+    # of ``id % 360``
+    mixed = tick * 0x9E3779B97F4A7C15 + salt & 0xFFFFFFFFFFFFFFFF
+    return (mixed ^ mixed >> 32) * 0xD6E8FEB86659FD93 >> 33 & spread
 
 
-def following(first: int, spread: int, left: int, used: int) -> int:
+def opening(ticks: TickRange, tick: int, last_tick: int, used: int, left: int) -> int:
     """Return the first sequence of a tick after one with *used* ids, of which *left* sequences were left.
 
     A process that uses up its ticks has all of each: the next one begins at 0. One that makes many ids begins near 0,
-    and so does not wait at the end of a tick. Any other goes on where it was, at times one further: ids that are
-    always made in pairs are not all even.
-
-    Args:
-        first: first_sequence() of the tick, whose bits are used.
+    and so does not wait at the end of a tick.
     """
-    if used > spread >> 2:
-        return first & spread >> 7 if left else 0
-    return spread + 1 - left + (first & 1) & spread
+    is_busy = used > ticks.spread >> 2
+    if not left and (is_busy or tick == last_tick + 1):
+        return 0
+    return first_sequence(tick, ticks.spread >> 7 if is_busy else ticks.spread, ticks.salt)
 
 
 def _raise_mark(marks: memoryview, lane: int, mark_ms: int) -> bool:

@@ -155,6 +155,11 @@ def _lines(reading: Reading, where: str, args: argparse.Namespace, height: int |
     lines += [[], *_death_lines(deaths, info, args, height)]
     if not workers:
         none = "no worker matches" if snapshot.workers else "no worker is alive"
+        if not snapshot.workers and snapshot.lanes_until_ms > info.now_ms:
+            until = args.time_text(snapshot.lanes_until_ms)
+            none = (
+                f"no worker has a lease; those that lost theirs go on in outage lanes, until {until} at most"
+            )
         return [*lines, [(none, "dim")]][:height]
     # besides the table's head and the line that counts the others
     fits = len(workers) if height is None else max(1, height - len(lines) - 1)
