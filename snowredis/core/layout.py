@@ -207,10 +207,17 @@ class Layout:
             )
 
     def _check_names(self) -> None:
-        parts = tuple(
-            (name, _require_int(str(name), bits, "No layout was made"))
-            for name, bits in self.datacenter_fields
-        )
+        try:
+            parts = tuple((name, as_int(bits)) for name, bits in self.datacenter_fields)
+        except (TypeError, ValueError):
+            raise LayoutError(
+                f"datacenter_fields must be pairs of a name and a width, not {shown(self.datacenter_fields)}. No "
+                "layout was made."
+            ) from None
+        if len(parts) > MAX_NAMES:
+            raise LayoutError(
+                f"{len(parts)} datacenter_fields are more than {MAX_NAMES}. No layout was made."
+            )
         names, total = [name for name, _ in parts], sum(bits for _, bits in parts)
         taken = {"gene", *(width.removesuffix("_bits") for width in _WIDTHS)}
         for name, bits in parts:

@@ -59,6 +59,9 @@ def test_names_and_widths_that_cannot_work_are_refused(spec: str, why: str) -> N
         resolve_layout(spec)
     with pytest.raises(LayoutError, match="leave datacenter_bits out"):
         Layout(datacenter_bits=3, datacenter_fields=(("a", 2),), worker_bits=6)
+    for bad in ("ab", (("a", 1.5),), (5,), {"a": 2}):
+        with pytest.raises(LayoutError, match="pairs of a name and a width"):
+            Layout(datacenter_fields=bad, worker_bits=6)  # type: ignore[arg-type]
 
 
 def test_fields_are_those_of_the_pool_and_of_each_id(layout: Layout) -> None:
