@@ -315,7 +315,7 @@ class LeaseExpired(SnowredisError):
         if self.worker < 0:
             return (
                 f"no worker id of pool {self.pool!r} is leased, and none could be claimed: "
-                f"{self.reason.rstrip('.')}. No id was made; next_id() works again as soon as Redis does."
+                f"{self.reason.rstrip('.')}. No id was made; the next call tries again."
             )
         return (
             f"the reservation of worker id {self.worker} of pool {self.pool!r} ended and could not be "
@@ -384,10 +384,11 @@ class StoreUnavailable(SnowredisError):
 
     Attributes:
         is_unsent: True if no connection was made, so that Redis has certainly not seen the request.
+        timed_out: True if Redis did not reply in time; it may reply to another call, if many processes ask at once.
     """
 
     retry = True
-    is_unsent = False
+    is_unsent = timed_out = False
 
     _ADVICE = "Check that the server is running and that the URL is correct"
 

@@ -128,7 +128,8 @@ class WorkerId:
     def _watch(self, on_loss: Callable[[], object]) -> None:
         while self.left_s > self.grace:
             time.sleep(_EVERY_S)
-        if not self.closed:
+        # at exit, the generator is closed without this object
+        if not (self.closed or self._ids.closed):
             log.error("pool %s: worker id %d is lost", self._held.pool, self.worker)
             on_loss()
 

@@ -228,6 +228,11 @@ DATACENTER = Kind(
     lambda value: value == "auto" or _is_int(value),
     convert=int_or_same,
 )
+FIELDS = Kind(
+    "a number for each name, such as 'region=1,business=7'",
+    lambda text: {name: int(value) for name, _, value in (part.partition("=") for part in text.split(","))},
+    lambda value: isinstance(value, Mapping) and all(isinstance(name, str) for name in value),
+)
 NAME = POOL_NAME._replace(what=POOL_NAME.what.replace("orders", "world"))
 
 # a setting without its name: the key that it annotates is its name
@@ -268,12 +273,17 @@ class CommonSettings(TypedDict, total=False):
         "which can be detected; `assured`: never; `none`: yes, undetected, so every new worker waits", of_pool=True)]
     claim_timeout: Annotated[float, _setting(
         TIMEOUT, 10.0, "10 s",
-        "how long to wait for a worker id while the pool is full, before `PoolExhausted` is raised; calls of one "
-        "generator share this time, so that only the first of them waits for all of it")]
+        "how long to wait for a worker id while the pool is full or Redis does not reply in time, before "
+        "`PoolExhausted` or `StoreUnavailable` is raised; calls of one generator share this time, so that only the "
+        "first of them waits for all of it")]
 
 
 class Settings(CommonSettings, total=False):
     """The keyword arguments of connect(): the common ones, and these, which are rarely needed."""
+
+    fields: Annotated[Mapping[str, int] | None, _setting(
+        FIELDS, None, "none",
+        "values of the parts of the datacenter bits that the layout names, instead of `datacenter`", of_pool=True)]
 
     registry: Annotated[str | None, _setting(
         NAME, None, "none, or default if datacenter is auto",
@@ -323,8 +333,8 @@ class Settings(CommonSettings, total=False):
         "how far ids may run ahead of the clock, under clock_policy `ahead` and overflow `ahead`")]
     sequence_start: Annotated[SequenceStart, _setting(
         one_of(SequenceStart), "spread", "spread; zero on a test clock",
-        "first sequence of a tick: `spread`: any, so that `id % shards` is even for quiet services, too (0 if a tick "
-        "lasts over 10 ms); `zero`; or below sequence_start_bound: `random`, `continue`")]
+        "first sequence of a tick: `spread`: any, so that `id % shards` is spread evenly for quiet services, too (0 if "
+        "a tick lasts over 10 ms); `zero`; or below sequence_start_bound: `random`, `continue`")]
     sequence_start_bound: Annotated[int | None, _setting(
         WHOLE, None, "an eighth of the sequences",
         "limit of that first sequence, which stays below it")]

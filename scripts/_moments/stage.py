@@ -78,7 +78,7 @@ class Stage:
     """
 
     def __init__(
-        self, directory: Path, *, ttl_s: float = 6.0, layout: str | None = None, standby: bool = False
+        self, directory: Path, *, ttl_s: float = 6.0, standby: bool = False, **options: str | float
     ) -> None:
         self.directory, self.ttl_s, self.pool = directory, ttl_s, POOL
         self._link = directory / "redis.sock"
@@ -96,7 +96,8 @@ class Stage:
         )
         self.workers: list[Worker] = []
         self.port = free_port()
-        self._options = {"ttl": ttl_s} | ({"layout": layout} if layout else {})
+        # of the pool
+        self._options = options | {"ttl": ttl_s}
         self._service: subprocess.Popen[bytes] | None = None
 
     @property

@@ -150,6 +150,7 @@ def translated(where: str) -> Iterator[None]:
         translation = _translation(where, error)
         if isinstance(translation, StoreUnavailable):
             translation.is_unsent = is_unsent(error, handled)
+            translation.timed_out = isinstance(error, exceptions.TimeoutError)
         raise translation from as_cause(error)
 
 

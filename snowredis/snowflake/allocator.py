@@ -134,8 +134,6 @@ class IdAllocator:
         # the only lane of an outage cannot be changed for another one
         rules = context.rules
         self._outage_rules = replace(rules, policy="wait") if rules.policy == "backup" else rules
-        # True if another program makes the ids of the lease
-        self.lent = False
         self._sealed = TickRange(
             first_id=SEALED,
             early_ns=0,
@@ -448,7 +446,7 @@ class IdAllocator:
         # read once: a signal handler may publish a range of another lease
         position = self._generator._position
         state: State = position[0].state
-        if state.serial > held.serial or self.lent:
+        if state.serial > held.serial or self._leases.slot.lent:
             return None
         if state.serial < held.serial:
             # claimed, but no id was made

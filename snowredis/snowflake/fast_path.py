@@ -98,7 +98,7 @@ PAST_END = sys.maxsize
 
 
 class PureFastPath:
-    """Take ids of the current range. The base class of Generator, which provides _lock and _next_slow().
+    """Take ids of the current range. The base class of Generator, which provides _lock and the methods named below.
 
     Names with an underscore are private to this package: users see them on Generator.
     """
@@ -111,9 +111,14 @@ class PureFastPath:
     _lock: threading.RLock
     # makes an id when the fast path cannot: claims, waits and renews as needed
     _next_slow: Callable[[], int]
+    # makes an id with the gene of a key
+    _next_with_gene: Callable[..., int]
 
-    def next_id(self) -> int:
+    def next_id(self, *, gene: int | str | bytes | None = None) -> int:
         """Make one id. Thread-safe, and safe in signal handlers and finalizers.
+
+        Args:
+            gene: a key, int, str or bytes, of which the id has the gene: Layout.gene_of().
 
         Returns:
             An int, 0 < id < 2**63: greater than every id that this generator made before, unless another
@@ -131,6 +136,8 @@ class PureFastPath:
             next tick; after the clock went back, for clock_tolerance_ms at most, or max_wait_ms if
             clock_policy is "wait"; when the reservation ended, for one round trip to Redis.
         """
+        if gene is not None:
+            return self._next_with_gene(gene=gene)
         start, end, ids, alive, now = self._block
         if start <= now() < end and alive:
             for an_id in ids:
@@ -139,7 +146,9 @@ class PureFastPath:
             return an_id
         return self._next_slow()
 
-    def _next_id_locked(self) -> int:
+    def _next_id_locked(self, *, gene: int | str | bytes | None = None) -> int:
+        if gene is not None:
+            return self._next_with_gene(gene=gene)
         return self._id_now() or self._next_slow()
 
     if FREE_THREADED:
@@ -217,9 +226,7 @@ class PureFastPath:
         end_ms, step, left = start_ms + tick_ms, 1 << ticks.sequence_shift, old_ids.__length_hint__()  # type: ignore[attr-defined]
         stop, spread = (first_id | ticks.sequence_mask) + step, ticks.spread
         if spread:
-            first = hash((tick, ticks.salt)) & spread
-            if size - left > spread >> 2 or tick == last_tick + 1:
-                first = following(first, spread, left, size - left)
+            first = opening(ticks, tick, last_tick, size - left, left)
             # a batch that fits the tick is not divided
             first_id += first * step if count <= spread + 1 - first else 0
         all_ids = range(first_id, stop, step)
@@ -284,23 +291,22 @@ class PureFastPath:
 
 def first_sequence(tick: int, spread: int, salt: int) -> int:
     """Return the first sequence of a tick: the ids of a quiet service are spread evenly by ``id % n``, for any n."""
-    # the cheapest good hash that Python has: with a product, ids made once a second or a minute follow a pattern
-    return hash((tick, salt)) & spread
+    # a product alone follows a pattern at regular times, and the hash of a tuple one of its own: of its low bits, that
+    # of ``id % 360``
+    mixed = tick * 0x9E3779B97F4A7C15 + salt & 0xFFFFFFFFFFFFFFFF
+    return (mixed ^ mixed >> 32) * 0xD6E8FEB86659FD93 >> 33 & spread
 
 
-def following(first: int, spread: int, left: int, used: int) -> int:
+def opening(ticks: TickRange, tick: int, last_tick: int, used: int, left: int) -> int:
     """Return the first sequence of a tick after one with *used* ids, of which *left* sequences were left.
 
     A process that uses up its ticks has all of each: the next one begins at 0. One that makes many ids begins near 0,
-    and so does not wait at the end of a tick. Any other goes on where it was, at times one further: ids that are
-    always made in pairs are not all even.
-
-    Args:
-        first: first_sequence() of the tick, whose bits are used.
+    and so does not wait at the end of a tick.
     """
-    if used > spread >> 2:
-        return first & spread >> 7 if left else 0
-    return spread + 1 - left + (first & 1) & spread
+    is_busy = used > ticks.spread >> 2
+    if not left and (is_busy or tick == last_tick + 1):
+        return 0
+    return first_sequence(tick, ticks.spread >> 7 if is_busy else ticks.spread, ticks.salt)
 
 
 def _raise_mark(marks: memoryview, lane: int, mark_ms: int) -> bool:

@@ -128,6 +128,12 @@ class Generator(FastPath):
         return self._allocator.in_outage_lane
 
     @property
+    def lasts_until_ms(self) -> int:
+        """Until when ids can be made if Redis does not reply, ms since 1970 on this host's clock; 0 without a lease."""
+        leases = self._lease_manager
+        return max(leases.held.lease.until_ms if leases.held else 0, leases.lane_until_ms)
+
+    @property
     def ttl_ms(self) -> int:
         """Length of its lease, in ms."""
         return self._config.ttl_ms
@@ -223,8 +229,8 @@ class Generator(FastPath):
 
         Blocks:
             one round trip to Redis; on a Redis that has no such pool, or may have forgotten some of it, ttl +
-            max_clock_lead + redis_skew (35 s at the defaults), with a log line; while the pool is full, up to
-            claim_timeout.
+            max_clock_lead + redis_skew (35 s at the defaults), with a log line; while the pool is full or
+            Redis does not reply in time, up to claim_timeout.
 
         Raises:
             As next_id().
@@ -304,8 +310,7 @@ class Generator(FastPath):
 
     def _lend(self) -> None:
         """Let another program make the ids: what it used is unknown, so no mark is lowered, nor recorded for others."""
-        self._allocator.lent = True
-        self._lease_manager.slot.record_nothing()
+        self._lease_manager.slot.lend()
 
     @property
     def _datacenter(self) -> int:
@@ -327,6 +332,11 @@ class Generator(FastPath):
             if self._generation != context.guard.generation:
                 self._after_fork()
         context.guard.check()
+
+    def _next_with_gene(self, *, gene: int | str | bytes | None) -> int:
+        # first: a key that is refused costs no id
+        bits = 0 if gene is None else self.layout.gene_of(gene)
+        return self.next_id() | bits
 
     def _next_slow(self) -> int:
         self._check()

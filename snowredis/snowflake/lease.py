@@ -50,6 +50,11 @@ class Lease(NamedTuple):
     outage_until: int = 0
     outage_until_ms: int = 0
 
+    @property
+    def lane_until_ms(self) -> int:
+        """End of its outage lane, ms since 1970; 0 if it has none, or only after a gap behind its other lanes."""
+        return self.outage_until_ms if self.outage_until and self.opens[-1] <= self.until else 0
+
 
 class HeldLease(NamedTuple):
     """A lease with its secrets and its bookkeeping. Immutable: replaced as a whole.
@@ -63,6 +68,7 @@ class HeldLease(NamedTuple):
         generation: of the process that claimed it, by the fork guard: no other may give it back.
         marks: where each lane's mark is recorded before its ids can be taken, in case of a crash; None if nowhere.
         clocks_s: wall clock and monotonic clock at the last reply that granted something.
+        taken_ms: when this process took it over from one that had ended, ms since 1970; 0 if it did not.
     """
 
     serial: int
@@ -74,6 +80,7 @@ class HeldLease(NamedTuple):
     generation: int
     marks: memoryview | None = None
     clocks_s: tuple[float, float] = (0.0, 0.0)
+    taken_ms: int = 0
 
     @classmethod
     def granted(
@@ -260,6 +267,7 @@ class LeaseSlot:
         oldest: the lowest serial that is not void.
         latest: the lease that was stored last and not removed, even if it is void.
         record: where the lease is recorded in case of a crash; None if nowhere.
+        lent: true if another program makes the ids of the lease; its outage lane is not used.
     """
 
     def __init__(self, store: Store, new_record: Callable[[Store], CrashRecorder | None]) -> None:
@@ -271,10 +279,15 @@ class LeaseSlot:
         # the serial and the token of a claim
         self._asked = (0, "")
         self.record: CrashRecorder | None = None
+        self.lent = False
 
-    def record_nothing(self) -> None:
-        """Record no lease: another process must not give it back with marks that nobody raises."""
-        self._open_record = lambda _: None
+    def lend(self) -> None:
+        """Let another program make the ids of the lease, in its first lane only.
+
+        Nobody here knows which times that program used. So no lease is recorded: another process would give it back
+        with marks that nobody raises.
+        """
+        self.lent, self._open_record = True, lambda _: None
 
     def next_serial(self) -> int:
         """Return the serial of a new claim, greater than all before."""
@@ -296,7 +309,7 @@ class LeaseSlot:
         """Keep the outage lane of *lost*, unless it was not open yet and another one is kept."""
         lease, kept = lost.lease, self.kept
         was_open = lease.opens[-1] < lease.until
-        if lease.outage_until > lease.opens[-1] and (was_open or kept is None):
+        if not self.lent and lease.outage_until > lease.opens[-1] and (was_open or kept is None):
             # recorded nowhere: nobody can give it back
             self._kept = lost._replace(marks=None)
 

@@ -23,7 +23,7 @@ from snowredis.snowflake.lease import PROCESS, Claimed, HeldLease, LeaseSlot, Po
 from snowredis.snowflake.protocol import NO_STATS, ClaimRequest, PoolConfig, Store, WorkerStats, owner_text
 from snowredis.snowflake.record_files import RECORDS
 from snowredis.snowflake.replies import ClaimReply, Granted, LeaseGone, PoolFull, Settling
-from snowredis.snowflake.sweep import sweep, take_over
+from snowredis.snowflake.sweep import SWEEPS_A_BEAT, sweep, take_over
 
 log = logging.getLogger("snowredis")
 
@@ -52,6 +52,8 @@ class LeaseManager:
         self._name = ""
         # the pids of the processes that share the lease, with lease="host"
         self.processes: Callable[[], list[int]] = list
+        # how many processes of this machine the last sweep saw
+        self._neighbors = 0
         self._conversation = Conversation(store.where)
         self.slot = LeaseSlot(store, RECORDS.new_record)
         self.view = PoolView(context)
@@ -77,6 +79,14 @@ class LeaseManager:
     def kept(self) -> HeldLease | None:
         """A lease that was lost, whose outage lane ids may still be made of; None if there is none."""
         return self.slot.kept
+
+    @property
+    def lane_until_ms(self) -> int:
+        """End of the outage lane in which ids go on if Redis does not reply, ms since 1970; 0 if there is none.
+
+        That of the lease, or of one that was lost. It may stay closed if the clock of this host was set.
+        """
+        return max((each.lease.lane_until_ms for each in (self.held, self.kept) if each), default=0)
 
     @property
     def clocks_agree(self) -> bool:
@@ -230,16 +240,19 @@ class LeaseManager:
     def _take_over(self) -> bool:
         """Go on with the lease of a dead process of this machine, while Redis is away; return whether there is one."""
         slot = self.slot
-        if slot.latest is not None or slot.kept is not None or self.closed or self.suspended:
+        if slot.lent or slot.latest is not None or slot.kept is not None or self.closed or self.suspended:
             return False
         serial, generation = slot.next_serial(), self._guard.generation
         marks_ms: list[int] = []
 
         def accept(credentials: dict[str, Any]) -> HeldLease | None:
-            taken = HeldLease.taken_over(credentials, self.config, serial, generation)
+            now_ms = self._context.now_ms()
+            taken = HeldLease.taken_over(credentials, self.config, serial, generation)._replace(
+                taken_ms=now_ms
+            )
             marks_ms[:] = credentials["marks_ms"]
             end_ms = max(taken.lease.until_ms, taken.lease.outage_until_ms)
-            return taken if end_ms > self._context.now_ms() and self._agree_since(taken.clocks_s) else None
+            return taken if end_ms > now_ms and self._agree_since(taken.clocks_s) else None
 
         taken = self._lease_of_dead(accept, lambda taken: slot.record_taken(taken, marks_ms))
         self._guard.check()
@@ -285,11 +298,16 @@ class LeaseManager:
             error.is_unsent &= is_unsent
             raise
 
-    def _owner(self, *, named: bool = True) -> str:
+    def _owner(self, *, named: bool = True, taken_ms: int = 0) -> str:
         """Return the text that names this process in Redis, for people; if *named*, and this generator."""
         self._name = self._name or self._fresh_name()[:12]
         name = self._name if named else ""
-        return owner_text(socket.gethostname(), os.getpid(), self.label, name, self.processes())
+        # what the record does not show: the lane of a lease that was lost, or is being lost now
+        silent_s = self._clock.monotonic() - self._renewed_at_s
+        is_news = self.kept is not None or silent_s > self.config.ttl_ms / 2000
+        lane_until_ms = self.lane_until_ms if named and is_news else 0
+        pids = self.processes()
+        return owner_text(socket.gethostname(), os.getpid(), self.label, name, lane_until_ms, taken_ms, pids)
 
     @property
     def label(self) -> str:
@@ -332,7 +350,7 @@ class LeaseManager:
             held = held._replace(pending_renewal_id=self._fresh_name())
             self.slot.hold(held, stats)
         sent_s = self._clock.monotonic()
-        request = held.renew_request(self._context.now_ms(), stats, self._owner())
+        request = held.renew_request(self._context.now_ms(), stats, self._owner(taken_ms=held.taken_ms))
         self._guard.check()
         if held.serial < self.slot.oldest:
             # under a renewal id of this child's own it would end the lease of its parent
@@ -392,7 +410,9 @@ class LeaseManager:
         if not self.store.shared:
             return 0
         try:
-            return self._conversation.run(lambda: sweep(self.store, most))
+            swept = self._conversation.run(lambda: sweep(self.store, most))
+            self._neighbors = swept.looked_at
+            return swept.given_back
         except SnowredisError:
             return 0
         except Exception as error:
@@ -400,6 +420,12 @@ class LeaseManager:
                 raise
             log.exception("pool %s: could not look for leases of dead processes", self.config.name)
             return 0
+
+    def is_sweeper(self) -> bool:
+        """Return whether this process sweeps at this heartbeat: one of few does each time, one of many now and then."""
+        if self._neighbors <= SWEEPS_A_BEAT:
+            return True
+        return self._context.random.random() * self._neighbors < SWEEPS_A_BEAT
 
     def detach(self) -> HeldLease | None:
         """Remove the lease, so that no more ids are made of it and it can be released.
@@ -471,7 +497,8 @@ class LeaseManager:
     def close(self) -> None:
         """Close the store: nothing is claimed any more. A lease that is still recorded stays recorded."""
         self.slot.close()
-        self.store.close()
+        # not while a call uses its connection: a signal handler may close, or a thread after its wait for another one
+        self._conversation.at_end(self.store.close)
 
     def abandon(self) -> None:
         """Release the lease of a generator that was dropped without close(), and close. Blocks as release()."""

@@ -316,7 +316,8 @@ class LeaseLifecycle:
 
     def _open_outage_lane(self) -> bool:
         layout, config = self._context.config.layout, self._context.config
-        for lease in (self._leases.held, self._leases.kept):
+        leases = () if self._leases.slot.lent else (self._leases.held, self._leases.kept)
+        for lease in leases:
             if lease is None or not (lease.serial == self._opened or self._leases.clocks_agree):
                 continue
             until = lease.lease.outage_until
@@ -407,7 +408,7 @@ class LeaseLifecycle:
                     self._failing = False
                     log.warning("pool %s: Redis replies again", self._pool)
                 # a few at a time: other threads may want to talk to Redis
-                for _ in range(TIMES_AT_BEAT):
+                for _ in range(TIMES_AT_BEAT if self._leases.is_sweeper() else 0):
                     if self._leases.give_back_of_dead(MOST_AT_ONCE) < MOST_AT_ONCE:
                         break
                 return self.beat_after_s()

@@ -16,6 +16,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from snowredis.core.lanes import ClaimAnother, NotOpen, RaiseClockBack, RenewLease, Wait
+from snowredis.core.layout import utc_text
 from snowredis.errors import (
     ClockMovedBack,
     ClockSkewed,
@@ -144,37 +145,38 @@ class ClockSkewMemory:
             raise ClockSkewed(self._offset_ms, self._limit_ms)
 
 
-class FullPoolMemory:
-    """Remaining time that calls may wait for a worker id of a full pool. They share one timeout.
+class ClaimTimeout:
+    """Remaining time that calls may wait for a worker id, of a full pool or a slow Redis. They share one timeout.
 
     Otherwise each thread, and each request that follows, would wait for the whole timeout, one after another.
     """
 
     def __init__(self, pool: str, clock: Clock, timeout_s: float) -> None:
         self._pool, self._clock, self._timeout_s = pool, clock, timeout_s
-        # of the wait that counts: its begin, and the last refusal
+        # of the wait that counts: its begin, and the last failure
         self._began_s = 0.0
-        self._refused_s: float | None = None
+        self._failed_s: float | None = None
 
-    def left_s(self, error: PoolExhausted, began_s: float) -> float:
+    def left_s(self, error: PoolExhausted | StoreUnavailable, began_s: float) -> float:
         """Return how long a call that began at *began_s* may go on waiting after *error*; 0 or less: not at all."""
+        if isinstance(error, StoreUnavailable) and not error.timed_out:
+            return 0
         now_s = self._clock.monotonic()
-        # after a longer silence, the pool may have had worker ids meanwhile
-        if self._refused_s is None or now_s - self._refused_s > self._timeout_s:
+        # after a longer silence, there may have been worker ids meanwhile
+        if self._failed_s is None or now_s - self._failed_s > self._timeout_s:
             self._began_s = began_s
             if self._timeout_s > 0:
-                log.warning(
-                    "pool %s: all %d worker ids are leased; waiting for one, for %g s at most",
-                    self._pool,
-                    error.capacity,
-                    self._timeout_s,
-                )
-        self._refused_s = now_s
+                reason = "Redis does not reply in time"
+                if isinstance(error, PoolExhausted):
+                    reason = f"all {error.capacity} worker ids are leased"
+                text = "pool %s: %s; waiting for a worker id, for %g s at most"
+                log.warning(text, self._pool, reason, self._timeout_s)
+        self._failed_s = now_s
         return self._began_s + self._timeout_s - now_s
 
     def end(self) -> None:
-        """Forget the refusals: there is a worker id."""
-        self._refused_s = None
+        """Forget the failures: there is a worker id."""
+        self._failed_s = None
 
 
 class ClaimWait:
@@ -187,10 +189,10 @@ class ClaimWait:
         lifecycle: LeaseLifecycle,
         skew: ClockSkewMemory,
         notice: WaitNotice,
-        full: FullPoolMemory,
+        timeout: ClaimTimeout,
     ) -> None:
         self._context, self._clock, self._leases = context, context.clock, leases
-        self._lifecycle, self._skew, self._notice, self._full = lifecycle, skew, notice, full
+        self._lifecycle, self._skew, self._notice, self._timeout = lifecycle, skew, notice, timeout
         self._began_s = self._clock.monotonic()
         self._ask_again_after_s = 0.0
         self._pause_s = FIRST_PAUSE_S
@@ -219,27 +221,42 @@ class ClaimWait:
         try:
             settling_ms = self._lifecycle.claim(self._context.longest_wait_ms).settling_ms
         except (PoolExhausted, StoreUnavailable) as error:
-            left_s = self._full.left_s(error, self._began_s) if isinstance(error, PoolExhausted) else 0
-            if isinstance(error, PoolExhausted) and left_s > 0:
-                pause_s = max(self._pause_s, min(RETRY_S, error.next_expiry_ms / 1000))
-                self._pause_s = min(RETRY_S, 2 * self._pause_s)
-                self._ask_again_after_s = self._clock.monotonic() - self._began_s + min(pause_s, left_s)
+            left_s = self._timeout.left_s(error, self._began_s)
+            if left_s > 0:
+                now_s = self._clock.monotonic() - self._began_s
+                self._ask_again_after_s = now_s + min(self._pause_after(error), left_s)
                 return False
             if leases.lost_worker is not None:
                 raise LeaseLost(config.name, leases.lost_worker, str(error)) from as_cause(error)
             raise
         except ClockMovedBack as error:
             raise self._skew.error(-error.behind_ms, self._context.longest_wait_ms) from None
-        self._full.end()
+        self._timeout.end()
         if not settling_ms:
             return True
         self._notice.show(leases.view.floor_ms - self._context.now_ms())
         if waited_s > 2 * config.floor_ms / 1000 + 1:
-            raise LeaseExpired(config.name, -1, "Redis keeps losing its state")
+            raise LeaseExpired(config.name, -1, self._why_floor())
         # the floor may be raised once more meanwhile, so look now and then; more often than the silence that
         # guard_rollbacks takes for a rollback
         self._ask_again_after_s = waited_s + min(settling_ms, 1000, config.heartbeat_ms) / 1000
         return False
+
+    def _pause_after(self, error: PoolExhausted | StoreUnavailable) -> float:
+        if isinstance(error, StoreUnavailable):
+            # those who timed out together do not ask together again
+            return self._context.random.uniform(0, 2 * RETRY_S)
+        pause_s = max(self._pause_s, min(RETRY_S, error.next_expiry_ms / 1000))
+        self._pause_s = min(RETRY_S, 2 * self._pause_s)
+        return pause_s
+
+    def _why_floor(self) -> str:
+        """Return why the floor has not passed after twice the time that a loss explains."""
+        floor_ms = self._leases.view.floor_ms
+        if floor_ms - self._context.now_ms() <= self._context.config.floor_ms:
+            return "Redis keeps losing its state"
+        # of a deleted pool whose outage lanes are ordinary lanes of this one, or of a Redis clock that was ahead
+        return f"reservations of before may last until {utc_text(floor_ms)}, and new ones start then"
 
     def wait_for_opening(self, ms: float) -> None:
         """Wait, a little at a time, for the lanes of the lease to open in *ms*.
@@ -286,7 +303,7 @@ class SlowPath:
         self._leases, self._allocator, self._lifecycle = leases, allocator, lifecycle
         self.clock, self._pool, self._claim_timeout_s = context.clock, context.config.name, claim_timeout_s
         self._skew = ClockSkewMemory(context.clock)
-        self._full = FullPoolMemory(self._pool, context.clock, claim_timeout_s)
+        self._timeout = ClaimTimeout(self._pool, context.clock, claim_timeout_s)
         self._notice = WaitNotice(self._pool, context.clock.monotonic)
         self.preparing: Future[None] | None = None
 
@@ -333,7 +350,7 @@ class SlowPath:
                     self._lifecycle,
                     self._skew,
                     self._notice,
-                    self._full,
+                    self._timeout,
                 )
                 if isinstance(decision, NotOpen):
                     if not self._lifecycle.open_outage_lane():
@@ -368,7 +385,7 @@ class SlowPath:
         """Forget, in a forked child, which errors the parent had and what its threads were doing."""
         self.preparing = None
         self._skew = ClockSkewMemory(self.clock)
-        self._full = FullPoolMemory(self._pool, self.clock, self._claim_timeout_s)
+        self._timeout = ClaimTimeout(self._pool, self.clock, self._claim_timeout_s)
         self._notice = WaitNotice(self._pool, self.clock.monotonic)
 
     def _wait(self, wait: Wait) -> None:

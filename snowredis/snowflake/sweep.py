@@ -10,7 +10,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import random
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from snowredis.errors import SnowredisError, StoreUnavailable
@@ -24,14 +25,17 @@ log = logging.getLogger("snowredis")
 
 # not the state of the program's own random numbers, nor one that forked children share
 RANDOM = random.SystemRandom()
-# a file of a pool that nobody asks for any more is removed after this time, once its process has ended
+# a file of a pool that nobody asks for any more is removed after this time, once its process has ended, and its
+# reservations have: in an outage, the lease may be taken over until then
 UNUSED_S = 3600.0
 # of a process of which nobody here can tell, one in another container: it writes to its file at every heartbeat
 UNKNOWN_S = 24 * 3600.0
 # how often that is looked for, instead of at each sweep
 CLEAN_PART = 0.02
-# processes that one sweep looks at, if there are more: each takes some 10 us, and every process sweeps
+# processes that one sweep looks at, if there are more: each takes some 10 us
 MOST_LOOKED_AT = 100
+# how often the processes of a machine sweep at a heartbeat, all together: one of many sweeps now and then
+SWEEPS_A_BEAT = 4
 
 
 T = TypeVar("T")
@@ -66,8 +70,15 @@ def this_place() -> Place | None:
     return None if own is None or directory is None else Place(directory, own)
 
 
-def sweep(store: Store, most: int, place: Place | None = None) -> int:
-    """Give back leases of *store* that dead processes left, *most* at most; return how many were given back.
+class Swept(NamedTuple):
+    """How many leases a sweep gave back, and how many processes it looked at."""
+
+    given_back: int = 0
+    looked_at: int = 0
+
+
+def sweep(store: Store, most: int, place: Place | None = None) -> Swept:
+    """Give back leases of *store* that dead processes left, *most* at most.
 
     Blocks:
         for one round trip to Redis each, two for a claim without a reply.
@@ -77,15 +88,15 @@ def sweep(store: Store, most: int, place: Place | None = None) -> int:
     """
     place = place or this_place()
     if place is None:
-        return 0
+        return Swept()
     if RANDOM.random() < CLEAN_PART:
         remove_unused(place)
-    given_back = 0
-    for name in _dead(place, pool_name(store)):
+    names, given_back = list(_names(place, pool_name(store))), 0
+    for name in _dead(place, names):
         if given_back >= most:
             break
         given_back += _give_back(store, place, name)
-    return given_back
+    return Swept(given_back, len(names))
 
 
 def remove_unused(place: Place) -> None:
@@ -104,9 +115,20 @@ def remove_unused(place: Place) -> None:
         known = name.process.namespace == place.own.namespace
         with contextlib.suppress(OSError):
             if place.files.age_s(text) > (UNUSED_S if known else UNKNOWN_S) and (
-                not known or has_ended(name.process, place.own, place.look)
+                not known or (has_ended(name.process, place.own, place.look) and not _lasts(place, text))
             ):
                 place.files.remove(text)
+
+
+def _lasts(place: Place, text: str) -> bool:
+    """Return whether the file *text* records a lease with a reservation that has not ended. Raises OSError."""
+    try:
+        lease = read_page(place.files.read(text)) or {}
+        return (
+            int(max(lease.get("until_ms", 0), lease.get("outage_until_ms", 0))) > time.time_ns() // 1_000_000
+        )
+    except (ValueError, LookupError, TypeError):
+        return False
 
 
 def _names(place: Place, pool: str) -> Iterator[FileName]:
@@ -123,9 +145,9 @@ def _names(place: Place, pool: str) -> Iterator[FileName]:
             yield name
 
 
-def _dead(place: Place, pool: str) -> Iterator[FileName]:
-    """Iterate over files of processes that have ended, unless a process that runs is giving them back."""
-    for name in _names(place, pool):
+def _dead(place: Place, names: Iterable[FileName]) -> Iterator[FileName]:
+    """Iterate over those of processes that have ended, unless a process that runs is giving them back."""
+    for name in names:
         if has_ended(name.process, place.own, place.look) and (
             name.taker is None or has_ended(name.taker, place.own, place.look)
         ):
@@ -181,18 +203,18 @@ def take_over(
     place = place or this_place()
     if place is None:
         return None
-    for name in _dead(place, pool_name(store)):
+    for name in _dead(place, _names(place, pool_name(store))):
         if name.taker is not None or name.sent or (taken := _take(place, name, accept)) is None:
             continue
-        recorded = record(taken)
-        # from now on the lease is in one file again; until now no id was made
+        # first: a process that is killed here leaves no file. With two, the lease would be given back by the older one
+        # while a process that took it over from the newer one makes ids
         try:
             place.files.remove(str(name._replace(taker=place.own)))
         except FileNotFoundError:
             pass
         except OSError:
             continue
-        return recorded
+        return record(taken)
     return None
 
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,8 @@ from snowredis import ConfigError, WorkerPool
 from snowredis.core.presets import layout_spec
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.testing import memory_pool
+from tests.support.programs import run
+from tests.support.programs import start as begin
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
 
@@ -97,7 +100,7 @@ def until_ms(server: RedisServer) -> int:
 def is_gone(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return True
 
 
@@ -119,7 +122,10 @@ def test_a_program_gets_its_worker_id_and_its_exit_code_is_passed_on(
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
 def test_signals_are_passed_on(start: Start, tmp_path: Path, number: signal.Signals) -> None:
+    # ignored by nohup, or in the background: it would stay so
+    before = signal.signal(number, signal.SIG_DFL)
     process = start(*CHILD, str(tmp_path / "out"))
+    signal.signal(number, before)
     eventually(lambda: is_running(tmp_path / "out"), "the program", 30)
     process.send_signal(number)
     process.communicate(timeout=30)
@@ -173,11 +179,14 @@ def test_the_program_starts_again_on_request_when_redis_is_back(
     eventually(lambda: is_running(out), "the program", 30)
     own_server.kill()
     eventually(lambda: is_gone(pid_of(out)), "the end of the program", 20)
+    # long enough for several claims
+    time.sleep(3.5)
     own_server.start()
     eventually(lambda: sum(line.startswith("start") for line in lines(out)) == 2, "another start", 40)
     process.terminate()
-    process.communicate(timeout=30)
+    _, err = process.communicate(timeout=30)
     assert process.returncode == 128 + signal.SIGTERM
+    assert err.count("ended and could not be extended") <= 1
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
@@ -233,6 +242,33 @@ def test_a_callback_hears_of_a_lost_worker_id(own_server: RedisServer) -> None:
         own_server.kill()
         eventually(lambda: lost, "the callback", 10)
         assert 0 < lost[0] <= 1.05
+
+
+def test_the_end_of_the_process_is_no_loss(own_server: RedisServer) -> None:
+    WorkerPool(own_server.url, "p").create(PoolConfig(name="p"))
+    assert run("tests.cli.programs.ends_with_a_worker_id", own_server.url) == ""
+
+
+def test_the_outage_lane_is_not_for_other_programs(own_server: RedisServer) -> None:
+    """Their ids have 0 in the backup bits. So no worker id is valid in an outage, neither an old nor a new one."""
+    WorkerPool(own_server.url, "p").create(PoolConfig(name="p", ttl_ms=2000, outage_reserve_ms=3_600_000))
+    settings: dict[str, Any] = {"url": own_server.url, "ttl": 2, "outage_reserve": 3600, "grace": 0.5}
+    killed = begin("tests.reclaim.programs.makes_ids", own_server.url, "p", "2")
+    assert killed.stdin is not None
+    assert killed.stdout is not None
+    killed.stdin.write("\n")
+    killed.stdin.flush()
+    assert int(killed.stdout.readline())
+    with snowredis.worker_id("p", **settings) as mine:
+        own_server.kill()
+        killed.kill()
+        killed.communicate()
+        eventually(lambda: not mine.left_s, "the end of the reservation", 10)
+        with pytest.raises(snowredis.LeaseExpired):
+            mine.claim()
+        assert not mine._ids.in_outage_lane
+        with pytest.raises(snowredis.StoreUnavailable):
+            snowredis.worker_id("p", **settings)
 
 
 def test_a_grace_that_is_too_long_is_refused() -> None:

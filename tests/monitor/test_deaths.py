@@ -366,12 +366,17 @@ def test_thirteen_killed_workers_are_thirteen_deaths_for_every_viewer(own_server
         fleet.communicate()
 
 
+@pytest.mark.parametrize(
+    ("reserve_s", "level", "left"), [(0, "critical", "23 s"), (7200, "warning", "1 h 59 min")]
+)
 def test_what_could_not_be_read_is_stale_and_says_for_how_long_ids_last(
-    clock: ManualClock, memory: MemoryPool, seen: WorkerPool, monkeypatch: pytest.MonkeyPatch
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch, reserve_s: int, level: str, left: str
 ) -> None:
+    memory = memory_pool(clock=clock)
+    seen = WorkerPool(memory, "test")
     watch = PoolWatch(seen, clock.server_time_ms)
     assert (watch.read().status.level, watch.read().snapshot) == ("unknown", None)
-    ids = memory.connect()
+    ids = memory.connect(outage_reserve=reserve_s)
     ids.next_id()
     before = watch.read()
     assert (before.status.level, before.stale_since_ms) == ("ok", None)
@@ -383,7 +388,7 @@ def test_what_could_not_be_read_is_stale_and_says_for_how_long_ids_last(
 
     with monkeypatch.context() as patched:
         patched.setattr(seen, "snapshot", refuse)
-        assert watch.read().status.level == "critical"
+        assert watch.read().status.level == level
         clock.advance(2_500)
         away = watch.read()
     assert away.snapshot is not None
@@ -394,8 +399,7 @@ def test_what_could_not_be_read_is_stale_and_says_for_how_long_ids_last(
     assert (away.read_at_ms, away.stale_since_ms) == (failed_ms - 4_000, failed_ms)
     (condition,) = away.status.conditions
     assert (condition.code, condition.since_ms, condition.count) == ("redis-unavailable", failed_ms, 1)
-    # of 30 s at the last reading
-    assert "ids for at least 23 s more" in condition.text
+    assert f"ids for at least {left} more" in condition.text
     assert watch.read().stale_since_ms is None
 
 

@@ -6,11 +6,14 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
+import redis
 
 import snowredis
 from snowredis.core.layout import Layout
+from snowredis.snowflake.crash_record import read_page
 from snowredis.snowflake.protocol import PoolConfig
 from tests.support.programs import start
 from tests.support.servers import RedisServer
@@ -93,6 +96,22 @@ def test_the_lease_of_a_killed_process_is_taken_over_once_and_kept_when_redis_is
     assert len(set(made)) == len(made)
 
 
+def test_each_id_is_known_to_be_of_the_process_that_made_it(own_server: RedisServer, program: Start) -> None:
+    killed = program()
+    first = killed.id()
+    away = own_server.socket.rename(own_server.socket.with_suffix(".away"))
+    redis.Redis(unix_socket_path=str(away)).execute_command("CLIENT", "KILL", "TYPE", "normal")
+    killed.end()
+    heir = program()
+    second = heir.id()
+    away.rename(own_server.socket)
+    pool = snowredis.WorkerPool(own_server.url, POOL)
+    eventually(lambda: heir.process.pid in {each.pid for each in pool.workers()}, "the renewal of the heir")
+    makers = [pool.whois(an_id) for an_id in (first, second, heir.id())]
+    pids = [maker.holder.pid if maker.holder else 0 for maker in makers]
+    assert pids == [killed.process.pid, heir.process.pid, heir.process.pid]
+
+
 def test_the_lease_of_a_process_that_could_not_release_it_is_taken_over(
     own_server: RedisServer, program: Start
 ) -> None:
@@ -128,3 +147,26 @@ def test_a_lease_that_another_process_failed_to_give_back_is_taken_over_unless_i
     # the living process tries to give it back at its heartbeats, and cannot connect
     time.sleep(TTL_S / 2)
     assert snowredis.decode(program().id()).worker == worker
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("operation", ["rename", "read", "remove", "write"])
+def test_a_lease_is_in_one_record_at_most_wherever_its_heir_is_killed(
+    own_server: RedisServer, program: Start, records: Path, operation: str, moment: str
+) -> None:
+    """Else the lease would be given back by one record, while a process that found the other makes ids."""
+    killed = program()
+    killed.id()
+    own_server.kill()
+    killed.end()
+    dies = start(
+        "tests.reclaim.programs.dies_while_taking_over", own_server.url, POOL, str(TTL_S), operation, moment
+    )
+    assert dies.wait(30) == -signal.SIGKILL
+    dies.communicate()
+    tokens = []
+    for path in records.iterdir():
+        credentials = read_page(path.read_bytes())
+        if credentials is not None and "renewal_id" in credentials:
+            tokens.append(credentials["token"])
+    assert len(tokens) == len(set(tokens))

@@ -466,7 +466,7 @@ def test_calls_share_the_time_for_which_a_full_pool_is_asked_again(
     assert refused_after_ms() == 10_000
     # whoever waited for the first call does not wait again
     assert [refused_after_ms() for _ in range(3)] == [0, 0, 0]
-    assert caplog.text.count("waiting for one, for 10 s at most") == 1
+    assert caplog.text.count("all 1 worker ids are leased; waiting for a worker id, for 10 s at most") == 1
     # after a silence, the pool gets another chance
     clock.advance(12_000)
     assert refused_after_ms() == 10_000

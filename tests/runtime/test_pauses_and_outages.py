@@ -154,6 +154,18 @@ def test_a_stopped_redis_blocks_nobody_for_long(own_server: RedisServer) -> None
     ids.close()
 
 
+def test_a_redis_that_does_not_reply_in_time_is_asked_again_within_claim_timeout(
+    own_server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = make_pool(own_server)
+    own_server.kill(signal.SIGSTOP)
+    threading.Timer(3.0, own_server.kill, [signal.SIGCONT]).start()
+    # longer than the limit of one call, 2 s
+    with snowredis.connect(own_server.url, pool=name, claim_timeout=20) as patient:
+        assert patient.next_id() > 0
+    assert caplog.text.count("Redis does not reply in time; waiting for a worker id, for 20 s at most") == 1
+
+
 # --- errors ----------------------------------------------------------------------------------------
 
 

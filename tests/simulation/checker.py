@@ -9,7 +9,7 @@ repetition above a lift's bound is a failure like any other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -267,12 +267,13 @@ class Checker:
         )
         claim.ends = tuple(ends)
 
-    def cloned(self, held: HeldLease | None, claim_token: str) -> None:
-        """Record that a process was cloned while it held this lease, or was claiming."""
+    def cloned(self, leases: Iterable[HeldLease | None], claim_token: str) -> None:
+        """Record that a process was cloned while it had these leases, or was claiming."""
         if claim_token:
             self._shared_tokens.add(claim_token)
-        claim = held and self.claims.get((held.token, held.lease.worker))
-        if claim and held:
-            claim.clone()
-            if held.pending_renewal_id:
-                claim.shared_renewals.add(held.pending_renewal_id)
+        for held in filter(None, leases):
+            claim = self.claims.get((held.token, held.lease.worker))
+            if claim:
+                claim.clone()
+                if held.pending_renewal_id:
+                    claim.shared_renewals.add(held.pending_renewal_id)

@@ -142,7 +142,7 @@ class Machines:
     def sweep(self, process: Process | Parent, most: int) -> int:
         """Do what sweep.py does, for one process."""
         place = sweep.Place(self, self.name_of(process), lambda pid: self._look(process.host.name, pid))
-        given_back = sweep.sweep(CheckedStore(process, process.config), most, place)
+        given_back = sweep.sweep(CheckedStore(process, process.config), most, place).given_back
         self._sim.fired["reclaim"] += given_back
         return given_back
 
@@ -156,6 +156,8 @@ class Machines:
         place = sweep.Place(self, self.name_of(process), lambda pid: self._look(process.host.name, pid))
         taken = sweep.take_over(CheckedStore(process, process.config), accept, record, place)
         self._sim.fired["taken over"] += taken is not None
+        if taken is not None and self._sim.tracer is not None:
+            self._sim.tracer.taken_over(process.name, taken.token)
         return taken
 
     def _look(self, host: str, pid: int) -> Status:

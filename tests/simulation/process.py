@@ -260,7 +260,8 @@ class Process(SimulatedProcess):
         if not suspended:
             if self.sim.tracer is not None:
                 self.sim.tracer.cloned(self.name, child.name)
-            self.sim.checker.cloned(self.lease_manager.held, self.lease_manager.slot.token)
+            leases = self.lease_manager
+            self.sim.checker.cloned((leases.held, leases.kept), leases.slot.token)
         return child
 
     def _copy(self, host: Host) -> Process:

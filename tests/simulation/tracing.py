@@ -90,6 +90,12 @@ class Tracer:
         self._flush(parent)
         self._write(do="clone", process=parent, child=child, token=token)
 
+    def taken_over(self, process: str, token: str) -> None:
+        """Log that a process goes on with the lease of one that ended."""
+        for other in list(self._used):
+            self._flush(other)
+        self._write(do="take", process=process, token=token)
+
     def lifted(self, until_ms: int) -> None:
         self._write(do="lift", until_ms=until_ms)
 

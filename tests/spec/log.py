@@ -9,6 +9,7 @@ run: a server runs the script of a call: run (a number), call, server, and its r
 reply: the reply to a call arrives at its process: run, the run that sent it; in chaos, the reply itself
 use: a process used ticks of a lane between its last call and this line: worker, lane, ticks_ms (the first ms of each)
 clone: a process is cloned while it runs: process, child; with a token: it was, while that claim was under way
+take: a process goes on with the lease of one that ended: process, token
 found: a server is found with the data that it, or another, had after a run (0: none; null: its own), and with an
     identity, a number; 1 is that of every server at first
 lift: ticks before until_ms may be repeated from now on, as documented; 0: none may

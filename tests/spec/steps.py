@@ -1,9 +1,10 @@
 """Make steps of Trace.tla of the log of one run. See tests/spec/log.py for the log, Trace.tla for the steps.
 
 A process of the specification is one claim of a real process, with everything that follows from it: a real process
-that claims again is another one. A step of a process is put where the specification needs it: what a process sends is
-a step when it is sent, what it is told when the reply arrives, what it gives back just before a server does so.
-Refusals change nothing in the specification, so no process is told of them.
+that claims again is another one, and one that takes over a lease is the one that had it. A step of a process is put
+where the specification needs it: what a process sends is a step when it is sent, what it is told when the reply
+arrives, what it gives back just before a server does so. Refusals change nothing in the specification, so no process is
+told of them.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class Slot:
         low: what it gave back, by lane.
         newest: the run whose answer is the newest on its way; 0: none is.
         asked: whether its present request is known in its own name; false in a copy.
+        last_ms: the last tick of each lane and of each real process that had this lease.
     """
 
     name: str
@@ -54,6 +56,12 @@ class Slot:
     low: list[int] | None = None
     newest: int = 0
     asked: bool = True
+    last_ms: dict[tuple[int, str], int] = field(default_factory=dict)
+
+    def is_free(self, lane: int, owner: str, ms: int) -> bool:
+        """Return whether no other process that had this lease used this tick of *lane*, or a later one."""
+        others = (last for (used, other), last in self.last_ms.items() if used == lane and other != owner)
+        return all(last < ms for last in others)
 
 
 @dataclass
@@ -226,17 +234,22 @@ class Converter:
         if lane >= self.out.header["lanes"]:
             # the outage lane, which the specification of logs does not have
             return
-        slots = self._of_worker.get((entry["process"], entry["worker"]), [])
+        owner = entry["process"]
+        slots = self._of_worker.get((owner, entry["worker"]), [])
         ticks: dict[str, list[int]] = {}
         late: dict[str, list[int]] = {}
         for ms in entry["ticks_ms"]:
             # an id may be shown when the next lease of the same worker id is there already
             slot = next((slot for slot in reversed(slots) if slot.lanes[lane] <= ms), None)
+            if slot is not None and not slot.is_free(lane, owner, ms):
+                slot = None
             # of nobody: no step of the specification
             name = slot.name if slot is not None else self._nobody()
             # made before the generator was sealed, and shown later
             before = slot is not None and slot.low is not None and ms < slot.low[lane]
             (late if before else ticks).setdefault(name, []).append(ms)
+            if slot is not None:
+                slot.last_ms[lane, owner] = max(ms, slot.last_ms.get((lane, owner), 0))
         for used, made_before in ((ticks, False), (late, True)):
             for name, times in used.items():
                 step = {
@@ -282,6 +295,13 @@ class Converter:
             if slot.worker >= 0:
                 copy.lanes = slot.lanes
                 self._of_worker.setdefault((entry["child"], slot.worker), []).append(copy)
+
+    def _take(self, entry: Entry) -> None:
+        """Go on with the lease of a process that ended, as the same process of the specification."""
+        owner, token = entry["process"], entry["token"]
+        slot = next(slot for slot in self._by_owner.values() if slot.token == token)
+        self._by_owner[owner, token] = slot
+        self._of_worker.setdefault((owner, slot.worker), []).append(slot)
 
     def _lift(self, entry: Entry) -> None:
         self._add("lift", t=entry["until_ms"])

@@ -21,12 +21,13 @@ from snowredis.settings import SETTINGS
 if TYPE_CHECKING:
     from snowredis.lent_worker import WorkerId
 
-# passed on to the program; SIGCHLD only wakes this process up
-_PASSED = [
-    getattr(signal, name)
-    for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGWINCH")
+# passed on to the program, as far as this system has them
+_STOP = [
+    getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT") if hasattr(signal, name)
 ]
-_STOP = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
+_PASSED = _STOP + [
+    getattr(signal, name) for name in ("SIGUSR1", "SIGUSR2", "SIGWINCH") if hasattr(signal, name)
+]
 # so long before the end of the reservation this process kills the program, and so long before it the watch does
 _KILL_S, _WATCH_S = 1.0, 0.5
 _EVERY_S = 0.1
@@ -50,6 +51,7 @@ class _Signals:
         for end in (self._reading, self._writing):
             os.set_blocking(end, False)
         signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
+        # SIGCHLD only wakes this process up
         for number in (*_PASSED, signal.SIGCHLD):
             # ignored, as by nohup: it stays so for the program, too
             if number == signal.SIGCHLD or signal.getsignal(number) != signal.SIG_IGN:
@@ -60,7 +62,7 @@ class _Signals:
         if not select.select([self._reading], [], [], max(0.0, seconds))[0]:
             return []
         numbers = [number for number in os.read(self._reading, 512) if number in _PASSED]
-        self.stopped |= not _STOP.isdisjoint(numbers)
+        self.stopped |= any(number in _STOP for number in numbers)
         return numbers
 
 
@@ -232,13 +234,17 @@ def _claim_again(held: WorkerId, signals: _Signals, least_s: float) -> bool:
     """Claim a worker id that is reserved for more than *least_s*; return False if a signal ends this first."""
     from snowredis.errors import SnowredisError
 
+    shown = ""
     while True:
         try:
             held.claim()
             if held.left_s > least_s:
                 return True
         except SnowredisError as error:
-            print_error(error)
+            # once, not each second of an outage
+            if str(error) != shown:
+                shown = str(error)
+                print_error(error)
         signals.wait(1.0)
         if signals.stopped:
             return False
