@@ -63,6 +63,9 @@ _c: Any = load_c("snowredis.snowflake._fastpath")
 class TurnOver(Exception):
     """Another process or thread has taken the turn: what was about to be written is void."""
 
+    def __str__(self) -> str:
+        return "another process of this host goes on with it"
+
 
 class HostRefused(Exception):
     """This process cannot share a lease with others of its host; str() says why."""
