@@ -59,7 +59,7 @@ class Event:
         ended_ms: if a process returned, when its lease had ended; else None.
         generator: random name of the generator in that process; "" if unknown.
         outage_until_ms: end of the reservation of the outage lane; of a release, of its used part. 0 if there is none.
-        lane_until_ms: as in WorkerInfo.
+        lane_until_ms, taken_ms: as in WorkerInfo.
     """
 
     at_ms: TimeMs
@@ -82,6 +82,7 @@ class Event:
     generator: Hidden = ""
     outage_until_ms: TimeMs = 0
     lane_until_ms: HiddenMs = 0
+    taken_ms: HiddenMs = 0
 
     @property
     @in_json
@@ -163,6 +164,7 @@ def expiry_of(ended: WorkerInfo) -> Event:
         heartbeat_ms=ended.renewed_ms,
         generator=ended.generator,
         outage_until_ms=ended.outage_until_ms,
+        taken_ms=ended.taken_ms,
     )
 
 

@@ -63,6 +63,7 @@ class WorkerInfo:
         generator: random name of its generator; "" if unknown.
         outage_from_ms, outage_until_ms: reservation of its outage lane, in which it goes on without Redis; 0: none.
         lane_until_ms: end of the outage lane of a lease that the process lost, in which it can go on, too; 0: none.
+        taken_ms: when the process took the lease over from one that had ended; 0: it claimed the worker id itself.
     """
 
     worker: int
@@ -88,6 +89,7 @@ class WorkerInfo:
     outage_until_ms: TimeMs = 0
     outage_from_ms: HiddenMs = 0
     lane_until_ms: HiddenMs = 0
+    taken_ms: HiddenMs = 0
 
     @property
     def lasts_until_ms(self) -> int:
@@ -434,6 +436,7 @@ class Owner(NamedTuple):
     label: str = ""
     generator: str = ""
     lane_until_ms: int = 0
+    taken_ms: int = 0
 
 
 def parse_owner(text: str) -> Owner:
@@ -444,11 +447,10 @@ def parse_owner(text: str) -> Owner:
         owner = None
     if not isinstance(owner, dict):
         return Owner()
-    pid, lane_until_ms = (
-        each if type(each) is int else 0 for each in (owner.get("pid"), owner.get("lane_until"))
-    )
     host, label, generator = (_encodable(owner.get(name)) for name in ("host", "label", "generator"))
-    return Owner(host, pid, label, generator, lane_until_ms if 0 < lane_until_ms < 10**14 else 0)
+    numbers = (owner.get(name) for name in ("pid", "lane_until", "taken"))
+    pid, lane_until_ms, taken_ms = (each if type(each) is int and each < 10**14 else 0 for each in numbers)
+    return Owner(host, pid, label, generator, max(0, lane_until_ms), max(0, taken_ms))
 
 
 def _encodable(value: object) -> str:

@@ -23,7 +23,6 @@ from snowredis.monitor.snapshot import (
     Snapshot,
     WorkerInfo,
 )
-from snowredis.monitor.usage import Forecast, forecast_of
 from snowredis.monitor.whois import Whois, find_makers
 from snowredis.servers.clients import address, close_client
 from snowredis.servers.runner import translated
@@ -353,10 +352,6 @@ class WorkerPool:
             raise ConfigError("a pool in memory has no history; whois needs a Redis")
         info = info or self._sum([info for _, info in self._each(PoolLook.stored)])
         return find_makers(self._clients, info, ids)
-
-    def forecast(self, info: PoolInfo | None = None) -> Forecast:
-        """Estimate from the events when the pool will be full; "unknown" where they do not show it."""
-        return forecast_of(self.events(), self.workers(alive_only=False), info or self.info())
 
     def pools(self) -> list[str]:
         """Return the names of all pools on the servers. Scans all their keys."""

@@ -68,6 +68,7 @@ class HeldLease(NamedTuple):
         generation: of the process that claimed it, by the fork guard: no other may give it back.
         marks: where each lane's mark is recorded before its ids can be taken, in case of a crash; None if nowhere.
         clocks_s: wall clock and monotonic clock at the last reply that granted something.
+        taken_ms: when this process took it over from one that had ended, ms since 1970; 0 if it did not.
     """
 
     serial: int
@@ -79,6 +80,7 @@ class HeldLease(NamedTuple):
     generation: int
     marks: memoryview | None = None
     clocks_s: tuple[float, float] = (0.0, 0.0)
+    taken_ms: int = 0
 
     @classmethod
     def granted(

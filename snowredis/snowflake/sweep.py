@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import random
+import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -24,7 +25,8 @@ log = logging.getLogger("snowredis")
 
 # not the state of the program's own random numbers, nor one that forked children share
 RANDOM = random.SystemRandom()
-# a file of a pool that nobody asks for any more is removed after this time, once its process has ended
+# a file of a pool that nobody asks for any more is removed after this time, once its process has ended, and its
+# reservations have: in an outage, the lease may be taken over until then
 UNUSED_S = 3600.0
 # of a process of which nobody here can tell, one in another container: it writes to its file at every heartbeat
 UNKNOWN_S = 24 * 3600.0
@@ -109,9 +111,20 @@ def remove_unused(place: Place) -> None:
         known = name.process.namespace == place.own.namespace
         with contextlib.suppress(OSError):
             if place.files.age_s(text) > (UNUSED_S if known else UNKNOWN_S) and (
-                not known or has_ended(name.process, place.own, place.look)
+                not known or (has_ended(name.process, place.own, place.look) and not _lasts(place, text))
             ):
                 place.files.remove(text)
+
+
+def _lasts(place: Place, text: str) -> bool:
+    """Return whether the file *text* records a lease with a reservation that has not ended. Raises OSError."""
+    try:
+        lease = read_page(place.files.read(text)) or {}
+        return (
+            int(max(lease.get("until_ms", 0), lease.get("outage_until_ms", 0))) > time.time_ns() // 1_000_000
+        )
+    except (ValueError, LookupError, TypeError):
+        return False
 
 
 def _names(place: Place, pool: str) -> Iterator[FileName]:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import snowredis
+from snowredis.cli import main
 from snowredis.core.layout import Layout
 from snowredis.errors import ClockMovedBack, LeaseExpired, LeaseLost, SnowredisError, StoreUnavailable
 from snowredis.monitor.snapshot import Snapshot
@@ -345,7 +346,7 @@ def test_a_lease_of_after_a_loss_lasts_for_a_ttl_and_a_lane_of_before_for_longer
 
 @pytest.mark.parametrize("reserve_s", [3.0, 60.0])
 def test_those_who_look_see_whether_anybody_makes_ids_after_a_loss(
-    own_server: RedisServer, reserve_s: float
+    own_server: RedisServer, reserve_s: float, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings: dict[str, Any] = {"ttl_ms": 2_000, "max_clock_lead_ms": 100, "redis_skew_ms": 100}
     config = PoolConfig(name="seen", outage_reserve_ms=int(reserve_s * 1000), **settings)
@@ -373,6 +374,8 @@ def test_those_who_look_see_whether_anybody_makes_ids_after_a_loss(
         is_there = reserve_s > 3.5
         assert snapshot.makes_ids == is_there
         assert [each.code for each in status_of(snapshot).conditions] == ["floor" if is_there else "no-ids"]
+        main(["workers", "--url", own_server.url, "--pool", "seen"])
+        assert ("go on in outage lanes, until 20" in capsys.readouterr().out) == is_there
         if is_there:
             ids.next_id()
             assert ids.in_outage_lane
