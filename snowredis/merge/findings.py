@@ -287,8 +287,8 @@ class Findings:
             problems=self._problems(),
             shared_workers=self._shared_workers(),
             now_ms=now_ms,
-            read_s=read_s,
-            compare_s=time.monotonic() - began_s,
+            read_s=round(read_s, 3),
+            compare_s=round(time.monotonic() - began_s, 3),
         )
 
     def _name(self, number: int) -> str:
