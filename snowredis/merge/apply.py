@@ -261,7 +261,8 @@ def take_back(url: str, *, finished: bool, batch_rows: int, progress: Progress |
 def _last_run(engine: sa.Engine, run: Run | None, finished: bool) -> Run:
     """Return *run* if it can be taken back; MergeError if not."""
     if run is None or run.state == "undone":
-        raise MergeError(f"no ids were changed in {url_of(engine)}. Nothing was changed.")
+        again = ", or all have their old values again" if run else ""
+        raise MergeError(f"no ids were changed in {url_of(engine)}{again}. Nothing was changed.")
     if run.state != "undoing" and finished != (run.state in FINISHED):
         other = "is not finished: take it back with `snowredis merge abandon`"
         if not finished:
