@@ -25,10 +25,9 @@ from snowredis.merge.obstacles import (
     check_no_orphans,
     check_obstacles,
     check_same_types,
-    stale_views,
     without_index,
 )
-from snowredis.merge.plan_file import DomainPlan, Pair, Plan, PlanFile, TablePlan
+from snowredis.merge.plan_file import DomainPlan, Pair, Plan, PlanFile
 from snowredis.merge.progress import Progress
 from snowredis.merge.schema import ColumnName, Domain, Schema, TableName, read_schema, tables_called
 from snowredis.merge.support import Support, support_of
@@ -227,11 +226,6 @@ def _plan(work: _Work, file: PlanFile) -> Plan:
     renamed = [plan.domain for plan in domains if plan.renamed]
     if renamed:
         check_obstacles(work.changed, work.of_changed, renamed, with_triggers=request.with_triggers)
-        tables = {table for domain in renamed for table in domain.tables}
-        work.notes += [
-            f"the materialized view {view} shows old ids until REFRESH MATERIALIZED VIEW {view}"
-            for view in stale_views(work.changed, tables)
-        ]
     return Plan(
         id=secrets.token_hex(8),
         kept=url_of(work.kept.engine, hide=False),
@@ -240,9 +234,7 @@ def _plan(work: _Work, file: PlanFile) -> Plan:
         options=request.options,
         fingerprints=(work.of_kept.fingerprint(), work.of_changed.fingerprint()),
         domains=domains,
-        tables=[
-            TablePlan(name, _count(work.changed, table)) for name, table in work.of_changed.tables.items()
-        ],
+        rows={str(name): _count(work.changed, table) for name, table in work.of_changed.tables.items()},
         notes=work.notes,
     )
 
