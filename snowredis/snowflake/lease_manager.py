@@ -23,7 +23,7 @@ from snowredis.snowflake.lease import PROCESS, Claimed, HeldLease, LeaseSlot, Po
 from snowredis.snowflake.protocol import NO_STATS, ClaimRequest, PoolConfig, Store, WorkerStats, owner_text
 from snowredis.snowflake.record_files import RECORDS
 from snowredis.snowflake.replies import ClaimReply, Granted, LeaseGone, PoolFull, Settling
-from snowredis.snowflake.sweep import sweep, take_over
+from snowredis.snowflake.sweep import Lookout, sweep, take_over
 
 log = logging.getLogger("snowredis")
 
@@ -53,6 +53,7 @@ class LeaseManager:
         self._conversation = Conversation(store.where)
         self.slot = LeaseSlot(store, RECORDS.new_record)
         self.view = PoolView(context)
+        self._lookout = Lookout(store)
         self.closed = self.suspended = False
         self.lost_worker: int | None = None
         self._renewed_at_s = -1e9
@@ -283,7 +284,7 @@ class LeaseManager:
         The clocks are mixed in: two clones of a machine may share their random state.
         """
         seed = f"{self._random_bytes(16).hex()} {self._clock.time_ns()} {self._clock.monotonic()!r}"
-        return hashlib.sha256(seed.encode()).hexdigest()[:32]
+        return hashlib.blake2b(seed.encode(), digest_size=16).hexdigest()
 
     # --- renew -------------------------------------------------------------------------------------
 
@@ -311,7 +312,7 @@ class LeaseManager:
             return False
         if not held.pending_renewal_id:
             held = held._replace(pending_renewal_id=self._fresh_name())
-            self.slot.hold(held, stats)
+            self.slot.hold(held, None)
         sent_s = self._clock.monotonic()
         request = held.renew_request(self._context.now_ms(), stats, self._owner())
         self._guard.check()
@@ -373,6 +374,8 @@ class LeaseManager:
         if not self.store.shared:
             return 0
         try:
+            if not self._lookout.sees_death():
+                return 0
             return self._conversation.run(lambda: sweep(self.store, most))
         except SnowredisError:
             return 0

@@ -173,6 +173,10 @@ class Machines:
     def names(self) -> list[str]:
         return list(self._pages)
 
+    def changed_ns(self) -> int:
+        # no lookout looks here: each sweep does
+        return 0
+
     def rename(self, old: str, new: str) -> None:
         self._starve()
         if old not in self._pages:
