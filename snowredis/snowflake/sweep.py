@@ -102,7 +102,7 @@ class Lookout:
         return any(_dead(place, self._texts(place, now_ns)))
 
     def _texts(self, place: Place, now_ns: int) -> list[str]:
-        """Return the names of the files of the pool; lists the directory only if its files changed since the last look."""
+        """Return the names of the files of the pool; list the directory only if files changed since the last look."""
         before_ns, texts = self._seen
         try:
             changed_ns = place.files.changed_ns()

@@ -192,7 +192,8 @@ def test_a_call_that_was_interrupted_leaves_no_reply_for_the_next_one(own_server
 
     with contextlib.closing(RedisStore(own_server.url, PoolConfig(name="p"))) as store:
         store.create(0)
-        (connection,) = store._kept._idle  # type: ignore[union-attr]
+        assert store._kept is not None
+        (connection,) = store._kept._idle
         with pytest.MonkeyPatch.context() as patched:
             # between the request and its reply
             patched.setattr(connection, "read_response", interrupt)
@@ -209,5 +210,5 @@ def test_a_call_that_was_interrupted_leaves_no_reply_for_the_next_one(own_server
     ],
 )
 def test_a_command_is_packed_as_redis_py_does(command: tuple[str | int, ...]) -> None:
-    expected = redis.Connection().pack_command(*command)  # type: ignore[no-untyped-call]
+    expected = redis.Connection().pack_command(*command)
     assert packed(command) == b"".join(expected)

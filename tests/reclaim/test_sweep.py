@@ -431,7 +431,8 @@ def test_a_renewal_is_recorded_before_it_is_sent(
                 with pytest.raises(StoreUnavailable):
                     leases.renew(NO_STATS)
         # the same one is repeated
-        assert recorded[0] == recorded[1] and all(recorded[0])
+        assert recorded[0] == recorded[1]
+        assert all(recorded[0])
         assert leases.renew(NO_STATS)
         (file,) = records.iterdir()
         credentials = read_page(file.read_bytes())
