@@ -75,6 +75,7 @@ def main() -> int:
         "--seed", type=int, default=random.randrange(1_000_000), help="of the faults; default: random"
     )
     parser.add_argument("--ttl", type=float, default=3.0, metavar="S")
+    parser.add_argument("--outage-reserve", type=float, default=Plan.outage_reserve_s, metavar="S")
     parser.add_argument("--layout", default=Plan.layout)
     parser.add_argument(
         "--durability",
@@ -107,6 +108,7 @@ def main() -> int:
         seconds=options.seconds,
         ids=options.ids,
         ttl_s=options.ttl,
+        outage_reserve_s=options.outage_reserve,
         layout=options.layout,
         durability=options.durability,
         plain_ttl=options.plain_ttl,

@@ -173,8 +173,8 @@ def verdict(files: Files, report: dict[str, Any], duplicates: Path) -> list[str]
         wrong.append(f"{len(missed):,} planted ids were not found, such as {min(missed)}")
     if invented := found - files.planted:
         wrong.append(f"{len(invented):,} ids were found that were not planted, such as {min(invented)}")
-    if report["duplicates"]["ids"] != len(found):
-        wrong.append(f"the report says {report['duplicates']['ids']:,} ids, the file has {len(found):,}")
+    if report["repeated_ids"] != len(found):
+        wrong.append(f"the report says {report['repeated_ids']:,} ids, the file has {len(found):,}")
     return wrong
 
 

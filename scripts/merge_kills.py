@@ -69,7 +69,7 @@ class Pair:
             layout="default",
             references=game.BY_HAND,
             ids=[game.PART_OF_KEY],
-            shared=[game.SAME],
+            matched=[f"{game.SAME}=name"],
             independent=game.INDEPENDENT,
         )
         make_plan(request, self.path, Progress(shown=False))

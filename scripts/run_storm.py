@@ -127,7 +127,7 @@ def _judge(fault: str, process: subprocess.Popen[bytes], server: RedisServer, ou
 def _runs(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
 
 

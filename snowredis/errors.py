@@ -315,7 +315,7 @@ class LeaseExpired(SnowredisError):
         if self.worker < 0:
             return (
                 f"no worker id of pool {self.pool!r} is leased, and none could be claimed: "
-                f"{self.reason.rstrip('.')}. No id was made; next_id() works again as soon as Redis does."
+                f"{self.reason.rstrip('.')}. No id was made; the next call tries again."
             )
         return (
             f"the reservation of worker id {self.worker} of pool {self.pool!r} ended and could not be "

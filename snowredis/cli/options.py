@@ -183,25 +183,17 @@ def add_format(parser: Parser) -> None:
 
 
 def add_times(parser: Parser) -> None:
-    """Add --utc and --local; the arguments' ``time_text`` is then a function that shows ms since 1970.
+    """Add --local; the arguments' ``time_text`` is then a function that shows ms since 1970.
 
     UTC is the default: the hosts of a fleet, and those who talk about it, are in several zones.
     """
-    group = parser.add_mutually_exclusive_group()
-    group.add_argument(
-        "--utc",
-        dest="time_text",
-        action="store_const",
-        const=time_of,
-        default=time_of,
-        help="show times in UTC (the default)",
-    )
-    group.add_argument(
+    parser.add_argument(
         "--local",
         dest="time_text",
         action="store_const",
         const=local_time_of,
-        help="show times of this host's zone",
+        default=time_of,
+        help="show times of this host's zone (default: UTC)",
     )
 
 

@@ -23,7 +23,6 @@ from snowredis.cli.output import (
     compact,
     duration,
     offset,
-    pairs,
     plain,
     printable,
     table,
@@ -375,20 +374,3 @@ def life_rows(worker: WorkerInfo, info: PoolInfo, time_text: Callable[[int], str
         ),
         ("namespace", str(worker.namespace)),
     ]
-
-
-def life_lines(
-    number: int,
-    worker: WorkerInfo | None,
-    events: Sequence[Event],
-    info: PoolInfo,
-    time_text: Callable[[int], str],
-) -> list[Line]:
-    """Return the state of worker id *number* and its events, the oldest first."""
-    if worker is None:
-        lines: list[Line] = [[(f"worker id {number} was never leased", "dim")]]
-    else:
-        lines = pairs(life_rows(worker, info, time_text), indent=0)
-    if events:
-        lines += [[], [("events", "strong")], *(event_line(event, time_text) for event in events)]
-    return lines

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, ClassVar
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Input, Static
 from textual.worker import Worker, WorkerState
@@ -37,7 +36,6 @@ from snowredis.cli.pool_text import (
     GAP,
     SORT_KEYS,
     WIDE,
-    death_table,
     headline,
     life_rows,
     pool_lines,
@@ -98,44 +96,6 @@ class Details(ModalScreen[None]):
         self.query_one(Static).update(as_text([*self._lines(), *gone]))
 
 
-class Deaths(ModalScreen[None]):
-    """Workers that died in the last hour, on top of the table."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,enter,q,d", "dismiss", "Back"),
-        Binding("A", "app.acknowledge", "Acknowledge"),
-    ]
-    CSS = """
-    Deaths { align: center middle; }
-    Deaths VerticalScroll { width: auto; max-width: 95%; height: auto; max-height: 90%; border: round $primary; }
-    Deaths Static { width: auto; height: auto; padding: 1 2; }
-    """
-
-    def __init__(self, snapshot: Snapshot, time_text: Callable[[int], str]) -> None:
-        super().__init__()
-        self._snapshot, self._time_text = snapshot, time_text
-
-    def compose(self) -> ComposeResult:
-        with VerticalScroll():
-            yield Static(self._text())
-
-    def show(self, snapshot: Snapshot) -> None:
-        """Show the deaths as of *snapshot*."""
-        self._snapshot = snapshot
-        self.query_one(Static).update(self._text())
-
-    def _text(self) -> Text:
-        deaths, info = self._snapshot.deaths, self._snapshot.info
-        if not deaths:
-            return Text("no worker died in the last hour")
-        new = sum(not death.acknowledged for death in deaths)
-        hint = f", {new:,} not acknowledged: A acknowledges them" if new else ", all acknowledged"
-        head: Line = [(f"died in the last hour: {len(deaths):,}", "strong"), (hint, "dim")]
-        # without the border, the padding and the margin
-        width = self.app.size.width * 95 // 100 - 6
-        return as_text([head, [], *death_table(deaths, info.now_ms, width, self._time_text)])
-
-
 # DataTable takes 0.2 ms to lay out a row; all workers are sorted and filtered, and the first ones are shown
 MAX_ROWS = 2_000
 # conditions that are shown at a time
@@ -166,7 +126,6 @@ class TopView(App[int]):
         show_all: whether worker ids without a lease are shown.
         first: the result of a call of read() before the view opened, with a snapshot.
         time_text: shows ms since 1970.
-        acknowledge: says that the deaths up to this time have been seen; may block.
     """
 
     ENABLE_COMMAND_PALETTE = False
@@ -183,8 +142,6 @@ class TopView(App[int]):
         Binding("r", "reverse", "Reverse"),
         Binding("slash", "filter", "Filter"),
         Binding("escape", "clear_filter", "Clear filter", show=False),
-        Binding("d", "deaths", "Deaths"),
-        Binding("A", "acknowledge", "Acknowledge deaths", show=False),
         Binding("a", "toggle_all", "All"),
         Binding("space", "read", "Read now", show=False),
         Binding("q", "exit_with(0)", "Quit"),
@@ -200,10 +157,8 @@ class TopView(App[int]):
         show_all: bool,
         first: Reading,
         time_text: Callable[[int], str] = time_of,
-        acknowledge: Callable[[int], object] | None = None,
     ) -> None:
         super().__init__()
-        self._acknowledge = acknowledge
         self._read_pool, self._where, self._interval_s = read, where, interval_s
         self._show_all, self._time_text = show_all, time_text
         if first.snapshot is None:
@@ -252,16 +207,13 @@ class TopView(App[int]):
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         if event.state is not WorkerState.SUCCESS:
             return
-        if event.worker.name == "acknowledge":
-            self.action_read()
-            return
         self._is_reading = False
         result = event.worker.result
         if isinstance(result, Reading):
             self._reading, self._snapshot = result, result.snapshot or self._snapshot
             self._show_conditions()
             self._show()
-            if isinstance(self.screen, Details | Deaths):
+            if isinstance(self.screen, Details):
                 self.screen.show(self._snapshot)
 
     def _show_conditions(self) -> None:
@@ -413,20 +365,6 @@ class TopView(App[int]):
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
         if event.cursor_row < len(self._shown):
             self.push_screen(Details(self._shown[event.cursor_row], self._snapshot.info, self._time_text))
-
-    def action_deaths(self) -> None:
-        """Show the workers that died in the last hour."""
-        self.push_screen(Deaths(self._snapshot, self._time_text))
-
-    def action_acknowledge(self) -> None:
-        """Say that the deaths that are shown have been seen."""
-        acknowledge, deaths = self._acknowledge, self._snapshot.deaths
-        if acknowledge is not None and deaths:
-            newest_ms = deaths[0].at_ms
-            # an error of Redis is shown by the next reading
-            self.run_worker(
-                lambda: acknowledge(newest_ms), name="acknowledge", thread=True, exit_on_error=False
-            )
 
 
 def _matches(worker: WorkerInfo, words: list[str]) -> bool:

@@ -39,6 +39,7 @@ from snowredis.core.presets import layout_spec
 
 __all__ = [
     "Hidden",
+    "HiddenMs",
     "IdNumber",
     "NowMs",
     "Shown",
@@ -74,6 +75,7 @@ TimeMs: TypeAlias = Annotated[int, Shown("time")]
 NowMs: TypeAlias = Annotated[int, Shown("time", "at")]
 IdNumber: TypeAlias = Annotated[int, Shown("id")]
 Hidden: TypeAlias = Annotated[str, Shown("hidden")]
+HiddenMs: TypeAlias = Annotated[int, Shown("hidden")]
 # fields of classes that this module imports
 _HINTS: dict[type, dict[str, Any]] = {
     Parts: {"timestamp_ms": Annotated[int, Shown("time", "time")], "tick": IdNumber},

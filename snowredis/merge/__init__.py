@@ -1,9 +1,9 @@
 """Find ids that clash between databases, give them new ones, and prove what changes: a tool of its own.
 
 Joined to the command line by the entry points of the group `snowredis.commands` (pyproject.toml). Nothing outside of
-this package imports it. Of snowredis it imports errors, layouts, the comparison of old and new ids, and the public
-parts of the command line. Needs the extra `merge`: DuckDB, SQLAlchemy, SQLGlot, numpy. Nothing of the extra is
-imported before it is used.
+this package imports it. Of snowredis it imports errors, layouts, the comparison of old and new ids, the one JSON, and
+the public parts of the command line. Needs the extra `merge`: DuckDB, SQLAlchemy, SQLGlot, numpy. Nothing of the
+extra is imported before it is used.
 """
 
 from __future__ import annotations

@@ -158,8 +158,6 @@ def _check(plan: Plan, file: PlanFile, databases: Databases, with_triggers: bool
         check_obstacles(changed, databases.of_changed, renamed, with_triggers=with_triggers)
         store = IdStore(place)
         for domain in plan.domains:
-            if domain.kind == "shared":
-                continue
             progress.start(f"proving that no id of {domain.name} clashes any more")
             there = Domain(domain.keys, domain.references)
             store.load("kept", domain.number, kept, databases.of_kept, there)

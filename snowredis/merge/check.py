@@ -37,20 +37,18 @@ class Check:
 
     Args:
         sources: columns of ids, from parse_sources().
-        state: directory that keeps what was read, so that the same check can go on after a stop; None: a temporary one.
         memory_bytes: what the whole process may take at its peak.
         threads: of DuckDB; None: one for each core.
 
     Raises:
-        ConfigError: too little memory, or a directory that cannot be used.
-        SourceError: too many sources, or a state that is of no use.
+        ConfigError: too little memory.
+        SourceError: too many sources.
     """
 
     def __init__(
         self,
         sources: Sequence[Source],
         *,
-        state: Path | None = None,
         memory_bytes: int = DEFAULT_MEMORY,
         threads: int | None = None,
     ) -> None:
@@ -60,7 +58,7 @@ class Check:
                 "source: write a pattern in quotes, such as 'shard1=dumps/*.csv#id'."
             )
         self._sources = sources
-        self._workspace = Workspace(state, memory_bytes, threads=threads)
+        self._workspace = Workspace(memory_bytes, threads=threads)
         self._places = Places(self._workspace, sources)
         self._bounds: list[Bounds] = []
 
@@ -72,7 +70,7 @@ class Check:
         self._workspace.close()
 
     def run(self, progress: Progress | None = None, *, now_ms: int | None = None) -> CheckResult:
-        """Read what is missing, and compare everything.
+        """Read and compare everything.
 
         Args:
             now_ms: ids of later times are from the future; None: the clock of this host.
@@ -118,7 +116,7 @@ class Check:
         except duckdb.Error as error:
             raise SourceError(
                 f"DuckDB cannot go on: {str(error).splitlines()[0]}. The check was stopped; free disk space at "
-                f"{self._workspace.directory} if that is what is missing, or name another place with --state."
+                f"{self._workspace.directory} if that is what is missing, or set TMPDIR to another place."
             ) from error
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from snowredis.cli.exit_codes import CommandError, ExitCode, interrupted_by_signals, missing_extra
 from snowredis.cli.options import Command, Parser, positive
-from snowredis.cli.output import Column, Line, printable, table, terminal_width, wrapped, write
+from snowredis.cli.output import Column, Line, print_json, printable, table, terminal_width, wrapped, write
 from snowredis.merge import proof
 from snowredis.merge.progress import Progress
 
@@ -25,7 +25,6 @@ __all__ = ["MERGE", "MIGRATE"]
 
 Examples = list[tuple[str, str]]
 Run = Callable[[argparse.Namespace], int]
-DIALECTS = ("spark", "trino", "clickhouse", "bigquery", "duckdb", "postgres", "mysql", "sqlite")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -37,15 +36,11 @@ def _add_check(parser: Parser) -> None:
     add("sources", nargs="+", metavar="SOURCE", help="[NAME=]LOCATION[#COLUMN]")
     text = "layout of the ids, or NAME=LAYOUT for one source; may be repeated (default: 'default')"
     add("--layout", action="append", default=[], metavar="L", help=text)
-    text = "keep what was read in DIR: the same command goes on after a stop"
-    add("--state", type=Path, metavar="DIR", help=text)
     text = "what the process may take at its peak, such as 768M or 4G (default: 1G)"
     add("--memory", type=_bytes, default=_UNITS["G"], metavar="SIZE", help=text)
     add("--json", action="store_true", help="the report as one object; ids are strings in it")
     add("--html", type=Path, metavar="FILE", help="write the report as one page, with a picture")
     add("--duplicates", type=Path, metavar="FILE", help="write all repeated ids to a .csv or .parquet file")
-    text = f"print the check as SQL, and read nothing: {', '.join(DIALECTS)}"
-    add("--emit-sql", choices=DIALECTS, metavar="DIALECT", help=text)
     text = "SOURCE is the URL of a whole database: print the SQL that moves all of its counters above the greatest ids"
     add("--counters", action="store_true", help=text)
     add("--quiet", action="store_true", help="show no progress")
@@ -66,13 +61,8 @@ def _check(args: argparse.Namespace) -> int:
     from snowredis.merge.sources import parse_sources
 
     sources = parse_sources(args.sources, args.layout)
-    if args.emit_sql:
-        from snowredis.merge.id_sql import check_as_sql
-
-        print(check_as_sql(sources, args.emit_sql))
-        return ExitCode.OK
     from snowredis.merge.check import Check, check_export_path
-    from snowredis.merge.report import as_json, as_lines
+    from snowredis.merge.report import as_lines
 
     if args.duplicates:
         check_export_path(args.duplicates)
@@ -83,7 +73,7 @@ def _check(args: argparse.Namespace) -> int:
         with (
             interrupted_by_signals(),
             Progress(shown=not args.quiet) as progress,
-            Check(sources, state=args.state, memory_bytes=args.memory) as check,
+            Check(sources, memory_bytes=args.memory) as check,
         ):
             result = check.run(progress)
             if args.duplicates:
@@ -93,12 +83,9 @@ def _check(args: argparse.Namespace) -> int:
 
                 _write(args.html, as_page(result, check.picture()))
     except KeyboardInterrupt:
-        text = "Nothing is kept; with --state DIR the same command goes on after a stop."
-        if args.state:
-            text = "What was read completely is kept; run the same command to go on."
-        raise CommandError(ExitCode.INTERRUPTED, f"interrupted. {text}") from None
+        raise CommandError(ExitCode.INTERRUPTED, "interrupted. Nothing is kept.") from None
     if args.json:
-        print(json.dumps(as_json(result)))
+        print_json(result)
     else:
         write(as_lines(result))
     if result.repeated_ids:
@@ -146,19 +133,20 @@ def _add_plan(parser: Parser) -> None:
     add("changed", metavar="CHANGED", help="URL of the database whose ids change where they clash")
     add("--out", metavar="FILE", type=Path, default=Path("merge.plan"), help="the plan (default: merge.plan)")
     add("--layout", metavar="LAYOUT", help="name or spec of the layout that the ids were made with")
+    # option, name of the field of Request
     many = [
-        ("reference", "CHILD=PARENT", "a foreign key without a constraint: child.column=parent.column, or also WHERE "
-         "kind=value for a part of the rows"),
-        ("independent", "COLUMN", "a column that looks like a reference, and is none"),
-        ("match", "TABLE=COLUMNS", "a table whose rows have other ids in both, and are the same where COLUMNS are"),
-        ("shared", "TABLE", "a table whose rows are the same in both, with the same ids: they stay"),
-        ("exclude", "TABLE", "a table that takes no part"),
-        ("id", "COLUMN", "a column whose values get new ones too, such as one of a composite key"),
-        ("counter", "COLUMN", "its ids are plain numbers, although some are above 2**32"),
-        ("schema", "NAME", "a schema that takes part (default: the default one; on PostgreSQL: all)"),
+        ("reference", "references", "CHILD=PARENT", "a foreign key without a constraint: child.column=parent.column, "
+         "or also WHERE kind=value for a part of the rows"),
+        ("independent", "independent", "COLUMN", "a column that looks like a reference, and is none"),
+        ("match", "matched", "TABLE=COLUMNS", "a table with rows that both have, and the COLUMNS that name such "
+         "a row; their ids may differ"),
+        ("exclude", "excluded", "TABLE", "a table that takes no part"),
+        ("id", "ids", "COLUMN", "a column whose values get new ones too, such as one of a composite key"),
+        ("counter", "counters", "COLUMN", "its ids are plain numbers, although some are above 2**32"),
+        ("schema", "schemas", "NAME", "a schema that takes part (default: the default one; on PostgreSQL: all)"),
     ]  # fmt: skip
-    for name, metavar, text in many:
-        add(f"--{name}", metavar=metavar, action="append", default=[], help=f"{text}; repeatable")
+    for name, dest, metavar, text in many:
+        add(f"--{name}", dest=dest, metavar=metavar, action="append", default=[], help=f"{text}; repeatable")
     text = "worker ids that new ids may use (default: the highest that neither database uses)"
     add("--workers", metavar="FIRST-LAST", type=_workers, help=text)
     add("--with-triggers", action="store_true", help=_WITH_TRIGGERS)
@@ -184,21 +172,7 @@ def _plan(args: argparse.Namespace) -> int:
         raise CommandError(
             ExitCode.BAD_INPUT, f"there is no directory {args.out.parent}; nothing was planned."
         )
-    request = Request(
-        kept=args.kept,
-        changed=args.changed,
-        layout=args.layout,
-        schemas=args.schema,
-        references=args.reference,
-        independent=args.independent,
-        ids=args.id,
-        excluded=args.exclude,
-        shared=args.shared,
-        matched=args.match,
-        counters=args.counter,
-        workers=args.workers,
-        with_triggers=args.with_triggers,
-    )
+    request = Request(**{field.name: getattr(args, field.name) for field in fields(Request)})
     with interrupted_by_signals(), Progress() as progress:
         plan = make_plan(request, args.out, progress)
     write(_lines_of(plan))
@@ -222,10 +196,7 @@ def _lines_of(plan: Plan) -> list[Line]:
             printable(domain.name),
             f"{domain.kept:,}",
             f"{domain.changed:,}",
-            (
-                f"{domain.clashes:,}",
-                "warn" if domain.clashes and domain.kind not in ("shared", "match") else "",
-            ),
+            (f"{domain.clashes:,}", "warn" if domain.clashes and domain.kind != "match" else ""),
             f"{domain.renamed:,}",
             _how(domain),
         )
@@ -251,8 +222,7 @@ def _how(domain: DomainPlan) -> str:
     if domain.kind == "layout":
         lanes = f" of {len(domain.lanes)}" if len(domain.lanes) > 1 else ""
         return f"same time, an unused worker id{lanes}"
-    texts = {"shared": "the same rows in both", "match": "the ids of the same rows in the other"}
-    return texts.get(domain.kind, "stay: none clashes")
+    return "the ids of the same rows in the other" if domain.kind == "match" else "stay: none clashes"
 
 
 # --- apply, undo, abandon --------------------------------------------------------------------------------
@@ -292,20 +262,10 @@ def _apply(args: argparse.Namespace) -> int:
         progress.clear()
         write(_lines_of(plan))
         write([[], *wrapped([("locks    ", "dim")], support_of(databases.changed).locks)])
-        check = "both databases are compared again; nothing is changed if they differ from the plan"
         if begun is not None:
-            done = (
-                "all ids are changed"
-                if begun.state == "done"
-                else f"{begun.changed:,} values are changed so far"
+            print(
+                f"begun    by an earlier process ({begun.state}), with {begun.changed:,} values changed; it continues"
             )
-            check = f"an earlier process began with this plan: {done}; it is continued"
-        write(wrapped([("before   ", "dim")], check))
-        write(
-            wrapped(
-                [("after    ", "dim")], "checksums of all rows are compared, and all foreign keys are checked"
-            )
-        )
         if args.dry_run:
             print("\nnothing was changed")
             return ExitCode.OK
@@ -395,7 +355,6 @@ ids that two sources share, so that their next ids can clash, are a warning.""",
             ("snowredis merge check a.parquet#id b.csv#player_id", "two files"),
             ("snowredis merge check mysql://db1/game#players.id b.csv#id", "a table, a file"),
             ("snowredis merge check a.csv#id b.csv#id --html report.html", "with a picture"),
-            ("snowredis merge check a.csv#id b.csv#id --emit-sql spark", "for larger engines"),
             ("snowredis merge check --counters URL", "after a copy"),
         ],
         _add_check,

@@ -1,6 +1,6 @@
 """Read ids from files with DuckDB: CSV, plain text and Parquet.
 
-What is wrong with a file as a whole is said before its ids are read. A .gz or .zst file is also read as an archive,
+What is wrong with a file as a whole is said before its ids are read. A .gz or .zst file is first read as an archive,
 since DuckDB reads the beginning of a truncated .zst without an error.
 """
 
@@ -11,8 +11,7 @@ import glob
 import gzip
 import re
 import zlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
@@ -23,10 +22,10 @@ import zstandard
 from snowredis.errors import shown
 from snowredis.merge import SourceError
 from snowredis.merge.id_sql import quoted, text_literal
-from snowredis.merge.sources import Source
+from snowredis.merge.sources import COMPRESSED, Source
 from snowredis.merge.workspace import Workspace
 
-__all__ = ["FilePart", "is_compressed", "parts_of", "select_statement", "truncation", "unreadable"]
+__all__ = ["check_archive", "files_of", "select_statement", "unreadable"]
 
 _DELIMITERS = ",;\t|"
 # a longer first line is not a header
@@ -37,25 +36,7 @@ _WHOLE_TYPES = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLI
 _WIDE_TYPES = re.compile(r"UBIGINT|HUGEINT|UHUGEINT|BIGNUM|DECIMAL\(\d+,0\)")
 
 
-@dataclass(frozen=True, slots=True)
-class FilePart:
-    """One file of a source.
-
-    Attributes:
-        fingerprint: changes when the file does.
-        weight: what it counts in the progress: its bytes.
-    """
-
-    path: Path
-    fingerprint: str
-    weight: int
-
-    @property
-    def name(self) -> str:
-        return str(self.path)
-
-
-def parts_of(source: Source) -> list[FilePart]:
+def files_of(source: Source) -> list[Path]:
     """Return the files that the path or pattern of *source* names.
 
     Raises:
@@ -68,23 +49,24 @@ def parts_of(source: Source) -> list[FilePart]:
         raise SourceError(
             f"{source.name}: there is no file {source.location!r}. Nothing was read; check the path."
         )
-    return [_part(source, path) for path in paths]
+    for path in paths:
+        _check_file(source, path)
+    return paths
 
 
-def _part(source: Source, path: Path) -> FilePart:
+def _check_file(source: Source, path: Path) -> None:
     try:
-        with path.open("rb"):
-            stat = path.stat()
+        with path.open("rb") as file:
+            is_empty = not file.read(1)
     except OSError as error:
         raise SourceError(
             f"{source.name}: {path} cannot be read: {error.strerror}. Nothing was read; check the path and its rights."
         ) from error
-    if not stat.st_size:
+    if is_empty:
         raise SourceError(
             f"{source.name}: {path} is empty, it has 0 bytes. Nothing was read, since an export that failed looks like "
             "this; leave it out if it is meant to be empty."
         )
-    return FilePart(path, f"{stat.st_size}:{stat.st_mtime_ns}", stat.st_size)
 
 
 def select_statement(
@@ -99,15 +81,12 @@ def select_statement(
     Raises:
         SourceError: the file has no such column, or the column has no ids.
     """
-    try:
-        if source.kind == "parquet":
-            column, kind = _parquet_column(workspace, source, path)
-            table = f"read_parquet({text_literal(str(path))})"
-        else:
-            column, kind = "c1", "VARCHAR"
-            table = _text_table(source, path, latin_1=latin_1)
-    except (OSError, EOFError, *ARCHIVE_ERRORS) as error:
-        raise unreadable(source, path, str(error)) from error
+    if source.kind == "parquet":
+        column, kind = _parquet_column(workspace, source, path)
+        table = f"read_parquet({text_literal(str(path))})"
+    else:
+        column, kind = "c1", "VARCHAR"
+        table = _text_table(source, path, latin_1=latin_1)
     value = quoted(column)
     if kind in _WHOLE_TYPES:
         rejected = f"CASE WHEN {value} IS NULL THEN '' END"
@@ -206,8 +185,6 @@ def _text_table(source: Source, path: Path, *, latin_1: bool) -> str:
         return f"read_csv({text_literal(str(path))}, {', '.join(options)})"
     with _open_text(path) as file:
         line = file.readline(_HEADER_CHARS)
-    if not line and is_compressed(path) and (reason := truncation(path)):
-        raise unreadable(source, path, reason)
     delimiter = (
         "\t" if ".tsv" in path.name.lower() else max(_DELIMITERS, key=lambda char: len(_cells(line, char)))
     )
@@ -255,40 +232,37 @@ def _column_index(source: Source, path: Path, names: Sequence[str]) -> int:
 
 # --- archives --------------------------------------------------------------------------------------------
 
-# of data that is no archive, or a damaged one
-ARCHIVE_ERRORS = (zlib.error, zstandard.ZstdError)
 _CHUNK_BYTES = 1 << 20
 # gzip format, not zlib
 _GZIP_BITS = 31
 
 
-def is_compressed(path: Path) -> bool:
-    """Return whether the name of a file says that it is compressed as a whole."""
-    return path.suffix.lower() in (".gz", ".zst")
+def check_archive(source: Source, path: Path) -> None:
+    """Refuse a .gz or .zst file that is damaged or truncated. Reads all of it, 1 MiB at a time.
 
-
-def truncation(path: Path, stopped: Callable[[], bool] = lambda: False) -> str | None:
-    """Return what is wrong with a compressed file, or None. Reads all of it, 1 MiB at a time.
-
-    Args:
-        stopped: whether to give up; the result then says nothing.
+    Raises:
+        SourceError: it is.
     """
-    is_gzip, member = path.suffix.lower() == ".gz", None
+    ending = path.suffix.lower()
+    if ending not in COMPRESSED:
+        return
+    member = None
     with path.open("rb") as file:
         try:
-            while not stopped() and (data := file.read(_CHUNK_BYTES)):
+            while data := file.read(_CHUNK_BYTES):
                 # one member or frame after the other
                 while data:
                     if member is None:
                         zstd = zstandard.ZstdDecompressor
-                        member = zlib.decompressobj(_GZIP_BITS) if is_gzip else zstd().decompressobj()
+                        member = zlib.decompressobj(_GZIP_BITS) if ending == ".gz" else zstd().decompressobj()
                     member.decompress(data)
                     if not member.eof:
                         break
                     data, member = member.unused_data, None
-        except ARCHIVE_ERRORS as error:
-            return f"it is damaged ({error})"
-    return None if member is None else "it is truncated: its end is missing"
+        except (zlib.error, zstandard.ZstdError) as error:
+            raise unreadable(source, path, f"it is damaged ({error})") from error
+    if member is not None:
+        raise unreadable(source, path, "it is truncated: its end is missing")
 
 
 def _open_text(path: Path) -> TextIOWrapper:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from snowredis.core.as_json import IdNumber, NowMs, TimeMs
 from snowredis.core.layout import Layout, utc_text
 from snowredis.core.presets import layout_spec
 from snowredis.merge.id_sql import ID_LIMIT, Bounds, FieldSql
@@ -81,7 +82,6 @@ class SourceSummary:
         ids: how many of them are whole numbers of 64 bits.
         first_ms, last_ms: time of the first and last plausible id, Unix ms; None if there is none.
         workers: how many pairs of datacenter and worker made its plausible ids.
-        read_ms: when it was read completely, Unix ms.
     """
 
     name: str
@@ -90,10 +90,9 @@ class SourceSummary:
     layout: str
     rows: int
     ids: int
-    first_ms: int | None
-    last_ms: int | None
+    first_ms: TimeMs | None
+    last_ms: TimeMs | None
     workers: int
-    read_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +118,7 @@ class DuplicatesByWorker:
 class DuplicatesByTime:
     """Repeated ids whose time is in one period."""
 
-    start_ms: int
+    start_ms: TimeMs
     ids: int
 
 
@@ -131,14 +130,14 @@ class Occurrence:
     times: int
     datacenter: int | None
     worker: int | None
-    time_ms: int | None
+    time_ms: TimeMs | None
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
     """One repeated id."""
 
-    an_id: int
+    an_id: IdNumber
     occurrences: list[Occurrence]
 
 
@@ -197,7 +196,7 @@ class CheckResult:
     examples: list[Example]
     problems: list[Problem]
     shared_workers: list[SharedWorkers]
-    now_ms: int
+    now_ms: NowMs
     read_s: float = 0.0
     compare_s: float = 0.0
 
@@ -305,14 +304,12 @@ class Findings:
     def _summaries(self) -> list[SourceSummary]:
         query = "SELECT source, count(*), min(first_ms), max(last_ms) FROM workers GROUP BY source"
         workers = {number: row for number, *row in self._rows(query)}
-        read_ms = dict(self._rows("SELECT source, max(read_ms) FROM parts GROUP BY source"))
         summaries = []
         for number, source in enumerate(self._sources):
             rows, ids, *_ = self._counts[number]
             count, first_ms, last_ms = workers.get(number, (0, None, None))
             place = (source.name, source.kind, source.shown, layout_spec(source.layout))
-            when = read_ms.get(number, time.time_ns() // 1_000_000)
-            summaries.append(SourceSummary(*place, rows, ids, first_ms, last_ms, count, when))
+            summaries.append(SourceSummary(*place, rows, ids, first_ms, last_ms, count))
         return summaries
 
     # --- repeated ids ------------------------------------------------------------------------------

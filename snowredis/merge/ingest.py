@@ -1,4 +1,4 @@
-"""Read the ids of all sources into the workspace; what an earlier run read completely is not read again.
+"""Read the ids of all sources into the workspace.
 
 Fills the view ``ids`` (source, id, rejected): whole numbers of 64 bits, and as text the values that are none. Columns
 of whole numbers in Parquet are not copied: the view reads their files.
@@ -7,10 +7,9 @@ of whole numbers in Parquet are not copied: the view reads their files.
 from __future__ import annotations
 
 import contextlib
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -18,11 +17,10 @@ import numpy as np
 import sqlalchemy as sa
 from sqlalchemy.exc import NoSuchTableError
 
-from snowredis.core.presets import layout_spec
 from snowredis.errors import shown
 from snowredis.merge import SourceError
 from snowredis.merge.databases import open_database, reading, stream
-from snowredis.merge.files import FilePart, is_compressed, parts_of, select_statement, truncation, unreadable
+from snowredis.merge.files import check_archive, files_of, select_statement, unreadable
 from snowredis.merge.progress import Progress
 from snowredis.merge.sources import Source, without_password
 from snowredis.merge.workspace import Workspace
@@ -38,83 +36,50 @@ _MAX_REJECTED_CHARS = 200
 
 
 def ingest(workspace: Workspace, sources: Sequence[Source], progress: Progress) -> None:
-    """Read what is missing, and make the view ``ids``.
+    """Read all sources into the table ``stored``, and make the view ``ids``.
 
     Raises:
-        SourceError: a source cannot be read, or the workspace is one of other sources.
+        SourceError: a source cannot be read.
     """
-    _match_sources(workspace, sources)
     # all files are looked at before the first is read: a wrong path is found at once
-    files = {number: parts_of(source) for number, source in enumerate(sources) if source.kind != "database"}
-    _forget_changed(workspace, files)
-    done = {(source, part) for source, part in workspace.rows("SELECT source, part FROM parts")}
+    files = {number: files_of(source) for number, source in enumerate(sources) if source.kind != "database"}
     views = ["SELECT source, id, rejected FROM stored"]
     with contextlib.ExitStack() as stack:
         tables = {
             number: stack.enter_context(_open_table(source))
             for number, source in enumerate(sources)
-            if source.kind == "database" and (number, source.shown) not in done
+            if source.kind == "database"
         }
         total = sum(rows * _ROW_WEIGHT for _, _, rows in tables.values())
-        left = {
-            number: [part for part in parts if (number, part.name) not in done]
-            for number, parts in files.items()
-        }
-        progress.start("reading", total + sum(part.weight for parts in left.values() for part in parts), "B")
+        total += sum(path.stat().st_size for paths in files.values() for path in paths)
+        progress.start("reading", total, "B")
         for number, source in enumerate(sources):
-            parts = left.get(number, ())
-            views += filter(None, (_read_file(workspace, number, source, part, progress) for part in parts))
+            for path in files.get(number, ()):
+                views += _read_file(workspace, number, source, path, progress)
             if number in tables:
                 _read_table(workspace, number, source, tables[number], progress)
     workspace.rows(f"CREATE OR REPLACE TEMP VIEW ids AS {' UNION ALL '.join(views)}")
     workspace.rows("CHECKPOINT")
 
 
-def _match_sources(workspace: Workspace, sources: Sequence[Source]) -> None:
-    """Store which sources there are; refuse a workspace of others."""
-    given = [(n, source.name, source.shown, layout_spec(source.layout)) for n, source in enumerate(sources)]
-    stored = workspace.rows("SELECT source, name, location, layout FROM sources ORDER BY source")
-    if not stored:
-        for values in given:
-            workspace.rows("INSERT INTO sources VALUES (?, ?, ?, ?)", *values)
-    elif [row[:3] for row in stored] != [row[:3] for row in given]:
-        raise SourceError(
-            f"the state is of other sources: {', '.join(f'{name} ({location})' for _, name, location, _ in stored)}. "
-            "Nothing was read; give the same sources in the same order, or another directory with --state."
-        )
-
-
-def _forget_changed(workspace: Workspace, files: dict[int, list[FilePart]]) -> None:
-    """Forget files that changed since they were read, or that are not of the sources any more."""
-    current = {(number, part.name, part.fingerprint) for number, parts in files.items() for part in parts}
-    for source, part, fingerprint in workspace.rows("SELECT source, part, fingerprint FROM parts"):
-        if source in files and (source, part, fingerprint) not in current:
-            # the rows of one part are not told apart from those of the others of its source
-            with workspace.transaction():
-                workspace.rows("DELETE FROM stored WHERE source = ?", source)
-                workspace.rows("DELETE FROM parts WHERE source = ?", source)
-
-
-def _finish(workspace: Workspace, number: int, part: str, fingerprint: str, rows: int) -> None:
-    now_ms = time.time_ns() // 1_000_000
-    workspace.rows("INSERT INTO parts VALUES (?, ?, ?, ?, ?)", number, part, fingerprint, rows, now_ms)
-
-
 # --- files -----------------------------------------------------------------------------------------------
 
 
-def _read_file(workspace: Workspace, number: int, source: Source, part: FilePart, progress: Progress) -> str:
+def _read_file(
+    workspace: Workspace, number: int, source: Source, path: Path, progress: Progress
+) -> list[str]:
     """Store the ids of a file; or return the SELECT that reads them, if nothing has to be stored."""
+    if source.kind != "parquet":
+        check_archive(source, path)
+    weight = path.stat().st_size
     for latin_1 in (False, True):
         try:
-            statement, is_whole = select_statement(workspace, source, part.path, number, latin_1=latin_1)
-            if not is_whole:
-                _store(workspace, number, source, part, statement, progress)
-            else:
-                # a damaged file is found now
-                workspace.rows(f"SELECT count(id) FROM ({statement})")
-            progress.add(part.weight, part.path.name)
-            return statement if is_whole else ""
+            statement, is_whole = select_statement(workspace, source, path, number, latin_1=latin_1)
+            # of a column that is not stored, a damaged file is found now
+            read = f"SELECT count(id) FROM ({statement})" if is_whole else f"INSERT INTO stored {statement}"
+            workspace.rows(read, on_progress=lambda done: progress.show(done * weight))
+            progress.add(weight, path.name)
+            return [statement] if is_whole else []
         except duckdb.Error as error:
             is_text = "unicode" in str(error).lower() and source.kind != "parquet"
             # digits are the same in every encoding that extends ASCII, so another column is not UTF-8
@@ -123,46 +88,8 @@ def _read_file(workspace: Workspace, number: int, source: Source, part: FilePart
             if isinstance(error, duckdb.OutOfMemoryException) or "could not write" in str(error).lower():
                 # not the file's fault: this machine's memory, or its disk
                 raise
-            raise unreadable(source, part.path, _first_lines(str(error))) from error
+            raise unreadable(source, path, _first_lines(str(error))) from error
     raise AssertionError
-
-
-def _store(
-    workspace: Workspace, number: int, source: Source, part: FilePart, statement: str, progress: Progress
-) -> None:
-    with _verified(source, part) as check, workspace.transaction():
-        rows = workspace.rows(
-            f"INSERT INTO stored {statement}", on_progress=lambda done: progress.show(done * part.weight)
-        )
-        check()
-        _finish(workspace, number, part.name, part.fingerprint, int(rows[0][0]))
-
-
-@contextlib.contextmanager
-def _verified(source: Source, part: FilePart) -> Iterator[Callable[[], None]]:
-    """Check a compressed file while it is read; yields a function that waits, and raises if it is damaged."""
-    if source.kind == "parquet" or not is_compressed(part.path):
-        yield lambda: None
-        return
-    stop, outcome = threading.Event(), list[str | None]()
-    thread = threading.Thread(
-        target=lambda: outcome.append(truncation(part.path, stop.is_set)),
-        name="snowredis-archive",
-        daemon=True,
-    )
-
-    def check() -> None:
-        thread.join()
-        reason = outcome[0] if outcome else "it could not be read a second time"
-        if reason is not None:
-            raise unreadable(source, part.path, reason)
-
-    thread.start()
-    try:
-        yield check
-    finally:
-        stop.set()
-        thread.join()
 
 
 def _first_lines(message: str) -> str:
@@ -230,16 +157,17 @@ def _listed(names: list[str]) -> str:
 def _read_table(workspace: Workspace, number: int, source: Source, table: _Table, progress: Progress) -> None:
     connection, column, rows = table
     read, page = 0, list[Any]()
-    with workspace.transaction():
-        for (value,) in stream(connection, sa.select(column)):
-            page.append(value)
-            if len(page) == _PAGE_ROWS:
-                _store_page(workspace, number, source, page, is_first=not read)
-                read += len(page)
-                page = []
-                progress.add(_PAGE_ROWS * _ROW_WEIGHT)
-        _store_page(workspace, number, source, page, is_first=not read)
-        _finish(workspace, number, source.shown, "", read + len(page))
+    # one transaction: each commit would write its rows twice
+    workspace.rows("BEGIN")
+    for (value,) in stream(connection, sa.select(column)):
+        page.append(value)
+        if len(page) == _PAGE_ROWS:
+            _store_page(workspace, number, source, page, is_first=not read)
+            read += len(page)
+            page = []
+            progress.add(_PAGE_ROWS * _ROW_WEIGHT)
+    _store_page(workspace, number, source, page, is_first=not read)
+    workspace.rows("COMMIT")
     progress.add((rows - read) * _ROW_WEIGHT, source.name)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -104,14 +104,13 @@ class Journal:
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
 
-    def read(self, plan: str | None = None, states: Sequence[str] = ()) -> Run | None:
-        """Return the last run, of a plan or in some states; None if there is none. Changes nothing."""
+    def read(self, plan: str | None = None) -> Run | None:
+        """Return the last run, or that of a plan that was not taken back; None if there is none."""
         with database_errors(self._engine), self._engine.connect() as connection:
             if not sa.inspect(connection).has_table(_RUNS.name):
                 return None
             query = sa.select(_RUNS).order_by(_RUNS.c.run.desc()).limit(1)
             query = query if plan is None else query.where(_RUNS.c.plan == plan, _RUNS.c.state != "undone")
-            query = query.where(_RUNS.c.state.in_(states)) if states else query
             row = connection.execute(query).first()
         if row is None:
             return None

@@ -12,11 +12,20 @@ from dataclasses import dataclass
 from html import escape
 from importlib import metadata
 
-from snowredis.core.layout import utc_text
+from snowredis.cli.output import time_of
 from snowredis.merge.findings import CheckResult, Problem
 from snowredis.merge.id_sql import Bounds, FieldSql
 from snowredis.merge.places import Places
-from snowredis.merge.report import ADVICE_DUPLICATES, ADVICE_SHARED, problem_text, shared_text, verdict, where
+from snowredis.merge.report import (
+    ADVICE_DUPLICATES,
+    ADVICE_SHARED,
+    Table,
+    problem_text,
+    repeated,
+    shared_text,
+    verdict,
+)
+from snowredis.merge.report import sources as sources_of
 from snowredis.merge.sources import Source
 
 __all__ = ["Picture", "as_page", "draw"]
@@ -58,7 +67,7 @@ _PAGE = """<!DOCTYPE html>
 </body>
 </html>
 """
-# rows of a table; the JSON has more
+# rows of a table; the JSON has all
 _MAX_ROWS = 25
 
 
@@ -68,11 +77,11 @@ def as_page(result: CheckResult, picture: Picture) -> str:
     names = [source.name for source in result.sources]
     body = [
         "<h1>Do the ids clash?</h1>",
-        f'<p class="dim">snowredis merge check {_text(metadata.version("snowredis"))}, {_time(result.now_ms)}</p>',
+        f'<p class="dim">snowredis merge check {_text(metadata.version("snowredis"))}, {time_of(result.now_ms)}</p>',
         f'<div class="verdict {severity}"><span>{severity}</span>{_text(text)}</div>',
         f"<p>{_text(ADVICE_DUPLICATES)}</p>" if result.repeated_ids else "",
         "<h2>Sources</h2>",
-        _sources(result),
+        _table(sources_of(result)),
         "<h2>Who made what when</h2>",
         '<p class="dim">Each row is a worker id, or several; each column a period. Darker means more ids. A cell in '
         "two colors has ids of both sources: from there, ids can clash. Red marks cells with repeated ids.</p>",
@@ -80,67 +89,12 @@ def as_page(result: CheckResult, picture: Picture) -> str:
         _chart(picture, names),
     ]
     if result.repeated_ids:
-        body += ["<h2>Repeated ids</h2>", *_duplicates(result)]
+        body += ["<h2>Repeated ids</h2>", *map(_table, repeated(result))]
     if result.problems or result.shared_workers:
         body += ["<h2>Problems</h2>", _problems(result)]
     return _PAGE.format(
         title="Do the ids clash?", style=_PAGE_STYLE + _CHART_STYLE, body="\n".join(filter(None, body))
     )
-
-
-def _sources(result: CheckResult) -> str:
-    rows = [
-        [
-            _text(source.name),
-            _number(source.ids),
-            _number(source.workers),
-            _time(source.first_ms),
-            _time(source.last_ms),
-            _text(source.location),
-            f"<code>{_text(source.layout.partition(';')[0])}</code>",
-        ]
-        for source in result.sources
-    ]
-    heads = ["source", "ids", "worker ids", "first", "last", "read from", "layout"]
-    return _table(heads, rows, numbers={1, 2}, wrap={0, 5})
-
-
-def _duplicates(result: CheckResult) -> Iterable[str]:
-    rows = [
-        [_text(where(part)), _number(part.ids), _number(part.rows)] for part in result.duplicates[:_MAX_ROWS]
-    ]
-    yield _table(["in", "ids", "rows"], rows, numbers={1, 2}, wrap={0}, of=len(result.duplicates))
-    rows = [
-        [
-            _text(part.source),
-            "" if part.datacenter is None else str(part.datacenter),
-            "" if part.worker is None else str(part.worker),
-            _number(part.ids),
-        ]
-        for part in result.by_worker[:_MAX_ROWS]
-    ]
-    heads = ["in", "datacenter", "worker id", "repeated ids"]
-    yield "<h3>By worker id</h3>"
-    yield _table(heads, rows, numbers={1, 2, 3}, wrap={0}, of=len(result.by_worker))
-    most = sorted(result.by_time, key=lambda part: -part.ids)[:_MAX_ROWS]
-    rows = [
-        [_time(part.start_ms), _number(part.ids)] for part in sorted(most, key=lambda part: part.start_ms)
-    ]
-    yield "<h3>By time</h3>"
-    yield _table(["from", "repeated ids"], rows, numbers={1}, of=len(result.by_time))
-    rows = [
-        [
-            f"<code>{example.an_id}</code>" if not at else "",
-            _text(place.source),
-            "" if place.worker is None else str(place.worker),
-            _time(place.time_ms),
-            _number(place.times),
-        ]
-        for example in result.examples
-        for at, place in enumerate(example.occurrences)
-    ]
-    yield "<h3>The smallest of them</h3>"
-    yield _table(["id", "in", "worker id", "made at", "times"], rows, numbers={2, 4}, wrap={1})
 
 
 def _problems(result: CheckResult) -> str:
@@ -163,38 +117,25 @@ def _item(severity: str, content: str) -> str:
     return f'<li class="{severity}"><b>{severity}</b>{content}</li>'
 
 
-def _table(
-    heads: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    *,
-    numbers: set[int] = frozenset(),  # type: ignore[assignment]
-    wrap: set[int] = frozenset(),  # type: ignore[assignment]
-    of: int = 0,
-) -> str:
-    """Return a table; the cells are HTML already. *of*: how many rows there would be without a limit."""
+def _table(part: Table) -> str:
+    kinds = [' class="n"' if c.right else ' class="wrap"' if c.shrinks else "" for c in part.columns]
 
-    def cell(tag: str, at: int, content: str) -> str:
-        kind = "n" if at in numbers else "wrap" if at in wrap else ""
-        return f'<{tag} class="{kind}">{content}</{tag}>' if kind else f"<{tag}>{content}</{tag}>"
+    def line(tag: str, cells: Iterable[str]) -> str:
+        return "".join(f"<{tag}{kind}>{_text(cell)}</{tag}>" for kind, cell in zip(kinds, cells, strict=True))
 
-    lines = ["".join(cell("th", at, head) for at, head in enumerate(heads))]
-    lines += ["".join(cell("td", at, content) for at, content in enumerate(row)) for row in rows]
-    more = f'<p class="dim">and {of - len(rows):,} more, see --json</p>' if of > len(rows) else ""
-    return f'<div class="scroll"><table>{"".join(f"<tr>{line}</tr>" for line in lines)}</table></div>{more}'
+    lines = [line("th", (column.title for column in part.columns))]
+    lines += [line("td", row) for row in part.rows[:_MAX_ROWS]]
+    left = len(part.rows) - _MAX_ROWS
+    title = f"<h3>{part.title}</h3>" if part.title else ""
+    more = f'<p class="dim">and {left:,} more, see --json</p>' if left > 0 else ""
+    rows = "".join(f"<tr>{each}</tr>" for each in lines)
+    return f'{title}<div class="scroll"><table>{rows}</table></div>{more}'
 
 
 def _text(text: str) -> str:
     """Return untrusted text as HTML, with control and format characters made visible."""
     shown = "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text)
     return escape(shown)
-
-
-def _number(number: int) -> str:
-    return f"{number:,}"
-
-
-def _time(time_ms: int | None) -> str:
-    return "" if time_ms is None else _text(utc_text(time_ms) or "past the year 9999")
 
 
 # --- the picture as SVG ----------------------------------------------------------------------------------
@@ -268,7 +209,7 @@ def _row_text(row: Row) -> str:
 
 
 def _column_time(picture: Picture, column: int) -> str:
-    text = utc_text(picture.start_ms + column * picture.column_ms) or "past the year 9999"
+    text = time_of(picture.start_ms + column * picture.column_ms)
     if picture.column_ms >= 3_600_000:
         return text[:16].replace("T", " ")
     return text[:10] + " " + text[11 : 19 if picture.column_ms >= 1000 else 23]

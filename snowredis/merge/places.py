@@ -15,7 +15,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from snowredis.merge.databases import open_database, reading
-from snowredis.merge.id_sql import Dialect, quoted, translated
+from snowredis.merge.id_sql import quoted, translated
 from snowredis.merge.ingest import column_of, ingest
 from snowredis.merge.progress import Progress
 from snowredis.merge.sources import Source
@@ -23,8 +23,8 @@ from snowredis.merge.workspace import Workspace
 
 __all__ = ["Places"]
 
-_DIALECTS: dict[str, Dialect] = {"postgresql": "postgres", "mysql": "mysql", "mariadb": "mysql"}
-# more sources are compared by one GROUP BY instead of a join for each pair
+_DIALECTS = {"postgresql": "postgres", "mysql": "mysql", "mariadb": "mysql"}
+# a join for each pair of more sources takes longer than reading them
 _JOINED = 4
 
 
@@ -35,7 +35,6 @@ class Places:
         self.workspace, self._sources = workspace, sources
         self._stack = contextlib.ExitStack()
         self._connection: sa.Connection | None = None
-        self._columns: list[sa.Column[object]] = []
 
     def __enter__(self) -> Self:
         return self
@@ -91,44 +90,33 @@ class Places:
     # --- in a server -----------------------------------------------------------------------------------
 
     def _open_server(self) -> bool:
-        """Connect to the server that has all sources, if there is one and all columns hold integers of 64 bits."""
+        """Connect to the server that has all sources, if there is one and all columns are keys of signed integers."""
         databases = {source.location for source in self._sources}
-        if len(databases) > 1 or len(self._sources) < 2 or self._sources[0].kind != "database":
+        if (
+            len(databases) > 1
+            or not 2 <= len(self._sources) <= _JOINED
+            or self._sources[0].kind != "database"
+        ):
             return False
         engine = open_database(databases.pop(), read_only=True)
         self._stack.callback(engine.dispose)
         columns = [column_of(engine, source) for source in self._sources]
-        fits = all(isinstance(c.type, sa.Integer) and not getattr(c.type, "unsigned", False) for c in columns)
-        if engine.dialect.name not in _DIALECTS or not fits:
+        if engine.dialect.name not in _DIALECTS or not all(map(_is_key, columns)):
             return False
-        self._columns, self._connection = columns, self._stack.enter_context(reading(engine))
+        self._connection = self._stack.enter_context(reading(engine))
         return True
 
     def _find_in_server(self) -> None:
-        numbers = range(len(self._sources))
-        if len(numbers) <= _JOINED and all(map(self._is_unique, numbers)):
-            found: set[tuple[int, int]] = set()
-            for one, other in combinations(numbers, 2):
-                tables = f"{self._table(one)} AS a JOIN {self._table(other)} AS b"
-                ids = self._in_server(
-                    f"SELECT a.{self._id(one)} FROM {tables} ON a.{self._id(one)} = b.{self._id(other)}"
-                )
-                found |= {(an_id, number) for (an_id,) in ids for number in (one, other)}
-            rows = [(an_id, number, 1) for an_id, number in found]
-        else:
-            parts = [f"SELECT {n} AS source, {self._id(n)} AS id FROM {self._table(n)}" for n in numbers]
-            union = " UNION ALL ".join(parts)
-            rows = [
-                (an_id, number, times)
-                for an_id, number, times in self._in_server(
-                    f"SELECT id, source, count(*) FROM ({union}) AS a WHERE id IN (SELECT id FROM ({union}) AS b "
-                    "GROUP BY id HAVING count(*) > 1) GROUP BY 1, 2"
-                )
-            ]
-        if rows:
-            table = np.array(rows, dtype=np.int64)
-            arrays = {"id": table[:, 0], "source": table[:, 1], "times": table[:, 2]}
-            self.workspace.insert("duplicates", "id, source, times", arrays)
+        found: set[tuple[int, int]] = set()
+        for one, other in combinations(range(len(self._sources)), 2):
+            tables = f"{self._table(one)} AS a JOIN {self._table(other)} AS b"
+            ids = self._in_server(
+                f"SELECT a.{self._id(one)} FROM {tables} ON a.{self._id(one)} = b.{self._id(other)}"
+            )
+            found |= {(an_id, number) for (an_id,) in ids for number in (one, other)}
+        if found:
+            table = np.array(list(found), dtype=np.int64)
+            self.workspace.insert("duplicates", "id, source, 1", {"id": table[:, 0], "source": table[:, 1]})
 
     def _in_server(self, query: str) -> list[tuple[Any, ...]]:
         assert self._connection is not None  # noqa: S101 - for mypy
@@ -143,10 +131,12 @@ class Places:
     def _id(self, number: int) -> str:
         return quoted(str(self._sources[number].column))
 
-    def _is_unique(self, number: int) -> bool:
-        column = self._columns[number]
-        assert isinstance(column.table, sa.Table)  # noqa: S101 - for mypy
-        return [key.name for key in column.table.primary_key.columns] == [column.name]
+
+def _is_key(column: sa.Column[Any]) -> bool:
+    """Return whether *column* has signed integers of which each is there once."""
+    is_signed = isinstance(column.type, sa.Integer) and not getattr(column.type, "unsigned", False)
+    keys = [key.name for key in column.table.primary_key.columns]
+    return is_signed and keys == [column.name]
 
 
 def _of_source(query: str, number: int) -> str:

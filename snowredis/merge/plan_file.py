@@ -16,7 +16,7 @@ from snowredis.merge.schema import ColumnName, Domain, Partial, TableName
 
 __all__ = ["DomainPlan", "Pair", "Plan", "PlanFile", "TablePlan"]
 
-_VERSION = 2
+_VERSION = 3
 _TABLES = """
 CREATE TABLE about (plan TEXT NOT NULL);
 CREATE TABLE mapping (domain INTEGER, old INTEGER, via INTEGER, new INTEGER, PRIMARY KEY (domain, old)) WITHOUT ROWID;
@@ -32,7 +32,7 @@ class DomainPlan:
     Attributes:
         number: order in which domains are rewritten, from 1.
         keys, references, partials: the columns, as in schema.Domain.
-        kind: "unchanged", "shared" (its ids mean the same in both), "match", "counter" or "layout".
+        kind: "unchanged", "match", "counter" or "layout".
         kept, changed: how many ids each database has.
         clashes: how many of them both have.
         renamed: how many get a new id.
@@ -74,11 +74,10 @@ class DomainPlan:
 
 @dataclass(frozen=True, slots=True)
 class TablePlan:
-    """One table of the database that changes, and how many rows it and its counterpart have."""
+    """One table of the database that changes, and how many rows it has."""
 
     name: TableName
     rows: int
-    kept_rows: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,6 @@ from snowredis.merge.progress import Progress
 from snowredis.merge.schema import ColumnName, Domain, Schema, TableName, read_schema, tables_called
 from snowredis.merge.support import Support, support_of
 from snowredis.merge.undecided import CONTENT_TYPES, check_decided, find_partials
-from snowredis.merge.verify import sums_of
 from snowredis.merge.workspace import Workspace
 
 __all__ = ["Request", "make_plan", "read_both", "workspace"]
@@ -60,7 +59,6 @@ class Request:
     independent: Sequence[str] = ()
     ids: Sequence[str] = ()
     excluded: Sequence[str] = ()
-    shared: Sequence[str] = ()
     matched: Sequence[str] = ()
     counters: Sequence[str] = ()
     workers: range | None = None
@@ -90,7 +88,6 @@ class _Work:
     support: Support
     store: IdStore
     progress: Progress
-    shared: set[TableName]
     matched: dict[TableName, tuple[str, ...]]
     counters: set[ColumnName]
     numbers: dict[str, int] = field(default_factory=dict)
@@ -101,7 +98,7 @@ class _Work:
 
 def workspace() -> Workspace:
     """Return a temporary workspace for an IdStore."""
-    return Workspace(None, _MEMORY)
+    return Workspace(_MEMORY)
 
 
 def make_plan(request: Request, path: Path, progress: Progress) -> Plan:
@@ -138,7 +135,6 @@ def make_plan(request: Request, path: Path, progress: Progress) -> Plan:
             support_of(changed),
             IdStore(stack.enter_context(workspace())),
             progress,
-            {name for text in request.shared for name in tables_called(text, of_changed.tables, "--shared")},
             _matched(request, of_kept, of_changed),
             {of_changed.named(text, "--counter") for text in request.counters},
         )
@@ -175,11 +171,10 @@ def _known(engine: sa.Engine, excluded: Iterable[str]) -> list[str]:
 
 def _matched(request: Request, of_kept: Schema, of_changed: Schema) -> dict[TableName, tuple[str, ...]]:
     """Return the tables whose rows are the same under other ids, with the columns that say so."""
-    named = {table for text in request.shared for table in tables_called(text, of_changed.tables, "--shared")}
     matched: dict[TableName, tuple[str, ...]] = {
         TableName(None, table): columns
         for table, columns in _MATCHES.items()
-        if TableName(None, table) in of_changed.tables.keys() & of_kept.tables.keys() - named
+        if TableName(None, table) in of_changed.tables.keys() & of_kept.tables.keys()
     }
     for text in request.matched:
         table, equals, columns = text.partition("=")
@@ -217,13 +212,8 @@ def _plan(work: _Work, file: PlanFile) -> Plan:
         work.scans[domain.name] = scan = work.store.scan(number, work.layout)
         work.lanes |= scan.lanes
     work.progress.start("looking for references without a foreign key")
-    compared = {
-        domain.name: work.numbers[domain.name]
-        for domain in ordered
-        if not {key.of for key in domain.keys} & (work.shared | work.matched.keys())
-    }
+    compared = {domain.name: work.numbers[domain.name] for domain in ordered if not _is_matched(work, domain)}
     check_decided(work.changed, work.of_changed, work.store, compared, independent, findings)
-    _check_shared(work)
     # what makes rows the same may be ids that change: those first
     first = [domain for domain in ordered if not _is_matched(work, domain)]
     plans = {domain.name: _choose(work, domain) for domain in first}
@@ -232,8 +222,7 @@ def _plan(work: _Work, file: PlanFile) -> Plan:
     plans = {name: replace(plan, at_once=_at_once(work, plan)) for name, plan in plans.items()}
     domains = sorted(plans.values(), key=lambda plan: plan.number)
     for plan in domains:
-        if plan.kind != "shared":
-            work.store.prove(plan.number, plan.name, matched=plan.kind == "match")
+        work.store.prove(plan.number, plan.name, matched=plan.kind == "match")
         file.add(plan.number, work.store.pairs(plan.number))
     renamed = [plan.domain for plan in domains if plan.renamed]
     if renamed:
@@ -251,7 +240,9 @@ def _plan(work: _Work, file: PlanFile) -> Plan:
         options=request.options,
         fingerprints=(work.of_kept.fingerprint(), work.of_changed.fingerprint()),
         domains=domains,
-        tables=[_table_plan(work, name) for name in work.of_changed.tables],
+        tables=[
+            TablePlan(name, _count(work.changed, table)) for name, table in work.of_changed.tables.items()
+        ],
         notes=work.notes,
     )
 
@@ -274,16 +265,8 @@ def _in_order(schema: Schema) -> list[Domain]:
     return ordered
 
 
-def _table_plan(work: _Work, name: TableName) -> TablePlan:
-    def count(connection: sa.Connection, table: sa.Table) -> int:
-        return connection.scalar(sa.select(sa.func.count()).select_from(table)) or 0
-
-    target = work.of_kept.tables.get(name)
-    return TablePlan(
-        name,
-        count(work.changed, work.of_changed.tables[name]),
-        None if target is None else count(work.kept, target),
-    )
+def _count(connection: sa.Connection, table: sa.Table) -> int:
+    return connection.scalar(sa.select(sa.func.count()).select_from(table)) or 0
 
 
 def _at_once(work: _Work, plan: DomainPlan) -> bool:
@@ -293,12 +276,10 @@ def _at_once(work: _Work, plan: DomainPlan) -> bool:
         ColumnName(*partial.column.of, partial.kind) in domain.columns for partial in domain.partials
     ):
         return True
-    slow = [name for name in without_index(engine, work.of_changed, domain) if plan.renamed]
     slow = [
         name
-        for name in slow
-        if (work.changed.scalar(sa.select(sa.func.count()).select_from(work.of_changed.tables[name.of])) or 0)
-        > SMALL_TABLE
+        for name in (without_index(engine, work.of_changed, domain) if plan.renamed else ())
+        if _count(work.changed, work.of_changed.tables[name.of]) > SMALL_TABLE
     ]
     work.notes += [
         f"{name} has no index: all ids of {plan.name} are changed in one transaction, which reads the table once; for "
@@ -322,8 +303,6 @@ def _choose(work: _Work, domain: Domain) -> DomainPlan:
     """Choose the new ids of a domain."""
     scan, number = work.scans[domain.name], work.numbers[domain.name]
     both = (work.of_kept, work.of_changed)
-    if any(key.of in work.shared for key in domain.keys):
-        return _domain_plan(work, domain, "shared")
     if not scan.clashes:
         return _domain_plan(work, domain, "unchanged")
     if scan.highest < COUNTER_LIMIT or work.counters & set(domain.columns):
@@ -385,23 +364,6 @@ def _lanes(work: _Work, domain: Domain, clashes: list[int]) -> tuple[Layout, lis
 
 
 # --- rows that are the same in both databases --------------------------------------------------------------
-
-
-def _check_shared(work: _Work) -> None:
-    """Refuse a shared table whose rows differ under one id; MergeError."""
-    for name in sorted(work.shared & work.of_kept.tables.keys(), key=str):
-        keys = [column.name for column in work.of_changed.tables[name].primary_key.columns]
-        sides = [
-            sums_of(connection, work.support, schema.tables[name], keys)
-            for connection, schema in ((work.kept, work.of_kept), (work.changed, work.of_changed))
-        ]
-        differ = [key for key, value in sides[1].items() if sides[0].get(key, value) != value]
-        if differ:
-            raise MergeError(
-                f"--shared {name}: {len(differ):,} rows differ in the two databases, such as {shown(differ[0])}. "
-                f"Nothing was planned; make them equal, or, if their ids differ, --match {name}=COLUMN,COLUMN with "
-                "the columns that name a row."
-            )
 
 
 def _is_matched(work: _Work, domain: Domain) -> bool:

@@ -48,14 +48,7 @@ def add_arguments(parser: Parser) -> None:
         metavar="LAYOUT",
         help=f"the old ids: {AUTO_INCREMENT} (the default), or a layout's name or spec",
     )
-    parser.add_argument("--max", type=natural, metavar="ID", help="the greatest old id")
-    parser.add_argument(
-        "--growth",
-        type=natural,
-        default=0,
-        metavar="N",
-        help="old ids a day until --start, for auto-increment",
-    )
+    parser.add_argument("--max", type=natural, metavar="ID", help="the greatest old id at --start")
     text = "when the first old id was made, of a layout (default: its epoch)"
     parser.add_argument("--since", type=moment_ms, metavar="TIME", help=text)
     text = "when the last old id is made (default: at --start)"
@@ -162,8 +155,7 @@ def _old_ids(args: argparse.Namespace, start_ms: int, error_ms: int) -> IdSet:
             "the greatest old id is unknown, so nothing can be proved. Add --max with SELECT max(id) of the table, or "
             "the table itself as postgresql://host/db#table.column, or --from with the layout of the old ids.",
         )
-    days = max(0, start_ms + error_ms - time.time_ns() // 1_000_000) / 86_400_000
-    return counter_ids(max(1, args.max) + int(args.growth * days))
+    return counter_ids(max(1, args.max))
 
 
 def _check_max(layout: Layout, an_id: int, latest_ms: int) -> None:

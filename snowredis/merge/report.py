@@ -1,49 +1,119 @@
-"""The result of a check as lines for a terminal and as JSON, and the sentences that the HTML page has, too.
+"""The result of a check as lines for a terminal, and the tables and sentences that the HTML page has, too.
 
-Names of sources and values of columns are untrusted text. Ids in JSON are strings: JavaScript loses digits past 2**53.
+Names of sources and values of columns are untrusted text, here and in the tables.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
 
-from snowredis.cli.output import (
-    MAX_FOREIGN,
-    Cell,
-    Column,
-    Line,
-    duration,
-    printable,
-    table,
-    terminal_width,
-    time_of,
-    wrapped,
-)
-from snowredis.merge.findings import CheckResult, DuplicatesIn, Example, Problem, SharedWorkers, WorkerRange
+from snowredis.cli.output import Column, Line, duration, printable, table, terminal_width, time_of, wrapped
+from snowredis.merge.findings import CheckResult, Problem, SharedWorkers, WorkerRange
 
 __all__ = [
     "ADVICE_DUPLICATES",
     "ADVICE_SHARED",
-    "as_json",
+    "Table",
     "as_lines",
     "problem_text",
+    "repeated",
     "shared_text",
+    "sources",
     "verdict",
-    "where",
 ]
 
-# rows of a table; the JSON has more
+# rows of a table in a terminal
 _MAX_ROWS = 10
+_MAX_CELL = 80
+
+
+class Table(NamedTuple):
+    """A table of the report.
+
+    Attributes:
+        rows: the most important ones first.
+    """
+
+    title: str
+    columns: list[Column]
+    rows: list[list[str]]
+
+
+def sources(result: CheckResult) -> Table:
+    """Return what was read."""
+    columns = [
+        Column("source", shrinks=True),
+        _number("ids"),
+        _number("workers"),
+        Column("first"),
+        Column("last"),
+    ]
+    columns += [Column("read from", shrinks=True, optional=True), Column("layout", optional=True)]
+    rows = [
+        [source.name, f"{source.ids:,}", f"{source.workers:,}", _time(source.first_ms), _time(source.last_ms)]
+        + [source.location, source.layout.partition(";")[0]]
+        for source in result.sources
+    ]
+    return Table("", columns, rows)
+
+
+def repeated(result: CheckResult) -> Iterator[Table]:
+    """Yield tables of the repeated ids."""
+    rows = [
+        [
+            f"{part.sources[0]} alone" if len(part.sources) == 1 else " and ".join(part.sources),
+            f"{part.ids:,}",
+            f"{part.rows:,}",
+        ]
+        for part in result.duplicates
+    ]
+    yield Table("", [Column("repeated in", shrinks=True), _number("ids"), _number("rows")], rows)
+    place = [Column("in", shrinks=True), _number("datacenter"), _number("worker")]
+    rows = [
+        [part.source, _field(part.datacenter), _field(part.worker), f"{part.ids:,}"]
+        for part in result.by_worker
+    ]
+    yield Table("By worker id", [*place, _number("repeated ids")], rows)
+    periods = sorted(result.by_time, key=lambda part: -part.ids)
+    rows = [[_time(part.start_ms), f"{part.ids:,}"] for part in periods]
+    yield Table(
+        "By time", [Column(f"in the {duration(result.period_ms)} from"), _number("repeated ids")], rows
+    )
+    rows = [
+        [str(example.an_id) if not at else "", at_.source, _field(at_.datacenter), _field(at_.worker)]
+        + [_time(at_.time_ms), f"{at_.times:,}"]
+        for example in result.examples
+        for at, at_ in enumerate(example.occurrences)
+    ]
+    yield Table("The smallest of them", [Column("id"), *place, Column("made at"), _number("times")], rows)
+
+
+def _number(title: str) -> Column:
+    return Column(title, right=True)
+
+
+def _time(time_ms: int | None) -> str:
+    return "-" if time_ms is None else time_of(time_ms)
+
+
+def _field(value: int | None) -> str:
+    return "-" if value is None else str(value)
+
+
+# --- lines ---------------------------------------------------------------------------------------------
 
 
 def as_lines(result: CheckResult) -> list[Line]:
     """Return the whole report."""
     severity, text = verdict(result)
     style = {"error": "bad", "warning": "warn", "ok": "good"}[severity]
-    lines: list[Line] = [*_sources(result), [], *wrapped([(f"{severity:<8}", style)], text, "strong")]
+    lines: list[Line] = [*_lines(sources(result)), [], *wrapped([(f"{severity:<8}", style)], text, "strong")]
     if result.repeated_ids:
-        lines += _duplicates(result)
+        lines += wrapped([(" " * 8 + "→ ", "dim")], ADVICE_DUPLICATES, "note")
+        for part in repeated(result):
+            lines += [[], *_lines(part)]
     for problem in result.problems:
         head, style = ("error", "bad") if problem.is_error else ("warning", "warn")
         examples = ", ".join(printable(example, 30) for example in problem.examples)
@@ -58,122 +128,13 @@ def as_lines(result: CheckResult) -> list[Line]:
     return [*lines, [], [(text, "dim")]]
 
 
-def _sources(result: CheckResult) -> list[Line]:
-    columns = [
-        Column("SOURCE", shrinks=True),
-        Column("IDS", right=True),
-        Column("WORKERS", right=True),
-        Column("FIRST"),
-        Column("LAST"),
-        Column("READ FROM", shrinks=True, optional=True),
-    ]
-    rows: list[list[Cell]] = [
-        [
-            (printable(source.name, MAX_FOREIGN), "strong"),
-            f"{source.ids:,}",
-            f"{source.workers:,}",
-            "-" if source.first_ms is None else time_of(source.first_ms),
-            "-" if source.last_ms is None else time_of(source.last_ms),
-            (printable(source.location, 80), "dim"),
-        ]
-        for source in result.sources
-    ]
-    return table(columns, rows, terminal_width())
-
-
-def _duplicates(result: CheckResult) -> list[Line]:
-    lines: list[Line] = [*wrapped([(" " * 8 + "→ ", "dim")], ADVICE_DUPLICATES, "note"), []]
-    rows: list[list[Cell]] = [
-        [printable(where(part), 80), f"{part.ids:,}", f"{part.rows:,}"]
-        for part in result.duplicates[:_MAX_ROWS]
-    ]
-    lines += table(
-        [Column("REPEATED IN", shrinks=True), Column("IDS", right=True), Column("ROWS", right=True)],
-        rows,
-        terminal_width(),
-    )
-    lines += _more(len(result.duplicates))
-    shown = result.by_worker[:_MAX_ROWS]
-    rows = [
-        [
-            printable(part.source, MAX_FOREIGN),
-            *(("-", "-") if part.worker is None else (str(part.datacenter), str(part.worker))),
-            f"{part.ids:,}",
-        ]
-        for part in shown
-    ]
-    columns = [Column("IN", shrinks=True), Column("DATACENTER", right=True), Column("WORKER", right=True)]
-    lines += [[], *table([*columns, Column("REPEATED IDS", right=True)], rows, terminal_width())]
-    lines += _more(len(result.by_worker))
-    by_time = sorted(result.by_time, key=lambda part: -part.ids)[:_MAX_ROWS]
-    rows = [
-        [time_of(part.start_ms), f"{part.ids:,}"] for part in sorted(by_time, key=lambda part: part.start_ms)
-    ]
-    if rows:
-        head = f"IN THE {duration(result.period_ms).upper()} FROM"
-        lines += [[], *table([Column(head), Column("REPEATED IDS", right=True)], rows)]
-        lines += _more(len(result.by_time))
-    lines += [[], [("the smallest of them:", "dim")]]
-    for example in result.examples[:_MAX_ROWS]:
-        lines += _example(example)
+def _lines(part: Table) -> list[Line]:
+    columns = [replace(column, title=column.title.upper()) for column in part.columns]
+    rows = [[printable(cell, _MAX_CELL) for cell in row] for row in part.rows[:_MAX_ROWS]]
+    lines = table(columns, rows, terminal_width())
+    if len(part.rows) > _MAX_ROWS:
+        lines.append([(f"and {len(part.rows) - _MAX_ROWS:,} more, see --json", "dim")])
     return lines
-
-
-def _example(example: Example) -> list[Line]:
-    lines: list[Line] = []
-    for place in example.occurrences:
-        made = "no id of its layout"
-        if place.worker is not None and place.time_ms is not None:
-            datacenter = f"datacenter {place.datacenter}, " if place.datacenter else ""
-            made = f"{datacenter}worker {place.worker}, {time_of(place.time_ms)}"
-        times = f", {place.times:,} times" if place.times > 1 else ""
-        head = str(example.an_id) if not lines else ""
-        lines.append(
-            [
-                (f"  {head:<20}", "strong"),
-                (f"{printable(place.source, MAX_FOREIGN)}: ", ""),
-                (made + times, "dim"),
-            ]
-        )
-    return lines
-
-
-def _more(count: int) -> list[Line]:
-    return [[(f"and {count - _MAX_ROWS:,} more, see --json", "dim")]] if count > _MAX_ROWS else []
-
-
-def as_json(result: CheckResult) -> dict[str, Any]:
-    """Return *result* for json.dumps()."""
-    return {
-        "now_ms": result.now_ms,
-        "ids": result.ids,
-        "sources": [asdict(source) for source in result.sources],
-        "duplicates": {
-            "ids": result.repeated_ids,
-            "rows": result.repeated_rows,
-            "in": [asdict(part) for part in result.duplicates],
-            "by_worker": [asdict(part) for part in result.by_worker],
-            "by_time": {
-                "period_ms": result.period_ms,
-                "periods": [asdict(part) for part in result.by_time],
-            },
-            "examples": [
-                {"id": str(example.an_id), "in": [asdict(place) for place in example.occurrences]}
-                for example in result.examples
-            ],
-        },
-        "problems": [
-            {
-                **asdict(problem),
-                "kind": str(problem.kind),
-                "severity": "error" if problem.is_error else "warning",
-            }
-            for problem in result.problems
-        ],
-        "shared_workers": [asdict(shared) for shared in result.shared_workers],
-        "read_s": round(result.read_s, 3),
-        "compare_s": round(result.compare_s, 3),
-    }
 
 
 # --- sentences -------------------------------------------------------------------------------------------
@@ -203,11 +164,6 @@ def verdict(result: CheckResult) -> tuple[str, str]:
     if result.problems:
         return "warning", f"{none}; see the warnings."
     return "ok", f"{none}."
-
-
-def where(part: DuplicatesIn) -> str:
-    """Return the sources of repeated ids as text."""
-    return f"{part.sources[0]} alone" if len(part.sources) == 1 else " and ".join(part.sources)
 
 
 def problem_text(problem: Problem) -> str:

@@ -5,7 +5,6 @@
     ids.txt.zst                                         one id per line
     postgresql://app@db1/game#players.id                a table and a column
     sqlite:///shard.db#main.players.id                  … with its schema
-    mysql://app@db2/game?table=players&column=id        the same, where a # is in the way
 
 Opens nothing and reads no file; only whether a file with exactly this name exists is looked up.
 """
@@ -17,7 +16,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
-from urllib.parse import parse_qsl, urlencode
 
 from snowredis.core.layout import Layout
 from snowredis.core.presets import resolve_layout
@@ -180,23 +178,14 @@ def kind_of(path: str) -> Kind:
 
 def _split_url(text: str) -> tuple[str, str | None, str, str]:
     location, _, names = text.partition("#")
-    base, mark, query = location.partition("?")
-    pairs = parse_qsl(query, keep_blank_values=True)
-    ours = {key: value for key, value in pairs if key in ("schema", "table", "column")}
-    if ours:
-        others = urlencode([pair for pair in pairs if pair[0] not in ours])
-        location = base + (mark + others if others else "")
-    if names:
-        parts = _split_parts(names)
-        ours |= dict(zip(("column", "table", "schema"), reversed(parts), strict=False))
-        if len(parts) > 3:
-            ours = {}
-    if not ours.get("table") or not ours.get("column"):
+    parts = _split_parts(names)
+    if len(parts) not in (2, 3):
         raise SourceError(
             f"{shown(without_password(text))} names no table and column. Nothing was read; write them after a #, "
             "such as postgresql://host/db#players.id, or #schema.players.id."
         )
-    return location, ours.get("schema"), ours["table"], ours["column"]
+    schema, table, column = [None, *parts][-3:]
+    return location, schema, str(table), str(column)
 
 
 def _split_parts(names: str) -> list[str]:

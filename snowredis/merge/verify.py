@@ -18,21 +18,11 @@ from snowredis.merge.obstacles import orphans
 from snowredis.merge.plan_file import DomainPlan
 from snowredis.merge.progress import Progress
 from snowredis.merge.schema import Schema, TableName
-from snowredis.merge.support import Support, support_of
+from snowredis.merge.support import support_of
 
-__all__ = ["check_references", "check_sums", "sums", "sums_of"]
+__all__ = ["check_references", "check_sums", "sums"]
 
 Sums = dict[str, list[Any]]
-
-
-def sums_of(
-    connection: sa.Connection, support: Support, table: sa.Table, keys: Sequence[str]
-) -> dict[tuple[object, ...], object]:
-    """Return the checksum of each row by its key."""
-    support.prepare(connection)
-    columns = [table.c[key] for key in keys]
-    rows = connection.execute(sa.select(*columns, support.checksum(list(table.c))).group_by(*columns))
-    return {tuple(row[:-1]): row[-1] for row in rows}
 
 
 def sums(

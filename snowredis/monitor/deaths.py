@@ -60,6 +60,12 @@ def deaths_in(
     return sorted(left, key=lambda death: (-death.at_ms, death.server, death.worker))
 
 
+def lanes_until_ms(events: Iterable[Event], since_ms: int) -> int:
+    """Return the end of the last outage lane of the processes that lost their leases since *since_ms*; 0: no lane."""
+    lost = (event for event in events if event.kind == EventKind.LOST and event.at_ms >= since_ms)
+    return max((event.lane_until_ms for event in lost), default=0)
+
+
 def _process(event: Event) -> tuple[object, ...]:
     """Return what is equal in two events of the same process on the same worker id."""
     return event.server, event.worker, event.host, event.pid, event.label

@@ -27,7 +27,7 @@ from snowredis.monitor.checks import (
 )
 from snowredis.monitor.number_checks import check_rights, check_tags, segment_tag
 from snowredis.monitor.snapshot import PoolInfo, Snapshot, setting_ms
-from snowredis.monitor.status import HALF_FULL, NEARLY_FULL, Condition, status_of
+from snowredis.monitor.status import HALF_FULL, Condition, status_of
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.servers.clients import address, is_cluster
 from snowredis.servers.runner import translated
@@ -51,7 +51,6 @@ def check_pool(pool: WorkerPool, info: PoolInfo) -> Iterator[Result]:
         "the status": lambda: map(_result_of, status_of(snapshot()).conditions),
         "the layout": lambda: _check_lifetime(info),
         "the use": lambda: _check_use(snapshot()),
-        "the time until the pool is full": lambda: _check_forecast(pool, info),
         "the workers": lambda: _check_workers(pool, info),
         "the durability": lambda: [_check_durability(pool, info)],
         "failover_slack": lambda: _check_replicas(pool, info),
@@ -103,16 +102,6 @@ def _check_use(snapshot: Snapshot) -> Iterator[Result]:
         yield ok(
             f"{info.used:,} of {info.capacity:,} worker ids are leased{by_dead}, {info.peak:,} at the most so far"
         )
-
-
-def _check_forecast(pool: WorkerPool, info: PoolInfo) -> Iterator[Result]:
-    if info.used >= NEARLY_FULL * info.capacity:
-        return
-    advice = "stop idle processes, or move to a layout with more worker bits"
-    forecast = pool.forecast(info)
-    if forecast.used_up_ms is not None and forecast.used_up_ms - info.now_ms < 30 * DAY_MS:
-        days = (forecast.used_up_ms - info.now_ms) / DAY_MS
-        yield warning(f"it will be used up in {days:.1f} days, {forecast.reason}", advice)
 
 
 def _check_workers(pool: WorkerPool, info: PoolInfo) -> Iterator[Result]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
-from snowredis.core.as_json import Hidden, Shown, TimeMs, in_json
+from snowredis.core.as_json import Hidden, HiddenMs, Shown, TimeMs, in_json
 from snowredis.errors import ConfigError
 from snowredis.monitor.snapshot import WorkerInfo, parse_owner
 from snowredis.servers.clients import address
@@ -59,6 +59,7 @@ class Event:
         ended_ms: if a process returned, when its lease had ended; else None.
         generator: random name of the generator in that process; "" if unknown.
         outage_until_ms: end of the reservation of the outage lane; of a release, of its used part. 0 if there is none.
+        lane_until_ms, taken_ms: as in WorkerInfo.
     """
 
     at_ms: TimeMs
@@ -80,6 +81,8 @@ class Event:
     ended_ms: TimeMs | None = None
     generator: Hidden = ""
     outage_until_ms: TimeMs = 0
+    lane_until_ms: HiddenMs = 0
+    taken_ms: HiddenMs = 0
 
     @property
     @in_json
@@ -161,6 +164,7 @@ def expiry_of(ended: WorkerInfo) -> Event:
         heartbeat_ms=ended.renewed_ms,
         generator=ended.generator,
         outage_until_ms=ended.outage_until_ms,
+        taken_ms=ended.taken_ms,
     )
 
 

@@ -80,8 +80,8 @@ def _seconds(ms: int | None) -> float | None:
 
 
 def _lease_end_s(generator: Any) -> float | None:
-    lease, offset_ms = generator.lease, generator.clock_reading.offset_ms or 0
-    return None if lease is None else (max(lease.until_ms, lease.outage_until_ms) - offset_ms) / 1000
+    offset_ms = generator.clock_reading.offset_ms or 0
+    return None if generator.lease is None else (generator.lasts_until_ms - offset_ms) / 1000
 
 
 # of the generators of a process

@@ -8,7 +8,7 @@ lie before or after the time of the claim.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, NamedTuple
 
 from snowredis.core.as_json import Shown
@@ -95,6 +95,7 @@ class Ownership:
         claimed_ms: times that a record may show as its claim: an adoption sets them anew.
         record: the current record of the worker id, if it is of this ownership.
         next: the following ownership of the worker id.
+        lease_ms: where the lease begins that this process took over from the owner before; None: it claimed it itself.
     """
 
     start: Event
@@ -106,11 +107,37 @@ class Ownership:
     claimed_ms: list[int] = field(default_factory=list)
     record: WorkerInfo | None = None
     next: Ownership | None = None
+    lease_ms: int | None = None
+
+    @property
+    def begins_ms(self) -> int:
+        """Begin of the lease in its first lane: two leases of a worker id that were used differ in it."""
+        return self.lanes_ms[0] if self.lease_ms is None else self.lease_ms
+
+    def taken_over(self, event: Event, place: int) -> Ownership:
+        """Return the ownership of the process of *event*, which took this lease over after this owner had ended."""
+        lanes_ms = tuple(max(ms, event.taken_ms) for ms in self.lanes_ms)
+        start = replace(event, outage_until_ms=self.start.outage_until_ms)
+        return Ownership(start, place, lanes_ms, claimed_ms=[*self.claimed_ms], lease_ms=self.begins_ms)
+
+    def is_taken_over_by(self, event: Event | WorkerInfo, begins_ms: int) -> bool:
+        """Return true if the process of *event* took this lease over."""
+        is_same = (event.host, event.pid, event.label) == (self.start.host, self.start.pid, self.start.label)
+        return event.taken_ms > 0 and not is_same and begins_ms == self.begins_ms
+
+    def unseen_from_ms(self, ttl_ms: int) -> int:
+        """Return from when on others may have had the lease before the next owner, which took it over.
+
+        They ended while Redis was unavailable. FOREVER_MS if the next owner did not take it over.
+        """
+        if self.next is None or self.next.lease_ms is None:
+            return FOREVER_MS
+        return (self.end and self.end.heartbeat_ms) or self.next.start.taken_ms - ttl_ms
 
     def includes(self, event: Event) -> bool:
         """Return true if *event* is of the same lease."""
         start = self.start
-        lease = (start.host, start.pid, start.label, self.lanes_ms[0])
+        lease = (start.host, start.pid, start.label, self.begins_ms)
         return lease == (event.host, event.pid, event.label, event.from_ms)
 
     def has_returned(self, event: Event) -> bool:
@@ -143,7 +170,7 @@ class Ownership:
             until_ms = min(until_ms, self.next.first_ms(lane))
         return Holder.of(
             start,
-            from_ms=start.at_ms if start.kind == EventKind.CLAIMED else None,
+            from_ms=start.at_ms if start.kind == EventKind.CLAIMED else start.taken_ms or None,
             to_ms=end.at_ms if end else record.lease_end_ms if record and not record.alive else None,
             held=end is None and record is not None and record.alive,
             first_ms=self.first_ms(lane),
@@ -234,6 +261,8 @@ class History:
         for worker, owners in self.owners.items():
             record = self.past.records.get(worker)
             if record is not None and record.claimed_ms in owners[-1].claimed_ms:
+                if owners[-1].is_taken_over_by(record, record.reserved_from_ms):
+                    self._hand_over(len(events), _event_of(record))
                 owners[-1].record = record
 
     @property
@@ -293,13 +322,21 @@ class History:
         known_ms = next((e.at_ms for e in reversed(self.events[:place]) if e.at_ms < limit_ms), 0)
         self.losses.append(Loss(place, event, known_ms))
 
+    def _hand_over(self, place: int, event: Event) -> None:
+        """Add the process of *event* as the owner that follows the last one, in the same lease."""
+        owners = self.owners[event.worker]
+        owners.append(owners[-1].taken_over(event, place))
+        owners[-2].next = owners[-1]
+
     def _add_to_owner(self, place: int, event: Event) -> None:
         owners = self.owners.setdefault(event.worker, [])
         claimed = event.kind == EventKind.CLAIMED
         self._claims += claimed
         if owners and not claimed and owners[-1].has_returned(event):
             owners[-1].end, owners[-1].end_place = None, -1
-        if claimed or not owners or owners[-1].end is not None or not owners[-1].includes(event):
+        if owners and not claimed and owners[-1].is_taken_over_by(event, event.from_ms):
+            self._hand_over(place, event)
+        elif claimed or not owners or owners[-1].end is not None or not owners[-1].includes(event):
             # if the claim is missing, only the first lane is known
             lanes_ms = (claimed and event.lanes_ms) or (event.from_ms,)
             owners.append(Ownership(event, place, lanes_ms, claimed_ms=[event.at_ms]))
@@ -311,6 +348,13 @@ class History:
         elif event.kind == EventKind.ADOPTED:
             owner.adopted_place = place
             owner.claimed_ms.append(event.at_ms)
+
+
+def _event_of(record: WorkerInfo) -> Event:
+    """Return an event of the process that a record names, when it took the lease over."""
+    names = (record.worker, record.host, record.pid, record.label)
+    times = (record.reserved_from_ms, record.reserved_until_ms)
+    return Event(record.taken_ms, EventKind.RETURNED, *names, *times, id="", taken_ms=record.taken_ms)
 
 
 def time_text(time_ms: int) -> str:

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple
 
-from snowredis.core.as_json import Hidden, NowMs, Shown, TimeMs, in_json
+from snowredis.core.as_json import Hidden, HiddenMs, NowMs, Shown, TimeMs, in_json
 from snowredis.core.layout import Layout
 from snowredis.settings import POOL_DURATIONS
 from snowredis.snowflake.protocol import (
@@ -61,7 +61,9 @@ class WorkerInfo:
         heartbeat_age_ms: time since the last heartbeat, or since the claim.
         state: one of STATES.
         generator: random name of its generator; "" if unknown.
-        outage_until_ms: end of the reservation of its outage lane, in which it goes on without Redis; 0 if it has none.
+        outage_from_ms, outage_until_ms: reservation of its outage lane, in which it goes on without Redis; 0: none.
+        lane_until_ms: end of the outage lane of a lease that the process lost, in which it can go on, too; 0: none.
+        taken_ms: when the process took the lease over from one that had ended; 0: it claimed the worker id itself.
     """
 
     worker: int
@@ -85,6 +87,15 @@ class WorkerInfo:
     reserved_from_ms: TimeMs = 0
     generator: Hidden = ""
     outage_until_ms: TimeMs = 0
+    outage_from_ms: HiddenMs = 0
+    lane_until_ms: HiddenMs = 0
+    taken_ms: HiddenMs = 0
+
+    @property
+    def lasts_until_ms(self) -> int:
+        """Until when it makes ids without Redis, on the clock of its host."""
+        is_open = self.outage_from_ms <= self.reserved_until_ms
+        return max(self.reserved_until_ms, self.lane_until_ms, self.outage_until_ms if is_open else 0)
 
 
 class LayoutPeriod(NamedTuple):
@@ -216,6 +227,12 @@ class PoolInfo:
         return setting_ms(self.signature, "ttl_ms")
 
     @property
+    def raised_ms(self) -> int | None:
+        """When the floor was raised, with which the incarnation begins; None if that is unknown."""
+        raised = self.incarnation.partition("-")[0]
+        return int(raised) if raised.isdecimal() and len(raised) < 15 else None
+
+    @property
     def outage_reserve_ms(self) -> int:
         """For how long an outage lane is reserved; 0 if the pool has none."""
         return setting_ms(self.signature, "outage_reserve_ms")
@@ -281,6 +298,7 @@ class Snapshot:
         idle: worker ids that were leased and are not, if they were asked for: of dead processes, and released ones.
         claims: how many worker ids were claimed in the last hour.
         returning: deaths that may be taken back soon: these leases ended while Redis did not answer.
+        lanes_until_ms: end of the last outage lane that a process has which lost its lease since the floor was raised.
     """
 
     info: PoolInfo
@@ -290,15 +308,26 @@ class Snapshot:
     idle: tuple[WorkerInfo, ...] = ()
     claims: int = 0
     returning: tuple[Death, ...] = ()
+    lanes_until_ms: int = 0
 
     @property
     def makes_ids(self) -> bool:
         """True if a process can make ids now: it has a valid lease, or would get one at once."""
         info = self.info
         may_claim = info.floor_ms <= info.now_ms and info.free > 0
-        # workers of before an outage go on in their outage lanes, even if Redis has forgotten them
-        has_workers = bool(self.workers) or (info.outage_reserve_ms > 0 and not self.is_new)
-        return info.now_ms < info.layout_end_ms and (has_workers or may_claim)
+        return info.now_ms < info.layout_end_ms and (bool(self.workers) or may_claim or self.has_outage_lanes)
+
+    @property
+    def has_outage_lanes(self) -> bool:
+        """True if processes of which Redis knows no lease make ids in outage lanes.
+
+        They say so when they lose their leases, within a heartbeat after a floor was raised. Until then they may.
+        """
+        info = self.info
+        if not info.outage_reserve_ms or self.is_new:
+            return False
+        is_early = info.now_ms - (info.raised_ms or 0) < info.ttl_ms // HEARTBEATS_PER_TTL
+        return is_early or self.lanes_until_ms > info.now_ms
 
     @property
     def is_new(self) -> bool:
@@ -374,7 +403,7 @@ def parse_record(
     lease_left_ms, age_ms = max(0, lease_end_ms - now_ms), max(0, now_ms - renewed_ms)
     confirmed = not settling or match["incarnation"] == settling
     first_lane, last_lane = match["lanes"].partition(",")[0], match["lanes"].rpartition(",")[2]
-    outage_ms = int(match["outage"])
+    outage_ms, outage_from_ms = int(match["outage"]), int(last_lane or 0) if len(last_lane) < 15 else 0
     return WorkerInfo(
         worker=worker,
         alive=claimed and lease_left_ms > 0,
@@ -394,7 +423,8 @@ def parse_record(
         state=state_of(age_ms, lease_left_ms, ttl_ms, claimed=claimed, confirmed=confirmed),
         reserved_from_ms=int(first_lane or 0) if len(first_lane) < 15 else 0,
         # pool.lua: a holder has the outage lane if its end is later than its beginning
-        outage_until_ms=outage_ms if len(last_lane) < 15 and outage_ms > int(last_lane or 0) else 0,
+        outage_until_ms=outage_ms if len(last_lane) < 15 and outage_ms > outage_from_ms else 0,
+        outage_from_ms=outage_from_ms,
     )
 
 
@@ -405,6 +435,8 @@ class Owner(NamedTuple):
     pid: int = 0
     label: str = ""
     generator: str = ""
+    lane_until_ms: int = 0
+    taken_ms: int = 0
 
 
 def parse_owner(text: str) -> Owner:
@@ -415,9 +447,10 @@ def parse_owner(text: str) -> Owner:
         owner = None
     if not isinstance(owner, dict):
         return Owner()
-    pid = owner.get("pid")
     host, label, generator = (_encodable(owner.get(name)) for name in ("host", "label", "generator"))
-    return Owner(host, pid if type(pid) is int else 0, label, generator)
+    numbers = (owner.get(name) for name in ("pid", "lane_until", "taken"))
+    pid, lane_until_ms, taken_ms = (each if type(each) is int and each < 10**14 else 0 for each in numbers)
+    return Owner(host, pid, label, generator, max(0, lane_until_ms), max(0, taken_ms))
 
 
 def _encodable(value: object) -> str:

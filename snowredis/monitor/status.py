@@ -181,10 +181,7 @@ def _redis_unavailable(
         level = "critical" if last else "unknown"
         return Condition("redis-unavailable", level, text, advice, since_ms=failed_since_ms)
     # reservations are on the workers' clocks; this host's clock counts the time since the snapshot
-    ends_ms = [
-        max(worker.reserved_until_ms, worker.outage_until_ms) - worker.clock_offset_ms
-        for worker in last.workers
-    ]
+    ends_ms = [worker.lasts_until_ms - worker.clock_offset_ms for worker in last.workers]
     ahead_ms = now_ms - last_read_ms if last_read_ms else 0
     first_s, last_s = (max(0, (end(ends_ms) - last.info.now_ms - ahead_ms)) // 1000 for end in (min, max))
     living = _count(len(last.workers), "worker that was alive then has", "workers that were alive then have")
@@ -270,7 +267,7 @@ def _floor(snapshot: Snapshot) -> list[Condition]:
         reason = FloorReason(info.floor_reason).text
     except ValueError:
         reason = info.floor_reason or "unknown"
-    raised_ms = _raised_ms(info)
+    raised_ms = info.raised_ms
     if _is_down(snapshot, raised_ms):
         text = f"no worker can make ids until {{until}}, in {-(-wait_ms // 1000)} s: no lease is valid, and {reason}"
         advice = (
@@ -294,14 +291,7 @@ def _is_down(snapshot: Snapshot, raised_ms: int | None) -> bool:
     info = snapshot.info
     heartbeat_ms = info.ttl_ms // HEARTBEATS_PER_TTL
     is_adopted_by_now = info.now_ms - (raised_ms or 0) >= heartbeat_ms
-    # with outage lanes, those that were alive before the outage make ids
-    return not (snapshot.workers or snapshot.is_new or info.outage_reserve_ms) and is_adopted_by_now
-
-
-def _raised_ms(info: PoolInfo) -> int | None:
-    """Return when the floor was raised, with which the incarnation begins."""
-    raised = info.incarnation.partition("-")[0]
-    return int(raised) if raised.isdecimal() and len(raised) < 15 else None
+    return not (snapshot.workers or snapshot.is_new or snapshot.has_outage_lanes) and is_adopted_by_now
 
 
 def _unconfirmed(unknown: Sequence[WorkerInfo], info: PoolInfo) -> list[Condition]:
@@ -413,7 +403,7 @@ def _clocks(workers: Sequence[WorkerInfo], info: PoolInfo) -> list[Condition]:
 
 def _without_outage_lane(workers: Sequence[WorkerInfo], info: PoolInfo) -> list[Condition]:
     """Return the condition of workers that could not go on without Redis, though the pool has outage lanes."""
-    without = [worker for worker in workers if not worker.outage_until_ms]
+    without = [worker for worker in workers if worker.lasts_until_ms <= worker.reserved_until_ms]
     if not info.outage_reserve_ms or not without:
         return []
     text = (

@@ -125,6 +125,11 @@ def _judge_owner(lane: LaneHistory, owner: Ownership, holder: Holder, tick_ms: i
         doubts += [doubt] if doubt else []
     if lane.lane >= len(owner.lanes_ms):
         doubts.append(f"its claim is missing, and with it where namespace {lane.lane} of its lease began")
+    if tick_ms >= owner.unseen_from_ms(lane.history.past.ttl_ms):
+        doubts.append(
+            "it ended while Redis was unavailable, and another process of its host may have had the lease before "
+            f"{time_text(holder.until_ms)}"
+        )
     if lane.history.past.unread:
         doubts.append(lane.history.past.unread)
     if lane.history.has_holes:

@@ -23,13 +23,12 @@ from snowredis.monitor.snapshot import (
     Snapshot,
     WorkerInfo,
 )
-from snowredis.monitor.usage import Forecast, forecast_of
 from snowredis.monitor.whois import Whois, find_makers
 from snowredis.servers.clients import address, close_client
 from snowredis.servers.runner import translated
 from snowredis.settings import check
 from snowredis.snowflake.open import is_in_memory, open_client, open_store
-from snowredis.snowflake.protocol import PoolConfig
+from snowredis.snowflake.protocol import PoolConfig, pool_keys
 from snowredis.snowflake.redis_store import RedisStore
 from snowredis.snowflake.replies import Created, Deleted
 
@@ -46,6 +45,7 @@ class Deletion:
     Attributes:
         alive: how many workers had a lease.
         wait_ms: how long new workers of a pool of this name have to wait.
+        other_wait_ms: the same of a pool with another layout or without outage lanes: those of this one count, too.
         guessed: whether the settings of the pool could not be read, so that the wait is derived from the defaults and
             its records.
     """
@@ -53,6 +53,7 @@ class Deletion:
     alive: int
     wait_ms: int
     guessed: bool
+    other_wait_ms: int = 0
 
 
 class WorkerPool:
@@ -184,7 +185,7 @@ class WorkerPool:
             if ended.state == "expired"
         ]
         # after the state: what a script wrote meanwhile is among the events, and nothing is in neither
-        dead, claims = self._deaths(expired, info.now_ms)
+        dead, lanes_until_ms, claims = self._deaths(expired, info)
         return Snapshot(
             info,
             workers=numbered(lambda state: state.alive),
@@ -192,21 +193,27 @@ class WorkerPool:
             deaths=dead,
             idle=numbered(lambda state: state.idle),
             claims=claims,
+            lanes_until_ms=lanes_until_ms,
         )
 
     def deaths(self) -> list[Death]:
         """Return the processes that ended without a release in the last hour, the newest first."""
         return list(self.snapshot().deaths)
 
-    def _deaths(self, expired: list[Event], now_ms: int) -> tuple[tuple[Death, ...], int]:
-        """Return the deaths of the last hour, and how many worker ids were claimed in it."""
+    def _deaths(self, expired: list[Event], info: PoolInfo) -> tuple[tuple[Death, ...], int, int]:
+        """Return the deaths of the last hour, Snapshot.lanes_until_ms, and how many worker ids were claimed."""
         written, claims = list(expired), list[tuple[int, str]]()
         for index, recent in enumerate(self._recent):
-            found, claimed = recent.read(now_ms)
+            found, claimed = recent.read(info.now_ms)
             written += [self._numbered(event, index) for event in found]
             claims += claimed
-        dead = deaths.deaths_in(written, now_ms - DEATH_SHOWN_MS, claims)
-        return deaths.acknowledged(dead, self.acknowledgement() if dead else None), len(claims)
+        dead = deaths.deaths_in(written, info.now_ms - DEATH_SHOWN_MS, claims)
+        lanes_until_ms = deaths.lanes_until_ms(written, info.raised_ms or 0)
+        return (
+            deaths.acknowledged(dead, self.acknowledgement() if dead else None),
+            lanes_until_ms,
+            len(claims),
+        )
 
     def acknowledgement(self) -> Acknowledgement | None:
         """Return the newest statement that the deaths of this pool have been seen; None if there is none."""
@@ -346,10 +353,6 @@ class WorkerPool:
         info = info or self._sum([info for _, info in self._each(PoolLook.stored)])
         return find_makers(self._clients, info, ids)
 
-    def forecast(self, info: PoolInfo | None = None) -> Forecast:
-        """Estimate from the events when the pool will be full; "unknown" where they do not show it."""
-        return forecast_of(self.events(), self.workers(alive_only=False), info or self.info())
-
     def pools(self) -> list[str]:
         """Return the names of all pools on the servers. Scans all their keys."""
         return sorted({name for client in self._clients for name in list_pools(client)})
@@ -391,19 +394,22 @@ class WorkerPool:
                 f"pool {self.name!r} has {alive} living {'worker' if alive == 1 else 'workers'}; nothing was deleted. "
                 "Stop them first, or delete it nevertheless with force=True (--force)."
             )
-        now_ms, replies = time.time_ns() // 1_000_000, []
+        now_ms, replies, floors_ms = time.time_ns() // 1_000_000, [], [0]
         for server in self._servers:
             replies.append(RedisStore(server, PoolConfig(name=self.name)).delete(now_ms))
             with translated(server.where):
                 # an embedded Redis counts as new only until a pool was deleted from it
                 server.client.delete(FRESH_KEY)
+                floors_ms.append(int(server.client.hget(pool_keys(self.name)[0], "outage_floor") or 0))
         deleted = [reply for reply in replies if isinstance(reply, Deleted)]
         if not deleted:
             raise PoolNotFound(self.name)
+        wait_ms = max(0, *(reply.floor_ms - reply.redis_ms for reply in deleted))
         return Deletion(
             alive=alive,
-            wait_ms=max(0, *(reply.floor_ms - reply.redis_ms for reply in deleted)),
+            wait_ms=wait_ms,
             guessed=any(reply.guessed for reply in deleted),
+            other_wait_ms=max(wait_ms, *(floor_ms - deleted[-1].redis_ms for floor_ms in floors_ms)),
         )
 
     def close(self) -> None:

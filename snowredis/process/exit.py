@@ -166,19 +166,27 @@ class EndNotes:
     def __init__(self) -> None:
         self._members: weakref.WeakSet[NotesEnd] = weakref.WeakSet()
         self._is_installed = False
+        # the process that is at its end: what is added there from then on is noted at once
+        self._exiting_pid = 0
 
     def add(self, member: NotesEnd) -> None:
         """Let *member* note the end of this process, too, as long as it exists."""
         if not self._is_installed:
             self._is_installed = True
-            atexit.register(self.note, End.EXIT)
+            atexit.register(self._note_exit)
             os._exit = self._noting(os._exit)  # type: ignore[assignment]  # the same signature
         self._members.add(member)
+        if self._exiting_pid == os.getpid():
+            member.note_end(End.EXIT)
 
     def note(self, end: End) -> None:
         """Note how this process ends, unless that was noted before."""
         for member in listed(self._members):
             member.note_end(end)
+
+    def _note_exit(self) -> None:
+        self._exiting_pid = os.getpid()
+        self.note(End.EXIT)
 
     def _noting(self, exit_now: Callable[[int], NoReturn]) -> Callable[[int], NoReturn]:
         @functools.wraps(exit_now)

@@ -41,6 +41,7 @@ class Conversation:
         self.lock = threading.RLock()
         self.busy: Any = None
         self._thread = 0
+        self._at_end: Callable[[], None] | None = None
 
     @property
     def is_here(self) -> bool:
@@ -85,11 +86,24 @@ class Conversation:
             # a child that was forked in between has another lock, which may be in use already
             if self.busy is lock:
                 self.busy = None
+                self._run_at_end()
                 EXIT.run_postponed()
+
+    def at_end(self, action: Callable[[], None]) -> None:
+        """Call *action* now, or after the conversation that is under way, in this thread or in another one."""
+        self._at_end = action
+        if self.busy is not self.lock:
+            self._run_at_end()
+
+    def _run_at_end(self) -> None:
+        action, self._at_end = self._at_end, None
+        if action is not None:
+            action()
 
     def after_fork(self) -> None:
         """Replace the lock, in a forked child: the thread that holds it may not exist here."""
         self.lock = threading.RLock()
+        self._at_end = None
 
 
 class Reference:

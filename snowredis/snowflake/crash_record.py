@@ -155,12 +155,14 @@ class CrashRecord:
     def __init__(
         self, owner: PageOwner | None, page: memoryview, common: dict[str, Any] | None = None
     ) -> None:
-        self._owner, self._page, self._common = owner, page, common or {}
+        self._page, self._common = page, common or {}
         self._header = page[:HEADER_BYTES].cast("q")
         self._texts = [page[HEADER_BYTES + i * TEXT_BYTES :][:TEXT_BYTES] for i in (0, 1)]
         marks = page[HEADER_BYTES + 2 * TEXT_BYTES :].cast("q")
         self._rows = [marks[i * LANES :][:LANES] for i in (0, 1)]
         self._turn = self._row = 0
+        # last: what an interruption left half made gives nothing up
+        self._owner = owner
 
     def write_claim(self, token: str, owner: str) -> None:
         """Record that a claim is under way."""
@@ -252,7 +254,7 @@ class CrashRecord:
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         # a generator that got no lease may be dropped without close(). At exit, modules may be gone, and others will
         # see that the process has ended
-        if not is_finalizing():
+        if not is_finalizing() and hasattr(self, "_owner"):
             self.give_up()
 
     def read(self) -> dict[str, Any] | None:

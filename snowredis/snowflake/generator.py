@@ -123,6 +123,12 @@ class Generator(FastPath):
         return self._allocator.in_outage_lane
 
     @property
+    def lasts_until_ms(self) -> int:
+        """Until when ids can be made if Redis does not reply, ms since 1970 on this host's clock; 0 without a lease."""
+        leases = self._lease_manager
+        return max(leases.held.lease.until_ms if leases.held else 0, leases.lane_until_ms)
+
+    @property
     def ttl_ms(self) -> int:
         """Length of its lease, in ms."""
         return self._config.ttl_ms

@@ -50,6 +50,11 @@ class Lease(NamedTuple):
     outage_until: int = 0
     outage_until_ms: int = 0
 
+    @property
+    def lane_until_ms(self) -> int:
+        """End of its outage lane, ms since 1970; 0 if it has none, or only after a gap behind its other lanes."""
+        return self.outage_until_ms if self.outage_until and self.opens[-1] <= self.until else 0
+
 
 class HeldLease(NamedTuple):
     """A lease with its secrets and its bookkeeping. Immutable: replaced as a whole.
@@ -63,6 +68,7 @@ class HeldLease(NamedTuple):
         generation: of the process that claimed it, by the fork guard: no other may give it back.
         marks: where each lane's mark is recorded before its ids can be taken, in case of a crash; None if nowhere.
         clocks_s: wall clock and monotonic clock at the last reply that granted something.
+        taken_ms: when this process took it over from one that had ended, ms since 1970; 0 if it did not.
     """
 
     serial: int
@@ -74,6 +80,7 @@ class HeldLease(NamedTuple):
     generation: int
     marks: memoryview | None = None
     clocks_s: tuple[float, float] = (0.0, 0.0)
+    taken_ms: int = 0
 
     @classmethod
     def granted(

@@ -78,6 +78,14 @@ class LeaseManager:
         return self.slot.kept
 
     @property
+    def lane_until_ms(self) -> int:
+        """End of the outage lane in which ids go on if Redis does not reply, ms since 1970; 0 if there is none.
+
+        That of the lease, or of one that was lost. It may stay closed if the clock of this host was set.
+        """
+        return max((each.lease.lane_until_ms for each in (self.held, self.kept) if each), default=0)
+
+    @property
     def clocks_agree(self) -> bool:
         """True if this machine ran without a stop since the last reply, as far as its clocks can tell.
 
@@ -223,10 +231,13 @@ class LeaseManager:
         marks_ms: list[int] = []
 
         def accept(credentials: dict[str, Any]) -> HeldLease | None:
-            taken = HeldLease.taken_over(credentials, self.config, serial, generation)
+            now_ms = self._context.now_ms()
+            taken = HeldLease.taken_over(credentials, self.config, serial, generation)._replace(
+                taken_ms=now_ms
+            )
             marks_ms[:] = credentials["marks_ms"]
             end_ms = max(taken.lease.until_ms, taken.lease.outage_until_ms)
-            return taken if end_ms > self._context.now_ms() and self._agree_since(taken.clocks_s) else None
+            return taken if end_ms > now_ms and self._agree_since(taken.clocks_s) else None
 
         taken = self._lease_of_dead(accept, lambda taken: slot.record_taken(taken, marks_ms))
         self._guard.check()
@@ -272,11 +283,16 @@ class LeaseManager:
             error.is_unsent &= is_unsent
             raise
 
-    def _owner(self, *, named: bool = True) -> str:
+    def _owner(self, *, named: bool = True, taken_ms: int = 0) -> str:
         """Return the text that names this process in Redis, for people; if *named*, and this generator."""
         self._name = self._name or self._fresh_name()[:12]
         name = self._name if named else ""
-        return owner_text(socket.gethostname(), os.getpid(), self._label or PROCESS.label, name)
+        # what the record does not show: the lane of a lease that was lost, or is being lost now
+        silent_s = self._clock.monotonic() - self._renewed_at_s
+        is_news = self.kept is not None or silent_s > self.config.ttl_ms / 2000
+        lane_until_ms = self.lane_until_ms if named and is_news else 0
+        label = self._label or PROCESS.label
+        return owner_text(socket.gethostname(), os.getpid(), label, name, lane_until_ms, taken_ms)
 
     def _fresh_name(self) -> str:
         """Return 128 random bits, hex, for a claim or a renewal.
@@ -314,7 +330,7 @@ class LeaseManager:
             held = held._replace(pending_renewal_id=self._fresh_name())
             self.slot.hold(held, None)
         sent_s = self._clock.monotonic()
-        request = held.renew_request(self._context.now_ms(), stats, self._owner())
+        request = held.renew_request(self._context.now_ms(), stats, self._owner(taken_ms=held.taken_ms))
         self._guard.check()
         if held.serial < self.slot.oldest:
             # under a renewal id of this child's own it would end the lease of its parent
@@ -455,7 +471,8 @@ class LeaseManager:
     def close(self) -> None:
         """Close the store: nothing is claimed any more. A lease that is still recorded stays recorded."""
         self.slot.close()
-        self.store.close()
+        # not while a call uses its connection: a signal handler may close, or a thread after its wait for another one
+        self._conversation.at_end(self.store.close)
 
     def abandon(self) -> None:
         """Release the lease of a generator that was dropped without close(), and close. Blocks as release()."""

@@ -221,14 +221,20 @@ def default_outage_reserve_ms(layout: Layout) -> int:
 
 
 @functools.lru_cache(maxsize=100)
-def owner_text(host: str, pid: int, label: str, generator: str = "") -> str:
+def owner_text(
+    host: str, pid: int, label: str, generator: str = "", lane_until_ms: int = 0, taken_ms: int = 0
+) -> str:
     """Return JSON that names a process in Redis, for people. Host and label are cut to MAX_NAME and made printable.
 
     Args:
         generator: random name of a generator of that process: containers can have equal hosts and pids.
+        lane_until_ms: end of an outage lane in which it goes on, though the record may not show that; 0: there is none.
+        taken_ms: when it took the lease over from a process that had ended; 0: it claimed the worker id itself.
     """
     host, label = (_NOT_PRINTED.sub("\N{REPLACEMENT CHARACTER}", text[:MAX_NAME]) for text in (host, label))
     owner = {"host": host, "pid": pid, "label": label} | ({"generator": generator} if generator else {})
+    times = {"lane_until": lane_until_ms, "taken": taken_ms}
+    owner |= {name: time_ms for name, time_ms in times.items() if time_ms}
     return json.dumps(owner, separators=(",", ":"), ensure_ascii=False)
 
 

@@ -16,6 +16,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from snowredis.core.lanes import ClaimAnother, NotOpen, RaiseClockBack, RenewLease, Wait
+from snowredis.core.layout import utc_text
 from snowredis.errors import (
     ClockMovedBack,
     ClockSkewed,
@@ -235,7 +236,7 @@ class ClaimWait:
             return True
         self._notice.show(leases.view.floor_ms - self._context.now_ms())
         if waited_s > 2 * config.floor_ms / 1000 + 1:
-            raise LeaseExpired(config.name, -1, "Redis keeps losing its state")
+            raise LeaseExpired(config.name, -1, self._why_floor())
         # the floor may be raised once more meanwhile, so look now and then; more often than the silence that
         # guard_rollbacks takes for a rollback
         self._ask_again_after_s = waited_s + min(settling_ms, 1000, config.heartbeat_ms) / 1000
@@ -248,6 +249,14 @@ class ClaimWait:
         pause_s = max(self._pause_s, min(RETRY_S, error.next_expiry_ms / 1000))
         self._pause_s = min(RETRY_S, 2 * self._pause_s)
         return pause_s
+
+    def _why_floor(self) -> str:
+        """Return why the floor has not passed after twice the time that a loss explains."""
+        floor_ms = self._leases.view.floor_ms
+        if floor_ms - self._context.now_ms() <= self._context.config.floor_ms:
+            return "Redis keeps losing its state"
+        # of a deleted pool whose outage lanes are ordinary lanes of this one, or of a Redis clock that was ahead
+        return f"reservations of before may last until {utc_text(floor_ms)}, and new ones start then"
 
     def wait_for_opening(self, ms: float) -> None:
         """Wait, a little at a time, for the lanes of the lease to open in *ms*.

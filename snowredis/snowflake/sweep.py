@@ -26,15 +26,18 @@ log = logging.getLogger("snowredis")
 
 # not the state of the program's own random numbers, nor one that forked children share
 RANDOM = random.SystemRandom()
-# a file of a pool that nobody asks for any more is removed after this time, once its process has ended
+# a file of a pool that nobody asks for any more is removed after this time, once its process has ended, and its
+# reservations have: in an outage, the lease may be taken over until then
 UNUSED_S = 3600.0
 # of a process of which nobody here can tell, one in another container: its heartbeats set the time of its file
 UNKNOWN_S = 24 * 3600.0
 # one look of so many looks for that, too
 CLEAN_ONE_IN = 500
-# processes that one look is at, if there are more: each takes 10 to 30 us, and every process looks at each heartbeat.
-# That none of n living processes looks at a dead one in a heartbeat has the probability (1 - 16/n)^n, below e^-16
-MOST_LOOKED_AT = 16
+# processes that one look is at, of more: each takes 10 to 30 us, and all processes of a machine look at each heartbeat.
+# That none of n living ones looks at a dead one has the probability (1 - 8/n)^n, below e^-8
+MOST_LOOKED_AT = 8
+# those that a sweep looks at once one of them has ended
+MOST_SWEPT = 100
 # the time of a directory is that of the kernel's last tick
 GRANULARITY_NS = 100_000_000
 
@@ -99,7 +102,7 @@ class Lookout:
             return False
         if is_to_clean:
             remove_unused(place)
-        return any(_dead(place, self._texts(place, now_ns)))
+        return any(_dead(place, self._texts(place, now_ns), MOST_LOOKED_AT))
 
     def _texts(self, place: Place, now_ns: int) -> list[str]:
         """Return the names of the files of the pool; list the directory only if files changed since the last look."""
@@ -128,7 +131,7 @@ def sweep(store: Store, most: int, place: Place | None = None) -> int:
     if place is None:
         return 0
     given_back = 0
-    for name in _dead(place, _texts(place, pool_name(store))):
+    for name in _dead(place, _texts(place, pool_name(store)), MOST_SWEPT):
         if given_back >= most:
             break
         given_back += _give_back(store, place, name)
@@ -147,9 +150,20 @@ def remove_unused(place: Place) -> None:
         known = name.process.namespace == place.own.namespace
         with contextlib.suppress(OSError):
             if place.files.age_s(text) > (UNUSED_S if known else UNKNOWN_S) and (
-                not known or has_ended(name.process, place.own, place.look)
+                not known or (has_ended(name.process, place.own, place.look) and not _lasts(place, text))
             ):
                 place.files.remove(text)
+
+
+def _lasts(place: Place, text: str) -> bool:
+    """Return whether the file *text* records a lease with a reservation that has not ended. Raises OSError."""
+    try:
+        lease = read_page(place.files.read(text)) or {}
+        return (
+            int(max(lease.get("until_ms", 0), lease.get("outage_until_ms", 0))) > time.time_ns() // 1_000_000
+        )
+    except (ValueError, LookupError, TypeError):
+        return False
 
 
 def _texts(place: Place, pool: str) -> list[str]:
@@ -159,9 +173,12 @@ def _texts(place: Place, pool: str) -> list[str]:
     return []
 
 
-def _dead(place: Place, texts: list[str]) -> Iterator[FileName]:
-    """Iterate over files of processes that have ended, unless a process that runs is giving them back."""
-    for text in texts if len(texts) <= MOST_LOOKED_AT else RANDOM.sample(texts, MOST_LOOKED_AT):
+def _dead(place: Place, texts: list[str], most: int) -> Iterator[FileName]:
+    """Iterate over files of processes that have ended, unless a process that runs is giving them back.
+
+    Looks at *most* of the files, at random.
+    """
+    for text in texts if len(texts) <= most else RANDOM.sample(texts, most):
         name = FileName.parse(text)
         if name is None or name.process.namespace != place.own.namespace:
             continue
@@ -220,7 +237,7 @@ def take_over(
     place = place or this_place()
     if place is None:
         return None
-    for name in _dead(place, _texts(place, pool_name(store))):
+    for name in _dead(place, _texts(place, pool_name(store)), MOST_SWEPT):
         if name.taker is not None or name.sent or (taken := _take(place, name, accept)) is None:
             continue
         # first: a process that is killed here leaves no file. With two, the lease would be given back by the older one

@@ -68,7 +68,7 @@ class FeedState:
         # Redis clock minus the clock of this host
         self._offset_ms = 0
 
-    def update(self, reading: Reading, events: list[Row], forecast: Row | None) -> Update:
+    def update(self, reading: Reading, events: list[Row]) -> Update:
         """Return what *reading* changes, without changing this state: it may be called in a thread.
 
         Args:
@@ -78,7 +78,7 @@ class FeedState:
         values: Row = {
             "status": status_row(reading.status),
             "stale_since_ms": reading.stale_since_ms,
-            "pool": None if snapshot is None else to_json(snapshot.info) | {"forecast": forecast},
+            "pool": None if snapshot is None else to_json(snapshot.info),
             "deaths": [] if snapshot is None else to_json(snapshot.deaths[:MAX_DEATHS]),
         }
         workers = {} if snapshot is None else worker_rows(snapshot)
@@ -162,8 +162,6 @@ log = logging.getLogger("snowredis")
 
 # between two reads while there are viewers; otherwise, so that the charts have a past for the next viewer
 READ_EVERY_S, IDLE_EVERY_S = 1.0, 5.0
-# it reads all events, which takes up to 0.2 s
-FORECAST_EVERY_S = 60.0
 # then the browser reconnects, and its cookie is checked again
 STREAM_LIFE_S = 3600.0
 
@@ -203,8 +201,6 @@ class LiveFeed:
         self._state = FeedState()
         # those of the last reading of events: without a change of them there is no new event
         self._event_counts: tuple[Any, ...] = ()
-        self._forecast: Row | None = None
-        self._forecast_at_s = 0.0
         # the last change, and the complete state if a viewer needed it, as server-sent events
         self._change = b""
         self._complete: bytes | None = None
@@ -258,13 +254,7 @@ class LiveFeed:
                 if counts != self._event_counts:
                     events = to_json(monitor.events(newest=MAX_EVENTS))
                     self._event_counts = counts
-                self._read_forecast(monitor)
-        return reading, self._state.update(reading, events, self._forecast)
-
-    def _read_forecast(self, monitor: WorkerPool) -> None:
-        if self.viewers and time.monotonic() >= self._forecast_at_s:
-            self._forecast_at_s = time.monotonic() + FORECAST_EVERY_S
-            self._forecast = to_json(monitor.forecast())
+        return reading, self._state.update(reading, events)
 
     def _store(self, reading: Reading, update: Update) -> None:
         self._state.apply(update)

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from snowredis.core.as_json import to_json
 from snowredis.errors import PoolNotFound, StoreUnavailable
 from snowredis.monitor.events import PAGE, Event
-from snowredis.monitor.snapshot import POOL_COUNTERS, PoolInfo, Snapshot, WorkerInfo
+from snowredis.monitor.snapshot import POOL_COUNTERS, PoolInfo, Snapshot
 from snowredis.monitor.worker_pool import WorkerPool
 from snowredis.process.coroutines import in_thread
 
@@ -48,11 +48,6 @@ class SharedPool(WorkerPool):
     def forget_snapshot(self) -> None:
         """Let the next call read the pool."""
         self._remembered.pop(("snapshot", False), None)
-
-    def workers(self, *, alive_only: bool = True) -> list[WorkerInfo]:
-        if alive_only:
-            return list(self.snapshot().workers)
-        return self._shared("all workers", lambda: super(SharedPool, self).workers(alive_only=False))
 
     def info(self) -> PoolInfo:
         return self.snapshot().info

@@ -55,7 +55,9 @@ class Fleet:
         self.server = Server(directory, self.server_clock.environment, hidden=plan.durability == "none")
         self.proxy = Proxy(self.server.socket)
         self.proxy.start()
-        skew, settings = self.skew_s, (POOL, plan.layout, plan.ttl_s)
+        layout = resolve_layout(plan.layout)
+        self.outage_reserve_s = plan.outage_reserve_s if layout.backup_bits else 0.0
+        skew, settings = self.skew_s, (POOL, plan.layout, plan.ttl_s, self.outage_reserve_s)
         proxied = f"redis://127.0.0.1:{self.proxy.port}/0"
         self.slots = []
         for number in range(plan.processes):
@@ -122,6 +124,7 @@ class Fleet:
                 name=POOL,
                 layout=resolve_layout(self.plan.layout),
                 ttl_ms=round(self.ttl_s * 1000),
+                outage_reserve_ms=round(self.outage_reserve_s * 1000),
                 max_clock_lead_ms=round(self.skew_s * 1000),
                 redis_skew_ms=round(self.skew_s * 1000),
                 durability=self.plan.durability,

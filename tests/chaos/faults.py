@@ -108,6 +108,21 @@ def kill_server(fleet: Fleet, rng: random.Random, slot: Slot) -> Begun:
     return Begun(rng.uniform(0, 1.3 * fleet.ttl_s), fleet.server.restart_empty, "all")
 
 
+def away(*, empty: bool) -> Callable[[Fleet, random.Random, Slot], Begun]:
+    """Take the server away for longer than any reservation but those of outage lanes."""
+
+    def begin(fleet: Fleet, rng: random.Random, slot: Slot) -> Begun:
+        server = fleet.server
+        if empty:
+            server.kill()
+        else:
+            server.signal(signal.SIGSTOP)
+        back = server.restart_empty if empty else lambda: server.signal(signal.SIGCONT)
+        return Begun(fleet.ttl_s * rng.uniform(1.3, 3), back, "all")
+
+    return begin
+
+
 def restore(fleet: Fleet, rng: random.Random, slot: Slot) -> Begun:
     fleet.server.restore_old()
     return Begun(excuses="all")
@@ -225,6 +240,8 @@ FAULTS = (
     Fault("SHUTDOWN NOSAVE and start", "redis", shutdown(save=False), forgets=True),
     Fault("SHUTDOWN SAVE and start", "redis", shutdown(save=True), forgets=True),
     Fault("kill -9 redis and start", "redis", kill_server, forgets=True),
+    Fault("kill -9 redis for longer than a ttl", "redis", away(empty=True), 2, forgets=True),
+    Fault("stop redis for longer than a ttl", "redis", away(empty=False), 2),
     Fault("restore an old RDB", "redis", restore, 2, forgets=True, unseen=True),
     Fault("boot with a late clock", "redis", boot, 2, forgets=True, unseen=True, clock="redis"),
     Fault("move to a replica", "redis", move_to_replica, 2, forgets=True, unseen=True),

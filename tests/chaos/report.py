@@ -32,6 +32,8 @@ class Plan:
     seconds: float = 300.0
     ids: int = 0
     ttl_s: float = 3.0
+    # short enough that worker ids have an outage lane again soon after a loss
+    outage_reserve_s: float = 10.0
     truce_every: int = 100
     layout: str = "41/0/2/4/16"
     # of the pool; "none" is for a server without INFO

@@ -246,7 +246,9 @@ def without_reservations() -> None:
 
 
 def main() -> None:
-    url, pool, layout, ttl, skew, durability, directory, slot, began_ns, plain_ttl, trace = sys.argv[1:]
+    url, pool, layout, ttl, outage_reserve, skew, durability, directory, slot, began_ns, plain_ttl, trace = (
+        sys.argv[1:]
+    )
     if plain_ttl == "1":
         without_reservations()
         # such leases end by their ttl only
@@ -261,6 +263,7 @@ def main() -> None:
         pool=pool,
         layout=layout,
         ttl=float(ttl),
+        outage_reserve=float(outage_reserve),
         max_clock_lead=float(skew),
         redis_skew=float(skew),
         label=slot,

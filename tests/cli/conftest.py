@@ -95,7 +95,7 @@ def short_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def hostile_labels(monkeypatch: pytest.MonkeyPatch) -> None:
     """Write labels to Redis as they are given, as no process of ours does."""
 
-    def owner_text(host: str, pid: int, label: str, _generator: str = "") -> str:
+    def owner_text(host: str, pid: int, label: str, *_: object) -> str:
         return json.dumps({"host": host, "pid": pid, "label": label}, separators=(",", ":"))
 
     monkeypatch.setattr("snowredis.snowflake.lease_manager.owner_text", owner_text)

@@ -33,21 +33,11 @@ def test_a_preset_in_full_says_where_it_comes_from(name: str, offline: Cli) -> N
     assert "source " in result.out
 
 
-def test_a_spec_and_the_same_by_options(offline: Cli) -> None:
+def test_a_spec_is_shown_in_full(offline: Cli) -> None:
     spec = "39/0/0/16/8;tick_ms=10;epoch_ms=1767225600000;worker_last=1"
-    options = (
-        "--timestamp-bits 39 --backup-bits 0 --worker-bits 16 --sequence-bits 8 --tick-ms 10 --worker-last"
-    )
-    by_spec = offline("layout", spec)
-    assert by_spec.code == 0
-    for epoch in ("2026-01-01", "2026-01-01T01:00:00+01:00", "1767225600000"):
-        assert offline("layout", *options.split(), "--epoch", epoch).out == by_spec.out
-
-
-def test_options_change_a_named_layout(offline: Cli) -> None:
-    (changed,) = [json.loads(offline("layout", "twitter", "--epoch", "2020-01-01", "--json").out)]
-    assert changed["name"] is None
-    assert (changed["datacenter_bits"], changed["epoch_ms"]) == (5, 1577836800000)
+    assert spec in offline("layout", spec).out
+    shown = json.loads(offline("layout", spec, "--json").out)
+    assert (shown["name"], shown["spec"], shown["workers"]) == (None, spec, 65_536)
 
 
 def test_json_has_one_layout_or_all(offline: Cli) -> None:
@@ -59,17 +49,7 @@ def test_json_has_one_layout_or_all(offline: Cli) -> None:
 
 
 def test_a_layout_that_cannot_be_is_refused_with_the_reason(offline: Cli) -> None:
-    result = offline(
-        "layout",
-        "--timestamp-bits",
-        "37",
-        "--backup-bits",
-        "0",
-        "--worker-bits",
-        "20",
-        "--sequence-bits",
-        "16",
-    )
+    result = offline("layout", "37/0/0/20/16")
     assert result.code == 3
     assert "73 bits do not fit in 63" in result.err
     assert "4.4 years" in result.err

@@ -327,6 +327,7 @@ def test_delete_refuses_while_workers_are_alive(
     assert forced.code == 0
     assert "3 workers were alive: each creates the pool again" in forced.out
     assert "new workers of a pool of this name wait for" in forced.out
+    assert "without outage lanes, wait for 24.0 h" in forced.out
     assert cli("pool", "show", pool_name).code == 5
 
 

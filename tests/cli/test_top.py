@@ -87,7 +87,6 @@ class FakePool:
         self.may_answer = threading.Event()
         self.may_answer.set()
         self.deaths: tuple[Death, ...] = ()
-        self.seen_ms: list[int] = []
         watched: Any = self
         self._watch = PoolWatch(watched)
         self.first = self._watch.read()
@@ -119,7 +118,6 @@ def run(
             interval_s=3600,
             show_all=False,
             first=pool.first,
-            acknowledge=pool.seen_ms.append,
         )
         async with view.run_test(size=size) as pilot:
             await pilot.pause()
@@ -286,21 +284,6 @@ def test_who_died_is_said_on_top_and_listed() -> None:
         await pilot.press("escape")
         assert "critical: 4 died" in text_of(pilot, "#pool")
         assert "critical: 4 workers died in the last hour" in text_of(pilot, "#error")
-        await pilot.press("d")
-        shown = str(pilot.app.screen.query_one(Static).render())
-        assert "died in the last hour: 4, 4 not acknowledged: A acknowledges them" in shown
-        await pilot.press("A")
-        await pilot.app.workers.wait_for_complete()
-        await pilot.pause()
-        assert pool.seen_ms == [pool.deaths[0].at_ms]
-        assert shown.count(r"web-\x1b[31m") == shown.count("[bold]") == 4
-        pool.deaths = ()
-        pilot.app.action_read()  # type: ignore[attr-defined]
-        await pilot.app.workers.wait_for_complete()
-        await pilot.pause()
-        assert "no worker died" in str(pilot.app.screen.query_one(Static).render())
-        await pilot.press("d")
-        assert numbers(pilot) == [1, 2]
 
     run(scenario, FLEET[:3])
 

@@ -101,16 +101,6 @@ def test_a_group_is_one_line_with_its_deaths(cli: Cli, fleet: str) -> None:
     ]
 
 
-def test_one_worker_has_a_life(cli: Cli, fleet: str) -> None:
-    shown = cli("workers", "--pool", fleet, "--worker", "2").out
-    assert "state           expired" in shown
-    assert "its lease ended" in shown
-    found = json.loads(cli("workers", "--pool", fleet, "--worker", "2", "--json").out)
-    assert (found["worker"]["state"], found["worker"]["host"]) == ("expired", "web-2")
-    assert [event["kind"] for event in found["events"]] == ["claimed", "expired"]
-    assert "never leased" in cli("workers", "--pool", fleet, "--worker", "99").out
-
-
 def test_events_are_chosen_by_kind_and_worker_id(cli: Cli, fleet: str) -> None:
     def kinds(*options: str) -> list[tuple[str, Any]]:
         lines = cli("events", "--pool", fleet, "--json", *options).out.splitlines()
@@ -160,7 +150,7 @@ def test_times_are_in_utc_or_of_this_host(cli: Cli, fleet: str, monkeypatch: pyt
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     time.tzset()
     try:
-        for options, zone in (((), "Z"), (("--utc",), "Z"), (("--local",), "+09:00")):
+        for options, zone in (((), "Z"), (("--local",), "+09:00")):
             (line,) = cli("events", "--pool", fleet, "--kind", "expired", *options).out.splitlines()
             assert line.split()[0].endswith(zone)
             assert f"{zone} " in cli("workers", "--pool", fleet, *options).out

@@ -16,7 +16,7 @@ from snowredis.core.presets import resolve_layout
 
 # 2026-01-01
 FIRST_TICK = 365 * 86_400_000
-# what the command line says of what the catalog does not: --reference, --id, --shared
+# what the command line says of what the catalog does not: --reference, --id, --match
 PART_OF_KEY, SAME = "quest.id", "kind"
 # the second is a foreign key, which SQLite does not add to a table
 BY_HAND = ["audit.player=player.id", "player.guild=guild.id"]

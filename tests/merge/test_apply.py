@@ -27,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning"
 OF_GAME: dict[str, Any] = {
     "references": game.BY_HAND,
     "ids": [game.PART_OF_KEY],
-    "shared": [game.SAME],
+    "matched": [f"{game.SAME}=name"],
     "independent": game.INDEPENDENT,
 }
 
@@ -93,7 +93,7 @@ def test_a_merge_that_is_killed_again_and_again_ends_as_if_it_was_not(
     assert {domain.name: domain.kind for domain in plan.domains} == {
         "guild.id": "counter" if counters else "layout",
         "item.id": "counter" if counters else "layout",
-        "kind.id": "shared",
+        "kind.id": "match",
         "player.id": "counter" if counters else "layout",
         "quest.id": "counter",
     }
@@ -101,7 +101,7 @@ def test_a_merge_that_is_killed_again_and_again_ends_as_if_it_was_not(
     as_planned, of_kept = game.contents(changed), game.contents(kept)
 
     # in the map, the batches and the verification
-    kills = [dies_at(statement, lambda: apply_file(path)) for statement in (2, 7, 6, 5, 4)]
+    kills = [dies_at(statement, lambda: apply_file(path)) for statement in (2, 8, 9)]
     assert kills == [True] * len(kills)
     outcome = apply_file(path)
     assert outcome.resumed
@@ -124,7 +124,7 @@ def test_a_merge_that_is_killed_again_and_again_ends_as_if_it_was_not(
 
     # again: nothing is left to do; and back, with kills
     assert apply_file(path) == outcome
-    for statement in (1, 4, 5):
+    for statement in (1, 6):
         assert dies_at(statement, lambda: take_back(changed, finished=True, batch_rows=50))
     assert take_back(changed, finished=True, batch_rows=50).resumed
     assert game.contents(changed) == as_planned
@@ -162,7 +162,7 @@ def test_two_processes_never_work_at_once(
 ) -> None:
     kept, changed = database_kind.new_database(), database_kind.new_database()
     for url, shard in ((kept, "a"), (changed, "b")):
-        game.fill(url, shard, 40, counters=True, seed=1)
+        game.fill(url, shard, 15, counters=True, seed=1)
     before, path = game.story(changed), tmp_path / "merge.plan"
     plan_of(kept, changed, path, **OF_GAME)
     outcomes: list[object] = []

@@ -1,8 +1,7 @@
-"""Findings of a check, compared with plain Python; and that it goes on after a stop without reading again."""
+"""Findings of a check, compared with plain Python."""
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -20,7 +19,6 @@ from snowredis.errors import ConfigError
 from snowredis.merge import SourceError
 from snowredis.merge.check import Check
 from snowredis.merge.findings import CheckResult, ProblemKind
-from snowredis.merge.progress import Progress
 from snowredis.merge.sources import parse_sources
 from snowredis.merge.workspace import MIB, Workspace
 
@@ -202,7 +200,7 @@ def test_an_id_with_more_bits_than_its_layout_is_a_problem(tmp_path: Path) -> No
     }
 
 
-# --- memory, ranges, stopping ----------------------------------------------------------------------
+# --- memory, ranges ----------------------------------------------------------------------
 
 
 def test_parts_that_fit_the_memory_find_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,75 +220,12 @@ def test_parts_that_fit_the_memory_find_the_same(tmp_path: Path, monkeypatch: py
     assert found == {number: count for number, count in Counter(ids.tolist()).items() if count > 1}
 
 
-def test_too_little_memory_is_refused(tmp_path: Path) -> None:
+def test_too_little_memory_is_refused() -> None:
     with pytest.raises(ConfigError, match="384 MiB"):
-        Workspace(tmp_path / "state", 100 * MIB)
+        Workspace(100 * MIB)
 
 
-class Stop(BaseException):
-    """Exception of a signal handler."""
-
-
-def test_a_check_that_was_stopped_goes_on_and_reads_nothing_twice(tmp_path: Path) -> None:
-    sources = {name: [an_id(second, 3) for second in range(1, 40)] for name in ("a", "b", "c")}
-    parsed = parse_sources(write(tmp_path, sources), ["twitter"])
-    state = tmp_path / "state"
-
-    seen: list[str] = []
-
-    class Seen(Progress):
-        def add(self, done: float, finished: str = "") -> None:
-            seen.append(finished)
-            if finished == "b.csv" and len(seen) == 2:
-                raise Stop
-
-    with pytest.raises(Stop), Check(parsed, state=state, threads=1) as running:
-        running.run(Seen(shown=False), now_ms=NOW_MS)
-    # the first file is not read again, as long as its size and its time are the same
-    path = Path(parsed[0].location)
-    stat = path.stat()
-    path.write_bytes(b"x" * stat.st_size)
-    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-    for expected in (["c.txt"], []):
-        seen.clear()
-        with Check(parsed, state=state, threads=1) as running:
-            result = running.run(Seen(shown=False), now_ms=NOW_MS)
-        assert (result.repeated_ids, result.repeated_rows) == (39, 117)
-        assert [part for part in seen if part] == expected
-    os.utime(path)
-    with Check(parsed, state=state, threads=1) as running, pytest.raises(SourceError, match="holds no ids"):
-        running.run(now_ms=NOW_MS)
-
-
-def test_the_state_of_other_sources_and_other_files_are_left_alone(tmp_path: Path) -> None:
-    one, other = parse_sources(write(tmp_path, {"a": [an_id(5)], "b": [an_id(6)]}))
-    state = tmp_path / "state"
-    with Check([one], state=state, threads=1) as running:
-        running.run()
-        with pytest.raises(SourceError, match="another process uses it"):
-            duckdb_elsewhere(state)
-    with (
-        Check([other], state=state, threads=1) as running,
-        pytest.raises(SourceError, match="is of other sources"),
-    ):
-        running.run()
-    (state / "photo.jpg").touch()
-    with pytest.raises(ConfigError, match="holds other files"):
-        Check([one], state=state)
-    assert (state / "photo.jpg").exists()
-
-
-def duckdb_elsewhere(state: Path) -> None:
-    """Open the same state in another process, as a second command would."""
-    import subprocess
-    import sys
-
-    program = Path(__file__).parent / "programs/open_state.py"
-    done = subprocess.run([sys.executable, program, state], capture_output=True, text=True, timeout=60)
-    raise SourceError(done.stdout + done.stderr)
-
-
-def test_nothing_is_left_of_a_check_without_a_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_left_of_a_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     (tmp_path / "tmp").mkdir()
     check(tmp_path, {"a": [an_id(5)]})

@@ -11,7 +11,7 @@ import pytest
 import zstandard
 
 from snowredis.merge import SourceError
-from snowredis.merge.files import parts_of, select_statement
+from snowredis.merge.files import files_of, select_statement
 from snowredis.merge.ingest import ingest
 from snowredis.merge.progress import Progress
 from snowredis.merge.sources import parse_sources
@@ -23,8 +23,8 @@ CSV = b"name,id\n" + b"".join(b"x,%d\n" % an_id for an_id in IDS)
 
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
-    with Workspace(tmp_path_factory.mktemp("w") / "state", 1 << 30, threads=1) as made:
+def workspace() -> Iterator[Workspace]:
+    with Workspace(1 << 30, threads=1) as made:
         yield made
 
 
@@ -40,8 +40,7 @@ def read(workspace: Workspace, tmp_path: Path) -> Callable[..., list[int | str]]
 
 
 def read_source(workspace: Workspace, text: str) -> list[int | str]:
-    for table in ("sources", "parts", "stored"):
-        workspace.rows(f"DELETE FROM {table}")
+    workspace.rows("DELETE FROM stored")
     ingest(workspace, parse_sources([text]), Progress(shown=False))
     rows = workspace.rows("SELECT id, rejected FROM ids ORDER BY id, rejected")
     return [rejected if an_id is None else an_id for an_id, rejected in rows]
@@ -111,7 +110,7 @@ def test_values_that_are_no_ids_are_kept_as_text_and_the_others_are_read(read: R
         ("a.csv.gz", gzip.compress(CSV)[:-20], "#id", "truncated|end of GZIP"),
         ("a.csv.zst", zst(CSV)[:-20], "#id", "is truncated: its end is missing"),
         ("a.txt.zst", zst(LINES) + zst(LINES)[:-3], "", "is truncated: its end is missing"),
-        ("a.csv.gz", CSV, "#id", "GZIP|gzip"),
+        ("a.csv.gz", CSV, "#id", "incorrect header check"),
         ("a.csv.zst", CSV, "#id", "magic|descriptor|zst"),
         (
             "a.txt.gz",
@@ -160,8 +159,7 @@ def test_a_path_that_is_missing_is_found_before_anything_is_read(
 ) -> None:
     (tmp_path / "a.txt").write_bytes(LINES)
     sources = parse_sources([f"{tmp_path}/a.txt", f"{tmp_path}/b*.txt"])
-    for table in ("sources", "parts", "stored"):
-        workspace.rows(f"DELETE FROM {table}")
+    workspace.rows("DELETE FROM stored")
     with pytest.raises(SourceError, match=r"there is no file .*b\*\.txt"):
         ingest(workspace, sources, Progress(shown=False))
     assert workspace.rows("SELECT count(*) FROM stored") == [(0,)]
@@ -172,5 +170,5 @@ def test_names_are_quoted_in_the_statement(workspace: Workspace, tmp_path: Path)
     duckdb.sql('SELECT 1::BIGINT AS "x""; DROP TABLE ids"').write_parquet(str(path))
     (source,) = parse_sources([f'{path}#x"; DROP TABLE ids'])
     assert read_source(workspace, f'{path}#x"; DROP TABLE ids') == [1]
-    (part,) = parts_of(source)
-    assert "''s; DROP" in select_statement(workspace, source, part.path, 0)[0]
+    (path,) = files_of(source)
+    assert "''s; DROP" in select_statement(workspace, source, path, 0)[0]

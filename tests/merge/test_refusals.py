@@ -41,68 +41,33 @@ def two(request: pytest.FixtureRequest) -> Two:
 OPTIONS: dict[str, Any] = {"independent": ["parent.id", "child.n"]}
 
 
-@pytest.mark.parametrize(
-    ("kind", "statements", "message"),
-    [
-        (
-            "postgresql",
-            "CREATE TABLE heir () INHERITS (parent)",
-            r"the table heir inherits from parent \(INHERITS\)",
-        ),
-        (
-            "postgresql",
-            "CREATE RULE quiet AS ON UPDATE TO parent DO INSTEAD NOTHING",
-            "the rule quiet of parent may rewrite changes",
-        ),
-        (
-            "postgresql",
-            "ALTER TABLE parent ADD twice int GENERATED ALWAYS AS (id * 2) STORED",
-            r"parent\.twice is computed from an id",
-        ),
-        ("mariadb", "ALTER TABLE parent ADD twice int AS (id * 2)", r"parent\.twice is computed from an id"),
-        (
-            "postgresql",
-            "ALTER TABLE parent ADD CONSTRAINT few CHECK (id < 100)",
-            "the check few of parent is about an id",
-        ),
-        (
-            "mariadb",
-            "ALTER TABLE child ADD CONSTRAINT few CHECK (parent_id <> 7)",
-            "the check few of child is about an id",
-        ),
-        (
-            "postgresql",
-            "CREATE VIEW first AS SELECT * FROM parent WHERE id = 1",
-            "the view first compares an id with",
-        ),
-        (
-            "postgresql",
-            "CREATE VIEW first AS SELECT * FROM child WHERE parent_id IN (1, 2)",
-            "the view first compares an id with",
-        ),
-        (
-            "postgresql",
-            "CREATE VIEW first AS SELECT * FROM child WHERE parent_id::bigint BETWEEN 1 AND 2",
-            "the view first compares an id with",
-        ),
-        (
-            "mariadb",
-            "CREATE VIEW first AS SELECT * FROM parent WHERE id = 1",
-            "the view first compares an id with",
-        ),
-        (
-            "sqlite",
-            "CREATE VIEW first AS SELECT * FROM parent WHERE id IN (1, 2)",
-            "the view first compares an id with",
-        ),
-    ],
-)
-def test_obstacles_are_refused_before_the_first_change(
-    two: Two, tmp_path: Path, kind: str, statements: str, message: str
-) -> None:
-    kept, changed = two(kind, f"{FAMILY}; {statements}")
-    with pytest.raises(MergeError, match=message):
+OBSTACLES = {
+    "postgresql": {
+        "CREATE TABLE heir () INHERITS (parent)": "the table heir inherits from parent (INHERITS)",
+        "CREATE RULE quiet AS ON UPDATE TO parent DO INSTEAD NOTHING": "the rule quiet of parent may rewrite changes",
+        "ALTER TABLE parent ADD twice int GENERATED ALWAYS AS (id * 2) STORED": "parent.twice is computed from an id",
+        "ALTER TABLE parent ADD CONSTRAINT few CHECK (id < 100)": "the check few of parent is about an id",
+        "CREATE VIEW one AS SELECT * FROM parent WHERE id = 1": "the view one compares an id with",
+        "CREATE VIEW two AS SELECT * FROM child WHERE parent_id IN (1, 2)": "the view two compares an id with",
+        "CREATE VIEW three AS SELECT * FROM child WHERE parent_id::bigint BETWEEN 1 AND 2": "the view three compares an",
+    },
+    "mariadb": {
+        "ALTER TABLE parent ADD twice int AS (id * 2)": "parent.twice is computed from an id",
+        "ALTER TABLE child ADD CONSTRAINT few CHECK (parent_id <> 7)": "the check few of child is about an id",
+        "CREATE VIEW first AS SELECT * FROM parent WHERE id = 1": "the view first compares an id with",
+    },
+    "sqlite": {
+        "CREATE VIEW first AS SELECT * FROM parent WHERE id IN (1, 2)": "the view first compares an id with",
+    },
+}
+
+
+@pytest.mark.parametrize("kind", OBSTACLES)
+def test_obstacles_are_refused_before_the_first_change(two: Two, tmp_path: Path, kind: str) -> None:
+    kept, changed = two(kind, f"{FAMILY}; {'; '.join(OBSTACLES[kind])}")
+    with pytest.raises(MergeError) as refused:
         plan_of(kept, changed, tmp_path / "merge.plan", **OPTIONS)
+    assert [text for text in OBSTACLES[kind].values() if text not in str(refused.value)] == []
     assert list(tmp_path.iterdir()) == []
 
 
@@ -294,8 +259,6 @@ def test_rows_that_both_have_get_the_ids_of_the_other_even_in_a_circle(
     execute(changed, "INSERT INTO post VALUES (1, 1, 'green'), (2, 2, 'red'), (3, 3, 'own'), (4, 9, 'other')")
     path = tmp_path / "merge.plan"
     independent = ["post.id", "tag.id"]
-    with pytest.raises(MergeError, match=r"--shared tag: 3 rows differ in the two databases.*--match tag="):
-        plan_of(kept, changed, path, shared=["tag"], independent=independent)
     plan = plan_of(kept, changed, path, matched=["tag=name"], independent=independent)
     (of_tag,) = [domain for domain in plan.domains if domain.name == "tag.id"]
     assert (of_tag.kind, of_tag.renamed, of_tag.at_once) == ("match", 3, True)

@@ -29,13 +29,7 @@ from snowredis.merge.sources import parse_sources, without_password
             "sqlite:///s.db",
             (None, 'odd."table', "the id"),
         ),
-        ("mysql://h/db?table=t&column=id", "database", "mysql://h/db", (None, "t", "id")),
-        (
-            "mysql://h/db?charset=utf8&schema=s&table=t&column=id",
-            "database",
-            "mysql://h/db?charset=utf8",
-            ("s", "t", "id"),
-        ),
+        ("mysql://h/db?charset=utf8#t.id", "database", "mysql://h/db?charset=utf8", (None, "t", "id")),
     ],
 )
 def test_a_source_names_a_file_or_a_table(

@@ -1,12 +1,11 @@
-"""Ids from databases: SQLite, PostgreSQL and MariaDB, in pages, with resuming; and the check as SQL, run on them."""
+"""Ids from databases: SQLite, PostgreSQL and MariaDB, in pages; and the same findings by SQL."""
 
 from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -15,10 +14,9 @@ from snowredis.core.presets import layouts
 from snowredis.merge import SourceError, ingest
 from snowredis.merge.check import Check
 from snowredis.merge.databases import with_driver
-from snowredis.merge.findings import CheckResult, ProblemKind
-from snowredis.merge.id_sql import DIALECTS, Dialect, check_as_sql, queries
+from snowredis.merge.findings import ProblemKind
 from snowredis.merge.sources import Source, parse_sources
-from tests.support.databases import SERVERS, MissingDatabase
+from tests.support.databases import DatabaseServer
 
 LAYOUT = layouts["twitter"]
 NOW_MS = 1_767_225_600_000
@@ -36,37 +34,31 @@ OLD: list[int | None] = [
     None,
     None,
 ]
-DIALECT_OF: dict[str, Dialect] = {"sqlite": "sqlite", "postgresql": "postgres", "mariadb": "mysql"}
 
 
-@pytest.fixture(scope="module", params=SERVERS)
-def url(request: pytest.FixtureRequest) -> Iterator[str]:
+@pytest.fixture
+def url(database_kind: DatabaseServer) -> str:
     """A database with the tables "new", whose ids are its key, and "old ones", whose ids have no index."""
-    with contextlib.ExitStack() as stack:
-        try:
-            server = stack.enter_context(SERVERS[request.param]())
-        except MissingDatabase as error:
-            pytest.skip(str(error))
-        made = server.new_database()
-        engine = sa.create_engine(made)
-        meta = sa.MetaData()
-        new = sa.Table("new", meta, sa.Column("id", sa.BigInteger, primary_key=True))
-        old = sa.Table("old ones", meta, sa.Column("the id", sa.BigInteger), sa.Column("name", sa.String(20)))
-        meta.create_all(engine)
-        with engine.begin() as connection:
-            connection.execute(new.insert(), [{"id": an_id} for an_id in NEW])
-            connection.execute(
-                old.insert(), [{"the id": an_id, "name": f"n{at}"} for at, an_id in enumerate(OLD)]
-            )
-        engine.dispose()
-        yield made
+    made = database_kind.new_database()
+    engine = sa.create_engine(made)
+    meta = sa.MetaData()
+    new = sa.Table("new", meta, sa.Column("id", sa.BigInteger, primary_key=True))
+    old = sa.Table("old ones", meta, sa.Column("the id", sa.BigInteger), sa.Column("name", sa.String(20)))
+    meta.create_all(engine)
+    with engine.begin() as connection:
+        connection.execute(new.insert(), [{"id": an_id} for an_id in NEW])
+        connection.execute(
+            old.insert(), [{"the id": an_id, "name": f"n{at}"} for at, an_id in enumerate(OLD)]
+        )
+    engine.dispose()
+    return made
 
 
 def sources_of(url: str) -> list[Source]:
     return parse_sources([f"a={url}#new.id", f'b={url}#"old ones"."the id"'], ["twitter"])
 
 
-def test_a_table_is_checked_as_a_file_is_and_the_sql_says_the_same(
+def test_a_table_is_checked_as_a_file_is_and_sql_says_the_same(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ingest, "_PAGE_ROWS", 100)
@@ -81,31 +73,26 @@ def test_a_table_is_checked_as_a_file_is_and_the_sql_says_the_same(
         ("b", ProblemKind.FUTURE): 1,
         ("b", ProblemKind.COUNTER): 2,
     }
+    # both tables as an SQL user would compare them
+    both = "SELECT 'a' AS source, id FROM new UNION ALL SELECT 'b', {} FROM {}"
     engine = sa.create_engine(url)
-    dialect = DIALECT_OF[engine.dialect.name]
+    name = engine.dialect.identifier_preparer.quote_identifier
+    both = both.format(name("the id"), name("old ones"))
     with engine.connect() as connection:
-        # "%" in a driver's text would be a parameter
-        rows = {
-            name: connection.exec_driver_sql(text).mappings().all()
-            for name, text in queries(sources, dialect, now_ms=NOW_MS).items()
-        }
+        repeated = connection.exec_driver_sql(
+            f"SELECT id, count(*) FROM ({both}) AS ids GROUP BY id HAVING count(*) > 1 AND id IS NOT NULL ORDER BY id"
+        ).all()
+        shared = connection.exec_driver_sql(
+            f"SELECT (id >> 12) & 31 AS worker FROM ({both}) AS ids WHERE id BETWEEN {NEW[0]} AND {NEW[-1]} "
+            "GROUP BY 1 HAVING count(DISTINCT source) > 1 ORDER BY 1"
+        ).all()
     engine.dispose()
-    compare(result, rows)
-
-
-def compare(result: CheckResult, rows: dict[str, Any]) -> None:
-    """Compare what the queries say with what the check says."""
-    assert len(rows["repeated"]) == result.repeated_ids
-    assert sum(int(row["times"]) for row in rows["repeated"]) == result.repeated_rows
-    assert [int(row["id"]) for row in rows["repeated"]][:20] == [example.an_id for example in result.examples]
-    assert {
-        (row["source"], row["datacenter"], row["worker"]): row["repeated_ids"] for row in rows["made_by"]
-    } == {(part.source, part.datacenter, part.worker): part.ids for part in result.by_worker}
-    named = {problem.kind.value.replace("-", "_"): problem.count for problem in result.problems}
-    (problems,) = [row for row in rows["problems"] if row["source"] == "b"]
-    assert {kind: int(problems[kind]) for kind in named} == named
-    shared = [(int(row["worker"]), int(row["sources"])) for row in rows["shared_workers"]]
-    assert shared == [(worker, 2) for worker in range(result.shared_workers[0].workers)]
+    assert [tuple(row) for row in repeated[:20]] == [
+        (example.an_id, sum(place.times for place in example.occurrences)) for example in result.examples
+    ]
+    (pair,) = result.shared_workers
+    workers = [worker for part in pair.ranges for worker in range(part.first, part.last + 1)]
+    assert workers == [row[0] for row in shared]
 
 
 @pytest.mark.parametrize(
@@ -178,45 +165,7 @@ def test_a_column_of_floats_is_refused(tmp_path: Path) -> None:
         check.run()
 
 
-# --- SQL -------------------------------------------------------------------------------------------
-
-
-def test_the_sql_of_files_runs_on_duckdb_as_it_stands(tmp_path: Path) -> None:
-    import duckdb
-
-    duckdb.from_query(f"SELECT unnest({NEW}) AS id").write_parquet(str(tmp_path / "a.parquet"))
-    (tmp_path / "b.csv").write_text(
-        "id\n" + "".join(f"{'' if an_id is None else an_id}\n" for an_id in OLD[:-2])
-    )
-    sources = parse_sources([f"a={tmp_path}/a.parquet#id", f"b={tmp_path}/b.csv#id"], ["twitter"])
-    with Check(sources, threads=1) as check:
-        result = check.run(now_ms=NOW_MS)
-    rows = {}
-    for name, text in queries(sources, "duckdb", now_ms=NOW_MS).items():
-        relation = duckdb.sql(text)
-        rows[name] = [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
-    compare(result, rows)
-
-
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_the_sql_of_every_dialect_is_four_queries_that_its_parser_takes(dialect: Dialect) -> None:
-    import sqlglot
-
-    sources = parse_sources(
-        ["a=postgresql://u:s3cret@h/db#players.id", "b=mysql://h/x#players.id", "odd '\n.csv#id"]
-    )
-    script = check_as_sql(sources, dialect)
-    statements = [statement for statement in sqlglot.parse(script, read=dialect) if statement is not None]
-    assert len(statements) == 4
-    assert "s3cret" not in script
-    # two tables have the same name, so each is loaded under that of its source
-    names = {table.name for statement in statements for table in statement.find_all(sqlglot.exp.Table)}
-    assert {"a", "b"} <= names
-    assert "players" not in names
-    # ClickHouse and Trino have no operators for bits, Spark has some
-    functions = {"trino": "BITWISE_RIGHT_SHIFT", "spark": "SHIFTRIGHT", "clickhouse": "bitShiftRight"}
-    assert functions.get(dialect, ">>") in script
-    assert (">>" in script) is (dialect not in functions)
+# --- drivers ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -284,3 +284,35 @@ def test_an_id_of_the_outage_lane_is_of_the_process_that_had_the_lane_even_after
     events = [BORN, reserved, gone, taken]
     assert asked(events, 599_999, lane=3, past=past) == ("certain", "anna")
     assert asked(events, 600_000, lane=3, past=past) == ("certain", "berta")
+
+
+def test_a_lease_that_was_taken_over_has_two_owners_one_after_the_other() -> None:
+    lanes, taken_ms = (0, 0, 0, 500_000), 1_600_000
+    begun = replace(claimed(1_100_000, "anna", 0, lanes=lanes), outage_until_ms=80_000_000)
+    ended = replace(expired(1_300_000, "anna", 0, 1_230_000), heartbeat_ms=1_200_000)
+    back = event(
+        EventKind.RETURNED, 1_700_000, 7, "berta", 0, 1_730_000, ended_ms=1_300_000, taken_ms=taken_ms
+    )
+    now = replace(record("berta", 1_100_000, 1_730_000), taken_ms=taken_ms, outage_until_ms=81_000_000)
+    past = replace(PAST, now_ms=1_701_000, records={7: now})
+    events = [BORN, begun, ended, back]
+    assert asked(events, 1_150_000, past=past) == ("certain", "anna")
+    # a process that ended before Redis saw it may have had the lease between the two
+    assert asked(events, 1_400_000, lane=3, past=past) == ("probable", "anna")
+    assert asked(events, taken_ms, lane=3, past=past) == ("certain", "berta")
+    assert asked(events, 1_710_000, past=past) == ("certain", "berta")
+    gone = replace(released(1_720_000, "berta", 0, 1_719_000), taken_ms=taken_ms)
+    over = replace(past, records={})
+    assert asked([*events, gone], 1_718_000, past=over) == ("certain", "berta")
+    assert asked([*events, gone], 1_150_000, past=over) == ("certain", "anna")
+
+
+def test_a_lease_that_was_taken_over_before_it_ended_is_known_from_the_record() -> None:
+    begun = claimed(1_100_000, "anna", 0)
+    now = replace(record("berta", 1_100_000, 1_160_000), taken_ms=1_120_000)
+    past = replace(PAST, now_ms=1_131_000, records={7: now})
+    assert asked([BORN, begun], 1_119_999, past=past) == ("probable", "anna")
+    assert asked([BORN, begun], 1_120_000, past=past) == ("certain", "berta")
+    # the same process, which goes on
+    same = replace(now, host="anna", pid=4, taken_ms=0)
+    assert asked([BORN, begun], 1_120_000, past=replace(past, records={7: same})) == ("certain", "anna")

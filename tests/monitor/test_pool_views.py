@@ -9,11 +9,9 @@ import pytest
 
 import snowredis
 from snowredis.errors import ConfigError, PoolNotFound
-from snowredis.monitor.events import Event, parse_event
-from snowredis.monitor.snapshot import PoolInfo, WorkerInfo, state_of
-from snowredis.monitor.usage import forecast_of
+from snowredis.monitor.events import parse_event
+from snowredis.monitor.snapshot import state_of
 from snowredis.monitor.worker_pool import WorkerPool
-from snowredis.snowflake.codes import EventKind
 from snowredis.snowflake.open import pool_config
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.testing import ManualClock, memory_pool
@@ -175,47 +173,6 @@ def test_entries_that_no_script_wrote_are_left_out() -> None:
     assert (event.kind, event.host, event.until_ms) == ("lost", "\ufffd", 0)
     for name, value in ((b"event", b"party"), (b"worker", b"one"), (b"at", b"")):
         assert parse_event(b"1-0", {**good, name: value}) is None
-
-
-# --- forecast --------------------------------------------------------------------------------------
-
-HOUR = 3_600_000
-
-
-def claims(times: list[int]) -> list[Event]:
-    return [
-        Event(at, EventKind.CLAIMED, number, "h", 1, "", 0, at, f"{at}-0") for number, at in enumerate(times)
-    ]
-
-
-def pool_info(used: int, now_ms: int) -> PoolInfo:
-    layout = snowredis.Layout()
-    return PoolInfo("p", layout, "", now_ms, 0, 0, "", 1, 1024, used, 1024 - used, used, 1, 0, 0, 0, 0, 0, "")
-
-
-def alive(number: int, now_ms: int) -> WorkerInfo:
-    return WorkerInfo(number, True, "h", 1, "", 0, now_ms, now_ms + 1, 1, 0, 0, 0, 0, 0, 0, "ab")
-
-
-def test_a_pool_that_grows_steadily_has_a_day_on_which_it_is_used_up() -> None:
-    now = 100 * HOUR
-    events = claims([number * HOUR for number in range(100)])
-    forecast = forecast_of(events, [alive(number, now) for number in range(100)], pool_info(100, now))
-    assert forecast.known
-    assert forecast.per_day == pytest.approx(24, rel=0.05)
-    assert forecast.used_up_ms == pytest.approx(now + 924 * HOUR, rel=0.05)
-
-
-def test_a_forecast_says_what_it_does_not_know() -> None:
-    now = 100 * HOUR
-    young = forecast_of(claims([now - 5_000]), [], pool_info(1, now))
-    assert (young.known, young.used_up_ms) == (False, None)
-    assert "too few" in young.reason
-    steady = claims([0] * 20)
-    flat = forecast_of(steady, [alive(number, now) for number in range(20)], pool_info(20, now))
-    assert (flat.known, flat.used_up_ms, flat.reason) == (True, None, "it does not grow")
-    full = forecast_of([], [], pool_info(1024, now))
-    assert full.used_up_ms == now
 
 
 def test_who_was_refused_for_other_settings_is_shown(server: RedisServer, pool: WorkerPool) -> None:

@@ -276,11 +276,30 @@ def test_a_worker_without_an_outage_lane_is_a_notice() -> None:
     assert "1 worker (2 on web-2:100) cannot go on for longer than a ttl without Redis" in condition.text
 
 
+def test_a_lane_that_opens_after_a_gap_is_none_and_that_of_a_lost_lease_is_one() -> None:
+    """For a day after a loss, the lane of a new lease begins where those of before may end."""
+    late = worker(1, outage_from_ms=NOW_MS + HOUR_MS, outage_until_ms=NOW_MS + 2 * HOUR_MS)
+    (condition,) = status_of(Snapshot(WITH_OUTAGE_LANES, (late,))).conditions
+    assert condition.code == "no-outage-lane"
+    error, times = StoreUnavailable("here", "refused"), {"failed_since_ms": NOW_MS, "now_ms": NOW_MS}
+    away = status_without(error, Snapshot(WITH_OUTAGE_LANES, (late,)), **times)
+    assert (away.level, "for at least 29 s more" in away.conditions[0].text) == ("critical", True)
+    kept = replace(late, lane_until_ms=NOW_MS + 2 * HOUR_MS)
+    assert status_of(Snapshot(WITH_OUTAGE_LANES, (kept,))).conditions == ()
+    assert status_without(error, Snapshot(WITH_OUTAGE_LANES, (kept,)), **times).level == "warning"
+
+
 def test_with_outage_lanes_the_workers_of_before_make_ids_while_new_ones_wait_for_the_floor() -> None:
     waiting = replace(WITH_OUTAGE_LANES, floor_ms=NOW_MS + 20_000, incarnation=f"{NOW_MS - 20_000}-ab")
-    snapshot = Snapshot(waiting, ())
+    snapshot = Snapshot(waiting, (), lanes_until_ms=NOW_MS + 1)
     assert [condition.code for condition in status_of(snapshot).conditions] == ["floor"]
     assert snapshot.makes_ids
+    # they say so at their next heartbeat, and until then they may
+    early = replace(waiting, incarnation=f"{NOW_MS - TTL_MS // 7}-ab")
+    assert Snapshot(early, ()).makes_ids
+    over = replace(snapshot, lanes_until_ms=NOW_MS)
+    assert [condition.code for condition in status_of(over).conditions] == ["no-ids"]
+    assert not over.makes_ids
     new = Snapshot(replace(waiting, claims=0), ())
     assert not new.makes_ids
 

@@ -34,7 +34,7 @@ MAY_IMPORT = {
     "testing": {"errors", "settings", "process", "snowflake", "connection", "process_generator", "numbers"},
     "monitor": {"errors", "settings", "core", "embedded", "servers", "snowflake"},
     "merge": {
-        *("errors", "core.collisions", "core.layout", "core.presets"),
+        *("errors", "core.as_json", "core.collisions", "core.layout", "core.presets"),
         *("cli.exit_codes", "cli.options", "cli.output"),
     },
 }

@@ -24,11 +24,11 @@ import snowredis
 from snowredis.core.layout import Layout
 from snowredis.process.clock import StepClock
 from snowredis.process.exit import End
-from snowredis.snowflake.crash_record import UNKNOWN_WORKER, of_claim, read_page, release
+from snowredis.snowflake.crash_record import UNKNOWN_WORKER, CrashRecord, of_claim, read_page, release
 from snowredis.snowflake.open import open_store
 from snowredis.snowflake.protocol import PoolConfig
 from tests.support.pools import new_pool
-from tests.support.programs import FORKS_WITH_THREADS, start
+from tests.support.programs import FORKS_WITH_THREADS, run, start
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
 
@@ -391,6 +391,17 @@ def test_an_exit_while_redis_is_away_is_no_death(own_server: RedisServer, record
     assert (info.reclaimed, info.expired) == (0, 0)
 
 
+def test_the_lease_of_a_generator_that_an_exit_handler_makes_is_no_death(url: str, records: Path) -> None:
+    create(url)
+    run("tests.reclaim.programs.makes_a_generator_at_exit", url)
+    (lease,) = left_in(records)
+    assert End(lease["end"]) is End.EXIT
+    with connect(url) as heir:
+        heir.next_id()
+    info = snowredis.WorkerPool(url, "killed").info()
+    assert (info.claims, info.reclaimed, info.releases) == (3, 0, 3)
+
+
 def c_handlers() -> list[int]:
     """Return the address of the handler of each signal, which is the first member of struct sigaction."""
     libc, action = ctypes.CDLL(None), ctypes.create_string_buffer(512)
@@ -448,3 +459,7 @@ def test_os_exit_can_be_sent_to_another_process(url: str, records: Path) -> None
     ending.start()
     ending.join(20)
     assert ending.exitcode == 3
+
+
+def test_a_record_that_an_interruption_left_half_made_gives_nothing_up() -> None:
+    CrashRecord.__new__(CrashRecord).__del__()

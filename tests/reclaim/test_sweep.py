@@ -9,6 +9,7 @@ import resource
 import signal
 import socket
 import sys
+import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -20,13 +21,14 @@ import pytest
 import snowredis
 from snowredis.core.layout import Layout
 from snowredis.errors import StoreUnavailable
-from snowredis.process.liveness import own_name
+from snowredis.process.liveness import ProcessName, own_name
 from snowredis.snowflake import record_files, sweep
-from snowredis.snowflake.crash_record import read_page
+from snowredis.snowflake.crash_record import RECORD_BYTES, CrashRecord, read_page
+from snowredis.snowflake.lease import HeldLease
 from snowredis.snowflake.open import open_store
 from snowredis.snowflake.protocol import NO_STATS, PoolConfig, RenewRequest
 from snowredis.snowflake.record_files import FileName
-from snowredis.snowflake.replies import Seen
+from snowredis.snowflake.replies import Granted, Seen
 from tests.support.programs import FORKS_WITH_THREADS, run
 from tests.support.servers import RedisServer
 from tests.support.waiting import eventually
@@ -339,6 +341,32 @@ def test_what_a_process_that_died_itself_was_giving_back_is_taken_over(
         assert heir.next_id()
 
 
+def test_processes_of_one_machine_share_the_looks_at_their_neighbors(
+    server: RedisServer, pool: str, records: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at: list[str] = []
+
+    def alive(name: ProcessName, *_: object) -> bool:
+        looked_at.append(name.started)
+        return False
+
+    with connect(server.url, pool) as ids:
+        ids.next_id()
+        leases, own = ids._lease_manager, own_name()
+        assert own is not None
+        for number in range(39):
+            other = own._replace(pid=1, started=f"{number}")
+            (records / str(FileName(record_files.pool_name(leases.store), other, "0"))).touch(0o600)
+        monkeypatch.setattr(sweep, "has_ended", alive)
+        monkeypatch.setattr(sweep, "CLEAN_ONE_IN", sys.maxsize)
+        for _ in range(40):
+            before = len(looked_at)
+            leases.give_back_of_dead(1)
+            assert len(looked_at) == before + sweep.MOST_LOOKED_AT
+        # as 40 processes do in one heartbeat, or one in 40 of them
+        assert len(set(looked_at)) > 35
+
+
 def test_a_redis_that_does_not_reply_costs_no_record(
     server: RedisServer, pool: str, records: Path, tmp_path: Path
 ) -> None:
@@ -354,6 +382,36 @@ def test_a_redis_that_does_not_reply_costs_no_record(
     assert list(records.iterdir()) == before
     with connect(server.url, pool) as heir:
         assert heir.next_id()
+
+
+@pytest.mark.parametrize(("left_s", "remains"), [(3_600, True), (-1, False)])
+def test_a_file_remains_as_long_as_its_outage_lane_can_be_taken_over(
+    records: Path, monkeypatch: pytest.MonkeyPatch, left_s: float, remains: bool
+) -> None:
+    """In an outage of over an hour, processes that use another Redis tidy up, too."""
+    own = own_name()
+    assert own is not None
+    records.mkdir(0o700)
+    page = memoryview(bytearray(RECORD_BYTES))
+    now_ms = int(time.time() * 1000)
+    lane_ms = now_ms + int(left_s * 1000)
+    reply = Granted(0, "1-a", 0, 0, None, 7, now_ms - 3_600_000, (0, 0, 0, 0), "ab", lane_ms)
+    held = HeldLease.granted(reply, PoolConfig(name="orders"), "ab", 1, 0)
+    CrashRecord(Owned(), page, {"lanes": 4}).write_lease(held, NO_STATS, fresh=True)
+    name = FileName("0" * 16, own._replace(started="1", image="1"), "1")
+    (records / str(name)).write_bytes(page)
+    monkeypatch.setattr(sweep, "UNUSED_S", -1.0)
+    sweep.remove_unused(sweep.Place(record_files.Directory(str(records)), own))
+    assert bool(list(records.iterdir())) == remains
+
+
+class Owned:
+    """The owner of a page of the test."""
+
+    is_writer = True
+
+    def touch(self) -> None: ...
+    def take_back(self, page: memoryview, *, records_lease: bool) -> None: ...
 
 
 def test_files_that_nobody_asks_for_any_more_are_removed_in_time(

@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 
 import snowredis
+from snowredis.cli import main
 from snowredis.core.layout import Layout
 from snowredis.errors import ClockMovedBack, LeaseExpired, LeaseLost, SnowredisError, StoreUnavailable
+from snowredis.monitor.snapshot import Snapshot
+from snowredis.monitor.status import status_of
 from snowredis.snowflake import lease_manager
 from snowredis.snowflake.generator import Generator
 from snowredis.snowflake.memory_store import MemoryStore
@@ -313,6 +316,89 @@ def test_without_an_outage_reserve_ids_end_with_the_ordinary_reservation() -> No
         fleet.clock.step(-10_000)
         assert fleet.make(ids) <= OUT
     assert not ids.in_outage_lane
+
+
+def test_a_lease_of_after_a_loss_lasts_for_a_ttl_and_a_lane_of_before_for_longer(fleet: Fleet) -> None:
+    old = fleet.generator()
+    fleet.make(old)
+    assert old.lease is not None
+    lane_until_ms = old.lease.outage_until_ms
+    assert old.lasts_until_ms == lane_until_ms
+    fleet.redis.away = True
+    fleet.clock.advance(3_600_000)
+    fleet.redis.away = False
+    fleet.redis.wipe()
+    for _ in range(12):
+        fleet.beat(old)
+        fleet.make(old)
+    new = fleet.generator()
+    fleet.make(new)
+    assert old.lasts_until_ms == lane_until_ms
+    # its lane begins where those of before may end, tomorrow
+    assert new.lease is not None
+    assert new.lease.outage_until_ms > new.lease.until_ms == new.lasts_until_ms
+    fleet.redis.away = True
+    fleet.clock.advance(TTL_MS)
+    with pytest.raises(LeaseExpired):
+        new.next_id()
+    assert fleet.make(old) == OUT
+
+
+@pytest.mark.parametrize("reserve_s", [3.0, 60.0])
+def test_those_who_look_see_whether_anybody_makes_ids_after_a_loss(
+    own_server: RedisServer, reserve_s: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings: dict[str, Any] = {"ttl_ms": 2_000, "max_clock_lead_ms": 100, "redis_skew_ms": 100}
+    config = PoolConfig(name="seen", outage_reserve_ms=int(reserve_s * 1000), **settings)
+    pool = snowredis.WorkerPool(own_server.url, "seen")
+    pool.create(config)
+    options: dict[str, Any] = {
+        "ttl": 2,
+        "max_clock_lead": 0.1,
+        "redis_skew": 0.1,
+        "outage_reserve": reserve_s,
+    }
+    with snowredis.connect(own_server.url, pool="seen", **options) as ids:
+        ids.next_id()
+        own_server.kill()
+        time.sleep(3.5)
+        own_server.start()
+
+        def settled() -> Snapshot | None:
+            snapshot = pool.snapshot()
+            early = snapshot.info.now_ms - (snapshot.info.raised_ms or 0) < 700
+            return None if early or snapshot.workers else snapshot
+
+        snapshot = eventually(settled, "a refused renewal", ignored=(snowredis.PoolNotFound,))
+        assert snapshot is not None
+        is_there = reserve_s > 3.5
+        assert snapshot.makes_ids == is_there
+        assert [each.code for each in status_of(snapshot).conditions] == ["floor" if is_there else "no-ids"]
+        main(["workers", "--url", own_server.url, "--pool", "seen"])
+        assert ("go on in outage lanes, until 20" in capsys.readouterr().out) == is_there
+        if is_there:
+            ids.next_id()
+            assert ids.in_outage_lane
+
+
+def test_a_pool_that_waits_for_the_outage_lanes_of_the_one_before_says_until_when(
+    own_server: RedisServer,
+) -> None:
+    pool = snowredis.WorkerPool(own_server.url, "anew")
+    short: dict[str, Any] = {"ttl_ms": 300, "max_clock_lead_ms": 50, "redis_skew_ms": 50}
+    pool.create(PoolConfig(name="anew", outage_reserve_ms=3_600_000, **short))
+    options: dict[str, Any] = {"pool": "anew", "ttl": 0.3, "max_clock_lead": 0.05, "redis_skew": 0.05}
+    with snowredis.connect(own_server.url, outage_reserve=3600, **options) as ids:
+        ids.next_id()
+        deletion = pool.delete(force=True)
+        assert deletion.wait_ms < 1_000
+        assert deletion.other_wait_ms > 3_500_000
+        pool.create(PoolConfig(name="anew", outage_reserve_ms=0, **short))
+        new = snowredis.connect(own_server.url, outage_reserve=0, **options)
+        with pytest.raises(LeaseExpired, match="reservations of before may last until 20") as caught:
+            new.next_id()
+        assert "Redis" not in str(caught.value)
+        new.close()
 
 
 def test_a_fleet_of_1000_makes_ids_for_24_hours_without_redis() -> None:

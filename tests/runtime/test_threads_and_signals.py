@@ -180,6 +180,30 @@ def test_a_handler_that_comes_in_while_its_thread_claims_gets_an_id_or_a_clear_e
     assert made >= 7500
 
 
+def test_a_handler_that_closes_a_generator_while_it_claims_leaves_the_claim_its_connection(
+    own_server: RedisServer,
+) -> None:
+    pool = snowredis.WorkerPool(own_server.url, "closed")
+    pool.create(PoolConfig(name="closed"))
+    ids = snowredis.connect(own_server.url, pool="closed")
+
+    def close(*_: object) -> None:
+        ids.close()
+        own_server.kill(signal.SIGCONT)
+
+    before = signal.signal(signal.SIGALRM, close)
+    own_server.kill(signal.SIGSTOP)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        with pytest.raises(snowredis.GeneratorClosed):
+            ids.next_id()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    # the lease that was granted meanwhile was given back
+    assert (pool.info().claims, pool.workers()) == (1, [])
+
+
 def test_sigterm_in_the_middle_of_work_gives_the_worker_id_back(
     server: RedisServer, new_pool: Callable[..., str]
 ) -> None:

@@ -20,7 +20,13 @@ SERVER = "redis"
 # digits of a nonce in the name of an incarnation
 NONCE_DIGITS = 16
 # what a server has after the fault of this name; everything else keeps its data
-EMPTY = ("SHUTDOWN NOSAVE and start", "kill -9 redis and start", "FLUSHALL", "DEL the pool's hash")
+EMPTY = (
+    "SHUTDOWN NOSAVE and start",
+    "kill -9 redis and start",
+    "kill -9 redis for longer than a ttl",
+    "FLUSHALL",
+    "DEL the pool's hash",
+)
 SNAPSHOT = ("restore an old RDB", "boot with a late clock", "move to a backup")
 # of requests without a reply, how many may be tried in one place
 MOST_UNSEEN = 12

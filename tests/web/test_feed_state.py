@@ -66,7 +66,7 @@ def data_of(event: bytes) -> dict[str, Any]:
 
 
 def change(state: FeedState, now: Reading, events: list[dict[str, Any]] | None = None) -> dict[str, Any]:
-    update = state.update(now, events or [], None)
+    update = state.update(now, events or [])
     state.apply(update)
     return data_of(update.change)
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import time
-from dataclasses import replace
 from typing import Any
 
 from snowredis.cli.exit_codes import ExitCode
-from snowredis.cli.options import Command, Parser, moment_ms, natural
+from snowredis.cli.options import Command, Parser
 from snowredis.cli.output import (
     Cell,
     Column,
@@ -24,28 +23,17 @@ from snowredis.core.layout import ID_BITS, Layout
 from snowredis.core.presets import layout_spec, layouts, preset_source, resolve_layout
 
 _BITS = ("timestamp_bits", "datacenter_bits", "backup_bits", "worker_bits", "sequence_bits")
-# arguments of Layout that are options, too
-_CHANGES = (*_BITS, "tick_ms", "epoch_ms", "worker_last")
+# arguments of Layout
+_ARGUMENTS = (*_BITS, "tick_ms", "epoch_ms", "worker_last")
 
 
 def add_arguments(parser: Parser) -> None:
     parser.add_argument("layout", nargs="?", metavar="NAME|SPEC")
-    for name in _BITS:
-        parser.add_argument(f"--{name.replace('_', '-')}", type=natural, metavar="N")
-    parser.add_argument("--tick-ms", type=natural, metavar="MS")
-    text = "an ISO date or time (UTC), or Unix ms"
-    parser.add_argument("--epoch", dest="epoch_ms", type=moment_ms, metavar="TIME", help=text)
-    parser.add_argument(
-        "--worker-last", action="store_true", default=None, help="place the worker bits below the sequence"
-    )
     parser.add_argument("--json", action="store_true", help="an object, or a list of the presets")
 
 
 def run(args: argparse.Namespace) -> int:
-    changes = {name: value for name in _CHANGES if (value := getattr(args, name)) is not None}
-    layout = None
-    if args.layout is not None or changes:
-        layout = replace(resolve_layout(args.layout), **changes)
+    layout = None if args.layout is None else resolve_layout(args.layout)
     if args.json:
         presets = layouts.values()
         print_json(layout_record(layout) if layout else [layout_record(preset) for preset in presets])
@@ -108,7 +96,7 @@ def layout_record(layout: Layout) -> dict[str, Any]:
     return {
         "name": preset,
         "spec": layout_spec(layout),
-        **{name: getattr(layout, name) for name in _CHANGES},
+        **{name: getattr(layout, name) for name in _ARGUMENTS},
         "ends_at": time_as_json(layout.end_ms),
         "over": layout.end_ms <= time.time_ns() // 1_000_000,
         "lifetime_years": round(layout.lifetime_years, 3),
@@ -195,14 +183,12 @@ def _labels(labels: list[tuple[int, str, str]]) -> list[Line]:
 LAYOUT = Command(
     "layout",
     "show how the 63 bits of an id are divided into fields",
-    """Without arguments: all presets. With a name, a spec or options: one layout in full. Options change the named
-layout, or the default one.""",
+    "Without arguments: all presets. With a name or a spec: one layout in full.",
     [
         ("snowredis layout", "the presets, side by side"),
         ("snowredis layout twitter", "one, and its source"),
         ("snowredis layout '39/0/0/16/8;tick_ms=10'", "a spec"),
-        ("snowredis layout --worker-bits 12 --sequence-bits 8", "with more workers"),
-        ("snowredis layout js-safe --epoch 2026-01-01", "with another epoch"),
+        ("snowredis layout 41/0/2/12/8", "with more workers"),
     ],
     add_arguments,
     run,

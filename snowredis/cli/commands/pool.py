@@ -389,6 +389,12 @@ def _delete(args: argparse.Namespace) -> int:
         print(
             f"new workers of a pool of this name wait for {duration(deletion.wait_ms)}, so as to repeat none of its ids"
         )
+    if deletion.other_wait_ms > deletion.wait_ms:
+        wait = duration(deletion.other_wait_ms)
+        print(
+            f"those of a pool with another layout, or without outage lanes, wait for {wait}: the outage lanes of this "
+            "one may be in use until then"
+        )
     if deletion.guessed:
         print(
             "its settings could not be read: the wait is an estimate from the defaults and from its records; if "

@@ -234,13 +234,17 @@ def _claim_again(held: WorkerId, signals: _Signals, least_s: float) -> bool:
     """Claim a worker id that is reserved for more than *least_s*; return False if a signal ends this first."""
     from snowredis.errors import SnowredisError
 
+    shown = ""
     while True:
         try:
             held.claim()
             if held.left_s > least_s:
                 return True
         except SnowredisError as error:
-            print_error(error)
+            # once, not each second of an outage
+            if str(error) != shown:
+                shown = str(error)
+                print_error(error)
         signals.wait(1.0)
         if signals.stopped:
             return False

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from snowredis.cli.exit_codes import CommandError, ExitCode, missing_extra
-from snowredis.cli.options import Command, Parser, add_redis, add_times, natural, open_known_pool, seconds
+from snowredis.cli.options import Command, Parser, add_redis, add_times, open_known_pool, seconds
 from snowredis.cli.output import (
     Line,
     alternate_screen,
@@ -59,7 +59,6 @@ def _add_workers_arguments(parser: Parser) -> None:
     parser.add_argument("--group-by", choices=("host", "label"), help="one line for each host or label")
     text = "acknowledge the deaths that are shown: they are no warning any more"
     parser.add_argument("--acknowledge", action="store_true", help=text)
-    parser.add_argument("--worker", type=natural, metavar="N", help="the life of this worker id")
     add_times(parser)
     parser.add_argument("--json", action="store_true", help="one object; with --watch one object per line")
 
@@ -73,9 +72,7 @@ def _workers(args: argparse.Namespace) -> int:
                 file=sys.stderr,
             )
         watch = _open(pool, args)
-        if args.worker is not None:
-            _show_life(pool, args)
-        elif args.watch is not None:
+        if args.watch is not None:
             _watch(watch, pool.where, args, max(args.watch, MIN_INTERVAL_S))
         else:
             _show(first_reading(watch), pool.where, args)
@@ -115,18 +112,6 @@ def _show(reading: Reading, where: str, args: argparse.Namespace) -> None:
         _print_json(reading, args)
     else:
         write(_lines(reading, where, args))
-
-
-def _show_life(pool: WorkerPool, args: argparse.Namespace) -> None:
-    info = pool.info()
-    worker = pool.worker(args.worker)
-    events = [event for event in pool.events() if event.worker == args.worker]
-    if args.json:
-        print_json({"worker": worker, "events": events})
-    else:
-        from snowredis.cli.pool_text import life_lines
-
-        write(life_lines(args.worker, worker, events, info, args.time_text))
 
 
 def _watch(watch: Callable[[], Reading], where: str, args: argparse.Namespace, interval_s: float) -> None:
@@ -170,6 +155,11 @@ def _lines(reading: Reading, where: str, args: argparse.Namespace, height: int |
     lines += [[], *_death_lines(deaths, info, args, height)]
     if not workers:
         none = "no worker matches" if snapshot.workers else "no worker is alive"
+        if not snapshot.workers and snapshot.lanes_until_ms > info.now_ms:
+            until = args.time_text(snapshot.lanes_until_ms)
+            none = (
+                f"no worker has a lease; those that lost theirs go on in outage lanes, until {until} at most"
+            )
         return [*lines, [(none, "dim")]][:height]
     # besides the table's head and the line that counts the others
     fits = len(workers) if height is None else max(1, height - len(lines) - 1)
@@ -215,7 +205,6 @@ sorts and filters.""",
         ("snowredis workers --pool orders --watch", "every 2 s, until Ctrl-C"),
         ("snowredis workers --state suspect --host 'web-*'", "find some"),
         ("snowredis workers --group-by host", "a line for each host"),
-        ("snowredis workers --worker 17", "the life of one"),
         ("snowredis workers --acknowledge", "the deaths that are shown"),
         ("snowredis workers --pool orders --all --json", "free ones too, for programs"),
     ],
@@ -256,7 +245,6 @@ def _top(args: argparse.Namespace) -> int:
             # a pool that does not exist is an error of the command, before the view opens
             first=first_reading(lambda: watch.read(idle=args.all)),
             time_text=args.time_text,
-            acknowledge=lambda until_ms: pool.acknowledge_deaths(until_ms=until_ms, by=this_person()),
         )
         code = view.run()
     if code == ExitCode.INTERRUPTED:
@@ -269,9 +257,9 @@ TOP = Command(
     "top",
     "watch the workers of a pool: sort, filter, scroll, look at one",
     """Columns are those of `snowredis workers`. Click a column's title, or press s and S, to sort by it; r
-reverses, / filters by host, label, state, pid or worker id, Enter shows one worker in full, d the workers that
-died in the last hour, a shows worker ids without a lease, too, Space reads at once, q quits. Needs a terminal, and
-the extra snowredis[cli].""",
+reverses, / filters by host, label, state, pid or worker id, Enter shows one worker in full, a shows
+worker ids without a lease, too, Space reads at once, q quits. Workers that died are listed by `snowredis workers`.
+Needs a terminal, and the extra snowredis[cli].""",
     [
         ("snowredis top --pool orders", "every 2 s, until q or Ctrl-C"),
         ("snowredis top --pool orders --interval 0.5", "more often"),

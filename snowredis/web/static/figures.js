@@ -60,7 +60,7 @@ function drawUse(pool) {
 export function drawPool() {
   const pool = state.pool;
   if (!pool) return;
-  const settings = pool.settings ?? {}, forecast = pool.forecast, floorMs = pool.floor_at - now();
+  const settings = pool.settings ?? {}, floorMs = pool.floor_at - now();
   const counters = [["claims", "claims"], ["releases", "releases"], ["expired", "expired"], ["reclaimed", "reclaimed after a kill"], ["returned", "returned"], ["adopted", "adopted"], ["lost", "lost"]];
   replaceIfChanged($("state"), definitionRows([
     ["name", copyable(pool.name, "the name of the pool")],
@@ -68,7 +68,6 @@ export function drawPool() {
     ["lease", `${durationText(Number(settings.ttl_ms))}; clocks may run ahead by ${durationText(Number(settings.max_clock_lead_ms))}`],
     ["new workers", isStale() ? "unknown" : floorMs > 0 ? `wait ${Math.ceil(floorMs / 1000)} s for the floor, until ${timeText(pool.floor_at)}` : "do not wait"],
     ["counters", counters.filter(([name]) => pool[name] !== undefined).map(([name, text]) => `${whole(pool[name])} ${text}`).join(", ")],
-    ["growth", forecast?.used_up_at ? `full at ${timeText(forecast.used_up_at)} if it continues like this` : forecast?.reason],
     ["alarms", alarmText(pool)],
     ["created", pool.created_at ? timeText(pool.created_at) : null],
     ["layout ends", timeText(pool.layout_end_at ?? NaN)],

@@ -1,4 +1,7 @@
-"""A Django project whose database is DATABASE_URL; `fill NAME` makes rows by the models, as an application does."""
+"""A Django project whose database is DATABASE_URL. Each argument is a command, such as "migrate:shop".
+
+`fill:NAME` makes rows by the models, as an application does.
+"""
 
 import os
 import sys
@@ -87,9 +90,11 @@ def fill(name: str) -> None:
     gone.delete()
 
 
-if sys.argv[1] == "fill":
-    fill(sys.argv[2])
-else:
-    from django.core.management import execute_from_command_line
+for argument in sys.argv[1:]:
+    command, *more = argument.split(":")
+    if command == "fill":
+        fill(*more)
+    else:
+        from django.core.management import call_command
 
-    execute_from_command_line(sys.argv)
+        call_command(command, *more, verbosity=0)
