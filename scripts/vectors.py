@@ -24,6 +24,8 @@ IDS_OF_A_LAYOUT = 8
 # datetime, and so the friendly form, ends with the year 9999
 LAST_MS = 253_402_300_799_000
 SPECS = [*layouts, "41/6/2/8/6", "63/0/0/0/0;epoch_ms=0", "20/0/0/3/40;tick_ms=37;epoch_ms=7"]
+SPECS += ["41/region:2,business:4/2/6/6;gene_bits=2", "41/0/2/10/6;gene_bits=4"]
+KEYS: list[int | str] = [0, 1, 42, 10**18, -7, "u-42", "\N{LATIN SMALL LETTER E WITH ACUTE}", ""]
 BAD_TEXTS = [
     ("decimal", "9223372036854775808"), ("decimal", "-1"), ("decimal", ""), ("decimal", "1 2"), ("decimal", "٣"),
     ("base62", "AzL8n0Y58m8"), ("base62", "000000000000"), ("base62", "0_"), ("base58", "0"), ("base58", "l"),
@@ -38,6 +40,9 @@ BAD_LAYOUTS = [
     "30/0/0/23/10",
     "41/0/2/10",
     "41/0/2/10/x",
+    "41/0/2/10/6;gene_bits=17",
+    "41/a:1,a:1/2/6/8",
+    "41/worker:2/2/6/8",
     "nameless",
 ]
 
@@ -47,6 +52,8 @@ def vectors() -> dict[str, Any]:
     rng = random.Random(0)
     return {
         "layouts": [_of_layout(name, resolve_layout(name), rng) for name in SPECS],
+        # the key, and its gene of 16 bits; fewer are the last ones of these
+        "genes": [[key, Layout(sequence_bits=0, worker_bits=0, gene_bits=16).gene_of(key)] for key in KEYS],
         "bad_layouts": BAD_LAYOUTS,
         "bad_texts": [{"form": form, "text": text} for form, text in BAD_TEXTS],
     }
@@ -71,7 +78,10 @@ def _of_id(layout: Layout, an_id: int) -> dict[str, Any]:
         "id": str(an_id),
         "timestamp_ms": parts.timestamp_ms,
         "tick": str(parts.tick),
-        **{name: str(getattr(parts, name)) for name in ("datacenter", "backup", "worker", "sequence")},
+        **{
+            name: str(getattr(parts, name)) for name in ("datacenter", "backup", "worker", "sequence", "gene")
+        },
+        **({"fields": parts.fields} if parts.fields else {}),
         "texts": {form: encode(an_id, form, layout=layout) for form in FORMS},
     }
 

@@ -227,6 +227,11 @@ DATACENTER = Kind(
     lambda value: value == "auto" or _is_int(value),
     convert=int_or_same,
 )
+FIELDS = Kind(
+    "a number for each name, such as 'region=1,business=7'",
+    lambda text: {name: int(value) for name, _, value in (part.partition("=") for part in text.split(","))},
+    lambda value: isinstance(value, Mapping) and all(isinstance(name, str) for name in value),
+)
 NAME = POOL_NAME._replace(what=POOL_NAME.what.replace("orders", "world"))
 
 # a setting without its name: the key that it annotates is its name
@@ -274,6 +279,10 @@ class CommonSettings(TypedDict, total=False):
 
 class Settings(CommonSettings, total=False):
     """The keyword arguments of connect(): the common ones, and these, which are rarely needed."""
+
+    fields: Annotated[Mapping[str, int] | None, _setting(
+        FIELDS, None, "none",
+        "values of the parts of the datacenter bits that the layout names, instead of `datacenter`", of_pool=True)]
 
     registry: Annotated[str | None, _setting(
         NAME, None, "none, or default if datacenter is auto",

@@ -31,7 +31,7 @@ class Columns(NamedTuple):
 
 
 def decode_many(
-    ids: Any, parts: Sequence[tuple[int, int]], *, epoch_ms: int, tick_ms: int, layout: str
+    ids: Any, parts: Sequence[tuple[int, int]], *, epoch_ms: int, tick_ms: int, total_bits: int, layout: str
 ) -> Columns:
     """See Layout.decode_many().
 
@@ -40,7 +40,6 @@ def decode_many(
         layout: its text, for error messages.
     """
     flat: Any = _as_int64(ids)
-    total_bits = sum(bits for _, bits in parts)
     numpy = _numpy()
     if numpy is not None:
         flat = numpy.asarray(flat)

@@ -7,6 +7,9 @@ A little over 400 lines: one class, whose docstrings are its manual.
 
 from __future__ import annotations
 
+import hashlib
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from time import time_ns
@@ -49,7 +52,11 @@ _RANGES = (
     ("backup_bits", 0, MAX_BACKUP_BITS, "there are at most 64 namespaces"),
     ("worker_bits", 0, MAX_WORKER_BITS, "a pool has at most 4,194,304 worker ids"),
     ("sequence_bits", 0, ID_BITS, "a field cannot have fewer than 0 bits"),
+    ("gene_bits", 0, 16, "65,536 shards are the most that a gene is for"),
 )
+_FIELD_NAME = re.compile(r"[a-z][a-z0-9_]{0,15}")
+# a pool stores the names
+MAX_NAMES = 8
 
 
 def utc_from_ms(time_ms: int) -> datetime:
@@ -91,6 +98,8 @@ class Parts(NamedTuple):
         timestamp_ms: Unix ms at which the id's tick starts.
         datacenter, backup, worker, sequence: the fields; 0 where the layout has no bits for it.
         tick: the timestamp field itself, in ticks since the layout's epoch.
+        gene: the lowest bits, of the key that the id was made with.
+        datacenter_fields: name and value of each part of the datacenter that the layout names.
     """
 
     timestamp_ms: int
@@ -99,6 +108,13 @@ class Parts(NamedTuple):
     worker: int
     sequence: int
     tick: int
+    gene: int = 0
+    datacenter_fields: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def fields(self) -> dict[str, int]:
+        """Value of each part of the datacenter that the layout names."""
+        return dict(self.datacenter_fields)
 
     @property
     def time(self) -> datetime:
@@ -110,9 +126,9 @@ class Parts(NamedTuple):
 class Layout:
     """Division of the 63 bits of an id into fields. Immutable, hashable, picklable; compared by value.
 
-    From the most significant bit: timestamp, datacenter, backup, worker, sequence. With *worker_last* the sequence is
-    above the worker, so that the ids of one tick are ordered by sequence first. The widths may add up to less than 63;
-    the remaining top bits are 0.
+    From the most significant bit: timestamp, datacenter, backup, worker, sequence, gene. With *worker_last* the worker
+    is below the sequence, so that the ids of one tick are ordered by sequence first. The widths may add up to less than
+    63; the remaining top bits are 0.
 
     Args:
         timestamp_bits: 1 .. 63; ticks since the epoch.
@@ -123,6 +139,9 @@ class Layout:
         tick_ms: length of a tick, 1 .. 60_000 ms.
         epoch_ms: Unix ms of tick 0, not in the future: the constructor reads the wall clock once to check that.
         worker_last: put the worker below the sequence, as Sonyflake does.
+        gene_bits: 0 .. 16; the lowest bits, which ``next_id(gene=key)`` takes from a key.
+        datacenter_fields: name and width of the parts of the datacenter, from the most significant; they add up to
+            *datacenter_bits*, which may be left out then.
 
     Raises:
         LayoutError: a value that is not an int or out of range, or a sum over 63.
@@ -139,15 +158,20 @@ class Layout:
     tick_ms: int = 1
     epoch_ms: int = 1735689600000
     worker_last: bool = False
+    gene_bits: int = 0
+    datacenter_fields: tuple[tuple[str, int], ...] = ()
     # computed once: how many bits are to the right of each field, and the sum of the widths
     timestamp_shift: int = field(init=False, repr=False, compare=False)
     datacenter_shift: int = field(init=False, repr=False, compare=False)
     backup_shift: int = field(init=False, repr=False, compare=False)
     worker_shift: int = field(init=False, repr=False, compare=False)
     sequence_shift: int = field(init=False, repr=False, compare=False)
+    gene_shift: int = field(init=False, repr=False, compare=False, default=0)
     total_bits: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if self.datacenter_fields:
+            self._check_names()
         self._check()
         shift = 0
         for name, bits in reversed(self.fields):
@@ -156,14 +180,14 @@ class Layout:
         object.__setattr__(self, "total_bits", shift)
 
     def _check(self) -> None:
-        for name in (*_WIDTHS, "tick_ms", "epoch_ms"):
+        for name in (*_WIDTHS, "gene_bits", "tick_ms", "epoch_ms"):
             value = _require_int(name, getattr(self, name), "No layout was made")
             object.__setattr__(self, name, value)
         if type(self.worker_last) is not bool:
             raise LayoutError(
                 f"worker_last must be True or False, not {shown(self.worker_last)}. No layout was made."
             )
-        widths = [getattr(self, name) for name in _WIDTHS]
+        widths = [getattr(self, name) for name in _WIDTHS] + [self.gene_bits] * bool(self.gene_bits)
         # before the single widths: its message says more
         if 1 <= self.tick_ms <= MAX_TICK_MS and min(widths) >= 0 and sum(widths) > ID_BITS:
             raise LayoutError(self._too_wide(widths))
@@ -181,6 +205,41 @@ class Layout:
                 f"epoch_ms {shown(self.epoch_ms)} is {when}; this host's clock shows {now_ms} ({_iso(now_ms)}). "
                 f"No layout was made; check the unit (Unix ms) and the clock."
             )
+
+    def _check_names(self) -> None:
+        try:
+            parts = tuple((name, as_int(bits)) for name, bits in self.datacenter_fields)
+        except (TypeError, ValueError):
+            raise LayoutError(
+                f"datacenter_fields must be pairs of a name and a width, not {shown(self.datacenter_fields)}. No "
+                "layout was made."
+            ) from None
+        if len(parts) > MAX_NAMES:
+            raise LayoutError(
+                f"{len(parts)} datacenter_fields are more than {MAX_NAMES}. No layout was made."
+            )
+        names, total = [name for name, _ in parts], sum(bits for _, bits in parts)
+        taken = {"gene", *(width.removesuffix("_bits") for width in _WIDTHS)}
+        for name, bits in parts:
+            if (
+                not isinstance(name, str)
+                or not _FIELD_NAME.fullmatch(name)
+                or name in taken
+                or names.count(name) > 1
+            ):
+                raise LayoutError(
+                    f"{shown(name)} cannot name a part of the datacenter: use 1 to 16 small letters, digits and _, "
+                    f"each name once, and none of {', '.join(sorted(taken))}. No layout was made."
+                )
+            if bits < 1:
+                raise LayoutError(f"{name} has {_bits(bits)}; it needs one at least. No layout was made.")
+        if self.datacenter_bits not in (0, total):
+            raise LayoutError(
+                f"datacenter_fields have {_bits(total)}, and datacenter_bits is {shown(self.datacenter_bits)}. No "
+                "layout was made; leave datacenter_bits out."
+            )
+        object.__setattr__(self, "datacenter_fields", parts)
+        object.__setattr__(self, "datacenter_bits", total)
 
     def _too_wide(self, widths: list[int]) -> str:
         game = "; the preset 'game' works: 27 bits of 10 s / 20 worker / 16 sequence, 42.5 years"
@@ -201,6 +260,7 @@ class Layout:
             ("datacenter", self.datacenter_bits),
             ("backup", self.backup_bits),
             *((sequence, worker) if self.worker_last else (worker, sequence)),
+            *([("gene", self.gene_bits)] if self.gene_bits else []),
         )
 
     @property
@@ -225,7 +285,7 @@ class Layout:
 
     @property
     def sequence_step(self) -> int:
-        """Difference of two consecutive ids of one lane and tick: 1, or 2**worker_bits with worker_last."""
+        """Difference of two consecutive ids of one lane and tick: 1, but for worker_last and genes."""
         return 1 << self.sequence_shift
 
     @property
@@ -266,7 +326,14 @@ class Layout:
         return -((self.epoch_ms - time_ms) // self.tick_ms)
 
     def compose(
-        self, *, tick: int, worker: int = 0, sequence: int = 0, datacenter: int = 0, backup: int = 0
+        self,
+        *,
+        tick: int,
+        worker: int = 0,
+        sequence: int = 0,
+        datacenter: int = 0,
+        backup: int = 0,
+        gene: int = 0,
     ) -> int:
         """Return the id with these fields: an int in 0 .. 2**63 - 1.
 
@@ -280,6 +347,7 @@ class Layout:
             ("backup", backup, self.backup_bits, self.backup_shift),
             ("worker", worker, self.worker_bits, self.worker_shift),
             ("sequence", sequence, self.sequence_bits, self.sequence_shift),
+            ("gene", gene, self.gene_bits, 0),
         ):
             number = _require_int(name, value, "No id was made")
             if number >> bits:  # true for negative numbers too
@@ -304,14 +372,68 @@ class Layout:
                 f"Decode it with the layout that it was made with."
             )
         tick = an_id >> self.timestamp_shift
+        datacenter = an_id >> self.datacenter_shift & ((1 << self.datacenter_bits) - 1)
         return Parts(
             timestamp_ms=self.epoch_ms + tick * self.tick_ms,
-            datacenter=an_id >> self.datacenter_shift & ((1 << self.datacenter_bits) - 1),
+            datacenter=datacenter,
             backup=an_id >> self.backup_shift & ((1 << self.backup_bits) - 1),
             worker=an_id >> self.worker_shift & ((1 << self.worker_bits) - 1),
             sequence=an_id >> self.sequence_shift & ((1 << self.sequence_bits) - 1),
             tick=tick,
+            gene=an_id & ((1 << self.gene_bits) - 1),
+            datacenter_fields=self._named(datacenter) if self.datacenter_fields else (),
         )
+
+    def _named(self, datacenter: int) -> tuple[tuple[str, int], ...]:
+        found, shift = [], self.datacenter_bits
+        for name, bits in self.datacenter_fields:
+            shift -= bits
+            found.append((name, datacenter >> shift & ((1 << bits) - 1)))
+        return tuple(found)
+
+    def datacenter_of(self, fields: Mapping[str, int]) -> int:
+        """Return the datacenter with these values of the parts that *datacenter_fields* names; all have to be given.
+
+        Raises LayoutError: a name that is missing or unknown, or a value that is not an int or does not fit.
+        """
+        names = [name for name, _ in self.datacenter_fields]
+        if set(fields) != set(names):
+            raise LayoutError(
+                f"the layout {self} names the parts {', '.join(names) or 'none'} of its datacenter, not "
+                f"{', '.join(map(str, fields)) or 'none'}. Give each of them a value."
+            )
+        datacenter = 0
+        for name, bits in self.datacenter_fields:
+            value = _require_int(name, fields[name], "Nothing was composed")
+            if value >> bits:
+                raise LayoutError(
+                    f"{name} {shown(value)} is out of range 0 .. {(1 << bits) - 1}. Give a value that fits."
+                )
+            datacenter = datacenter << bits | value
+        return datacenter
+
+    def gene_of(self, key: int | str | bytes) -> int:
+        """Return the gene of a key: the last *gene_bits* bits of SHA-256 of its bytes. It never changes.
+
+        The bytes of a str are its UTF-8, those of an int its decimal digits: 42 and "42" have the same gene.
+
+        Raises LayoutError: the layout has no gene bits, or *key* is none of these types.
+        """
+        if not self.gene_bits:
+            raise LayoutError(f"the layout {self} has no gene bits. Use one with gene_bits.")
+        try:
+            text = (
+                key.encode()
+                if isinstance(key, str)
+                else key
+                if isinstance(key, bytes)
+                else b"%d" % as_int(key)
+            )
+        except TypeError:
+            raise LayoutError(
+                f"a gene's key must be an int, str or bytes, not {type(key).__name__} {shown(key)}. No id was made."
+            ) from None
+        return int.from_bytes(hashlib.sha256(text).digest()[-8:], "big") & ((1 << self.gene_bits) - 1)
 
     def decode_many(self, ids: Any) -> Columns:
         """Return the fields of many ids as int64 columns; uses numpy if it is installed.
@@ -329,7 +451,14 @@ class Layout:
             for width in _WIDTHS
             for bits in [getattr(self, width)]
         ]
-        return decode_many(ids, parts, epoch_ms=self.epoch_ms, tick_ms=self.tick_ms, layout=str(self))
+        return decode_many(
+            ids,
+            parts,
+            epoch_ms=self.epoch_ms,
+            tick_ms=self.tick_ms,
+            total_bits=self.total_bits,
+            layout=str(self),
+        )
 
     def id_range(self, start: datetime | int, end: datetime | int) -> tuple[int, int]:
         """Return (low, high) for ``WHERE id >= low AND id < high``: the ids of a period of time.
@@ -382,7 +511,9 @@ class Layout:
         """Return a short text, different for different layouts."""
         widths = "/".join(str(getattr(self, name)) for name in _WIDTHS)
         last = " worker-last" if self.worker_last else ""
-        return f"{widths} tick {self.tick_ms} ms epoch {_iso(self.epoch_ms)}{last}"
+        gene = f" gene {self.gene_bits}" if self.gene_bits else ""
+        parts = "".join(f" {name}:{bits}" for name, bits in self.datacenter_fields)
+        return f"{widths} tick {self.tick_ms} ms epoch {_iso(self.epoch_ms)}{last}{gene}{parts}"
 
 
 def _require_int(name: str, value: object, refused: str) -> int:

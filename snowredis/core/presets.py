@@ -24,6 +24,8 @@ class _Fields(TypedDict, total=False):
     tick_ms: int
     epoch_ms: int
     worker_last: bool
+    gene_bits: int
+    datacenter_fields: tuple[tuple[str, int], ...]
 
 
 def _cut(timestamp: int, datacenter: int, backup: int, worker: int, sequence: int) -> _Fields:
@@ -168,7 +170,8 @@ def resolve_layout(layout: Layout | str | None) -> Layout:
     Args:
         layout: a Layout, returned unchanged; None for the default; a preset's name; or a spec: five widths
             ``timestamp/datacenter/backup/worker/sequence``, then, in any order and each optional, ``;tick_ms=``,
-            ``;epoch_ms=`` and ``;worker_last=`` (0 or 1): ``41/0/2/10/10;tick_ms=1;epoch_ms=1735689600000``.
+            ``;epoch_ms=``, ``;worker_last=`` (0 or 1) and ``;gene_bits=``: ``41/0/2/10/10;tick_ms=1;gene_bits=0``. The
+            datacenter may be named parts: ``41/region:2,business:4/2/6/8``.
 
     Raises:
         ConfigError: unknown name (the message suggests the nearest), or a malformed spec.
@@ -198,10 +201,12 @@ def resolve_layout(layout: Layout | str | None) -> Layout:
 
 def layout_spec(layout: Layout) -> str:
     """Return the full text form of a layout, which resolve_layout() parses; one text per layout."""
+    named = ",".join(f"{name}:{bits}" for name, bits in layout.datacenter_fields)
+    gene = f";gene_bits={layout.gene_bits}" if layout.gene_bits else ""
     return (
-        f"{layout.timestamp_bits}/{layout.datacenter_bits}/{layout.backup_bits}/{layout.worker_bits}/"
+        f"{layout.timestamp_bits}/{named or layout.datacenter_bits}/{layout.backup_bits}/{layout.worker_bits}/"
         f"{layout.sequence_bits};tick_ms={layout.tick_ms};epoch_ms={layout.epoch_ms};"
-        f"worker_last={int(layout.worker_last)}"
+        f"worker_last={int(layout.worker_last)}{gene}"
     )
 
 
@@ -212,13 +217,20 @@ def _from_spec(spec: str) -> Layout:
         raise _unreadable(
             spec, f"it must have 5 widths (timestamp/datacenter/backup/worker/sequence), not {len(widths)}"
         )
+    named = _named(spec, widths[1]) if ":" in widths[1] else ()
+    if named:
+        widths[1] = "0"
     fields = _cut(*(_number(spec, width) for width in widths))
+    if named:
+        fields["datacenter_fields"] = named
     seen = set()
     for option in options:
         key, equals, text = option.partition("=")
         key = key.strip()
-        if not equals or key not in ("tick_ms", "epoch_ms", "worker_last"):
-            raise _unreadable(spec, f"{shown(option)} is none of tick_ms=, epoch_ms=, worker_last=")
+        if not equals or key not in ("tick_ms", "epoch_ms", "worker_last", "gene_bits"):
+            raise _unreadable(
+                spec, f"{shown(option)} is none of tick_ms=, epoch_ms=, worker_last=, gene_bits="
+            )
         if key in seen:
             raise _unreadable(spec, f"{key} is given twice")
         seen.add(key)
@@ -227,11 +239,18 @@ def _from_spec(spec: str) -> Layout:
             fields["tick_ms"] = value
         elif key == "epoch_ms":
             fields["epoch_ms"] = value
+        elif key == "gene_bits":
+            fields["gene_bits"] = value
         elif value in (0, 1):
             fields["worker_last"] = bool(value)
         else:
             raise _unreadable(spec, f"worker_last is {value}, not 0 or 1")
     return Layout(**fields)
+
+
+def _named(spec: str, text: str) -> tuple[tuple[str, int], ...]:
+    parts = (part.partition(":") for part in text.split(","))
+    return tuple((name.strip(), _number(spec, bits)) for name, _, bits in parts)
 
 
 def _number(spec: str, text: str) -> int:

@@ -106,7 +106,7 @@ typedef struct {
     /* the generator of next_id(), or NULL; and what next_id() calls without one. Without the GIL, the only item of a list,
        which is read without a lock, or None */
     PyObject *bound, *unbound;
-    PyObject *next_slow_name, *time_ns_name;
+    PyObject *next_slow_name, *next_with_gene_name, *time_ns_name;
     /* time.time_ns */
     PyObject *system_time_ns;
 } State;
@@ -432,6 +432,29 @@ path_next_id(PyObject *self, PyObject *unused)
     return taken < 0 ? NULL : PyObject_CallMethodObjArgs(self, ((FastPath *)self)->state->next_slow_name, NULL);
 }
 
+/* next_id() with arguments, if there are any: Generator._next_with_gene() in Python. */
+static PyObject *
+path_next_id_with(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    if (count == 0 && names == NULL)
+        return path_next_id(self, NULL);
+    PyObject *id = NULL, *named = PyDict_New(), *given = PyTuple_New(count);
+    PyObject *with = PyObject_GetAttr(self, ((FastPath *)self)->state->next_with_gene_name);
+    if (named == NULL || given == NULL || with == NULL)
+        goto end;
+    for (Py_ssize_t i = 0; i < count; i++)
+        PyTuple_SetItem(given, i, Py_NewRef(args[i]));
+    for (Py_ssize_t i = 0; names != NULL && i < PyTuple_Size(names); i++)
+        if (PyDict_SetItem(named, PyTuple_GetItem(names, i), args[count + i]) < 0)
+            goto end;
+    id = PyObject_Call(with, given, named);
+end:
+    Py_XDECREF(named);
+    Py_XDECREF(given);
+    Py_XDECREF(with);
+    return id;
+}
+
 static PyObject *
 path_iternext(PyObject *self)
 {
@@ -559,8 +582,10 @@ path_dealloc(PyObject *self)
 }
 
 PyDoc_STRVAR(next_id_doc,
-    "next_id($self, /)\n--\n\n"
+    "next_id($self, /, *, gene=None)\n--\n\n"
     "Make one id. Thread-safe, and safe in signal handlers and finalizers.\n\n"
+    "Args:\n"
+    "    gene: a key, int, str or bytes, of which the id has the gene: Layout.gene_of().\n\n"
     "Returns:\n"
     "    An int, 0 < id < 2**63: greater than every id that this generator made before, unless another\n"
     "    namespace or worker id came into use since: the clock went back, or the lease was lost.\n\n"
@@ -576,7 +601,7 @@ PyDoc_STRVAR(next_id_doc,
     "    clock_policy is \"wait\"; when the reservation ended, for one round trip to Redis.");
 
 static PyMethodDef path_methods[] = {
-    {"next_id", path_next_id, METH_NOARGS, next_id_doc},
+    {"next_id", (PyCFunction)(void (*)(void))path_next_id_with, METH_FASTCALL | METH_KEYWORDS, next_id_doc},
     {"_id_now", path_id_now, METH_NOARGS, "Take an id of the clock's tick; 0 if only the slow path can make one."},
     {"_take_now", path_take_now, METH_O, "Take up to count ids of the clock's tick; return a list."},
     {"_fill_now", path_fill_now, METH_O, "Write ids of the clock's tick into a buffer of int64; return how many, the first and the last."},
@@ -723,10 +748,11 @@ module_exec(PyObject *module)
     state->system_time_ns = PyObject_GetAttrString(time, "time_ns");
     Py_DECREF(time);
     state->next_slow_name = PyUnicode_InternFromString("_next_slow");
+    state->next_with_gene_name = PyUnicode_InternFromString("_next_with_gene");
     state->time_ns_name = PyUnicode_InternFromString("time_ns");
     state->fast_path_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &fast_path_spec, NULL);
-    if (state->system_time_ns == NULL || state->next_slow_name == NULL || state->time_ns_name == NULL ||
-        state->fast_path_type == NULL)
+    if (state->system_time_ns == NULL || state->next_slow_name == NULL || state->next_with_gene_name == NULL ||
+        state->time_ns_name == NULL || state->fast_path_type == NULL)
         return -1;
     return PyModule_AddObjectRef(module, "FastPath", (PyObject *)state->fast_path_type);
 }
@@ -751,6 +777,7 @@ module_clear(PyObject *module)
     Py_CLEAR(state->fast_path_type);
     Py_CLEAR(state->system_time_ns);
     Py_CLEAR(state->next_slow_name);
+    Py_CLEAR(state->next_with_gene_name);
     Py_CLEAR(state->time_ns_name);
     return 0;
 }

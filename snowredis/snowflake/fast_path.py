@@ -98,7 +98,7 @@ PAST_END = sys.maxsize
 
 
 class PureFastPath:
-    """Take ids of the current range. The base class of Generator, which provides _lock and _next_slow().
+    """Take ids of the current range. The base class of Generator, which provides _lock and the methods named below.
 
     Names with an underscore are private to this package: users see them on Generator.
     """
@@ -111,9 +111,14 @@ class PureFastPath:
     _lock: threading.RLock
     # makes an id when the fast path cannot: claims, waits and renews as needed
     _next_slow: Callable[[], int]
+    # makes an id with the gene of a key
+    _next_with_gene: Callable[..., int]
 
-    def next_id(self) -> int:
+    def next_id(self, *, gene: int | str | bytes | None = None) -> int:
         """Make one id. Thread-safe, and safe in signal handlers and finalizers.
+
+        Args:
+            gene: a key, int, str or bytes, of which the id has the gene: Layout.gene_of().
 
         Returns:
             An int, 0 < id < 2**63: greater than every id that this generator made before, unless another
@@ -131,6 +136,8 @@ class PureFastPath:
             next tick; after the clock went back, for clock_tolerance_ms at most, or max_wait_ms if
             clock_policy is "wait"; when the reservation ended, for one round trip to Redis.
         """
+        if gene is not None:
+            return self._next_with_gene(gene=gene)
         start, end, ids, alive, now = self._block
         if start <= now() < end and alive:
             for an_id in ids:
@@ -139,7 +146,9 @@ class PureFastPath:
             return an_id
         return self._next_slow()
 
-    def _next_id_locked(self) -> int:
+    def _next_id_locked(self, *, gene: int | str | bytes | None = None) -> int:
+        if gene is not None:
+            return self._next_with_gene(gene=gene)
         return self._id_now() or self._next_slow()
 
     if FREE_THREADED:

@@ -328,6 +328,11 @@ class Generator(FastPath):
                 self._after_fork()
         context.guard.check()
 
+    def _next_with_gene(self, *, gene: int | str | bytes | None) -> int:
+        # first: a key that is refused costs no id
+        bits = 0 if gene is None else self.layout.gene_of(gene)
+        return self.next_id() | bits
+
     def _next_slow(self) -> int:
         self._check()
         try:

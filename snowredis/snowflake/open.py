@@ -57,11 +57,16 @@ def pool_config(settings: Mapping[str, Any], url: Servers | None = None) -> Pool
             name: value for name, value in settings.items() if value is not None
         }
     used = {name: setting.default for name, setting in SETTINGS.items()} | dict(settings)
+    layout = resolve_layout(used["layout"])
+    if used["fields"]:
+        if used["datacenter"]:
+            raise ConfigError("fields say the datacenter bits; leave datacenter out")
+        used["datacenter"] = layout.datacenter_of(used["fields"])
     automatic = used["datacenter"] == "auto"
     durations = {f"{name}_ms": round(used[name] * 1000) for name in POOL_DURATIONS if used[name] is not None}
     return PoolConfig(
         name=used["pool"],
-        layout=resolve_layout(used["layout"]),
+        layout=layout,
         # "auto" is not known yet
         datacenter=0 if automatic else used["datacenter"],
         registry=used["registry"] or (DEFAULT_REGISTRY if automatic else ""),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from scripts import vectors
+from snowredis.core.layout import Layout
 from snowredis.core.presets import layout_spec, resolve_layout
 from snowredis.core.text import encode, parse
 from snowredis.errors import ConfigError, InvalidId, LayoutError
@@ -27,12 +28,22 @@ def test_ids_of_a_layout_have_the_fields_and_texts_of_the_file(vector: dict[str,
         an_id = int(each["id"])
         parts = layout.decode(an_id)
         assert parts.timestamp_ms == each["timestamp_ms"]
-        for name in ("tick", "datacenter", "backup", "worker", "sequence"):
+        for name in ("tick", "datacenter", "backup", "worker", "sequence", "gene"):
             assert getattr(parts, name) == int(each[name])
+        assert parts.fields == each.get("fields", {})
         for form, text in each["texts"].items():
             assert (encode(an_id, form, layout=layout), parse(text, form, layout=layout)) == (text, an_id)
     with pytest.raises(InvalidId):
         layout.decode(int(vector["too_large"]))
+
+
+def test_genes_never_change() -> None:
+    for key, gene in KIT["genes"]:
+        for bits in (1, 4, 16):
+            assert (
+                Layout(worker_bits=0, sequence_bits=0, gene_bits=bits).gene_of(key) == gene & (1 << bits) - 1
+            )
+    assert KIT["genes"][2] == [42, 32841]
 
 
 @pytest.mark.parametrize("spec", KIT["bad_layouts"])

@@ -12,7 +12,7 @@ from snowredis import testing
 
 GENERATOR = {
     "claim": "()",
-    "next_id": "()",
+    "next_id": "(*, gene)",
     "next_ids": "(count)",
     "fill": "(buffer)",
     "anext_id": "()",
@@ -25,9 +25,9 @@ GENERATOR = {
     "resume": "()",
 }
 SETTINGS = (
-    "(url, *, pool, layout, datacenter, ttl, label, durability, claim_timeout, registry, registry_url, max_clock_lead, "
-    "redis_skew, failover_slack, outage_reserve, guard_rollbacks, min_replicas, clock_policy, clock_tolerance_ms, "
-    "max_wait_ms, overflow, max_ahead_ms, sequence_start, sequence_start_bound, clock)"
+    "(url, *, pool, layout, datacenter, ttl, label, durability, claim_timeout, fields, registry, registry_url, "
+    "max_clock_lead, redis_skew, failover_slack, outage_reserve, guard_rollbacks, min_replicas, clock_policy, "
+    "clock_tolerance_ms, max_wait_ms, overflow, max_ahead_ms, sequence_start, sequence_start_bound, clock)"
 )
 FUNCTIONS = {
     "connect": SETTINGS,
@@ -45,11 +45,11 @@ FUNCTIONS = {
     "generator": "(kind, **settings)",
     "parse": "(text, form, *, layout)",
     "Layout": "(*, timestamp_bits, datacenter_bits, backup_bits, worker_bits, sequence_bits, tick_ms, epoch_ms, "
-    "worker_last)",
+    "worker_last, gene_bits, datacenter_fields)",
     "WorkerPool": "(url, name)",
 }
 LAYOUT = {
-    "compose": "(*, tick, worker, sequence, datacenter, backup)",
+    "compose": "(*, tick, worker, sequence, datacenter, backup, gene)",
     "decode": "(an_id)",
     "decode_many": "(ids)",
     "id_range": "(start, end)",

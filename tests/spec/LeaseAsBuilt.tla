@@ -31,7 +31,7 @@ AsBuiltClaim(s, q, P, c, R) ==
           /\ \E w \in Wids :
                /\ P.rec[w].end <= R
                /\ LET rid == <<q.p, 0, Salt>>
-                      raised == [l \in Lanes |-> IF On("mark") THEN Max(P.rec[w].mark[l], P.floor) ELSE P.rec[w].mark[l]]
+                      raised == [l \in Lanes |-> IF On("mark") THEN Max(P.rec[w].mark[l], FloorOf(P, l)) ELSE P.rec[w].mark[l]]
                       r0 == [P.rec[w] EXCEPT !.tok = q.tok, !.tip = rid, !.dep = 0, !.mark = raised,
                                !.end = R + TTL, !.born = R, !.inc = P.inc, !.f = Each(Unheld)]
                       r == Granted(P, r0, c, R)
@@ -63,13 +63,15 @@ AsBuiltRenew(s, q, P, c, R) ==
          base == IF mine /\ here THEN r ELSE own
          new == [Granted(P, base, c, R) EXCEPT !.tok = q.tok, !.tip = q.rid, !.dep = q.dep, !.inc = P.inc,
                    !.end = IF On("lease-end") THEN Max(@, R + TTL) ELSE R + TTL]
+         lost == IF On("void-lowered") /\ Outage /\ q.f["out"] # Unheld /\ q.u["out"] <= r.cut
+                 THEN "copied" ELSE "lost"
          verdict ==
-           CASE P.space # 0 -> "lost"
-             [] here /\ ~mine -> "lost"
+           CASE P.space # 0 -> lost
+             [] here /\ ~mine -> lost
              [] here /\ mine /\ On("chain") /\ ~ChainOK(r, q) -> "copied"
-             [] ~here /\ On("adopt-a") /\ ~mine /\ GrantedLater(r, q) -> "lost"
+             [] ~here /\ On("adopt-a") /\ ~mine /\ GrantedLater(r, q) -> lost
              [] ~here /\ On("chain") /\ mine /\ Ends(r) > OrdEnd(q) /\ ~ChainOK(r, q) -> "copied"
-             [] ~here /\ ~AdoptB(q, R) -> "lost"
+             [] ~here /\ ~AdoptB(q, R) -> lost
              [] OTHER -> "ok"
      IN IF verdict = "ok"
         THEN Put(s, [P EXCEPT !.rec[q.w] = new], q, Answer(q, "ok", q.w, new, P.inc, q.rid), 0)
@@ -87,7 +89,9 @@ AsBuiltRelease(s, q, P, R) ==
                                  THEN q.low[l] ELSE r.mark[l]]
      IN IF mine
         THEN Put(s, [P EXCEPT !.rec[q.w].tok = NoTok, !.rec[q.w].tip = NoRid, !.rec[q.w].end = R,
-                              !.rec[q.w].f = Each(Unheld), !.rec[q.w].mark = low], q, NoAns, 0)
+                              !.rec[q.w].f = Each(Unheld), !.rec[q.w].mark = low,
+                              !.rec[q.w].cut = IF Outage /\ low["out"] < r.mark["out"]
+                                               THEN Max(@, r.mark["out"]) ELSE @], q, NoAns, 0)
         ELSE Put(s, P, q, NoAns, 0)
 
 AsBuiltReleaseStep(p) ==
@@ -99,7 +103,8 @@ AsBuiltReleaseStep(p) ==
      IN /\ net' = net \cup {[t |-> "release", p |-> p, tok |-> x.tok, w |-> x.w, pend |-> x.pend,
                              tip |-> x.tip, f |-> x.f, u |-> x.u, low |-> low]}
         /\ wit' = v
-        /\ pr' = [pr EXCEPT ![p] = [NoProc EXCEPT !.n = x.n, !.st = "sealed", !.rel = TRUE]]
+        /\ pr' = [pr EXCEPT ![p] = IF "take" \in Doing THEN x ELSE
+                     [NoProc EXCEPT !.n = x.n, !.st = "sealed", !.rel = TRUE]]
   /\ ans' = [ans EXCEPT ![p] = NoAns]
   /\ UNCHANGED <<now, srv, save, cnt, chg, dup>>
 =============================================================================

@@ -45,7 +45,7 @@ end
 local function fmt(n) return string.format('%.0f', n) end
 local function refuse() return redis.error_reply('SNOWREDIS bad argument ' .. bad) end
 
-local signature = str('signature', ARGV[1], '^[%w ./;=_+-]+$', 400)
+local signature = str('signature', ARGV[1], '^[%w ./;=_+:,-]+$', 400)
 local nonce = str('nonce', ARGV[2], '^%x+$', 64)
 
 local time = redis.call('TIME')
