@@ -6,7 +6,6 @@ first command, and no error shows a password.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import inspect
 import re
@@ -26,7 +25,6 @@ from snowredis.servers.connections import (
     SENTINEL_TIMEOUT_S,
     SOCKET_TIMEOUT_S,
     UNDECODED,
-    KeptConnections,
     close_connections,
     limits,
     prepare,
@@ -283,18 +281,15 @@ def _settings_of(pool: Any, seconds: float = SOCKET_TIMEOUT_S) -> dict[str, Any]
     return settings | limits(seconds) | UNDECODED
 
 
-def fresh_copy(client: Any, kept: KeptConnections | None = None) -> Any:
+def fresh_copy(client: Any) -> Any:
     """Return a client like *client*, for a forked child, without the parent's connections and locks.
 
     Takes no lock and closes no socket, neither now nor when *client* is finalized: another thread of the parent may
     have held a lock at the fork, and the parent may be using a connection. A client of a class that without_retries()
     does not know is returned as it is.
-
-    Args:
-        kept: connections of *client*.
     """
     # kept, since a client closes its connections when it is finalized
-    _inherited.append((client, kept))
+    _inherited.append(client)
     if isinstance(client, ClusterClient):
         for part in client.parts():
             _disarm(part)
@@ -321,11 +316,8 @@ def _disarm(client: Any) -> None:
             _disarm(sentinel_client)
 
 
-def close_client(client: Any, kept: KeptConnections | None = None) -> None:
-    """Close all connections of a client that own_client() made, *kept* and those to Sentinels too. Never raises."""
-    if kept is not None:
-        with contextlib.suppress(redis.RedisError, OSError):
-            kept.disconnect()
+def close_client(client: Any) -> None:
+    """Close all connections of a client that own_client() made, also those to its Sentinels. Never raises."""
     if isinstance(client, ClusterClient):
         client.close()
     else:

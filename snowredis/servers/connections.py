@@ -9,8 +9,6 @@ import contextlib
 import functools
 import math
 import os
-import select
-from collections.abc import Iterable
 from typing import Any
 
 import redis
@@ -19,7 +17,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 from redis.sentinel import SentinelConnectionPool
 
-from snowredis.servers.time_limit import CALL_LIMIT_S, remaining_s, time_limit
+from snowredis.servers.time_limit import remaining_s
 from snowredis.settings import MAX_SECONDS
 
 try:
@@ -124,15 +122,6 @@ class _Limited:
         self._forget_what_is_not_ours()
         super().disconnect(*args, **kwargs)  # type: ignore[misc]
 
-    def is_clean(self) -> bool:
-        """Return whether a command can be sent at once; False if that is uncertain. Costs less than can_read()."""
-        own = self._sock
-        if own is None or _file_of(own) != self._file or not hasattr(select, "poll"):
-            return False
-        poll = select.poll()
-        poll.register(own.fileno(), select.POLLIN)
-        return not poll.poll(0)
-
     def _forget_what_is_not_ours(self) -> None:
         own = self._sock
         if own is not None and _file_of(own) != self._file:
@@ -163,74 +152,6 @@ class _Limited:
             # reads, too: each follows a write
             self._sock.settimeout(_shorter(self.socket_timeout, left_s))
         return super().send_packed_command(*args, **kwargs)  # type: ignore[misc]
-
-
-class KeptConnections:
-    """Runs commands of a client that prepare() returned, on connections that are kept here between calls.
-
-    redis-py's own way costs twice the CPU: a pool with its locks, callbacks, metrics, and an encoder for each argument.
-    Threads may call at once.
-    """
-
-    def __init__(self, client: redis.Redis) -> None:
-        self.client = client
-        self._idle: list[Any] = []
-
-    def run(self, *command: str | int) -> Any:
-        """Run *command* once and return the reply. Blocks and raises as the client does."""
-        try:
-            connection = self._idle.pop()
-        except IndexError:
-            connection = self.client.connection_pool.make_connection()
-        try:
-            if not connection.is_clean():
-                with time_limit(CALL_LIMIT_S):
-                    _clean(connection)
-            connection.send_packed_command([packed(command)])
-            return connection.read_response()
-        except exceptions.ResponseError:
-            # a whole reply
-            raise
-        except BaseException:
-            # the reply may come when another one is expected
-            connection.disconnect()
-            raise
-        finally:
-            # also without a socket: the pool counts what it has made
-            self._idle.append(connection)
-
-    def disconnect(self) -> None:
-        """Close the connections that are not in use."""
-        for connection in list(self._idle):
-            connection.disconnect()
-
-
-def _clean(connection: Any) -> None:
-    """Connect, also if the server has closed *connection*, or has sent what nobody asked for, since the last call."""
-    connection.connect()
-    try:
-        is_clean = not connection.can_read()
-    except (exceptions.ConnectionError, exceptions.TimeoutError, OSError):
-        is_clean = False
-    if not is_clean:
-        connection.disconnect()
-        connection.connect()
-
-
-def kept_connections(client: Any) -> KeptConnections | None:
-    """Return KeptConnections for *client*; None if prepare() did not return it, or its pool needs its connections."""
-    pool: Any = getattr(client, "connection_pool", None)
-    if type(client) is not redis.Redis or not issubclass(pool.connection_class, _Limited):
-        return None
-    # its replies are cached there, or new credentials sent to all of its connections
-    is_pools_own = getattr(pool, "cache", None) or pool.connection_kwargs.get("credential_provider")
-    return None if is_pools_own else KeptConnections(client)
-
-
-def packed(command: Iterable[str | int]) -> bytes:
-    """Return *command* as Redis reads it."""
-    values = [str(value).encode() for value in command]
-    return b"*%d\r\n%s" % (len(values), b"".join([b"$%d\r\n%s\r\n" % (len(each), each) for each in values]))
 
 
 def is_unsent(error: BaseException | None, handled: BaseException | None) -> bool:

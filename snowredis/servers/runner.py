@@ -13,7 +13,7 @@ import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from redis import exceptions
 from redis.sentinel import MasterNotFoundError
@@ -29,7 +29,7 @@ from snowredis.errors import (
 from snowredis.process.interruption import raised_by_handler
 from snowredis.servers.clients import TLS_PREFIX, OwnClient, close_client, fresh_copy, is_cluster, own_client
 from snowredis.servers.cluster import on_one_connection
-from snowredis.servers.connections import KeptConnections, is_unsent, kept_connections
+from snowredis.servers.connections import is_unsent
 from snowredis.servers.scripts import REFUSALS, Script, text_of
 from snowredis.servers.time_limit import CALL_LIMIT_S, time_limit
 from snowredis.settings import MinReplicas, check
@@ -138,28 +138,20 @@ def translated(where: str) -> Iterator[None]:
     handled = sys.exc_info()[1]
     try:
         yield
-    except _OF_REDIS as error:
-        _raise_translated(where, error, handled)
-
-
-# RedisClusterException is no RedisError in redis-py 5
-_OF_REDIS = (exceptions.RedisError, exceptions.RedisClusterException, OSError, UnicodeError)
-
-
-def _raise_translated(where: str, error: Exception, handled: BaseException | None) -> NoReturn:
-    # redis-py takes a TimeoutError of a handler for one of the socket
-    of_handler = raised_by_handler(error, handled)
-    if of_handler is not None:
-        try:
-            raise of_handler from None
-        finally:
-            # else the error, its traceback and this frame would keep each other alive
-            del of_handler
-    translation = _translation(where, error)
-    if isinstance(translation, StoreUnavailable):
-        translation.is_unsent = is_unsent(error, handled)
-        translation.timed_out = isinstance(error, exceptions.TimeoutError)
-    raise translation from as_cause(error)
+    except (exceptions.RedisError, exceptions.RedisClusterException, OSError, UnicodeError) as error:
+        # redis-py takes a TimeoutError of a handler for one of the socket
+        of_handler = raised_by_handler(error, handled)
+        if of_handler is not None:
+            try:
+                raise of_handler from None
+            finally:
+                # else the error, its traceback and this frame would keep each other alive
+                del of_handler
+        translation = _translation(where, error)
+        if isinstance(translation, StoreUnavailable):
+            translation.is_unsent = is_unsent(error, handled)
+            translation.timed_out = isinstance(error, exceptions.TimeoutError)
+        raise translation from as_cause(error)
 
 
 def _translation(where: str, error: Exception) -> SnowredisError:
@@ -210,12 +202,15 @@ def _translation(where: str, error: Exception) -> SnowredisError:
     return StoreUnavailable(where, text)
 
 
-def run_script(client: Any, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> Any:
+def run_script(
+    client: Any, script: Script, keys: Sequence[str], args: Sequence[str | int]
+) -> Sequence[bytes | str]:
     """Run *script*, which the server may not know yet. Raises redis-py's errors."""
     try:
-        return client.evalsha(script.sha, len(keys), *keys, *args)
+        reply = client.evalsha(script.sha, len(keys), *keys, *args)
     except exceptions.NoScriptError:
-        return client.eval(script.source, len(keys), *keys, *args)
+        reply = client.eval(script.source, len(keys), *keys, *args)
+    return list(reply)
 
 
 def save_snapshot(client: Any, key: str) -> bool:
@@ -259,7 +254,6 @@ class RedisScripts:
         self._client, self.where, self._owned = own.client, own.where, own.owned
         self.urls: Sequence[str] = own.urls
         self._acknowledged = Acknowledged(min_replicas, self.where) if min_replicas else None
-        self._kept: KeptConnections | None = None
 
     def run(self, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> Sequence[bytes | str]:
         """Run *script*, once. Blocks for a round trip, CALL_LIMIT_S at most. Raises StoreUnavailable and subclasses.
@@ -267,43 +261,24 @@ class RedisScripts:
         A server that refuses writes may have been a master until now: the next call opens a new connection, which may
         lead to the present one.
         """
-        handled = sys.exc_info()[1]
         try:
-            return list(self._run(script, keys, args))
-        except _OF_REDIS as error:
-            try:
-                _raise_translated(self.where, error, handled)
-            except StoreReadOnly:
-                self.reconnect()
-                raise
-
-    def _run(self, script: Script, keys: Sequence[str], args: Sequence[str | int]) -> Any:
-        """Run *script*, which the server may not know yet. Raises redis-py's errors."""
-        kept = self._kept
-        if kept is None or kept.client is not self._client:
-            kept = self._kept = kept_connections(self._client) if self._owned else None
-        if kept is not None and self._acknowledged is None:
-            try:
-                return kept.run("EVALSHA", script.sha, len(keys), *keys, *args)
-            except exceptions.NoScriptError:
-                return kept.run("EVAL", script.source, len(keys), *keys, *args)
-        with time_limit(CALL_LIMIT_S):
-            if self._acknowledged is not None:
-                return self._acknowledged.run(self._client, script, keys, args)
-            return run_script(self._client, script, keys, args)
+            with translated(self.where), time_limit(CALL_LIMIT_S):
+                if self._acknowledged is not None:
+                    return list(self._acknowledged.run(self._client, script, keys, args))
+                return run_script(self._client, script, keys, args)
+        except StoreReadOnly:
+            self.reconnect()
+            raise
 
     def after_fork(self) -> None:
         """In a forked child: use nothing of the parent's connections and locks."""
         if self._owned:
-            self._client = fresh_copy(self._client, self._kept)
-            self._kept = None
+            self._client = fresh_copy(self._client)
 
     def reconnect(self, *, also_in_use: bool = True) -> None:
         # TypeError: redis-py 5's BlockingConnectionPool, which has no choice
         with contextlib.suppress(exceptions.RedisError, OSError, AttributeError, TypeError):
             if not is_cluster(self._client):
-                if self._kept is not None:
-                    self._kept.disconnect()
                 pool = self._client.connection_pool
                 pool.disconnect() if also_in_use else pool.disconnect(inuse_connections=False)
             elif self._owned:
@@ -315,4 +290,4 @@ class RedisScripts:
     def close(self) -> None:
         """Close the connections, unless they are the application's."""
         if self._owned:
-            close_client(self._client, self._kept)
+            close_client(self._client)

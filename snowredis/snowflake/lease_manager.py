@@ -23,7 +23,7 @@ from snowredis.snowflake.lease import PROCESS, Claimed, HeldLease, LeaseSlot, Po
 from snowredis.snowflake.protocol import NO_STATS, ClaimRequest, PoolConfig, Store, WorkerStats, owner_text
 from snowredis.snowflake.record_files import RECORDS
 from snowredis.snowflake.replies import ClaimReply, Granted, LeaseGone, PoolFull, Settling
-from snowredis.snowflake.sweep import Lookout, sweep, take_over
+from snowredis.snowflake.sweep import SWEEPS_A_BEAT, Lookout, sweep, take_over
 
 log = logging.getLogger("snowredis")
 
@@ -400,6 +400,11 @@ class LeaseManager:
                 raise
             log.exception("pool %s: could not look for leases of dead processes", self.config.name)
             return 0
+
+    def is_sweeper(self) -> bool:
+        """Return whether this process sweeps at this heartbeat: one of few does each time, one of many now and then."""
+        neighbors = self._lookout.neighbors
+        return neighbors <= SWEEPS_A_BEAT or self._context.random.random() * neighbors < SWEEPS_A_BEAT
 
     def detach(self) -> HeldLease | None:
         """Remove the lease, so that no more ids are made of it and it can be released.

@@ -398,7 +398,7 @@ class LeaseLifecycle:
                     self._failing = False
                     log.warning("pool %s: Redis replies again", self._pool)
                 # a few at a time: other threads may want to talk to Redis
-                for _ in range(TIMES_AT_BEAT):
+                for _ in range(TIMES_AT_BEAT if self._leases.is_sweeper() else 0):
                     if self._leases.give_back_of_dead(MOST_AT_ONCE) < MOST_AT_ONCE:
                         break
                 return self.beat_after_s()

@@ -33,11 +33,10 @@ UNUSED_S = 3600.0
 UNKNOWN_S = 24 * 3600.0
 # one look of so many looks for that, too
 CLEAN_ONE_IN = 500
-# processes that one look is at, of more: each takes 10 to 30 us, and all processes of a machine look at each heartbeat.
-# That none of n living ones looks at a dead one has the probability (1 - 8/n)^n, below e^-8
-MOST_LOOKED_AT = 8
-# those that a sweep looks at once one of them has ended
-MOST_SWEPT = 100
+# processes that one sweep looks at, if there are more: each takes some 10 us
+MOST_LOOKED_AT = 100
+# how often the processes of a machine sweep at a heartbeat, all together: one of many sweeps now and then
+SWEEPS_A_BEAT = 4
 # the time of a directory is that of the kernel's last tick
 GRANULARITY_NS = 100_000_000
 
@@ -90,6 +89,11 @@ class Lookout:
         # the time of the directory, and the files of the pool: replaced as a whole, since threads may look at once
         self._seen: tuple[int, list[str]] = (0, [])
 
+    @property
+    def neighbors(self) -> int:
+        """Number of files of the pool at the last look, of dead processes too."""
+        return len(self._seen[1])
+
     def sees_death(self) -> bool:
         """Return whether sweep() has something to do. Now and then, removes files that nobody asks for any more."""
         now_ns = time.time_ns()
@@ -102,7 +106,7 @@ class Lookout:
             return False
         if is_to_clean:
             remove_unused(place)
-        return any(_dead(place, self._texts(place, now_ns), MOST_LOOKED_AT))
+        return any(_dead(place, self._texts(place, now_ns)))
 
     def _texts(self, place: Place, now_ns: int) -> list[str]:
         """Return the names of the files of the pool; list the directory only if files changed since the last look."""
@@ -131,7 +135,7 @@ def sweep(store: Store, most: int, place: Place | None = None) -> int:
     if place is None:
         return 0
     given_back = 0
-    for name in _dead(place, _texts(place, pool_name(store)), MOST_SWEPT):
+    for name in _dead(place, _texts(place, pool_name(store))):
         if given_back >= most:
             break
         given_back += _give_back(store, place, name)
@@ -173,12 +177,9 @@ def _texts(place: Place, pool: str) -> list[str]:
     return []
 
 
-def _dead(place: Place, texts: list[str], most: int) -> Iterator[FileName]:
-    """Iterate over files of processes that have ended, unless a process that runs is giving them back.
-
-    Looks at *most* of the files, at random.
-    """
-    for text in texts if len(texts) <= most else RANDOM.sample(texts, most):
+def _dead(place: Place, texts: list[str]) -> Iterator[FileName]:
+    """Iterate over files of processes that have ended, unless a process that runs is giving them back."""
+    for text in texts if len(texts) <= MOST_LOOKED_AT else RANDOM.sample(texts, MOST_LOOKED_AT):
         name = FileName.parse(text)
         if name is None or name.process.namespace != place.own.namespace:
             continue
@@ -237,7 +238,7 @@ def take_over(
     place = place or this_place()
     if place is None:
         return None
-    for name in _dead(place, _texts(place, pool_name(store)), MOST_SWEPT):
+    for name in _dead(place, _texts(place, pool_name(store))):
         if name.taker is not None or name.sent or (taken := _take(place, name, accept)) is None:
             continue
         # first: a process that is killed here leaves no file. With two, the lease would be given back by the older one

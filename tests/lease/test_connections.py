@@ -18,13 +18,10 @@ import redis.asyncio
 from redis.sentinel import Sentinel
 
 import snowredis
-from snowredis.servers.connections import packed
 from snowredis.snowflake.protocol import PoolConfig
 from snowredis.snowflake.redis_store import RedisStore
-from snowredis.snowflake.replies import AlreadyExists
 from tests.support.pools import new_pool
 from tests.support.servers import RedisServer
-from tests.support.waiting import eventually
 
 ROUNDS = 5
 
@@ -156,59 +153,3 @@ def test_after_a_silence_of_half_a_ttl_a_new_connection_is_used_that_may_lead_to
     assert later != first
     assert connection_at(now_ms + 3002) == later
     store.close()
-
-
-def test_scripts_run_on_one_connection_which_is_made_anew_once_the_server_has_closed_it(
-    own_server: RedisServer,
-) -> None:
-    observer = own_server.client()
-    ignored = {int(client["id"]) for client in observer.client_list()}
-
-    def connections() -> list[int]:
-        return [int(client["id"]) for client in observer.client_list() if int(client["id"]) not in ignored]
-
-    with contextlib.closing(RedisStore(own_server.url, PoolConfig(name="p"))) as store:
-        store.create(0)
-        (first,) = connections()
-        store.create(0)
-        assert connections() == [first]
-        assert observer.client_kill_filter(_id=str(first)) == 1
-        # without an error: servers close connections that are idle
-        assert isinstance(store.create(0), AlreadyExists)
-        (second,) = connections()
-        assert second != first
-        store.reconnect()
-        store.create(0)
-        assert connections() not in ([first], [second])
-    eventually(lambda: connections() == [])
-
-
-def test_a_call_that_was_interrupted_leaves_no_reply_for_the_next_one(own_server: RedisServer) -> None:
-    class Interrupted(Exception):
-        pass
-
-    def interrupt(*_: object) -> None:
-        raise Interrupted
-
-    with contextlib.closing(RedisStore(own_server.url, PoolConfig(name="p"))) as store:
-        store.create(0)
-        assert store._kept is not None
-        (connection,) = store._kept._idle
-        with pytest.MonkeyPatch.context() as patched:
-            # between the request and its reply
-            patched.setattr(connection, "read_response", interrupt)
-            with pytest.raises(Interrupted):
-                store.create(0)
-        assert isinstance(store.create(0), AlreadyExists)
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("EVALSHA", "a" * 40, 1, "snowredis:{p}", 17, ""),
-        ("SET", "\N{SNOWMAN}", "two\r\nlines"),
-    ],
-)
-def test_a_command_is_packed_as_redis_py_does(command: tuple[str | int, ...]) -> None:
-    expected = redis.Connection().pack_command(*command)
-    assert packed(command) == b"".join(expected)

@@ -21,7 +21,7 @@ import pytest
 import snowredis
 from snowredis.core.layout import Layout
 from snowredis.errors import StoreUnavailable
-from snowredis.process.liveness import ProcessName, own_name
+from snowredis.process.liveness import own_name
 from snowredis.snowflake import record_files, sweep
 from snowredis.snowflake.crash_record import RECORD_BYTES, CrashRecord, read_page
 from snowredis.snowflake.lease import HeldLease
@@ -341,30 +341,21 @@ def test_what_a_process_that_died_itself_was_giving_back_is_taken_over(
         assert heir.next_id()
 
 
-def test_processes_of_one_machine_share_the_looks_at_their_neighbors(
-    server: RedisServer, pool: str, records: Path, monkeypatch: pytest.MonkeyPatch
+def test_processes_of_one_machine_share_the_sweeps_of_a_heartbeat(
+    server: RedisServer, pool: str, records: Path
 ) -> None:
-    looked_at: list[str] = []
-
-    def alive(name: ProcessName, *_: object) -> bool:
-        looked_at.append(name.started)
-        return False
-
     with connect(server.url, pool) as ids:
         ids.next_id()
-        leases, own = ids._lease_manager, own_name()
+        leases = ids._lease_manager
+        assert all(leases.is_sweeper() for _ in range(100))
+        own = own_name()
         assert own is not None
+        name = FileName(record_files.pool_name(leases.store), own, "0")
         for number in range(39):
-            other = own._replace(pid=1, started=f"{number}")
-            (records / str(FileName(record_files.pool_name(leases.store), other, "0"))).touch(0o600)
-        monkeypatch.setattr(sweep, "has_ended", alive)
-        monkeypatch.setattr(sweep, "CLEAN_ONE_IN", sys.maxsize)
-        for _ in range(40):
-            before = len(looked_at)
-            leases.give_back_of_dead(1)
-            assert len(looked_at) == before + sweep.MOST_LOOKED_AT
-        # as 40 processes do in one heartbeat, or one in 40 of them
-        assert len(set(looked_at)) > 35
+            (records / str(name._replace(number=str(number)))).touch(0o600)
+        leases.give_back_of_dead(1)
+        # 4 of 40 processes
+        assert 60 < sum(leases.is_sweeper() for _ in range(1000)) < 150
 
 
 def test_a_redis_that_does_not_reply_costs_no_record(
