@@ -17,7 +17,6 @@ import sqlalchemy as sa
 from snowredis.merge import MergeError
 from snowredis.merge.databases import (
     database_errors,
-    is_same_database,
     lock,
     open_database,
     reading,
@@ -28,28 +27,18 @@ from snowredis.merge.id_store import IdStore
 from snowredis.merge.journal import FINISHED, LOCK, MAP, Journal, Run, check_none_unfinished
 from snowredis.merge.obstacles import check_obstacles, rehearse
 from snowredis.merge.plan_file import DomainPlan, Plan, PlanFile
-from snowredis.merge.planning import read_both, workspace
+from snowredis.merge.planning import Databases, open_both, workspace
 from snowredis.merge.progress import Progress
 from snowredis.merge.schema import ColumnName, Domain, Schema, read_schema
 from snowredis.merge.support import support_of
 from snowredis.merge.verify import check_references, check_sums, sums
 
-__all__ = ["Databases", "Outcome", "apply_plan", "open_databases", "take_back"]
+__all__ = ["Outcome", "apply_plan", "open_databases", "take_back"]
 
 # pairs that one transaction stores in the map
 _LOADED = 5_000
 # ids of the first batch; later ones follow from how many rows refer to an id
 _FIRST = 500
-
-
-@dataclass(frozen=True, slots=True)
-class Databases:
-    """Both databases of a plan, and what is in them."""
-
-    kept: sa.Engine
-    changed: sa.Engine
-    of_kept: Schema
-    of_changed: Schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,20 +68,15 @@ def open_databases(plan: Plan, kept_url: str | None = None, changed_url: str | N
         MergeError: the tables are not those of the plan.
         SourceError: no connection.
     """
-    kept, changed = open_database(kept_url or plan.kept), open_database(changed_url or plan.changed)
-    if is_same_database(kept, changed):
-        raise MergeError(
-            f"both URLs lead to one database, {url_of(changed)}. Nothing was changed; ids of one stay, those of the "
-            "other change."
-        )
-    schemas = read_both(kept, changed, plan.options)
-    for engine, schema, planned in zip((kept, changed), schemas, plan.fingerprints, strict=True):
+    databases = open_both(kept_url or plan.kept, changed_url or plan.changed, plan.options)
+    sides = ((databases.kept, databases.of_kept), (databases.changed, databases.of_changed))
+    for (engine, schema), planned in zip(sides, plan.fingerprints, strict=True):
         if schema.fingerprint() != planned:
             raise MergeError(
                 f"the tables of {url_of(engine)} are not as they were when the plan was made. Nothing was changed; "
                 "make a new plan."
             )
-    return Databases(kept, changed, *schemas)
+    return databases
 
 
 # --- apply -----------------------------------------------------------------------------------------------

@@ -66,7 +66,7 @@ class Check:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._places.__exit__()
+        self._places.close()
         self._workspace.close()
 
     def run(self, progress: Progress | None = None, *, now_ms: int | None = None) -> CheckResult:
