@@ -15,14 +15,7 @@ from snowredis.monitor import deaths, events
 from snowredis.monitor.deaths import Acknowledgement, RecentEvents
 from snowredis.monitor.events import PAGE, Event, check_stream_id, follow
 from snowredis.monitor.pool_reader import MemoryLook, PoolLook, RedisLook, ServerState, list_pools
-from snowredis.monitor.snapshot import (
-    DEATH_SHOWN_MS,
-    POOL_COUNTERS,
-    Death,
-    PoolInfo,
-    Snapshot,
-    WorkerInfo,
-)
+from snowredis.monitor.snapshot import DEATH_SHOWN_MS, POOL_COUNTERS, Death, PoolInfo, Snapshot, WorkerInfo
 from snowredis.monitor.whois import Whois, find_makers
 from snowredis.servers.clients import address, close_client
 from snowredis.servers.runner import translated
@@ -125,12 +118,6 @@ class WorkerPool:
             (self._numbered_worker(info, i) for i, infos in per_server for info in infos),
             key=lambda info: info.worker,
         )
-
-    def worker(self, number: int) -> WorkerInfo | None:
-        """Return who has, or had last, the worker id *number*; None if it was never leased. Raises PoolNotFound."""
-        local, index = divmod(number, len(self._sources))
-        found = self._look(self._sources[index], self.name).worker(local)
-        return self._numbered_worker(found, index) if found else None
 
     def _numbered_worker(self, info: WorkerInfo, index: int) -> WorkerInfo:
         """Return *info* of the server *index* with its worker id in the whole pool."""

@@ -169,7 +169,13 @@ class Checker:
         return any(claim.cloned_until and tick < claim.cloned_until[lane] for claim in claims)
 
     def _is_void(self, process: Process, worker: int, lane: int, tick: int) -> bool:
-        """Return true for a tick of a lease of which the process was told that a copy of it has it."""
+        """Return true for a tick of a lease of which the process was told that a copy of it has it.
+
+        Unless the process was granted the tick again, by a later claim.
+        """
+        now = self._claim_of(process, worker, lane, tick)
+        if now is not None and all(now is not claim for claim in process.void_claims):
+            return False
         for claim in process.void_claims:
             first, end = claim.range(lane)
             if claim.worker == worker and first <= tick < end:

@@ -174,6 +174,7 @@ def id_lines(text: str, readings: list[tuple[str, int]], layout: Layout) -> list
         ("unix ms", str(parts.timestamp_ms)),
         ("layout", f"{name}  {layout_spec(layout).partition(';')[0]}" if name else str(layout)),
     ]
+    rows += [(name, str(value)) for name, value in parts.datacenter_fields]
     if parts.timestamp_ms > _now_ms() + FUTURE_MS:
         rows.append(("warning", [("its time is in the future: was it made with another --layout?", "warn")]))
     for other_form, other_id in others:
@@ -190,12 +191,13 @@ def id_record(text: str, readings: list[tuple[str, int]], layout: Layout) -> dic
     from snowredis.core.as_json import to_json
 
     (form, an_id), *others = readings
-    parts = layout.decode(an_id)
+    parts = to_json(layout.decode(an_id))
     return {
         "id": str(an_id),
         "text": text,
         "form": form,
-        **to_json(parts),
+        **parts,
+        "datacenter_fields": dict(parts["datacenter_fields"]),
         "bits": bits_of(layout, an_id),
         "layout": layout_spec(layout),
         "other_readings": [{"form": other_form, "id": str(other_id)} for other_form, other_id in others],

@@ -114,6 +114,7 @@ _FIELD_STYLES = {
     "backup": "warn",
     "worker": "good",
     "sequence": "strong",
+    "gene": "good",
 }
 _ASCII_RULES = str.maketrans("┌┬┐│└┴┘─", "+++|+++-")
 
