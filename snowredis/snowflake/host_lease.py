@@ -137,6 +137,16 @@ class HostCredentials:
             host.extend(held)
         return IN_WORD
 
+    def write_pending(self, renewal_id: str) -> None:
+        """Record the id of a renewal of the recorded lease, before it is sent. See CrashRecorder."""
+
+        def change(before: dict[str, Any] | None) -> dict[str, Any]:
+            if before is None or "marks_ms" not in before:
+                raise TurnOver
+            return {**before, "pending_renewal_id": renewal_id}
+
+        self._write(change, seal=False)
+
     def note_release(self, token: str, *, sent: bool) -> None:
         """Record whether a release may have been sent. Raises TurnOver: then it must not be sent."""
         self._host.write(lambda before: {**before, "released": sent} if before else None)

@@ -146,10 +146,12 @@ class HostAllocator(IdAllocator):
     # --- as IdAllocator, of the word ---------------------------------------------------------------
 
     @property
-    def namespace(self) -> int:
-        """Value of the backup bits of the last ids."""
-        host = self.host
-        return super().namespace if host.page is None else self._layout.decode(host.word & ~SEALED_BIT).backup
+    def usage(self) -> tuple[int, int]:
+        """How many ids the host has made, counted at each tick, and the value of the backup bits of the last ones."""
+        page, host = self.host.page, self.host
+        if page is None:
+            return super().usage
+        return page.load(MADE), self._layout.decode(host.word & ~SEALED_BIT).backup
 
     @property
     def in_outage_lane(self) -> bool:
@@ -316,11 +318,6 @@ class HostLifecycle(LeaseLifecycle):
                 # also a claim without a reply, or a lease that could not be released: a clone would have it, too
                 self.host.credentials.clear()
         return True
-
-    @property
-    def _ids_made(self) -> int:
-        """Those of the host, counted at each tick."""
-        return super()._ids_made if self.host.page is None else self.host.page.load(MADE)
 
 
 def members_of_host(

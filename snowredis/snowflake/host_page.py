@@ -137,9 +137,9 @@ class HostPage:
         return not any(True for _ in self._living())
 
     @property
-    def pids(self) -> list[int]:
+    def pids(self) -> tuple[int, ...]:
         """The process ids of the living members."""
-        return sorted({member & (1 << _PID_BITS) - 1 for member in self._living()})
+        return tuple(sorted({member & (1 << _PID_BITS) - 1 for member in self._living()}))
 
     def _living(self) -> Iterator[int]:
         for offset in range(MEMBERS, MEMBERS + 8 * MOST_MEMBERS, 8):

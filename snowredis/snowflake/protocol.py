@@ -230,7 +230,7 @@ def owner_text(
     generator: str = "",
     lane_until_ms: int = 0,
     taken_ms: int = 0,
-    pids: Sequence[int] = (),
+    pids: tuple[int, ...] = (),
 ) -> str:
     """Return JSON that names a process in Redis, for people. Host and label are cut to MAX_NAME and made printable.
 
@@ -246,7 +246,7 @@ def owner_text(
         "generator": generator,
         "lane_until": lane_until_ms,
         "taken": taken_ms,
-        "pids": [*pids[:MAX_PIDS]],
+        "pids": pids[:MAX_PIDS],
     }
     owner |= {name: value for name, value in more.items() if value}
     return json.dumps(owner, separators=(",", ":"), ensure_ascii=False)

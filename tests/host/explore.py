@@ -135,14 +135,7 @@ def without(protection: str) -> None:
     elif protection == "release-sealed":
         host_members.HostAllocator.seal = lambda self: None  # type: ignore[method-assign]
     elif protection == "pending-first":
-        original_lease = credentials.write_lease
-
-        def write_lease(self: Any, held: Any, stats: Any, *, fresh: bool, marks_ms: Any = ()) -> Any:
-            if held.pending_renewal_id:
-                return host_lease.IN_WORD
-            return original_lease(self, held, stats, fresh=fresh, marks_ms=marks_ms)
-
-        credentials.write_lease = write_lease
+        credentials.write_pending = lambda self, renewal_id: None
     elif protection == "void":
         from snowredis.snowflake.lease import LeaseSlot
 
