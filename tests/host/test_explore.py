@@ -23,7 +23,7 @@ NEEDED = {
     "word-exchanged": ("two takers", []),
     "sealed-word": ("an end and a start", []),
     "limit": ("renewals", [[0, 0], [1, END], [2, END], [0, END]]),
-    "fence-limit": ("outage", [[0, 14], [1, 14], [0, END], [2, END], [1, END]]),
+    "fence-limit": ("outage", [[0, 13], [1, 14], [0, END], [2, END], [1, END]]),
     "header-exchanged": ("quiet renewals", []),
     "new-seal": ("an end in another thread", [[0, 6], [1, END], [2, END], [0, END]]),
     "seal-first": ("a lost lease", [[0, 1], [1, END], [0, END], [2, END]]),
@@ -48,7 +48,11 @@ def explored(scenario: str, *options: str) -> dict[str, Any]:
 def test_each_protection_is_needed(protection: str) -> None:
     scenario, plan = NEEDED[protection]
     options = ("--plan", json.dumps(plan), "--seconds", "60")
-    assert "failed" in explored(scenario, "--without", protection, *options)
+    found = explored(scenario, "--without", protection, *options)
+    if "failed" not in found:
+        # the code has other steps by now: another schedule shows it
+        found = explored(scenario, "--without", protection, "--seconds", "100")
+    assert "failed" in found
     if plan:
         assert "failed" not in explored(scenario, *options)
 
