@@ -82,7 +82,9 @@ class Pair:
             apply_plan(plan, file, open_databases(plan), batch_rows=batch_rows)
 
     def undo(self, batch_rows: int) -> None:
-        take_back(self.changed, finished=True, batch_rows=batch_rows)
+        # it may have been killed after its last commit
+        if self.state() != "undone":
+            take_back(self.changed, finished=True, batch_rows=batch_rows)
 
     def abandon(self, batch_rows: int) -> None:
         if self.state() in ("rewriting", "loading", "verifying", "undoing"):

@@ -66,11 +66,9 @@ def instrument(meter_provider: MeterProvider | None = None) -> None:
 
 
 def _histogram(meter: Any, metric: Metric) -> Any:
-    described = {"unit": metric.unit, "description": metric.text}
-    try:
-        return meter.create_histogram(
-            metric.otel, explicit_bucket_boundaries_advisory=list(BOUNDS_S), **described
-        )
-    except TypeError:
-        # opentelemetry-api before 1.30
-        return meter.create_histogram(metric.otel, **described)
+    return meter.create_histogram(
+        metric.otel,
+        unit=metric.unit,
+        description=metric.text,
+        explicit_bucket_boundaries_advisory=list(BOUNDS_S),
+    )

@@ -17,7 +17,6 @@ import sqlalchemy as sa
 from snowredis.merge import MergeError
 from snowredis.merge.databases import (
     database_errors,
-    is_same_database,
     lock,
     open_database,
     reading,
@@ -28,28 +27,18 @@ from snowredis.merge.id_store import IdStore
 from snowredis.merge.journal import FINISHED, LOCK, MAP, Journal, Run, check_none_unfinished
 from snowredis.merge.obstacles import check_obstacles, rehearse
 from snowredis.merge.plan_file import DomainPlan, Plan, PlanFile
-from snowredis.merge.planning import read_both, workspace
+from snowredis.merge.planning import Databases, open_both, workspace
 from snowredis.merge.progress import Progress
 from snowredis.merge.schema import ColumnName, Domain, Schema, read_schema
 from snowredis.merge.support import support_of
 from snowredis.merge.verify import check_references, check_sums, sums
 
-__all__ = ["Databases", "Outcome", "apply_plan", "open_databases", "take_back"]
+__all__ = ["Outcome", "apply_plan", "open_databases", "take_back"]
 
 # pairs that one transaction stores in the map
 _LOADED = 5_000
 # ids of the first batch; later ones follow from how many rows refer to an id
 _FIRST = 500
-
-
-@dataclass(frozen=True, slots=True)
-class Databases:
-    """Both databases of a plan, and what is in them."""
-
-    kept: sa.Engine
-    changed: sa.Engine
-    of_kept: Schema
-    of_changed: Schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,20 +68,15 @@ def open_databases(plan: Plan, kept_url: str | None = None, changed_url: str | N
         MergeError: the tables are not those of the plan.
         SourceError: no connection.
     """
-    kept, changed = open_database(kept_url or plan.kept), open_database(changed_url or plan.changed)
-    if is_same_database(kept, changed):
-        raise MergeError(
-            f"both URLs lead to one database, {url_of(changed)}. Nothing was changed; ids of one stay, those of the "
-            "other change."
-        )
-    schemas = read_both(kept, changed, plan.options)
-    for engine, schema, planned in zip((kept, changed), schemas, plan.fingerprints, strict=True):
+    databases = open_both(kept_url or plan.kept, changed_url or plan.changed, plan.options)
+    sides = ((databases.kept, databases.of_kept), (databases.changed, databases.of_changed))
+    for (engine, schema), planned in zip(sides, plan.fingerprints, strict=True):
         if schema.fingerprint() != planned:
             raise MergeError(
                 f"the tables of {url_of(engine)} are not as they were when the plan was made. Nothing was changed; "
                 "make a new plan."
             )
-    return Databases(kept, changed, *schemas)
+    return databases
 
 
 # --- apply -----------------------------------------------------------------------------------------------
@@ -138,12 +122,18 @@ def apply_plan(
             run = _advance(engine, journal, run, state="verifying")
         if run.state == "verifying":
             tail = "The ids were changed, and the check failed; `snowredis merge abandon` and the URL take it back"
-            check_sums(run.sums, sums(engine, schema, run, run.domains, progress), tail)
-            progress.start("checking references")
-            check_references(engine, schema, tail)
+            _verify(engine, schema, run, run.domains, tail, progress)
             run = _advance(engine, journal, run, state="done")
     rows = sum(count for count, _ in run.sums.values())
     return Outcome(sum(domain.renamed for domain in run.domains), run.changed, len(run.sums), rows, resumed)
+
+
+def _verify(
+    engine: sa.Engine, schema: Schema, run: Run, mapped: Sequence[DomainPlan], tail: str, progress: Progress
+) -> None:
+    check_sums(run.sums, sums(engine, schema, run, mapped, progress), tail)
+    progress.start("checking references")
+    check_references(engine, schema, tail)
 
 
 def _advance(engine: sa.Engine, journal: Journal, run: Run, **changes: Any) -> Run:
@@ -164,12 +154,12 @@ def _check(plan: Plan, file: PlanFile, databases: Databases, with_triggers: bool
             store.load("changed", domain.number, changed, databases.of_changed, domain.domain)
             store.add(domain.number, file.pairs(domain.number))
             store.prove(domain.number, domain.name, matched=domain.kind == "match")
-        for table in plan.tables:
-            query = sa.select(sa.func.count()).select_from(databases.of_changed.tables[table.name])
-            if (now := changed.scalar(query)) != table.rows:
+        for name, table in databases.of_changed.tables.items():
+            had, now = plan.rows[str(name)], changed.scalar(sa.select(sa.func.count()).select_from(table))
+            if now != had:
                 raise MergeError(
-                    f"{table.name} has {now:,} rows, and had {table.rows:,} when the plan was made. Nothing was "
-                    "changed; stop the application that writes to it, and make a new plan."
+                    f"{name} has {now:,} rows, and had {had:,} when the plan was made. Nothing was changed; stop the "
+                    "application that writes to it, and make a new plan."
                 )
     rehearse(databases.changed, renamed, databases.of_changed)
 
@@ -236,13 +226,11 @@ def take_back(url: str, *, finished: bool, batch_rows: int, progress: Progress |
             number = run.domains[rewritten - 1].number if rewritten else 0
             rehearse(engine, [plan.domain for plan in run.domains], schema)
             run = _advance(engine, journal, run, state="undoing", domain=number, done_to=None, changed=0)
-        run = _Rewriter(engine, schema, journal, batch_rows, progress).undo(run)
+        run = _Rewriter(engine, schema, journal, batch_rows, progress).rewrite(run, backwards=True)
         tail = "All ids have their old values, and the check failed; the map of old and new ids was kept"
         try:
             if run.sums:
-                check_sums(run.sums, sums(engine, schema, run, (), progress), tail)
-                progress.start("checking references")
-                check_references(engine, schema, tail)
+                _verify(engine, schema, run, (), tail, progress)
         except MergeError:
             # whatever another process wrote, there is nothing left to take back
             _advance(engine, journal, run, state="undone", domain=0, done_to=None)
@@ -257,7 +245,8 @@ def take_back(url: str, *, finished: bool, batch_rows: int, progress: Progress |
 def _last_run(engine: sa.Engine, run: Run | None, finished: bool) -> Run:
     """Return *run* if it can be taken back; MergeError if not."""
     if run is None or run.state == "undone":
-        raise MergeError(f"no ids were changed in {url_of(engine)}. Nothing was changed.")
+        again = ", or all have their old values again" if run else ""
+        raise MergeError(f"no ids were changed in {url_of(engine)}{again}. Nothing was changed.")
     if run.state != "undoing" and finished != (run.state in FINISHED):
         other = "is not finished: take it back with `snowredis merge abandon`"
         if not finished:
@@ -303,22 +292,17 @@ class _Rewriter:
         self._journal, self._batch_rows, self._progress = journal, batch_rows, progress
         self._kept: dict[object, list[str]] = {}
 
-    def rewrite(self, run: Run) -> Run:
-        """Give all ids their new values, from where *run* is; return its state after."""
-        for plan in run.domains:
-            if run.domain <= plan.number:
-                run = self._domain(
-                    run, plan, run.done_to if run.domain == plan.number else None, backwards=False
-                )
-        return run
-
-    def undo(self, run: Run) -> Run:
-        """Give all ids their old values, from the last domain that has new ones; return the state after."""
-        for plan in reversed(run.domains):
-            if plan.number <= run.domain:
-                run = self._domain(
-                    run, plan, run.done_to if run.domain == plan.number else None, backwards=True
-                )
+    def rewrite(self, run: Run, *, backwards: bool = False) -> Run:
+        """Give all ids their new values, or the old ones again, from where *run* is; return its state after."""
+        # backwards: from the last domain that has new values
+        left = [
+            plan
+            for plan in run.domains
+            if (plan.number <= run.domain if backwards else run.domain <= plan.number)
+        ]
+        for plan in reversed(left) if backwards else left:
+            done_to = run.done_to if run.domain == plan.number else None
+            run = self._domain(run, plan, done_to, backwards=backwards)
         return run
 
     def _domain(self, run: Run, plan: DomainPlan, done_to: int | None, *, backwards: bool) -> Run:

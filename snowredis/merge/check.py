@@ -66,7 +66,7 @@ class Check:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._places.__exit__()
+        self._places.close()
         self._workspace.close()
 
     def run(self, progress: Progress | None = None, *, now_ms: int | None = None) -> CheckResult:
@@ -107,16 +107,11 @@ class Check:
     def _errors(self) -> Iterator[None]:
         try:
             yield
-        except duckdb.OutOfMemoryException as error:
-            raise SourceError(
-                f"the memory or the disk is too small: {str(error).splitlines()[0]}. The check was stopped; give it "
-                f"more with --memory, now {self._workspace.duckdb_bytes // MIB} MiB for DuckDB, or free disk space at "
-                f"{self._workspace.directory}."
-            ) from error
         except duckdb.Error as error:
             raise SourceError(
-                f"DuckDB cannot go on: {str(error).splitlines()[0]}. The check was stopped; free disk space at "
-                f"{self._workspace.directory} if that is what is missing, or set TMPDIR to another place."
+                f"DuckDB cannot go on: {str(error).splitlines()[0]}. The check was stopped; if memory is missing, "
+                f"give it more with --memory (now {self._workspace.duckdb_bytes // MIB} MiB for DuckDB); if it is disk "
+                f"space, free some at {self._workspace.directory}, or set TMPDIR to another place."
             ) from error
 
 

@@ -103,7 +103,7 @@ def _write(path: Path, text: str) -> None:
 def _counters(args: argparse.Namespace) -> int:
     """Print a script of all counters; exit with FOUND_ERRORS if a reference leads to no row."""
     from snowredis.merge.databases import open_database, reading
-    from snowredis.merge.obstacles import orphans
+    from snowredis.merge.obstacles import first_orphan
     from snowredis.merge.schema import read_schema
     from snowredis.merge.support import support_of
 
@@ -112,10 +112,9 @@ def _counters(args: argparse.Namespace) -> int:
         engine = open_database(url, read_only=True)
         schema = read_schema(engine)
         with reading(engine) as connection:
-            for key in schema.foreign_keys:
-                if (row := connection.execute(orphans(schema, key).limit(1)).first()) is not None:
-                    print(printable(f"-- error: foreign key {key} leads nowhere from {tuple(row)}"))
-                    code = ExitCode.FOUND_ERRORS
+            if text := first_orphan(connection, schema):
+                print(printable(f"-- error: {text}"))
+                code = ExitCode.FOUND_ERRORS
             statements = support_of(engine).counters(connection, schema)
         for statement in dict.fromkeys(text for _, text in statements):
             print(f"{statement};")
@@ -156,13 +155,10 @@ _WITH_TRIGGERS = "go on although triggers run that cannot be switched off"
 
 
 def _workers(text: str) -> range:
-    first, dash, last = text.partition("-")
-    if not (first.isdecimal() and (last.isdecimal() or not dash) and len(text) < 20):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a range of worker ids, such as 1000-1023")
-    numbers = range(int(first), int(last or first) + 1)
-    if not numbers:
+    first, last = proof.number_range(text)
+    if last < first:
         raise argparse.ArgumentTypeError(f"{text!r} ends before it begins")
-    return numbers
+    return range(first, last + 1)
 
 
 def _plan(args: argparse.Namespace) -> int:

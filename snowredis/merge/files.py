@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import csv
 import glob
-import gzip
 import re
 import zlib
 from collections.abc import Sequence
-from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import zstandard
 
@@ -25,11 +22,9 @@ from snowredis.merge.id_sql import quoted, text_literal
 from snowredis.merge.sources import COMPRESSED, Source
 from snowredis.merge.workspace import Workspace
 
-__all__ = ["check_archive", "files_of", "select_statement", "unreadable"]
+__all__ = ["check_archive", "files_of", "parsed", "rejected", "select_statement", "unreadable"]
 
 _DELIMITERS = ",;\t|"
-# a longer first line is not a header
-_HEADER_CHARS = 1_000_000
 # a column of which none of the first values is an id is the wrong one
 _SAMPLED = 1000
 _WHOLE_TYPES = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"}
@@ -86,20 +81,19 @@ def select_statement(
         table = f"read_parquet({text_literal(str(path))})"
     else:
         column, kind = "c1", "VARCHAR"
-        table = _text_table(source, path, latin_1=latin_1)
+        table = _text_table(workspace, source, path, latin_1=latin_1)
     value = quoted(column)
     if kind in _WHOLE_TYPES:
-        rejected = f"CASE WHEN {value} IS NULL THEN '' END"
-        return f"SELECT {number} AS source, {value}::BIGINT AS id, {rejected} AS rejected FROM {table}", True
+        missing = f"CASE WHEN {value} IS NULL THEN '' END"
+        return f"SELECT {number} AS source, {value}::BIGINT AS id, {missing} AS rejected FROM {table}", True
     values = f"SELECT {value} AS value FROM {table}"
     if source.kind == "text":
         values += f" WHERE {value} IS NOT NULL AND trim({value}) <> ''"
     _check_sample(
         workspace, source, path, f"SELECT {parsed(kind)}, value::VARCHAR FROM ({values} LIMIT {_SAMPLED})"
     )
-    rejected = "CASE WHEN id IS NULL THEN coalesce(left(value::VARCHAR, 200), '') END"
     inner = f"SELECT value, {parsed(kind)} AS id FROM ({values})"
-    return f"SELECT {number} AS source, id, {rejected} AS rejected FROM ({inner})", False
+    return f"SELECT {number} AS source, id, {rejected('id')} AS rejected FROM ({inner})", False
 
 
 def parsed(kind: str) -> str:
@@ -112,6 +106,11 @@ def parsed(kind: str) -> str:
         f"CASE WHEN {number}::VARCHAR = value THEN {number} "
         r"WHEN regexp_full_match(value, '\s*[0-9]+\s*') THEN try_cast(trim(value) AS BIGINT) END"
     )
+
+
+def rejected(an_id: str) -> str:
+    """Return the expression for the text of a ``value`` that is no id: where *an_id* is NULL."""
+    return f"CASE WHEN {an_id} IS NULL THEN coalesce(left(value::VARCHAR, 200), '') END"
 
 
 def unreadable(source: Source, path: Path, reason: str) -> SourceError:
@@ -164,46 +163,39 @@ def _parquet_column(workspace: Workspace, source: Source, path: Path) -> tuple[s
 # --- text ------------------------------------------------------------------------------------------
 
 
-def _text_table(source: Source, path: Path, *, latin_1: bool) -> str:
+# lines as they are; they may end in different ways
+_LINES = (
+    "header = false, columns = {'c1': 'VARCHAR'}, delim = '', quote = '', escape = '', strict_mode = false"
+)
+
+
+def _text_table(workspace: Workspace, source: Source, path: Path, *, latin_1: bool) -> str:
     """Return the table function that reads a column of a CSV, or the lines of a text, as the column c1."""
-    options = ["auto_detect = false", f"encoding = '{'latin-1' if latin_1 else 'utf-8'}'"]
+    start = f"read_csv({text_literal(str(path))}, auto_detect = false, encoding = '{'latin-1' if latin_1 else 'utf-8'}'"
+    lines = f"{start}, {_LINES})"
     if source.kind == "text":
         if source.column is not None:
             raise SourceError(
                 f"{source.name}: {path} is plain text, one id per line, and has no column {shown(source.column)}. "
                 "Nothing was read; leave out what follows the #, or name the file .csv."
             )
-        options += [
-            "header = false",
-            "columns = {'c1': 'VARCHAR'}",
-            "delim = ''",
-            "quote = ''",
-            "escape = ''",
-            # lines may end in different ways
-            "strict_mode = false",
-        ]
-        return f"read_csv({text_literal(str(path))}, {', '.join(options)})"
-    with _open_text(path) as file:
-        line = file.readline(_HEADER_CHARS)
+        return lines
+    ((line,), *_) = [*workspace.rows(f"SELECT c1 FROM {lines} LIMIT 1"), ("",)]
     delimiter = (
         "\t" if ".tsv" in path.name.lower() else max(_DELIMITERS, key=lambda char: len(_cells(line, char)))
     )
     header = _cells(line, delimiter)
     index = _column_index(source, path, header)
     has_header = not header[index].strip().isdigit()
-    names = [f"c{1 if at == index else at + 2}" for at in range(len(header))]
-    options += [
-        f"header = {has_header}",
-        f"columns = {{{', '.join(f'{name}: VARCHAR_' for name in names)}}}".replace("VARCHAR_", "'VARCHAR'"),
-        f"delim = {text_literal(delimiter)}",
-        """quote = '"'""",
-        """escape = '"'""",
-    ]
-    return f"read_csv({text_literal(str(path))}, {', '.join(options)})"
+    columns = ", ".join(f"c{1 if at == index else at + 2}: 'VARCHAR'" for at in range(len(header)))
+    return (
+        f"{start}, header = {has_header}, columns = {{{columns}}}, delim = {text_literal(delimiter)}, "
+        """quote = '"', escape = '"')"""
+    )
 
 
 def _cells(line: str, delimiter: str) -> list[str]:
-    return next(csv.reader([line.rstrip("\r\n")], delimiter=delimiter), [""])
+    return next(csv.reader([line or ""], delimiter=delimiter), [""])
 
 
 def _column_index(source: Source, path: Path, names: Sequence[str]) -> int:
@@ -263,15 +255,3 @@ def check_archive(source: Source, path: Path) -> None:
             raise unreadable(source, path, f"it is damaged ({error})") from error
     if member is not None:
         raise unreadable(source, path, "it is truncated: its end is missing")
-
-
-def _open_text(path: Path) -> TextIOWrapper:
-    """Open a file, compressed or not, as text; bytes that are not UTF-8 are replaced."""
-    match path.suffix.lower():
-        case ".gz":
-            file: Any = gzip.open(path)  # noqa: SIM115 - closed with the result
-        case ".zst":
-            file = zstandard.open(path)
-        case _:
-            file = path.open("rb")
-    return TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="")

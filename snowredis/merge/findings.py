@@ -123,22 +123,15 @@ class DuplicatesByTime:
 
 
 @dataclass(frozen=True, slots=True)
-class Occurrence:
-    """Place of a repeated id, and what the layout of that source says of it."""
+class Example:
+    """One source of a repeated id, and what the layout of that source says of the id."""
 
+    an_id: IdNumber
     source: str
     times: int
     datacenter: int | None
     worker: int | None
     time_ms: TimeMs | None
-
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """One repeated id."""
-
-    an_id: IdNumber
-    occurrences: list[Occurrence]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +171,7 @@ class CheckResult:
         duplicates: repeated ids by the sources that have them, the most first.
         by_worker: by worker id, the most first, MAX_WORKERS at most.
         by_time: by periods of *period_ms*, in order.
-        examples: the smallest repeated ids.
+        examples: the smallest repeated ids, each in all of its sources.
         problems: values that are not ids, or that cannot be right.
         shared_workers: pairs of sources whose next ids can clash.
         now_ms: when the check was made, Unix ms: later times are in the future.
@@ -294,8 +287,8 @@ class Findings:
             problems=self._problems(),
             shared_workers=self._shared_workers(),
             now_ms=now_ms,
-            read_s=read_s,
-            compare_s=time.monotonic() - began_s,
+            read_s=round(read_s, 3),
+            compare_s=round(time.monotonic() - began_s, 3),
         )
 
     def _name(self, number: int) -> str:
@@ -351,11 +344,7 @@ class Findings:
             "SELECT id, source, times, datacenter, worker, time_ms FROM decoded WHERE id IN "
             f"(SELECT DISTINCT id FROM duplicates ORDER BY id LIMIT {MAX_EXAMPLES}) ORDER BY id, source"
         )
-        examples: dict[int, Example] = {}
-        for an_id, number, *rest in rows:
-            occurrence = Occurrence(self._name(number), *rest)
-            examples.setdefault(an_id, Example(an_id, [])).occurrences.append(occurrence)
-        return list(examples.values())
+        return [Example(an_id, self._name(number), *rest) for an_id, number, *rest in rows]
 
     # --- clashes to come ---------------------------------------------------------------------------
 

@@ -39,14 +39,9 @@ class FieldSql:
         return f"({shifted} & {(1 << bits) - 1})"
 
     @property
-    def tick(self) -> str:
-        shift = self._layout.timestamp_shift
-        return f"({self._id} >> {shift})" if shift else self._id
-
-    @property
     def time_ms(self) -> str:
-        tick = self.tick if self._layout.tick_ms == 1 else f"({self.tick} * {self._layout.tick_ms})"
-        return f"({tick} + {self._layout.epoch_ms})"
+        tick = self._field(self._layout.timestamp_shift, self._layout.timestamp_bits)
+        return f"({tick} * {self._layout.tick_ms} + {self._layout.epoch_ms})"
 
     @property
     def datacenter(self) -> str:

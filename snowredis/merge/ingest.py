@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from sqlalchemy.exc import NoSuchTableError
 from snowredis.errors import shown
 from snowredis.merge import SourceError
 from snowredis.merge.databases import open_database, reading, stream
-from snowredis.merge.files import check_archive, files_of, select_statement, unreadable
+from snowredis.merge.files import check_archive, files_of, parsed, rejected, select_statement, unreadable
 from snowredis.merge.progress import Progress
 from snowredis.merge.sources import Source, without_password
 from snowredis.merge.workspace import Workspace
@@ -31,8 +30,6 @@ __all__ = ["ingest"]
 _PAGE_ROWS = 100_000
 # a row of a table is as much work as these bytes of a file
 _ROW_WEIGHT = 30
-_MIN_INT64, _MAX_INT64 = -(1 << 63), (1 << 63) - 1
-_MAX_REJECTED_CHARS = 200
 
 
 def ingest(workspace: Workspace, sources: Sequence[Source], progress: Progress) -> None:
@@ -174,42 +171,22 @@ def _read_table(workspace: Workspace, number: int, source: Source, table: _Table
 def _store_page(
     workspace: Workspace, number: int, source: Source, values: Sequence[Any], *, is_first: bool
 ) -> None:
-    ids, rejected = _split(values)
-    if is_first and not len(ids) and any(rejected):
-        raise SourceError(
-            f"{source.name}: {source.shown} holds no ids, but {', '.join(shown(text) for text in rejected[:3])}. None "
-            "of its values was used; name the column of the ids after the #."
-        )
-    if len(ids):
-        workspace.insert("stored", f"{number}, value, NULL", {"value": ids})
-    if rejected:
-        workspace.insert("stored", f"{number}, NULL, value", {"value": np.array(rejected, dtype=object)})
-
-
-def _split(values: Sequence[Any]) -> tuple[Any, list[str]]:
-    """Return the values that are 64-bit integers, and the text of the others."""
     # bool is another type
-    if set(map(type, values)) == {int}:
+    if set(map(type, values)) <= {int}:
         with contextlib.suppress(OverflowError):
-            return np.array(values, dtype=np.int64), []
-    ids, rejected = [], []
-    for value in values:
-        number = _whole(value)
-        if number is not None and _MIN_INT64 <= number <= _MAX_INT64:
-            ids.append(number)
-        else:
-            rejected.append("" if value is None else str(value)[:_MAX_REJECTED_CHARS])
-    return np.array(ids, dtype=np.int64), rejected
-
-
-def _whole(value: object) -> int | None:
-    match value:
-        case bool():
-            return None
-        case int():
-            return value
-        case Decimal() if value == value.to_integral_value():
-            return int(value)
-        case str() if value.strip().isascii() and value.strip().isdigit() and len(value) < 40:
-            return int(value)
-    return None
+            array = np.array(values, dtype=np.int64)
+            workspace.insert("stored", f"{number}, value, NULL", {"value": array})
+            return
+    texts = np.array(["" if value is None else str(value) for value in values], dtype=object)
+    an_id = parsed("VARCHAR")
+    workspace.insert("stored", f"{number}, {an_id}, {rejected(an_id)}", {"value": texts})
+    if is_first:
+        query = (
+            f"SELECT count(id), list(rejected) FILTER (rejected <> '') FROM stored WHERE source = {number}"
+        )
+        ids, others = workspace.rows(query)[0]
+        if others and not ids:
+            raise SourceError(
+                f"{source.name}: {source.shown} holds no ids, but {', '.join(map(shown, others[:3]))}. None of its "
+                "values was used; name the column of the ids after the #."
+            )

@@ -18,9 +18,8 @@ __all__ = [
     "check_no_orphans",
     "check_obstacles",
     "check_same_types",
-    "orphans",
+    "first_orphan",
     "rehearse",
-    "stale_views",
     "without_index",
 ]
 
@@ -56,15 +55,9 @@ _RULES = sa.text(
     "SELECT c.relname AS tab, NULLIF(n.nspname, current_schema()) AS schema, r.rulename AS name FROM pg_rewrite r "
     "JOIN pg_class c ON c.oid = r.ev_class JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'p')"
 )
-_MATERIALIZED = sa.text(
-    "SELECT DISTINCT v.oid::regclass::text AS name, t.relname AS tab, NULLIF(n.nspname, current_schema()) AS schema "
-    "FROM pg_depend d JOIN pg_rewrite r ON r.oid = d.objid AND d.classid = 'pg_rewrite'::regclass "
-    "JOIN pg_class v ON v.oid = r.ev_class AND v.relkind = 'm' JOIN pg_class t ON t.oid = d.refobjid "
-    "AND t.relkind IN ('r', 'p') JOIN pg_namespace n ON n.oid = t.relnamespace ORDER BY 1"
-)
 
 
-def orphans(schema: Schema, key: ForeignKey) -> sa.Select[tuple[object, ...]]:
+def _orphans(schema: Schema, key: ForeignKey) -> sa.Select[tuple[object, ...]]:
     """Return a query for the values of *key* that refer to no row."""
     child = schema.tables[key.child].alias("child")
     parent = schema.tables[key.parent].alias("parent")
@@ -74,6 +67,14 @@ def orphans(schema: Schema, key: ForeignKey) -> sa.Select[tuple[object, ...]]:
     return sa.select(*columns).where(*(column.is_not(None) for column in columns), ~found)
 
 
+def first_orphan(connection: sa.Connection, schema: Schema) -> str:
+    """Return which row refers to no row, as the end of a sentence; empty if none does."""
+    for key in schema.foreign_keys:
+        if (row := connection.execute(_orphans(schema, key).limit(1)).first()) is not None:
+            return f"foreign key {key} leads nowhere from {tuple(row)}"
+    return ""
+
+
 def check_no_orphans(connection: sa.Connection, schema: Schema, which: str) -> None:
     """Refuse a database with rows that refer to a row that does not exist: a merge would give them a parent.
 
@@ -81,7 +82,7 @@ def check_no_orphans(connection: sa.Connection, schema: Schema, which: str) -> N
         MergeError: there are some.
     """
     for key in schema.foreign_keys:
-        rows = connection.execute(orphans(schema, key).limit(3)).all()
+        rows = connection.execute(_orphans(schema, key).limit(3)).all()
         if rows:
             values = ", ".join(shown(row[0] if len(row) == 1 else tuple(row)) for row in rows)
             raise MergeError(
@@ -228,14 +229,6 @@ def _views(
 
 def _materialized_names(connection: sa.Connection, inspector: sa.Inspector, schema: str | None) -> list[str]:
     return inspector.get_materialized_view_names(schema) if connection.dialect.name == "postgresql" else []
-
-
-def stale_views(connection: sa.Connection, tables: set[TableName]) -> list[str]:
-    """Return the materialized views that show old ids until they are refreshed."""
-    if connection.dialect.name != "postgresql":
-        return []
-    rows = connection.execute(_MATERIALIZED)
-    return list(dict.fromkeys(row.name for row in rows if TableName(row.schema, row.tab) in tables))
 
 
 def rehearse(engine: sa.Engine, domains: Sequence[Domain], schema: Schema) -> None:

@@ -13,18 +13,10 @@ from html import escape
 from importlib import metadata
 
 from snowredis.cli.output import time_of
-from snowredis.merge.findings import CheckResult, Problem
+from snowredis.merge.findings import CheckResult
 from snowredis.merge.id_sql import Bounds, FieldSql
 from snowredis.merge.places import Places
-from snowredis.merge.report import (
-    ADVICE_DUPLICATES,
-    ADVICE_SHARED,
-    Table,
-    problem_text,
-    repeated,
-    shared_text,
-    verdict,
-)
+from snowredis.merge.report import ADVICE_DUPLICATES, Table, notices, repeated, verdict
 from snowredis.merge.report import sources as sources_of
 from snowredis.merge.sources import Source
 
@@ -91,30 +83,18 @@ def as_page(result: CheckResult, picture: Picture) -> str:
     if result.repeated_ids:
         body += ["<h2>Repeated ids</h2>", *map(_table, repeated(result))]
     if result.problems or result.shared_workers:
-        body += ["<h2>Problems</h2>", _problems(result)]
+        body += ["<h2>Problems</h2>", _notices(result)]
     return _PAGE.format(
         title="Do the ids clash?", style=_PAGE_STYLE + _CHART_STYLE, body="\n".join(filter(None, body))
     )
 
 
-def _problems(result: CheckResult) -> str:
+def _notices(result: CheckResult) -> str:
     items = [
-        _item("error" if problem.is_error else "warning", _problem(problem)) for problem in result.problems
-    ]
-    items += [
-        _item("warning", f"{_text(shared_text(shared))} {_text(ADVICE_SHARED)}")
-        for shared in result.shared_workers
+        f'<li class="{severity}"><b>{severity}</b>{_text(f"{text} {advice}")}</li>'
+        for severity, text, advice in notices(result)
     ]
     return f"<ul>{''.join(items)}</ul>"
-
-
-def _problem(problem: Problem) -> str:
-    examples = ", ".join(f"<code>{_text(example[:60])}</code>" for example in problem.examples)
-    return _text(problem_text(problem)) + (f" For example {examples}." if examples else "")
-
-
-def _item(severity: str, content: str) -> str:
-    return f'<li class="{severity}"><b>{severity}</b>{content}</li>'
 
 
 def _table(part: Table) -> str:

@@ -9,7 +9,7 @@ import contextlib
 import re
 from collections.abc import Sequence
 from itertools import combinations
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
@@ -29,17 +29,15 @@ _JOINED = 4
 
 
 class Places:
-    """Places of the ids of each source; a context manager that closes the connection."""
+    """Places of the ids of each source."""
 
     def __init__(self, workspace: Workspace, sources: Sequence[Source]) -> None:
         self.workspace, self._sources = workspace, sources
         self._stack = contextlib.ExitStack()
         self._connection: sa.Connection | None = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Close the connection to the server, if there is one."""
         self._stack.close()
 
     def find(self, progress: Progress) -> None:

@@ -12,9 +12,9 @@ from typing import Any, Self
 
 from snowredis.errors import shown
 from snowredis.merge import MergeError
-from snowredis.merge.schema import ColumnName, Domain, Partial, TableName
+from snowredis.merge.schema import ColumnName, Domain, Partial
 
-__all__ = ["DomainPlan", "Pair", "Plan", "PlanFile", "TablePlan"]
+__all__ = ["DomainPlan", "Pair", "Plan", "PlanFile"]
 
 _VERSION = 3
 _TABLES = """
@@ -73,14 +73,6 @@ class DomainPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class TablePlan:
-    """One table of the database that changes, and how many rows it has."""
-
-    name: TableName
-    rows: int
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
     """Everything that a plan says, besides the ids.
 
@@ -89,6 +81,7 @@ class Plan:
         kept, changed: URLs without passwords, of the database whose ids stay, and of the one whose ids change.
         options: what read_schema() was told.
         fingerprints: of the schemas of both databases.
+        rows: how many each table of the database that changes has.
         notes: what a person should know before the plan is applied.
     """
 
@@ -99,7 +92,7 @@ class Plan:
     options: dict[str, list[str]]
     fingerprints: tuple[str, str]
     domains: list[DomainPlan]
-    tables: list[TablePlan]
+    rows: dict[str, int]
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -140,15 +133,12 @@ class PlanFile:
             raise MergeError(f"{path} cannot be written: {error}. Nothing was planned.") from error
         return cls(path, database)
 
-    def add(self, domain: int, pairs: Iterable[Pair]) -> int:
-        """Store old and new ids of a domain; return how many there are."""
-        before = self._database.total_changes
+    def add(self, domain: int, pairs: Iterable[Pair]) -> None:
+        """Store old and new ids of a domain."""
         self._database.execute("BEGIN")
-        self._database.executemany(
-            "INSERT INTO mapping VALUES (?, ?, ?, ?)", ((domain, *pair) for pair in pairs)
-        )
+        rows = ((domain, *pair) for pair in pairs)
+        self._database.executemany("INSERT INTO mapping VALUES (?, ?, ?, ?)", rows)
         self._database.execute("COMMIT")
-        return self._database.total_changes - before
 
     def finish(self, plan: Plan) -> None:
         """Store *plan* and give the file its name."""
@@ -209,5 +199,4 @@ def _plan(data: dict[str, Any]) -> Plan:
     if data.pop("version") != _VERSION:
         raise ValueError("another version")
     data["domains"] = [DomainPlan.from_json(domain) for domain in data["domains"]]
-    data["tables"] = [TablePlan(TableName(*table.pop("name")), **table) for table in data["tables"]]
     return Plan(**{**data, "fingerprints": tuple(data["fingerprints"])})

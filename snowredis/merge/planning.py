@@ -25,17 +25,16 @@ from snowredis.merge.obstacles import (
     check_no_orphans,
     check_obstacles,
     check_same_types,
-    stale_views,
     without_index,
 )
-from snowredis.merge.plan_file import DomainPlan, Pair, Plan, PlanFile, TablePlan
+from snowredis.merge.plan_file import DomainPlan, Pair, Plan, PlanFile
 from snowredis.merge.progress import Progress
 from snowredis.merge.schema import ColumnName, Domain, Schema, TableName, read_schema, tables_called
 from snowredis.merge.support import Support, support_of
 from snowredis.merge.undecided import CONTENT_TYPES, check_decided, find_partials
 from snowredis.merge.workspace import Workspace
 
-__all__ = ["Request", "make_plan", "read_both", "workspace"]
+__all__ = ["Databases", "Request", "make_plan", "open_both", "workspace"]
 
 _MEMORY = 2 << 30
 # tables of Django that every project fills by itself, with other ids, and what makes their rows the same
@@ -66,13 +65,23 @@ class Request:
 
     @property
     def options(self) -> dict[str, list[str]]:
-        """Return what read_both() needs to find the same columns again."""
+        """Return what open_both() needs to find the same columns again."""
         return {
             "schemas": list(self.schemas),
             "references": list(self.references),
             "ids": list(self.ids),
             "excluded": list(self.excluded),
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Databases:
+    """Both databases, and what is in them."""
+
+    kept: sa.Engine
+    changed: sa.Engine
+    of_kept: Schema
+    of_changed: Schema
 
 
 @dataclass(slots=True)
@@ -110,29 +119,19 @@ def make_plan(request: Request, path: Path, progress: Progress) -> Plan:
         ConfigError, LayoutError: an unknown layout.
     """
     layout = None if request.layout is None else resolve_layout(request.layout)
-    kept, changed = open_database(request.kept), open_database(request.changed)
-    if kept.dialect.name != changed.dialect.name:
-        raise MergeError(
-            f"one database is {kept.dialect.name}, the other {changed.dialect.name}. Nothing was planned; move one to "
-            "the other's kind first, with the tools of the databases."
-        )
-    if is_same_database(kept, changed):
-        raise MergeError(
-            f"both URLs lead to one database, {url_of(changed)}. Nothing was planned; name two: first the one "
-            "whose ids stay."
-        )
     progress.start("reading tables and foreign keys")
-    of_kept, of_changed = read_both(kept, changed, request.options)
-    check_none_unfinished(changed)
+    both = open_both(request.kept, request.changed, request.options)
+    of_kept, of_changed = both.of_kept, both.of_changed
+    check_none_unfinished(both.changed)
     with contextlib.ExitStack() as stack:
         work = _Work(
             request,
             layout,
-            stack.enter_context(reading(kept)),
-            stack.enter_context(reading(changed)),
+            stack.enter_context(reading(both.kept)),
+            stack.enter_context(reading(both.changed)),
             of_kept,
             of_changed,
-            support_of(changed),
+            support_of(both.changed),
             IdStore(stack.enter_context(workspace())),
             progress,
             _matched(request, of_kept, of_changed),
@@ -148,15 +147,31 @@ def make_plan(request: Request, path: Path, progress: Progress) -> Plan:
     return plan
 
 
-def read_both(kept: sa.Engine, changed: sa.Engine, options: dict[str, list[str]]) -> tuple[Schema, Schema]:
-    """Read both schemas; a foreign key that only the first has counts in the other, too."""
+def open_both(kept_url: str, changed_url: str, options: dict[str, list[str]]) -> Databases:
+    """Connect to both databases and read their schemas; a foreign key that only the first has counts in the other, too.
+
+    Raises:
+        MergeError: they are one database, or of two kinds.
+        SourceError: no connection.
+    """
+    kept, changed = open_database(kept_url), open_database(changed_url)
+    if kept.dialect.name != changed.dialect.name:
+        raise MergeError(
+            f"one database is {kept.dialect.name}, the other {changed.dialect.name}. Nothing was changed; move one to "
+            "the other's kind first, with the tools of the databases."
+        )
+    if is_same_database(kept, changed):
+        raise MergeError(
+            f"both URLs lead to one database, {url_of(changed)}. Nothing was changed; name two: first the one whose "
+            "ids stay."
+        )
     with database_errors(kept):
         of_kept = read_schema(kept, schemas=options["schemas"], excluded=_known(kept, options["excluded"]))
     with database_errors(changed):
         of_changed = read_schema(changed, **options, also=of_kept.foreign_keys)
     if not of_changed.tables:
-        raise MergeError(f"{url_of(changed)} has no tables. Nothing was planned; check the URL and --schema.")
-    return of_kept, of_changed
+        raise MergeError(f"{url_of(changed)} has no tables. Nothing was changed; check the URL and --schema.")
+    return Databases(kept, changed, of_kept, of_changed)
 
 
 def _known(engine: sa.Engine, excluded: Iterable[str]) -> list[str]:
@@ -227,11 +242,6 @@ def _plan(work: _Work, file: PlanFile) -> Plan:
     renamed = [plan.domain for plan in domains if plan.renamed]
     if renamed:
         check_obstacles(work.changed, work.of_changed, renamed, with_triggers=request.with_triggers)
-        tables = {table for domain in renamed for table in domain.tables}
-        work.notes += [
-            f"the materialized view {view} shows old ids until REFRESH MATERIALIZED VIEW {view}"
-            for view in stale_views(work.changed, tables)
-        ]
     return Plan(
         id=secrets.token_hex(8),
         kept=url_of(work.kept.engine, hide=False),
@@ -240,9 +250,7 @@ def _plan(work: _Work, file: PlanFile) -> Plan:
         options=request.options,
         fingerprints=(work.of_kept.fingerprint(), work.of_changed.fingerprint()),
         domains=domains,
-        tables=[
-            TablePlan(name, _count(work.changed, table)) for name, table in work.of_changed.tables.items()
-        ],
+        rows={str(name): _count(work.changed, table) for name, table in work.of_changed.tables.items()},
         notes=work.notes,
     )
 

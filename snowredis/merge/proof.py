@@ -7,10 +7,9 @@ it is, and names the start, or the epoch, from which it holds.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from snowredis.cli.exit_codes import CommandError, ExitCode
 from snowredis.cli.options import Parser, moment_ms, natural
@@ -54,22 +53,21 @@ def add_arguments(parser: Parser) -> None:
     text = "when the last old id is made (default: at --start)"
     parser.add_argument("--until", type=moment_ms, metavar="TIME", help=text)
     text = "those that made old ids: 3, or 0-31 (default: any)"
-    parser.add_argument("--old-datacenter", type=_range, metavar="N", help=text)
-    parser.add_argument("--old-worker", type=_range, metavar="N", help="the same, of worker ids")
+    parser.add_argument("--old-datacenter", type=number_range, metavar="N", help=text)
+    parser.add_argument("--old-worker", type=number_range, metavar="N", help="the same, of worker ids")
     text = "the layout of the new ids (default: 'default')"
     parser.add_argument("--to", dest="new", default="default", metavar="LAYOUT", help=text)
     text = "those that make new ids (default: any)"
-    parser.add_argument("--datacenter", type=_range, metavar="N", help=text)
+    parser.add_argument("--datacenter", type=number_range, metavar="N", help=text)
     text = "when the first new id is made: an ISO date or time (UTC), or Unix ms (default: now)"
     parser.add_argument("--start", type=moment_ms, metavar="TIME", help=text)
     text = "how far clocks may be off, on both sides (default: 10)"
     parser.add_argument("--clock-error", type=natural, default=10, metavar="S", help=text)
     text = "print the SQL that lets SOURCE take the new ids, and what to change in Django, SQLAlchemy and Alembic"
     parser.add_argument("--statements", action="store_true", help=text)
-    parser.add_argument("--json", action="store_true", help="one object; ids are strings in it")
 
 
-def _range(text: str) -> Range:
+def number_range(text: str) -> Range:
     low, dash, high = text.partition("-")
     try:
         return natural(low), natural(high if dash else low)
@@ -96,12 +94,9 @@ def run(args: argparse.Namespace) -> int:
         clock_error_ms=error_ms,
         datacenters=args.datacenter,
     )
-    if args.json:
-        print(json.dumps({**proof_json(proof), **({"statements": statements} if args.statements else {})}))
-    else:
-        write(proof_lines(proof))
-        if args.statements:
-            print(f"\n{statements}")
+    write(proof_lines(proof))
+    if args.statements:
+        print(f"\n{statements}")
     return ExitCode.OK if proof.distinct else ExitCode.FOUND_CLASHES
 
 
@@ -241,27 +236,6 @@ def _remedies(proof: Proof) -> list[str]:
             "more timestamp bits"
         )
     return texts
-
-
-def proof_json(proof: Proof) -> dict[str, Any]:
-    """Return the proof for programs. Ids are strings; times are Unix ms, and null where there is none."""
-    common = proof.common
-    return {
-        "equal": not proof.distinct,
-        "sorted": proof.sorted,
-        "start_ms": proof.start_ms,
-        "old": _as_json(proof.old),
-        "new": _as_json(proof.new),
-        "common": common and {name: str(value) for name, value in common._asdict().items()},
-        "distinct_from_ms": proof.distinct_from_ms,
-        "sorts_from_ms": proof.sorts_from_ms,
-        "latest_epoch_ms": proof.latest_epoch_ms,
-    }
-
-
-def _as_json(ids: IdSet) -> dict[str, Any]:
-    layout = layout_spec(ids.layout) if ids.layout else None
-    return {"layout": layout, "lowest": str(ids.lowest), "highest": str(ids.highest)}
 
 
 def _labelled(rows: list[tuple[str, str, str, str]]) -> list[Line]:

@@ -10,16 +10,14 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from snowredis.cli.output import Column, Line, duration, printable, table, terminal_width, time_of, wrapped
-from snowredis.merge.findings import CheckResult, Problem, SharedWorkers, WorkerRange
+from snowredis.merge.findings import CheckResult, SharedWorkers, WorkerRange
 
 __all__ = [
     "ADVICE_DUPLICATES",
-    "ADVICE_SHARED",
     "Table",
     "as_lines",
-    "problem_text",
+    "notices",
     "repeated",
-    "shared_text",
     "sources",
     "verdict",
 ]
@@ -27,6 +25,7 @@ __all__ = [
 # rows of a table in a terminal
 _MAX_ROWS = 10
 _MAX_CELL = 80
+_MAX_EXAMPLE = 60
 
 
 class Table(NamedTuple):
@@ -82,10 +81,9 @@ def repeated(result: CheckResult) -> Iterator[Table]:
         "By time", [Column(f"in the {duration(result.period_ms)} from"), _number("repeated ids")], rows
     )
     rows = [
-        [str(example.an_id) if not at else "", at_.source, _field(at_.datacenter), _field(at_.worker)]
-        + [_time(at_.time_ms), f"{at_.times:,}"]
-        for example in result.examples
-        for at, at_ in enumerate(example.occurrences)
+        [str(place.an_id), place.source, _field(place.datacenter), _field(place.worker)]
+        + [_time(place.time_ms), f"{place.times:,}"]
+        for place in result.examples
     ]
     yield Table("The smallest of them", [Column("id"), *place, Column("made at"), _number("times")], rows)
 
@@ -114,17 +112,11 @@ def as_lines(result: CheckResult) -> list[Line]:
         lines += wrapped([(" " * 8 + "→ ", "dim")], ADVICE_DUPLICATES, "note")
         for part in repeated(result):
             lines += [[], *_lines(part)]
-    for problem in result.problems:
-        head, style = ("error", "bad") if problem.is_error else ("warning", "warn")
-        examples = ", ".join(printable(example, 30) for example in problem.examples)
-        text = printable(problem_text(problem)) + (f" For example {examples}." if examples else "")
-        lines += [[], *wrapped([(f"{head:<8}", style)], text)]
-    for shared in result.shared_workers:
-        lines += [[], *wrapped([("warning ", "warn")], printable(shared_text(shared)))]
-        lines += wrapped([(" " * 8 + "→ ", "dim")], ADVICE_SHARED, "note")
-    rate = result.ids / result.read_s / 1e6 if result.read_s > 0.05 else 0.0
-    speed = f" ({rate:.1f} M ids/s)" if rate and result.ids > 100_000 else ""
-    text = f"read in {duration(result.read_s * 1000)}{speed}, compared in {duration(result.compare_s * 1000)}"
+    for severity, text, advice in notices(result):
+        style = "bad" if severity == "error" else "warn"
+        lines += [[], *wrapped([(f"{severity:<8}", style)], printable(text))]
+        lines += wrapped([(" " * 8 + "→ ", "dim")], advice, "note") if advice else []
+    text = f"read in {duration(result.read_s * 1000)}, compared in {duration(result.compare_s * 1000)}"
     return [*lines, [], [(text, "dim")]]
 
 
@@ -166,13 +158,19 @@ def verdict(result: CheckResult) -> tuple[str, str]:
     return "ok", f"{none}."
 
 
-def problem_text(problem: Problem) -> str:
-    """Return what is wrong with values of a source, and what to do, without the examples."""
-    count = f"{_count(problem.count, 'value')} " if problem.count else ""
-    return f"{problem.source}: {count}{problem.text}." if problem.source else f"{problem.text}."
+def notices(result: CheckResult) -> Iterator[tuple[str, str, str]]:
+    """Yield severity, text and advice for values that cannot be right, and for worker ids that are shared."""
+    for problem in result.problems:
+        count = f"{_count(problem.count, 'value')} " if problem.count else ""
+        text = f"{problem.source}: {count}{problem.text}." if problem.source else f"{problem.text}."
+        if problem.examples:
+            text += f" For example {', '.join(example[:_MAX_EXAMPLE] for example in problem.examples)}."
+        yield "error" if problem.is_error else "warning", text, ""
+    for shared in result.shared_workers:
+        yield "warning", _shared_text(shared), ADVICE_SHARED
 
 
-def shared_text(shared: SharedWorkers) -> str:
+def _shared_text(shared: SharedWorkers) -> str:
     """Return what is wrong with worker ids that two sources share."""
     one, other = shared.sources
     at_once = "none of them at the same time"

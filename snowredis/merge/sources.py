@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Literal
 
@@ -113,20 +114,18 @@ def _default_name(text: str) -> str:
 
 
 def _unique(names: list[str], given: list[str | None]) -> list[str]:
+    """Number the default names that are there already; refuse names that were given twice."""
     repeated = {name for name in given if name is not None and given.count(name) > 1}
     if repeated:
         raise SourceError(
             f"two sources are named {shown(min(repeated))}. Nothing was read; give each source another NAME=."
         )
-    taken, unique = {name for name in given if name is not None}, []
+    taken, found = set(given), list[str]()
     for name, by_person in zip(names, given, strict=True):
-        candidate, number = name, 1
-        while by_person is None and candidate in taken:
-            number += 1
-            candidate = f"{name}-{number}"
-        taken.add(candidate)
-        unique.append(candidate)
-    return unique
+        numbered = (name if number == 1 else f"{name}-{number}" for number in count(1))
+        found.append(by_person or next(each for each in numbered if each not in taken))
+        taken.add(found[-1])
+    return found
 
 
 def _layouts(texts: Iterable[str], names: Sequence[str]) -> tuple[Layout, dict[str, Layout]]:

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from snowredis.merge import MergeError
 from snowredis.merge.databases import reading
 from snowredis.merge.journal import MAP, Run
-from snowredis.merge.obstacles import orphans
+from snowredis.merge.obstacles import first_orphan
 from snowredis.merge.plan_file import DomainPlan
 from snowredis.merge.progress import Progress
 from snowredis.merge.schema import Schema, TableName
@@ -110,6 +110,5 @@ def check_sums(before: Mapping[str, list[Any]], after: Sums, tail: str) -> None:
 def check_references(engine: sa.Engine, schema: Schema, tail: str) -> None:
     """Refuse a result in which a reference leads to no row; MergeError."""
     with reading(engine) as connection:
-        for key in schema.foreign_keys:
-            if (row := connection.execute(orphans(schema, key).limit(1)).first()) is not None:
-                raise MergeError(f"foreign key {key} leads nowhere from {tuple(row)}. {tail}.")
+        if text := first_orphan(connection, schema):
+            raise MergeError(f"{text}. {tail}.")

@@ -6,8 +6,6 @@ Each check is a function in one of three tables: it needs this host, the reply o
 from __future__ import annotations
 
 import math
-import os
-import platform
 import re
 import socket
 import statistics
@@ -130,22 +128,6 @@ def kernel_clock() -> tuple[int, int] | None:
     return (status, error_us) if result >= 0 else None
 
 
-def _random() -> Result:
-    getrandom = getattr(os, "getrandom", None)
-    if getrandom is None:
-        return ok("the random generator of the system is used")
-    try:
-        getrandom(16, os.GRND_NONBLOCK)
-    except BlockingIOError:
-        return error(
-            "the kernel has gathered no randomness yet",
-            "claims would wait, and clones could draw equal tokens: give the machine a virtio-rng or a seed",
-        )
-    except OSError as failure:
-        return unknown(f"getrandom() is refused: {failure}")
-    return ok("the random generator of the kernel is ready")
-
-
 def _names() -> Result:
     name, machine = socket.gethostname(), _read("/etc/machine-id")
     if name in ("", "localhost", "localhost.localdomain"):
@@ -157,22 +139,6 @@ def _names() -> Result:
         advice = "this image was never fully booted: see machine-id(5)"
         return warning("/etc/machine-id is not initialized", advice)
     return ok(f"host {name}" + (f", machine {machine[:8]}…" if machine else ""))
-
-
-def _forks() -> Result:
-    release = platform.release()
-    match = re.match(r"(\d+)\.(\d+)", release)
-    if sys.platform.startswith("linux") and match and (int(match[1]), int(match[2])) < (4, 14):
-        return warning(
-            f"Linux {release} does not support MADV_WIPEONFORK",
-            "forks by C code are detected by the pid only, once a tick: fork from Python, or use Linux 4.14 or later",
-        )
-    inner = re.search(r"^NSpid:\s+(.*)$", _read("/proc/self/status"), re.MULTILINE)
-    nested = inner is not None and len(inner[1].split()) > 1
-    marked = any(Path(path).exists() for path in ("/.dockerenv", "/run/.containerenv"))
-    if nested or marked or os.getpid() == 1:
-        return ok("in a container: other containers may have equal pids; worker ids do not depend on them")
-    return ok("forked children claim worker ids of their own")
 
 
 def _virtual() -> Result:
@@ -194,9 +160,7 @@ def _read(path: str) -> str:
 
 _HOST_CHECKS: Mapping[str, Callable[[], Result]] = {
     "ntp": _ntp,
-    "randomness": _random,
     "names": _names,
-    "forks": _forks,
     "clones": _virtual,
 }
 

@@ -88,10 +88,6 @@ class PoolLook(ABC):
     def _rows(self, low: int | None, high: int | None) -> Iterable[tuple[str, str]]:
         """Return worker id and record of the leases that end after *low*, up to *high*; others may be among them."""
 
-    @abstractmethod
-    def _row(self, worker: int) -> str | None:
-        """Return the record of *worker*; None if it was never leased."""
-
     def _count_alive(self) -> int:
         return len(self.workers())
 
@@ -115,11 +111,6 @@ class PoolLook(ABC):
         """Return the workers, by worker id; with *alive_only* false also those whose lease ended."""
         infos = self._records(self.now_ms if alive_only else None)
         return [info for info in infos if info.alive or not alive_only]
-
-    def worker(self, number: int) -> WorkerInfo | None:
-        """Return one worker, alive or not; None if its worker id was never leased."""
-        text = self._row(number)
-        return None if text is None else self._parse(number, text)
 
     def expired(self) -> list[WorkerInfo]:
         """Return workers whose lease ended without a release that no script wrote yet, by the end of their lease.
@@ -237,11 +228,6 @@ class RedisLook(PoolLook):
         known = ((text_of(name), text) for name, text in rows.items() if text is not None)
         return [(name.removeprefix("w:"), text_of(text)) for name, text in known]
 
-    def _row(self, worker: int) -> str | None:
-        with translated(self.where):
-            text = self._client.hget(self._pool, f"w:{worker}")
-        return None if text is None else text_of(text)
-
     def _count_alive(self) -> int:
         with translated(self.where):
             if self._has_index:
@@ -289,10 +275,6 @@ class MemoryLook(PoolLook):
 
     def _rows(self, low: int | None, high: int | None) -> Iterable[tuple[str, str]]:
         return [(str(worker), _record_text(record)) for worker, record in self._records_in_memory.items()]
-
-    def _row(self, worker: int) -> str | None:
-        record = self._records_in_memory.get(worker)
-        return None if record is None else _record_text(record)
 
     def _info(self, used: int, ended: int) -> PoolInfo:
         # it is not counted

@@ -126,12 +126,6 @@ class WorkerPool:
             key=lambda info: info.worker,
         )
 
-    def worker(self, number: int) -> WorkerInfo | None:
-        """Return who has, or had last, the worker id *number*; None if it was never leased. Raises PoolNotFound."""
-        local, index = divmod(number, len(self._sources))
-        found = self._look(self._sources[index], self.name).worker(local)
-        return self._numbered_worker(found, index) if found else None
-
     def _numbered_worker(self, info: WorkerInfo, index: int) -> WorkerInfo:
         """Return *info* of the server *index* with its worker id in the whole pool."""
         return replace(info, worker=info.worker * len(self._sources) + index)

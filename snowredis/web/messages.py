@@ -14,7 +14,6 @@ from typing import Any
 from urllib.parse import parse_qs
 from uuid import UUID
 
-from starlette.requests import Request
 from starlette.responses import Response
 
 from snowredis.core.layout import Layout
@@ -34,7 +33,7 @@ from snowredis.errors import (
     StoreUnavailable,
 )
 from snowredis.snowflake.codes import EventKind
-from snowredis.web.shared_reads import Answer, json_bytes
+from snowredis.web.shared_reads import json_bytes
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -301,8 +300,6 @@ PAGE_HEADERS = _COMMON_HEADERS | {
     "cross-origin-opener-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
-# of data that one look at Redis makes for many requests: a client may keep it, and asks whether it is still current
-_SHARED_HEADERS = PLAIN_HEADERS | {"cache-control": "private, no-cache", "vary": "Accept-Encoding"}
 _CONTENT_TYPES = {JSON: JSON, TEXT: "text/plain; charset=utf-8", BINARY: BINARY, PROBLEM_JSON: PROBLEM_JSON}
 # as ASGI takes them, by media type
 _HEADERS: dict[str, Headers] = {
@@ -332,20 +329,6 @@ def json_response(
     return Response(json_bytes(value), status, PLAIN_HEADERS | dict(more or {}), media_type)
 
 
-def shared_response(request: Request, answer: Answer, *, media_type: str = JSON) -> Response:
-    """Return *answer* in the form that the client accepts; 304 if it has it already."""
-    headers = _SHARED_HEADERS | {"etag": answer.etag}
-    known = {tag.strip() for tag in request.headers.get("if-none-match", "").split(",")}
-    if answer.etag in known or "*" in known:
-        return Response(status_code=304, headers=headers)
-    if answer.gzipped is not None and _accepts_gzip(request.headers.get("accept-encoding", "")):
-        return Response(answer.gzipped, headers=headers | {"content-encoding": "gzip"}, media_type=media_type)
-    return Response(answer.body, headers=headers, media_type=media_type)
-
-
-def _accepts_gzip(header: str) -> bool:
-    for part in header.split(",")[:20]:
-        name, _, quality = part.strip().lower().partition(";")
-        if name.strip() in {"gzip", "*"}:
-            return quality.strip().removeprefix("q=") not in {"0", "0.0", "0.00", "0.000"}
-    return False
+def bytes_response(body: bytes, *, media_type: str = JSON) -> Response:
+    """Return *body* as a response, such as one that SharedAnswers has."""
+    return Response(body, 200, PLAIN_HEADERS, media_type)

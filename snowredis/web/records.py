@@ -267,13 +267,12 @@ Json = dict[str, Any]
 EVENTS = "text/event-stream"
 _TEXT: Json = {"type": "string"}
 # only the paths that name them respond with these
-_RARE = {"304", "406", "429", "501"}
+_RARE = {"406", "429", "501"}
 _DESCRIPTIONS = {
     "400": "a parameter is not valid",
     "401": "the token is missing or wrong",
     "403": "the host name or the origin is not allowed",
     "404": "no such pool, or nothing at this path",
-    "304": "not changed since the ETag in If-None-Match",
     "405": "the method is not supported",
     "406": "no supported media type is acceptable",
     "413": "the request has a body",
@@ -328,7 +327,6 @@ def description(limits: Limits, pools: Sequence[str], others: Sequence[tuple[str
     if not others:
         an_id["pattern"] = "^[0-9]{1,19}$"
     one, many = _object(id=an_id), _object(ids={"type": "array", "items": an_id})
-    lookup = ("304", "429")
     paths = {
         "/id": _get("One id.", one, pool, *by_name, more=("406", "429"), ids=True),
         "/ids": _get(
@@ -336,8 +334,10 @@ def description(limits: Limits, pools: Sequence[str], others: Sequence[tuple[str
         ),
         "/decode/{text}": _get("Time, fields and bits of an id.", DecodedId, *an_id_given),
         "/whois/{text}": _get("Which process made an id.", FoundMaker, *an_id_given, more=("429",)),
-        "/workers": _get("The pool, its workers and deaths, and the verdict.", PoolReport, pool, more=lookup),
-        "/events": _get("The newest events of the pool.", Events, pool, *filters, more=lookup),
+        "/workers": _get(
+            "The pool, its workers and deaths, and the verdict.", PoolReport, pool, more=("429",)
+        ),
+        "/events": _get("The newest events of the pool.", Events, pool, *filters, more=("429",)),
         "/acknowledge": _get(
             "Store that the deaths of the pool have been seen.",
             Acknowledgement,
@@ -349,15 +349,15 @@ def description(limits: Limits, pools: Sequence[str], others: Sequence[tuple[str
             method="post",
         ),
         "/history": _get("Use of the pool in the last day, a point a minute.", History, pool),
-        "/pool": _get("Settings and use of the pool.", PoolState, pool, more=lookup),
+        "/pool": _get("Settings and use of the pool.", PoolState, pool, more=("429",)),
         "/pools": _get("The pools of this service.", PoolNames),
-        "/kinds": _get("The kinds of ids and tags of this service besides pools.", Kinds, more=("304",)),
+        "/kinds": _get("The kinds of ids and tags of this service besides pools.", Kinds),
         "/live": _get("State and changes of the pool, for the dashboard.", None, pool, kind=EVENTS),
         "/healthz": _get("Liveness of the process.", Alive, open_to_all=True),
         "/readyz": _get(
             "Readiness: 200 if every pool can make ids, else 503.", Readiness, pool, open_to_all=True
         ),
-        "/metrics": _get("Metrics for Prometheus.", None, more=("304", "429", "501")),
+        "/metrics": _get("Metrics for Prometheus.", None, more=("429", "501")),
         "/openapi.json": _get("This description.", {"type": "object"}),
     }
     problem = _object(type=_TEXT, title=_TEXT, status={"type": "integer"}, detail=_TEXT, error=_TEXT)
@@ -394,10 +394,7 @@ def _get(
     responses: Json = {"200": {"description": "success", "content": content}}
     for status in sorted(_DESCRIPTIONS.keys() - _RARE | set(more)):
         responses[status] = {"description": _DESCRIPTIONS[status]}
-        if status != "304":
-            responses[status]["content"] = {
-                PROBLEM_JSON: {"schema": {"$ref": "#/components/schemas/Problem"}}
-            }
+        responses[status]["content"] = {PROBLEM_JSON: {"schema": {"$ref": "#/components/schemas/Problem"}}}
         if status in {"429", "503"}:
             wait: Json = {"schema": {"type": "integer", "minimum": 1}, "description": "seconds"}
             responses[status]["headers"] = {"Retry-After": wait}

@@ -24,12 +24,12 @@ from snowredis.web.messages import (
     PLAIN_HEADERS,
     PROBLEM_JSON,
     Problem,
+    bytes_response,
     json_response,
     parse_event_filter,
     parse_id,
     parse_query,
     parse_until,
-    shared_response,
 )
 from snowredis.web.metrics_endpoint import MetricsEndpoint, RequestCounts
 from snowredis.web.pages import EndedSessions, check_origin
@@ -125,7 +125,7 @@ class Routes:
 
     async def _workers(self, request: Request) -> Response:
         pool = await self._pool_for_lookup(request)
-        return shared_response(request, await pool.answer("workers", report_of))
+        return bytes_response(await pool.answer("workers", report_of))
 
     async def _pool(self, request: Request) -> Response:
         pool = await self._pool_for_lookup(request)
@@ -134,17 +134,17 @@ class Routes:
             report = report_of(monitor)
             return PoolState(monitor.info(), report.status, pool.worker, pool.ready)
 
-        return shared_response(request, await pool.answer("pool", state))
+        return bytes_response(await pool.answer("pool", state))
 
     async def _pool_names(self, _request: Request) -> Response:
         return json_response(PoolNames(tuple(self._pools.names)))
 
-    async def _kinds_served(self, request: Request) -> Response:
+    async def _kinds_served(self, _request: Request) -> Response:
         if not self._kinds.served:
             return json_response(Kinds(()))
         # without a limit: all dashboards ask, and the tags are read once for all of them
         answer = await self._answers.get("kinds", lambda: json_bytes(self._kinds.state()))
-        return shared_response(request, answer)
+        return bytes_response(answer)
 
     async def _events(self, request: Request) -> Response:
         pool = await self._pool_for_lookup(request)
@@ -153,7 +153,7 @@ class Routes:
             answer = await pool.answer(
                 "events", lambda monitor: Events(pool.name, tuple(monitor.events(newest=MAX_EVENTS)))
             )
-            return shared_response(request, answer)
+            return bytes_response(answer)
         return json_response(
             Events(pool.name, await pool.ask_alone(lambda monitor: _events_of(monitor, kind, worker)))
         )
@@ -257,13 +257,13 @@ class Routes:
         retry = {"retry-after": str(problem.retry_after_s)} if problem.retry_after_s else {}
         return json_response(fields, status=problem.status, more=retry, media_type=PROBLEM_JSON)
 
-    async def _metrics(self, request: Request) -> Response:
+    async def _metrics(self, _request: Request) -> Response:
         self._guard.check_metrics_rate()
         endpoint = self._metrics_endpoint
         if endpoint is None:
             raise Problem(503, "NotReady", "the service has not started yet. Try again.", 1)
         answer = await self._answers.get("metrics", endpoint.text)
-        return shared_response(request, answer, media_type=endpoint.media_type)
+        return bytes_response(answer, media_type=endpoint.media_type)
 
     async def _openapi(self, _request: Request) -> Response:
         others = [(one.kind, one.tag) for one in self._kinds.served]

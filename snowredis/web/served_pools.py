@@ -31,7 +31,7 @@ from snowredis.snowflake.lease import Lease
 from snowredis.snowflake.open import is_embedded, is_in_memory
 from snowredis.web.feed import LiveFeed
 from snowredis.web.messages import Problem, problem_of, seconds
-from snowredis.web.shared_reads import Answer, SharedAnswers, SharedPool, json_bytes
+from snowredis.web.shared_reads import SharedAnswers, SharedPool, json_bytes
 
 log = logging.getLogger("snowredis")
 T = TypeVar("T")
@@ -269,7 +269,7 @@ class ServedPool:
         """Call *question* with the pool's monitor, in a thread. Raises SnowredisError."""
         return await in_thread(lambda: self.read(question))
 
-    async def answer(self, name: str, question: Callable[[WorkerPool], Any]) -> Answer:
+    async def answer(self, name: str, question: Callable[[WorkerPool], Any]) -> bytes:
         """Return what *question* returns as JSON, made once a second for all requests that call it *name*."""
         return await self.answers.get(name, lambda: json_bytes(self.read(question)))
 

@@ -1,14 +1,11 @@
 """One look at Redis a second for all readers of a pool, and one text of it.
 
-SharedPool remembers what it read, for the feed and the lookups. SharedAnswers remembers responses: as JSON, compressed,
-and with an ETag.
+SharedPool remembers what it read, for the feed and the lookups. SharedAnswers remembers responses.
 """
 
 from __future__ import annotations
 
 import asyncio
-import gzip
-import hashlib
 import json
 import threading
 import time
@@ -28,10 +25,6 @@ T = TypeVar("T")
 FRESH_S = 1.1
 # of events, while no counter of the pool says that there are new ones
 EVENTS_FRESH_S = 10.0
-# smaller ones fit one packet
-_MIN_COMPRESSED_BYTES = 1_000
-# 300 KB in 4 ms
-_GZIP_LEVEL = 5
 
 
 class SharedPool(WorkerPool):
@@ -127,30 +120,13 @@ def _dumps(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-class Answer:
-    """A response body.
-
-    Attributes:
-        gzipped: the same, compressed; None if it is small.
-        etag: changes with the body.
-    """
-
-    def __init__(self, body: bytes) -> None:
-        self.body = body
-        self.gzipped = (
-            gzip.compress(body, _GZIP_LEVEL, mtime=0) if len(body) > _MIN_COMPRESSED_BYTES else None
-        )
-        # weak: it is that of both forms
-        self.etag = f'W/"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
-
-
 class SharedAnswers:
     """Answers by name, each made once for all requests of FRESH_S, in a thread."""
 
     def __init__(self) -> None:
-        self._made: dict[str, tuple[float, asyncio.Future[Answer]]] = {}
+        self._made: dict[str, tuple[float, asyncio.Future[bytes]]] = {}
 
-    async def get(self, name: str, make: Callable[[], bytes]) -> Answer:
+    async def get(self, name: str, make: Callable[[], bytes]) -> bytes:
         """Return the answer *name*; call *make* for it if there is none or only an old one. Raises its errors."""
         made_at_s, future = self._made.get(name, (float("-inf"), None))
         if future is None or (future.done() and time.monotonic() - made_at_s >= FRESH_S):
@@ -159,9 +135,9 @@ class SharedAnswers:
         # a request that is cancelled does not cancel the others
         return await asyncio.shield(future)
 
-    async def _make(self, name: str, make: Callable[[], bytes]) -> Answer:
+    async def _make(self, name: str, make: Callable[[], bytes]) -> bytes:
         try:
-            return await in_thread(lambda: Answer(make()))
+            return await in_thread(make)
         finally:
             # its age counts from its end
             _, future = self._made[name]

@@ -439,7 +439,7 @@ def test_a_server_too_old_for_the_scripts_is_passed_over(
 def test_fakeredis_answers_info_to_clients_and_scripts_with_one_run_id_a_server() -> None:
     fakeredis = pytest.importorskip("fakeredis")
     pytest.importorskip("lupa")
-    from snowredis.embedded.fake_info import install_info
+    from snowredis.embedded.supervisor import install_info
 
     install_info()
     install_info()

@@ -79,7 +79,11 @@ def test_a_merge_is_planned_tried_asked_for_and_done(
         (["plan", "KEPT", "KEPT"], ExitCode.MERGE_REFUSED, "both URLs lead to one database"),
         (["plan", "KEPT", "CHANGED", "--layout", "nothing"], ExitCode.BAD_INPUT, "nothing"),
         (["plan", "KEPT", "CHANGED", "--workers", "9-3"], ExitCode.USAGE, "'9-3' ends before it begins"),
-        (["plan", "KEPT", "CHANGED", "--workers", "x"], ExitCode.USAGE, "'x' is not a range of worker ids"),
+        (
+            ["plan", "KEPT", "CHANGED", "--workers", "x"],
+            ExitCode.USAGE,
+            "'x' is neither a number nor a range",
+        ),
         (["plan", "KEPT", "CHANGED", "--out", "no/p"], ExitCode.BAD_INPUT, "there is no directory no"),
         (["apply", "none"], ExitCode.MERGE_REFUSED, "there is no plan none"),
         (["apply", "none", "--batch-rows", "0"], ExitCode.USAGE, "1 is the minimum"),

@@ -147,16 +147,16 @@ def test_the_verdict_is_that_of_plain_python(values: list[list[object]]) -> None
         by_sources[tuple(sorted(places))][1] += places.total()
     assert {part.sources: [part.ids, part.rows] for part in result.duplicates} == by_sources
     smallest = sorted(repeated)[:20]
-    assert [example.an_id for example in result.examples] == smallest
-    for example in result.examples:
-        assert {place.source: place.times for place in example.occurrences} == repeated[example.an_id]
-        for place in example.occurrences:
-            if example.an_id >= 0:
-                parts = LAYOUT.decode(example.an_id)
-                assert (place.datacenter, place.worker) == (parts.datacenter, parts.worker)
-                assert place.time_ms == parts.timestamp_ms
-            else:
-                assert place.worker is place.time_ms is None
+    found = {(place.an_id, place.source): place.times for place in result.examples}
+    assert found == {(an_id, name): n for an_id in smallest for name, n in repeated[an_id].items()}
+    assert [place.an_id for place in result.examples] == sorted(an_id for an_id, _ in found)
+    for place in result.examples:
+        if place.an_id >= 0:
+            parts = LAYOUT.decode(place.an_id)
+            assert (place.datacenter, place.worker) == (parts.datacenter, parts.worker)
+            assert place.time_ms == parts.timestamp_ms
+        else:
+            assert place.worker is place.time_ms is None
     assert {(problem.source, problem.kind): problem.count for problem in result.problems} == problems
     shared = {
         (one, other): len(used[one] & used[other])

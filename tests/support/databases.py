@@ -227,7 +227,7 @@ def _create_data(command: Sequence[str | Path], options: dict[str, Any]) -> None
 @contextlib.contextmanager
 def _running(kind: type[PostgreSQL | MariaDB], settings: Sequence[str]) -> Iterator[Any]:
     # not in tmp_path: that of root is closed to the user that PostgreSQL runs as, and its name too long for a socket
-    with tempfile.TemporaryDirectory(prefix="db") as directory:
+    with tempfile.TemporaryDirectory(prefix="db", dir=_memory(4 << 30)) as directory:
         try:
             server = kind(Path(directory), settings)
         except ImportError as error:
@@ -261,11 +261,15 @@ def mariadb(*settings: str) -> contextlib.AbstractContextManager[MariaDB]:
 @contextlib.contextmanager
 def sqlite() -> Iterator[Sqlite]:
     """Make SQLite databases in a temporary directory; in memory if the system can, since every commit is synced."""
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(
-        prefix="db", dir=memory if os.access(memory, os.W_OK) else None
-    ) as directory:
+    with tempfile.TemporaryDirectory(prefix="db", dir=_memory(0)) as directory:
         yield Sqlite(Path(directory))
+
+
+def _memory(free_bytes: int) -> Path | None:
+    """Return a directory in memory, if the system has one with as much space: a database of PostgreSQL has 8 MB."""
+    memory = Path("/dev/shm")
+    has_space = os.access(memory, os.W_OK) and shutil.disk_usage(memory).free >= free_bytes
+    return memory if has_space else None
 
 
 # by the name that tests and scripts use

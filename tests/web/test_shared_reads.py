@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from starlette.testclient import TestClient
 
-import snowredis
 from snowredis.web.service import create_app
 from tests.support.pools import new_pool
 from tests.support.servers import RedisServer
@@ -38,35 +35,6 @@ def test_readers_of_the_same_moment_share_one_look(
         assert len({answer.text for answer in answers}) == 1
         # of the feed or of these readers, and of heartbeats meanwhile; not of each of the 30
         assert calls_of(own_server) - before <= 4
-
-
-def test_an_answer_is_compressed_and_sent_once(
-    server: RedisServer, pool_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("snowredis.web.shared_reads.FRESH_S", 60.0)
-    new_pool(server.url, pool_name)
-    with contextlib.ExitStack() as stack:
-        for _ in range(5):
-            stack.enter_context(snowredis.connect(server.url, pool=pool_name, label="x" * 50)).claim()
-        with client_of(create_app(server.url, pools=[pool_name])) as client:
-            plain = read(client, "identity")
-            small = read(client, "gzip")
-            assert small.headers["content-encoding"] == "gzip"
-            assert int(small.headers["content-length"]) < int(plain.headers["content-length"])
-            assert len(small.json()["workers"]) == 6
-            assert small.json() == plain.json()
-            assert "content-encoding" not in read(client, "gzip;q=0").headers
-            assert plain.headers["vary"] == "Accept-Encoding"
-            again = client.get("/workers", headers={"if-none-match": f'"other", {small.headers["etag"]}'})
-            assert (again.status_code, again.content, again.headers["etag"]) == (
-                304,
-                b"",
-                small.headers["etag"],
-            )
-
-
-def read(client: TestClient, encoding: str) -> Any:
-    return client.get("/workers", headers={"accept-encoding": encoding})
 
 
 def test_lists_are_encoded_as_json_encodes_them() -> None:
