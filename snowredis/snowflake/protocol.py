@@ -5,6 +5,7 @@ Pure data: no Redis, no clock, no lock. All times are milliseconds since 1970. T
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Sequence
@@ -219,6 +220,7 @@ def default_outage_reserve_ms(layout: Layout) -> int:
     return DEFAULT_OUTAGE_RESERVE_MS if layout.backup_bits >= 2 else 0
 
 
+@functools.lru_cache(maxsize=100)
 def owner_text(
     host: str, pid: int, label: str, generator: str = "", lane_until_ms: int = 0, taken_ms: int = 0
 ) -> str:
